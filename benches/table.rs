@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use riskgate::model::domain::{Domain, ancestor_offsets};
+use riskgate::model::domain::{Domain, self_and_parent_offsets};
 use riskgate::model::verdict::{Reason, Verdict};
 use riskgate::table::{Table, TableLocation};
 
@@ -25,7 +25,7 @@ fn build_hash_map(table: &Table) -> HashMap<String, Verdict> {
 fn look_up_in_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Option<&'m Verdict> {
     let name = domain.as_str();
     let registrable_at = domain.registrable_start().unwrap_or(0);
-    ancestor_offsets(name)
+    self_and_parent_offsets(name)
         .take_while(|at| *at <= registrable_at)
         .find_map(|at| map.get(&name[at..]))
 }

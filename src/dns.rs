@@ -1,9 +1,10 @@
 //! Learns DNS facts about names in no list: in the background, cached, shared between nodes.
 //!
-//! Owns the DNS queries, the meaning of their answers, the bounded cache of facts, the bounded
-//! queue of names, and the exchange of facts with the store. No request waits for any of these.
-//! `table` decides how a fact changes a verdict, and that lists take precedence. The caller decides
-//! when names are resolved, and on which thread.
+//! Owns the DNS queries, the interpretation of the DNS answers, the bounded cache of facts, the
+//! bounded queue of names to resolve, and the exchange of facts with the store. No request waits
+//! for any of these. This module decides how long a fact counts. `table` decides how a fact changes
+//! a verdict: not at all if a list or an override decided it. `process/reload` decides when names
+//! are resolved, and on which thread.
 
 mod cache;
 mod client;

@@ -6,19 +6,19 @@
 
 pub mod admission;
 mod answers;
-mod gate_request;
 mod judge;
 mod log_record;
 mod pingora_filters;
 mod request_context;
+mod request_parts;
 pub mod route;
 mod session;
 mod state;
 
 pub(crate) use answers::Decision;
-pub(crate) use gate_request::GateRequest;
 pub use judge::Gate;
 pub use request_context::RequestContext;
 pub(crate) use request_context::StartTime;
+pub(crate) use request_parts::RequestParts;
 pub(crate) use session::{client_address, has_response_started};
 pub use state::{GateState, Policy};

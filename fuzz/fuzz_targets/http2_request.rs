@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use riskgate::message::request_head::{RequestLimits, check_http2_request, parse_request_head};
 use riskgate::model::refusal::Refusal;
 use riskgate::pingora::http::RequestHeader;
-use riskgate_fuzz::first_line;
+use riskgate_fuzz::split_first_line;
 
 const DEFAULT_LIMITS: RequestLimits = RequestLimits {
     header_bytes: 16_384,
@@ -40,11 +40,11 @@ fn assert_results_agree(
     request: &RequestHeader,
     text: &[u8],
     has_body: bool,
-    sizes: &RequestLimits,
-    verdicts: CheckResults<'_>,
+    limits: &RequestLimits,
+    results: CheckResults<'_>,
 ) {
-    let shown = || format!("{verdicts:?}: {}", String::from_utf8_lossy(text));
-    match verdicts {
+    let shown = || format!("{results:?}: {}", String::from_utf8_lossy(text));
+    match results {
         (Ok(Some(head)), accepted) => {
             assert_eq!(head.length, text.len(), "{}", shown());
             // HTTP/2 can send a body without announcing it in the header; HTTP/1.1 can't.
@@ -60,9 +60,9 @@ fn assert_results_agree(
             let line = request.method.as_str().len() + request.raw_path().len();
             let is_allowed = match refusal {
                 Refusal::HeadersTooLarge => {
-                    fields > sizes.header_fields || text.len() > sizes.header_bytes
+                    fields > limits.header_fields || text.len() > limits.header_bytes
                 }
-                Refusal::UriTooLong => line + 11 > sizes.target_bytes + 64,
+                Refusal::UriTooLong => line + 11 > limits.target_bytes + 64,
                 _ => false,
             };
             assert!(is_allowed, "{}", shown());
@@ -74,7 +74,7 @@ fn assert_results_agree(
 /// Builds the request as the HTTP/2 decoder delivers it: the first input line holds method, path
 /// and authority, each further line one field. None if the decoder would refuse the request.
 fn build_http2_request(data: &[u8]) -> Option<RequestHeader> {
-    let (line, fields) = first_line(data);
+    let (line, fields) = split_first_line(data);
     let mut words = line.splitn(3, |byte| *byte == b' ');
     let method = Method::from_bytes(words.next()?).ok()?;
     let mut parts = Parts::default();

@@ -6,10 +6,10 @@
 use libfuzzer_sys::fuzz_target;
 use riskgate::gate::admission::OriginHeader;
 use riskgate::model::origin::{Origin, OriginPattern};
-use riskgate_fuzz::first_line;
+use riskgate_fuzz::split_first_line;
 
 fuzz_target!(|data: &[u8]| {
-    let (value, rest) = first_line(data);
+    let (value, rest) = split_first_line(data);
     let header = OriginHeader::read([value].into_iter());
     let origin = std::str::from_utf8(value).ok().and_then(|text| Origin::parse(text).ok());
     match (&header, &origin) {

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use riskgate::model::domain::Domain;
 use riskgate::table::{Table, TableLocation};
-use riskgate_fuzz::{ScratchFolder, first_line};
+use riskgate_fuzz::{ScratchFolder, split_first_line};
 
 static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("lists"));
 const NOW: i64 = 1_800_000_000;
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     let folder = SCRATCH.path().join("lists");
     std::fs::create_dir(&folder).expect("a new folder in the scratch folder");
     for part in split_files(data).take(20) {
-        let (name, content) = first_line(part);
+        let (name, content) = split_first_line(part);
         let name = std::str::from_utf8(name).unwrap_or_default().trim();
         let is_safe_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
         if (1..=40).contains(&name.len()) && name.chars().all(is_safe_char) && !name.starts_with('.') {

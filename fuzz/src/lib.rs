@@ -40,7 +40,7 @@ impl ScratchFolder {
 }
 
 /// The text before the first line break, and the rest after the line break.
-pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
+pub fn split_first_line(data: &[u8]) -> (&[u8], &[u8]) {
     match data.iter().position(|byte| *byte == b'\n') {
         Some(end) => (&data[..end], &data[end + 1..]),
         None => (data, &[]),

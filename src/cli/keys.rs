@@ -153,7 +153,7 @@ fn create(
     let expires_at = expires.map(|when| when.resolve(created_at));
     let key = KeyRow { id: new_key_id()?, digest: token.sha256(), created_at, expires_at, ..key };
     let added = store.add_keys(&[(key.clone(), plan)]);
-    let undo = |store: &mut Store| store.set_key_end(&key.id, None, Some(unix_now()));
+    let undo = |store: &mut Store| store.expire_or_revoke_key(&key.id, None, Some(unix_now()));
     print_key_or_undo(&mut store, added, &key, &token, json, undo)
 }
 
@@ -319,7 +319,7 @@ fn find_stored_key(
 fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
     let mut store = open_store(config)?;
     let now = unix_now();
-    match store.set_key_end(id, None, Some(now)) {
+    match store.expire_or_revoke_key(id, None, Some(now)) {
         Err(StoreError::Conflict(_)) => {
             // A key of the key file is revoked by a tombstone in the store.
             let found =
@@ -331,7 +331,7 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
             };
             match find_stored_key(config, &mut store, id)? {
                 // The store has the same key under another id.
-                Some(stored) => store.set_key_end(&stored.id, None, Some(now))?,
+                Some(stored) => store.expire_or_revoke_key(&stored.id, None, Some(now))?,
                 None => {
                     let tombstone = KeyRow { revoked_at: Some(now), ..found.key };
                     store.add_keys(&[(tombstone, None)])?;

@@ -166,7 +166,7 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
             return dns::resolve_names(&names, output.as_deref(), &config.read_config()?);
         }
         TableCommand::SuggestHosts { mx, min, config } => {
-            dns::suggest_hosts(&mut out, &mx, min, &config.read_config()?)?;
+            dns::suggest_disposable_hosts(&mut out, &mx, min, &config.read_config()?)?;
         }
         TableCommand::Diff { old, new, json } => diff::diff(&mut out, old, new, json)?,
     }

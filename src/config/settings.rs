@@ -36,7 +36,7 @@ pub struct RawSetting {
 pub struct Settings {
     pub values: BTreeMap<String, RawSetting>,
     /// The location of each section by its dotted name, including empty sections.
-    pub sections: BTreeMap<String, String>,
+    pub section_locations: BTreeMap<String, String>,
     /// The keys that the program has read; all others are unknown.
     known_keys: Vec<String>,
     /// The faults found so far.
@@ -76,7 +76,7 @@ impl Settings {
             let at = location_of(key.span().start);
             match value.get_ref() {
                 DeValue::Table(inner) => {
-                    self.sections.insert(dotted.clone(), at);
+                    self.section_locations.insert(dotted.clone(), at);
                     self.read_toml_table(&format!("{dotted}."), inner, location_of);
                 }
                 DeValue::Array(items)
@@ -85,7 +85,7 @@ impl Settings {
                     for (index, item) in items.iter().enumerate() {
                         if let DeValue::Table(inner) = item.get_ref() {
                             let at = location_of(item.span().start);
-                            self.sections.insert(format!("{dotted}.{index}"), at);
+                            self.section_locations.insert(format!("{dotted}.{index}"), at);
                             self.read_toml_table(&format!("{dotted}.{index}."), inner, location_of);
                         }
                     }
@@ -146,7 +146,7 @@ impl Settings {
         let has_known_key = |section: &str| {
             self.known_keys.iter().any(|key| key.starts_with(&format!("{section}.")))
         };
-        let unknown_sections = self.sections.iter().filter(|(section, _)| {
+        let unknown_sections = self.section_locations.iter().filter(|(section, _)| {
             let holds_keys = self.values.keys().any(|key| key.starts_with(&format!("{section}.")));
             !holds_keys && !has_known_key(section)
         });
@@ -280,7 +280,7 @@ impl Settings {
         let indexes: std::collections::BTreeSet<usize> = self
             .values
             .keys()
-            .chain(self.sections.keys())
+            .chain(self.section_locations.keys())
             .filter_map(|key| key.strip_prefix(&prefix)?.split('.').next()?.parse().ok())
             .collect();
         indexes.into_iter().map(|index| format!("{prefix}{index}")).collect()

@@ -40,7 +40,7 @@ pub struct DnsFactCache {
     /// The cached names, roughly in the order of their insertion. Names at the front are evicted
     /// first, unless they were looked up since.
     eviction_order: Mutex<VecDeque<Arc<str>>>,
-    pending: Mutex<PendingNames>,
+    pending: Mutex<NamesToResolve>,
     name_queued: Notify,
     /// The number of names that were not queued because the queue was full.
     dropped_names: AtomicU64,
@@ -65,7 +65,7 @@ struct CacheEntry {
 
 /// The names that wait in the queue or are being resolved.
 #[derive(Default)]
-struct PendingNames {
+struct NamesToResolve {
     /// The names of the queue, and the names that are being resolved.
     queued_or_in_flight: HashSet<Arc<str>>,
     queue: VecDeque<Arc<str>>,
@@ -115,7 +115,7 @@ impl DnsFactCache {
             self.entries.shrink_to_fit();
             *order = VecDeque::new();
             self.bytes.store(0, Ordering::Relaxed);
-            *self.lock_pending() = PendingNames::default();
+            *self.lock_pending() = NamesToResolve::default();
         }
     }
 
@@ -259,7 +259,7 @@ impl DnsFactCache {
         self.eviction_order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_pending(&self) -> MutexGuard<'_, PendingNames> {
+    fn lock_pending(&self) -> MutexGuard<'_, NamesToResolve> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

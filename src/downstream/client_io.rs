@@ -56,8 +56,9 @@ pub struct ClientIo {
     pub read_buf: BytesMut,
     /// Bytes that were written and not sent yet.
     pub(super) write_buf: BytesMut,
-    /// Counts the bytes that are read, on HTTP/2 connections.
-    meter: Option<Arc<ReadMeter>>,
+    /// Counts the bytes read since the last request, to limit HTTP/2 control frames; `None` on
+    /// HTTP/1.1.
+    read_meter: Option<Arc<ReadMeter>>,
     /// The inner stream has no unflushed bytes.
     is_inner_flushed: bool,
     /// The client's address, if a PROXY header set it.
@@ -81,7 +82,7 @@ impl ClientIo {
             inner,
             read_buf,
             write_buf,
-            meter: None,
+            read_meter: None,
             is_inner_flushed: true,
             proxied_digest: None,
         }
@@ -89,7 +90,7 @@ impl ClientIo {
 
     /// Starts to count the bytes that are read; the meter reports when they exceed `limit`.
     pub fn start_meter(&mut self, limit: i64) -> Arc<ReadMeter> {
-        Arc::clone(self.meter.insert(Arc::new(ReadMeter::new(limit))))
+        Arc::clone(self.read_meter.insert(Arc::new(ReadMeter::new(limit))))
     }
 
     /// Reads more bytes into `read_buf`. Returns false at the end of the connection, on an error,
@@ -239,7 +240,7 @@ impl AsyncRead for ClientIo {
         if this.read_buf.is_empty() {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
-            if let Some(meter) = &this.meter {
+            if let Some(meter) = &this.read_meter {
                 meter.add_bytes(buffer.filled().len() - before);
             }
             return Poll::Ready(Ok(()));

@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 
 use crate::gate::admission::OriginHeader;
-use crate::gate::{Decision, Gate, GateRequest, RequestContext, StartTime};
+use crate::gate::{Decision, Gate, RequestContext, RequestParts, StartTime};
 use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
 use crate::message::response::RenderOptions;
 use crate::model::refusal::Refusal;
@@ -136,7 +136,7 @@ impl<S: Copy> FastPath<S> {
         let authorization_values = fields.authorization.into_iter();
         ctx.common_headers.request_id =
             self.gate.choose_request_id(fields.request_id, authorization_values);
-        let request = GateRequest {
+        let request = RequestParts {
             method: plain_method(head),
             target: head.request_line.target,
             authorization: fields.authorization,

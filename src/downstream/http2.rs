@@ -78,8 +78,8 @@ impl ActiveStreams {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Waits until no stream is active, and then for this time. A stream that starts meanwhile does
-    /// not end the wait; the caller starts a new one.
+    /// Waits until no stream is active, and then for `time`. Does not notice a stream that starts
+    /// during `time`: for each new request, the caller replaces this wait with a new one.
     async fn wait_until_idle_for(&self, time: Duration) {
         while self.count_active() > 0 {
             self.ended.notified().await;
@@ -167,7 +167,7 @@ pub(super) async fn serve_http2<P>(
 /// How the loop of a connection continues after an event.
 enum Step {
     Continue,
-    /// The connection may be idle for this long from now on.
+    /// Replaces the idle wait: once no stream is active, the connection may be idle for this long.
     IdleFor(Duration),
     End,
 }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preface_is_detected_byte_by_byte() {
+    fn a_partial_http2_preface_is_undecided() {
         assert_eq!(is_http2_preface(b"GET "), Some(false));
         assert_eq!(is_http2_preface(b"PRI * "), None);
         assert_eq!(is_http2_preface(HTTP2_PREFACE), Some(true));

@@ -9,7 +9,7 @@ use super::fetch::{self, FeedUrl, FetchOutcome};
 use super::storage::{self, FeedState};
 use crate::table::Table;
 
-/// The result of an update.
+/// The result of an update that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateOutcome {
     /// A new list with this many rows was stored.

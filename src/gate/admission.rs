@@ -59,8 +59,8 @@ fn parse_bearer_token(value: &[u8]) -> Option<&[u8]> {
     (has_space && is_single_token && (16..=256).contains(&token.len())).then_some(token)
 }
 
-/// The second gate. If the key lists origins, a request passes with one of them, or without an
-/// `Origin` header. If the key requires an origin, a request without the header is refused.
+/// The second gate checks `Origin`. If the key lists origins, the request needs one of them or no
+/// `Origin`. If the key requires an origin, a request without a valid `Origin` is refused.
 pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     let allowed = match origin {
         OriginHeader::Absent => !key.require_origin,

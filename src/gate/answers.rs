@@ -13,15 +13,15 @@ use crate::store::MonthlyLimit;
 use crate::support::test_fault::{TestFault, is_injected};
 
 use super::admission::OriginHeader;
-use super::gate_request::GateRequest;
 use super::request_context::RequestContext;
+use super::request_parts::RequestParts;
 use super::route::{self, Route};
 use super::state::{GateState, Policy};
 
 /// The start of a verdict's body, before the domain.
 const VERDICT_BODY_START: &str = r#"{"domain":""#;
-/// The highest `monthly_limit` that riskgate reports, also for an unlimited account, because
-/// clients expect an integer. It is 2^53 - 1: JavaScript can't represent every integer above.
+/// The highest `monthly_limit` that riskgate reports. It also stands for an unlimited account,
+/// because clients expect an integer. Above 2^53 - 1, JavaScript can't represent every integer.
 const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 
 /// The gates' decision about a request.
@@ -36,7 +36,7 @@ pub(crate) enum Decision {
 pub(super) fn serve_route(
     state: &GateState,
     route: Route<'_>,
-    request: &GateRequest<'_>,
+    request: &RequestParts<'_>,
     policy: &Policy,
     ctx: &mut RequestContext,
 ) -> Result<Decision, Refusal> {
@@ -71,7 +71,7 @@ pub(super) fn serve_route(
 /// the allowed methods.
 fn answer_options(
     state: &GateState,
-    request: &GateRequest<'_>,
+    request: &RequestParts<'_>,
     allow: SmolStr,
     ctx: &RequestContext,
 ) -> Result<Reply, Refusal> {

@@ -18,8 +18,8 @@ use crate::support::test_fault::{TestFault, is_injected, replace_key};
 
 use super::admission::{self, OriginHeader};
 use super::answers::{self, Decision};
-use super::gate_request::GateRequest;
 use super::request_context::{RequestContext, choose_request_id};
+use super::request_parts::RequestParts;
 use super::route::{self, Route};
 use super::session::send_continue_if_awaited;
 use super::state::{GateState, Policy};
@@ -119,13 +119,13 @@ impl Gate {
             |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
         // If there are several ids, riskgate uses none: a proxy may have added its own after a
         // forged one.
-        let id = GateRequest::value_if_single(values(X_REQUEST_ID));
+        let id = RequestParts::value_if_single(values(X_REQUEST_ID));
         ctx.common_headers.request_id =
             choose_request_id(id, values(AUTHORIZATION), &self.state.request_ids, &self.state.keys);
-        let request = GateRequest {
+        let request = RequestParts {
             method: header.method.as_str(),
             target: header.raw_path(),
-            authorization: GateRequest::value_if_single(values(AUTHORIZATION)),
+            authorization: RequestParts::value_if_single(values(AUTHORIZATION)),
             origin: OriginHeader::read(values(ORIGIN)),
             is_preflight: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
         };
@@ -179,7 +179,7 @@ impl Gate {
     /// check's target, and answers the request or decides to forward it.
     async fn judge_request(
         &self,
-        request: &GateRequest<'_>,
+        request: &RequestParts<'_>,
         ctx: &mut RequestContext,
     ) -> Result<Decision, Refusal> {
         let policy = self.state.policy.snapshot();
@@ -204,7 +204,7 @@ impl Gate {
     /// an upstream server and `can_proxy` is false; no call is spent then.
     pub(crate) fn try_judge_request(
         &self,
-        request: &GateRequest<'_>,
+        request: &RequestParts<'_>,
         ctx: &mut RequestContext,
         can_proxy: bool,
     ) -> Option<Decision> {
@@ -257,7 +257,7 @@ impl Gate {
     /// response.
     fn check_route_key_and_origin<'r>(
         &self,
-        request: &GateRequest<'r>,
+        request: &RequestParts<'r>,
         policy: &Policy,
         ctx: &mut RequestContext,
     ) -> Result<MatchedRoute<'r>, Refusal> {
@@ -283,7 +283,7 @@ impl Gate {
 /// loaded, it returns `Refusal::Internal`, because every key would look unknown.
 fn match_route_and_key<'r>(
     ring: Option<&KeyRing>,
-    request: &GateRequest<'r>,
+    request: &RequestParts<'r>,
     policy: &Policy,
     ctx: &mut RequestContext,
 ) -> Result<MatchedRoute<'r>, Refusal> {

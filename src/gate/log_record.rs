@@ -14,8 +14,8 @@ use super::request_context::RequestContext;
 use super::session::{client_address, has_response_started};
 
 impl Gate {
-    /// Counts a request that is over in the metrics, and writes its line to the access log. Call it
-    /// in your `logging`, with the error that Pingora passes there.
+    /// Counts a finished request in the metrics, and writes its line to the access log. Call this
+    /// method in your `ProxyHttp::logging`, with the error that Pingora passes to it.
     pub fn logging(&self, session: &Session, error: Option<&Error>, ctx: &mut RequestContext) {
         let answer = session.response_written().filter(|_| has_response_started(session));
         let status = answer.map_or(0, |header| header.status.as_u16());
@@ -41,7 +41,7 @@ impl Gate {
         self.record_request(ctx, "", b"", client);
     }
 
-    /// Counts and logs a request that is over.
+    /// Counts and logs a finished request.
     pub(crate) fn record_request(
         &self,
         ctx: &RequestContext,

@@ -1,7 +1,8 @@
 //! The Pingora filters for a request that passed the gates, for any Pingora proxy to mount.
 //!
-//! Owns the request that the upstream server gets, the response that the client gets, and the error
-//! response if the exchange fails. It chooses no server and keeps no deadline.
+//! Owns what the request to the upstream server contains, what the response to the client contains,
+//! and the error response if the exchange fails. The proxy that mounts the gate chooses the server
+//! and enforces the time limits.
 
 use std::net::IpAddr;
 

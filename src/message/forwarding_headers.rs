@@ -41,8 +41,8 @@ pub(super) struct ReceivedForwardingInfo<'r> {
 }
 
 impl<'r> ReceivedForwardingInfo<'r> {
-    /// Copies the fields that `read_field` needs, so that the request can be changed while
-    /// `ReceivedForwardingInfo` borrows them.
+    /// Copies the fields that `read_field` needs. `ReceivedForwardingInfo` then borrows from the
+    /// copy, so the caller can change the request meanwhile.
     pub fn copy_fields(request: &RequestHeader) -> Vec<(HeaderName, HeaderValue)> {
         // In HTTP/2 the target contains the host.
         let authority = request.uri.authority();

@@ -63,7 +63,7 @@ pub fn parse_request_head<'b>(
         }
         fields.parse_line(line)?;
     }
-    fields.check_host_and_framing(&request)?;
+    fields.check_host_framing_and_expect(&request)?;
     let body = fields.body_length(&request, sizes)?;
     Ok(Some(RequestHead {
         length: lead + end + 4,
@@ -152,7 +152,7 @@ pub fn check_http2_request(
     }
     let line = RequestLine { method, target, is_http_11: true };
     line.check_target(sizes)?;
-    fields.check_host_and_framing(&line)?;
+    fields.check_host_framing_and_expect(&line)?;
     let body_length = fields.body_length(&line, sizes)?;
     if has_body && body_length == 0 { Err(Refusal::BadRequest) } else { Ok(()) }
 }

@@ -153,7 +153,7 @@ pub fn suffix_list_version() -> &'static str {
 }
 
 /// The byte offsets of the name itself (`0`) and of each parent (behind each dot).
-pub fn ancestor_offsets(name: &str) -> impl Iterator<Item = usize> + '_ {
+pub fn self_and_parent_offsets(name: &str) -> impl Iterator<Item = usize> + '_ {
     std::iter::once(0)
         .chain(name.bytes().enumerate().filter(|(_, b)| *b == b'.').map(|(i, _)| i + 1))
 }
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn ancestors_are_found_at_whole_labels() {
-        assert_eq!(ancestor_offsets("a.bc.d").collect::<Vec<_>>(), [0, 2, 5]);
+        assert_eq!(self_and_parent_offsets("a.bc.d").collect::<Vec<_>>(), [0, 2, 5]);
     }
 
     proptest::proptest! {

@@ -36,7 +36,7 @@ impl Month {
 
     /// Parses the form that [`Display`](fmt::Display) writes: `2026-11`.
     pub fn parse(text: &str) -> Option<Month> {
-        let month = Month::containing(parse_day(&format!("{text}-01"))?);
+        let month = Month::containing(parse_day_as_unix_seconds(&format!("{text}-01"))?);
         // A month out of range became the first or the last.
         (month.to_string() == text).then_some(month)
     }
@@ -81,7 +81,7 @@ pub fn format_rfc3339(unix_seconds: i64) -> String {
 }
 
 /// Parses a day such as `2026-11-21`. Returns when it begins in UTC, in seconds since 1970.
-pub fn parse_day(text: &str) -> Option<i64> {
+pub fn parse_day_as_unix_seconds(text: &str) -> Option<i64> {
     // jiff accepts other forms of a date too.
     let day = text.parse::<Date>().ok().filter(|day| day.to_string() == text)?;
     Some(to_unix_seconds(day))
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_those_of_the_calendar() {
+    fn parse_day_accepts_only_calendar_days() {
         for (text, day) in [
             ("1970-01-01", Some(0)),
             ("2000-02-29", Some(11_016)),
@@ -173,7 +173,7 @@ mod tests {
             ("+026-11-21", None),
             ("", None),
         ] {
-            assert_eq!(parse_day(text), day.map(|day| day * 86_400), "{text}");
+            assert_eq!(parse_day_as_unix_seconds(text), day.map(|day| day * 86_400), "{text}");
         }
     }
 }

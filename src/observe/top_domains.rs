@@ -1,6 +1,6 @@
 //! The most frequently flagged domains that this deployment has answered.
 //!
-//! Owns the decayed counts, the marks of today's look-ups, and the ranked list that requests read.
+//! Owns the decayed counts, the hashes of today's look-ups, and the ranked list for requests.
 //! Each account counts once per row and day. Memory is bounded to [`MAX_ROWS`] rows by the
 //! space-saving algorithm (Metwally, Agrawal, El Abbadi 2005): a row's count may be too high by at
 //! most the smallest count kept, and is never too low. It reads no clock while a request is served.
@@ -24,8 +24,8 @@ use crate::support::snapshot::SnapshotCell;
 
 /// The most rows that are counted at the same time.
 pub const MAX_ROWS: usize = 10_000;
-/// The most marks that are remembered: hashes of account, row and day of the counted look-ups.
-pub const MAX_MARKS: usize = 1_000_000;
+/// The most dedup hashes in memory: the hashes of account, row and day of the counted look-ups.
+pub const MAX_DEDUP_HASHES: usize = 1_000_000;
 /// What the seed list adds to the count of its first name; its n-th name gets an n-th of that.
 pub const SEED_COUNT: f64 = 120.0;
 
@@ -53,8 +53,8 @@ pub type SeedListFn = Box<dyn Fn() -> Vec<String> + Send>;
 /// Counts flagged look-ups and publishes the ranked list. A thread of its own does the work.
 pub struct TopList {
     list: Arc<SnapshotCell<Bytes>>,
-    seen_marks: Arc<DashSet<u64>>,
-    day_of_marks: AtomicU64,
+    seen_hashes: Arc<DashSet<u64>>,
+    day_of_hashes: AtomicU64,
     dropped: Arc<AtomicU64>,
     options: Arc<SnapshotCell<TopDomainsOptions>>,
     is_stale: Arc<AtomicBool>,
@@ -66,7 +66,7 @@ pub struct TopList {
 struct FlaggedLookup {
     domain: String,
     account_hash: u64,
-    mark: u64,
+    dedup_hash: u64,
     at: i64,
 }
 
@@ -80,8 +80,7 @@ impl TopList {
         clock: ClockFn,
     ) -> Result<TopList, StoreError> {
         let unix_now = clock();
-        let (rows, marks) = match store.top_rows_and_sightings(unix_now.div_euclid(SECONDS_PER_DAY))
-        {
+        let (rows, marks) = match store.top_rows_and_hashes(unix_now.div_euclid(SECONDS_PER_DAY)) {
             // If Redis doesn't answer yet, the counts are read later.
             Err(StoreError::Unavailable { .. }) => (Vec::new(), Vec::new()),
             outcome => outcome?,
@@ -103,7 +102,7 @@ impl TopList {
             options: Arc::clone(&options),
             is_stale: Arc::clone(&is_stale),
             unsaved: BTreeMap::new(),
-            unsaved_marks: 0,
+            unsaved_hashes: 0,
             dropped: Arc::clone(&dropped),
             evicted: BTreeSet::new(),
             last_read_attempt: Instant::now(),
@@ -115,8 +114,8 @@ impl TopList {
             .map_err(|error| StoreError::Conflict(format!("expected a thread, found {error}")))?;
         Ok(TopList {
             list,
-            seen_marks,
-            day_of_marks: AtomicU64::new(unix_now.div_euclid(SECONDS_PER_DAY).cast_unsigned()),
+            seen_hashes: seen_marks,
+            day_of_hashes: AtomicU64::new(unix_now.div_euclid(SECONDS_PER_DAY).cast_unsigned()),
             dropped,
             options,
             is_stale,
@@ -135,27 +134,27 @@ impl TopList {
         let day = unix_now.div_euclid(SECONDS_PER_DAY);
         let today = day.cast_unsigned();
         // A load before the swap keeps the cache line shared between cores.
-        let is_new = self.day_of_marks.load(Ordering::Relaxed) != today;
-        if is_new && self.day_of_marks.swap(today, Ordering::Relaxed) != today {
-            self.seen_marks.clear();
+        let is_new = self.day_of_hashes.load(Ordering::Relaxed) != today;
+        if is_new && self.day_of_hashes.swap(today, Ordering::Relaxed) != today {
+            self.seen_hashes.clear();
         }
-        let mark = stable_hash(&(account, row, day));
-        if self.seen_marks.contains(&mark) {
+        let dedup_hash = stable_hash(&(account, row, day));
+        if self.seen_hashes.contains(&dedup_hash) {
             return;
         }
-        if self.seen_marks.len() >= MAX_MARKS || !self.seen_marks.insert(mark) {
+        if self.seen_hashes.len() >= MAX_DEDUP_HASHES || !self.seen_hashes.insert(dedup_hash) {
             return;
         }
         let lookup = FlaggedLookup {
             domain: row.to_owned(),
             account_hash: stable_hash(&account),
-            mark,
+            dedup_hash,
             at: unix_now,
         };
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = sender.as_ref().is_some_and(|sender| sender.try_send(lookup).is_ok());
         if !sent {
-            self.seen_marks.remove(&mark);
+            self.seen_hashes.remove(&dedup_hash);
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -192,7 +191,7 @@ impl Drop for TopList {
 }
 
 fn stable_hash(value: &impl Hash) -> u64 {
-    // The hash has a fixed key, because the store keeps the marks across restarts. A collision
+    // The hash has a fixed key, because the store keeps the hashes across restarts. A collision
     // loses one count.
     let mut hasher = SipHasher13::new();
     value.hash(&mut hasher);
@@ -209,9 +208,9 @@ struct Worker {
     list: Arc<SnapshotCell<Bytes>>,
     options: Arc<SnapshotCell<TopDomainsOptions>>,
     is_stale: Arc<AtomicBool>,
-    /// The unsaved counts by day and domain: marks belong to one day, an outage may last longer.
+    /// The unsaved counts by day and domain, because an outage may last longer than a day.
     unsaved: BTreeMap<i64, HashMap<String, TopCredit>>,
-    unsaved_marks: usize,
+    unsaved_hashes: usize,
     dropped: Arc<AtomicU64>,
     /// The domains of `rows` that the store has too.
     stored_domains: HashSet<String>,
@@ -258,12 +257,12 @@ impl Worker {
 
     fn apply_lookup(&mut self, lookup: FlaggedLookup) {
         let half_life = self.options.peek().half_life_seconds;
-        let FlaggedLookup { domain, account_hash: account, mark, at } = lookup;
-        if self.unsaved_marks >= MAX_MARKS {
+        let FlaggedLookup { domain, account_hash, dedup_hash, at } = lookup;
+        if self.unsaved_hashes >= MAX_DEDUP_HASHES {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        self.unsaved_marks += 1;
+        self.unsaved_hashes += 1;
         let mut base = 0.0;
         if !self.rows.contains_key(&domain) && self.rows.len() >= MAX_ROWS {
             base = self.evict_smallest_row(at, half_life);
@@ -273,15 +272,15 @@ impl Worker {
             domain: domain.clone(),
             initial_count: base,
             at,
-            marks: Vec::new(),
+            hashes: Vec::new(),
         });
         credit.at = credit.at.max(at);
-        credit.marks.push((mark, account));
+        credit.hashes.push((dedup_hash, account_hash));
         // The list shows the count at once, even if saving it fails later.
         let row = self.rows.remove(&domain);
         let new_credit =
-            TopCredit { initial_count: base, at, marks: Vec::new(), domain: domain.clone() };
-        self.rows.insert(domain, TopRow::with_credit(row, &new_credit, &[account], half_life));
+            TopCredit { initial_count: base, at, hashes: Vec::new(), domain: domain.clone() };
+        self.rows.insert(domain, TopRow::with_credit(row, &new_credit, &[account_hash], half_life));
     }
 
     /// Evicts the row with the smallest count. Returns that count, with which the new row starts.
@@ -295,8 +294,8 @@ impl Worker {
         let Some((count, domain)) = smallest else { return 0.0 };
         self.rows.remove(&domain);
         for credits in self.unsaved.values_mut() {
-            let removed = credits.remove(&domain).map_or(0, |credit| credit.marks.len());
-            self.unsaved_marks -= removed;
+            let removed = credits.remove(&domain).map_or(0, |credit| credit.hashes.len());
+            self.unsaved_hashes -= removed;
         }
         if self.stored_domains.remove(&domain) {
             self.evicted.insert(domain);
@@ -351,7 +350,7 @@ impl Worker {
             match self.store.credit_top(&credits, &evicted, day, half_life) {
                 Ok(rows) => {
                     day_credits.remove();
-                    self.unsaved_marks -= credits.iter().map(|it| it.marks.len()).sum::<usize>();
+                    self.unsaved_hashes -= credits.iter().map(|it| it.hashes.len()).sum::<usize>();
                     self.evicted.clear();
                     self.stored_domains.extend(rows.iter().map(|row| row.domain.clone()));
                     // The store's rows lack this node's counts of later days, so rows with such

@@ -187,7 +187,7 @@ impl AdminApp {
     fn list_problems(&self) -> Vec<String> {
         let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut degraded: Vec<String> =
-            status.failing.iter().map(|(part, why)| format!("{part}: {why}")).collect();
+            status.fault_by_part.iter().map(|(part, why)| format!("{part}: {why}")).collect();
         let store = self.state.ledger.status();
         let missing = store.missing_replicas;
         match store.store_down {

@@ -26,7 +26,7 @@ use crate::process::admin::AdminApp;
 use crate::process::admin::connection::AdminServerApp;
 use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES};
 use crate::process::reload::Reloader;
-use crate::process::systemd::{Heartbeat, Watchdog};
+use crate::process::systemd::{Heartbeat, WatchdogNotifier};
 use crate::process::upgrade::{Predecessor, RuntimeDir, UpgradeSocket};
 use crate::proxy::upstream::{MAX_ATTEMPTS, MAX_IDLE_CONNECTIONS, Upstreams};
 use crate::support::certificates::CurrentCertificates;
@@ -36,7 +36,7 @@ use exit::{ExitTasks, UpgradeState, claim_runtime_dir};
 pub(in crate::process) use inputs::check_access_log_path;
 pub use inputs::{StartError, StartupInputs};
 use signals::{SignalHandler, SignalStreams};
-use sockets::{DownstreamListeners, ListenSockets};
+use sockets::{ListenSockets, ProxyServiceParts};
 use startup::build_state;
 
 /// How the process gets its sockets.
@@ -56,9 +56,10 @@ pub fn run(
     exit_hook: Option<ExitHook>,
 ) -> Result<(), StartError> {
     signals::ignore_sighup();
-    // The successor opens its socket before it reads its inputs, so that the serving process can
-    // already connect. A faulty config is reported below, together with all other faults.
-    let upgrade_inputs = match (start, Config::read(&config_sources)) {
+    // The successor opens its upgrade socket before it loads lists, keys and certificates, so that
+    // the serving process can connect meanwhile. If the config is faulty, this step is skipped:
+    // `StartupInputs::read` reads the config again, and reports its faults with all others.
+    let runtime_dir_and_socket = match (start, Config::read(&config_sources)) {
         (StartMode::Upgrade, Ok(config)) => Some(open_upgrade_socket(&config)?),
         _ => None,
     };
@@ -68,7 +69,7 @@ pub fn run(
     let certificates =
         inputs.certificates.take().map(|set| Arc::new(CurrentCertificates::new(set)));
     let (runtime_dir, upgrade_socket) =
-        upgrade_inputs.unwrap_or_else(|| (open_runtime_dir(&config), None));
+        runtime_dir_and_socket.unwrap_or_else(|| (open_runtime_dir(&config), None));
     let mut prepared_start = prepare_start(&config, runtime_dir, upgrade_socket.is_some())?;
     let (state, reloader, reload_trigger) =
         build_state(inputs, certificates.clone(), config_sources)?;
@@ -93,7 +94,7 @@ pub fn run(
         &config,
     )
     .with_process_log(process_log);
-    let listeners = DownstreamListeners {
+    let service_parts = ProxyServiceParts {
         config: &config,
         gate: &gate,
         upstreams: &upstreams,
@@ -101,7 +102,7 @@ pub fn run(
         certificates,
         heartbeat: &Heartbeat::default(),
     };
-    add_services(&mut server, listeners, sockets, admin, reloader)?;
+    add_services(&mut server, service_parts, sockets, admin, reloader)?;
     let upgrade_state = Arc::new(Mutex::new(upgrade_state));
     let process_log = Arc::clone(process_log);
     let exit_tasks =
@@ -172,24 +173,24 @@ fn take_over_sockets(
 /// Adds the listeners and the background services to Pingora's server.
 fn add_services(
     server: &mut Server,
-    listeners: DownstreamListeners<'_>,
+    service_parts: ProxyServiceParts<'_>,
     mut sockets: ListenSockets,
     admin: AdminApp,
     reloader: Reloader,
 ) -> Result<(), StartError> {
     if let Some(socket) = sockets.remove_socket("admin") {
         let admin = AdminServerApp::new(admin);
-        let timeout = listeners.config.downstream.write_timeout;
+        let timeout = service_parts.config.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }
-    let health = listeners.upstreams.health_service();
-    let heartbeat = listeners.heartbeat.clone();
-    listeners.add_services(server, sockets)?;
+    let health = service_parts.upstreams.health_service();
+    let heartbeat = service_parts.heartbeat.clone();
+    service_parts.add_services(server, sockets)?;
     server.add_service(health);
     server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
     server.add_service(GenBackgroundService::new(
         "watchdog".to_owned(),
-        Arc::new(Watchdog(heartbeat)),
+        Arc::new(WatchdogNotifier(heartbeat)),
     ));
     Ok(())
 }

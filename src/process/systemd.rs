@@ -93,10 +93,10 @@ fn send_datagram(address: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> 
 }
 
 /// The background service that notifies systemd's watchdog while the accept loops run.
-pub struct Watchdog(pub Heartbeat);
+pub struct WatchdogNotifier(pub Heartbeat);
 
 #[async_trait]
-impl BackgroundService for Watchdog {
+impl BackgroundService for WatchdogNotifier {
     async fn start(&self, mut shutdown: ShutdownWatch) {
         let Some(interval) = sd_notify::watchdog_enabled() else { return };
         let mut last = None;
@@ -110,8 +110,9 @@ impl BackgroundService for Watchdog {
                 _ = shutdown.wait_for(|stop| *stop) => break,
             }
         }
-        // The accept loops have ended, so their count can't grow any more. The watchdog must not
-        // end the process while it finishes its requests; TimeoutStopSec limits that time.
+        // At shutdown the accept loops end, so the heartbeat count no longer grows. From here on
+        // systemd is notified regardless of the count: its watchdog must not kill the process while
+        // riskgate finishes its requests. TimeoutStopSec limits that time.
         loop {
             notify(&[NotifyState::Watchdog]);
             tokio::time::sleep(interval / 3).await;

@@ -24,7 +24,7 @@ use rustix::net::{
 /// How long each process waits for the other's next message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a waiting process checks whether it should stop waiting.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// The most sockets that can be transferred.
 const MAX_SOCKETS: usize = 8;
 /// The successor's message: it accepts connections now.
@@ -159,7 +159,7 @@ impl UpgradeSocket {
                     if !runtime_dir.is_claimed() {
                         return Ok(None);
                     }
-                    std::thread::sleep(POLL_INTERVAL);
+                    std::thread::sleep(STOP_CHECK_INTERVAL);
                 }
                 Err(error) => return Err(error),
             }
@@ -189,11 +189,11 @@ impl Predecessor {
             .and_then(|()| expect_message(&mut self.0, RUNTIME_DIR_RELEASED_MESSAGE, &|| false));
         let started = Instant::now();
         // If the predecessor has died, the kernel unlocks its pid file a moment later.
-        while reply.is_err() && started.elapsed() < 5 * POLL_INTERVAL {
+        while reply.is_err() && started.elapsed() < 5 * STOP_CHECK_INTERVAL {
             if !runtime_dir.is_claimed() {
                 return Ok(());
             }
-            std::thread::sleep(POLL_INTERVAL);
+            std::thread::sleep(STOP_CHECK_INTERVAL);
         }
         reply
     }
@@ -208,7 +208,7 @@ fn expect_message(
 ) -> io::Result<()> {
     let (started, mut received) = (Instant::now(), 0);
     let mut bytes = vec![0; message.len()];
-    stream.set_read_timeout(Some(POLL_INTERVAL))?;
+    stream.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
     while received < message.len() {
         match stream.read(&mut bytes[received..]) {
             Ok(0) => return Err(io::Error::other("the other process has left")),

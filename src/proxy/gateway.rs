@@ -26,7 +26,7 @@ use crate::support::test_fault::{TestFault, is_injected};
 
 /// A client that waits for a 100 which riskgate can't send must start its body within this fraction
 /// of the exchange's remaining time: 1.5 of 2.5 s. Many clients send the body after 1 s anyway.
-const BODY_START_FRACTION: f32 = 0.6;
+const BODY_START_SHARE_OF_TIME_LEFT: f32 = 0.6;
 
 /// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`]
 /// creates one from a config file; pass it to Pingora's `http_proxy_service`, or wrap it in a
@@ -51,7 +51,7 @@ pub struct ProxyContext {
     server_address: String,
     deadline_guard: Option<DeadlineGuard>,
     /// The whole response of the upstream server has arrived.
-    is_response_complete: bool,
+    is_upstream_response_complete: bool,
     /// The permit for one of the concurrent exchanges.
     exchange_permit: Option<ExchangePermit>,
 }
@@ -93,7 +93,7 @@ impl ProxyContext {
     /// connection for another request before it calls `logging`, and the deadline of this request
     /// must not end the exchange of that one.
     fn cancel_deadline_if_complete(&mut self, session: &mut Session) {
-        if self.is_response_complete && session.as_downstream_mut().is_body_done() {
+        if self.is_upstream_response_complete && session.as_downstream_mut().is_body_done() {
             self.deadline_guard = None;
         }
     }
@@ -134,7 +134,7 @@ impl ProxyHttp for Gateway {
             let (address, upstreams) = (client_address(session), &self.upstreams);
             let client = session.as_downstream_mut();
             client.set_read_timeout(Some(left));
-            let body_start_timeout = left.mul_f32(BODY_START_FRACTION);
+            let body_start_timeout = left.mul_f32(BODY_START_SHARE_OF_TIME_LEFT);
             if request_body::remove_expectation(client)
                 && !request_body::wait_for_body_start(
                     client,
@@ -196,7 +196,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         ctx.attempts.mark_connected();
-        ctx.is_response_complete = false;
+        ctx.is_upstream_response_complete = false;
         ctx.deadline_guard = self.upstreams.start_deadline_guard(ctx.request.started(), connection);
         Ok(())
     }
@@ -244,7 +244,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         let is_final = !response.status.is_informational();
-        ctx.is_response_complete = is_final && !may_response_have_body(session, response);
+        ctx.is_upstream_response_complete = is_final && !may_response_have_body(session, response);
         ctx.cancel_deadline_if_complete(session);
         self.gate.response_filter(session, response, &mut ctx.request)
     }
@@ -256,7 +256,7 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         ctx: &mut ProxyContext,
     ) -> Result<()> {
-        if end_of_stream && ctx.is_response_complete {
+        if end_of_stream && ctx.is_upstream_response_complete {
             ctx.deadline_guard = None;
         }
         Ok(())
@@ -269,7 +269,7 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         ctx: &mut ProxyContext,
     ) -> Result<Option<Duration>> {
-        ctx.is_response_complete |= end_of_stream;
+        ctx.is_upstream_response_complete |= end_of_stream;
         ctx.cancel_deadline_if_complete(session);
         if let (Some(body), true) = (body, is_injected(TestFault::AlterResponseBody)) {
             *body = vec![b'x'; body.len()].into();

@@ -178,8 +178,9 @@ impl Upstreams {
     }
 
     /// Selects the next server for the Pingora path; `None` if there is no server or no time left.
-    /// The time that the exchange has left limits the connect, read and write timeouts. A retry
-    /// opens a new connection, because the server may have closed its other idle connections too.
+    /// The connect, read and write timeouts are no longer than the time that the exchange has left.
+    /// A retry opens a new connection, because the server may have closed its other idle
+    /// connections too.
     pub fn select_peer(&self, started: Instant, is_retry: bool) -> Option<HttpPeer> {
         let left = self.time_left(started)?;
         let backend = self.select_backend()?;

@@ -60,7 +60,7 @@ pub(super) struct LeaseAccounting {
     pub(super) calls_per_second: u64,
 }
 
-/// The final report on a past month. The lease keeps it until the store has accepted it.
+/// The final totals of a past month, which the lease reports until the store has accepted them.
 #[derive(Clone, Copy)]
 pub(super) struct FinalReport {
     pub(super) month: Month,
@@ -205,7 +205,7 @@ impl LeaseAccounting {
     /// The leased total over all nodes that this node would report after a data loss, and its own
     /// part of that total.
     #[cfg(test)]
-    pub(super) fn leased_by_all_and_own(&self) -> (u64, u64) {
+    pub(super) fn recoverable_leased_totals(&self) -> (u64, u64) {
         (self.leased_by_all(), self.own_leased - self.returning + self.unsettled)
     }
 

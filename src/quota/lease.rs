@@ -30,9 +30,9 @@ pub struct Lease {
     hot: HotState,
     /// Uptime of the ledger in milliseconds until which the month counts as exhausted.
     exhausted_until_ms: AtomicU64,
-    /// Uptime of the ledger in milliseconds until which the store grants this account nothing.
-    /// Until then its calls are handled as if the store were down.
-    recovering_until_ms: AtomicU64,
+    /// Uptime of the ledger in milliseconds until which this account's calls are handled as if the
+    /// store were down. Set when the store recovers, or failed for this account alone.
+    unavailable_until_ms: AtomicU64,
     is_queued: AtomicBool,
     is_tracked: AtomicBool,
     reply_notify: Notify,
@@ -126,7 +126,7 @@ impl Lease {
                 waiters: AtomicU32::new(0),
             },
             exhausted_until_ms: AtomicU64::new(0),
-            recovering_until_ms: AtomicU64::new(0),
+            unavailable_until_ms: AtomicU64::new(0),
             is_queued: AtomicBool::new(false),
             is_tracked: AtomicBool::new(false),
             reply_notify: Notify::new(),
@@ -255,8 +255,8 @@ impl Lease {
 
     /// Returns true if, less than a quarter of a second ago, the store was recovering from a data
     /// loss or failed for this account alone.
-    pub(super) fn is_recovering(&self, uptime_ms: u64) -> bool {
-        uptime_ms < self.recovering_until_ms.load(Ordering::Acquire)
+    pub(super) fn is_unavailable(&self, uptime_ms: u64) -> bool {
+        uptime_ms < self.unavailable_until_ms.load(Ordering::Acquire)
     }
 
     /// Sets the limit in force. Returns true if it changed; then the held calls go back to the
@@ -326,7 +326,7 @@ impl Lease {
         let until = |is_set: bool, ms: u64| if is_set { uptime_ms + ms } else { 0 };
         self.exhausted_until_ms
             .store(until(outcome.is_exhausted, EXHAUSTED_RETRY_MS), Ordering::Release);
-        self.recovering_until_ms
+        self.unavailable_until_ms
             .store(until(outcome.is_recovering, RECOVERY_RETRY_MS), Ordering::Release);
         outcome.settled_calls
     }
@@ -336,7 +336,7 @@ impl Lease {
     pub(super) fn mark_report_unanswered(&self, others_were_answered: bool, uptime_ms: u64) {
         self.lock_accounting().mark_report_unanswered();
         if others_were_answered {
-            self.recovering_until_ms.store(uptime_ms + RECOVERY_RETRY_MS, Ordering::Release);
+            self.unavailable_until_ms.store(uptime_ms + RECOVERY_RETRY_MS, Ordering::Release);
         }
     }
 
@@ -348,11 +348,12 @@ impl Lease {
         self.lock_accounting().confirm_final_report(month)
     }
 
+    /// The number of the lease's month, then as `LeaseAccounting::held_limits_and_leased`.
     #[cfg(test)]
     pub(super) fn held_limits_and_leased(&self) -> (u16, u64, [Option<u64>; 2], u64) {
         let accounting = self.lock_accounting();
-        let (held, limits, row) = accounting.held_limits_and_leased(&self.hot.atomic_lease);
-        (accounting.month, held, limits, row)
+        let (held, limits, own_leased) = accounting.held_limits_and_leased(&self.hot.atomic_lease);
+        (accounting.month, held, limits, own_leased)
     }
 
     #[cfg(test)]
@@ -363,10 +364,16 @@ impl Lease {
         act(&mut self.lock_accounting(), &self.hot.atomic_lease)
     }
 
+    /// The totals over all nodes and of this node that this node would report after a data loss;
+    /// zeros if the lease is in another month.
     #[cfg(test)]
-    pub(super) fn leased_by_all_and_own(&self, month: Month) -> (u64, u64) {
+    pub(super) fn recoverable_leased_totals(&self, month: Month) -> (u64, u64) {
         let accounting = self.lock_accounting();
-        if accounting.month == month.number() { accounting.leased_by_all_and_own() } else { (0, 0) }
+        if accounting.month == month.number() {
+            accounting.recoverable_leased_totals()
+        } else {
+            (0, 0)
+        }
     }
 
     /// Returns true if no calls are held and the store has every total.

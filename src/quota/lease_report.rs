@@ -85,7 +85,7 @@ impl LeaseAccounting {
             // The final report on a month is due even if no call arrives in the month after it.
             self.enter_month(atomic_lease, latest);
         }
-        let final_reports = self.build_final_reports(account);
+        let final_reports = self.build_past_month_reports(account);
         let report = match Month::from_number(self.month).filter(|month| month.number() != 0) {
             Some(month) => self.build_month_report(atomic_lease, account, month, reason),
             None => None,
@@ -171,7 +171,9 @@ impl LeaseAccounting {
         self.calls_per_second.max(spent.saturating_sub(self.spent_at_tick))
     }
 
-    fn build_final_reports(&mut self, account: &str) -> Vec<LeaseReport> {
+    /// Builds a report for each past month whose final totals the store has not accepted yet.
+    /// The report returns the unspent calls of that month to the store.
+    fn build_past_month_reports(&mut self, account: &str) -> Vec<LeaseReport> {
         let (limit, sequence) = (self.limit, &mut self.last_sequence);
         let to_report = |&FinalReport { month, spent, .. }: &FinalReport| {
             *sequence += 1;

@@ -53,7 +53,7 @@ pub struct Ledger {
 }
 
 /// At most this many reads of usage wait for the store at a time. Others are answered from memory.
-const MAX_USAGE_READS: u64 = 16;
+const MAX_USAGE_READS_IN_FLIGHT: u64 = 16;
 
 impl Ledger {
     /// Starts a ledger. The worker thread sends reports on `store`; usage is read on
@@ -79,7 +79,7 @@ impl Ledger {
         };
         let calendar = Calendar::new(latest, unix_now, boottime_at_start);
         let LedgerOptions { deadline, on_failure, max_unsettled } = options;
-        let first_probe = worker::first_probe(&mut store);
+        let first_probe = worker::probe_at_start(&mut store);
         if let Some(store_now) = first_probe.as_ref().and_then(|probe| probe.unix_now) {
             let boottime = boot_clock.seconds();
             calendar.observe_store_clock(
@@ -106,9 +106,10 @@ impl Ledger {
         self.shared.node.lease_at_limit(account, limit)
     }
 
-    /// The believed time in Unix seconds, by which riskgate judges every request. If a clock jumps,
-    /// the believed time follows only once the other clock shows the same time, or once the clock
-    /// that jumped has been steady for ten minutes.
+    /// The believed time in Unix seconds, by which riskgate judges every request. It follows the
+    /// clock of the Redis server, or this machine's clock if there is no server. If that clock
+    /// jumps, the believed time ignores the jump until the clock has been steady for ten minutes. A
+    /// jump of the server's clock is accepted at once if this machine's clock shows the same time.
     pub fn now(&self) -> i64 {
         self.shared.node.calendar.now(self.shared.boot_clock.seconds())
     }
@@ -193,7 +194,8 @@ impl Ledger {
     async fn read_others_spent(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
         let shared = Arc::clone(&self.shared);
         let is_unreachable = shared.node.health.is_unreachable.load(Ordering::Relaxed);
-        if is_unreachable || shared.usage_reads_in_flight.load(Ordering::Relaxed) >= MAX_USAGE_READS
+        if is_unreachable
+            || shared.usage_reads_in_flight.load(Ordering::Relaxed) >= MAX_USAGE_READS_IN_FLIGHT
         {
             return None;
         }

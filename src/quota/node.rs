@@ -76,8 +76,8 @@ pub(super) enum ChargeProgress {
     Wait,
 }
 
-/// The reports of several leases. To deliver the grants, `leases` has for each lease the sequence
-/// of its report, if there is one, and the months of its final reports.
+/// Reports of several leases for the store. `leases` tells which lease each grant belongs to: it has
+/// the sequence of a lease's current report, if any, and the months of its final reports.
 pub(super) struct ReportBatch {
     leases: Vec<(Arc<Lease>, Option<u64>, Vec<Month>)>,
     pub reports: Vec<LeaseReport>,
@@ -116,7 +116,7 @@ impl Node {
             ),
         };
         if lease.set_limit(limit) {
-            self.request_refill(&lease);
+            self.enqueue_urgently(&lease);
         }
         lease
     }
@@ -133,7 +133,7 @@ impl Node {
         match urgency {
             RefillUrgency::NotNeeded => {}
             RefillUrgency::CanWait => self.enqueue(lease, false),
-            RefillUrgency::Urgent => self.request_refill(lease),
+            RefillUrgency::Urgent => self.enqueue_urgently(lease),
         }
         Some(charge)
     }
@@ -153,11 +153,11 @@ impl Node {
         if lease.is_exhausted(month, uptime_ms) {
             return ChargeProgress::Done(Err(Denial::Exhausted));
         }
-        if self.is_down() || self.is_recovering(uptime_ms) || lease.is_recovering(uptime_ms) {
+        if self.is_down() || self.is_recovering(uptime_ms) || lease.is_unavailable(uptime_ms) {
             return ChargeProgress::Done(self.charge_unbacked(lease, month));
         }
         lease.record_requested_month(month);
-        self.request_refill(lease);
+        self.enqueue_urgently(lease);
         ChargeProgress::Wait
     }
 
@@ -181,7 +181,7 @@ impl Node {
     fn charge_unbacked(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
         // The lease is queued now, so that it is reported once the store answers again.
         lease.record_requested_month(month);
-        self.request_refill(lease);
+        self.enqueue_urgently(lease);
         if self.fails_closed() {
             return Err(Denial::StoreUnavailable);
         }
@@ -207,7 +207,7 @@ impl Node {
         let refund = lease.refund(&charge);
         if refund != RefundOutcome::Stale {
             // The store must learn of the refund, even if the lease was fully reported long ago.
-            self.request_refill(lease);
+            self.enqueue_urgently(lease);
         }
         refund != RefundOutcome::Stale
     }
@@ -218,7 +218,7 @@ impl Node {
         lock(&self.lease_queue)
     }
 
-    pub(super) fn request_refill(&self, lease: &Arc<Lease>) {
+    pub(super) fn enqueue_urgently(&self, lease: &Arc<Lease>) {
         self.enqueue(lease, true);
     }
 
@@ -245,7 +245,7 @@ impl Node {
         }
     }
 
-    /// Puts leases back into the queue whose reports were not sent. Wakes their waiting calls,
+    /// Puts leases whose reports were not sent back into the queue. Wakes their waiting calls,
     /// which then check whether the store counts as down.
     pub(super) fn requeue(&self, waiting_leases: Vec<Arc<Lease>>) {
         waiting_leases.iter().for_each(|lease| lease.wake_waiters());

@@ -301,7 +301,7 @@ async fn wait_until(mut condition: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denied_node_restores_totals_of_others() {
+async fn a_node_without_calls_restores_totals_of_a_stopped_node() {
     let mut server = RedisServer::start();
     let (spender, refused) =
         (start_ledger_on_server(&server, unix_now()), start_ledger_on_server(&server, unix_now()));

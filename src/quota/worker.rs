@@ -1,8 +1,8 @@
 //! The thread that exchanges reports and grants with the store, many reports in one commit.
 //!
-//! The thread owns the connection for reports and decides when to send them. It decides nothing
-//! about calls: leases build the reports and apply the grants. After a failure it probes the store
-//! before it reports anything, because another server may answer by then.
+//! The thread owns the store connection for reports and decides when to send them. It admits and
+//! denies no calls: leases build the reports and apply the grants. After a failure the thread
+//! probes the store before it reports anything, because another server may answer after a failover.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -37,7 +37,7 @@ const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Probes the store before the first call; `None` if the store does not answer. The probe does not
 /// advance the store's latest month, because this node has counted nothing yet.
-pub(super) fn first_probe(store: &mut Store) -> Option<Probe> {
+pub(super) fn probe_at_start(store: &mut Store) -> Option<Probe> {
     store.probe(NO_MONTH, None).ok()
 }
 
@@ -111,7 +111,9 @@ impl Worker {
                     waiting_leases.split_off(waiting_leases.len().min(MAX_BATCH_LEASES));
                 is_healthy = self.send_reports(&waiting_leases, ReportReason::CallsNeeded);
                 if !is_healthy {
-                    waiting_leases.iter().for_each(|lease| self.shared.node.request_refill(lease));
+                    waiting_leases
+                        .iter()
+                        .for_each(|lease| self.shared.node.enqueue_urgently(lease));
                 }
                 waiting_leases = remaining;
             }
@@ -166,6 +168,8 @@ impl Worker {
         }
     }
 
+    /// Reports all tracked leases, and stops tracking those that have nothing left to report.
+    /// Returns false if the store failed.
     fn report_tracked_leases(&mut self) -> bool {
         let active = self.tracked_leases.clone();
         let is_healthy = active

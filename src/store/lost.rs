@@ -28,8 +28,9 @@ pub struct LostRows {
     keys: BTreeMap<[u8; 32], LostKey>,
     /// Accounts that the store does not hold.
     accounts: BTreeMap<String, AccountRow>,
-    /// Accounts whose plan or limit the store replaced: the known row, and the store's.
-    replaced: BTreeMap<String, [AccountRow; 2]>,
+    /// Accounts whose plan or limit the store lost and holds with another value: the row that this
+    /// node knew, and the store's row.
+    accounts_with_lost_settings: BTreeMap<String, [AccountRow; 2]>,
 }
 
 /// A lost key, or a key whose end was lost.
@@ -47,27 +48,31 @@ impl LostRows {
     /// Compares the `known` rows with the `current` rows of the store. Adds what is missing to
     /// `current`, and remembers it as lost.
     ///
-    /// `is_other_history` is true if the store is known to have lost data. If it is false, a
+    /// `store_lost_data` is true if the store is known to have lost data. If it is false, a
     /// different plan or limit is an ordinary change, and a later expiry is an undone rotation. A
     /// missing row or revocation is a loss in either case, because no command removes one.
-    pub fn keep_lost_rows(
+    pub fn merge_lost_rows(
         &mut self,
         known: &RingRows,
         current: &mut RingRows,
-        is_other_history: bool,
+        store_lost_data: bool,
     ) {
-        self.keep_lost_keys(known, current, is_other_history);
+        self.merge_lost_keys(known, current, store_lost_data);
         self.accounts.clear();
         let old = known.accounts.iter().map(|row| (row.name.as_str(), row));
         let mut old: BTreeMap<&str, &AccountRow> = old.collect();
         for row in &current.accounts {
             match old.remove(row.name.as_str()) {
-                Some(before) if before != row && is_other_history => {
+                Some(before) if before != row && store_lost_data => {
                     let [before, row] = [before, row].map(Clone::clone);
-                    self.replaced.entry(row.name.clone()).or_insert([before, row]);
+                    self.accounts_with_lost_settings
+                        .entry(row.name.clone())
+                        .or_insert([before, row]);
                 }
                 // The account has been set since.
-                Some(before) if before != row => drop(self.replaced.remove(&row.name)),
+                Some(before) if before != row => {
+                    drop(self.accounts_with_lost_settings.remove(&row.name))
+                }
                 _ => {}
             }
         }
@@ -79,13 +84,13 @@ impl LostRows {
         }
     }
 
-    fn keep_lost_keys(&mut self, known: &RingRows, current: &mut RingRows, is_other_history: bool) {
+    fn merge_lost_keys(&mut self, known: &RingRows, current: &mut RingRows, store_lost_data: bool) {
         let lost_before = std::mem::take(&mut self.keys);
         let mut missing_keys: BTreeMap<[u8; 32], &KeyRow> =
             known.keys.iter().map(|row| (row.digest, row)).collect();
         for row in &mut current.keys {
             let Some(before) = missing_keys.remove(&row.digest) else { continue };
-            let was_lost = is_other_history || lost_before.contains_key(&row.digest);
+            let was_lost = store_lost_data || lost_before.contains_key(&row.digest);
             if row.apply_earlier_end(before.expires_at.filter(|_| was_lost), before.revoked_at) {
                 let lost = LostKey { row: row.clone(), is_in_store: true, previous_id: None };
                 self.keys.insert(row.digest, lost);
@@ -110,7 +115,7 @@ impl LostRows {
 
     /// Applies the lost ends to later `changes` of the store, and forgets lost rows that the
     /// changes contain. Adds a lost key to the changes only if they give its id to another key.
-    pub fn keep_lost_rows_in(&mut self, changes: &mut RingChanges) {
+    pub fn merge_lost_rows_into(&mut self, changes: &mut RingChanges) {
         self.accounts.retain(|name, _| {
             let is_in_store = changes.accounts.iter().any(|row| row.name == *name);
             !is_in_store && !changes.damaged.accounts.contains(name)
@@ -142,13 +147,14 @@ impl LostRows {
         for row in &changes.accounts {
             // The changes contain the account of each new key too, even if it has not changed.
             let has_changed_key = changes.keys.iter().any(|key| key.account == row.name);
-            let is_same = self.replaced.get(&row.name).is_some_and(|[_, now]| now == row);
+            let is_same =
+                self.accounts_with_lost_settings.get(&row.name).is_some_and(|[_, now]| now == row);
             if !(has_changed_key && is_same) {
-                self.replaced.remove(&row.name);
+                self.accounts_with_lost_settings.remove(&row.name);
             }
         }
         for name in &changes.damaged.accounts {
-            self.replaced.remove(name);
+            self.accounts_with_lost_settings.remove(name);
         }
     }
 
@@ -179,7 +185,11 @@ impl LostRows {
                 "the store lost data that it had acknowledged; it stays in force here and is";
             format!("{notice} written back: {lost}")
         });
-        lines.chain(shorten_list(self.replaced.values().map(describe_replaced))).collect()
+        lines
+            .chain(shorten_list(
+                self.accounts_with_lost_settings.values().map(describe_lost_settings),
+            ))
+            .collect()
     }
 }
 
@@ -250,7 +260,7 @@ fn limit_flag(row: &AccountRow) -> String {
     }
 }
 
-fn describe_replaced([before, now]: &[AccountRow; 2]) -> String {
+fn describe_lost_settings([before, now]: &[AccountRow; 2]) -> String {
     let is_changed = (before.plan != now.plan, before.limit != now.limit);
     let plan = is_changed.0.then(|| format!("the plan {}", plan_flag(before)));
     let limit = is_changed.1.then(|| format!("the limit {}", limit_flag(before)));

@@ -107,8 +107,8 @@ impl RingRows {
 
     /// Applies changes: replaces or adds the changed rows.
     pub fn apply_changes(&mut self, changes: RingChanges) {
-        let RingChanges { ring_version: mark, accounts, keys, damaged, .. } = changes;
-        let RingVersion { store_id, version, change_id } = mark;
+        let RingChanges { ring_version: latest_version, accounts, keys, damaged, .. } = changes;
+        let RingVersion { store_id, version, change_id } = latest_version;
         (self.store_id, self.version, self.change_id) = (store_id, version, change_id);
         let changed: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let changed = |id: &str| changed.contains(id) || damaged.keys.contains_key(id);
@@ -224,7 +224,7 @@ pub struct TopRow {
 
 impl TopRow {
     /// Returns the row after a credit. `known` is the row before, if there is one. `accounts` are
-    /// the hashes of the accounts whose sightings count for the first time. `half_life` is in
+    /// the hashes of the accounts whose look-ups count for the first time that day. `half_life` is in
     /// seconds.
     pub(crate) fn with_credit(
         known: Option<TopRow>,
@@ -274,7 +274,7 @@ pub struct TopCredit {
     pub initial_count: f64,
     /// Unix seconds.
     pub at: i64,
-    /// For each account that looked the row up: the mark (the hash of account, row and day), and
-    /// the hash of the account.
-    pub marks: Vec<(u64, u64)>,
+    /// For each account that looked the row up: the dedup hash (of account, row and day), and the
+    /// hash of the account.
+    pub hashes: Vec<(u64, u64)>,
 }

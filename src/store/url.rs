@@ -76,7 +76,7 @@ pub fn redact_url(text: &str) -> String {
     let (user_info, rest) = text.rsplit_once('@').map_or(("", text), |(user, rest)| (user, rest));
     // A password may contain `://` too, so only a text that looks like a scheme is shown as a
     // scheme.
-    let (scheme, rest) = match (scheme_of(user_info), scheme_of(rest)) {
+    let (scheme, rest) = match (scheme_prefix(user_info), scheme_prefix(rest)) {
         (Some(scheme), _) => (scheme, rest),
         (None, Some(scheme)) if user_info.is_empty() => (scheme, &rest[scheme.len()..]),
         _ if user_info.is_empty() => ("", rest),
@@ -87,8 +87,8 @@ pub fn redact_url(text: &str) -> String {
     format!("{scheme}{}{}", redact_authority(authority), redact_path(path))
 }
 
-/// The scheme of a text with its `://`, if it looks like a scheme.
-fn scheme_of(text: &str) -> Option<&str> {
+/// The scheme at the start of a text, with its `://`; `None` if the text starts with no scheme.
+fn scheme_prefix(text: &str) -> Option<&str> {
     let at = text.find("://")?;
     let is_name = !text[..at].is_empty() && text[..at].bytes().all(|b| b.is_ascii_alphanumeric());
     is_name.then(|| &text[..at + 3])

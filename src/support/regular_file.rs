@@ -1,8 +1,8 @@
 //! Reads files that operators and other programs put in place: only regular files, and only up to a
 //! maximum size. A FIFO or a device at the path never blocks the caller.
 //!
-//! Also writes files atomically, and checks whether a file could be created. This module does not
-//! interpret what it reads.
+//! This module also writes files atomically, and checks whether a file could be created. It does
+//! not interpret what it reads.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

@@ -15,7 +15,7 @@ use super::location::{MAX_LIST_BYTES, TableLocation};
 use super::manifest::{ListKind, ListOrigin, ListSpec, Manifest};
 use super::rows::{Coverage, NO_REGISTRABLE, ParsedLists, Row};
 use super::rules::{self, rule_bit};
-use crate::model::domain::ancestor_offsets;
+use crate::model::domain::self_and_parent_offsets;
 use crate::model::verdict::Rule;
 use crate::support::regular_file::{ReadError, read_regular_text};
 
@@ -246,7 +246,7 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
                 tier => {
                     let as_strong_bits = rules::FLAGGING_LIST_BITS & (tier | (tier - 1));
                     let has_protected_suffix = || {
-                        let mut parents = ancestor_offsets(&row.name).skip(1);
+                        let mut parents = self_and_parent_offsets(&row.name).skip(1);
                         parents.any(|at| protected_suffixes.contains(&row.name[at..]))
                     };
                     let is_strongest = tier & rule_bit(Rule::DisposableA) != 0;
@@ -273,5 +273,5 @@ fn registrable_parents(row: &Row) -> impl Iterator<Item = usize> {
         NO_REGISTRABLE => 0,
         start => usize::from(start),
     };
-    ancestor_offsets(&row.name).skip(1).take_while(move |at| *at <= registrable_start)
+    self_and_parent_offsets(&row.name).skip(1).take_while(move |at| *at <= registrable_start)
 }

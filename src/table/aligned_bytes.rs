@@ -17,7 +17,7 @@ const MAX_COMPILED_BYTES: u64 = 1 << 30;
 /// If tables are ever memory-mapped, only this type needs to change.
 pub(super) struct AlignedBytes {
     buffer: Box<[u8]>,
-    start: usize,
+    start_offset: usize,
     length: usize,
 }
 
@@ -37,16 +37,16 @@ impl AlignedBytes {
 
     fn from_buffer(buffer: Vec<u8>, length: usize) -> AlignedBytes {
         let buffer = buffer.into_boxed_slice();
-        let start = buffer.as_ptr().align_offset(BUCKET_BYTES).min(BUCKET_BYTES);
-        AlignedBytes { buffer, start, length }
+        let start_offset = buffer.as_ptr().align_offset(BUCKET_BYTES).min(BUCKET_BYTES);
+        AlignedBytes { buffer, start_offset, length }
     }
 
     pub(super) fn as_slice(&self) -> &[u8] {
-        &self.buffer[self.start..self.start + self.length]
+        &self.buffer[self.start_offset..self.start_offset + self.length]
     }
 
     pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.start..self.start + self.length]
+        &mut self.buffer[self.start_offset..self.start_offset + self.length]
     }
 }
 

@@ -82,8 +82,8 @@ pub(super) fn find_value(
 
 /// The number of buckets, overflow buckets included, for this many names at a load of three
 /// quarters.
-pub(super) fn bucket_count(names: usize) -> usize {
-    (names * 4).div_ceil(SLOTS_PER_BUCKET * 3).max(1) + OVERFLOW_BUCKETS
+pub(super) fn bucket_count(name_count: usize) -> usize {
+    (name_count * 4).div_ceil(SLOTS_PER_BUCKET * 3).max(1) + OVERFLOW_BUCKETS
 }
 
 /// Fills buckets with the names. Also returns the number of each slot's name, counted from 1, and 0

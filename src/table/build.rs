@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::added_lists::{AddedList, drop_guarded_feed_rows};
 use super::aligned_bytes::AlignedBytes;
-use super::embedded_lists::EmbeddedLists;
+use super::embedded_lists::ListsInCompiledTable;
 use super::fault::{TableError, TableFault, quote_excerpt};
 use super::layout::encode::{self, TableContent};
 use super::layout::parts::{ListInfo, TableMeta};
@@ -20,13 +20,14 @@ use super::resolve::{self, ResolvedTable};
 use super::rows::ParsedLists;
 use super::source_packages::{self, SourcePackage};
 use crate::model::domain::suffix_list_version;
-use crate::model::month::parse_day;
+use crate::model::month::parse_day_as_unix_seconds;
 
 /// Whether a table carries the texts of its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ListTexts {
+pub(super) enum ListTextsInTable {
     /// The table carries the texts, so that overrides and feeds can be added after compilation.
     Embedded,
+    /// The table can only be looked up: for a table that is not written to a file.
     Omitted,
 }
 
@@ -36,7 +37,7 @@ pub(super) fn build_table(
     source_files: &SourceFiles,
     added_lists: &[AddedList],
     now: i64,
-    list_texts: ListTexts,
+    list_texts: ListTextsInTable,
 ) -> Result<AlignedBytes, TableError> {
     let manifest_name = source_files.display_name("manifest.toml");
     let Some(manifest_text) = source_files.read("manifest.toml")? else {
@@ -51,8 +52,8 @@ pub(super) fn build_table(
 
     let mut display_names: Vec<String> =
         manifest.lists.iter().map(|list| source_files.display_name(&list.file)).collect();
-    let mut embedded_lists = EmbeddedLists::new();
-    if list_texts == ListTexts::Embedded {
+    let mut embedded_lists = ListsInCompiledTable::new();
+    if list_texts == ListTextsInTable::Embedded {
         let files = manifest.lists.iter().map(|list| list.file.clone());
         let head = [("manifest.toml", &manifest_text), ("sources.toml", &sources_text)];
         embedded_lists.extend(head.map(|(file, text)| (file.to_owned(), text.clone())));
@@ -183,7 +184,7 @@ fn build_meta(
 ) -> TableMeta {
     let day_of = |name: &str| {
         let source = sources.iter().find(|source| source.name == name)?;
-        parse_day(&source.date)
+        parse_day_as_unix_seconds(&source.date)
     };
     let is_flagged = |name: &str| {
         let at = resolved.names.binary_search_by_key(&name, |(name, _)| name).ok()?;
@@ -194,7 +195,11 @@ fn build_meta(
     let infos = manifest.lists.iter().zip(&lists.ignored_counts).zip(&lists.row_counts);
     TableMeta {
         // The date of the youngest source: the build reads no clock.
-        built_at: sources.iter().filter_map(|s| parse_day(&s.date)).max().unwrap_or(0),
+        built_at: sources
+            .iter()
+            .filter_map(|s| parse_day_as_unix_seconds(&s.date))
+            .max()
+            .unwrap_or(0),
         suffix_list_version: suffix_list_version().to_owned(),
         rows: resolved.row_count as u64,
         max_changed_share: manifest.max_changed_share,

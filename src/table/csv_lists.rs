@@ -11,7 +11,7 @@ use super::rows::{Coverage, LineContext, MxClass, ParsedLists, RowFacts, parse_n
 use super::rules::{self, OverrideRow};
 use super::source_packages::SECONDS_PER_DAY;
 use crate::model::domain::DnsName;
-use crate::model::month::parse_day;
+use crate::model::month::parse_day_as_unix_seconds;
 use crate::model::verdict::{Reason, Score};
 
 /// The columns of an override. A file may leave out the last two: a note for people, and the last
@@ -195,7 +195,7 @@ impl<'a> ParsedLists<'a> {
     /// Records the expiry of an override with this last day. If the override has expired, counts it
     /// and returns true. Otherwise returns false, and the override may become the next to expire.
     fn record_expiry(&mut self, context: &LineContext, text: &str) -> Result<bool, TableFault> {
-        let day = parse_day(text).ok_or_else(|| {
+        let day = parse_day_as_unix_seconds(text).ok_or_else(|| {
             TableFault::expected(
                 context.location("until"),
                 "a day such as 2026-12-31",

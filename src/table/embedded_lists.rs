@@ -6,11 +6,12 @@ use super::aligned_bytes::AlignedBytes;
 use super::fault::TableFault;
 use super::layout::sections::{SECTION_COUNT, damage_fault, section_range};
 
-/// The name and text of each file.
-pub(super) type EmbeddedLists = Vec<(String, Cow<'static, str>)>;
+/// The name and text of each file that a compiled table carries. The lists inside the binary are
+/// `SourceFiles::Bundled`.
+pub(super) type ListsInCompiledTable = Vec<(String, Cow<'static, str>)>;
 
 /// Writes for each file: `u8` length of the name, the name, `u32` length of the text, the text.
-pub(super) fn encode_lists(lists: &EmbeddedLists) -> Result<Vec<u8>, TableFault> {
+pub(super) fn encode_lists(lists: &ListsInCompiledTable) -> Result<Vec<u8>, TableFault> {
     let mut out = Vec::new();
     for (file, text) in lists {
         let too_long = || TableFault::expected(file, "a list of at most 4 GiB", "more");
@@ -26,10 +27,10 @@ pub(super) fn encode_lists(lists: &EmbeddedLists) -> Result<Vec<u8>, TableFault>
 pub(super) fn decode_lists(
     bytes: &AlignedBytes,
     display_name: &str,
-) -> Result<EmbeddedLists, TableFault> {
+) -> Result<ListsInCompiledTable, TableFault> {
     let all = bytes.as_slice();
     let mut rest = &all[section_range(all, SECTION_COUNT - 1, display_name)?];
-    let mut lists = EmbeddedLists::new();
+    let mut lists = ListsInCompiledTable::new();
     while !rest.is_empty() {
         let (file, text, after) =
             split_first_list(rest).ok_or_else(|| damage_fault(display_name, "lists"))?;

@@ -16,10 +16,11 @@ pub(super) struct InheritableFacts {
     pub(super) free_subdomain: Facts,
     pub(super) protection: Facts,
     pub(super) label: Facts,
-    /// The numbers of the name's overrides, counted from 1; 0 for none. `exact_override` covers
-    /// only the name, `subtree_override` also the names below it.
-    pub(super) exact_override: u32,
-    pub(super) subtree_override: u32,
+    /// The numbers of the name's overrides, counted from 1; 0 for none. `exact_override_number` is
+    /// of the override for the name alone, `subtree_override_number` of the one that also covers
+    /// the names below it.
+    pub(super) exact_override_number: u32,
+    pub(super) subtree_override_number: u32,
 }
 
 /// The inheritable facts of each name that has any.
@@ -47,9 +48,9 @@ pub(super) fn collect_inheritable<'r>(
     for (number, override_row) in (1..).zip(&lists.overrides) {
         let inheritable = inheritable_by_name.entry(&override_row.name).or_default();
         *(if override_row.covers_subtree {
-            &mut inheritable.subtree_override
+            &mut inheritable.subtree_override_number
         } else {
-            &mut inheritable.exact_override
+            &mut inheritable.exact_override_number
         }) = number;
     }
     inheritable_by_name
@@ -79,8 +80,8 @@ pub(super) struct InheritedFacts {
     pub(super) free_subdomain: Facts,
     pub(super) protection: Facts,
     pub(super) label: Facts,
-    /// The numbers of the nearest override above the name, and of the nearest one in the operator's
-    /// own file; 0 for none.
-    pub(super) subtree_override: u32,
-    pub(super) operator_subtree_override: u32,
+    /// The number of the nearest override above the name that covers the names below it, and the
+    /// number of the nearest such override in the operator's own file. Counted from 1; 0 for none.
+    pub(super) subtree_override_number: u32,
+    pub(super) operator_override_number: u32,
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::embedded_lists::EmbeddedLists;
+use super::embedded_lists::ListsInCompiledTable;
 use super::fault::{TableFault, quote_excerpt, read_fault};
 use crate::support::regular_file::{ReadError, read_regular_file};
 
@@ -54,7 +54,7 @@ pub(super) enum SourceFiles<'s> {
     Bundled,
     Directory(&'s Path),
     /// The texts that the compiled table at this path carries.
-    Compiled(&'s Path, EmbeddedLists),
+    Compiled(&'s Path, ListsInCompiledTable),
 }
 
 impl SourceFiles<'_> {

@@ -13,7 +13,7 @@ use super::manifest::MAX_TLD_LIST_AGE_DAYS;
 use super::source_packages::SECONDS_PER_DAY;
 use super::table_data::Table;
 use super::unlisted_rules::UnlistedRule;
-use crate::model::domain::{Domain, ancestor_offsets};
+use crate::model::domain::{Domain, self_and_parent_offsets};
 
 impl Table {
     /// The table's answer for a domain. `now` is in seconds since 1970.
@@ -37,7 +37,7 @@ impl Table {
         let tld_flags = self.tlds.flags_of(&name[tld_at..]);
         if tld_flags & (TLD_COVERS_ALL | TLD_HAS_COVERING_SUFFIX) != 0
             && let Some((answer, at)) =
-                self.lookup_suffix_rows(name, registrable_start.unwrap_or(0), tld_flags)
+                self.find_answer_across_suffixes(name, registrable_start.unwrap_or(0), tld_flags)
         {
             return self.make_answer(answer, Some(at));
         }
@@ -73,13 +73,14 @@ impl Table {
         self.unlisted_rules.is_compared_provider(name)
     }
 
-    /// The nearest row at or below the registrable domain. The registrable domain is probed first:
+    /// The answer of the nearest row at or below the registrable domain, which may be `NO_ANSWER`,
+    /// and the byte offset at which the row's name begins. The registrable domain is probed first:
     /// its entry tells whether there are rows below it, so that a miss costs one probe.
     fn lookup_registrable(&self, name: &str, registrable_start: usize) -> Option<(u16, usize)> {
         let registrable_entry = self.find_entry(&name[registrable_start..]);
         if registrable_entry.is_some_and(|entry| entry.has_rows_below) || self.has_other_suffix_list
         {
-            for at in ancestor_offsets(name).take_while(|at| *at < registrable_start) {
+            for at in self_and_parent_offsets(name).take_while(|at| *at < registrable_start) {
                 let entry = self.find_entry(&name[at..]);
                 let answer = entry.map_or(NO_ANSWER, |entry| {
                     if at == 0 { entry.own_answer } else { entry.answer_below }
@@ -97,14 +98,15 @@ impl Table {
         })
     }
 
-    /// The nearest row above the registrable domain that covers names across public suffixes.
-    fn lookup_suffix_rows(
+    /// The answer of the nearest row above the registrable domain that covers names across public
+    /// suffixes, and the byte offset at which the row's name begins.
+    fn find_answer_across_suffixes(
         &self,
         name: &str,
         registrable_start: usize,
         tld_flags: u8,
     ) -> Option<(u16, usize)> {
-        ancestor_offsets(name).skip_while(|at| *at <= registrable_start).find_map(|at| {
+        self_and_parent_offsets(name).skip_while(|at| *at <= registrable_start).find_map(|at| {
             let is_tld = !name[at..].contains('.');
             let flag = if is_tld { TLD_COVERS_ALL } else { TLD_HAS_COVERING_SUFFIX };
             if tld_flags & flag == 0 {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::domain::ancestor_offsets;
+use crate::model::domain::self_and_parent_offsets;
 use crate::model::verdict::Rule;
 
 /// The answers for names whose MX host is at or below a suffix.
@@ -39,7 +39,7 @@ pub(super) fn find_longest_suffix<'m, T>(
     suffixes: &'m HashMap<String, T>,
     host: &str,
 ) -> Option<&'m T> {
-    ancestor_offsets(host).find_map(|start| suffixes.get(&host[start..]))
+    self_and_parent_offsets(host).find_map(|start| suffixes.get(&host[start..]))
 }
 
 /// Stands for the MX host of a name that has no MX record. The name's own address then receives its

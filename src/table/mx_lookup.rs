@@ -38,19 +38,19 @@ impl TableAnswer<'_> {
     /// Applies an MX fact: a value as in a list of kind `mx`, or [`IMPLICIT_MX`]. If a list or an
     /// override decided the answer, the fact changes nothing. A fact that flags the name outranks
     /// all rules for unlisted names. A fact that does not flag the name removes no rule's flag.
-    pub fn apply_mx_fact(self, mx: &str) -> Self {
-        if !self.is_undecided_by_lists() || mx == IMPLICIT_MX {
+    pub fn apply_mx_fact(self, mx_value: &str) -> Self {
+        if !self.is_undecided_by_lists() || mx_value == IMPLICIT_MX {
             return self;
         }
-        let answer = match rule_for_special_mx(mx) {
+        let answer = match rule_for_special_mx(mx_value) {
             Some(Rule::Parked) => Some(ANSWER_PARKED),
             Some(_) => Some(ANSWER_NO_MAIL),
-            None => self.answer_by_mx_host(mx),
+            None => self.answer_by_mx_host(mx_value),
         };
         match answer {
             Some(number) => TableAnswer {
                 is_learned: true,
-                has_mail_host: rule_for_special_mx(mx).is_none(),
+                has_mail_host: rule_for_special_mx(mx_value).is_none(),
                 ..self.table.make_answer(number, None)
             },
             None => TableAnswer { has_mail_host: true, ..self },

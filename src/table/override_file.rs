@@ -12,7 +12,7 @@ use super::csv_lists::{OVERRIDE_COLUMNS, REQUIRED_OVERRIDE_COLUMNS};
 use super::fault::{TableError, TableFault, quote_excerpt, read_fault};
 use super::location::MAX_LIST_BYTES;
 use crate::model::domain::DnsName;
-use crate::model::month::parse_day;
+use crate::model::month::parse_day_as_unix_seconds;
 use crate::support::regular_file::{ReadError, parent_dir, read_regular_text};
 
 /// The operator's file of overrides.
@@ -64,7 +64,7 @@ impl OverrideFile {
     /// If `until` is not a day, the note has a control character, or the file can't be read or
     /// written.
     pub fn set_override(&self, new: &NewOverride<'_>) -> Result<Vec<String>, TableError> {
-        if let Some(until) = new.until.filter(|until| parse_day(until).is_none()) {
+        if let Some(until) = new.until.filter(|until| parse_day_as_unix_seconds(until).is_none()) {
             return Err(TableFault::expected(
                 "--until",
                 "a day such as 2026-12-31",

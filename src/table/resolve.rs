@@ -15,7 +15,7 @@ use super::manifest::{ListKind, ListOrigin, Manifest};
 use super::mx::MxAnswers;
 use super::rows::{Coverage, NO_REGISTRABLE, ParsedLists, Row};
 use super::rules::{self, FLAGGING_LIST_BITS, Facts, OverrideRow, StoredAnswer};
-use crate::model::domain::{DnsName, ancestor_offsets};
+use crate::model::domain::{DnsName, self_and_parent_offsets};
 use crate::model::verdict::Rule;
 
 /// The contents of a table: its names, entries and answers.
@@ -228,13 +228,14 @@ impl<'r> EntryBuilder<'r> {
         inherited: &InheritedFacts,
     ) -> [Option<u32>; 3] {
         let subtree_overrides = [
-            inheritable.subtree_override,
-            inherited.operator_subtree_override,
-            inherited.subtree_override,
+            inheritable.subtree_override_number,
+            inherited.operator_override_number,
+            inherited.subtree_override_number,
         ];
         let covering = self.nearest_override(&subtree_overrides);
-        let own = self
-            .nearest_override(&[&[inheritable.exact_override][..], &subtree_overrides].concat());
+        let own = self.nearest_override(
+            &[&[inheritable.exact_override_number][..], &subtree_overrides].concat(),
+        );
         [own, covering, covering]
     }
 
@@ -249,7 +250,7 @@ impl<'r> EntryBuilder<'r> {
 
     fn collect_inherited(&self, name: &str, registrable_start: u8) -> InheritedFacts {
         let mut inherited = InheritedFacts::default();
-        for start in ancestor_offsets(name).skip(1) {
+        for start in self_and_parent_offsets(name).skip(1) {
             let Some(inheritable) = self.inheritable_by_name.get(&name[start..]) else { continue };
             inherited.special_use.merge(inheritable.special_use);
             inherited.free_subdomain.merge(inheritable.free_subdomain);
@@ -260,13 +261,13 @@ impl<'r> EntryBuilder<'r> {
             {
                 inherited.label = inheritable.label;
             }
-            if inherited.subtree_override == 0 {
-                inherited.subtree_override = inheritable.subtree_override;
+            if inherited.subtree_override_number == 0 {
+                inherited.subtree_override_number = inheritable.subtree_override_number;
             }
-            if inherited.operator_subtree_override == 0
-                && self.is_operator_override(inheritable.subtree_override)
+            if inherited.operator_override_number == 0
+                && self.is_operator_override(inheritable.subtree_override_number)
             {
-                inherited.operator_subtree_override = inheritable.subtree_override;
+                inherited.operator_override_number = inheritable.subtree_override_number;
             }
         }
         inherited
@@ -300,7 +301,7 @@ impl<'r> EntryBuilder<'r> {
         for (suffix, (label, class)) in hosts {
             let is_disposable = class.fact_bits() == rules::rule_bit(Rule::DisposableMx);
             if is_disposable
-                && ancestor_offsets(suffix).any(|start| self.is_protected(&suffix[start..]))
+                && self_and_parent_offsets(suffix).any(|start| self.is_protected(&suffix[start..]))
             {
                 let mut lists = self.manifest.lists.iter().zip(self.display_names);
                 let display_name =

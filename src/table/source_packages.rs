@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::fault::{TableError, TableFault, line_number, quote_excerpt, toml_fault};
-use crate::model::month::parse_day;
+use crate::model::month::parse_day_as_unix_seconds;
 
 /// The number of seconds in a day.
 pub(super) const SECONDS_PER_DAY: i64 = 86_400;
@@ -67,7 +67,7 @@ pub(super) fn parse_sources(
         let line = line_number(text, &spanned.span());
         let source = spanned.into_inner();
         let at = |key: &str| format!("{display_name}:{line}: {key}");
-        if parse_day(&source.date).is_none() {
+        if parse_day_as_unix_seconds(&source.date).is_none() {
             faults.push(TableFault::expected(
                 at("date"),
                 "a day, YYYY-MM-DD",

@@ -43,8 +43,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Loads a table, or returns the faults. A directory is read and built, a file is read and
-    /// checked. Expired overrides still count.
+    /// Loads a table, or returns the faults. riskgate builds it from the bundled lists or from a
+    /// directory, or reads and checks a compiled file. No clock is read: no override expires.
     pub fn load(location: &TableLocation) -> Result<Table, TableError> {
         Table::build(&TableInputs::from_base(location.clone()), i64::MIN)
     }
@@ -56,7 +56,12 @@ impl Table {
         let added_lists = inputs.read_added_lists()?;
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
-                build::build_table(source_files, &added_lists, now, build::ListTexts::Omitted)?,
+                build::build_table(
+                    source_files,
+                    &added_lists,
+                    now,
+                    build::ListTextsInTable::Omitted,
+                )?,
                 display_name,
             )
         };
@@ -92,7 +97,7 @@ impl Table {
     pub fn compile(location: &TableLocation, built_at: i64) -> Result<Table, TableError> {
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
-                build::build_table(source_files, &[], built_at, build::ListTexts::Embedded)?,
+                build::build_table(source_files, &[], built_at, build::ListTextsInTable::Embedded)?,
                 display_name,
             )
         };

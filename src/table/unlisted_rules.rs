@@ -15,8 +15,8 @@ pub(super) struct UnlistedRuleSettings {
     pub suggest: Vec<String>,
     /// Words that occur only in the names of services for throw-away addresses.
     pub throwaway_words: Vec<String>,
-    /// The letter of the source that votes for names whose MX host answered. Such names receive
-    /// mail, even if they are disposable.
+    /// The letter (`vote` in sources.toml) of the source that lists names whose MX host answered.
+    /// For such a name riskgate suggests no similar provider, even if the name is disposable.
     #[serde(default)]
     pub verified_mx_vote: Option<char>,
     /// Words that are rare in names of companies and common in names of mail services.

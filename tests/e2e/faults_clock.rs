@@ -246,7 +246,7 @@ fn a_redis_clock_far_ahead_at_a_start_is_reported_and_begins_no_month() {
     assert_spent(&gateway, key, END_OF_APRIL);
     assert!(is_clock_doubted(&gateway), "{}", gateway.readyz().text());
     redis_clock.step(-70 * DAY);
-    wait_until("all is well", || !is_clock_doubted(&gateway));
+    wait_until("the clock is no longer doubted", || !is_clock_doubted(&gateway));
     // The clock jumps while no gateway runs, so far that Redis would have expired the counts.
     drop(gateway.shut_down());
     for jump in [70 * DAY, 200 * DAY] {
@@ -259,7 +259,7 @@ fn a_redis_clock_far_ahead_at_a_start_is_reported_and_begins_no_month() {
         }
         redis_clock.step(-jump);
         for gateway in &gateways {
-            wait_until("all is well", || !is_clock_doubted(gateway));
+            wait_until("the clock is no longer doubted", || !is_clock_doubted(gateway));
             assert_spent(gateway, key, END_OF_APRIL);
         }
     }
@@ -270,16 +270,17 @@ fn a_redis_clock_far_ahead_at_a_start_is_reported_and_begins_no_month() {
     );
 }
 
-/// The stored month ran ahead: a gateway counted in it, and now the clocks are right. riskgate
-/// reports the command to run, which restores the true month unchanged.
-fn repair_month(gateway: Gateway, key: &str, url: &str) {
+/// Because of wrong clocks, a gateway counted calls in May; now the clocks show April again. Asserts
+/// that riskgate reports the command `store repair-month 2031-04`, and that the command returns to
+/// April with its counts unchanged, but only while no gateway runs.
+fn assert_month_can_be_repaired(gateway: Gateway, key: &str, store: &str) {
     assert_spent(&gateway, key, END_OF_MAY);
     wait_until("riskgate reports what to do", || {
         gateway.readyz().text().contains("riskgate store repair-month 2031-04")
     });
     let words = ["store", "repair-month", "2031-04", "--json"];
     let refused = gateway.cli(&words).expect(1);
-    assert_eq!(refused.stderr, "expected no running gateway, but found one\n", "{url}");
+    assert_eq!(refused.stderr, "expected no running gateway, but found one\n", "{store}");
     let setup = gateway.shut_down();
     for month in ["2031-05", "2031-03", "2027-01"] {
         let refused = setup.cli(&["store", "repair-month", month]).expect(1);
@@ -313,7 +314,7 @@ fn a_month_that_ran_ahead_in_sqlite_is_reported_and_can_be_repaired() {
     assert_eq!(spend_all(&gateway, &key), LIMIT);
     let setup = gateway.shut_down();
     clock.step(-20 * DAY);
-    repair_month(setup.start(), &key, "sqlite");
+    assert_month_can_be_repaired(setup.start(), &key, "sqlite");
 }
 
 #[test]
@@ -334,7 +335,7 @@ fn a_month_that_ran_ahead_in_redis_is_reported_and_can_be_repaired() {
     assert_eq!(spend_all(&gateway, key), LIMIT);
     gateway_clock.step(-20 * DAY);
     redis_clock.step(-20 * DAY);
-    repair_month(gateway, key, "redis");
+    assert_month_can_be_repaired(gateway, key, "redis");
 }
 
 #[test]

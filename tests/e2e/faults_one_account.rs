@@ -16,13 +16,13 @@ fn status(gateway: &Gateway, key: &str) -> u16 {
     gateway.get(USAGE, key).status
 }
 
-fn degraded(gateway: &Gateway) -> String {
+fn degraded_reasons(gateway: &Gateway) -> String {
     gateway.readyz().json()["degraded"].to_string()
 }
 
 /// Every call of the account gets a 500 on every route that needs a key.
 #[track_caller]
-fn assert_fails_open(gateway: &Gateway, key: &str) {
+fn assert_fail_open_500s(gateway: &Gateway, key: &str) {
     for target in [USAGE, DOMAIN, "/v1/check/first.test"] {
         let refused = gateway.get(target, key).expect(500);
         assert_eq!(refused.header("X-Fail-Open"), Some("true"), "{target}");
@@ -43,26 +43,26 @@ fn an_account_with_an_unknown_plan_gets_500s_and_other_accounts_are_served() {
     let newer = setup_on(&server).set("plans.free", "100").set("plans.gold", "7");
     newer.cli(&["accounts", "set", "acme", "--plan", "gold"]).expect(0);
     let unknown = "keys: account acme: expected one of the plans business, free, pro, starter";
-    wait_until("/readyz reports the plan", || degraded(&gateway).contains(unknown));
+    wait_until("/readyz reports the plan", || degraded_reasons(&gateway).contains(unknown));
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
     let reported = || gateway.stderr().matches("expected one of the plans").count();
     wait_until("standard error reports the plan", || reported() >= 1);
     assert_eq!(reported(), 1, "it is reported once: {}", gateway.stderr());
-    assert_fails_open(&gateway, &key);
+    assert_fail_open_500s(&gateway, &key);
     gateway.cli(&["keys", "revoke", &other_id]).expect(0);
     wait_until("a key of another account is refused", || status(&gateway, &other) == 401);
     let later = gateway.create_active_key("another", &["--plan", "free"]);
     // A node can start with this fault, and `check` reports it.
     let gateway = gateway.restart();
-    assert!(degraded(&gateway).contains(unknown), "{}", degraded(&gateway));
-    assert_fails_open(&gateway, &key);
+    assert!(degraded_reasons(&gateway).contains(unknown), "{}", degraded_reasons(&gateway));
+    assert_fail_open_500s(&gateway, &key);
     assert_eq!((status(&gateway, &other), status(&gateway, &later)), (401, 200));
     let printed = gateway.cli(&["check"]).expect(0).stderr;
     assert!(printed.contains("warning: account acme: expected one of the plans"), "{printed}");
     gateway.edit_config(|text| text + "[plans]\nfree = 100\ngold = 8\n");
     wait_until("the account is served by its plan", || status(&gateway, &key) == 200);
     assert_eq!(gateway.get(USAGE, &key).json()["monthly_limit"], 8);
-    wait_until("all is well", || degraded(&gateway) == "[]");
+    wait_until("no fault is reported", || degraded_reasons(&gateway) == "[]");
 }
 
 #[test]
@@ -78,11 +78,15 @@ fn removing_a_plan_from_the_config_does_not_stop_key_changes() {
     let (other, id) = gateway.create_active_key_with_id("other", &[]);
     gateway.edit_config(|text| text.replace("gold = 7\n", ""));
     wait_until("/readyz reports one fault", || {
-        degraded(&gateway).contains("account acme: expected")
+        degraded_reasons(&gateway).contains("account acme: expected")
     });
-    assert!(degraded(&gateway).contains("account filed: expected"), "{}", degraded(&gateway));
+    assert!(
+        degraded_reasons(&gateway).contains("account filed: expected"),
+        "{}",
+        degraded_reasons(&gateway)
+    );
     for key in [gold.as_str(), token] {
-        assert_fails_open(&gateway, key);
+        assert_fail_open_500s(&gateway, key);
     }
     gateway.cli(&["keys", "revoke", &id]).expect(0);
     wait_until("another key is refused", || status(&gateway, &other) == 401);
@@ -94,7 +98,7 @@ fn removing_a_plan_from_the_config_does_not_stop_key_changes() {
     wait_until("both are served", || {
         [gold.as_str(), token].iter().all(|key| status(&gateway, key) == 200)
     });
-    wait_until("all is well", || degraded(&gateway) == "[]");
+    wait_until("no fault is reported", || degraded_reasons(&gateway) == "[]");
 }
 
 #[test]
@@ -111,14 +115,14 @@ fn an_id_with_different_keys_in_store_and_key_file_does_not_stop_key_changes() {
     assert_eq!(status(&gateway, token), 200);
     gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
     wait_until("/readyz reports it", || {
-        degraded(&gateway).contains("keys: key web: expected one key")
+        degraded_reasons(&gateway).contains("keys: key web: expected one key")
     });
-    assert_fails_open(&gateway, token);
+    assert_fail_open_500s(&gateway, token);
     let (key, id) = gateway.create_active_key_with_id("acme", &[]);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
     wait_until("another key is refused", || status(&gateway, &key) == 401);
     let gateway = gateway.restart();
-    assert_fails_open(&gateway, token);
+    assert_fail_open_500s(&gateway, token);
     assert_eq!(status(&gateway, &key), 401);
 }
 
@@ -141,11 +145,11 @@ fn unreadable_rows_of_one_account_or_key_fail_only_that_account_or_key() {
         server.run(&["HSET", "riskgate:{ring}:accounts", "broken-account", garbage]);
         server.run(&["HSET", "riskgate:{ring}:keys", &key_id, garbage]);
         let gateway = setup_on(&server).start();
-        assert_fails_open(&gateway, &by_account);
-        assert_fails_open(&gateway, &by_key);
+        assert_fail_open_500s(&gateway, &by_account);
+        assert_fail_open_500s(&gateway, &by_key);
         assert_eq!(status(&gateway, &good), 200);
         for what in ["account broken-account: ", &format!("key {key_id}: ")] {
-            assert!(degraded(&gateway).contains(what), "{}", degraded(&gateway));
+            assert!(degraded_reasons(&gateway).contains(what), "{}", degraded_reasons(&gateway));
         }
         let (later, later_id) = gateway.create_active_key_with_id("good", &[]);
         gateway.cli(&["keys", "revoke", &later_id]).expect(0);
@@ -262,7 +266,7 @@ fn foreign_entries_in_the_store_are_reported_and_keys_and_counts_still_work() {
     }
     for name in ["imports", "keys", "changed"] {
         let entry = format!("keys: riskgate:{{ring}}:{name}: expected only what riskgate wrote");
-        let reported = || degraded(&gateway).replace("\\n", "\nkeys: ");
+        let reported = || degraded_reasons(&gateway).replace("\\n", "\nkeys: ");
         wait_until("/readyz reports it", || reported().contains(&entry));
     }
     let (other, id) = gateway.create_active_key_with_id("other", &[]);
@@ -280,5 +284,5 @@ fn foreign_entries_in_the_store_are_reported_and_keys_and_counts_still_work() {
     server.run(&["DEL", "riskgate:{ring}:imports"]);
     server.run(&["HDEL", "riskgate:{ring}:keys", "extra"]);
     server.run(&["ZREMRANGEBYSCORE", "riskgate:{ring}:changed", "9", "9"]);
-    wait_until("all is well", || degraded(&gateway) == "[]");
+    wait_until("no fault is reported", || degraded_reasons(&gateway) == "[]");
 }

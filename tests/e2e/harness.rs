@@ -37,7 +37,7 @@ pub use http::{Connection, Request, Response, get, request, stream_from};
 pub use list_folder::ListFolder;
 pub use load_generator::{LoadGenerator, p99_and_max};
 pub use mock_upstream::{MockUpstream, ReceivedRequest, Step, free_address, response_bytes};
-pub use secrets::Secrets;
+pub use secrets::GatewaySecrets;
 pub use setup::{Setup, is_fast_path_enabled};
 pub use tcp_forwarder::TcpForwarder;
 pub use test_disk::TestDisk;

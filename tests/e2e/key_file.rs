@@ -206,6 +206,6 @@ fn a_key_file_with_an_unknown_plan_waits_and_other_key_changes_take_effect() {
     wait_until("/readyz reports the plan again", || gateway.readyz().text().contains("gold"));
     assert!(is_accepted(&gateway, gold), "the last good file serves");
     gateway.edit_config(|text| text + "[plans]\nfree = 100\npro = 10000\ngold = 7\n");
-    wait_until("all is well", is_healthy);
+    wait_until("no fault is reported", is_healthy);
     assert_eq!(gateway.get(USAGE, gold).json()["monthly_limit"], 7);
 }

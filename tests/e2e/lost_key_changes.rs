@@ -12,7 +12,7 @@ fn status(gateway: &Gateway, key: &str) -> u16 {
     gateway.get(USAGE, key).status
 }
 
-fn degraded(gateway: &Gateway) -> String {
+fn degraded_reasons(gateway: &Gateway) -> String {
     let reported = gateway.readyz().json()["degraded"].clone();
     let reported: Vec<&str> =
         reported.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
@@ -25,7 +25,7 @@ fn keys_reload_failing(gateway: &Gateway) -> f64 {
 
 fn wait_until_healthy(gateway: &Gateway) {
     wait_until("/readyz and the metric report no fault", || {
-        degraded(gateway).is_empty() && keys_reload_failing(gateway) == 0.0
+        degraded_reasons(gateway).is_empty() && keys_reload_failing(gateway) == 0.0
     });
 }
 
@@ -179,16 +179,16 @@ fn a_lost_limit_is_reported_and_the_limit_in_the_store_applies() {
         store.restore();
         wait_until("the store's limit is followed", || monthly_limit(&gateway, &key) == 100);
         let reported = "account acme: the store lost the limit 7";
-        wait_until("/readyz reports it", || degraded(&gateway).contains(reported));
+        wait_until("/readyz reports it", || degraded_reasons(&gateway).contains(reported));
         assert!(
-            degraded(&gateway).contains("riskgate accounts set acme"),
+            degraded_reasons(&gateway).contains("riskgate accounts set acme"),
             "{}",
-            degraded(&gateway)
+            degraded_reasons(&gateway)
         );
         // The new key of the account sets no limit.
         let other = gateway.create_active_key("acme", &[]);
         assert_eq!((monthly_limit(&gateway, &other), keys_reload_failing(&gateway)), (100, 1.0));
-        assert!(degraded(&gateway).contains(reported), "{}", degraded(&gateway));
+        assert!(degraded_reasons(&gateway).contains(reported), "{}", degraded_reasons(&gateway));
         // The node also follows a lowered limit whose change has the number of the lost change.
         gateway.cli(&["accounts", "set", "acme", "--limit", "5"]).expect(0);
         wait_until("the new limit is in force", || monthly_limit(&gateway, &key) == 5);
@@ -216,7 +216,7 @@ fn a_node_without_write_rights_keeps_a_lost_revocation_and_reports_the_command()
     wait_until("the key is refused", || status(&gateway, key) == 401);
     store.restore();
     let command = format!("riskgate keys revoke {id}");
-    wait_until("/readyz reports what to do", || degraded(&gateway).contains(&command));
+    wait_until("/readyz reports what to do", || degraded_reasons(&gateway).contains(&command));
     assert_eq!((status(&gateway, key), keys_reload_failing(&gateway)), (401, 1.0));
     let asked = get(USAGE).key(key);
     // The node follows other changes meanwhile.
@@ -260,7 +260,10 @@ fn a_node_follows_a_store_without_change_ids_from_an_older_riskgate() {
         fresh.cli(&["keys", "revoke", &second_id]).expect(0);
         for gateway in [&gateway, &fresh] {
             wait_until("the second key is refused", || status(gateway, &second) == 401);
-            assert_eq!((degraded(gateway), keys_reload_failing(gateway)), (String::new(), 0.0));
+            assert_eq!(
+                (degraded_reasons(gateway), keys_reload_failing(gateway)),
+                (String::new(), 0.0)
+            );
         }
     });
 }

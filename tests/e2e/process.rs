@@ -65,7 +65,7 @@ fn signals_are_handled_once_the_process_reports_ready() {
         std::thread::spawn(move || {
             lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let says = |words: &str| {
+        let expect_stderr_line = |words: &str| {
             let next = || receiver.recv_timeout(TEST_TIMEOUT).ok();
             let is_found = std::iter::from_fn(next).any(|line| line.contains(words));
             assert!(is_found, "{name}: expected {words} on standard error");
@@ -74,10 +74,10 @@ fn signals_are_handled_once_the_process_reports_ready() {
             let kill = format!("kill -{name} {}", child.0.id());
             assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         };
-        says(" on http://");
+        expect_stderr_line(" on http://");
         send(name);
         if name == "QUIT" {
-            says("serving on");
+            expect_stderr_line("serving on");
             send("TERM");
         }
         let ended = wait_for("it has ended", || child.0.try_wait().unwrap());

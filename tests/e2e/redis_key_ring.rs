@@ -4,31 +4,32 @@ use crate::harness::{Gateway, Setup, get, request, wait_until};
 use crate::redis_server::RedisServer;
 
 const USAGE: &str = "/v1/usage";
-const UNKNOWN: &str = "rg_0000000000000000000000000000000000";
+const UNKNOWN_KEY: &str = "rg_0000000000000000000000000000000000";
 
 fn setup_on(server: &RedisServer) -> Setup {
     Setup::new().set_text("store.url", &server.url())
 }
 
-fn status(gateway: &Gateway, key: &str) -> u16 {
+fn usage_status(gateway: &Gateway, key: &str) -> u16 {
     gateway.get(USAGE, key).status
 }
 
-fn degraded(gateway: &Gateway) -> String {
+fn degraded_reasons(gateway: &Gateway) -> String {
     let reported = gateway.readyz().json()["degraded"].clone();
     let reported: Vec<&str> =
         reported.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
     reported.join("\n")
 }
 
+/// The gateway is not ready, and answers every call with a 500 that has `X-Fail-Open`.
 #[track_caller]
-fn assert_fails_open(gateway: &Gateway) {
+fn assert_unready_with_500s(gateway: &Gateway) {
     assert_eq!(gateway.readyz().status, 503, "another process keeps serving");
-    let refused = gateway.get(USAGE, UNKNOWN).expect(500);
+    let refused = gateway.get(USAGE, UNKNOWN_KEY).expect(500);
     assert_eq!(refused.header("X-Fail-Open"), Some("true"));
     assert_eq!(refused.json()["error"], "internal_error");
     gateway.send_request(&get("/v1/public/top-domains")).expect(500);
-    let browser = get(USAGE).key(UNKNOWN).with_header("Origin", "https://app.example.com");
+    let browser = get(USAGE).key(UNKNOWN_KEY).with_header("Origin", "https://app.example.com");
     let seen = gateway.send_request(&browser).expect(500);
     assert_eq!(seen.header("Access-Control-Allow-Origin"), Some("https://app.example.com"));
 }
@@ -38,18 +39,22 @@ fn a_gateway_starts_without_redis_and_serves_once_redis_answers() {
     let mut server = RedisServer::start();
     server.kill();
     let gateway = setup_on(&server).start();
-    assert_fails_open(&gateway);
-    gateway.get("/nowhere", UNKNOWN).expect(404);
-    assert!(degraded(&gateway).contains("keys: redis://"), "{}", degraded(&gateway));
+    assert_unready_with_500s(&gateway);
+    gateway.get("/nowhere", UNKNOWN_KEY).expect(404);
+    assert!(
+        degraded_reasons(&gateway).contains("keys: redis://"),
+        "{}",
+        degraded_reasons(&gateway)
+    );
     server.restart();
     wait_until("the server is there, and empty", || {
-        degraded(&gateway).contains("keys: expected a store, but found an empty server")
+        degraded_reasons(&gateway).contains("keys: expected a store, but found an empty server")
     });
-    assert_fails_open(&gateway);
+    assert_unready_with_500s(&gateway);
     let key = gateway.create_key("acme", &[]);
     wait_until("the key is accepted", || gateway.get_domain("first.test", &key).status == 200);
-    assert_eq!(status(&gateway, UNKNOWN), 401);
-    wait_until("all is well", || degraded(&gateway).is_empty());
+    assert_eq!(usage_status(&gateway, UNKNOWN_KEY), 401);
+    wait_until("no fault is reported", || degraded_reasons(&gateway).is_empty());
 }
 
 #[test]
@@ -65,7 +70,7 @@ fn before_the_store_is_initialised_a_preflight_gets_a_500_and_other_options_a_20
     gateway.send_request(&options()).expect(204);
     gateway.cli(&["store", "init"]).expect(0);
     wait_until("the key ring is empty", || gateway.send_request(&preflight).status == 403);
-    assert_eq!(status(&gateway, UNKNOWN), 401);
+    assert_eq!(usage_status(&gateway, UNKNOWN_KEY), 401);
 }
 
 #[test]
@@ -75,21 +80,21 @@ fn a_wiped_redis_removes_no_known_key_before_a_restart() {
     let key = gateway.create_active_key("acme", &[]);
     server.run(&["FLUSHALL"]);
     let lost = "keys: the store is another one or was emptied: expected version";
-    wait_until("/readyz reports it", || degraded(&gateway).contains(lost));
-    assert_eq!(status(&gateway, &key), 200);
+    wait_until("/readyz reports it", || degraded_reasons(&gateway).contains(lost));
+    assert_eq!(usage_status(&gateway, &key), 200);
     // riskgate refuses another store in place of the known store too.
     let other = gateway.create_key("other", &[]);
     wait_until("/readyz reports the other store", || {
-        degraded(&gateway).contains("but found version 2 of")
+        degraded_reasons(&gateway).contains("but found version 2 of")
     });
-    assert_eq!((status(&gateway, &key), status(&gateway, &other)), (200, 401));
+    assert_eq!((usage_status(&gateway, &key), usage_status(&gateway, &other)), (200, 401));
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
     let reported = || gateway.stderr().matches("the store is another one or was emptied").count();
     wait_until("standard error reports both states", || reported() >= 2);
     assert_eq!(reported(), 2, "each state is reported once: {}", gateway.stderr());
     // By restarting riskgate, the operator confirms the new store.
     let gateway = gateway.restart();
-    assert_eq!((status(&gateway, &key), status(&gateway, &other)), (401, 200));
+    assert_eq!((usage_status(&gateway, &key), usage_status(&gateway, &other)), (401, 200));
 }
 
 #[test]
@@ -100,15 +105,15 @@ fn a_redis_that_lost_key_rows_removes_no_known_key() {
     server.run(&["COPY", "riskgate:{ring}:keys", "kept"]);
     server.run(&["DEL", "riskgate:{ring}:keys"]);
     let lost = "keys: redis://";
-    wait_until("/readyz reports lost rows", || degraded(&gateway).contains(lost));
+    wait_until("/readyz reports lost rows", || degraded_reasons(&gateway).contains(lost));
     assert!(
-        degraded(&gateway).contains("but found 0 keys and 1 accounts"),
+        degraded_reasons(&gateway).contains("but found 0 keys and 1 accounts"),
         "{}",
-        degraded(&gateway)
+        degraded_reasons(&gateway)
     );
-    assert_eq!(status(&gateway, &key), 200);
+    assert_eq!(usage_status(&gateway, &key), 200);
     server.run(&["RENAME", "kept", "riskgate:{ring}:keys"]);
-    wait_until("the restored store is read", || degraded(&gateway).is_empty());
+    wait_until("the restored store is read", || degraded_reasons(&gateway).is_empty());
 }
 
 #[test]
@@ -117,14 +122,14 @@ fn known_keys_are_accepted_while_redis_is_down() {
     let gateway = setup_on(&server).start();
     let (key, id) = gateway.create_active_key_with_id("acme", &[]);
     server.kill();
-    wait_until("/readyz reports it", || degraded(&gateway).contains("store: redis://"));
+    wait_until("/readyz reports it", || degraded_reasons(&gateway).contains("store: redis://"));
     wait_until("calls are served", || gateway.get_domain("first.test", &key).status == 200);
-    assert_eq!(gateway.get_domain("first.test", UNKNOWN).status, 401);
+    assert_eq!(gateway.get_domain("first.test", UNKNOWN_KEY).status, 401);
     gateway.cli(&["keys", "revoke", &id]).expect(1);
     server.restart();
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the key is refused", || status(&gateway, &key) == 401);
-    wait_until("all is well", || degraded(&gateway).is_empty());
+    wait_until("the key is refused", || usage_status(&gateway, &key) == 401);
+    wait_until("no fault is reported", || degraded_reasons(&gateway).is_empty());
 }
 
 #[test]
@@ -139,10 +144,12 @@ fn a_redis_with_an_eviction_policy_is_refused_at_the_start_and_reported_later() 
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     server.run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
-    wait_until("/readyz reports it", || degraded(&gateway).contains("but found volatile-ttl"));
-    assert_eq!(status(&gateway, &key), 200);
+    wait_until("/readyz reports it", || {
+        degraded_reasons(&gateway).contains("but found volatile-ttl")
+    });
+    assert_eq!(usage_status(&gateway, &key), 200);
     server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    wait_until("all is well", || degraded(&gateway).is_empty());
+    wait_until("no fault is reported", || degraded_reasons(&gateway).is_empty());
 }
 
 #[test]
@@ -178,7 +185,10 @@ fn no_output_shows_the_redis_password() {
     let ran = setup.cli(&["store", "copy", &to, &to]).expect(1);
     assert!(!ran.stderr.contains("s3cr3t"), "{ran:?}");
     let gateway = setup.start();
-    assert!(!degraded(&gateway).contains("s3cr3t") && degraded(&gateway).contains("keys: "));
+    assert!(
+        !degraded_reasons(&gateway).contains("s3cr3t")
+            && degraded_reasons(&gateway).contains("keys: ")
+    );
     assert!(!gateway.stderr().contains("s3cr3t"));
     let broken = Setup::new().set_text("store.url", "redis://me:s3cr3t@host:none/0");
     let ran = broken.cli(&["check"]).expect(78);
@@ -212,9 +222,9 @@ fn every_command_about_keys_and_accounts_works_on_both_stores() {
             usage[0]["month_count"] == 1
         });
         let rotated = gateway.cli(&["keys", "rotate", &id, "--overlap", "0"]).expect(0).stdout;
-        wait_until("the old key is refused", || status(&gateway, &key) == 401);
+        wait_until("the old key is refused", || usage_status(&gateway, &key) == 401);
         let rotated = rotated.trim_end();
-        assert_eq!(status(&gateway, rotated), 200);
+        assert_eq!(usage_status(&gateway, rotated), 200);
         for (at, name) in ["zoe", "bob", "amy"].iter().enumerate() {
             let import = gateway.path("import.toml");
             let hash = format!("{at:064x}");
@@ -261,7 +271,7 @@ fn store_copy_moves_keys_and_counts_from_sqlite_to_redis_and_back() {
     );
     let gateway = setup.set_text("store.url", &server.url()).start();
     assert_eq!(gateway.get_month_count(&key), 5);
-    assert_eq!(status(&gateway, &old), 401);
+    assert_eq!(usage_status(&gateway, &old), 401);
     gateway.get_domain("first.test", &key).expect(200);
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
     let setup = gateway.shut_down();
@@ -272,7 +282,7 @@ fn store_copy_moves_keys_and_counts_from_sqlite_to_redis_and_back() {
     assert_eq!(gateway.get_month_count(&key), 6);
     assert_eq!(gateway.cli(&["keys", "list", "--json"]).expect(0).json(), listed);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the key is refused", || status(&gateway, &key) == 401);
+    wait_until("the key is refused", || usage_status(&gateway, &key) == 401);
 }
 
 #[test]
@@ -308,9 +318,13 @@ fn while_redis_is_down_readyz_and_metrics_report_the_keys_as_failing() {
     gateway.get_domain("first.test", &key).expect(200);
     assert_eq!(failing(), 0.0);
     server.kill();
-    wait_until("riskgate reports it", || failing() == 1.0 && degraded(&gateway).contains("keys: "));
+    wait_until("riskgate reports it", || {
+        failing() == 1.0 && degraded_reasons(&gateway).contains("keys: ")
+    });
     // The gateway still serves the keys that it knows.
     gateway.get_domain("first.test", &key).expect(200);
     server.restart();
-    wait_until("all is well", || failing() == 0.0 && degraded(&gateway).is_empty());
+    wait_until("no fault is reported", || {
+        failing() == 0.0 && degraded_reasons(&gateway).is_empty()
+    });
 }

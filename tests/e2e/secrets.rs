@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use crate::harness::{
-    Gateway, MockUpstream, Request, Response, Secrets, Setup, Step, get, request, response_bytes,
-    wait_until,
+    Gateway, GatewaySecrets, MockUpstream, Request, Response, Setup, Step, get, request,
+    response_bytes, wait_until,
 };
 use crate::redis_server::RedisServer;
 
@@ -37,7 +37,7 @@ fn no_output_shows_a_secret_after_bad_requests_upstream_faults_and_broken_files(
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
 
-    let secrets = Secrets {
+    let secrets = GatewaySecrets {
         prefixes: vec!["sv_".to_owned()],
         texts: [&key, TOKEN, WRONG_TOKEN, PASSWORD, IMPORTED, UNKNOWN, "jane"]
             .map(str::to_owned)
@@ -86,7 +86,7 @@ fn leaky_response(line: &str) -> Vec<Step> {
     }
 }
 
-fn send_secrets_everywhere(gateway: &Gateway, key: &str, secrets: &Secrets) {
+fn send_secrets_everywhere(gateway: &Gateway, key: &str, secrets: &GatewaySecrets) {
     for target in [
         format!("/v1/check/{JANE}"),
         format!("/v1/check/{ENCODED}?from={JANE}&key={key}"),
@@ -146,7 +146,7 @@ fn send_secrets_everywhere(gateway: &Gateway, key: &str, secrets: &Secrets) {
 }
 
 /// riskgate's own responses repeat no secret; the upstream server's responses may.
-fn assert_own_response_has_no_secret(answer: &Response, secrets: &Secrets, asked: &str) {
+fn assert_own_response_has_no_secret(answer: &Response, secrets: &GatewaySecrets, asked: &str) {
     if answer.has_header("X-Riskgate-Source") {
         return;
     }
@@ -175,7 +175,7 @@ fn send_malformed_requests(gateway: &Gateway, key: &str) {
 }
 
 /// Files with secrets in wrong places, and tokens that are nearly valid.
-fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &Secrets) {
+fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &GatewaySecrets) {
     let file = gateway.path("keys.toml");
     let good = std::fs::read_to_string(&file).unwrap();
     let config = std::fs::read_to_string(&gateway.config).unwrap();

@@ -38,7 +38,7 @@ fn run_with_stdout(stdout: Stdio, config: Option<&Path>, arguments: &[&str]) -> 
 }
 
 #[track_caller]
-fn assert_one_line(ended: &FailedCommand, arguments: &[&str]) {
+fn assert_stdout_error(ended: &FailedCommand, arguments: &[&str]) {
     let FailedCommand { code, stderr } = ended;
     assert_eq!(*code, Some(1), "{arguments:?}: {stderr}");
     assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
@@ -62,7 +62,7 @@ fn assert_unprinted_keys_are_revoked(setup: &Setup) {
         {
             let create = [&["keys", "create", "--account", "acme"], json].concat();
             let ended = run_with_stdout(stdout(), Some(&config), &create);
-            assert_one_line(&ended, &create);
+            assert_stdout_error(&ended, &create);
             assert!(ended.stderr.contains("could not be shown and is revoked"), "{}", ended.stderr);
             assert_eq!(in_use(setup), [""; 0], "{name}");
         }
@@ -78,7 +78,7 @@ fn assert_unprinted_keys_are_revoked(setup: &Setup) {
     let id = made["id"].as_str().unwrap();
     let rotate = ["keys", "rotate", id, "--overlap", "1d"];
     let ended = run_with_stdout(full_device(), Some(&config), &rotate);
-    assert_one_line(&ended, &rotate);
+    assert_stdout_error(&ended, &rotate);
     assert!(ended.stderr.contains("could not be shown and is revoked"), "{}", ended.stderr);
     assert_eq!(in_use(setup), [id], "only the old key keeps working");
     let old = list_keys(setup).into_iter().find(|key| key["id"] == id).unwrap();
@@ -169,17 +169,17 @@ fn every_command_fails_in_one_line_when_its_output_cannot_be_written() {
         &["table", "build", &lists, "-o", &built],
     ];
     for arguments in listing {
-        assert_one_line(&run_with_stdout(full_device(), Some(&config), arguments), arguments);
+        assert_stdout_error(&run_with_stdout(full_device(), Some(&config), arguments), arguments);
         let ended = run_with_stdout(broken_pipe(), Some(&config), arguments);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""), "{arguments:?}");
     }
     for (arguments, done) in changing {
         let ended = run_with_stdout(full_device(), Some(&config), arguments);
-        assert_one_line(&ended, arguments);
+        assert_stdout_error(&ended, arguments);
         assert!(ended.stderr.contains(done), "{arguments:?}: {}", ended.stderr);
     }
     for arguments in plain {
-        assert_one_line(&run_with_stdout(full_device(), None, arguments), arguments);
+        assert_stdout_error(&run_with_stdout(full_device(), None, arguments), arguments);
     }
     assert!(Path::new(&built).exists(), "the command has done its work");
 }

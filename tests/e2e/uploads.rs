@@ -51,7 +51,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Asserts that this is one complete response with this status and `Connection: close`.
-fn assert_whole(response: &Result<String, String>, status: u16, what: &str) {
+fn assert_complete_and_closing(response: &Result<String, String>, status: u16, what: &str) {
     let response = response.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {response:?}");
     let (header, body) = response.split_once("\r\n\r\n").expect(what);
@@ -78,7 +78,7 @@ fn forty_clients_that_send_a_megabyte_before_reading_all_get_their_404() {
             })
             .collect();
         for client in clients {
-            assert_whole(&client.join().unwrap(), 404, "a client of forty");
+            assert_complete_and_closing(&client.join().unwrap(), 404, "a client of forty");
         }
     });
     wait_until("no connection is left", || {
@@ -124,7 +124,7 @@ fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
                 scope.spawn(|| {
                     let bytes = [header.as_bytes(), body].concat();
                     let response = write_then_read(connect(gateway.http), &bytes);
-                    assert_whole(&response, *status, header);
+                    assert_complete_and_closing(&response, *status, header);
                 });
             }
         }
@@ -145,7 +145,11 @@ fn a_refusal_reaches_a_client_over_tls_that_writes_first() {
                 let (at, all) = (gateway.https_address(), rustls::ALL_VERSIONS);
                 let stream = TcpStream::connect(at).unwrap();
                 let stream = authority.try_tls_handshake(at, "gate.test", all, &[], stream);
-                assert_whole(&write_then_read(stream.unwrap(), &bytes), 404, "over TLS");
+                assert_complete_and_closing(
+                    &write_then_read(stream.unwrap(), &bytes),
+                    404,
+                    "over TLS",
+                );
             });
         }
     });
@@ -160,7 +164,7 @@ fn bytes_pipelined_after_connection_close_do_not_lose_the_response() {
             format!("GET /v1/public/top-domains HTTP/1.1\r\nHost: gate.test\r\n{fields}{more}\r\n");
         let mut bytes = first.into_bytes();
         bytes.resize(bytes.len() + MEGABYTE, b'x');
-        assert_whole(&write_then_read(connect(gateway.http), &bytes), 200, more);
+        assert_complete_and_closing(&write_then_read(connect(gateway.http), &bytes), 200, more);
     }
 }
 
@@ -219,7 +223,7 @@ fn a_client_cannot_hold_a_connection_by_sending_after_a_refusal() {
     assert!(sent < 40_000_000, "{sent} bytes were taken");
     let mut response = String::new();
     silent.read_to_string(&mut response).unwrap();
-    assert_whole(&Ok(response), 404, "a client that sends nothing more");
+    assert_complete_and_closing(&Ok(response), 404, "a client that sends nothing more");
 }
 
 /// A client that has received its refusal, and has a short body left to send.
@@ -273,7 +277,7 @@ fn a_client_that_closes_its_sending_side_within_a_refused_body_gets_the_response
     stream.shutdown(Shutdown::Write).unwrap();
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap();
-    assert_whole(&Ok(response), 404, "half of a body and an end");
+    assert_complete_and_closing(&Ok(response), 404, "half of a body and an end");
 }
 
 #[test]
@@ -308,7 +312,7 @@ fn the_client_gets_the_upstreams_early_refusal_of_an_upload() {
         for _ in 0..8 {
             scope.spawn(|| {
                 let response = write_then_read(connect(gateway.http), &bytes);
-                assert_whole(&response, 413, "refused by the server");
+                assert_complete_and_closing(&response, 413, "refused by the server");
             });
         }
     });

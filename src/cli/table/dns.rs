@@ -158,21 +158,22 @@ struct HostDomains {
     others: BTreeSet<String>,
 }
 
-/// Prints the hosts that serve at least `min_listed` disposable names and no protected one, with
-/// the evidence for each host.
-pub fn suggest_hosts(
+/// Prints the MX hosts that serve at least `min_listed` disposable domains, fewer unlisted ones and
+/// no protected one, with examples for each host. `resolved_names_path` is the output of
+/// `riskgate table resolve`.
+pub fn suggest_disposable_hosts(
     out: &mut dyn Write,
-    mx_list_path: &Path,
+    resolved_names_path: &Path,
     min_listed: usize,
     config: &Config,
 ) -> Result<(), CommandFailure> {
     let table = Table::build(&config.table, unix_now())?;
     let mut hosts: BTreeMap<String, HostDomains> = BTreeMap::new();
-    let text = read_name_list(mx_list_path)?;
+    let text = read_name_list(resolved_names_path)?;
     if !text.starts_with(MX_LIST_HEADER) {
         let expected = format!(
             "{}:1: expected the header {}",
-            mx_list_path.display(),
+            resolved_names_path.display(),
             MX_LIST_HEADER.trim_end()
         );
         let found = text.lines().next().unwrap_or_default();
@@ -183,8 +184,10 @@ pub fn suggest_hosts(
         let (Ok(domain), Ok(host)) = (Domain::parse(name), DnsName::parse(host)) else { continue };
         // Known hosts need no proposal.
         let known = table.is_known_mx_host(host.as_str()) || host.as_str() == domain.as_str();
-        let Some(owner) = host.registrable_start().filter(|_| !known) else { continue };
-        let served = hosts.entry(host.as_str()[owner..].to_owned()).or_default();
+        let Some(host_registrable_offset) = host.registrable_start().filter(|_| !known) else {
+            continue;
+        };
+        let served = hosts.entry(host.as_str()[host_registrable_offset..].to_owned()).or_default();
         let registrable_offset = domain.registrable_start().unwrap_or_default();
         let registrable_domain = domain.as_str()[registrable_offset..].to_owned();
         let found = table.lookup(&domain, unix_now());

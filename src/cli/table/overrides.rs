@@ -6,7 +6,7 @@ use super::super::config_args::ConfigArgs;
 use super::super::failure::CommandFailure;
 use super::super::output::print_result_of_change;
 use crate::model::domain::{DnsName, Domain};
-use crate::model::month::{format_rfc3339, parse_day};
+use crate::model::month::{format_rfc3339, parse_day_as_unix_seconds};
 use crate::model::verdict::Rule;
 use crate::quota::unix_now;
 use crate::table::{NewOverride, OverrideAction, OverrideFile, Table, TableInputs, TableRow};
@@ -38,7 +38,9 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
     let (file, name) = (find_override_file(&sources)?, parse_override_name(&args.domain)?);
     // Days in this form sort as text.
     let today = format_rfc3339(unix_now());
-    let is_past = |until: &&String| parse_day(until).is_none() || until.as_str() < &today[..10];
+    let is_past = |until: &&String| {
+        parse_day_as_unix_seconds(until).is_none() || until.as_str() < &today[..10]
+    };
     if let Some(until) = args.until.as_ref().filter(is_past) {
         let expected = "--until: expected today or a later day such as 2030-12-31";
         return Err(CommandFailure::usage(format!("{expected}, but found {until:?}")));

@@ -73,9 +73,9 @@ async fn client_with_resolver(answer: Answerer, rate: u32) -> DnsClient {
 }
 
 /// Resolves this many names at the same time.
-fn spawn_queries(client: &Arc<DnsClient>, names: usize) -> JoinSet<DnsFinding> {
+fn spawn_queries(client: &Arc<DnsClient>, name_count: usize) -> JoinSet<DnsFinding> {
     let mut tasks = JoinSet::new();
-    for number in 0..names {
+    for number in 0..name_count {
         let client = Arc::clone(client);
         tasks.spawn(async move {
             client.query_mail_hosts(&format!("name-{number}.com"), |_| false).await
@@ -87,7 +87,7 @@ fn spawn_queries(client: &Arc<DnsClient>, names: usize) -> JoinSet<DnsFinding> {
 #[tokio::test]
 async fn waiting_for_the_rate_limit_does_not_time_out_a_query() {
     let mut client = loopback_hosts_client(8).await;
-    // Twelve queries take more than a second.
+    // Four names need twelve queries: MX, A and AAAA each. At 8 a second they take over a second.
     client.name_timeout = Duration::from_millis(300);
     let client = Arc::new(client);
     let findings = spawn_queries(&client, 4).join_all().await;

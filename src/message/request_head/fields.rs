@@ -42,8 +42,8 @@ pub struct RequestFields<'b> {
 }
 
 impl<'b> RequestFields<'b> {
-    /// Returns true if the request asks only for a response: it has no body, and no field changes
-    /// how the next request is read.
+    /// Returns true if the fields allow the fast path: one `Host`, no `Content-Length`, and no
+    /// field that only the Pingora path handles.
     pub fn is_plain(&self) -> bool {
         self.host_count == 1 && self.content_length_count == 0 && !self.has_unusual_field
     }
@@ -123,7 +123,10 @@ impl<'b> RequestFields<'b> {
     }
 
     /// Checks `Host`, the fields that determine the body's length, and `Expect`.
-    pub(super) fn check_host_and_framing(&self, request: &RequestLine<'_>) -> Result<(), Refusal> {
+    pub(super) fn check_host_framing_and_expect(
+        &self,
+        request: &RequestLine<'_>,
+    ) -> Result<(), Refusal> {
         let has_host = if request.is_http_11 { self.host_count == 1 } else { self.host_count <= 1 };
         let is_host_valid = self.host_count == 0 || is_authority(self.host);
         let is_same_host = match target_authority(request.target) {

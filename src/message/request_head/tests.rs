@@ -1,6 +1,6 @@
 use super::*;
 
-const SIZES: RequestLimits = RequestLimits {
+const TEST_LIMITS: RequestLimits = RequestLimits {
     header_bytes: 16_384,
     header_fields: 64,
     target_bytes: 2_048,
@@ -8,7 +8,7 @@ const SIZES: RequestLimits = RequestLimits {
 };
 
 fn parse_scanned(text: &str, scanned: usize) -> Result<Option<(usize, usize)>, u16> {
-    let head = parse_request_head(text.as_bytes(), scanned, &SIZES);
+    let head = parse_request_head(text.as_bytes(), scanned, &TEST_LIMITS);
     head.map(|head| head.map(|head| (head.length, head.body_length))).map_err(|r| r.status())
 }
 
@@ -96,7 +96,7 @@ fn ambiguous_heads_are_refused() {
         assert_eq!(parse(&text), Err(400), "{text:?}");
     }
     let invalid_utf8 = b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n";
-    assert!(parse_request_head(invalid_utf8, 0, &SIZES).is_err());
+    assert!(parse_request_head(invalid_utf8, 0, &TEST_LIMITS).is_err());
     assert_eq!(parse(&format!("CONNECT a:1 HTTP/1.1\r\n{host}\r\n")), Err(405));
     assert_eq!(parse(&format!("TRACE / HTTP/1.1\r\n{host}\r\n")), Err(405));
 }
@@ -105,7 +105,7 @@ fn ambiguous_heads_are_refused() {
 fn unusual_requests_are_not_plain() {
     let is_plain = |line: &str, fields: &str| {
         let text = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-        parse_request_head(text.as_bytes(), 0, &SIZES).unwrap().unwrap().is_plain()
+        parse_request_head(text.as_bytes(), 0, &TEST_LIMITS).unwrap().unwrap().is_plain()
     };
     for fields in [
         "",
@@ -135,7 +135,7 @@ fn unusual_requests_are_not_plain() {
     for line in ["POST /a", "OPTIONS /a", "GET http://a/a", "OPTIONS *"] {
         assert!(!is_plain(line, ""), "{line:?}");
     }
-    let old = parse_request_head(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n", 0, &SIZES);
+    let old = parse_request_head(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n", 0, &TEST_LIMITS);
     assert!(!old.unwrap().unwrap().is_plain());
 }
 

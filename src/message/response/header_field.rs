@@ -49,6 +49,7 @@ pub static X_RISKGATE_SOURCE_FIELD: HeaderField =
 pub static X_FAIL_OPEN_FIELD: HeaderField = HeaderField::new(X_FAIL_OPEN, "x-fail-open: ");
 pub static X_TABLE_VERSION: HeaderField =
     HeaderField::new(HeaderName::from_static("x-table-version"), "x-table-version: ");
+/// The parent domain whose row matched; absent if the name's own row matched, or no row.
 pub static X_MATCHED_DOMAIN: HeaderField =
     HeaderField::new(HeaderName::from_static("x-matched-domain"), "x-matched-domain: ");
 pub static X_VERDICT_SOURCE: HeaderField =

@@ -44,7 +44,7 @@ impl ReloadMetrics {
 
     /// Counts a reload of a part (`table`, `keys`, `config` or `certificates`), and sets whether
     /// the part is failing.
-    pub fn count_reload(&self, part: &'static str, is_good: bool) {
+    pub fn record_reload(&self, part: &'static str, is_good: bool) {
         let outcome = if is_good { "ok" } else { "failed" };
         self.reloads.with_label_values(&[part, outcome]).inc();
         self.reload_failing.with_label_values(&[part]).set(i64::from(!is_good));

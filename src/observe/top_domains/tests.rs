@@ -61,8 +61,7 @@ fn an_account_counts_once_for_each_row_and_day_over_restarts() {
         top_list.close();
     }
     let mut store = open_store(&path);
-    let (rows, marks) =
-        store.top_rows_and_sightings(unix_now().div_euclid(SECONDS_PER_DAY)).unwrap();
+    let (rows, marks) = store.top_rows_and_hashes(unix_now().div_euclid(SECONDS_PER_DAY)).unwrap();
     assert_eq!((rows.len(), marks.len()), (1, 1));
     assert!(rows[0].count > 0.99 && rows[0].count < 1.01, "{}", rows[0].count);
 }
@@ -134,7 +133,7 @@ fn idle_worker(path: &Path) -> Worker {
         options: Arc::new(SnapshotCell::new(OPTIONS)),
         is_stale: Arc::default(),
         unsaved: BTreeMap::new(),
-        unsaved_marks: 0,
+        unsaved_hashes: 0,
         dropped: Arc::default(),
         stored_domains: HashSet::new(),
         evicted: BTreeSet::new(),
@@ -146,7 +145,12 @@ impl Worker {
     fn count_generated_domains(&mut self, names: std::ops::Range<usize>, at: i64) {
         for name in names {
             let domain = format!("name-{name}.test");
-            self.apply_lookup(FlaggedLookup { domain, account_hash: 1, mark: name as u64, at });
+            self.apply_lookup(FlaggedLookup {
+                domain,
+                account_hash: 1,
+                dedup_hash: name as u64,
+                at,
+            });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Fetches feeds when they are due, on a low-priority thread.
 //!
-//! It only updates their files; the table's reader detects that the files changed. A slow fetch
-//! delays other feeds and nothing else.
+//! The thread only updates the files of the feeds. The thread of `table.rs` detects the changed
+//! files and rebuilds the table. A slow fetch delays only the fetches of other feeds.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use crate::feed::{Feed, Feeds, LastAttempt};
 use crate::gate::GateState;
 
 /// How often the thread checks whether a feed is due.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
+const DUE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// The `nice` value of the thread, so that request threads go first if processors are busy.
 const THREAD_NICENESS: i32 = 10;
 
@@ -70,7 +70,7 @@ impl Worker {
                 self.fetch_if_due(&feed);
             }
             self.publish_status();
-            match changes.recv_timeout(POLL_INTERVAL) {
+            match changes.recv_timeout(DUE_CHECK_INTERVAL) {
                 Ok(feeds) => {
                     self.feeds = feeds;
                     // A feed of the same name may have another URL now.

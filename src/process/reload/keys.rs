@@ -17,7 +17,7 @@ use crate::quota::Ledger;
 use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreError};
 
 /// How often the open store is checked: whether its file was replaced, or its server reconfigured.
-const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
+const STORE_USABILITY_INTERVAL: Duration = Duration::from_secs(1);
 /// At most this many faults of keys and accounts are listed one by one.
 const MAX_LISTED_FAULTS: usize = 8;
 
@@ -31,7 +31,8 @@ pub struct KeyRingUpdater {
     /// The keys of the key file that are in the ring.
     declared: Vec<DeclaredKey>,
     key_file_watch: FileWatch,
-    store_checked_at: Instant,
+    /// When riskgate last checked that the open store's file or server is still the right one.
+    store_usability_checked_at: Instant,
     /// Why the last sync with the store failed.
     sync_error: Option<String>,
     /// Faults of single keys and accounts, which are left out of the ring.
@@ -76,7 +77,7 @@ impl KeyRingUpdater {
             write_back: WriteBack::default(),
             declared,
             key_file_watch: FileWatch::new(config.key_file.clone()),
-            store_checked_at: Instant::now(),
+            store_usability_checked_at: Instant::now(),
             sync_error,
             build_errors: ring.as_ref().map_or(Vec::new(), describe_faults),
             file_error: None,
@@ -201,8 +202,8 @@ impl KeyRingUpdater {
         is_full: bool,
     ) -> Result<bool, SyncError> {
         let version = self.store.ring_version()?;
-        if self.store_checked_at.elapsed() >= RECHECK_INTERVAL {
-            self.store_checked_at = Instant::now();
+        if self.store_usability_checked_at.elapsed() >= STORE_USABILITY_INTERVAL {
+            self.store_usability_checked_at = Instant::now();
             self.store_misconfigured =
                 self.store.check_still_usable().err().map(|error| error.to_string());
         }
@@ -243,7 +244,7 @@ impl KeyRingUpdater {
         let Some(rows) = self.rows.as_mut().filter(|_| changes.follows(known)) else {
             return self.reload_rows_and_check_loss(state, plans, &changes, known);
         };
-        self.lost_rows.keep_lost_rows_in(&mut changes);
+        self.lost_rows.merge_lost_rows_into(&mut changes);
         let ring = serving.as_ref().as_ref();
         let ring =
             ring.and_then(|ring| ring.with_changes(&changes, &self.declared, plans, &state.ledger));
@@ -292,7 +293,7 @@ impl KeyRingUpdater {
                 );
                 self.write_back.reset_backoff();
             }
-            self.lost_rows.keep_lost_rows(known, &mut rows, store_lost_rows);
+            self.lost_rows.merge_lost_rows(known, &mut rows, store_lost_rows);
         }
         let ring = KeyRing::build(&rows, &self.declared, plans, &state.ledger);
         self.rows = Some(rows);

@@ -11,7 +11,7 @@ use crate::gate::GateState;
 #[derive(Clone, Debug, Default)]
 pub struct ReloadStatus {
     /// Parts with a fault, and the fault. Such a part serves its last good state, if it has one.
-    pub failing: BTreeMap<&'static str, String>,
+    pub fault_by_part: BTreeMap<&'static str, String>,
     /// Changed settings that take effect at the next restart.
     pub needs_restart: Vec<&'static str>,
     /// The status of each feed.
@@ -52,12 +52,12 @@ impl StatusReporter {
     /// reload if `is_counted` is true, or if the problem of the keys has changed.
     pub(super) fn record(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
         let before = match problem {
-            Some(problem) => self.lock().failing.insert(part, problem.to_owned()),
-            None => self.lock().failing.remove(part),
+            Some(problem) => self.lock().fault_by_part.insert(part, problem.to_owned()),
+            None => self.lock().fault_by_part.remove(part),
         };
         let is_news = before.as_deref() != problem;
         if is_counted || (is_news && part == "keys") {
-            self.state.metrics.reloads.count_reload(part, problem.is_none());
+            self.state.metrics.reloads.record_reload(part, problem.is_none());
         }
         let state_text = match part {
             "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",

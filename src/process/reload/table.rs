@@ -178,8 +178,8 @@ impl Worker {
         Err("expected files that do not change while they are read".to_owned())
     }
 
-    /// Returns true if an override of the current table has expired. If the rebuild fails, it is
-    /// due again after [`EXPIRY_RETRY_INTERVAL`].
+    /// Returns true if an override of the current table has expired, and records that a rebuild was
+    /// due. So a rebuild that failed is due again only after [`EXPIRY_RETRY_INTERVAL`].
     fn is_expiry_rebuild_due(&mut self) -> bool {
         let end = self.state.table.peek().next_override_expiry();
         let has_ended = end.is_some_and(|end| end <= self.state.ledger.now());

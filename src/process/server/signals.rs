@@ -33,6 +33,7 @@ pub(super) fn ignore_sighup() {
 }
 
 /// A stream for each signal, with those that have arrived since [`install_signals`] was called.
+/// `None` if the handler could not be installed: that signal is then never received.
 #[derive(Default)]
 pub(super) struct SignalStreams {
     hangup: Option<Signal>,

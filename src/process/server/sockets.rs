@@ -65,8 +65,9 @@ impl ListenSockets {
     }
 }
 
-/// What the HTTP and HTTPS listeners are built from.
-pub(super) struct DownstreamListeners<'d> {
+/// The parts from which the services of the HTTP and the HTTPS listener are built. Their sockets
+/// come separately.
+pub(super) struct ProxyServiceParts<'d> {
     pub config: &'d Config,
     pub gate: &'d Gate,
     pub upstreams: &'d Arc<Upstreams>,
@@ -75,7 +76,7 @@ pub(super) struct DownstreamListeners<'d> {
     pub heartbeat: &'d Heartbeat,
 }
 
-impl DownstreamListeners<'_> {
+impl ProxyServiceParts<'_> {
     /// Adds a service for the HTTP socket and for the HTTPS socket, if there is one.
     pub fn add_services(
         self,
@@ -87,11 +88,16 @@ impl DownstreamListeners<'_> {
         let gateway = Gateway::new(self.gate.clone(), upstreams());
         let proxy = Arc::new(http_proxy(&server.configuration, gateway));
         let app = || {
-            let (proxy, traffic) = (Arc::clone(&proxy), Arc::clone(self.connection_tracker));
-            let servers = FastPathUpstreams { upstreams: upstreams() };
-            let app =
-                DownstreamApp::new(proxy, self.gate.clone(), config.downstream.clone(), traffic);
-            app.with_upstreams(servers)
+            let (proxy, connection_tracker) =
+                (Arc::clone(&proxy), Arc::clone(self.connection_tracker));
+            let fast_path_upstreams = FastPathUpstreams { upstreams: upstreams() };
+            let app = DownstreamApp::new(
+                proxy,
+                self.gate.clone(),
+                config.downstream.clone(),
+                connection_tracker,
+            );
+            app.with_upstreams(fast_path_upstreams)
         };
         let mut add = |name, socket, app| {
             let service = ListenerService::new(name, socket, app, config.downstream.write_timeout);

@@ -274,8 +274,8 @@ mod tests {
         assert!(state.by_server.is_empty() && !state.is_evictor_running);
     }
 
-    /// Checks the pool repeatedly, because the bytes or the close of the other side arrive after a
-    /// delay. Fails after 5 s.
+    /// Polls until the pool has no usable connection to this server: the server's bytes or its FIN
+    /// arrive after a delay. Panics after 5 s.
     async fn wait_until_evicted(pool: &Arc<IdlePool>, server: SocketAddr) {
         for _ in 0..500 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_a_server_may_not_set_are_not_forwarded() {
+    fn server_date_and_hop_by_hop_fields_are_not_forwarded() {
         let answer = "HTTP/1.1 503 x\r\nServer: x\r\nDate: then\r\nConnection: keep-alive, X-Hop\r\n\
                       X-Hop: 1\r\nVary: Accept\r\nCache-Control: max-age=1\r\nContent-Length: 0\r\n\r\n";
         let (forwarded, answer, _) = forward_in_parts(answer, false, 1_000).unwrap();

@@ -39,7 +39,7 @@ fn changes(keys: &[KeyRow], accounts: &[AccountRow]) -> RingChanges {
 /// holds `now`.
 fn keep_rows_after_loss(known: &[KeyRow], now: &[KeyRow]) -> (LostRows, RingRows) {
     let (mut lost, mut now) = (LostRows::default(), rows(now));
-    lost.keep_lost_rows(&rows(known), &mut now, true);
+    lost.merge_lost_rows(&rows(known), &mut now, true);
     (lost, now)
 }
 
@@ -59,9 +59,9 @@ fn a_lost_revocation_applies_under_the_new_id() {
     );
     // The key stays revoked until the store says so too.
     let mut change = changes(&[KeyRow { label: Some("x".to_owned()), ..key("new", 1) }], &[]);
-    lost.keep_lost_rows_in(&mut change);
+    lost.merge_lost_rows_into(&mut change);
     assert_eq!(change.keys[0].revoked_at, Some(5));
-    lost.keep_lost_rows_in(&mut changes(&[revoked_key("new", 1)], &[]));
+    lost.merge_lost_rows_into(&mut changes(&[revoked_key("new", 1)], &[]));
     assert!(lost.is_fully_restored() && lost.describe().is_empty());
 }
 
@@ -84,7 +84,7 @@ fn a_lost_key_whose_id_is_taken_gets_a_new_id() {
     // Each node derives the same id, and a later read changes nothing.
     let mut second_read = rows(&[key("web", 2)]);
     let mut lost = lost;
-    lost.keep_lost_rows(&now, &mut second_read, true);
+    lost.merge_lost_rows(&now, &mut second_read, true);
     assert_eq!((&second_read.keys, lost.rows_to_restore().0.len()), (&now.keys, 1));
 }
 
@@ -92,7 +92,7 @@ fn a_lost_key_whose_id_is_taken_gets_a_new_id() {
 fn a_lost_key_gets_a_new_id_if_a_change_takes_its_id() {
     let (mut lost, mut now) = keep_rows_after_loss(&[key("web", 1)], &[]);
     let mut change = changes(&[key("web", 2)], &[]);
-    lost.keep_lost_rows_in(&mut change);
+    lost.merge_lost_rows_into(&mut change);
     now.apply_changes(change);
     let ids: Vec<_> = now.keys.iter().map(|key| (key.id.as_str(), key.digest[0])).collect();
     assert_eq!(ids, [("web", 2), ("web-0101010101010101", 1)]);
@@ -103,7 +103,7 @@ fn a_lost_key_gets_a_new_id_if_a_change_takes_its_id() {
 fn a_lost_revocation_applies_to_the_same_key_added_again() {
     let (mut lost, mut now) = keep_rows_after_loss(&[revoked_key("old", 1)], &[]);
     let mut change = changes(&[key("new", 1)], &[]);
-    lost.keep_lost_rows_in(&mut change);
+    lost.merge_lost_rows_into(&mut change);
     now.apply_changes(change);
     assert_eq!(now.keys, [revoked_key("new", 1)]);
     assert_eq!(lost.rows_to_restore().0, now.keys);
@@ -112,13 +112,13 @@ fn a_lost_revocation_applies_to_the_same_key_added_again() {
 #[test]
 fn an_undone_rotation_is_no_loss_but_a_missing_row_is() {
     let (mut lost, mut now) = (LostRows::default(), rows(&[key("old", 1), revoked_key("new", 2)]));
-    lost.keep_lost_rows(&rows(&[expiring_key("old", 1, 900), key("new", 2)]), &mut now, false);
+    lost.merge_lost_rows(&rows(&[expiring_key("old", 1, 900), key("new", 2)]), &mut now, false);
     assert_eq!(now.keys, [key("old", 1), revoked_key("new", 2)]);
     assert!(lost.is_fully_restored());
     // No command removes a revocation or a row, so this is a loss whatever the ids say.
     let known = rows(&[revoked_key("one", 1), key("two", 2)]);
     let mut now = rows(&[key("one", 1)]);
-    lost.keep_lost_rows(&known, &mut now, false);
+    lost.merge_lost_rows(&known, &mut now, false);
     assert_eq!(now.keys, [revoked_key("one", 1), key("two", 2)]);
 }
 
@@ -126,7 +126,7 @@ fn an_undone_rotation_is_no_loss_but_a_missing_row_is() {
 fn a_lost_expiry_applies_until_it_is_written_back() {
     let (mut lost, known) = keep_rows_after_loss(&[expiring_key("old", 1, 900)], &[key("old", 1)]);
     let mut now = rows(&[key("old", 1)]);
-    lost.keep_lost_rows(&known, &mut now, false);
+    lost.merge_lost_rows(&known, &mut now, false);
     assert_eq!(now.keys, [expiring_key("old", 1, 900)]);
     assert!(!lost.is_fully_restored());
 }
@@ -137,7 +137,7 @@ fn a_key_with_a_damaged_row_is_not_restored() {
     now.damaged = DamagedRows::default();
     now.damaged.keys.insert("new".to_owned(), Some([1; 32]));
     let mut lost = LostRows::default();
-    lost.keep_lost_rows(&rows(&[key("old", 1)]), &mut now, true);
+    lost.merge_lost_rows(&rows(&[key("old", 1)]), &mut now, true);
     assert_eq!((now.keys.len(), lost.is_fully_restored()), (0, true));
 }
 
@@ -153,7 +153,7 @@ fn each_described_loss_names_a_repair_command() {
     let mut lost = LostRows::default();
     let mut now = rows(&[key("gone", 1), key("late", 2)]);
     now.accounts = vec![account(Some(9))];
-    lost.keep_lost_rows(&before, &mut now, true);
+    lost.merge_lost_rows(&before, &mut now, true);
     let lines = lost.describe();
     for command in [
         "riskgate keys revoke gone",
@@ -174,7 +174,7 @@ fn each_described_loss_names_a_repair_command() {
 fn lost_rows_with_limit() -> LostRows {
     let (mut lost, mut now) = (LostRows::default(), rows(&[]));
     let known = RingRows { accounts: vec![account(Some(7))], ..rows(&[]) };
-    lost.keep_lost_rows(&known, &mut now, true);
+    lost.merge_lost_rows(&known, &mut now, true);
     assert!(
         describe_all(&lost).contains("account acme: the store lost the limit 7"),
         "{}",
@@ -187,11 +187,11 @@ fn lost_rows_with_limit() -> LostRows {
 fn a_lost_limit_is_reported_until_a_limit_is_set() {
     for calls in [Some(7), Some(9), None] {
         let mut lost = lost_rows_with_limit();
-        lost.keep_lost_rows_in(&mut changes(&[], &[account(calls)]));
+        lost.merge_lost_rows_into(&mut changes(&[], &[account(calls)]));
         assert_eq!(lost.describe(), [""; 0], "set to {calls:?}");
     }
     let mut lost = lost_rows_with_limit();
-    lost.keep_lost_rows_in(&mut changes(&[key("new", 1)], &[account(None)]));
+    lost.merge_lost_rows_into(&mut changes(&[key("new", 1)], &[account(None)]));
     assert_eq!(lost.describe().len(), 1, "a new key sets no limit");
 }
 

@@ -84,8 +84,8 @@ impl Store {
         }
     }
 
-    /// Moves SQLite's write-ahead log into the store's file, so that the file alone can be moved or
-    /// backed up. Has no effect on a server.
+    /// Moves SQLite's write-ahead log into the database file, so that this file alone can be moved
+    /// or backed up. Does nothing if the store is in Redis.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.checkpoint(),

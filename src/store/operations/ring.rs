@@ -63,15 +63,15 @@ impl Store {
 
     /// Lowers the expiry of a key to `expires_at`, if given and earlier, and revokes the key at
     /// `revoked_at`, if given and the key is not revoked yet.
-    pub fn set_key_end(
+    pub fn expire_or_revoke_key(
         &mut self,
         id: &str,
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.set_key_end(id, expires_at, revoked_at),
-            Store::Redis(store) => store.set_key_end(id, expires_at, revoked_at),
+            Store::Sqlite(store) => store.expire_or_revoke_key(id, expires_at, revoked_at),
+            Store::Redis(store) => store.expire_or_revoke_key(id, expires_at, revoked_at),
         }
     }
 
@@ -111,17 +111,17 @@ impl Store {
         }
     }
 
-    /// Creates an account, or changes those settings that are given. A limit of `Some(None)`
-    /// removes the account's own limit, so that the limit of its plan applies.
+    /// Creates an account, or changes its settings. `None` keeps the plan or limit. A limit of
+    /// `Some(None)` removes the account's own limit, so that the limit of its plan applies.
     pub fn set_account(
         &mut self,
         name: &str,
-        plan: Option<&str>,
-        limit: Option<Option<MonthlyLimit>>,
+        new_plan: Option<&str>,
+        new_limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.set_account(name, plan, limit),
-            Store::Redis(store) => store.set_account(name, plan, limit),
+            Store::Sqlite(store) => store.set_account(name, new_plan, new_limit),
+            Store::Redis(store) => store.set_account(name, new_plan, new_limit),
         }
     }
 

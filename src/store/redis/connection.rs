@@ -44,7 +44,9 @@ pub struct Redis {
     pub(super) location: String,
     /// The timeout of one exchange.
     pub(super) timeout: Duration,
+    /// How many replicas must have a write before it counts as acknowledged.
     pub(super) wait_replicas: usize,
+    /// `None` until the first operation, and after a failure.
     pub(super) connection: Option<Connection>,
     /// The SHA-1 digests of the scripts for EVALSHA, indexed by `Script`; empty until loaded.
     pub(super) script_digests: Vec<String>,

@@ -1,10 +1,10 @@
--- Counts look-ups for the top list, each sighting once on its day: the operation `credit_top`.
+-- Counts look-ups for the top list, each dedup hash once on its day: the operation `credit_top`.
 --
--- KEYS 1 the rows, each "count second account,account,…", 2 the sightings counted on the day
--- ARGV 1 the half-life in seconds, 2 seconds for which sightings are kept, 3 the most accounts kept
---      with a row, 4 the number of evicted rows, and their names; then for each credit: name, base,
---      second, number of sightings, and for each the sighting and the account
--- Returns the credited rows. Sightings have 64 bits and stay texts, because a Lua number has 53.
+-- KEYS 1 the rows, each "count second account,account,…", 2 the dedup hashes counted on the day
+-- ARGV 1 the half-life in seconds, 2 seconds for which dedup hashes are kept, 3 the most accounts
+--      kept with a row, 4 the number of evicted rows, and their names; then for each credit: name, base,
+--      second, number of dedup hashes, and for each the hash and the account
+-- Returns the credited rows. Dedup hashes have 64 bits and stay texts, because a Lua number has 53.
 
 local half_life, max_accounts = tonumber(ARGV[1]), tonumber(ARGV[3])
 local at = 4
@@ -29,8 +29,8 @@ while at <= #ARGV do
     for _, account in ipairs(accounts) do is_counted[account] = true end
     local new = 0
     for _ = 1, tonumber(next_argument()) do
-        local sighting, account = next_argument(), next_argument()
-        if redis.call('SADD', KEYS[2], sighting) == 1 then
+        local dedup_hash, account = next_argument(), next_argument()
+        if redis.call('SADD', KEYS[2], dedup_hash) == 1 then
             new = new + 1
             if #accounts < max_accounts and not is_counted[account] then
                 accounts[#accounts + 1], is_counted[account] = account, true

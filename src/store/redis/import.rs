@@ -15,7 +15,7 @@ use crate::store::error::StoreError;
 use crate::store::rows::KeyRow;
 
 /// How long an import reserves its names after each of its steps, in seconds.
-const IMPORT_TTL_SECONDS: u64 = 10;
+const IMPORT_RESERVATION_SECONDS: u64 = 10;
 
 impl Redis {
     pub(in super::super) fn add_keys(
@@ -51,7 +51,8 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let mut arguments = Vec::with_capacity(4 + 5 * keys.len());
         arguments.extend([self.random_id()?, import.to_owned()]);
-        arguments.extend([u8::from(is_first_page).to_string(), IMPORT_TTL_SECONDS.to_string()]);
+        arguments
+            .extend([u8::from(is_first_page).to_string(), IMPORT_RESERVATION_SECONDS.to_string()]);
         for (key, plan) in keys {
             arguments.extend([key.id.clone(), hex::encode(key.digest), format_key(key)]);
             arguments.extend([key.account.clone(), format_plan(plan.as_deref())]);

@@ -91,7 +91,7 @@ impl Redis {
         }
         let (store_id, began, recovering): (String, String, u64) =
             self.parse_reply(OPERATION, reply)?;
-        self.record_present_replicas(count_live_replicas(&replication));
+        self.update_missing_replicas(count_live_replicas(&replication));
         Ok(Probe {
             incarnation: format!("{incarnation} {began} {store_id}"),
             unix_now: Some(unix_now.0),
@@ -133,7 +133,7 @@ impl Redis {
         })?;
         if must_wait {
             let reached = reply_number(replies.pop().unwrap_or(Value::Nil));
-            self.record_present_replicas(usize::try_from(reached).unwrap_or(usize::MAX));
+            self.update_missing_replicas(usize::try_from(reached).unwrap_or(usize::MAX));
             if self.missing_replicas > 0 && context.needs_replicas {
                 return Err(self.too_few_replicas_error(OPERATION));
             }
@@ -180,7 +180,7 @@ impl Redis {
         (self.timeout * 3 / 4).as_millis().max(1) as u64
     }
 
-    fn record_present_replicas(&mut self, present: usize) {
+    fn update_missing_replicas(&mut self, present: usize) {
         self.missing_replicas = self.wait_replicas.saturating_sub(present);
     }
 

@@ -182,7 +182,7 @@ impl Redis {
         self.change_ring("initializing the store", ["mark_as_store", "", "", ""]).map(drop)
     }
 
-    pub(in super::super) fn set_key_end(
+    pub(in super::super) fn expire_or_revoke_key(
         &mut self,
         id: &str,
         expires_at: Option<i64>,
@@ -201,12 +201,15 @@ impl Redis {
     pub(in super::super) fn set_account(
         &mut self,
         name: &str,
-        plan: Option<&str>,
-        limit: Option<Option<MonthlyLimit>>,
+        new_plan: Option<&str>,
+        new_limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
-        let limit = limit.map_or(String::new(), format_limit);
-        self.change_ring("setting an account", ["set_account", name, &format_plan(plan), &limit])
-            .map(drop)
+        let limit = new_limit.map_or(String::new(), format_limit);
+        self.change_ring(
+            "setting an account",
+            ["set_account", name, &format_plan(new_plan), &limit],
+        )
+        .map(drop)
     }
 
     /// Changes one key or account. Returns the new version, or 0 if there is no such key. The

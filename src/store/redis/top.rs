@@ -1,4 +1,4 @@
-//! Top counts on a server: one hash of rows, and one set of sightings for each day.
+//! Top counts in Redis: one hash of rows, and for each day a set of dedup hashes.
 
 use redis::{Pipeline, Value};
 
@@ -9,23 +9,23 @@ use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::rows::{MAX_TOP_ACCOUNTS, TopCredit, TopRow};
 
-/// How long the sightings of a day are kept, in seconds.
-const SIGHTINGS_TTL_SECONDS: u64 = 2 * 86_400;
-/// The most sightings in one script, so that it does not block the server for long.
-const MAX_SIGHTINGS: usize = 2_000;
+/// How long the dedup hashes of a day are kept, in seconds.
+const DEDUP_HASHES_TTL_SECONDS: u64 = 2 * 86_400;
+/// The most dedup hashes in one script, so that it does not block the server for long.
+const MAX_HASHES_PER_SCRIPT: usize = 2_000;
 
-fn sightings_key(day: i64) -> String {
+fn dedup_hashes_key(day: i64) -> String {
     format!("riskgate:{{top}}:marks:{day}")
 }
 
 impl Redis {
-    pub(in super::super) fn top_rows_and_sightings(
+    pub(in super::super) fn top_rows_and_hashes(
         &mut self,
         day: i64,
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
-        let sightings: Vec<Vec<u8>> = self.scan_all("SSCAN", &sightings_key(day))?;
-        let parse_sighting = |text: Vec<u8>| std::str::from_utf8(&text).ok()?.parse().ok();
-        Ok((self.top_rows()?, sightings.into_iter().filter_map(parse_sighting).collect()))
+        let dedup_hashes: Vec<Vec<u8>> = self.scan_all("SSCAN", &dedup_hashes_key(day))?;
+        let parse_hash = |text: Vec<u8>| std::str::from_utf8(&text).ok()?.parse().ok();
+        Ok((self.top_rows()?, dedup_hashes.into_iter().filter_map(parse_hash).collect()))
     }
 
     pub(in super::super) fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
@@ -37,8 +37,8 @@ impl Redis {
         Ok(pairs.into_iter().filter_map(row).collect())
     }
 
-    /// Each sighting counts once, so a repeated script adds nothing, and many credits may be split
-    /// over several scripts.
+    /// Each dedup hash counts once, so a repeated script adds nothing, and many credits may be
+    /// split over several scripts.
     pub(in super::super) fn credit_top(
         &mut self,
         credits: &[TopCredit],
@@ -49,12 +49,12 @@ impl Redis {
         let mut rows = Vec::with_capacity(credits.len());
         let (mut evicted, mut credits) = (evicted, credits);
         while !credits.is_empty() || !evicted.is_empty() {
-            let mut sightings = 0;
+            let mut hash_count = 0;
             let fitting = credits.iter().take_while(|credit| {
-                sightings += credit.marks.len() + 1;
-                sightings <= MAX_SIGHTINGS
+                hash_count += credit.hashes.len() + 1;
+                hash_count <= MAX_HASHES_PER_SCRIPT
             });
-            // A chunk has at least one credit, whatever its number of sightings.
+            // A chunk has at least one credit, whatever its number of dedup hashes.
             let (chunk, rest) =
                 credits.split_at(fitting.count().clamp(credits.len().min(1), CHUNK_ROWS));
             let (evicted_chunk, rest_evicted) = evicted.split_at(evicted.len().min(CHUNK_ROWS));
@@ -75,13 +75,16 @@ impl Redis {
         let mut replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("EVALSHA").arg(&scripts[Script::CreditTop as usize]).arg(2).arg(TOP_KEY);
-            pipeline.arg(sightings_key(day)).arg(half_life.to_string()).arg(SIGHTINGS_TTL_SECONDS);
+            pipeline
+                .arg(dedup_hashes_key(day))
+                .arg(half_life.to_string())
+                .arg(DEDUP_HASHES_TTL_SECONDS);
             pipeline.arg(MAX_TOP_ACCOUNTS).arg(evicted.len()).arg(evicted);
             for credit in credits {
                 pipeline.arg(&credit.domain).arg(credit.initial_count.to_string()).arg(credit.at);
-                pipeline.arg(credit.marks.len());
-                for (sighting, account) in &credit.marks {
-                    pipeline.arg(sighting.to_string()).arg(account.to_string());
+                pipeline.arg(credit.hashes.len());
+                for (dedup_hash, account) in &credit.hashes {
+                    pipeline.arg(dedup_hash.to_string()).arg(account.to_string());
                 }
             }
             pipeline

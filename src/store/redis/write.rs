@@ -128,8 +128,9 @@ impl Redis {
         Ok(())
     }
 
-    /// Commits an import and returns the new version, or clears a page of its rows and returns
-    /// their number. `step` is `commit` or `clear`.
+    /// Ends an import. With `step` = `commit`, its rows take effect, and the new version is
+    /// returned. With `clear`, at most [`CHUNK_ROWS`] of its rows are deleted, and their number is
+    /// returned: 0 once none is left, or if the import was committed.
     pub(super) fn end_import(&mut self, import: &str, step: &str) -> Result<u64, StoreError> {
         let arguments =
             [self.random_id()?, import.to_owned(), step.to_owned(), CHUNK_ROWS.to_string()];

@@ -106,8 +106,8 @@ impl Sqlite {
         })
     }
 
-    /// Moves the WAL into the one file, so that the file alone can be moved or backed up once no
-    /// process has it open. Has no effect while another process reads.
+    /// Moves the write-ahead log into the database file, so that this file alone can be moved or
+    /// backed up once no process has it open. The log is not emptied while another process reads.
     pub(in crate::store) fn checkpoint(&self) -> Result<(), StoreError> {
         let result = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         result.map_err(self.error_while("moving the log into the file"))

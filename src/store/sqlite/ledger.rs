@@ -11,8 +11,8 @@ use crate::store::ledger::{BatchContext, Grant, LeaseReport};
 use crate::store::rows::{RepairedMonth, UsageRow};
 
 impl Sqlite {
-    /// Applies all reports in one commit. If the node's row is older than the node knows, this file
-    /// is not the one that the node wrote to; then the whole batch fails.
+    /// Applies all reports in one commit. If a row of this node is missing, or older than the row
+    /// that the store acknowledged, the file was replaced; then the whole batch fails.
     pub(in super::super) fn report_leases(
         &mut self,
         context: BatchContext<'_>,
@@ -101,8 +101,8 @@ impl Sqlite {
     }
 }
 
-/// For how many months after their month totals are kept: long enough that a clock that is wrong by
-/// less than a year deletes no totals in use.
+/// Totals are deleted once their month is more than this many months before the store's latest
+/// month. So a clock that is wrong by less than a year deletes no totals in use.
 const KEPT_MONTHS: u16 = 12;
 
 /// Raises the store's latest month to `month`, if that is later. Then totals of more than
@@ -142,7 +142,8 @@ fn leased_and_spent_by_others(
         })
 }
 
-/// Applies a report. `None`, and no change, if the node's row is older than the node knows.
+/// Applies a report. Returns `None` and changes nothing if the node's row is missing, or older than
+/// the row that the store acknowledged to the node.
 fn apply_report(
     transaction: &Transaction<'_>,
     node: &[u8; 16],

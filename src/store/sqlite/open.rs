@@ -52,7 +52,11 @@ CREATE INDEX api_key_version ON api_key (version);
 /// the store and a directory that is created for it.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(parent_dir(path)).map_err(folder_error(path))?;
+    builder
+        .recursive(true)
+        .mode(0o700)
+        .create(parent_dir(path))
+        .map_err(store_creation_error(path))?;
     // The temporary name is not derived from the store's name, which may have the maximal length
     // already.
     let name = format!(".riskgate.new-{}-{:?}", std::process::id(), std::thread::current().id());
@@ -61,14 +65,15 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     let linked = created.and_then(|()| match std::fs::hard_link(&temporary, path) {
         // Another process has created the store at the same time.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        outcome => outcome.map_err(folder_error(path)),
+        outcome => outcome.map_err(store_creation_error(path)),
     });
     // Removes the leftover of a failed attempt too.
     let _ = std::fs::remove_file(&temporary);
     linked
 }
 
-fn folder_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
+/// Returns a function that converts an I/O error into: no store can be created at `path`.
+fn store_creation_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
     move |error| StoreError::Unusable {
         location: path.display().to_string(),
         expected: "a directory that we may create and write",
@@ -82,7 +87,7 @@ fn create_temporary(temporary: &Path, path: &Path) -> Result<(), StoreError> {
     // permissions.
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(temporary).map_err(folder_error(path))?;
+    options.open(temporary).map_err(store_creation_error(path))?;
     let fill = || {
         let mut connection = connect(temporary)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -118,7 +123,7 @@ pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
             };
         }
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
-            return Err(folder_error(path)(error));
+            return Err(store_creation_error(path)(error));
         }
         Err(error) => return Err(unusable("a store", error.to_string())),
     };
@@ -143,15 +148,17 @@ fn check_path_is_valid(path: &Path) -> Result<(), StoreError> {
     journal.push(LONGEST_SUFFIX);
     for name in Path::new(&journal) {
         match folder.join(name).symlink_metadata() {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(folder_error(path)(error))?,
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(store_creation_error(path)(error))?
+            }
             _ => {}
         }
     }
-    let full_path = folder.canonicalize().map_err(folder_error(path))?.join(journal);
+    let full_path = folder.canonicalize().map_err(store_creation_error(path))?.join(journal);
     match path.file_name() {
         Some(_) if full_path.as_os_str().len() <= MAX_PATH_BYTES => Ok(()),
-        Some(_) => Err(folder_error(path)(ErrorKind::InvalidFilename.into())),
-        None => Err(folder_error(path)(ErrorKind::IsADirectory.into())),
+        Some(_) => Err(store_creation_error(path)(ErrorKind::InvalidFilename.into())),
+        None => Err(store_creation_error(path)(ErrorKind::IsADirectory.into())),
     }
 }
 
@@ -164,7 +171,7 @@ fn nearest_existing_folder(path: &Path) -> &Path {
 
 /// Fails if no store could be created: its directory, or the nearest existing one, is not writable.
 pub(super) fn check_creatable(path: &Path) -> Result<(), StoreError> {
-    check_dir_writable(nearest_existing_folder(path)).map_err(folder_error(path))
+    check_dir_writable(nearest_existing_folder(path)).map_err(store_creation_error(path))
 }
 
 /// Removes other users' read permission from a store, because earlier versions of riskgate created

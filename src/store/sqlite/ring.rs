@@ -21,8 +21,8 @@ impl Sqlite {
 
     pub(in crate::store) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         Ok(self.read_changes(0)?.map(|changes| {
-            let RingChanges { ring_version: mark, accounts, keys, damaged, .. } = changes;
-            let RingVersion { store_id, version, change_id } = mark;
+            let RingChanges { ring_version: latest_version, accounts, keys, damaged, .. } = changes;
+            let RingVersion { store_id, version, change_id } = latest_version;
             RingRows { store_id, version, change_id, accounts, keys, damaged }
         }))
     }
@@ -39,10 +39,10 @@ impl Sqlite {
         let failed = self.error_while("reading the keys");
         let read = |connection: &mut Connection| -> rusqlite::Result<Option<RingChanges>> {
             let transaction = connection.transaction()?;
-            let Some(mark) = read_ring_version(&transaction)? else { return Ok(None) };
+            let Some(latest_version) = read_ring_version(&transaction)? else { return Ok(None) };
             let mut damaged = DamagedRows::default();
             Ok(Some(RingChanges {
-                ring_version: mark,
+                ring_version: latest_version,
                 since_change_id: read_change_id(&transaction, since)?,
                 accounts: read_accounts(&transaction, since, &mut damaged)?,
                 keys: read_keys(&transaction, since, &mut damaged)?,
@@ -68,7 +68,7 @@ impl Sqlite {
         transaction.commit().map_err(failed)
     }
 
-    pub(in crate::store) fn set_key_end(
+    pub(in crate::store) fn expire_or_revoke_key(
         &mut self,
         id: &str,
         expires_at: Option<i64>,
@@ -95,15 +95,15 @@ impl Sqlite {
     pub(in crate::store) fn set_account(
         &mut self,
         name: &str,
-        plan: Option<&str>,
-        limit: Option<Option<MonthlyLimit>>,
+        new_plan: Option<&str>,
+        new_limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
         let failed = self.error_while("setting an account");
         let transaction = self.begin_immediate("setting an account")?;
         let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
             let version = increment_ring_version(transaction)?;
-            upsert_account(transaction, name, plan, version)?;
-            if let Some(limit) = limit {
+            upsert_account(transaction, name, new_plan, version)?;
+            if let Some(limit) = new_limit {
                 let (calls, unlimited) = rows::limit_columns(limit);
                 transaction.execute(
                     "UPDATE account SET calls = ?2, unlimited = ?3 WHERE name = ?1",

@@ -185,14 +185,14 @@ pub(super) fn read_top_rows(connection: &Connection) -> rusqlite::Result<Vec<Top
     rows.collect()
 }
 
-pub(super) fn read_sightings(connection: &Connection, day: i64) -> rusqlite::Result<Vec<u64>> {
+pub(super) fn read_dedup_hashes(connection: &Connection, day: i64) -> rusqlite::Result<Vec<u64>> {
     let mut statement = connection.prepare("SELECT mark FROM top_seen WHERE day = ?1")?;
-    let sightings =
+    let dedup_hashes =
         statement.query_map([day], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
-    sightings.collect()
+    dedup_hashes.collect()
 }
 
-/// Deletes the evicted rows, counts the new sightings in `credits`, and returns the credited rows.
+/// Deletes the evicted rows, counts the new look-ups in `credits`, and returns the credited rows.
 pub(super) fn write_top_credits(
     transaction: &Transaction<'_>,
     credits: &[TopCredit],
@@ -204,9 +204,9 @@ pub(super) fn write_top_credits(
     for domain in evicted {
         delete_row.execute([domain])?;
     }
-    // Look-ups of the previous day may be saved after midnight, so its sightings stay.
+    // Look-ups of the previous day may be saved after midnight, so its hashes stay.
     transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1 - 1")?.execute([day])?;
-    let mut insert_sighting =
+    let mut insert_hash =
         transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
     let mut read = transaction
         .prepare_cached("SELECT count, at, accounts FROM top_count WHERE domain = ?1")?;
@@ -214,9 +214,9 @@ pub(super) fn write_top_credits(
         transaction.prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?;
     let mut rows = Vec::with_capacity(credits.len());
     for credit in credits {
-        let mut accounts = Vec::with_capacity(credit.marks.len());
-        for (sighting, account) in &credit.marks {
-            if insert_sighting.execute(params![day, sighting.cast_signed()])? == 1 {
+        let mut accounts = Vec::with_capacity(credit.hashes.len());
+        for (dedup_hash, account) in &credit.hashes {
+            if insert_hash.execute(params![day, dedup_hash.cast_signed()])? == 1 {
                 accounts.push(*account);
             }
         }

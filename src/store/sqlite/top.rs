@@ -1,7 +1,7 @@
 //! Top counts in SQLite.
 
 use super::connection::Sqlite;
-use super::rows::{self, read_sightings, read_top_rows};
+use super::rows::{self, read_dedup_hashes, read_top_rows};
 use crate::store::error::StoreError;
 use crate::store::rows::{TopCredit, TopRow};
 
@@ -10,12 +10,12 @@ impl Sqlite {
         read_top_rows(&self.connection).map_err(self.error_while("reading the top counts"))
     }
 
-    pub(in crate::store) fn top_rows_and_sightings(
+    pub(in crate::store) fn top_rows_and_hashes(
         &self,
         day: i64,
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
-        let sightings = read_sightings(&self.connection, day);
-        Ok((self.top_rows()?, sightings.map_err(self.error_while("reading the top counts"))?))
+        let dedup_hashes = read_dedup_hashes(&self.connection, day);
+        Ok((self.top_rows()?, dedup_hashes.map_err(self.error_while("reading the top counts"))?))
     }
 
     pub(in crate::store) fn credit_top(

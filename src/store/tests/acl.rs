@@ -65,7 +65,7 @@ fn run_with_permissions(
         store.set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(5))))?;
         store.rotate_key("key_1", &key(2, "acme"), 9, 5)?;
         store.restore_rows(&[key(3, "acme")], &[])?;
-        return store.set_key_end("key_1", Some(9), Some(9));
+        return store.expire_or_revoke_key("key_1", Some(9), Some(9));
     }
     add(&mut admin, &[key(1, "acme"), key(2, "acme")]);
     act_as_gateway(&mut store, without, &|| {
@@ -113,11 +113,11 @@ fn act_as_gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(
         domain: domain.to_owned(),
         initial_count: 1.0,
         at: 5,
-        marks: vec![(7, 8)],
+        hashes: vec![(7, 8)],
     };
     store.credit_top(&[credit("a.test")], &[], 3, 100.0)?;
     store.credit_top(&[credit("b.test")], &["a.test".to_owned()], 3, 100.0)?;
-    store.top_rows_and_sightings(3).map(drop)
+    store.top_rows_and_hashes(3).map(drop)
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn a_ring_version_names_one_store_and_grows_with_every_change() {
         let changes: [&dyn Fn(&mut Store); 3] = [
             &|store| add(store, &[key(1, "acme")]),
             &|store| store.set_account("acme", Some("pro"), None).unwrap(),
-            &|store| store.set_key_end("key_1", None, Some(5)).unwrap(),
+            &|store| store.expire_or_revoke_key("key_1", None, Some(5)).unwrap(),
         ];
         for change in changes {
             change(&mut store);
@@ -149,12 +149,12 @@ fn a_key_keeps_its_earliest_expiry_and_first_revocation() {
             (None, Some(50), (Some(900), Some(50))),
             (Some(100), Some(60), (Some(100), Some(50))),
         ] {
-            store.set_key_end("key_1", expires, revoked).unwrap();
+            store.expire_or_revoke_key("key_1", expires, revoked).unwrap();
             assert_eq!(ends(&mut store), expected);
         }
         assert_eq!(rows(&mut store).keys[1], key(2, "acme"), "the other one goes on");
         let before = version(&mut store);
-        let error = store.set_key_end("nobody", None, Some(1)).unwrap_err().to_string();
+        let error = store.expire_or_revoke_key("nobody", None, Some(1)).unwrap_err().to_string();
         assert_eq!(error, "expected the id of a key in the store, but found \"nobody\"");
         assert_eq!(version(&mut store), before);
     });
@@ -182,7 +182,7 @@ fn a_rotation_is_one_change_and_so_is_its_undo() {
 
         // An end that somebody else set meanwhile stays.
         store.rotate_key("key_2", &key(4, "acme"), 900, 500).unwrap();
-        store.set_key_end("key_2", Some(700), None).unwrap();
+        store.expire_or_revoke_key("key_2", Some(700), None).unwrap();
         store.undo_rotation("key_2", "key_4", 900, None, 600).unwrap();
         assert_eq!(ends(&mut store)[1], (Some(700), None));
         assert_eq!(ends(&mut store)[3], (None, Some(600)));
@@ -231,7 +231,7 @@ fn ring_changes_lists_the_changes_after_any_version() {
         run_step(&|store| add(store, &[key(1, "one"), key(2, "two")]));
         run_step(&|store| add(store, &[key(3, "one")]));
         run_step(&|store| store.set_account("three", Some("pro"), None).unwrap());
-        run_step(&|store| store.set_key_end("key_2", Some(9), None).unwrap());
+        run_step(&|store| store.expire_or_revoke_key("key_2", Some(9), None).unwrap());
         let latest = versions[4];
         let expected: [(&[&str], &[&str]); 5] = [
             (&["key_1", "key_2", "key_3"], &["one", "three", "two"]),
@@ -289,7 +289,11 @@ fn concurrent_writers_lose_no_change() {
                     for n in 0..25 {
                         add(&mut store, &[key(writer * 100 + n, "shared")]);
                         store
-                            .set_key_end(&format!("key_{}", writer * 100 + n), Some(7), None)
+                            .expire_or_revoke_key(
+                                &format!("key_{}", writer * 100 + n),
+                                Some(7),
+                                None,
+                            )
                             .unwrap();
                     }
                 });
@@ -307,8 +311,8 @@ const DAY: i64 = 20_000;
 const NOON: i64 = DAY * 86_400 + 43_200;
 const HALF_LIFE: f64 = 3_600.0;
 
-fn credit(domain: &str, base: f64, at: i64, sightings: &[(u64, u64)]) -> TopCredit {
-    TopCredit { domain: domain.to_owned(), initial_count: base, at, marks: sightings.to_vec() }
+fn credit(domain: &str, base: f64, at: i64, hashes: &[(u64, u64)]) -> TopCredit {
+    TopCredit { domain: domain.to_owned(), initial_count: base, at, hashes: hashes.to_vec() }
 }
 
 #[track_caller]
@@ -327,34 +331,34 @@ fn both_stores_count_top_rows_by_the_same_rule() {
         let mut expected = TopRow::with_credit(None, &first, &[u64::MAX, (1 << 53) + 1], HALF_LIFE);
         let answered = store.credit_top(&[first], &[], DAY, HALF_LIFE).unwrap();
         assert_same(&answered[0], &expected);
-        let sightings: Vec<(u64, u64)> = (0..20).map(|n| (u64::MAX - 10 - n, n)).collect();
+        let hashes: Vec<(u64, u64)> = (0..20).map(|n| (u64::MAX - 10 - n, n)).collect();
         let accounts: Vec<u64> = (0..20).collect();
-        for (at, sightings, accounts) in [
-            (NOON + 1_800, &sightings[..], &accounts[..]),
+        for (at, hashes, accounts) in [
+            (NOON + 1_800, &hashes[..], &accounts[..]),
             // A late credit counts now, and the row does not get an earlier time.
             (NOON - 500, &[(77, 5)][..], &[5][..]),
         ] {
-            let more = credit("a.test", 0.0, at, sightings);
+            let more = credit("a.test", 0.0, at, hashes);
             expected = TopRow::with_credit(Some(expected), &more, accounts, HALF_LIFE);
             let answered = store.credit_top(&[more], &[], DAY, HALF_LIFE).unwrap();
             assert_same(&answered[0], &expected);
         }
         assert_eq!(expected.accounts.len(), super::super::MAX_TOP_ACCOUNTS);
-        let (rows, seen) = location.open().top_rows_and_sightings(DAY).unwrap();
+        let (rows, seen) = location.open().top_rows_and_hashes(DAY).unwrap();
         assert_eq!(rows.len(), 1);
         assert_same(&rows[0], &expected);
-        let mut all: HashSet<u64> = sightings.iter().map(|(sighting, _)| *sighting).collect();
+        let mut all: HashSet<u64> = hashes.iter().map(|(dedup_hash, _)| *dedup_hash).collect();
         all.extend([u64::MAX, 1 << 53, 77]);
         assert_eq!(seen.into_iter().collect::<HashSet<u64>>(), all);
         assert!(
-            store.top_rows_and_sightings(DAY + 1).unwrap().1.is_empty(),
-            "another day has other sightings"
+            store.top_rows_and_hashes(DAY + 1).unwrap().1.is_empty(),
+            "another day has other dedup hashes"
         );
     });
 }
 
 #[test]
-fn a_sighting_counts_once_a_day_over_all_nodes() {
+fn a_dedup_hash_counts_once_a_day_over_all_nodes() {
     on_both_stores(|location| {
         let (mut one, mut other) = (location.open(), location.open());
         let asked = credit("a.test", 0.0, NOON, &[(1, 10), (2, 20)]);

@@ -43,7 +43,7 @@ fn populate(store: &mut Store) {
     let mut keys: Vec<_> = (0..1_200).map(|n| key(n, &format!("account-{}", n % 7))).collect();
     keys[5].origins = vec!["https://a.com".to_owned()];
     add(store, &keys);
-    store.set_key_end("key_9", Some(99), Some(50)).unwrap();
+    store.expire_or_revoke_key("key_9", Some(99), Some(50)).unwrap();
     store.set_account("account-3", Some("pro"), Some(Some(MonthlyLimit::Unlimited))).unwrap();
     store.set_account("keyless", None, Some(Some(MonthlyLimit::Calls(12)))).unwrap();
     report_leased(store, "account-1", 70, 64);
@@ -53,7 +53,7 @@ fn populate(store: &mut Store) {
         domain: domain.to_owned(),
         initial_count: base,
         at: 1_790_000_000,
-        marks: marks.to_vec(),
+        hashes: marks.to_vec(),
     };
     store.credit_top(&[credit("a.test", 0.1), credit("b.test", 7.0)], &[], 20_000, 60.0).unwrap();
 }
@@ -115,7 +115,7 @@ fn a_copied_store_accepts_further_changes() {
         );
         assert_eq!(changes.accounts.len(), held.ring.accounts.len());
         assert!(store.ring_changes(filled.version).unwrap().keys.is_empty());
-        store.set_key_end("key_3", Some(1), None).unwrap();
+        store.expire_or_revoke_key("key_3", Some(1), None).unwrap();
         let changes = store.ring_changes(filled.version).unwrap();
         assert_eq!((changes.keys.len(), changes.accounts.len()), (1, 0));
         let taken = store.add_keys(&[(key(4, "new"), None)]).unwrap_err().to_string();

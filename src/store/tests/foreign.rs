@@ -23,7 +23,7 @@ fn assert_changes_work(store: &mut Store, context: &str) {
     add(store, std::slice::from_ref(&late));
     store.set_account("late", None, Some(Some(MonthlyLimit::Calls(u64::from(n))))).unwrap();
     store.rotate_key(&late.id, &key(30_000 + n, "late"), 9, 5).unwrap();
-    store.set_key_end(&late.id, None, Some(5)).unwrap();
+    store.expire_or_revoke_key(&late.id, None, Some(5)).unwrap();
     store.restore_rows(&[key(40_000 + n, "late")], &[]).unwrap();
     let changes = store.ring_changes(before.version).unwrap();
     assert_eq!((changes.keys.len(), changes.accounts.len()), (3, 1), "{context}");
@@ -119,7 +119,7 @@ fn an_unreadable_import_damages_only_its_own_keys() {
     let started = std::time::Instant::now();
     let refused = store.add_keys(&[(key(5, "acme"), None)]).unwrap_err().to_string();
     assert!(refused.contains("expected a new key"), "{refused}");
-    let refused = store.set_key_end("key_5", None, Some(1)).unwrap_err().to_string();
+    let refused = store.expire_or_revoke_key("key_5", None, Some(1)).unwrap_err().to_string();
     assert!(refused.contains("DAMAGED key key_5"), "{refused}");
     store.set_account("acme", Some("pro"), None).unwrap();
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
@@ -183,21 +183,21 @@ fn foreign_ledger_keys_break_neither_usage_nor_repair() {
 }
 
 #[test]
-fn a_foreign_sighting_or_top_row_is_skipped() {
+fn a_foreign_dedup_hash_or_top_row_is_ignored() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    let credit = |sighting: u64| TopCredit {
+    let credit = |dedup_hash: u64| TopCredit {
         domain: "a.test".to_owned(),
         initial_count: 1.0,
         at: 1_790_000_000,
-        marks: vec![(sighting, 1)],
+        hashes: vec![(dedup_hash, 1)],
     };
     store.credit_top(&[credit(7)], &[], 20_000, 60.0).unwrap();
     run_lua(
         &server,
         &format!("redis.call('SADD', 'riskgate:{{top}}:marks:20000', 'x', {NON_UTF8_LUA})"),
     );
-    assert_eq!(store.top_rows_and_sightings(20_000).unwrap().1, [7]);
+    assert_eq!(store.top_rows_and_hashes(20_000).unwrap().1, [7]);
     let second = "9".repeat(30);
     for row in [format!("1 {second} 5"), format!("1 1790000000 5,{second}")] {
         server.run(&["HSET", "riskgate:{top}:rows", "a.test", &row]);

@@ -17,7 +17,7 @@ fn a_change_id_identifies_the_history_of_a_version() {
         let changes: [&dyn Fn(&mut Store); 4] = [
             &|store| add(store, &[key(1, "acme")]),
             &|store| store.set_account("acme", Some("pro"), None).unwrap(),
-            &|store| store.set_key_end("key_1", None, Some(5)).unwrap(),
+            &|store| store.expire_or_revoke_key("key_1", None, Some(5)).unwrap(),
             &|store| assert_eq!(store.restore_rows(&[key(2, "acme")], &[]).unwrap(), 0),
         ];
         for change in changes {
@@ -67,7 +67,7 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
         let mut store = location.open();
         add(&mut store, &[key(1, "acme"), key(2, "acme"), key(3, "acme"), key(4, "acme")]);
         store.set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(7)))).unwrap();
-        store.set_key_end("key_2", Some(900), Some(50)).unwrap();
+        store.expire_or_revoke_key("key_2", Some(900), Some(50)).unwrap();
         let before = rows(&mut store);
         let ended =
             |n: u32, expires_at, revoked_at| KeyRow { expires_at, revoked_at, ..key(n, "acme") };

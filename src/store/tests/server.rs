@@ -14,7 +14,7 @@ fn an_empty_server_is_no_store_until_something_is_written() {
     assert!(store.ring_rows().unwrap().is_none());
     store.probe(crate::model::month::Month::LAST, None).unwrap();
     assert_eq!(store.ring_version().unwrap(), None, "a probe initializes no store");
-    store.set_key_end("nobody", None, Some(1)).unwrap_err();
+    store.expire_or_revoke_key("nobody", None, Some(1)).unwrap_err();
     assert_eq!(store.ring_version().unwrap(), None, "a refused operation does not either");
     store.ring_changes(0).unwrap_err();
     add(&mut store, &[key(1, "acme")]);
@@ -52,7 +52,7 @@ fn an_unreadable_row_affects_no_other() {
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme"), key(2, "other"), key(3, "third")]);
     let before = version(&mut store);
-    store.set_key_end("key_2", None, Some(5)).unwrap();
+    store.expire_or_revoke_key("key_2", None, Some(5)).unwrap();
     store.set_account("third", Some("pro"), None).unwrap();
     let script = "redis.call('HSET', KEYS[1], 'key_2', '- \\255\\254 \\0')";
     server.run(&["EVAL", script, "1", "riskgate:{ring}:keys"]);
@@ -66,7 +66,7 @@ fn an_unreadable_row_affects_no_other() {
         assert_eq!(damaged.keys.get("key_2"), Some(&Some(key(2, "").digest)));
         assert_eq!(damaged.accounts.iter().collect::<Vec<_>>(), ["third"]);
     }
-    let refused = store.set_key_end("key_2", None, Some(5)).unwrap_err().to_string();
+    let refused = store.expire_or_revoke_key("key_2", None, Some(5)).unwrap_err().to_string();
     assert!(refused.contains("DAMAGED key key_2"), "{refused}");
     let refused = store.add_keys(&[(key(4, "third"), None)]);
     assert!(refused.is_ok() || refused.unwrap_err().to_string().contains("DAMAGED"));
@@ -103,7 +103,7 @@ fn an_interrupted_import_is_invisible_and_gets_cleared() {
     interrupt_import(&server, &many_keys(0, "acme"));
     let mut store = open(&server.url());
     assert_eq!(store.ring_version().unwrap(), None, "the import initialized no store");
-    store.set_key_end("key_5", None, Some(1)).unwrap_err();
+    store.expire_or_revoke_key("key_5", None, Some(1)).unwrap_err();
     // Other writers continue.
     add(&mut store, &[key(9_000, "other")]);
     let found = rows(&mut store);
@@ -182,7 +182,7 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
         assert_eq!((changes.keys.len(), changes.accounts.len()), (keys, accounts), "{since}");
     }
     // Rows of an import can be changed like any other.
-    store.set_key_end("key_3", None, Some(5)).unwrap();
+    store.expire_or_revoke_key("key_3", None, Some(5)).unwrap();
     store.set_account("new", None, Some(Some(super::super::MonthlyLimit::Unlimited))).unwrap();
     let changes = store.ring_changes(found.version).unwrap();
     assert_eq!(
@@ -222,7 +222,7 @@ fn reading_changes_during_imports_misses_no_row() {
                         let first = (writer * 3 + turn) * 10_000;
                         store.add_keys(&many_keys(first, "shared")).unwrap();
                         add(&mut store, &[key(first + 5_000, "shared")]);
-                        store.set_key_end(&format!("key_{first}"), Some(7), None).unwrap();
+                        store.expire_or_revoke_key(&format!("key_{first}"), Some(7), None).unwrap();
                     }
                 })
             })
@@ -276,7 +276,7 @@ fn scripts_are_loaded_again_after_a_flush() {
     server.run(&["SCRIPT", "FLUSH"]);
     add(&mut store, &[key(2, "acme")]);
     server.run(&["SCRIPT", "FLUSH"]);
-    store.set_key_end("key_1", Some(5), None).unwrap();
+    store.expire_or_revoke_key("key_1", Some(5), None).unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.keys[0].expires_at, found.version), (2, Some(5), 4));
 }
@@ -294,14 +294,14 @@ fn a_write_that_too_few_replicas_have_is_not_acknowledged() {
         assert!(started.elapsed() < Duration::from_secs(20), "the replica never came");
     }
     store.add_keys(&[(key(1, "acme"), None)]).unwrap();
-    store.set_key_end("key_1", None, Some(1)).unwrap();
+    store.expire_or_revoke_key("key_1", None, Some(1)).unwrap();
 }
 
 #[test]
-fn sightings_of_a_day_are_kept_for_two_days() {
+fn dedup_hashes_of_a_day_are_kept_for_two_days() {
     let server = RedisServer::start();
     let credit =
-        TopCredit { domain: "a.test".to_owned(), initial_count: 0.0, at: 0, marks: vec![(1, 1)] };
+        TopCredit { domain: "a.test".to_owned(), initial_count: 0.0, at: 0, hashes: vec![(1, 1)] };
     open(&server.url()).credit_top(&[credit], &[], 20_000, 60.0).unwrap();
     let ttl: i64 = server.run(&["TTL", "riskgate:{top}:marks:20000"]).parse().unwrap();
     assert!((172_790..=172_800).contains(&ttl), "{ttl}");
@@ -313,7 +313,7 @@ fn ring_keys_share_a_hash_tag_and_so_do_top_keys() {
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme")]);
     let credit =
-        TopCredit { domain: "a.test".to_owned(), initial_count: 0.0, at: 0, marks: vec![(1, 1)] };
+        TopCredit { domain: "a.test".to_owned(), initial_count: 0.0, at: 0, hashes: vec![(1, 1)] };
     store.credit_top(&[credit], &[], 20_000, 60.0).unwrap();
     let names = server.keys("*");
     assert_eq!(names.len(), 7, "{names:?}");
@@ -331,7 +331,7 @@ fn no_error_shows_a_password() {
         errors.extend(store.ring_version().err().map(|error| error.to_string()));
         errors.extend(store.ring_rows().err().map(|error| error.to_string()));
         errors.extend(store.mark_as_store().err().map(|error| error.to_string()));
-        errors.extend(store.top_rows_and_sightings(1).err().map(|error| error.to_string()));
+        errors.extend(store.top_rows_and_hashes(1).err().map(|error| error.to_string()));
         errors.extend(
             store.probe(crate::model::month::Month::LAST, None).err().map(|e| e.to_string()),
         );
@@ -377,7 +377,7 @@ fn measure_hundred_thousand_keys() {
     println!("{}", server.run(&["SLOWLOG", "GET", "1"]).lines().nth(2).unwrap_or("none slow"));
     time("rows", &mut |store| drop(store.ring_rows().unwrap()));
     time("all changes", &mut |store| drop(store.ring_changes(2).unwrap()));
-    time("one change", &mut |store| store.set_key_end("key_5", Some(1), None).unwrap());
+    time("one change", &mut |store| store.expire_or_revoke_key("key_5", Some(1), None).unwrap());
     let since = version(&mut store) - 1;
     time("version", &mut |store| drop(store.ring_version().unwrap()));
     time("changes", &mut |store| drop(store.ring_changes(since).unwrap()));

@@ -9,7 +9,7 @@ use super::sections::{
 };
 use crate::table::aligned_bytes::AlignedBytes;
 use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
-use crate::table::embedded_lists::{self, EmbeddedLists};
+use crate::table::embedded_lists::{self, ListsInCompiledTable};
 use crate::table::entry::Entry;
 use crate::table::fault::TableFault;
 use crate::table::resolve::ResolvedTable;
@@ -22,11 +22,11 @@ pub(in crate::table) struct TableContent<'r> {
     pub resolved: &'r ResolvedTable<'r>,
     pub labels: &'r [String],
     pub meta: TableMeta,
-    pub embedded_lists: &'r EmbeddedLists,
+    pub embedded_lists: &'r ListsInCompiledTable,
 }
 
 /// The most hash keys to try. Unless somebody chose colliding names, the first key fits.
-const MAX_HASH_KEYS: u64 = 64;
+const MAX_HASH_KEY_ATTEMPTS: u64 = 64;
 
 /// Encodes a table.
 ///
@@ -36,7 +36,7 @@ const MAX_HASH_KEYS: u64 = 64;
 /// confirmed against the stored name. If a name finds no free slot, the next key is tried.
 pub(in crate::table) fn encode_table(content: &TableContent) -> Result<AlignedBytes, TableFault> {
     let names = &content.resolved.names;
-    let fitting = (0..MAX_HASH_KEYS).find_map(|attempt| {
+    let fitting = (0..MAX_HASH_KEY_ATTEMPTS).find_map(|attempt| {
         let key = xxh3_128_with_seed(&content.hash.to_le_bytes(), attempt).to_le_bytes();
         let filled = buckets::fill_buckets(&key, names.iter().copied())?;
         Some((key, filled))

@@ -23,7 +23,7 @@ fn request_with_host(host: &str) -> String {
     format!("GET {CHECK} HTTP/1.1\r\n{host}Authorization: Bearer {{key}}\r\n\r\n")
 }
 
-fn request_with_line(line: &str) -> String {
+fn request_with_request_line(line: &str) -> String {
     format!("{line}\r\n{OWN_FIELDS}\r\n")
 }
 
@@ -128,12 +128,12 @@ fn host_cases() -> Vec<Case> {
         Case::refused_and_closed(
             "an absolute target for another host",
             400,
-            request_with_line("GET http://other.test/v1/check/a@b.com HTTP/1.1"),
+            request_with_request_line("GET http://other.test/v1/check/a@b.com HTTP/1.1"),
         ),
         Case::answered_by_gateway(
             "an absolute target for this host is no route",
             404,
-            request_with_line("GET http://gate.test/v1/check/a@b.com HTTP/1.1"),
+            request_with_request_line("GET http://gate.test/v1/check/a@b.com HTTP/1.1"),
         ),
         Case::forwarded(
             "HTTP/1.0 without a host is served and closed",
@@ -269,7 +269,8 @@ fn connection_syntax_cases() -> Vec<Case> {
 }
 
 fn request_line_cases() -> Vec<Case> {
-    let refused = |name, text: &str| Case::refused_and_closed(name, 400, request_with_line(text));
+    let refused =
+        |name, text: &str| Case::refused_and_closed(name, 400, request_with_request_line(text));
     vec![
         Case::refused_and_closed("a line of garbage", 400, "GARBAGE\r\n\r\n"),
         Case::refused_and_closed("the preface of HTTP/2", 400, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),

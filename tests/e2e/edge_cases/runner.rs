@@ -19,7 +19,7 @@ use crate::harness::{
     is_fast_path_enabled, response_bytes,
 };
 
-/// Sends a case's bytes to the gateway from this client address.
+/// Opens a connection from this client address to the gateway at this address.
 type Connector = dyn Fn(IpAddr, SocketAddr) -> Connection;
 
 pub struct Group {
@@ -62,7 +62,7 @@ impl Group {
         Group { key_settings: key, ..self }
     }
 
-    /// Sends the bytes in another way than over plain TCP.
+    /// Opens the connections of the cases with `open` instead of [`Connection::open_from`].
     pub fn with_connector(
         self,
         open: impl Fn(IpAddr, SocketAddr) -> Connection + 'static,

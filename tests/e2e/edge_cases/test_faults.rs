@@ -1,5 +1,5 @@
 //! Tests of tests: a gateway with a named fault breaks one rule, and the tests and cases listed in
-//! `ROWS` must then fail. This shows that they check the rule.
+//! `EXPECTED_FAILURES` must then fail. This shows that they check the rule.
 //!
 //! Runs other tests of this program again, each in its own process, with a fault and without.
 //! `scripts/test --all` builds it with `--cfg riskgate_test_faults`.
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use riskgate::support::test_fault::TestFault::{self, *};
 
-/// The rows that run at the same time. Most of them wait for a time-out.
+/// The test runs that run at the same time. Most of them wait for a time-out.
 const WORKERS: usize = 4;
 /// How long a test may take: only a test that hangs takes longer.
 const TIME_LIMIT: Duration = Duration::from_secs(90);
 
-/// A fault, and what it makes fail.
-struct Row {
+/// An injected fault, and the test that must fail because of it.
+struct ExpectedFailure {
     fault: TestFault,
     uses_fast_path: bool,
     test: &'static str,
@@ -31,21 +31,27 @@ struct Row {
     passing_case: Option<&'static str>,
 }
 
-impl Row {
-    const fn fails(fault: TestFault, test: &'static str) -> Row {
-        Row { fault, uses_fast_path: false, test, failing_cases: &[], passing_case: None }
+impl ExpectedFailure {
+    const fn fails(fault: TestFault, test: &'static str) -> ExpectedFailure {
+        ExpectedFailure {
+            fault,
+            uses_fast_path: false,
+            test,
+            failing_cases: &[],
+            passing_case: None,
+        }
     }
 
-    const fn failing_in_cases(self, failing_cases: &'static [&'static str]) -> Row {
-        Row { failing_cases, ..self }
+    const fn failing_in_cases(self, failing_cases: &'static [&'static str]) -> ExpectedFailure {
+        ExpectedFailure { failing_cases, ..self }
     }
 
-    const fn but_passes(self, case: &'static str) -> Row {
-        Row { passing_case: Some(case), ..self }
+    const fn but_passes(self, case: &'static str) -> ExpectedFailure {
+        ExpectedFailure { passing_case: Some(case), ..self }
     }
 
-    const fn on_fast_path(self) -> Row {
-        Row { uses_fast_path: true, ..self }
+    const fn on_fast_path(self) -> ExpectedFailure {
+        ExpectedFailure { uses_fast_path: true, ..self }
     }
 }
 
@@ -63,34 +69,40 @@ const BODY_LIMIT: &str =
     "concurrency::a_client_address_gets_at_most_its_limit_of_buffered_request_bodies";
 
 /// The slowest rows come first, so that the others run beside them.
-const ROWS: [Row; 18] = [
-    Row::fails(ForwardInformational, UPSTREAMS)
+const EXPECTED_FAILURES: [ExpectedFailure; 18] = [
+    ExpectedFailure::fails(ForwardInformational, UPSTREAMS)
         .failing_in_cases(&[
             "upstreams: an early hint is not passed on",
             "upstreams: several of them are not passed on",
         ])
         .but_passes("upstreams: chunks come whole"),
-    Row::fails(
+    ExpectedFailure::fails(
         ReadBodyBeforeRefusal,
         "uploads::a_refusal_comes_before_the_body_and_a_short_body_keeps_the_connection",
     ),
-    Row::fails(
+    ExpectedFailure::fails(
         NoDeadline,
         "admin::the_admin_listener_closes_slow_clients_and_every_answered_connection",
     ),
-    Row::fails(
+    ExpectedFailure::fails(
         NoDeadline,
         "slow_readers::a_slow_reader_is_disconnected_at_the_deadline_and_its_call_stays_counted",
     )
     .on_fast_path(),
-    Row::fails(NoDeadline, SLOW).failing_in_cases(&DEADLINE_CASES),
-    Row::fails(NoDeadline, SLOW).failing_in_cases(&DEADLINE_CASES).on_fast_path(),
-    Row::fails(IgnoreDrainWhileIdle, "process::silent_connections_do_not_delay_the_shutdown"),
-    Row::fails(InstallSignalsLate, "process::signals_are_handled_once_the_process_reports_ready"),
-    Row::fails(IgnoreClientLimit, BODY_LIMIT),
-    Row::fails(IgnoreClientLimit, EXCHANGE_LIMIT),
-    Row::fails(IgnoreClientLimit, EXCHANGE_LIMIT).on_fast_path(),
-    Row::fails(AcceptAnyKey, AUTHORIZATION)
+    ExpectedFailure::fails(NoDeadline, SLOW).failing_in_cases(&DEADLINE_CASES),
+    ExpectedFailure::fails(NoDeadline, SLOW).failing_in_cases(&DEADLINE_CASES).on_fast_path(),
+    ExpectedFailure::fails(
+        IgnoreDrainWhileIdle,
+        "process::silent_connections_do_not_delay_the_shutdown",
+    ),
+    ExpectedFailure::fails(
+        InstallSignalsLate,
+        "process::signals_are_handled_once_the_process_reports_ready",
+    ),
+    ExpectedFailure::fails(IgnoreClientLimit, BODY_LIMIT),
+    ExpectedFailure::fails(IgnoreClientLimit, EXCHANGE_LIMIT),
+    ExpectedFailure::fails(IgnoreClientLimit, EXCHANGE_LIMIT).on_fast_path(),
+    ExpectedFailure::fails(AcceptAnyKey, AUTHORIZATION)
         .failing_in_cases(&[
             "authorization: no header",
             "authorization: an empty header",
@@ -115,25 +127,25 @@ const ROWS: [Row; 18] = [
             "authorization: an unauthorised request gets no format error",
         ])
         .but_passes("authorization: a token after Bearer"),
-    Row::fails(ReuseFirstKey, PIPELINING)
+    ExpectedFailure::fails(ReuseFirstKey, PIPELINING)
         .failing_in_cases(&[
             "pipelining: each request has its own key",
             "pipelining: a key does not authorize the next request",
             "pipelining: a refused key does not affect the next request",
         ])
         .but_passes("pipelining: responses keep the order of the requests"),
-    Row::fails(PassWholeReadBuffer, PIPELINING).failing_in_cases(&[
+    ExpectedFailure::fails(PassWholeReadBuffer, PIPELINING).failing_in_cases(&[
         "pipelining: responses keep the order of the requests",
         "pipelining: forty requests in one packet",
         "pipelining: each request has its own key",
     ]),
-    Row::fails(AlterResponseBody, UPSTREAMS).failing_in_cases(&[
+    ExpectedFailure::fails(AlterResponseBody, UPSTREAMS).failing_in_cases(&[
         "upstreams: more bytes than its length",
         "upstreams: bytes after its last chunk",
         "upstreams: chunks come whole",
         "upstreams: a body without a length comes whole",
     ]),
-    Row::fails(ParseConnectionInPingora, FRAMING)
+    ExpectedFailure::fails(ParseConnectionInPingora, FRAMING)
         .failing_in_cases(&[
             "framing: a connection option with a parameter",
             "framing: a close with a semicolon is no close",
@@ -146,10 +158,10 @@ const ROWS: [Row; 18] = [
             "framing: a POST with ten options",
         ])
         .but_passes("framing: an address as a host passes"),
-    Row::fails(CountOnFallback, TARGETS)
+    ExpectedFailure::fails(CountOnFallback, TARGETS)
         .failing_in_cases(&["targets: a query on riskgate's own response is ignored"])
         .on_fast_path(),
-    Row::fails(ForwardRawTarget, TARGETS)
+    ExpectedFailure::fails(ForwardRawTarget, TARGETS)
         .failing_in_cases(&[
             "targets: an address as people write it",
             "targets: letters that are encoded",
@@ -174,15 +186,18 @@ const DEADLINE_CASES: [&str; 3] = [
 #[test]
 fn every_fault_is_noticed() {
     for fault in TestFault::ALL {
-        assert!(ROWS.iter().any(|row| row.fault == fault), "{fault:?} has no row in ROWS");
+        assert!(
+            EXPECTED_FAILURES.iter().any(|row| row.fault == fault),
+            "{fault:?} has no row in EXPECTED_FAILURES"
+        );
     }
     // Without a fault, the cases of all rows of a test run in one process.
     let mut tests = BTreeMap::<(&str, bool), Vec<&str>>::new();
-    for row in &ROWS {
+    for row in &EXPECTED_FAILURES {
         let cases = tests.entry((row.test, row.uses_fast_path)).or_default();
         cases.extend(row.failing_cases.iter().chain(&row.passing_case));
     }
-    let with_fault = ROWS.iter().map(|row| TestRun {
+    let with_fault = EXPECTED_FAILURES.iter().map(|row| TestRun {
         fault: Some(row.fault),
         uses_fast_path: row.uses_fast_path,
         test: row.test,

@@ -41,9 +41,9 @@ pub fn random_input(seed: u64) -> ClientInput {
     let mut all_plain = true;
     for _ in 0..=random.number_below(5) {
         let (request, is_plain) = if random.one_in(3) {
-            non_plain_request(&mut random)
+            random_pingora_path_request(&mut random)
         } else {
-            plain_request(&mut random)
+            random_fast_path_request(&mut random)
         };
         all_plain &= is_plain;
         sent.plain += u64::from(all_plain);
@@ -111,8 +111,8 @@ const CHECKS: [&str; 28] = [
     "broken-coding",
 ];
 
-/// A request that the fast path can serve.
-fn plain_request(random: &mut Random) -> (String, bool) {
+/// A request that the fast path can serve, and `true`.
+fn random_fast_path_request(random: &mut Random) -> (String, bool) {
     let method = random.pick(&["GET", "GET", "GET", "HEAD"]);
     let path = match random.number_below(8) {
         0 => "/v1/public/top-domains".to_owned(),
@@ -147,9 +147,9 @@ fn plain_request(random: &mut Random) -> (String, bool) {
     (request + "\r\n", true)
 }
 
-/// A request that the fast path can't serve, for one of several reasons.
-fn non_plain_request(random: &mut Random) -> (String, bool) {
-    let (request, _) = plain_request(random);
+/// A request that the fast path usually can't serve, for one of several reasons, and `false`.
+fn random_pingora_path_request(random: &mut Random) -> (String, bool) {
+    let (request, _) = random_fast_path_request(random);
     let more = |line: &str| request.replacen("\r\n\r\n", &format!("\r\n{line}\r\n\r\n"), 1);
     let request = match random.number_below(22) {
         0 => more("Expect: 100-continue"),

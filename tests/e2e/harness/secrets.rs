@@ -6,16 +6,16 @@
 /// The number of characters after the prefix of a key that `riskgate keys create` made.
 const KEY_TEXT_LENGTH: usize = 32;
 
-/// The secrets of one gateway.
+/// One gateway's secrets, which no log, page or error may show.
 #[derive(Clone, Default)]
-pub struct Secrets {
+pub struct GatewaySecrets {
     /// The prefixes of keys.
     pub prefixes: Vec<String>,
     /// Secret texts, matched literally.
     pub texts: Vec<String>,
 }
 
-impl Secrets {
+impl GatewaySecrets {
     /// Panics if `text` contains one of these secrets, a key of the usual form, or an e-mail
     /// address.
     #[track_caller]
@@ -34,7 +34,7 @@ impl Secrets {
         }
     }
 
-    /// As [`Secrets::assert_no_secret_in`], for texts that may contain addresses.
+    /// As [`GatewaySecrets::assert_no_secret_in`], for texts that may contain addresses.
     #[track_caller]
     pub fn assert_no_key_in(&self, source: &str, text: &str) {
         let prefixes = self.prefixes.iter().map(String::as_str).chain(["rg_"]);

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::{BINARY, CommandOutput, Gateway, ListFolder, Secrets, free_address, run_command};
+use super::{
+    BINARY, CommandOutput, Gateway, GatewaySecrets, ListFolder, free_address, run_command,
+};
 use crate::redis_server::RedisServer;
 
 /// Whether gateways use the fast path unless a test decides otherwise.
@@ -180,7 +182,7 @@ impl Setup {
     }
 
     /// The secrets that this gateway must not show.
-    pub fn secrets(&self) -> Secrets {
+    pub fn secrets(&self) -> GatewaySecrets {
         let setting = |section: &str, key: &str| {
             let value = self.settings.get(section)?.get(key)?;
             Some(value.trim_matches('"').to_owned())
@@ -196,7 +198,7 @@ impl Setup {
         };
         let keys = self.environment.iter().filter(is_key);
         let texts = keys.map(|(_, value)| value.clone()).chain(password);
-        Secrets {
+        GatewaySecrets {
             prefixes: setting("keys", "prefix").into_iter().collect(),
             texts: texts.chain(setting("admin", "token")).collect(),
         }

@@ -1,6 +1,6 @@
 //! What the ledger promises, checked after each event and at the end of a run.
 
-use super::run::{RECOVERY_PERIOD_MS, Simulation, calls_allowed, max_held};
+use super::run::{RECOVERY_PERIOD_MS, Simulation, calls_allowed, expected_max_held_calls};
 use crate::model::month::Month;
 use crate::quota::lease_report::ReportReason;
 use crate::store::MonthlyLimit;
@@ -10,7 +10,8 @@ impl Simulation<'_> {
         for at in 0..self.nodes.len() {
             let node = &self.nodes[at];
             let (month, held, limits, row) = node.lease.held_limits_and_leased();
-            let max_allowed = limits.iter().map(|limit| max_held(*limit)).max().unwrap_or(0);
+            let max_allowed =
+                limits.iter().map(|limit| expected_max_held_calls(*limit)).max().unwrap_or(0);
             assert!(held <= max_allowed, "{held} held or requested, at most {max_allowed} allowed");
             // The store's row is read only if it may have changed since the last check.
             let known = Some((month, row)) == node.last_checked_row;
@@ -91,8 +92,12 @@ impl Simulation<'_> {
 
     pub(super) fn check_final_state(&mut self) {
         let month = self.tallies.keys().next_back().copied();
-        let max_held_calls =
-            self.limits.iter().map(|limit| max_held(calls_allowed(*limit))).max().unwrap_or(0);
+        let max_held_calls = self
+            .limits
+            .iter()
+            .map(|limit| expected_max_held_calls(calls_allowed(*limit)))
+            .max()
+            .unwrap_or(0);
         let months: Vec<Month> = self.tallies.keys().copied().collect();
         for month in months {
             let (spent, _) = self.store.usage(&self.account, month);

@@ -16,8 +16,9 @@ impl Simulation<'_> {
         self.start_node();
     }
 
-    /// Stops a node, as SIGTERM does. If the store does not answer, this equals a crash.
-    pub(super) fn stop_node(&mut self, at: usize) {
+    /// Shuts a node down as SIGTERM does: the node sends its last reports. If a message is in
+    /// flight or the store does not answer, this equals a crash.
+    pub(super) fn shut_down_node(&mut self, at: usize) {
         if self.nodes[at].in_flight.is_none() && self.probe_store(at).is_some() {
             self.send_reports(at, ReportReason::Shutdown);
             if let Some(in_flight) = self.nodes[at].in_flight.take() {
@@ -42,7 +43,7 @@ impl Simulation<'_> {
 
     /// Restarts the server, with or without a loss of data, or takes the snapshot for a later loss.
     pub(super) fn disturb_store(&mut self) {
-        if !self.store_may_lose_data || self.account_recovering_since.len() > 1 {
+        if !self.store_may_lose_data || self.recovery_start_ms_by_month.len() > 1 {
             return;
         }
         let Some(month) = self.tallies.keys().next_back().copied() else { return };
@@ -68,14 +69,13 @@ impl Simulation<'_> {
         self.late_messages.clear();
     }
 
+    /// Replaces the account's totals of the month by an earlier snapshot; an empty snapshot deletes
+    /// them. Then the nodes report again.
     pub(super) fn lose_store_data(&mut self, month: Month, snapshot: LedgerSnapshot) {
-        if snapshot.iter().any(|(field, _)| field == "claim") && self.snapshot.is_empty() {
-            return;
-        }
         // What the living nodes can report again: the highest total over all nodes that any of them
         // knows, or the sum of their own totals. Calls above both may be lost.
         let known: Vec<(u64, u64)> =
-            self.nodes.iter().map(|m| m.lease.leased_by_all_and_own(month)).collect();
+            self.nodes.iter().map(|m| m.lease.recoverable_leased_totals(month)).collect();
         let best = known.iter().map(|known| known.0).max().unwrap_or(0);
         let own = known.iter().map(|known| known.1).sum();
         let tally = self.tallies.entry(month).or_default();
@@ -83,7 +83,7 @@ impl Simulation<'_> {
             tally.maybe_lost_calls.max(tally.net_calls.saturating_sub(best.max(own)));
         self.store.restore_snapshot(&self.account, month, &snapshot);
         self.store.end_recovery(&self.account, month);
-        self.account_recovering_since.remove(&month);
+        self.recovery_start_ms_by_month.remove(&month);
         self.restart_store(if snapshot.is_empty() {
             "loses all rows"
         } else {

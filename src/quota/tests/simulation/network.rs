@@ -105,8 +105,8 @@ impl Simulation<'_> {
         Some(!reporting.is_empty())
     }
 
-    /// Decides by chance if the message in flight is lost, delayed, applied without a reply,
-    /// applied twice, or applied and answered.
+    /// Decides by chance whether a node's message in flight is lost, delayed, applied without a
+    /// reply, or applied and answered; an answered message may later be applied again.
     pub(super) fn resolve_in_flight(&mut self, at: usize) {
         let Some(in_flight) = self.nodes[at].in_flight.take() else { return };
         let cut_off = self.nodes[at].cut_off;
@@ -144,7 +144,7 @@ impl Simulation<'_> {
 
     pub(super) fn fail_exchange(&mut self, at: usize, batch: ReportBatch) {
         self.deliver_outcome(at, batch, Err(network_error()));
-        self.nodes[at].node.request_refill(&self.nodes[at].lease);
+        self.nodes[at].node.enqueue_urgently(&self.nodes[at].lease);
     }
 
     pub(super) fn deliver_late_message(&mut self) {
@@ -173,7 +173,7 @@ impl Simulation<'_> {
         }
         for (report, grant) in message.reports.iter().zip(grants.as_ref().unwrap()) {
             if grant.is_some_and(|grant| grant.is_recovering) {
-                self.account_recovering_since.entry(report.month).or_insert(self.now_ms);
+                self.recovery_start_ms_by_month.entry(report.month).or_insert(self.now_ms);
             }
         }
         grants

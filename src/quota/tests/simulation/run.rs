@@ -98,7 +98,7 @@ pub struct Simulation<'e> {
     pub(super) incarnation: u32,
     /// Milliseconds since the run began until which the store recovers for all accounts.
     pub(super) recovering_until_ms: u64,
-    pub(super) account_recovering_since: BTreeMap<Month, u64>,
+    pub(super) recovery_start_ms_by_month: BTreeMap<Month, u64>,
     pub(super) store_may_lose_data: bool,
     pub(super) snapshot: LedgerSnapshot,
 }
@@ -136,7 +136,7 @@ impl<'e> Simulation<'e> {
             tallies: BTreeMap::new(),
             incarnation: 0,
             recovering_until_ms: 0,
-            account_recovering_since: BTreeMap::new(),
+            recovery_start_ms_by_month: BTreeMap::new(),
             store_may_lose_data,
             snapshot: LedgerSnapshot::new(),
         };
@@ -188,7 +188,7 @@ impl<'e> Simulation<'e> {
             }
             91..93 => self.nodes[at].cut_off = !self.nodes[at].cut_off,
             93 => self.crash_node(at),
-            94 => self.stop_node(at),
+            94 => self.shut_down_node(at),
             95 => self.change_limit(),
             96..98 => self.apply_next_limit(at),
             98 => self.step_clock(at),
@@ -313,8 +313,8 @@ impl<'e> Simulation<'e> {
     pub(super) fn allowed_overrun(&self, limit: u64) -> u64 {
         let raised =
             self.limits.iter().any(|other| calls_allowed(*other).is_none_or(|calls| calls > limit));
-        let held = |node: &SimulatedNode| max_held(calls_allowed(self.limits[node.limit_index]));
-        if raised { self.nodes.iter().map(held).sum() } else { 0 }
+        let limits = self.nodes.iter().map(|node| calls_allowed(self.limits[node.limit_index]));
+        if raised { limits.map(expected_max_held_calls).sum() } else { 0 }
     }
 
     pub(super) fn refund(&mut self, at: usize) {
@@ -342,13 +342,13 @@ impl<'e> Simulation<'e> {
         self.now_ms += ms;
         let is_over = |since: &u64| self.now_ms - since >= RECOVERY_PERIOD_MS;
         let ended: Vec<Month> = self
-            .account_recovering_since
+            .recovery_start_ms_by_month
             .iter()
             .filter(|(_, since)| is_over(since))
             .map(|(m, _)| *m)
             .collect();
         for month in ended {
-            self.account_recovering_since.remove(&month);
+            self.recovery_start_ms_by_month.remove(&month);
             self.store.end_recovery(&self.account, month);
         }
     }
@@ -391,7 +391,7 @@ pub(super) fn calls_allowed(limit: MonthlyLimit) -> Option<u64> {
 }
 
 /// The most unspent calls that one process may hold or request: computed here independently.
-pub(super) fn max_held(limit: Option<u64>) -> u64 {
+pub(super) fn expected_max_held_calls(limit: Option<u64>) -> u64 {
     limit.map_or(64, |limit| (limit / 100).clamp(1, 64))
 }
 

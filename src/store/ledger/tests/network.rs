@@ -113,7 +113,7 @@ fn reads_succeed_after_a_kept_connection_died() {
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
         store.latest_month().unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
-        store.top_rows_and_sightings(1).unwrap();
+        store.top_rows_and_hashes(1).unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
         store.probe(month(), None).unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);

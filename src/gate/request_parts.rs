@@ -4,7 +4,7 @@
 use crate::gate::admission::OriginHeader;
 
 /// The parts of a request that the gates read.
-pub(crate) struct GateRequest<'r> {
+pub(crate) struct RequestParts<'r> {
     /// The method.
     pub method: &'r str,
     /// The request target as the client sent it.
@@ -17,7 +17,7 @@ pub(crate) struct GateRequest<'r> {
     pub is_preflight: bool,
 }
 
-impl<'r> GateRequest<'r> {
+impl<'r> RequestParts<'r> {
     /// Returns the only one of these values; `None` if there is none or more than one.
     pub fn value_if_single(mut values: impl Iterator<Item = &'r [u8]>) -> Option<&'r [u8]> {
         match (values.next(), values.next()) {
