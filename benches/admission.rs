@@ -10,15 +10,19 @@ use riskgate::quota::{FailurePolicy, Ledger, LedgerOptions};
 use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, Store, StoreUrl};
 
 /// 2026-11-21.
-const NOW: i64 = 1_795_219_200;
+const NOW_UNIX_SECONDS: i64 = 1_795_219_200;
 
 fn start_ledger(folder: &tempfile::TempDir) -> Ledger {
     let path = folder.path().join("store.db");
     let url = StoreUrl::Sqlite(path);
     let deadline = Duration::from_secs(5);
     let open = || Store::open(&url, &RedisOptions::default(), deadline).expect("a store");
-    let options = LedgerOptions { deadline, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
-    Ledger::start(open(), open(), options, NOW).expect("a ledger")
+    let options = LedgerOptions {
+        store_deadline: deadline,
+        on_failure: FailurePolicy::Closed,
+        max_unsettled: 0,
+    };
+    Ledger::start(open(), open(), options, NOW_UNIX_SECONDS).expect("a ledger")
 }
 
 fn bench_key_lookup(c: &mut Criterion) {
@@ -36,7 +40,7 @@ fn bench_key_lookup(c: &mut Criterion) {
             digest,
             origins: Vec::new(),
             require_origin: false,
-            created_at: NOW,
+            created_at: NOW_UNIX_SECONDS,
             expires_at: None,
             revoked_at: None,
         }
@@ -60,12 +64,14 @@ fn bench_key_lookup(c: &mut Criterion) {
     group.bench_function("known", |b| {
         b.iter(|| {
             let token = token_cycle.next().expect("a token").as_slice();
-            assert!(authenticate_client(&ring, std::iter::once(token), NOW).is_ok());
+            assert!(authenticate_client(&ring, std::iter::once(token), NOW_UNIX_SECONDS).is_ok());
         });
     });
     group.bench_function("unknown", |b| {
         let token = b"Bearer rg_00000000000000000000000000000000".as_slice();
-        b.iter(|| assert!(authenticate_client(&ring, std::iter::once(token), NOW).is_err()));
+        b.iter(|| {
+            assert!(authenticate_client(&ring, std::iter::once(token), NOW_UNIX_SECONDS).is_err())
+        });
     });
     group.finish();
 }

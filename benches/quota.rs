@@ -1,8 +1,8 @@
-//! The cost of charging a call: in memory, in store operations, and while the store is stopped.
+//! Measures what charging a call costs. Prints the time of a charge in memory, beside an atomic
+//! counter and the crate governor. Asserts a maximum of store operations. Prints the latencies of
+//! requests while the store is stopped, beside those while it runs.
 //!
-//! Run `cargo bench --bench quota`; add `-- --quick` for a short run. Charges are printed beside an
-//! atomic counter and governor, store operations are checked against a maximum, and latencies with
-//! a stopped store are printed beside those with a running one.
+//! Run `cargo bench --bench quota`; add `-- --quick` for a short run.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -21,9 +21,9 @@ mod redis_server;
 mod stalled;
 
 /// 2026-11-21.
-const NOW: i64 = 1_795_219_200;
-/// The calls that one thread spends in a row before it refunds them: less than half of a lease, so
-/// that the ledger requests no new lease.
+const NOW_UNIX_SECONDS: i64 = 1_795_219_200;
+/// One thread spends this many calls in a row before it refunds them. The number is less than half
+/// of a lease, so that the ledger requests no new lease.
 const CALLS_PER_BATCH: usize = 12;
 
 fn main() {
@@ -38,15 +38,19 @@ fn start_ledger(folder: &tempfile::TempDir) -> Ledger {
     let url = StoreUrl::Sqlite(folder.path().join("store.db"));
     let deadline = Duration::from_secs(5);
     let open = || Store::open(&url, &RedisOptions::default(), deadline).expect("a store");
-    let options = LedgerOptions { deadline, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
-    Ledger::start(open(), open(), options, NOW).expect("a ledger")
+    let options = LedgerOptions {
+        store_deadline: deadline,
+        on_failure: FailurePolicy::Closed,
+        max_unsettled: 0,
+    };
+    Ledger::start(open(), open(), options, NOW_UNIX_SECONDS).expect("a ledger")
 }
 
 // --- one charge ---
 
-/// An implementation that is measured: it spends a call of an account. The bench refunds the call
-/// after it has taken the time.
-trait ChargeBench: Sync {
+/// An implementation whose charges the bench times. `charge` spends a call of an account; the bench
+/// refunds the call after it has taken the time.
+trait MeasuredCharger: Sync {
     type SpentCall;
     fn charge(&self, account: usize) -> Option<Self::SpentCall>;
     fn refund(&self, account: usize, spent: Self::SpentCall);
@@ -59,7 +63,7 @@ struct AtomicCounters(Vec<PaddedCounter>);
 #[repr(align(128))]
 struct PaddedCounter(AtomicU64);
 
-impl ChargeBench for AtomicCounters {
+impl MeasuredCharger for AtomicCounters {
     type SpentCall = ();
     fn charge(&self, account: usize) -> Option<()> {
         let decrement = |left: u64| left.checked_sub(1);
@@ -78,10 +82,10 @@ struct RiskgateLedger<'r> {
     runtime: &'r Runtime,
 }
 
-impl ChargeBench for RiskgateLedger<'_> {
+impl MeasuredCharger for RiskgateLedger<'_> {
     type SpentCall = Charge;
     fn charge(&self, account: usize) -> Option<Charge> {
-        self.ledger.try_charge(&self.leases[account], self.ledger.month_to_charge(NOW))
+        self.ledger.try_charge(&self.leases[account], self.ledger.month_to_charge(NOW_UNIX_SECONDS))
     }
     fn refund(&self, account: usize, spent: Charge) {
         self.ledger.refund(&self.leases[account], spent);
@@ -90,7 +94,7 @@ impl ChargeBench for RiskgateLedger<'_> {
         let lease = &self.leases[account];
         // 64 charges let the lease grow to its full size.
         for _ in 0..64 {
-            let charge = self.ledger.charge(lease, self.ledger.month_to_charge(NOW));
+            let charge = self.ledger.charge(lease, self.ledger.month_to_charge(NOW_UNIX_SECONDS));
             let _ = self.runtime.block_on(charge).expect("a call");
         }
     }
@@ -103,7 +107,7 @@ fn unlimited_quota() -> Quota {
     Quota::per_second(NonZeroU32::MAX)
 }
 
-impl ChargeBench for DirectLimiter {
+impl MeasuredCharger for DirectLimiter {
     type SpentCall = ();
     fn charge(&self, _: usize) -> Option<()> {
         self.0.check().ok()
@@ -112,7 +116,7 @@ impl ChargeBench for DirectLimiter {
     fn refill(&self, _: usize) {}
 }
 
-impl ChargeBench for KeyedLimiter {
+impl MeasuredCharger for KeyedLimiter {
     type SpentCall = ();
     fn charge(&self, account: usize) -> Option<()> {
         self.0.check_key(&self.1[account]).ok()
@@ -122,7 +126,7 @@ impl ChargeBench for KeyedLimiter {
 }
 
 /// Returns the nanoseconds of one charge: the median over the batches of all threads.
-fn median_charge_nanoseconds<C: ChargeBench>(
+fn median_charge_nanoseconds<C: MeasuredCharger>(
     bench: &C,
     accounts: usize,
     threads: usize,
@@ -135,7 +139,7 @@ fn median_charge_nanoseconds<C: ChargeBench>(
             let barrier = &barrier;
             move || {
                 barrier.wait();
-                time_batches(bench, accounts, thread, batches)
+                nanoseconds_per_charge(bench, accounts, thread, batches)
             }
         };
         let running: Vec<_> = (0..threads).map(|thread| scope.spawn(run(thread))).collect();
@@ -145,7 +149,7 @@ fn median_charge_nanoseconds<C: ChargeBench>(
     times[times.len() / 2]
 }
 
-fn time_batches<C: ChargeBench>(
+fn nanoseconds_per_charge<C: MeasuredCharger>(
     bench: &C,
     accounts: usize,
     thread: usize,
@@ -189,7 +193,10 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
             let folder = tempfile::tempdir().expect("a folder");
             let ledger = start_ledger(&folder);
             let lease = |n| {
-                ledger.lease_at_limit(&format!("account-{n}"), MonthlyLimit::Calls(1_000_000_000))
+                ledger.apply_limit_to_lease(
+                    &format!("account-{n}"),
+                    MonthlyLimit::Calls(1_000_000_000),
+                )
             };
             let leases = (0..accounts).map(lease).collect();
             let riskgate = RiskgateLedger { ledger, leases, runtime };
@@ -235,11 +242,14 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
 fn bench_store_operations(runtime: &Runtime) {
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = Arc::new(start_ledger(&folder));
-    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(10_000));
+    let lease = ledger.apply_limit_to_lease("acme", MonthlyLimit::Calls(10_000));
     let spend = |calls: u64| {
         runtime.block_on(async {
             for _ in 0..calls {
-                let _ = ledger.charge(&lease, ledger.month_to_charge(NOW)).await.expect("a call");
+                let _ = ledger
+                    .charge(&lease, ledger.month_to_charge(NOW_UNIX_SECONDS))
+                    .await
+                    .expect("a call");
                 // The rate of a busy connection.
                 tokio::time::sleep(Duration::from_micros(50)).await;
             }
@@ -251,5 +261,8 @@ fn bench_store_operations(runtime: &Runtime) {
     let operations = ledger.status().store_commits - before;
     println!("store operations for 1,000 calls of 10,000: {operations} (at most 40)\n");
     assert!(operations <= 40, "{operations} store operations for 1,000 calls");
-    assert_eq!(runtime.block_on(ledger.usage(&lease, ledger.month_to_charge(NOW))), Ok(2_000));
+    assert_eq!(
+        runtime.block_on(ledger.usage(&lease, ledger.month_to_charge(NOW_UNIX_SECONDS))),
+        Ok(2_000)
+    );
 }

@@ -1,5 +1,5 @@
-//! The cost of a request without a network: its parts, each beside a baseline, and the whole
-//! decision from the bytes of a request to the bytes of its response.
+//! Measures a request without a network. Times its parts, each beside a baseline, and the whole
+//! decision, from the bytes of a request to the bytes of its response.
 //!
 //! Run `cargo bench --bench request`; add `-- --quick` for a short run. Each bench asserts its
 //! result.
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use riskgate::downstream::fast_path::{Action, FastPath};
+use riskgate::downstream::fast_path::{FastPath, NextAction};
 use riskgate::gate::admission::authenticate_client;
 use riskgate::keys::{Token, format_key_hash};
 use riskgate::message::request_head::{RequestLimits, parse_request_head};
@@ -31,7 +31,7 @@ const LIMITS: RequestLimits = RequestLimits {
     body_bytes: 1 << 20,
 };
 /// The accounts that send requests in turn, so that none exhausts its leased calls.
-const ACCOUNTS: usize = 500;
+const ACCOUNT_COUNT: usize = 500;
 /// The requests of one account before all leases are refilled.
 const REQUESTS_PER_ACCOUNT: usize = 3;
 
@@ -39,14 +39,14 @@ const REQUESTS_PER_ACCOUNT: usize = 3;
 struct CountingAllocator;
 
 thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static ALLOCATION_COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
 // SAFETY: every call is passed unchanged to the system's allocator.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        ALLOCATION_COUNT.set(ALLOCATION_COUNT.get() + 1);
         // SAFETY: the caller upholds the contract of `GlobalAlloc`, which is that of `System`.
         unsafe { System.alloc(layout) }
     }
@@ -68,7 +68,7 @@ fn build_request(key: &str, domain: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn bench_parts(c: &mut Criterion) {
+fn bench_request_parts(c: &mut Criterion) {
     let bytes = build_request("rg_0123456789abcdefghijklmnopqrstuv", "mail.example.com");
     let mut group = c.benchmark_group("header");
     group.throughput(Throughput::Elements(1));
@@ -82,7 +82,7 @@ fn bench_parts(c: &mut Criterion) {
     group.bench_function("read and held to its grammar", |b| {
         b.iter(|| {
             let head = parse_request_head(black_box(&bytes), 0, &LIMITS);
-            assert!(head.is_ok_and(|head| head.is_some_and(|head| head.is_plain())));
+            assert!(head.is_ok_and(|head| head.is_some_and(|head| head.may_take_fast_path())));
         });
     });
     group.finish();
@@ -113,11 +113,11 @@ fn bench_parts(c: &mut Criterion) {
         b.iter(|| assert!(Origin::parse(black_box("https://app.example.com:8443")).is_ok()));
     });
     group.finish();
-    bench_render(c);
+    bench_response_rendering(c);
 }
 
-fn bench_render(c: &mut Criterion) {
-    const BODY: &str = r#"{"domain":"mail.example.com","risk_score":50}"#;
+fn bench_response_rendering(c: &mut Criterion) {
+    const RESPONSE_BODY: &str = r#"{"domain":"mail.example.com","risk_score":50}"#;
     let allowance = Allowance { limit: 10_000, remaining: 1_234, reset_in_seconds: 86_400 };
     let id = RequestId::parse(b"0123456789abcdef0123456789abcdef").expect("an id");
     let common =
@@ -136,8 +136,8 @@ fn bench_render(c: &mut Criterion) {
                  Cache-Control: no-store\r\nx-request-id: {}\r\n\
                  ratelimit-policy: \"monthly\";q={limit}\r\n\
                  ratelimit: \"monthly\";r={remaining};t={reset_in}\r\nDate: {}\r\n\
-                 Connection: keep-alive\r\n\r\n{BODY}",
-                BODY.len(),
+                 Connection: keep-alive\r\n\r\n{RESPONSE_BODY}",
+                RESPONSE_BODY.len(),
                 common.request_id.as_str(),
                 date,
             )
@@ -147,10 +147,15 @@ fn bench_render(c: &mut Criterion) {
     });
     let expected = out.clone();
     group.bench_function("rendered", |b| {
-        let reply = Reply::json(Bytes::from_static(BODY.as_bytes()));
+        let reply = Reply::json(Bytes::from_static(RESPONSE_BODY.as_bytes()));
         b.iter(|| {
             out.clear();
-            reply.render(black_box(&common), date.as_bytes(), RenderOptions::default(), &mut out);
+            reply.append_as_http1(
+                black_box(&common),
+                date.as_bytes(),
+                RenderOptions::default(),
+                &mut out,
+            );
         });
         assert!(expected.is_empty() || out == expected, "{}", String::from_utf8_lossy(&out));
     });
@@ -158,9 +163,9 @@ fn bench_render(c: &mut Criterion) {
 }
 
 /// Creates a gate like that of `riskgate run` with keys of many accounts. Returns the keys too.
-fn mount_gate(folder: &Path) -> (Mount, Gate, Vec<String>) {
+fn create_gate_with_keys(folder: &Path) -> (Mount, Gate, Vec<String>) {
     let (mut file, mut keys) = (String::new(), Vec::new());
-    for number in 0..ACCOUNTS {
+    for number in 0..ACCOUNT_COUNT {
         let token = Token::generate("rg_").expect("a key");
         let hash = format_key_hash(token.expose_text());
         let account = format!("account-{number}");
@@ -184,7 +189,7 @@ fn mount_gate(folder: &Path) -> (Mount, Gate, Vec<String>) {
 
 fn bench_whole_decision(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a folder");
-    let (_mount, gate, keys) = mount_gate(folder.path());
+    let (_mount, gate, keys) = create_gate_with_keys(folder.path());
     let domains = ["yopmail.com", "mail.yopmail.com", "gmail.com", "unknown-to-all.example"];
     let requests: Vec<Vec<u8>> = keys
         .iter()
@@ -196,15 +201,15 @@ fn bench_whole_decision(c: &mut Criterion) {
     let mut answers_ok = |request: &[u8]| {
         out.clear();
         let result = fast_path.answer_requests(black_box(request), &mut out);
-        matches!(result, (length, Action::ReadMore) if length == request.len())
+        matches!(result, (length, NextAction::ReadMore) if length == request.len())
             && out.starts_with(b"HTTP/1.1 200 OK\r\n")
     };
     fill_leases(&gate, &requests);
     // The first round makes the allocations for the top list, which counts an account once a day.
     assert!(requests[..4].iter().all(|request| answers_ok(request)));
-    let before = ALLOCATIONS.get();
+    let before = ALLOCATION_COUNT.get();
     assert!(requests[..4].iter().all(|request| answers_ok(request)));
-    let allocated = ALLOCATIONS.get() - before;
+    let allocated = ALLOCATION_COUNT.get() - before;
     println!("four whole decisions: {allocated} allocations");
     assert!(allocated <= 2 * 4);
     let mut group = c.benchmark_group("whole decision");
@@ -212,13 +217,13 @@ fn bench_whole_decision(c: &mut Criterion) {
     group.warm_up_time(Duration::from_millis(50)).measurement_time(Duration::from_millis(200));
     group.bench_function("bytes in to bytes out", |b| {
         b.iter_custom(|iterations| {
-            // The ledger refills the leases during the pause. A sample always measures a whole
-            // batch and is scaled to the requested number of iterations, because the first few
-            // requests after a pause would measure cold caches only.
+            // The ledger refills the leases during the pause. The first few requests after a pause
+            // would measure cold caches only. Therefore a sample always measures a whole batch, and
+            // scales its time to the requested number of iterations.
             std::thread::sleep(Duration::from_millis(60));
-            let batch = ACCOUNTS * REQUESTS_PER_ACCOUNT;
+            let batch = ACCOUNT_COUNT * REQUESTS_PER_ACCOUNT;
             let started = Instant::now();
-            let answered = (0..batch).filter(|n| answers_ok(&requests[n % ACCOUNTS])).count();
+            let answered = (0..batch).filter(|n| answers_ok(&requests[n % ACCOUNT_COUNT])).count();
             let elapsed = started.elapsed();
             assert!(answered * 1_000 >= batch * 999, "{answered} of {batch} were answered");
             elapsed.mul_f64(iterations as f64 / batch as f64)
@@ -227,8 +232,8 @@ fn bench_whole_decision(c: &mut Criterion) {
     group.finish();
 }
 
-/// Charges one call of each account, which waits for the store; afterwards each account holds a
-/// lease.
+/// Charges one call of each account and waits for the store, so that each account then holds leased
+/// calls.
 fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
@@ -239,7 +244,7 @@ fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
             let ring = Option::as_ref(&keys).expect("keys");
             let head =
                 parse_request_head(request, 0, &LIMITS).expect("a head").expect("a complete one");
-            let now = state.ledger.now();
+            let now = state.ledger.believed_now();
             let sent = head.fields.authorization.into_iter();
             let lease = authenticate_client(ring, sent, now).expect("a key").account.lease.clone();
             let month = state.ledger.month_to_charge(now);
@@ -251,5 +256,5 @@ fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
     });
 }
 
-criterion_group!(benches, bench_parts, bench_whole_decision);
+criterion_group!(benches, bench_request_parts, bench_whole_decision);
 criterion_main!(benches);

@@ -1,8 +1,8 @@
-//! The cost of a look-up and of a load, each beside a hash map of strings that is asked label by
-//! label.
+//! Measures look-ups in the table and loads of the table, each beside a hash map of strings. In the
+//! map, a look-up tries the name and then its parent domains.
 //!
-//! Each bench first asserts its results, because a fast table with wrong results is worthless. The
-//! CPU can't overlap look-ups, and can't predict which name comes next.
+//! Each bench first asserts its results, because a fast table with wrong results is worthless. Each
+//! name depends on the result before, so that the CPU can't overlap look-ups.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use riskgate::model::verdict::{Reason, Verdict};
 use riskgate::table::{Table, TableLocation};
 
 /// 2026-11-21.
-const NOW: i64 = 1_795_219_200;
+const NOW_UNIX_SECONDS: i64 = 1_795_219_200;
 const NAME_COUNT: usize = 65_536;
 
 /// Builds the baseline: a map from each row's name to its own verdict.
@@ -32,7 +32,7 @@ fn look_up_in_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Opt
 
 /// Returns disposable names of the table, drawn from its sorted names with a step. The step is a
 /// prime, so the names are spread over the whole table.
-fn listed_domains(table: &Table) -> Vec<Domain> {
+fn disposable_domains(table: &Table) -> Vec<Domain> {
     let mut names: Vec<&str> = table
         .rows()
         .filter(|row| row.own_answer.verdict.reason == Reason::Disposable)
@@ -46,7 +46,7 @@ fn listed_domains(table: &Table) -> Vec<Domain> {
 fn bench_lookups(c: &mut Criterion) {
     let table = Table::load(&TableLocation::Bundled).expect("the bundled table");
     let map = build_hash_map(&table);
-    let hits = listed_domains(&table);
+    let hits = disposable_domains(&table);
     let subdomains: Vec<Domain> = hits
         .iter()
         .filter(|domain| domain.registrable_start() == Some(0))
@@ -62,9 +62,9 @@ fn bench_lookups(c: &mut Criterion) {
         [("hit", &hits, true), ("subdomain", &subdomains, true), ("miss", &misses, false)]
     {
         for domain in domains {
-            let found = table.lookup(domain, NOW);
+            let found = table.lookup(domain, NOW_UNIX_SECONDS);
             assert_eq!(found.verdict.reason == Reason::Disposable, is_listed, "{domain}");
-            assert_eq!(found.matched_at.is_some(), is_listed, "{domain}");
+            assert_eq!(found.matched_name_offset.is_some(), is_listed, "{domain}");
             assert_eq!(look_up_in_map(&map, domain).is_some(), is_listed, "{domain}");
         }
         let mut group = c.benchmark_group(format!("lookup/{case}"));
@@ -73,7 +73,7 @@ fn bench_lookups(c: &mut Criterion) {
         group.bench_function("table", |b| {
             b.iter(|| {
                 // The next name depends on the last result, so that the CPU can't overlap look-ups.
-                let found = table.lookup(&domains[at % domains.len()], NOW);
+                let found = table.lookup(&domains[at % domains.len()], NOW_UNIX_SECONDS);
                 at += 1 + black_box(found.verdict.score.value()) as usize / 101;
                 found.json_tail().len()
             });

@@ -28,7 +28,7 @@ struct MyProxy {
 #[derive(Default)]
 struct MyContext {
     /// Your own state, as an example: how often `request_filter` ran for this request.
-    seen: usize,
+    request_filter_runs: usize,
     /// riskgate's state of the request.
     riskgate: RequestContext,
 }
@@ -42,7 +42,7 @@ impl ProxyHttp for MyProxy {
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut MyContext) -> Result<bool> {
-        ctx.seen += 1;
+        ctx.request_filter_runs += 1;
         // True means that riskgate has answered the request.
         self.gate.request_filter(session, &mut ctx.riskgate).await
     }
@@ -68,7 +68,7 @@ impl ProxyHttp for MyProxy {
         let host = self.upstream.to_string();
         self.gate.upstream_request_filter(session, request, &ctx.riskgate, &host)?;
         // Add your own fields after riskgate's filter.
-        request.insert_header("X-Seen", ctx.seen.to_string())
+        request.insert_header("X-Seen", ctx.request_filter_runs.to_string())
     }
 
     async fn response_filter(

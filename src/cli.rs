@@ -76,10 +76,12 @@ impl From<clap::Error> for CommandFailure {
             .map(redact_word)
             .collect();
         match error.use_stderr() {
-            true => CommandFailure { lines: vec![text.trim_end().to_owned()], code },
+            true => {
+                CommandFailure { message_lines: vec![text.trim_end().to_owned()], exit_code: code }
+            }
             false => output::print_result(text)
                 .err()
-                .unwrap_or(CommandFailure { lines: Vec::new(), code }),
+                .unwrap_or(CommandFailure { message_lines: Vec::new(), exit_code: code }),
         }
     }
 }
@@ -100,8 +102,8 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.lines.iter().for_each(output::print_message);
-            ExitCode::from(failure.code)
+            failure.message_lines.iter().for_each(output::print_message);
+            ExitCode::from(failure.exit_code)
         }
     }
 }

@@ -14,6 +14,7 @@ mod tls;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,7 +32,7 @@ use crate::observe::access_log::LogTarget;
 use crate::observe::top_domains::TopDomainsOptions;
 use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
-use crate::store::{MAX_TOP_ACCOUNTS, MonthlyLimit, RedisOptions, Store, StoreError, StoreUrl};
+use crate::store::{MAX_TOP_ROW_ACCOUNTS, MonthlyLimit, RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::certificates::CertificateFiles;
 use crate::table::TableInputs;
 
@@ -134,8 +135,8 @@ pub enum ConfigFile {
 }
 
 impl ConfigFile {
-    /// Returns `conf/riskgate.toml` if it exists, else no file. The choice is made once: if the
-    /// file disappears later, reloads fail and do not fall back to the defaults.
+    /// Returns `conf/riskgate.toml` if it exists, else no file. riskgate asks only once: if the
+    /// file disappears later, reloads fail and do not use the built-in defaults.
     pub fn find_default() -> ConfigFile {
         let default = Path::new(DEFAULT_CONFIG_PATH);
         match default.symlink_metadata() {
@@ -164,8 +165,8 @@ impl Config {
         }
     }
 
-    /// Like [`Config::read`], but replaces faulty settings with their defaults, so that the caller
-    /// can also check the files that the config names. Returns no config if the file can't be read.
+    /// Like [`Config::read`], but gives faulty settings their defaults, so that the caller can also
+    /// check the files that the config names. Returns no config if no TOML could be read.
     pub fn read_collecting_faults(sources: &ConfigSources) -> (Option<Config>, Vec<String>) {
         let file = match &sources.file {
             ConfigFile::Path(file) => Some(file.clone()),
@@ -180,7 +181,7 @@ impl Config {
             settings.set_command_line_flag(key, value);
         }
         let config = Config::from_settings(file, &mut settings);
-        settings.reject_unknown_keys();
+        settings.report_unknown_keys();
         (Some(config), settings.faults)
     }
 
@@ -190,7 +191,7 @@ impl Config {
         let admin = settings.address("listen.admin", "127.0.0.1:9090");
         let http = settings.address("listen.http", "127.0.0.1:8080");
         let https = settings.optional_address("listen.https");
-        settings.reject_address_conflicts(&[
+        settings.report_address_conflicts(&[
             ("listen.http", Some(http)),
             ("listen.https", https),
             ("listen.admin", Some(admin)),
@@ -251,8 +252,7 @@ impl Config {
 
     /// Lists the settings that differ from those at process start and take effect at a restart.
     pub fn settings_needing_restart(&self, startup: &Config) -> Vec<&'static str> {
-        let is_same =
-            |a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| format!("{a:?}") == format!("{b:?}");
+        let is_same = |a: &dyn Debug, b: &dyn Debug| format!("{a:?}") == format!("{b:?}");
         [
             ("listen.http", is_same(&self.http, &startup.http)),
             ("listen.https", is_same(&self.https, &startup.https)),
@@ -260,10 +260,7 @@ impl Config {
             ("listen.threads", is_same(&self.threads, &startup.threads)),
             ("listen.trusted_proxies", is_same(&self.trusted_proxies, &startup.trusted_proxies)),
             ("listen (timeouts, sizes, fast_path)", is_same(&self.downstream, &startup.downstream)),
-            (
-                "listen (connection limits)",
-                is_same(&self.connection_limits, &startup.connection_limits),
-            ),
+            ("listen (connections)", is_same(&self.connection_limits, &startup.connection_limits)),
             ("log.path", is_same(&self.log_target, &startup.log_target)),
             ("upstream", is_same(&self.upstream, &startup.upstream)),
             ("store (but for on_failure)", is_same(&self.store, &startup.store)),
@@ -302,9 +299,10 @@ fn read_connection_limits(settings: &mut Settings, trusted_proxies: &Networks) -
 
 fn read_top_domains_options(settings: &mut Settings) -> TopDomainsOptions {
     let week = Duration::from_secs(7 * 86_400);
+    let accounts = 1..=MAX_TOP_ROW_ACCOUNTS as u64;
     TopDomainsOptions {
         limit: settings.integer("top.limit", 1..=1_000, 100) as usize,
-        min_accounts: settings.integer("top.min_accounts", 1..=MAX_TOP_ACCOUNTS as u64, 1) as usize,
+        min_accounts: settings.integer("top.min_accounts", accounts, 1) as usize,
         half_life_seconds: settings.nonzero_duration("top.half_life", week).as_secs_f64().max(1.0),
     }
 }
@@ -319,16 +317,16 @@ fn read_downstream_options(
         keepalive_timeout: settings.nonzero_duration("listen.keepalive_timeout", seconds(60)),
         write_timeout: settings.nonzero_duration("listen.write_timeout", seconds(30)),
         max_streams: settings.integer("listen.max_streams", 1..=10_000, 100) as u32,
-        sizes: RequestLimits {
+        request_limits: RequestLimits {
             header_bytes: settings.integer("listen.max_header_bytes", 512..=1_000_000, 16_384)
                 as usize,
             header_fields: settings.integer("listen.max_header_fields", 8..=250, 64) as usize,
             target_bytes: settings.integer("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
             body_bytes: settings.integer("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
         },
-        h2c: settings.boolean("listen.h2c", false),
-        fast_path: settings.boolean("listen.fast_path", false),
-        proxy_protocol: settings
+        accepts_h2c: settings.boolean("listen.h2c", false),
+        is_fast_path_on: settings.boolean("listen.fast_path", false),
+        proxy_protocol_peers: settings
             .boolean("listen.proxy_protocol", false)
             .then(|| trusted_proxies.clone()),
     }
@@ -349,10 +347,11 @@ fn read_upstream_options(settings: &mut Settings, trusted_proxies: &Networks) ->
         ) as usize,
         exempt_networks: trusted_proxies.clone(),
         servers,
-        host,
+        host_header: host,
         connect_timeout: settings
             .nonzero_duration("upstream.connect_timeout", Duration::from_millis(500)),
-        deadline: settings.nonzero_duration("upstream.deadline", Duration::from_millis(2_500)),
+        exchange_time_limit: settings
+            .nonzero_duration("upstream.deadline", Duration::from_millis(2_500)),
         idle_timeout: settings.nonzero_duration("upstream.idle_timeout", Duration::from_secs(60)),
         health_interval: settings.duration("upstream.health_interval", Duration::from_secs(5)),
         health_path: settings.text("upstream.health_path"),

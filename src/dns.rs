@@ -3,8 +3,8 @@
 //! Owns the DNS queries, the interpretation of the DNS answers, the bounded cache of facts, the
 //! bounded queue of names to resolve, and the exchange of facts with the store. No request waits
 //! for any of these. This module decides how long a fact counts. `table` decides how a fact changes
-//! a verdict: not at all if a list or an override decided it. `process/reload` decides when names
-//! are resolved, and on which thread.
+//! a verdict. A fact never changes a verdict that a list or an override decided. `process/reload`
+//! decides when names are resolved, and on which thread.
 
 mod cache;
 mod client;
@@ -18,10 +18,10 @@ mod sync;
 
 pub use cache::DnsFactCache;
 pub use client::DnsClient;
-pub use fact::apply_fact;
+pub use fact::apply_fact_if_usable;
 pub use finding::DnsFinding;
 pub use options::DnsOptions;
 pub use pacer::Pacer;
-pub use queries::QueryTasks;
+pub use queries::NameQueryTasks;
 pub use status::DnsStatus;
 pub use sync::DnsFactSync;

@@ -1,8 +1,8 @@
 //! Client connections: riskgate's own server app in front of Pingora's HTTP proxy.
 //!
-//! Owns what Pingora leaves open: connection limits, the preamble of a connection, deadlines, size
+//! Owns what Pingora does not do: connection limits, the preamble of a connection, deadlines, size
 //! limits, the strict grammar of requests, and the count of connections and requests in flight. It
-//! passes well-formed requests to the proxy, and knows no key, route or table.
+//! passes well-formed requests to the proxy. It knows no key, route or table.
 
 mod app;
 mod boxed;

@@ -1,8 +1,8 @@
-//! Feeds: lists of domains that others publish, fetched while riskgate runs.
+//! Feeds: lists of domains that others publish, and that riskgate fetches while it runs.
 //!
-//! Owns the settings of a feed and its update: fetch, verify, check, store. If a new list fails a
-//! check, riskgate keeps the last good list. `table` decides how a row of a feed changes a verdict.
-//! The caller decides when a feed is fetched.
+//! Owns the settings of a feed, and its update: riskgate fetches, verifies, checks and stores the
+//! list. If a new list fails a check, riskgate keeps the last good list. `table` decides how a row
+//! of a feed changes a verdict. The caller decides when riskgate fetches a feed.
 
 mod checks;
 mod config;
@@ -14,7 +14,7 @@ mod update;
 
 pub use config::{Feed, Feeds};
 pub use error::FeedError;
-pub use fetch::{FeedUrl, is_minisign_public_key};
+pub use fetch::{FeedLocation, is_minisign_public_key};
 pub use status::{FeedStatus, LastAttempt};
 pub use storage::FeedState;
 pub use update::UpdateOutcome;

@@ -1,8 +1,8 @@
 //! The gates that every request passes, for any Pingora proxy to mount.
 //!
 //! Owns the order in which a request is judged, and the state that it is judged by. A [`Gate`]
-//! answers riskgate's own routes, refuses requests, and lets the rest pass with a permit. It never
-//! chooses an upstream server and never talks to one.
+//! answers requests for riskgate's own routes, refuses requests, or lets them pass with a permit.
+//! It never chooses an upstream server and never talks to one.
 
 pub mod admission;
 mod answers;
@@ -20,5 +20,5 @@ pub use judge::Gate;
 pub use request_context::RequestContext;
 pub(crate) use request_context::StartTime;
 pub(crate) use request_parts::RequestParts;
-pub(crate) use session::{client_address, has_response_started};
+pub(crate) use session::{client_address, has_final_response_started};
 pub use state::{GateState, Policy};

@@ -1,4 +1,5 @@
-//! The exchange with an upstream server, for a request that passed the gates.
+//! The exchange with an upstream server, for a request that passed the gates: the proxy on the
+//! Pingora path, the reading of request bodies, and the upstream servers.
 
 pub mod gateway;
 pub mod request_body;

@@ -1,10 +1,11 @@
-//! The quota ledger: monthly limits, spent from leases in memory and recorded in the store.
+//! The quota ledger: it spends each account's monthly calls from leases in memory, and records them
+//! in the store.
 //!
 //! Owns this process's node id, every account's [`Lease`] and the thread that talks to the store.
 //! While a lease holds calls, charging one is a single atomic operation. The worker requests more
 //! calls from the store in the background, before the lease is empty. This module never sees a key
-//! or a request. It never spends a call that the store has not granted, except unbacked calls:
-//! those admitted while the store is down or recovering and the policy is open.
+//! or a request. It never spends a call that the store has not granted, except unbacked calls. If
+//! the policy is open, the ledger admits these while the store is down or recovering.
 
 mod accounting;
 mod atomic_lease;

@@ -1,8 +1,8 @@
 //! State that outlives a process: the quota ledger, keys, accounts, top counts, DNS facts.
 //!
-//! Owns the types that callers exchange with a store, and one contract for each operation. Both
-//! kinds of store fulfil it: `sqlite` on one machine, `redis` for several nodes. This module never
-//! decides whether a request is admitted, and knows no HTTP and no config.
+//! Owns the types that callers exchange with a store, and the contract of each store operation.
+//! Both kinds of store keep the same contracts: `sqlite` serves one machine, `redis` several nodes.
+//! This module never decides whether a request is admitted. It knows no HTTP and no config.
 
 mod error;
 mod ledger;
@@ -28,8 +28,8 @@ pub use operations::open::Store;
 pub use redis::connection::{Redis, RedisOptions};
 pub use reply_check::check_grant;
 pub use rows::{
-    AccountRow, DamagedRows, DnsFactRow, KeyRow, MAX_DNS_FACTS, MAX_TOP_ACCOUNTS, RepairedMonth,
-    RingChanges, RingRows, RingVersion, StoreContents, TopCredit, TopRow, UsageRow,
+    AccountRow, DamagedRows, DnsFactRow, KeyRow, MAX_DNS_FACTS, MAX_TOP_ROW_ACCOUNTS,
+    RepairedMonth, RingChanges, RingRows, RingVersion, StoreContents, TopCredit, TopRow, UsageRow,
 };
 pub use sqlite::connection::Sqlite;
 pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};

@@ -1,9 +1,10 @@
 //! The table of e-mail domains: what riskgate knows about them, and the look-up.
 //!
-//! A table is built in memory from a directory of lists, or read from a compiled file. Both have
-//! the same bytes, and look-ups read them in place. A table is immutable. If any of its files has a
-//! fault, no table is made. A table sends no DNS queries and reads no clock: `dns` queries the MX
-//! host of a name without a row, and the table then gives the answer for that host.
+//! riskgate builds a table in memory from a directory of lists, or reads it from a compiled file.
+//! Both kinds of table have the same byte layout, and a look-up reads the bytes in place. A table
+//! is immutable. If the manifest, one of its lists or the file of overrides has a fault, riskgate
+//! makes no table. A table sends no DNS queries and reads no clock: `dns` finds the MX host of an
+//! unlisted name, and the table then gives the answer for that host.
 
 mod added_lists;
 mod aligned_bytes;
@@ -41,7 +42,7 @@ pub use self::location::TableLocation;
 pub use self::mx::IMPLICIT_MX;
 pub use self::override_file::{NewOverride, OverrideAction, OverrideFile};
 pub use self::source_packages::SourcePackage;
-pub use self::succession::MIN_ROWS_TO_GUARD;
+pub use self::succession::MIN_ROWS_FOR_CHANGE_CHECK;
 pub use self::table_data::Table;
 
 #[cfg(test)]

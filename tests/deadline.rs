@@ -1,5 +1,5 @@
-//! The deadline of an exchange if `logging` runs late: Pingora has then given the upstream server's
-//! connection to the next request already.
+//! Tests the deadline of an exchange if Pingora runs `logging` late. By then Pingora may have given
+//! the upstream connection to the next request, which the old deadline must not end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_servic
 use riskgate::{Gateway, Mount, ProxyContext};
 
 /// The deadline of an exchange; all other times in this test are fractions of it.
-const DEADLINE: Duration = Duration::from_secs(4);
+const EXCHANGE_DEADLINE: Duration = Duration::from_secs(4);
 
 /// A gateway whose `logging` runs late, as on a busy thread.
 struct LateLoggingProxy(Gateway);
@@ -116,13 +116,13 @@ impl ProxyHttp for LateLoggingProxy {
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut ProxyContext) {
-        tokio::time::sleep(2 * DEADLINE).await;
+        tokio::time::sleep(2 * EXCHANGE_DEADLINE).await;
         self.0.logging(session, error, ctx).await;
     }
 }
 
 /// Starts a server that answers at once with `response`, but answers a POST only after a delay.
-fn spawn_server(response: &'static str, connections: Arc<AtomicUsize>) -> SocketAddr {
+fn spawn_upstream_server(response: &'static str, connections: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -142,7 +142,7 @@ fn spawn_server(response: &'static str, connections: Arc<AtomicUsize>) -> Socket
                         reader.read_exact(&mut [0; 4]).unwrap();
                         // The response comes after the deadline of the first exchange, and before
                         // the deadline of this exchange.
-                        std::thread::sleep(DEADLINE / 2);
+                        std::thread::sleep(EXCHANGE_DEADLINE / 2);
                         response = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast";
                     }
                     if reader.get_mut().write_all(response.as_bytes()).is_err() {
@@ -163,7 +163,7 @@ fn spawn_gateway(folder: &std::path::Path, server: SocketAddr) -> SocketAddr {
          health_interval = \"0\"\ndeadline = \"{}ms\"\n[[upstream.route]]\nprefix = \"/form\"\n\
          methods = [\"GET\", \"HEAD\", \"POST\"]\nkey = false\n",
         folder.join("riskgate.db").display(),
-        DEADLINE.as_millis(),
+        EXCHANGE_DEADLINE.as_millis(),
     );
     std::fs::write(&config, text).unwrap();
     let gateway = Mount::from_config_file(config).unwrap().gateway().unwrap();
@@ -212,12 +212,13 @@ fn read_until(stream: &mut TcpStream, end: &str) -> String {
 fn assert_next_exchange_survives(method: &str, response: &'static str, end: &str) {
     let folder = tempfile::tempdir().unwrap();
     let connections = Arc::new(AtomicUsize::new(0));
-    let address = spawn_gateway(folder.path(), spawn_server(response, Arc::clone(&connections)));
+    let address =
+        spawn_gateway(folder.path(), spawn_upstream_server(response, Arc::clone(&connections)));
     let started = Instant::now();
     let mut first = send_request(address, &format!("{method} /form HTTP/1.1\r\nHost: a\r\n\r\n"));
     let response = read_until(&mut first, end);
     assert!(response.starts_with("HTTP/1.1 20"), "{response}");
-    std::thread::sleep((DEADLINE * 3 / 4).saturating_sub(started.elapsed()));
+    std::thread::sleep((EXCHANGE_DEADLINE * 3 / 4).saturating_sub(started.elapsed()));
     let mut second =
         send_request(address, "POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     let response = read_until(&mut second, "last");

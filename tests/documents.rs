@@ -1,5 +1,5 @@
-//! Compares the documents with the code: each metric, setting and log line in the documents must
-//! exist in the code, and docs/openapi.yaml must list the routes, fields and texts of responses.
+//! Compares the documents with the code. Each metric, setting and log line in a document must exist
+//! in the code. docs/openapi.yaml must list the routes, and the fields and texts of the responses.
 //!
 //! These tests read files only. `scripts/conformance` checks the responses of a running gateway
 //! against the OpenAPI document.
@@ -37,7 +37,7 @@ fn read_project_file(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn every_refusal() -> [Refusal; 14] {
+fn all_refusals() -> [Refusal; 14] {
     [
         Refusal::BadRequest,
         Refusal::Unauthorized,
@@ -48,7 +48,7 @@ fn every_refusal() -> [Refusal; 14] {
         Refusal::ExpectationFailed,
         Refusal::InvalidDomain(DomainError::InvalidLabel),
         Refusal::InvalidTarget(""),
-        Refusal::QuotaExceeded { reset_at: String::new(), retry_after: 1 },
+        Refusal::QuotaExceeded { reset_at: String::new(), retry_after_seconds: 1 },
         Refusal::HeadersTooLarge,
         Refusal::Internal,
         Refusal::UpstreamUnavailable,
@@ -57,7 +57,7 @@ fn every_refusal() -> [Refusal; 14] {
 }
 
 /// The texts between backticks.
-fn code_spans(text: &str) -> impl Iterator<Item = &str> {
+fn texts_in_backticks(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
@@ -69,7 +69,7 @@ fn find_texts_between<'t>(text: &'t str, before: &str, after: &str) -> BTreeSet<
 
 #[test]
 fn the_openapi_document_lists_exactly_the_error_codes_and_messages() {
-    let refusals = every_refusal();
+    let refusals = all_refusals();
     let in_docs = find_texts_between(OPENAPI, "error: {const: ", "}");
     assert_eq!(in_docs, refusals.iter().map(Refusal::code).collect());
     let in_docs = find_texts_between(OPENAPI, "message: {const: ", "}");
@@ -78,7 +78,7 @@ fn the_openapi_document_lists_exactly_the_error_codes_and_messages() {
         let status = format!("        \"{}\":", refusal.status());
         assert!(OPENAPI.contains(&status), "{status}");
     }
-    // `every_refusal` has each refusal: the outcomes of the metrics are a second list of them.
+    // OUTCOMES also lists all refusals, so this comparison shows that `all_refusals` lacks none.
     let codes: BTreeSet<&str> = refusals.iter().map(Refusal::code).collect();
     let no_refusals = ["ok", "upstream_4xx", "upstream_5xx", "aborted", "other"];
     assert_eq!(codes, OUTCOMES.into_iter().filter(|it| !no_refusals.contains(it)).collect());
@@ -134,10 +134,13 @@ fn the_openapi_document_lists_every_response_header() {
 }
 
 /// The components that riskgate reports in `/readyz`: the first word of each reason.
-fn reported_components() -> BTreeSet<String> {
+fn components_reported_in_code() -> BTreeSet<String> {
     let mut reload = read_project_file("src/process/reload.rs");
-    append_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/process/reload"), &mut reload);
-    let noted = find_texts_between(&reload, "record(\"", "\"").into_iter().map(str::to_owned);
+    append_rust_sources(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src/process/reload"),
+        &mut reload,
+    );
+    let noted = find_texts_between(&reload, "record_part(\"", "\"").into_iter().map(str::to_owned);
     let admin = read_project_file("src/process/admin.rs");
     let degraded =
         admin.split_once("fn list_problems(").unwrap().1.split_once("\n    }").unwrap().0;
@@ -151,7 +154,7 @@ fn the_openapi_document_lists_exactly_the_components_that_readyz_reports() {
     let pattern = find_texts_between(OPENAPI, "pattern: \"^(?:", ")(?:: |$)\"");
     let [allowed] = pattern.into_iter().collect::<Vec<_>>()[..] else { panic!("one pattern") };
     let allowed: BTreeSet<String> = allowed.split('|').map(str::to_owned).collect();
-    assert_eq!(allowed, reported_components());
+    assert_eq!(allowed, components_reported_in_code());
 }
 
 #[test]
@@ -161,8 +164,8 @@ fn the_enumerations_of_the_openapi_document_equal_those_of_the_code() {
         list(all.map(|reason| reason.as_str().to_owned()).collect())
     };
     let admin = read_project_file("src/process/admin.rs");
-    let methods = find_texts_between(&admin, "method_not_allowed(\"", "\", \"");
-    let only = find_texts_between(&admin, "method_not_allowed(\"", ")").into_iter();
+    let methods = find_texts_between(&admin, "method_not_allowed_response(\"", "\", \"");
+    let only = find_texts_between(&admin, "method_not_allowed_response(\"", ")").into_iter();
     let texts: BTreeSet<&str> = only.filter_map(|call| call.split('"').nth(2)).collect();
     let quoted = |text: &str| match text.contains([',', '\\']) {
         true => format!("{text:?}").replace("\\\\", "\\"),
@@ -237,7 +240,7 @@ fn metrics_in_documents_exist_and_every_metric_is_in_a_document() {
 }
 
 /// Every `section.key` of the config, including keys without a default.
-fn shipped_setting_names() -> BTreeSet<String> {
+fn setting_names_in_shipped_config() -> BTreeSet<String> {
     let mut section = String::new();
     let mut settings = BTreeSet::new();
     for line in SHIPPED_CONFIG.lines() {
@@ -255,13 +258,13 @@ fn shipped_setting_names() -> BTreeSet<String> {
 
 #[test]
 fn every_setting_that_a_document_names_exists() {
-    let settings = shipped_setting_names();
+    let settings = setting_names_in_shipped_config();
     assert!(settings.contains("store.url") && settings.contains("admin.token"), "{settings:?}");
     let sections: BTreeSet<&str> =
         settings.iter().filter_map(|it| it.split_once('.')).map(|(section, _)| section).collect();
     let mut named = 0;
     for (document, text) in read_documents() {
-        for word in code_spans(&text) {
+        for word in texts_in_backticks(&text) {
             let setting = word.split([' ', '=']).next().unwrap();
             let Some((section, key)) = setting.split_once('.') else { continue };
             let is_key = key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
@@ -278,9 +281,9 @@ fn every_setting_that_a_document_names_exists() {
 #[test]
 fn every_log_line_quoted_in_operations_md_is_in_the_code() {
     let mut sources = String::new();
-    append_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
+    append_rust_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
     let operations = read_project_file("docs/operations.md");
-    let lines: BTreeSet<&str> = code_spans(&operations)
+    let lines: BTreeSet<&str> = texts_in_backticks(&operations)
         .filter(|text| ["info: ", "warn: ", "error: "].iter().any(|level| text.starts_with(level)))
         .collect();
     assert!(lines.len() >= 8, "{lines:?}");
@@ -297,11 +300,11 @@ fn every_log_line_quoted_in_operations_md_is_in_the_code() {
     }
 }
 
-fn append_sources(folder: &Path, into: &mut String) {
+fn append_rust_sources(folder: &Path, into: &mut String) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            append_sources(&path, into);
+            append_rust_sources(&path, into);
         } else if path.extension().is_some_and(|it| it == "rs") {
             into.push_str(&std::fs::read_to_string(&path).unwrap());
         }

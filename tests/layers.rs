@@ -1,5 +1,5 @@
-//! The layers of `src/`: what each folder may import, and which crates, clocks and lints it may
-//! use. A failure says what to change.
+//! Tests the layers of `src/`: what each folder may import, and which modules may use a crate, a
+//! clock, the environment or unsafe code. The text of a failure says what to change.
 
 #[path = "layers/imports.rs"]
 mod imports;
@@ -36,7 +36,7 @@ const FOLDERS: [&str; 17] = [
 ];
 
 /// Folders before `message`. They must use neither HTTP types nor Pingora.
-const WITHOUT_HTTP: [&str; 9] =
+const FOLDERS_WITHOUT_HTTP: [&str; 9] =
     ["model", "support", "store", "quota", "keys", "table", "feed", "dns", "observe"];
 
 /// Crates, each with the only folders or modules that may use it.
@@ -76,9 +76,9 @@ const CRATES: [(&str, &[&str]); 33] = [
     ("xxhash_rust", &["table"]),
 ];
 
-/// Code that reads the environment or a clock, or allows unsafe code, each with the only modules
-/// that may contain it.
-const RESTRICTED: [(&str, &[&str]); 3] = [
+/// Texts in code that read the environment, read a clock or allow unsafe code, each with the only
+/// modules that may contain the text.
+const RESTRICTED_CODE: [(&str, &[&str]); 3] = [
     ("std::env::", &["config", "cli", "support/test_fault"]),
     ("SystemTime::now", &["quota", "gate/request_context", "downstream/http1"]),
     // Clippy requires a safety comment above each unsafe block.
@@ -89,19 +89,19 @@ const MAX_FILE_LINES: usize = 400;
 const MAX_FUNCTION_LINES: usize = 70;
 
 /// One file of `src/` without its tests and comments.
-struct Source {
+struct SourceFile {
     /// Its path below `src/` without `.rs`: `gate/route/upstream_route`.
     module: String,
     text: String,
 }
 
-impl Source {
+impl SourceFile {
     fn folder(&self) -> &str {
         self.module.split('/').next().unwrap()
     }
 
     /// Returns true if this module is one of `modules`, or lies below one of them.
-    fn is_in(&self, modules: &[&str]) -> bool {
+    fn is_within_modules(&self, modules: &[&str]) -> bool {
         modules.iter().any(|module| {
             self.module
                 .strip_prefix(module)
@@ -124,7 +124,7 @@ impl Source {
 #[test]
 fn a_folder_imports_only_from_folders_before_it() {
     let mut wrong = Vec::new();
-    for source in read_sources() {
+    for source in read_source_files() {
         for imported in source.imported_folders() {
             if layer_index(imported) > layer_index(source.folder()) {
                 wrong.push(format!("src/{}.rs imports {imported}", source.module));
@@ -141,12 +141,12 @@ fn a_folder_imports_only_from_folders_before_it() {
 #[test]
 fn crates_are_used_only_where_they_are_allowed() {
     let mut wrong = Vec::new();
-    for source in read_sources() {
+    for source in read_source_files() {
         for (name, modules) in CRATES {
             let is_used = source.text.match_indices(&format!("{name}::")).any(|(at, _)| {
                 !source.text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
             });
-            if is_used && !source.is_in(modules) {
+            if is_used && !source.is_within_modules(modules) {
                 wrong.push(format!("src/{}.rs uses {name}, allowed in {modules:?}", source.module));
             }
         }
@@ -161,17 +161,17 @@ fn crates_are_used_only_where_they_are_allowed() {
 #[test]
 fn clocks_the_environment_and_unsafe_code_are_used_only_where_allowed() {
     let mut wrong = Vec::new();
-    for source in read_sources() {
-        for (code, modules) in RESTRICTED {
-            if source.text.contains(code) && !source.is_in(modules) {
+    for source in read_source_files() {
+        for (code, modules) in RESTRICTED_CODE {
+            if source.text.contains(code) && !source.is_within_modules(modules) {
                 wrong.push(format!("src/{}.rs uses {code}, allowed in {modules:?}", source.module));
             }
         }
     }
     assert!(
         wrong.is_empty(),
-        "{wrong:#?}: take the time or the setting as a parameter, or add your module to RESTRICTED \
-         in tests/layers.rs."
+        "{wrong:#?}: take the time or the setting as a parameter, or add your module to \
+         RESTRICTED_CODE in tests/layers.rs."
     );
 }
 
@@ -186,7 +186,9 @@ fn unsafe_code_is_denied_by_default() {
 #[test]
 fn folders_before_message_use_neither_http_nor_pingora() {
     let mut wrong = Vec::new();
-    for source in read_sources().iter().filter(|source| WITHOUT_HTTP.contains(&source.folder())) {
+    for source in
+        read_source_files().iter().filter(|source| FOLDERS_WITHOUT_HTTP.contains(&source.folder()))
+    {
         for code in ["http::", "pingora"] {
             if source.text.contains(code) {
                 wrong.push(format!("src/{}.rs uses {code}", source.module));
@@ -199,7 +201,7 @@ fn folders_before_message_use_neither_http_nor_pingora() {
 #[test]
 fn the_model_uses_no_io_clock_async_log_or_threads() {
     let mut wrong = Vec::new();
-    for source in read_sources().iter().filter(|source| source.folder() == "model") {
+    for source in read_source_files().iter().filter(|source| source.folder() == "model") {
         for code in ["std::fs", "std::net::Tcp", "std::time", "async ", "log::", "std::thread"] {
             if source.text.contains(code) {
                 wrong.push(format!("src/{}.rs uses {code}", source.module));
@@ -234,7 +236,7 @@ fn files_and_functions_keep_their_line_limits() {
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
-    let imports = Imports::from_sources(&read_sources());
+    let imports = Imports::from_sources(&read_source_files());
     let circle = imports.find_circle();
     assert!(
         circle.is_empty(),
@@ -265,7 +267,7 @@ fn project_root() -> PathBuf {
 }
 
 /// Every file of `src/` except `lib.rs` and the tests.
-fn read_sources() -> Vec<Source> {
+fn read_source_files() -> Vec<SourceFile> {
     let src = project_root().join("src");
     let mut sources = Vec::new();
     for path in find_rust_files("src") {
@@ -274,7 +276,7 @@ fn read_sources() -> Vec<Source> {
         let is_test = module.split('/').any(|part| part == "tests");
         if module != "lib" && !is_test {
             let text = strip_tests_and_comments(&fs::read_to_string(&path).unwrap());
-            sources.push(Source { module, text });
+            sources.push(SourceFile { module, text });
         }
     }
     assert!(sources.len() > 100, "expected the files of src/, but found {}", sources.len());

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+/// The running example, its address and key, and the request headers that its upstream received.
 struct MountingProxy {
     process: Child,
     address: SocketAddr,
@@ -26,7 +27,7 @@ fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn example_binary() -> PathBuf {
+fn example_binary_path() -> PathBuf {
     let bin = Path::new(env!("CARGO_BIN_EXE_riskgate"));
     bin.parent().unwrap().join("examples/mount")
 }
@@ -41,7 +42,7 @@ fn create_key(config: &Path) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-fn serve_upstream(listener: TcpListener) -> Receiver<String> {
+fn spawn_upstream(listener: TcpListener) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -64,7 +65,7 @@ fn serve_upstream(listener: TcpListener) -> Receiver<String> {
 fn start_mounting_proxy() -> MountingProxy {
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream_address = upstream.local_addr().unwrap();
-    start_mounting_proxy_for(upstream_address, serve_upstream(upstream))
+    start_mounting_proxy_for(upstream_address, spawn_upstream(upstream))
 }
 
 /// Starts the example in front of this upstream address.
@@ -79,7 +80,7 @@ fn start_mounting_proxy_for(
     std::fs::write(&config, text).unwrap();
     let key = create_key(&config);
     let address = free_address();
-    let process = Command::new(example_binary())
+    let process = Command::new(example_binary_path())
         .args([address.to_string(), upstream_address.to_string()])
         .arg(&config)
         .stdout(Stdio::null())
@@ -93,7 +94,7 @@ fn start_mounting_proxy_for(
     MountingProxy { process, address, key, received_headers: upstream, _folder: folder }
 }
 
-fn get(mounted: &MountingProxy, path: &str, key: &str) -> (String, String) {
+fn get_and_close(mounted: &MountingProxy, path: &str, key: &str) -> (String, String) {
     get_with_fields(mounted, path, key, "")
 }
 
@@ -176,12 +177,12 @@ fn a_mounting_proxy_serves_a_request_with_any_connection_options() {
 fn a_mounting_proxy_refunds_a_call_if_the_upstream_is_unreachable() {
     let mounted = start_mounting_proxy_for(free_address(), channel().1);
     for _ in 0..3 {
-        let (head, body) = get(&mounted, "/v1/check/a@b.com", &mounted.key);
+        let (head, body) = get_and_close(&mounted, "/v1/check/a@b.com", &mounted.key);
         assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
         assert_eq!(field_values(&head, "x-fail-open"), ["true"], "{head}");
         assert!(body.starts_with(r#"{"error":"upstream_unavailable""#), "{body}");
     }
-    let (_, body) = get(&mounted, "/v1/usage", &mounted.key);
+    let (_, body) = get_and_close(&mounted, "/v1/usage", &mounted.key);
     assert!(body.starts_with(r#"{"plan":"pro","month_count":0,"#), "{body}");
 }
 
@@ -189,11 +190,11 @@ fn a_mounting_proxy_refunds_a_call_if_the_upstream_is_unreachable() {
 fn a_mounting_proxy_counts_a_call_that_the_upstream_did_not_answer_in_time() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mounted = start_mounting_proxy_for(silent.local_addr().unwrap(), channel().1);
-    let (head, body) = get(&mounted, "/v1/check/a@b.com", &mounted.key);
+    let (head, body) = get_and_close(&mounted, "/v1/check/a@b.com", &mounted.key);
     assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
     assert_eq!(field_values(&head, "x-fail-open"), ["true"], "{head}");
     assert!(body.starts_with(r#"{"error":"upstream_timeout""#), "{body}");
-    let (_, body) = get(&mounted, "/v1/usage", &mounted.key);
+    let (_, body) = get_and_close(&mounted, "/v1/usage", &mounted.key);
     assert!(body.starts_with(r#"{"plan":"pro","month_count":1,"#), "{body}");
 }
 
@@ -201,15 +202,15 @@ fn a_mounting_proxy_counts_a_call_that_the_upstream_did_not_answer_in_time() {
 fn a_mounting_proxy_answers_verdicts_refuses_unknown_keys_and_forwards_checks() {
     let mounted = start_mounting_proxy();
 
-    let (head, body) = get(&mounted, "/v1/public/domain/yopmail.com", &mounted.key);
+    let (head, body) = get_and_close(&mounted, "/v1/public/domain/yopmail.com", &mounted.key);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(body.starts_with(r#"{"domain":"yopmail.com","risk_score":100,"#), "{body}");
 
-    let (head, body) = get(&mounted, "/v1/check/a%40b.com", "rg_no_such_key_at_all");
+    let (head, body) = get_and_close(&mounted, "/v1/check/a%40b.com", "rg_no_such_key_at_all");
     assert!(head.starts_with("HTTP/1.1 401 "), "{head}");
     assert!(body.starts_with(r#"{"error":"unauthorized""#), "{body}");
 
-    let (head, body) = get(&mounted, "/v1/check/a@b.com", &mounted.key);
+    let (head, body) = get_and_close(&mounted, "/v1/check/a@b.com", &mounted.key);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(body.contains("hi"), "{body}");
     let seen = mounted.received_headers.recv_timeout(Duration::from_secs(10)).unwrap();
@@ -219,6 +220,6 @@ fn a_mounting_proxy_answers_verdicts_refuses_unknown_keys_and_forwards_checks() 
     // The refused request never reached the upstream server.
     assert!(mounted.received_headers.try_recv().is_err());
 
-    let (_, body) = get(&mounted, "/v1/usage", &mounted.key);
+    let (_, body) = get_and_close(&mounted, "/v1/usage", &mounted.key);
     assert!(body.starts_with(r#"{"plan":"pro","month_count":2,"monthly_limit":10000,"#), "{body}");
 }

@@ -110,7 +110,7 @@ fn a_panic_ends_only_its_connection_and_is_counted_in_a_metric() {
         assert!(send_get(&mut other_connection, "/v1/usage").starts_with("HTTP/1.1 401 "));
     }
     let started = std::time::Instant::now();
-    while (tracker.connections(), tracker.in_flight()) != (1, 0) {
+    while (tracker.count_open_connections(), tracker.count_requests_in_flight()) != (1, 0) {
         assert!(started.elapsed() < Duration::from_secs(20), "a panicked connection still counts");
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,5 +1,5 @@
-//! One word for one thing: the project uses the terms of the field (Rust, HTTP, Prometheus) and not
-//! its own words for the same things.
+//! Asserts that the project uses the terms of its field (Rust, HTTP, Prometheus), and not words of
+//! its own for the same things.
 //!
 //! The test splits identifiers into words, so `PurseGuard`, `purse_guard` and "a purse" all fail.
 
@@ -100,7 +100,7 @@ fn split_words(line: &str) -> String {
 }
 
 /// One fault for each line with a word of `REPLACED_WORDS`.
-fn find_faults(path: &str, text: &str) -> Vec<String> {
+fn find_replaced_words(path: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let words = split_words(line);
@@ -128,17 +128,17 @@ fn the_project_uses_the_terms_of_its_field() {
         // Compiled tables and other binary files are no text.
         let Ok(text) = fs::read_to_string(path) else { continue };
         let name = path.strip_prefix(root).unwrap().display().to_string();
-        faults.extend(find_faults(&name, &text));
+        faults.extend(find_replaced_words(&name, &text));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]
-fn find_faults_finds_replaced_words_in_text_and_in_identifiers() {
+fn replaced_words_are_found_in_text_and_in_identifiers() {
     for line in ["the purse is empty", "struct PurseGuard", "let purse_guard = 1;", "Give back!"] {
-        assert_eq!(find_faults("file", line).len(), 1, "{line}");
+        assert_eq!(find_replaced_words("file", line).len(), 1, "{line}");
     }
     for line in ["purser", "planes", "understanding", "give it back"] {
-        assert!(find_faults("file", line).is_empty(), "{line}");
+        assert!(find_replaced_words("file", line).is_empty(), "{line}");
     }
 }

@@ -1,8 +1,8 @@
 //! The latency of requests while the store is stopped, compared with a running store.
 //!
-//! It runs the real gateway on the loopback interface and a real redis-server. SIGSTOP stops
-//! redis-server, so that it neither answers nor closes its connections. One client connection sends
-//! request after request; responses other than 200 are counted.
+//! The bench runs the real gateway on the loopback interface and a real redis-server. SIGSTOP stops
+//! redis-server, which then neither answers nor closes its connections. One client sends request
+//! after request on one connection. The bench counts responses other than 200.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -45,15 +45,15 @@ pub fn bench_stopped_store(requests: usize) {
         .spawn()
         .expect("a gateway");
     let _gateway = KillOnDrop(gateway);
-    let mut connection = connect(http, &key);
+    let mut connection = connect_once_serving(http, &key);
 
     println!("a request's latency, µs ({requests} on one connection)\n");
     println!("{:<28}{:>8}{:>8}{:>8}{:>10}", "", "p50", "p99", "p99.9", "worst");
-    measure_latency("store running", &mut connection, &key, requests);
+    print_latencies("store running", &mut connection, &key, requests);
     server.pause();
-    measure_latency("store stopped", &mut connection, &key, requests);
+    print_latencies("store stopped", &mut connection, &key, requests);
     server.resume();
-    measure_latency("store running again", &mut connection, &key, requests);
+    print_latencies("store running again", &mut connection, &key, requests);
     println!();
 }
 
@@ -72,13 +72,13 @@ fn create_key(config: &Path) -> String {
     String::from_utf8(output.stdout).expect("a key").trim().to_owned()
 }
 
-fn connect(http: SocketAddr, key: &str) -> TcpStream {
+fn connect_once_serving(http: SocketAddr, key: &str) -> TcpStream {
     let started = Instant::now();
     loop {
         assert!(started.elapsed() < Duration::from_secs(20), "the gateway does not serve");
         if let Ok(mut connection) = TcpStream::connect(http) {
             connection.set_nodelay(true).expect("a socket");
-            if send_request(&mut connection, key) == 200 {
+            if request_status(&mut connection, key) == 200 {
                 return connection;
             }
         }
@@ -86,7 +86,7 @@ fn connect(http: SocketAddr, key: &str) -> TcpStream {
     }
 }
 
-fn send_request(connection: &mut TcpStream, key: &str) -> u16 {
+fn request_status(connection: &mut TcpStream, key: &str) -> u16 {
     let request = format!(
         "GET /v1/public/domain/yopmail.com HTTP/1.1\r\nHost: bench\r\n\
          Authorization: Bearer {key}\r\n\r\n"
@@ -104,12 +104,12 @@ fn send_request(connection: &mut TcpStream, key: &str) -> u16 {
     }
 }
 
-fn measure_latency(case: &str, connection: &mut TcpStream, key: &str, requests: usize) {
+fn print_latencies(case: &str, connection: &mut TcpStream, key: &str, requests: usize) {
     let mut times = Vec::with_capacity(requests);
     let mut failed_count = 0;
     for _ in 0..requests {
         let started = Instant::now();
-        let status = send_request(connection, key);
+        let status = request_status(connection, key);
         times.push(started.elapsed().as_secs_f64() * 1e6);
         failed_count += usize::from(status != 200);
     }

@@ -14,15 +14,18 @@ use riskgate::quota::{FailurePolicy, Ledger, LedgerOptions};
 use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, RingRows, Store, StoreUrl};
 use riskgate_fuzz::ScratchFolder;
 
-const NOW: i64 = 1_800_000_000;
+const NOW_UNIX_SECONDS: i64 = 1_800_000_000;
 const VALID_KEY: &str = "rg_0123456789abcdefghijABCDEFGHIJ01";
 const REVOKED_KEY: &str = "rg_revoked456789abcdefghijABCDEFGHI";
 const EXPIRED_KEY: &str = "rg_expired456789abcdefghijABCDEFGHI";
 
 fuzz_target!(|data: &[u8]| {
-    let headers: Vec<Vec<u8>> =
-        data.split(|byte| *byte == b'\n').take(3).map(|line| substitute_key(line)).collect();
-    let found = authenticate_client(&RING, headers.iter().map(Vec::as_slice), NOW);
+    let headers: Vec<Vec<u8>> = data
+        .split(|byte| *byte == b'\n')
+        .take(3)
+        .map(|line| replace_key_placeholder(line))
+        .collect();
+    let found = authenticate_client(&KEY_RING, headers.iter().map(Vec::as_slice), NOW_UNIX_SECONDS);
     let expected = match &headers[..] {
         [header] => parse_bearer_token(header).is_some_and(|token| token == VALID_KEY),
         _ => false,
@@ -43,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 /// Replaces `KEY` by the valid key: no fuzzer guesses its 154 random bits.
-fn substitute_key(line: &[u8]) -> Vec<u8> {
+fn replace_key_placeholder(line: &[u8]) -> Vec<u8> {
     match line.windows(3).position(|window| window == b"KEY") {
         Some(at) => [&line[..at], VALID_KEY.as_bytes(), &line[at + 3..]].concat(),
         None => line.to_vec(),
@@ -60,14 +63,15 @@ fn parse_bearer_token(header: &[u8]) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && is_valid_token).then_some(token)
 }
 
-static RING: LazyLock<KeyRing> = LazyLock::new(|| {
+static KEY_RING: LazyLock<KeyRing> = LazyLock::new(|| {
     let scratch = ScratchFolder::new("authorization");
     let url = StoreUrl::Sqlite(scratch.path().join("riskgate.db"));
     let redis = RedisOptions { wait_replicas: 0, tls_ca: None };
     let open = || Store::open(&url, &redis, Duration::from_secs(5)).expect("a store");
     let deadline = Duration::from_secs(1);
-    let options = LedgerOptions { deadline, on_failure: FailurePolicy::Open, max_unsettled: 0 };
-    let ledger = Ledger::start(open(), open(), options, NOW).expect("a ledger");
+    let options =
+        LedgerOptions { deadline, on_failure: FailurePolicy::Open, max_unsettled: 0 };
+    let ledger = Ledger::start(open(), open(), options, NOW_UNIX_SECONDS).expect("a ledger");
     let key = |id: &str, token: &str| DeclaredKey {
         plan: None,
         key: KeyRow {
@@ -78,8 +82,8 @@ static RING: LazyLock<KeyRing> = LazyLock::new(|| {
             origins: Vec::new(),
             require_origin: false,
             created_at: 0,
-            expires_at: (id == "expired").then_some(NOW),
-            revoked_at: (id == "revoked").then_some(NOW),
+            expires_at: (id == "expired").then_some(NOW_UNIX_SECONDS),
+            revoked_at: (id == "revoked").then_some(NOW_UNIX_SECONDS),
         },
     };
     let keys = [key("good", VALID_KEY), key("revoked", REVOKED_KEY), key("expired", EXPIRED_KEY)];

@@ -8,12 +8,12 @@ use libfuzzer_sys::fuzz_target;
 use riskgate::config::{Config, ConfigFile, ConfigSources};
 use riskgate_fuzz::ScratchFolder;
 
-static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("config"));
+static SCRATCH_FOLDER: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("config"));
 /// The secret that the seeds contain in passwords and tokens.
 const SECRET: &str = "s3cr3t";
 
 fuzz_target!(|data: &[u8]| {
-    let path = SCRATCH.write_file("riskgate.toml", data);
+    let path = SCRATCH_FOLDER.write_file("riskgate.toml", data);
     let place = path.display().to_string();
     let file = ConfigFile::Path(path);
     let (config, faults) =
@@ -29,7 +29,10 @@ fuzz_target!(|data: &[u8]| {
                 ": expected settings, but found an empty file",
             ];
             let concerns_whole_file = whole_file_faults.iter().any(|fault| rest.starts_with(fault));
-            assert!(concerns_whole_file || line.is_some_and(|at| (1..=lines).contains(&at)), "{fault}");
+            assert!(
+                concerns_whole_file || line.is_some_and(|at| (1..=lines).contains(&at)),
+                "{fault}"
+            );
         } else {
             assert!(fault.starts_with("config: "), "{fault}");
         }
@@ -53,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(config.admin.ip().is_loopback() || config.admin_token.is_some());
         assert!(!config.upstream.servers.is_empty());
         for prefix in &config.upstream_routes {
-            assert!(prefix.path.starts_with('/') && !prefix.path.ends_with('/'));
+            assert!(prefix.path_prefix.starts_with('/') && !prefix.path_prefix.ends_with('/'));
             assert!(prefix.needs_key || !prefix.is_counted);
         }
     }
@@ -64,7 +67,8 @@ fuzz_target!(|data: &[u8]| {
 fn is_secret_only_in_secret_settings(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let Ok(written) = text.parse::<toml::Table>() else { return false };
-    let setting_text = |section: &str, key: &str| written.get(section)?.get(key).map(ToString::to_string);
+    let setting_text =
+        |section: &str, key: &str| written.get(section)?.get(key).map(ToString::to_string);
     let token = setting_text("admin", "token").unwrap_or_default();
     let url = setting_text("store", "url").unwrap_or_default();
     let user = url.rsplit_once('@').map_or("", |(user, _)| user);

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use riskgate::model::domain::{
-    DnsName, Domain, MAX_LABEL_LEN, MAX_NAME_LEN, self_and_parent_offsets, percent_decode,
+    DnsName, Domain, MAX_LABEL_LEN, MAX_NAME_LEN, percent_decode, self_and_parent_offsets,
 };
 
 fuzz_target!(|segment: &[u8]| {
@@ -43,11 +43,16 @@ fuzz_target!(|segment: &[u8]| {
         assert_eq!(Domain::parse(&unicode).as_ref(), Ok(&domain), "{unicode:?}");
     }
     let (suffix, _) = domain.public_suffix_start();
-    assert!(self_and_parent_offsets(text).any(|start| start == suffix), "a suffix begins with a label");
+    assert!(
+        self_and_parent_offsets(text).any(|start| start == suffix),
+        "a suffix begins with a label"
+    );
     match domain.registrable_start() {
         None => assert_eq!(suffix, 0),
         // One label more than the public suffix.
-        Some(start) => assert_eq!(self_and_parent_offsets(&text[start..]).nth(1), Some(suffix - start)),
+        Some(start) => {
+            assert_eq!(self_and_parent_offsets(&text[start..]).nth(1), Some(suffix - start))
+        }
     }
 });
 

@@ -26,11 +26,11 @@ const KEY: &str = "rg_comparison00000000000000000000001";
 const MAX_INPUT_BYTES: usize = 16 * 1024;
 const TEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-static LISTENERS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
+static LISTENER_ADDRESSES: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
     let upstream_address = start_upstream();
     [
-        start_listener("fast-path", true, upstream_address),
-        start_listener("pingora-path", false, upstream_address),
+        start_gateway("fast-path", true, upstream_address),
+        start_gateway("pingora-path", false, upstream_address),
     ]
 });
 
@@ -39,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     let [with_fast_path, without_fast_path] =
-        LISTENERS.map(|address| normalize_responses(&send_and_read(address, bytes)));
+        LISTENER_ADDRESSES.map(|address| normalize_responses(&send_and_read(address, bytes)));
     assert_eq!(with_fast_path, without_fast_path, "with the fast path and without");
 });
 
@@ -59,7 +59,8 @@ fn send_and_read(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 /// are sorted, because the order of fields with different names has no meaning (RFC 9110 section
 /// 5.3).
 fn normalize_responses(answers: &[u8]) -> Vec<String> {
-    let is_generated_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_generated_id =
+        |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let text = String::from_utf8_lossy(answers);
     let line = |line: &str| match line.split_once(": ") {
         Some(("Date" | "retry-after", _)) => String::new(),
@@ -79,7 +80,7 @@ fn normalize_responses(answers: &[u8]) -> Vec<String> {
 }
 
 /// Starts a gateway in its own thread, with a gate and a store of its own. Returns its address.
-fn start_listener(name: &str, fast_path: bool, upstream_address: SocketAddr) -> SocketAddr {
+fn start_gateway(name: &str, fast_path: bool, upstream_address: SocketAddr) -> SocketAddr {
     // The server runs as long as the process.
     let scratch = Box::leak(Box::new(ScratchFolder::new(name)));
     let hash = format_key_hash(KEY);

@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-type CheckResults<'v> = (
+type Http1AndHttp2Results<'v> = (
     &'v Result<Option<riskgate::message::request_head::RequestHead<'v>>, Refusal>,
     &'v Result<(), Refusal>,
 );
@@ -41,21 +41,21 @@ fn assert_results_agree(
     text: &[u8],
     has_body: bool,
     limits: &RequestLimits,
-    results: CheckResults<'_>,
+    results: Http1AndHttp2Results<'_>,
 ) {
     let shown = || format!("{results:?}: {}", String::from_utf8_lossy(text));
     match results {
         (Ok(Some(head)), accepted) => {
-            assert_eq!(head.length, text.len(), "{}", shown());
+            assert_eq!(head.head_length, text.len(), "{}", shown());
             // HTTP/2 can send a body without announcing it in the header; HTTP/1.1 can't.
             let has_unannounced_body = has_body && head.body_length == 0;
             assert_eq!(accepted.is_ok(), !has_unannounced_body, "{}", shown());
         }
         (Ok(None), _) => panic!("an incomplete header: {}", shown()),
         (Err(refusal), Ok(())) => {
-            // riskgate may refuse only the HTTP/1.1 form for its size: in HTTP/2 the authority is
-            // not one of the fields, the decoder limits the field list, and there is no request
-            // line, whose length limits the method in HTTP/1.1.
+            // riskgate may refuse the HTTP/1.1 form alone, for its size. In HTTP/1.1 the authority
+            // is one more field, and the request line limits the method too. In HTTP/2 the decoder
+            // limits the field list.
             let fields = request.headers.len() + usize::from(!request.headers.contains_key(HOST));
             let line = request.method.as_str().len() + request.raw_path().len();
             let is_allowed = match refusal {
@@ -91,10 +91,11 @@ fn build_http2_request(data: &[u8]) -> Option<RequestHeader> {
     for field in fields.split(|byte| *byte == b'\n').filter(|field| !field.is_empty()) {
         let colon = field.iter().position(|byte| *byte == b':')?;
         let name = HeaderName::from_bytes(&field[..colon]).ok()?;
-        let value = HeaderValue::from_bytes(trim_ows(&field[colon + 1..])).ok()?;
+        let value = HeaderValue::from_bytes(trim_blanks(&field[colon + 1..])).ok()?;
         // The decoder accepts a Host field only if it repeats the authority.
         let has_host_field = request.headers().contains_key(HOST);
-        let repeats_authority = |authority: &Authority| *authority.as_str() == value && !has_host_field;
+        let repeats_authority =
+            |authority: &Authority| *authority.as_str() == value && !has_host_field;
         if name == HOST && !authority.as_ref().is_none_or(repeats_authority) {
             return None;
         }
@@ -104,7 +105,7 @@ fn build_http2_request(data: &[u8]) -> Option<RequestHeader> {
 }
 
 /// HTTP/2 allows no blanks around a value (RFC 9113 section 8.2.1).
-fn trim_ows(mut value: &[u8]) -> &[u8] {
+fn trim_blanks(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }

@@ -6,16 +6,16 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::keys::{MIN_KEY_LEN, is_valid_name, read_key_file};
+use riskgate::keys::{MIN_KEY_LEN, is_valid_id_or_account, read_key_file};
 use riskgate::model::origin::OriginPattern;
 use riskgate_fuzz::ScratchFolder;
 
-static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("key-file"));
+static SCRATCH_FOLDER: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("key-file"));
 /// The key in the environment variable, which the seeds also put in wrong places.
 const SECRET: &str = "rg_s3cr3tQWERTYUIOPasdfghjklZXCVBNM";
 
 fuzz_target!(|data: &[u8]| {
-    let path = SCRATCH.write_file("keys.toml", data);
+    let path = SCRATCH_FOLDER.write_file("keys.toml", data);
     let variable = |name: &str| match name {
         "WEB_KEY" => Some(SECRET.to_owned()),
         "BAD_KEY" => Some(format!("{SECRET} {SECRET}")),
@@ -28,7 +28,10 @@ fuzz_target!(|data: &[u8]| {
             let digests: HashSet<[u8; 32]> = keys.iter().map(|d| d.key.digest).collect();
             assert_eq!(digests.len(), keys.len(), "a key twice");
             for declared in &keys {
-                assert!(is_valid_name(&declared.key.id) && is_valid_name(&declared.key.account));
+                assert!(
+                    is_valid_id_or_account(&declared.key.id)
+                        && is_valid_id_or_account(&declared.key.account)
+                );
                 for origin in &declared.key.origins {
                     assert!(OriginPattern::parse(origin).is_ok());
                 }

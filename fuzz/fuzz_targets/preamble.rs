@@ -1,5 +1,5 @@
-//! The first byte of a connection decides which preamble follows, and no later byte changes that
-//! decision.
+//! riskgate decides by the first bytes of a connection whether they are a PROXY header or an HTTP/2
+//! preface. No later byte changes the decision.
 #![no_main]
 
 use std::net::{IpAddr, SocketAddr};
@@ -7,11 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use libfuzzer_sys::fuzz_target;
 use ppp::v1;
 use riskgate::downstream::preamble::{
-    HTTP2_PREFACE, ProxyHeader, is_http2_preface, parse_proxy_header,
+    HTTP2_PREFACE, ProxyHeader, parse_proxy_header, starts_with_http2_preface,
 };
 
-const MAX_HEADER_BYTES: usize = 2048;
-const MAX_V1_LINE_BYTES: usize = 107;
+const MAX_PROXY_HEADER_BYTES: usize = 2048;
+const MAX_PROXY_V1_LINE_BYTES: usize = 107;
 
 fuzz_target!(|bytes: &[u8]| {
     let decision = parse_byte_by_byte(bytes);
@@ -20,15 +20,15 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(parse_proxy_header(&more), decision, "later bytes change the decision");
     }
     if bytes.starts_with(b"PROXY ") {
-        assert_v1_decision(bytes, &decision);
+        assert_proxy_v1_decision(bytes, &decision);
     }
     if bytes.len() >= 16 && bytes.starts_with(b"\r\n\r\n\0\r\nQUIT\n") {
-        assert_v2_decision(bytes, &decision);
+        assert_proxy_v2_decision(bytes, &decision);
     }
-    assert_preface_decision(bytes);
+    assert_http2_preface_decision(bytes);
     let is_proxied = matches!(decision, ProxyHeader::Complete(..));
     assert!(
-        !is_proxied || is_http2_preface(bytes) == Some(false),
+        !is_proxied || starts_with_http2_preface(bytes) == Some(false),
         "both a PROXY header and an HTTP/2 preface"
     );
 });
@@ -50,18 +50,18 @@ fn parse_byte_by_byte(bytes: &[u8]) -> ProxyHeader {
         if let ProxyHeader::Complete(length, _) = verdict {
             assert_eq!(length, cut, "the header was complete before");
         }
-        assert!(cut < MAX_HEADER_BYTES || verdict != ProxyHeader::Partial);
+        assert!(cut < MAX_PROXY_HEADER_BYTES || verdict != ProxyHeader::Partial);
         decision = verdict;
         cut += 1;
     }
     decision
 }
 
-/// Version 1, checked by a second implementation.
-fn assert_v1_decision(bytes: &[u8], decision: &ProxyHeader) {
-    let front = &bytes[..bytes.len().min(MAX_V1_LINE_BYTES)];
+/// Asserts the decision about a PROXY header of version 1: the crate ppp must agree.
+fn assert_proxy_v1_decision(bytes: &[u8], decision: &ProxyHeader) {
+    let front = &bytes[..bytes.len().min(MAX_PROXY_V1_LINE_BYTES)];
     let Some(end) = front.iter().position(|byte| *byte == b'\n') else {
-        let may_continue = front.len() < MAX_V1_LINE_BYTES;
+        let may_continue = front.len() < MAX_PROXY_V1_LINE_BYTES;
         assert_eq!(*decision == ProxyHeader::Partial, may_continue);
         return assert!(may_continue || *decision == ProxyHeader::Malformed);
     };
@@ -71,8 +71,8 @@ fn assert_v1_decision(bytes: &[u8], decision: &ProxyHeader) {
         Ok(v1::Addresses::Tcp6(a)) => Some((IpAddr::V6(a.source_address), a.source_port)),
         Ok(v1::Addresses::Unknown) | Err(_) => None,
     };
-    // The second implementation accepts a port with a sign, and a space in place of the carriage
-    // return.
+    // The crate ppp also accepts a port with a sign, and a space in place of the carriage return.
+    // riskgate must refuse both.
     let client = client.filter(|_| !line.contains(&b'+')).map(SocketAddr::from);
     let is_unknown = line == b"PROXY UNKNOWN\r\n" || line.starts_with(b"PROXY UNKNOWN ");
     let is_text = line.ends_with(b"\r\n") && std::str::from_utf8(line).is_ok();
@@ -84,13 +84,16 @@ fn assert_v1_decision(bytes: &[u8], decision: &ProxyHeader) {
     assert_eq!(*decision, expected);
 }
 
-/// Version 2, checked field by field.
-fn assert_v2_decision(bytes: &[u8], decision: &ProxyHeader) {
+/// Asserts the decision about a PROXY header of version 2, field by field.
+fn assert_proxy_v2_decision(bytes: &[u8], decision: &ProxyHeader) {
     let (is_proxied, family) = (bytes[12] == 0x21, bytes[13] >> 4);
     let length = 16 + usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
     let address_lengths = [0, 12, 36, 216];
     let is_supported = matches!(bytes[12], 0x20 | 0x21) && bytes[13] & 0x0f <= 2 && family <= 3;
-    if !is_supported || length > MAX_HEADER_BYTES || length < 16 + address_lengths[usize::from(family)] {
+    if !is_supported
+        || length > MAX_PROXY_HEADER_BYTES
+        || length < 16 + address_lengths[usize::from(family)]
+    {
         return assert_eq!(*decision, ProxyHeader::Malformed);
     }
     if bytes.len() < length {
@@ -106,14 +109,15 @@ fn assert_v2_decision(bytes: &[u8], decision: &ProxyHeader) {
     assert_eq!(*decision, ProxyHeader::Complete(length, client));
 }
 
-fn assert_preface_decision(bytes: &[u8]) {
+fn assert_http2_preface_decision(bytes: &[u8]) {
     for cut in 0..=bytes.len().min(HTTP2_PREFACE.len() + 1) {
-        let matching_bytes = bytes[..cut].iter().zip(HTTP2_PREFACE).take_while(|(a, b)| a == b).count();
+        let matching_bytes =
+            bytes[..cut].iter().zip(HTTP2_PREFACE).take_while(|(a, b)| a == b).count();
         let expected = match matching_bytes {
             same if same == HTTP2_PREFACE.len() => Some(true),
             same if same == cut => None,
             _ => Some(false),
         };
-        assert_eq!(is_http2_preface(&bytes[..cut]), expected, "{cut}");
+        assert_eq!(starts_with_http2_preface(&bytes[..cut]), expected, "{cut}");
     }
 }

@@ -21,15 +21,16 @@ fuzz_target!(|bytes: &[u8]| {
             assert_same_in_parts(bytes, step, &whole, sizes);
         }
         if let Ok(Some(head)) = whole {
-            assert_httparse_agrees(&bytes[..head.length], head, sizes);
+            assert_httparse_agrees(&bytes[..head.head_length], head, sizes);
             let more = [bytes, b"\r\n\0GET / HTTP/1.1"].concat();
             assert_eq!(parse_request_head(&more, 0, sizes), whole, "later bytes change the result");
         }
     }
 });
 
-/// Parses as the connection handler does: after each part it looks at all bytes, and remembers how
-/// far it has looked.
+/// Parses in parts of `step` bytes, as the connection handler does: after each part, it parses all
+/// bytes so far, and passes the number of bytes that it has scanned before. Asserts that the result
+/// is the same as `whole`.
 fn assert_same_in_parts(
     bytes: &[u8],
     step: usize,

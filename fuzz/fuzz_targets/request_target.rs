@@ -1,21 +1,21 @@
-//! A request target matches at most one route, whatever its query. A domain and a check target have
-//! one canonical form, which matches the same route.
+//! A request target matches at most one route, and its query does not change which. A domain and a
+//! check target each have one canonical form, which matches the same route.
 #![no_main]
 
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use riskgate::gate::route::{
-    Route, UpstreamRoute, canonicalize_check_target, match_route, redact_path, split_query,
+    Route, UpstreamRoute, canonical_check_path, match_route, redact_path, split_path_and_query,
 };
 use riskgate::model::domain::{Domain, percent_decode};
 use riskgate::model::refusal::Refusal;
 
 static UPSTREAM_ROUTES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
     let prefix = |path: &str| UpstreamRoute {
-        path: path.to_owned(),
+        path_prefix: path.to_owned(),
         methods: vec!["GET".to_owned(), "POST".to_owned()],
-        allow: "GET, POST, OPTIONS".into(),
+        allow_value: "GET, POST, OPTIONS".into(),
         needs_key: true,
         is_counted: true,
     };
@@ -24,11 +24,14 @@ static UPSTREAM_ROUTES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
 
 fuzz_target!(|target: &[u8]| {
     let route = match_route("GET", target, &UPSTREAM_ROUTES);
-    let (path, query) = split_query(target);
+    let (path, query) = split_path_and_query(target);
     assert_eq!([path, query].concat(), target);
     assert_eq!(route, match_route("GET", path, &UPSTREAM_ROUTES), "a query changes the route");
     let with_query = [path, b"?/../v1/usage"].concat();
-    assert!(is_same_result(&route, &match_route("GET", &with_query, &UPSTREAM_ROUTES)), "a query changes the route");
+    assert!(
+        is_same_match_result(&route, &match_route("GET", &with_query, &UPSTREAM_ROUTES)),
+        "a query changes the route"
+    );
     assert_methods_follow_path(target, &route);
     assert_log_hides_local_part(target);
     match route {
@@ -50,13 +53,15 @@ fuzz_target!(|target: &[u8]| {
             assert_path_ends_in_segment(b"/v1/check/", segment, path);
             assert_one_canonical_form(segment);
         }
-        Ok(Route::Upstream(index)) => assert_below_prefix(&UPSTREAM_ROUTES[index].path, path),
+        Ok(Route::Upstream(index)) => {
+            assert_below_prefix(&UPSTREAM_ROUTES[index].path_prefix, path)
+        }
         Ok(Route::Options(_)) => panic!("GET is not OPTIONS"),
         Err(refusal) => assert_eq!(refusal, Refusal::NotFound, "GET is allowed everywhere"),
     }
 });
 
-fn is_same_result(a: &Result<Route<'_>, Refusal>, b: &Result<Route<'_>, Refusal>) -> bool {
+fn is_same_match_result(a: &Result<Route<'_>, Refusal>, b: &Result<Route<'_>, Refusal>) -> bool {
     format!("{a:?}") == format!("{b:?}")
 }
 
@@ -74,7 +79,9 @@ fn assert_methods_follow_path(target: &[u8], get: &Result<Route<'_>, Refusal>) {
                 _ => assert_eq!(head.as_ref(), Ok(route)),
             }
         }
-        Err(_) => assert!([&head, &options, &other].iter().all(|found| is_same_result(found, get))),
+        Err(_) => {
+            assert!([&head, &options, &other].iter().all(|found| is_same_match_result(found, get)))
+        }
     }
 }
 
@@ -87,12 +94,12 @@ fn assert_path_ends_in_segment(head: &[u8], segment: &[u8], path: &[u8]) {
 
 /// The canonical form matches the same kind of route, and is its own canonical form.
 fn assert_one_canonical_form(segment: &[u8]) {
-    let Ok(once) = canonicalize_check_target(segment) else { return };
+    let Ok(once) = canonical_check_path(segment) else { return };
     let Ok(Route::Check(again)) = match_route("GET", once.as_bytes(), &UPSTREAM_ROUTES) else {
         panic!("{once} is no check target");
     };
     assert_eq!(
-        canonicalize_check_target(again).as_ref(),
+        canonical_check_path(again).as_ref(),
         Ok(&once),
         "the canonical form is not canonical"
     );

@@ -1,8 +1,8 @@
-//! Any bytes are either refused with an error, or loaded as a table that answers every look-up
-//! without a panic.
+//! riskgate either refuses the bytes of a table file with an error, or loads a table that answers
+//! every look-up without a panic.
 //!
-//! Each input is loaded twice: unchanged, and with a corrected header and checksum. The second load
-//! reaches the code that runs after the checksum.
+//! The target loads each input twice: unchanged, and with a corrected header and checksum. The
+//! second load reaches the code that runs after the check of the checksum.
 #![no_main]
 
 use std::path::Path;
@@ -15,10 +15,10 @@ use riskgate::table::{Table, TableLocation};
 use riskgate_fuzz::ScratchFolder;
 use xxhash_rust::xxh3::xxh3_64;
 
-static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("table-file"));
+static SCRATCH_FOLDER: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("table-file"));
 /// The version of the table format that this build writes, as in a table file.
 static FORMAT_VERSION: LazyLock<[u8; 8]> = LazyLock::new(|| {
-    let path = SCRATCH.path().join("format");
+    let path = SCRATCH_FOLDER.path().join("format");
     Table::load(&TableLocation::Bundled).unwrap().write_to(&path).unwrap();
     std::fs::read(path).unwrap()[8..16].try_into().unwrap()
 });
@@ -45,23 +45,23 @@ fn with_valid_header(data: &[u8]) -> Vec<u8> {
 }
 
 fn assert_refused_or_usable(bytes: &[u8]) {
-    let path = SCRATCH.write_file("compiled", bytes);
+    let path = SCRATCH_FOLDER.write_file("compiled", bytes);
     match Table::load(&TableLocation::Path(path.clone())) {
         Err(error) => {
             let text = error.to_string();
             assert!(text.starts_with(&path.display().to_string()), "{text}");
         }
         Ok(table) => {
-            look_up_everything(&table);
+            look_up_all_rows(&table);
             let version = table.version().to_owned();
             let stamped = table.with_built_at(1).expect("a table that can be stamped");
             assert_eq!((stamped.version(), stamped.built_at()), (version.as_str(), 1));
-            assert_reads_back(&stamped, &SCRATCH.path().join("stamped"));
+            assert_survives_write_and_load(&stamped, &SCRATCH_FOLDER.path().join("stamped"));
         }
     }
 }
 
-fn look_up_everything(table: &Table) {
+fn look_up_all_rows(table: &Table) {
     let asked = ["first.test", "a.b.first.test", "gmail.com", "co.uk", "x.nosuchtld", "a.pp.ua"];
     let rows: Vec<String> = table.rows().map(|row| row.name.to_owned()).collect();
     let children = rows.iter().map(|name| format!("a.{name}"));
@@ -69,7 +69,9 @@ fn look_up_everything(table: &Table) {
     for domain in all.filter_map(|name| Domain::parse(&name).ok()) {
         let _ = table.lookup(&domain, i64::MIN);
         let found = table.lookup(&domain, i64::MAX);
-        assert!(found.matched_at.is_none_or(|start| domain.as_str().is_char_boundary(start)));
+        assert!(
+            found.matched_name_offset.is_none_or(|start| domain.as_str().is_char_boundary(start))
+        );
         assert!(found.explain().lists.len() <= table.lists().len());
         let body = format!(r#"{{"domain":"{domain}{}"#, found.json_tail());
         body.parse::<serde_json::Value>().expect("JSON");
@@ -83,7 +85,7 @@ fn look_up_everything(table: &Table) {
     let _ = (table.warnings(i64::MAX), table.warnings(i64::MIN), format_rfc3339(table.built_at()));
 }
 
-fn assert_reads_back(table: &Table, path: &Path) {
+fn assert_survives_write_and_load(table: &Table, path: &Path) {
     table.write_to(path).expect("a table that can be written");
     let again =
         Table::load(&TableLocation::Path(path.to_owned())).expect("a table that can be read");

@@ -1,5 +1,5 @@
-//! A folder of lists either builds a table that answers the same when compiled, or each fault names
-//! its place.
+//! If riskgate can build a table from a folder of lists, the compiled table gives the same answers.
+//! If it can't, each fault names its file.
 //!
 //! A line `%% NAME` begins the file of that name.
 #![no_main]
@@ -11,25 +11,28 @@ use riskgate::model::domain::Domain;
 use riskgate::table::{Table, TableLocation};
 use riskgate_fuzz::{ScratchFolder, split_first_line};
 
-static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("lists"));
-const NOW: i64 = 1_800_000_000;
+static SCRATCH_FOLDER: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("lists"));
+const NOW_UNIX_SECONDS: i64 = 1_800_000_000;
 
 fuzz_target!(|data: &[u8]| {
-    SCRATCH.clear();
-    let folder = SCRATCH.path().join("lists");
+    SCRATCH_FOLDER.clear();
+    let folder = SCRATCH_FOLDER.path().join("lists");
     std::fs::create_dir(&folder).expect("a new folder in the scratch folder");
     for part in split_files(data).take(20) {
         let (name, content) = split_first_line(part);
         let name = std::str::from_utf8(name).unwrap_or_default().trim();
         let is_safe_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
-        if (1..=40).contains(&name.len()) && name.chars().all(is_safe_char) && !name.starts_with('.') {
+        if (1..=40).contains(&name.len())
+            && name.chars().all(is_safe_char)
+            && !name.starts_with('.')
+        {
             std::fs::write(folder.join(name), content).expect("a writable scratch folder");
         }
     }
     let place = folder.display().to_string();
     match Table::load(&TableLocation::Path(folder)) {
         Err(error) => {
-            assert!(error.count() >= error.faults().len() && error.count() > 0);
+            assert!(error.fault_count() >= error.faults().len() && error.fault_count() > 0);
             for fault in error.faults() {
                 let text = fault.to_string();
                 assert!(text.starts_with(&place) || text.starts_with("the table"), "{text}");
@@ -54,7 +57,7 @@ fn split_files(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn assert_compiled_answers_the_same(table: Table) {
-    let path = SCRATCH.path().join("compiled");
+    let path = SCRATCH_FOLDER.path().join("compiled");
     table.write_to(&path).expect("a table that can be written");
     let compiled = Table::load(&TableLocation::Path(path)).expect("a table that can be read");
     assert_eq!(compiled.version(), table.version());
@@ -70,15 +73,24 @@ fn assert_compiled_answers_the_same(table: Table) {
         assert_eq!(domain.as_str(), row.name, "a row is in its canonical form");
         for name in [row.name.to_owned(), format!("a.{}", row.name)] {
             let Ok(domain) = Domain::parse(&name) else { continue };
-            let (from_lists, from_file) = (table.lookup(&domain, NOW), compiled.lookup(&domain, NOW));
-            assert_eq!((from_lists.verdict, from_lists.matched_at), (from_file.verdict, from_file.matched_at), "{name}");
+            let (from_lists, from_file) = (
+                table.lookup(&domain, NOW_UNIX_SECONDS),
+                compiled.lookup(&domain, NOW_UNIX_SECONDS),
+            );
+            assert_eq!(
+                (from_lists.verdict, from_lists.matched_name_offset),
+                (from_file.verdict, from_file.matched_name_offset),
+                "{name}"
+            );
             assert_eq!(from_lists.json_tail(), from_file.json_tail(), "{name}");
-            assert!(from_lists.matched_at.is_none_or(|start| name.is_char_boundary(start)));
+            assert!(
+                from_lists.matched_name_offset.is_none_or(|start| name.is_char_boundary(start))
+            );
             let body = format!(r#"{{"domain":"{name}{}"#, from_lists.json_tail());
             body.parse::<serde_json::Value>().expect("JSON");
         }
     }
-    for name in table.seed() {
+    for name in table.top_list_seed() {
         let row = table.find_row(name).expect("a row for a name of the seed");
         assert!(row.own_answer.verdict.reason.is_flagged(), "{name} leads the top list");
     }

@@ -1,20 +1,23 @@
-//! riskgate forwards an upstream response the same however it is split into parts. A client reads
-//! exactly one response from the output, without fields that are reserved to riskgate.
+//! riskgate forwards an upstream response in the same way, in however many parts it arrives. A
+//! client reads exactly one response from the output, without fields that are reserved to riskgate.
 #![no_main]
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use riskgate::message::response::CommonHeaders;
-use riskgate::proxy::upstream::{BodyState, MalformedResponse, ResponseContext, forward_head};
+use riskgate::proxy::upstream::{
+    BodyState, MalformedResponse, ResponseContext, forward_response_head,
+};
 
-/// The header, the body, whether the body was truncated, and the number of unread bytes.
+/// The header, the data of the body, true if the response was truncated, and the number of bytes
+/// after its end.
 type ForwardedResponse = Result<(Vec<u8>, Vec<u8>, bool, usize), MalformedResponse>;
 
 fuzz_target!(|input: &[u8]| {
     let Some((first, answer)) = input.split_first() else { return };
     let (is_head, part) = (first & 1 == 1, usize::from(first >> 1) + 1);
-    let whole = forward_in_parts(answer, is_head, answer.len().max(1));
-    assert_eq!(whole, forward_in_parts(answer, is_head, part), "parts of {part}");
+    let whole = forward_response_in_parts(answer, is_head, answer.len().max(1));
+    assert_eq!(whole, forward_response_in_parts(answer, is_head, part), "parts of {part}");
     let Ok((header, body, is_cut, _)) = whole else { return };
     let mut fields = [httparse::EMPTY_HEADER; 300];
     let mut read = httparse::Response::new(&mut fields);
@@ -42,7 +45,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// Forwards a response that arrives in parts of this size and then ends.
-fn forward_in_parts(answer: &[u8], is_head: bool, part: usize) -> ForwardedResponse {
+fn forward_response_in_parts(answer: &[u8], is_head: bool, part: usize) -> ForwardedResponse {
     let common = CommonHeaders::default();
     let context = ResponseContext {
         common_headers: &common,
@@ -53,7 +56,7 @@ fn forward_in_parts(answer: &[u8], is_head: bool, part: usize) -> ForwardedRespo
     let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
     let mut parts = answer.chunks(part);
     let response = loop {
-        if let Some(answer) = forward_head(&mut arrived, &context, &mut out)? {
+        if let Some(answer) = forward_response_head(&mut arrived, &context, &mut out)? {
             break answer;
         }
         arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);
@@ -61,10 +64,10 @@ fn forward_in_parts(answer: &[u8], is_head: bool, part: usize) -> ForwardedRespo
     let header = std::mem::take(&mut out);
     let is_chunked = matches!(response.body, BodyState::UntilClose | BodyState::Chunks(_));
     let mut body = response.body;
-    let mut is_cut = body.forward(&mut arrived, &mut out).is_err();
+    let mut is_cut = body.forward_arrived_bytes(&mut arrived, &mut out).is_err();
     for part in parts {
         arrived.extend_from_slice(part);
-        is_cut = is_cut || body.forward(&mut arrived, &mut out).is_err();
+        is_cut = is_cut || body.forward_arrived_bytes(&mut arrived, &mut out).is_err();
     }
     is_cut = is_cut || body.finish_at_eof(&mut out).is_err();
     let forwarded_body = if is_chunked { join_chunks(&out, is_cut) } else { out };

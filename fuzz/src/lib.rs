@@ -1,5 +1,6 @@
-//! Helpers that several fuzz targets share: a scratch folder for targets that read files, and
-//! conversions from bytes to text. This crate asserts nothing and uses no internals of riskgate.
+//! Helpers that several fuzz targets share: a scratch folder for targets that read files, and the
+//! splitting of an input at its first line break. This crate asserts nothing and does not use
+//! riskgate.
 
 use std::fs;
 use std::path::{Path, PathBuf};

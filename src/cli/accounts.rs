@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{format_columns, print_result, print_result_of_change};
-use super::store_access::{check_name, check_plan, open_store, read_ring_rows};
+use super::store_access::{check_account_name, check_plan, open_store, read_ring_rows};
 use crate::store::{AccountRow, MonthlyLimit};
 
 #[derive(Debug, Subcommand)]
@@ -46,7 +46,7 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
         }
         AccountsCommand::Set { config, name, plan, limit, json } => {
             let config = config.read_config()?;
-            check_name("NAME", &name)?;
+            check_account_name("NAME", &name)?;
             check_plan(&config, plan.as_deref())?;
             if plan.is_none() && limit.is_none() {
                 return Err(CommandFailure::usage("expected --plan or --limit, but found neither"));
@@ -80,7 +80,7 @@ fn render_accounts(config: &crate::config::Config, accounts: &[AccountRow], json
         account.plan.clone().unwrap_or_else(|| crate::keys::DEFAULT_PLAN.to_owned())
     };
     let limit_of = |account: &AccountRow| {
-        account.limit.or_else(|| config.plans.get(&plan_of(account)).copied())
+        account.own_limit.or_else(|| config.plans.get(&plan_of(account)).copied())
     };
     if json {
         let object = |account: &AccountRow| {
@@ -89,7 +89,7 @@ fn render_accounts(config: &crate::config::Config, accounts: &[AccountRow], json
                 Some(MonthlyLimit::Unlimited) => json!("unlimited"),
                 None => Value::Null,
             };
-            let own = account.limit.is_some();
+            let own = account.own_limit.is_some();
             json!({ "name": account.name, "plan": plan_of(account), "limit": limit, "own_limit": own })
         };
         return format!("{}\n", Value::Array(accounts.iter().map(object).collect()));
@@ -102,7 +102,7 @@ fn render_accounts(config: &crate::config::Config, accounts: &[AccountRow], json
                 Some(MonthlyLimit::Unlimited) => "unlimited".to_owned(),
                 None => "unknown plan".to_owned(),
             };
-            let own = if account.limit.is_some() { "account" } else { "plan" };
+            let own = if account.own_limit.is_some() { "account" } else { "plan" };
             vec![account.name.clone(), plan_of(account), limit, own.to_owned()]
         })
         .collect();

@@ -5,13 +5,13 @@ use super::failure::CommandFailure;
 use super::output::print_message;
 use super::store_access::{STORE_TIMEOUT, read_ring_rows};
 use crate::keys::KeyRing;
-use crate::process::server::{StartupInputs, prepare_resources};
+use crate::process::server::{StartupInputs, check_log_limits_and_upstreams};
 use crate::quota::unix_now;
 use crate::store::{RingRows, Store, StoreError};
 
 pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let inputs = StartupInputs::read(&args.config_sources()).map_err(CommandFailure::config)?;
-    prepare_resources(&inputs.config)?;
+    check_log_limits_and_upstreams(&inputs.config)?;
     let options = &inputs.config.store;
     // A check writes nothing, so it does not create a missing SQLite file as `run` would.
     let rows = match Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT) {
@@ -46,8 +46,8 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// The failure for a store that can't be used. A check also fails if a Redis server does not
-/// answer, although `run` would wait for that server.
+/// The failure of `riskgate check` if the store can't be used: exit code 1 if the store does not
+/// answer, else 78. (`riskgate run` would start, and wait for a Redis server that does not answer.)
 fn store_failure(error: StoreError) -> CommandFailure {
     match error {
         StoreError::Unavailable { .. } => error.into(),

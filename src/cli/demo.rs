@@ -1,8 +1,8 @@
 //! `riskgate demo`: a gateway and a stand-in upstream server on loopback.
 //!
-//! It creates a temporary store with one key, starts a stand-in for the checking service, and
-//! prints three requests to paste. The gateway itself is the usual one. `--upstream-only` runs the
-//! stand-in alone, for a gateway that is started separately.
+//! The command creates a temporary store with one key, starts a stand-in for the upstream server
+//! that checks addresses, and prints three requests to paste. The gateway is the same as that of
+//! `riskgate run`. `--upstream-only` runs the stand-in alone, for a gateway that the user starts.
 
 mod stand_in;
 
@@ -22,7 +22,7 @@ use crate::store::{KeyRow, RedisOptions, Store, StoreUrl};
 use crate::table::{Table, TableLocation};
 
 /// Where the stand-in checking service listens if the command line names no address.
-const DEFAULT_UPSTREAM_ADDR: &str = "127.0.0.1:9000";
+const DEFAULT_UPSTREAM_ADDRESS: &str = "127.0.0.1:9000";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -72,9 +72,9 @@ fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, Command
             ))
         });
     }
-    TcpListener::bind(DEFAULT_UPSTREAM_ADDR).or_else(|error| {
+    TcpListener::bind(DEFAULT_UPSTREAM_ADDRESS).or_else(|error| {
         output::print_message(format!(
-            "warning: expected to listen on {DEFAULT_UPSTREAM_ADDR}, but found {error}; listening on a \
+            "warning: expected to listen on {DEFAULT_UPSTREAM_ADDRESS}, but found {error}; listening on a \
              free port instead (`--upstream-only ADDR` names one)"
         ));
         Ok(TcpListener::bind("127.0.0.1:0")?)
@@ -82,12 +82,13 @@ fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, Command
 }
 
 fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
-    // Loaded before the free addresses are chosen, so that they are bound soon after.
+    // The table is loaded before the free addresses are chosen, so that the addresses are bound
+    // soon after they were chosen.
     let table = Table::load(&TableLocation::Bundled)?;
     let temp_dir = TempDir::create()?;
     let store = temp_dir.0.join("riskgate.db");
-    let http = free_address("127.0.0.1:8080")?;
-    let admin = free_address("127.0.0.1:9090")?;
+    let http = find_free_address("127.0.0.1:8080")?;
+    let admin = find_free_address("127.0.0.1:9090")?;
     let upstream = TcpListener::bind("127.0.0.1:0")?;
     let servers = upstream.local_addr()?.to_string();
     std::thread::spawn(move || stand_in::serve_stand_in_upstream(&upstream, table));
@@ -126,7 +127,7 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
     Config::read(&ConfigSources { file: ConfigFile::None, flags: flags.clone() })
         .map_err(CommandFailure::config)?;
     std::thread::spawn(move || {
-        if wait_until_ready(http) {
+        if wait_until_accepting(http) {
             print_example_requests(http, admin, &token);
         }
     });
@@ -148,8 +149,8 @@ fn print_example_requests(http: SocketAddr, admin: SocketAddr, token: &Token) {
     }
 }
 
-/// Returns false if no connection to this address succeeds within 30 s.
-fn wait_until_ready(address: SocketAddr) -> bool {
+/// Waits until a connection to this address succeeds. Returns false if none does within 30 s.
+fn wait_until_accepting(address: SocketAddr) -> bool {
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(30) {
         if TcpStream::connect(address).is_ok() {
@@ -160,8 +161,9 @@ fn wait_until_ready(address: SocketAddr) -> bool {
     false
 }
 
-/// Returns the preferred address if it is free, else any free loopback port.
-fn free_address(preferred: &str) -> Result<SocketAddr, CommandFailure> {
+/// Returns the preferred address if it is free, else a loopback address with any free port. Another
+/// process can take the address before it is bound.
+fn find_free_address(preferred: &str) -> Result<SocketAddr, CommandFailure> {
     let listener = TcpListener::bind(preferred).or_else(|_| TcpListener::bind("127.0.0.1:0"))?;
     Ok(listener.local_addr()?)
 }

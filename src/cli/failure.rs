@@ -3,29 +3,30 @@
 use crate::process::server::StartError;
 use crate::store::StoreError;
 
-/// Bad config or data (sysexits' EX_CONFIG).
+/// The exit code for bad config or data: EX_CONFIG of sysexits.h.
 pub const EXIT_CONFIG: u8 = 78;
 /// The messages and the exit code of a failed command.
 pub struct CommandFailure {
-    /// Messages for standard error; none if they were written already.
-    pub lines: Vec<String>,
-    pub code: u8,
+    /// Messages for standard error; empty if they are written already, or if there is none to
+    /// write.
+    pub message_lines: Vec<String>,
+    pub exit_code: u8,
 }
 
 impl CommandFailure {
     /// A failure with exit code 1.
     pub fn failed(line: impl Into<String>) -> CommandFailure {
-        CommandFailure { lines: vec![line.into()], code: 1 }
+        CommandFailure { message_lines: vec![line.into()], exit_code: 1 }
     }
 
     /// Wrong arguments: exit code 2.
     pub fn usage(line: impl Into<String>) -> CommandFailure {
-        CommandFailure { lines: vec![line.into()], code: 2 }
+        CommandFailure { message_lines: vec![line.into()], exit_code: 2 }
     }
 
     /// Bad config or data: exit code 78.
-    pub fn config(lines: Vec<String>) -> CommandFailure {
-        CommandFailure { lines, code: EXIT_CONFIG }
+    pub fn config(message_lines: Vec<String>) -> CommandFailure {
+        CommandFailure { message_lines, exit_code: EXIT_CONFIG }
     }
 }
 
@@ -47,7 +48,7 @@ impl From<StoreError> for CommandFailure {
             | StoreError::InvalidReply { .. }
             | StoreError::Conflict(_) => 1,
         };
-        CommandFailure { lines: vec![error.to_string()], code }
+        CommandFailure { message_lines: vec![error.to_string()], exit_code: code }
     }
 }
 

@@ -12,7 +12,9 @@ use super::failure::CommandFailure;
 use super::output::{
     format_columns, print_message, print_result, print_result_of_change, stdout_error, write_secret,
 };
-use super::store_access::{check_name, check_plan, open_store, read_ring_rows, read_store_clock};
+use super::store_access::{
+    check_account_name, check_plan, open_store, read_ring_rows, read_store_clock,
+};
 use crate::config::{Config, parse_duration};
 use crate::keys::{DeclaredKey, MergedKey, Token, merge_keys, read_key_file};
 use crate::model::month::format_rfc3339;
@@ -109,7 +111,7 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
             json,
         } => {
             let config = config.read_config()?;
-            check_name("--account", &account)?;
+            check_account_name("--account", &account)?;
             check_plan(&config, plan.as_deref())?;
             let expires = expires.as_deref().map(Expiry::parse).transpose()?;
             for origin in &origins {
@@ -150,7 +152,7 @@ fn create(
         Token::generate(&config.key_prefix).map_err(|e| CommandFailure::failed(e.to_string()))?;
     let mut store = open_store(config)?;
     let created_at = read_store_clock(&mut store)?;
-    let expires_at = expires.map(|when| when.resolve(created_at));
+    let expires_at = expires.map(|when| when.to_unix_seconds(created_at));
     let key = KeyRow { id: new_key_id()?, digest: token.sha256(), created_at, expires_at, ..key };
     let added = store.add_keys(&[(key.clone(), plan)]);
     let undo = |store: &mut Store| store.expire_or_revoke_key(&key.id, None, Some(unix_now()));
@@ -185,7 +187,7 @@ fn print_key_or_undo(
             };
             CommandFailure::failed(stdout_error(&error))
         }
-        // The store did not answer as expected, so it may contain the key or not.
+        // The store did not answer, so nobody knows whether the store has the key.
         Err(error @ StoreError::Unavailable { .. }) => error.into(),
         Err(error) => return Err(error.into()),
     };
@@ -196,7 +198,7 @@ fn print_key_or_undo(
              {error}"
         ),
     };
-    Err(CommandFailure::failed(format!("{}; {outcome}", failure.lines.join("; "))))
+    Err(CommandFailure::failed(format!("{}; {outcome}", failure.message_lines.join("; "))))
 }
 
 fn list(config: &Config, json: bool) -> Result<(), CommandFailure> {
@@ -226,7 +228,7 @@ fn list(config: &Config, json: bool) -> Result<(), CommandFailure> {
             let key = &merged.row;
             json!({
                 "id": key.id, "account": key.account, "plan": plan_of(key), "label": key.label,
-                "origins": origins(merged), "restricted": merged.is_restricted,
+                "origins": origins(merged), "restricted": merged.is_origin_restricted,
                 "require_origin": key.require_origin, "created_at": format_rfc3339(key.created_at),
                 "expires_at": key.expires_at.map(format_rfc3339),
                 "revoked_at": key.revoked_at.map(format_rfc3339),
@@ -244,7 +246,7 @@ fn list(config: &Config, json: bool) -> Result<(), CommandFailure> {
                 key.account.clone(),
                 plan_of(key),
                 key.label.clone().unwrap_or("-".to_owned()),
-                match (merged.is_restricted, origins.is_empty()) {
+                match (merged.is_origin_restricted, origins.is_empty()) {
                     (false, _) => "-".to_owned(),
                     (true, true) => "none".to_owned(),
                     (true, false) => origins.join(" "),
@@ -280,7 +282,7 @@ fn rotate(
     };
     let now = read_store_clock(&mut store)?;
     let same_term = old.expires_at.map(|at| now.saturating_add(at - old.created_at));
-    let expires_at = expires.map(|when| when.resolve(now)).or(same_term);
+    let expires_at = expires.map(|when| when.to_unix_seconds(now)).or(same_term);
     let token =
         Token::generate(&config.key_prefix).map_err(|e| CommandFailure::failed(e.to_string()))?;
     let (before, digest) = (old.expires_at, token.sha256());

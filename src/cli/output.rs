@@ -1,7 +1,7 @@
 //! Output of commands: results go to standard output, messages to standard error.
 //!
-//! If a result can't be written, the command fails and does not panic. If a message can't be
-//! written, it is lost.
+//! If a result can't be written, the command fails; it does not panic. If a message can't be
+//! written, the command goes on without it.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
@@ -14,27 +14,27 @@ use super::failure::CommandFailure;
 /// a message.
 pub fn print_result(result: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
     write_stdout(result.as_ref()).map_err(|error| match error.kind() {
-        ErrorKind::BrokenPipe => CommandFailure { lines: Vec::new(), code: 1 },
+        ErrorKind::BrokenPipe => CommandFailure { message_lines: Vec::new(), exit_code: 1 },
         _ => CommandFailure::failed(stdout_error(&error)),
     })
 }
 
-/// Writes the result of a command that has changed something. If it can't be written, the failure
-/// says what was done.
+/// Writes the result of a command that has changed something. If the result can't be written, the
+/// failure contains `done`, which says what the command has changed.
 pub fn print_result_of_change(done: &str, result: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
     write_stdout(result.as_ref())
         .map_err(|error| CommandFailure::failed(format!("{done}; {}", stdout_error(&error))))
 }
 
-/// Writes to the descriptor and not through the standard library's buffer, because a buffered
-/// result could still be written after the command has reported a failure.
+/// Writes all bytes to standard output's descriptor, not through the standard library's buffer: the
+/// buffer could be written after the command has reported a failure.
 pub fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     File::from(io::stdout().as_fd().try_clone_to_owned()?).write_all(bytes)
 }
 
-/// Writes a secret that is shown only once. If standard output was closed at the start, Rust's
-/// runtime has opened `/dev/null` in its place, for reading and writing. That is an error, because
-/// nobody would see the secret.
+/// Writes a secret that is shown only once to standard output. If standard output was closed when
+/// the process started, Rust's runtime has opened `/dev/null` for it, for reading and writing. The
+/// function then returns an error, because nobody would see the secret.
 pub fn write_secret(bytes: &[u8]) -> io::Result<()> {
     let device = |path: &str| fs::metadata(path).map(|meta| meta.rdev()).ok();
     let fields = fs::read_to_string("/proc/self/fdinfo/1").unwrap_or_default();

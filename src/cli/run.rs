@@ -28,8 +28,8 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), CommandFailure> {
-    let start = if args.upgrade { StartMode::Upgrade } else { StartMode::Standalone };
-    run_server(args.config_sources(), start, None)
+    let start_mode = if args.upgrade { StartMode::Upgrade } else { StartMode::Standalone };
+    run_server(args.config_sources(), start_mode, None)
 }
 
 /// Runs the gateway with these settings and no config file, and calls `exit_hook` at the end.
@@ -41,18 +41,18 @@ pub fn run_with_flags(
     run_server(config_sources, StartMode::Standalone, Some(exit_hook))
 }
 
-/// Runs the gateway, with all messages written through the process log. The log does not block, so
-/// a full pipe on standard error does not keep the process from serving or from ending.
+/// Runs the gateway and writes all messages through the process log. The log blocks no thread but
+/// its own, so the process serves and ends even if standard error is a full pipe.
 fn run_server(
     config_sources: ConfigSources,
-    start: StartMode,
+    start_mode: StartMode,
     exit_hook: Option<ExitHook>,
 ) -> Result<(), CommandFailure> {
     let log = Arc::new(ProcessLog::install()?);
-    server::run(config_sources, start, &log, exit_hook).map_err(|error| {
+    server::run(config_sources, start_mode, &log, exit_hook).map_err(|error| {
         let failure = CommandFailure::from(error);
-        log.write_final_lines(&failure.lines);
-        CommandFailure { lines: Vec::new(), ..failure }
+        log.write_final_lines(&failure.message_lines);
+        CommandFailure { message_lines: Vec::new(), ..failure }
     })
 }
 

@@ -14,8 +14,8 @@ use crate::store::{RedisOptions, RepairedMonth, Store, StoreContents, StoreUrl};
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Initialize the server of store.url, so that gateways accept it before it has a key. Does
-    /// nothing if it is a store already.
+    /// Initialize the server of store.url as a store, so that gateways accept the server before it
+    /// has a key. Does nothing if the server is a store already.
     Init {
         #[command(flatten)]
         config: ConfigArgs,
@@ -101,7 +101,8 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
             return Err(CommandFailure::failed(format!("{fault} {whose}; set it right first")));
         }
     }
-    let RepairedMonth { previous, deleted_totals: dropped } = store.repair_month(month)?;
+    let RepairedMonth { latest_month_before: previous, deleted_totals: dropped } =
+        store.repair_month(month)?;
     let is_later = previous.is_some_and(|previous| previous > month);
     let changed = is_later || dropped > 0;
     let done = match previous {
@@ -133,8 +134,8 @@ fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), 
     let mut target = Store::open(&to, options, STORE_TIMEOUT)?;
     target.check_usable()?;
     target.raise_busy_timeout()?;
-    target.fill_from(&contents)?;
-    let StoreContents { ring, month, usage, top } = contents;
+    target.fill_empty_store(&contents)?;
+    let StoreContents { ring, usage_month: month, usage, top_rows: top } = contents;
     let (keys, accounts, numbers, top) =
         (ring.keys.len(), ring.accounts.len(), usage.len(), top.len());
     let done = format!(
@@ -152,28 +153,29 @@ fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), 
     Ok(())
 }
 
-/// Reads all that `copy` writes. Fails if a row is damaged, because a copy is complete or fails.
+/// Reads everything that `copy` writes to the target. Fails if a row is damaged, because `copy`
+/// never leaves a row out.
 fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
     store.check_usable()?;
     store.raise_busy_timeout()?;
     let is_empty = || CommandFailure::failed("FROM: expected a store, but found an empty server");
     let ring = store.ring_rows()?.ok_or_else(is_empty)?;
-    // A copy is complete or fails.
-    let unreadable = ring.damaged.keys.keys().chain(&ring.damaged.accounts).next();
+    let unreadable =
+        ring.damaged.key_digests_by_id.keys().chain(&ring.damaged.account_names).next();
     if let Some(name) = unreadable {
         return Err(CommandFailure::failed(format!(
             "FROM: expected rows that can be read, but found another for {name}"
         )));
     }
-    // The month comes from the store, because a wrong clock of this machine would move the new
-    // store to a wrong month.
+    // The month is read from the source, because a wrong clock of this machine would move the
+    // target to a wrong month.
     let month = store.latest_month()?.unwrap_or(Month::FIRST);
-    let usage = store.usage(month, None)?;
+    let usage = store.read_usage(month, None)?;
     if let Some(row) = usage.iter().find(|row| row.is_damaged) {
         return Err(CommandFailure::failed(format!(
             "FROM: expected numbers that can be read, but found others for {}",
             row.account
         )));
     }
-    Ok(StoreContents { ring, month, usage, top: store.top_rows()? })
+    Ok(StoreContents { ring, usage_month: month, usage, top_rows: store.top_rows()? })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::failure::CommandFailure;
 use super::output;
 use crate::config::Config;
-use crate::keys::{NAME_FORMAT, is_valid_name};
+use crate::keys::{ID_OR_ACCOUNT_FORMAT, is_valid_id_or_account};
 use crate::quota::unix_now;
 use crate::store::{RingRows, Store, StoreError};
 
@@ -22,8 +22,9 @@ pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     Ok(store)
 }
 
-/// Reads all keys, the oldest first, and all accounts, sorted by name. Prints warnings for an empty
-/// server, for entries that riskgate did not write, and for rows that can't be read.
+/// Reads all keys and all accounts from the store. Sorts the keys by age, the oldest first, and the
+/// accounts by name. Prints a warning if the server is empty, for each entry that riskgate did not
+/// write, and for each row that can't be read.
 pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     let mut rows = store.ring_rows()?.unwrap_or_else(|| {
         output::print_message("warning: the server is empty; the first key makes it a store");
@@ -32,12 +33,12 @@ pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     for entry in store.describe_foreign_entries() {
         output::print_message(format!("warning: {entry}"));
     }
-    for id in rows.damaged.keys.keys() {
+    for id in rows.damaged.key_digests_by_id.keys() {
         output::print_message(format!(
             "warning: key {id}: its row can't be read; calls with it are answered with 500"
         ));
     }
-    for name in &rows.damaged.accounts {
+    for name in &rows.damaged.account_names {
         output::print_message(format!(
             "warning: account {name}: its row can't be read; its calls are answered with 500 until \
              `riskgate accounts set {name}` says its plan and limit"
@@ -48,7 +49,8 @@ pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     Ok(rows)
 }
 
-/// Returns the time that gateways on this store use: the server's, or this machine's for SQLite.
+/// Returns the time by which gateways on this store count, in Unix seconds: the Redis server's, or
+/// this machine's for SQLite. Prints a warning if the two clocks differ by more than a minute.
 pub fn read_store_clock(store: &mut Store) -> Result<i64, CommandFailure> {
     let local = unix_now();
     let Some(server) = store.unix_now()? else { return Ok(local) };
@@ -62,11 +64,11 @@ pub fn read_store_clock(store: &mut Store) -> Result<i64, CommandFailure> {
 }
 
 /// Checks the name of an account. `what` is the argument that has it, for the message.
-pub fn check_name(what: &str, name: &str) -> Result<(), CommandFailure> {
-    match is_valid_name(name) {
+pub fn check_account_name(what: &str, name: &str) -> Result<(), CommandFailure> {
+    match is_valid_id_or_account(name) {
         true => Ok(()),
         false => Err(CommandFailure::usage(format!(
-            "{what}: expected {NAME_FORMAT}, but found {name:?}"
+            "{what}: expected {ID_OR_ACCOUNT_FORMAT}, but found {name:?}"
         ))),
     }
 }

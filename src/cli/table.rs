@@ -139,7 +139,7 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
             return feeds::update_feeds(&names, &config.read_config()?, force);
         }
         TableCommand::Feeds { config, json } => {
-            feeds::list_feeds(&mut out, &config.read_config()?, json)?
+            feeds::print_feed_statuses(&mut out, &config.read_config()?, json)?
         }
         TableCommand::Lookup { names, config, table, json } => {
             let refused = match table {
@@ -149,7 +149,7 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
                 }
                 None => {
                     let config = config.read_config()?;
-                    let store = dns::open_learned_store(&config);
+                    let store = dns::open_store_with_dns_facts(&config);
                     let score = config.unknown_score;
                     lookup::print_lookups(&mut out, &names, &config.table, score, store, json)?
                 }
@@ -159,7 +159,7 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
             return if refused.is_empty() {
                 Ok(())
             } else {
-                Err(CommandFailure { lines: refused, code: 1 })
+                Err(CommandFailure { message_lines: refused, exit_code: 1 })
             };
         }
         TableCommand::Resolve { names, output, config } => {
@@ -168,7 +168,7 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
         TableCommand::SuggestHosts { mx, min, config } => {
             dns::suggest_disposable_hosts(&mut out, &mx, min, &config.read_config()?)?;
         }
-        TableCommand::Diff { old, new, json } => diff::diff(&mut out, old, new, json)?,
+        TableCommand::Diff { old, new, json } => diff::print_diff(&mut out, old, new, json)?,
     }
     print_result(out)
 }
@@ -176,7 +176,10 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
 impl From<TableError> for CommandFailure {
     fn from(error: TableError) -> CommandFailure {
         let is_io = error.faults().iter().all(|fault| matches!(fault, TableFault::Io { .. }));
-        CommandFailure { lines: vec![error.to_string()], code: if is_io { 1 } else { EXIT_CONFIG } }
+        CommandFailure {
+            message_lines: vec![error.to_string()],
+            exit_code: if is_io { 1 } else { EXIT_CONFIG },
+        }
     }
 }
 
@@ -213,7 +216,7 @@ fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(
             "classes": classes,
             "lists": table.lists(),
             "sources": table.sources(),
-            "seed": table.seed().len(),
+            "seed": table.top_list_seed().len(),
             "warnings": warnings,
         });
         return Ok(writeln!(out, "{value:#}")?);

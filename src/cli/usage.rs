@@ -27,7 +27,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let mut store = open_store(&config)?;
     let now = Month::containing(store.unix_now()?.unwrap_or_else(unix_now));
     let month = store.latest_month()?.map_or(now, |latest| latest.max(now));
-    let rows = store.usage(month, args.account.as_deref())?;
+    let rows = store.read_usage(month, args.account.as_deref())?;
     let (damaged, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_damaged);
     print_usage(&rows, month, args.json)?;
     // The readable rows are printed first, even if others are damaged.
@@ -36,7 +36,10 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     };
     match damaged.is_empty() {
         true => Ok(()),
-        false => Err(CommandFailure { lines: damaged.into_iter().map(line).collect(), code: 1 }),
+        false => Err(CommandFailure {
+            message_lines: damaged.into_iter().map(line).collect(),
+            exit_code: 1,
+        }),
     }
 }
 

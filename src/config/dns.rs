@@ -23,10 +23,12 @@ impl Settings {
         };
         let expected = "a list of addresses such as [\"10.0.0.2\", \"[::1]:5353\"]";
         DnsOptions {
-            learn: self.boolean("dns.learn", false),
-            resolvers: self.parse_setting("dns.resolvers", expected, parse).unwrap_or_default(),
-            rate: self.integer("dns.rate", 1..=10_000, 50) as u32,
-            concurrency: self.integer("dns.concurrency", 1..=64, 16) as usize,
+            is_learning_enabled: self.boolean("dns.learn", false),
+            resolver_addresses: self
+                .parse_setting("dns.resolvers", expected, parse)
+                .unwrap_or_default(),
+            max_queries_per_second: self.integer("dns.rate", 1..=10_000, 50) as u32,
+            max_names_in_flight: self.integer("dns.concurrency", 1..=64, 16) as usize,
         }
     }
 }

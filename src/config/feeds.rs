@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::raw_value::RawValue;
 use super::settings::Settings;
-use crate::feed::{Feed, FeedUrl, Feeds, is_minisign_public_key};
+use crate::feed::{Feed, FeedLocation, Feeds, is_minisign_public_key};
 use crate::table::{FeedKind, FeedTier, TableInputs, TableLocation};
 
 /// The default file of the operator's overrides.
@@ -13,7 +13,7 @@ const DEFAULT_OVERRIDE_FILE: &str = "conf/overrides.csv";
 /// The default directory of fetched feeds.
 const DEFAULT_FEED_DIR: &str = "state/feeds";
 /// The highest value of a feed's `max_bytes`.
-const MAX_FEED_BYTES: u64 = 64 << 20;
+const HIGHEST_FEED_MAX_BYTES: u64 = 64 << 20;
 const MAX_FEED_NAME_LEN: usize = 32;
 
 impl Settings {
@@ -21,11 +21,11 @@ impl Settings {
     pub fn read_table_inputs(&mut self, feeds: &Feeds) -> TableInputs {
         let path = |text: String| PathBuf::from(text);
         TableInputs {
-            location: self
+            base_location: self
                 .text("table.path")
                 .map_or(TableLocation::Bundled, |text| TableLocation::Path(path(text))),
-            overrides: self.path_or_default("table.overrides", DEFAULT_OVERRIDE_FILE),
-            last_good_overrides: None,
+            overrides_path: self.path_or_default("table.overrides", DEFAULT_OVERRIDE_FILE),
+            last_good_overrides_text: None,
             feeds: feeds.feed_lists(),
         }
     }
@@ -34,7 +34,7 @@ impl Settings {
     pub fn read_feeds(&mut self) -> Feeds {
         let dir = self.text("table.feed_dir").unwrap_or_else(|| DEFAULT_FEED_DIR.to_owned());
         let mut all: Vec<Feed> = Vec::new();
-        for at in self.table_array_members("table.feed") {
+        for at in self.list_table_array_keys("table.feed") {
             let is_enabled = self.boolean(&format!("{at}.enabled"), true);
             let feed = self.read_feed(&at, &all);
             all.extend(feed.filter(|_| is_enabled));
@@ -42,12 +42,12 @@ impl Settings {
         Feeds { feeds: all, dir: PathBuf::from(dir) }
     }
 
-    fn read_feed(&mut self, entry_key: &str, others: &[Feed]) -> Option<Feed> {
+    fn read_feed(&mut self, entry_key: &str, earlier_feeds: &[Feed]) -> Option<Feed> {
         let name = |raw: &RawValue| {
             let text = raw.as_text()?;
             let is_good =
                 |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-            let is_taken = others.iter().any(|other| other.name == text);
+            let is_taken = earlier_feeds.iter().any(|other| other.name == text);
             (!text.is_empty()
                 && text.len() <= MAX_FEED_NAME_LEN
                 && text.bytes().all(is_good)
@@ -59,7 +59,7 @@ impl Settings {
             "a name of a-z, 0-9 and -, which no other feed has",
             name,
         );
-        let parse_url = |raw: &RawValue| FeedUrl::parse(raw.as_text()?);
+        let parse_url = |raw: &RawValue| FeedLocation::parse(raw.as_text()?);
         let expected = "https://…, http://… on this machine, or the path of a file";
         let url = self.require_setting(&format!("{entry_key}.url"), expected, parse_url);
         let sha256_url =
@@ -89,19 +89,19 @@ impl Settings {
             self.nonzero_duration(&format!("{entry_key}.interval"), Duration::from_hours(24));
         let max_age = self.duration(&format!("{entry_key}.max_age"), Duration::from_hours(30 * 24));
         let max_bytes =
-            self.integer(&format!("{entry_key}.max_bytes"), 1..=MAX_FEED_BYTES, 16 << 20);
+            self.integer(&format!("{entry_key}.max_bytes"), 1..=HIGHEST_FEED_MAX_BYTES, 16 << 20);
         let max_changed_percent =
             self.integer(&format!("{entry_key}.max_changed_percent"), 1..=100_000, 50);
         Some(Feed {
             name: name?,
             url: url?,
             kind,
-            interval: interval.max(Duration::from_secs(1)),
-            max_age,
-            max_bytes,
+            fetch_interval: interval.max(Duration::from_secs(1)),
+            max_unchanged_age: max_age,
+            max_list_bytes: max_bytes,
             max_changed_percent,
             sha256_url,
-            public_key,
+            minisign_public_key: public_key,
         })
     }
 

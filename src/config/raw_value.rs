@@ -76,8 +76,8 @@ impl RawValue {
         }
     }
 
-    /// The value for an error message, without passwords of URLs and without words that may be
-    /// keys.
+    /// The value as an error message may show it: without the passwords of URLs, and without words
+    /// so long that they may be keys.
     pub fn to_redacted_string(&self) -> String {
         match self {
             RawValue::Text(text) | RawValue::Untyped(text) => format!("{:?}", redact_secrets(text)),

@@ -8,7 +8,7 @@ impl Settings {
     /// Reads the `[[upstream.route]]` entries. Reports and leaves out those without a valid prefix.
     pub fn read_upstream_routes(&mut self) -> Vec<UpstreamRoute> {
         let mut prefixes = Vec::new();
-        for at in self.table_array_members("upstream.route") {
+        for at in self.list_table_array_keys("upstream.route") {
             let prefix = self.read_upstream_route(&at, &prefixes);
             prefixes.extend(prefix);
         }
@@ -18,7 +18,7 @@ impl Settings {
     fn read_upstream_route(
         &mut self,
         entry_key: &str,
-        others: &[UpstreamRoute],
+        earlier_routes: &[UpstreamRoute],
     ) -> Option<UpstreamRoute> {
         let path = |raw: &RawValue| {
             let text = raw.as_text()?;
@@ -35,7 +35,7 @@ impl Settings {
         }
         let path = self.parse_setting(&key, expected, path);
         if let Some(path) = &path
-            && others.iter().any(|other| other.path == *path)
+            && earlier_routes.iter().any(|other| other.path_prefix == *path)
         {
             // Two routes with one prefix contradict each other, so the second is a fault.
             self.parse_setting(&key, "a prefix that no other upstream.route has", |_| None::<()>);
@@ -66,7 +66,13 @@ impl Settings {
             );
         }
         let allow = format!("{}, OPTIONS", methods.join(", ")).into();
-        Some(UpstreamRoute { path: path?, methods, allow, needs_key, is_counted: counts })
+        Some(UpstreamRoute {
+            path_prefix: path?,
+            methods,
+            allow_value: allow,
+            needs_key,
+            is_counted: counts,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Raw settings with their locations, and typed access to them.
 //!
-//! Owns types, ranges and the wording of faults, but not the meaning of any setting. Faults are
-//! collected; none stops the reading.
+//! Owns types, ranges and the wording of faults, but not the meaning of any setting. Reading goes
+//! on after a faulty setting, so that one start reports all faults.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -37,15 +37,15 @@ pub struct Settings {
     pub values: BTreeMap<String, RawSetting>,
     /// The location of each section by its dotted name, including empty sections.
     pub section_locations: BTreeMap<String, String>,
-    /// The keys that the program has read; all others are unknown.
-    known_keys: Vec<String>,
+    /// The keys that the program has asked for so far. At the end, all other keys are unknown.
+    keys_read: Vec<String>,
     /// The faults found so far.
     pub faults: Vec<String>,
 }
 
 impl Settings {
-    /// Reads a file. Returns an error if the file can't be read, is empty or is not TOML. All other
-    /// faults are found later, when the settings are read one by one.
+    /// Stores the raw settings of a file. Returns an error if the file can't be read, is empty or
+    /// is not TOML. All other faults are found later, when the settings are parsed one by one.
     pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<String>> {
         let name = path.display().to_string();
         let text = read_regular_text(path, MAX_CONFIG_BYTES)
@@ -130,13 +130,13 @@ impl Settings {
     }
 
     /// Reports each setting and section that the program never read.
-    pub fn reject_unknown_keys(&mut self) {
-        let unknown = self.values.iter().filter(|(key, _)| !self.known_keys.contains(key));
+    pub fn report_unknown_keys(&mut self) {
+        let unknown = self.values.iter().filter(|(key, _)| !self.keys_read.contains(key));
         let faults = unknown.map(|(key, setting)| {
             let section = key.rsplit_once('.').map_or("", |(section, _)| section);
             let same_section = |k: &&String| k.rsplit_once('.').is_some_and(|(s, _)| s == section);
             let known: Vec<&str> =
-                self.known_keys.iter().filter(same_section).map(String::as_str).collect();
+                self.keys_read.iter().filter(same_section).map(String::as_str).collect();
             let expected = match known.is_empty() {
                 true => "a known section".to_owned(),
                 false => format!("one of {}", known.join(", ")),
@@ -144,7 +144,7 @@ impl Settings {
             format!("{}: {key}: expected {expected}, but found an unknown key", setting.location)
         });
         let has_known_key = |section: &str| {
-            self.known_keys.iter().any(|key| key.starts_with(&format!("{section}.")))
+            self.keys_read.iter().any(|key| key.starts_with(&format!("{section}.")))
         };
         let unknown_sections = self.section_locations.iter().filter(|(section, _)| {
             let holds_keys = self.values.keys().any(|key| key.starts_with(&format!("{section}.")));
@@ -158,7 +158,7 @@ impl Settings {
     }
 
     fn read_and_mark_known(&mut self, key: &str) -> Option<RawSetting> {
-        self.known_keys.push(key.to_owned());
+        self.keys_read.push(key.to_owned());
         self.values.get(key).cloned()
     }
 
@@ -173,7 +173,7 @@ impl Settings {
         self.faults.push(format!("config: {key}: expected {expected}, but found nothing"));
     }
 
-    /// Parses a setting. Returns None if it is missing, or faulty: then reports what was expected.
+    /// Parses a setting. Returns None if the setting is missing or faulty. Reports a faulty one.
     pub fn parse_setting<T>(
         &mut self,
         key: &str,
@@ -194,8 +194,8 @@ impl Settings {
             .filter(|text| !text.is_empty())
     }
 
-    /// Reads a path, or returns the default if the setting is missing. Returns None if the text is
-    /// empty, which switches off what the path is for.
+    /// Reads a path, or returns the default if the setting is missing. An empty text switches off
+    /// what the path is for: the result is None.
     pub fn path_or_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
         let path = self.parse_setting(key, "a path", |raw| raw.as_text().map(str::to_owned));
         Some(path.unwrap_or_else(|| default.to_owned()))
@@ -253,7 +253,7 @@ impl Settings {
     }
 
     /// Reports listeners that have the same address.
-    pub fn reject_address_conflicts(&mut self, addresses: &[(&str, Option<SocketAddr>)]) {
+    pub fn report_address_conflicts(&mut self, addresses: &[(&str, Option<SocketAddr>)]) {
         let set: Vec<(&str, SocketAddr)> =
             addresses.iter().filter_map(|(key, address)| Some((*key, (*address)?))).collect();
         for (at, (key, address)) in set.iter().enumerate() {
@@ -275,7 +275,7 @@ impl Settings {
 
     /// Lists the dotted keys of the members of a TOML array of tables, such as `upstream.route.0`
     /// for `upstream.route`.
-    pub fn table_array_members(&self, array: &str) -> Vec<String> {
+    pub fn list_table_array_keys(&self, array: &str) -> Vec<String> {
         let prefix = format!("{array}.");
         let indexes: std::collections::BTreeSet<usize> = self
             .values

@@ -1,7 +1,7 @@
 use super::settings::Settings;
 use super::*;
 
-fn read(text: &str) -> Result<Config, Vec<String>> {
+fn read_config_text(text: &str) -> Result<Config, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("riskgate.toml");
     std::fs::write(&path, text).unwrap();
@@ -16,18 +16,18 @@ fn read(text: &str) -> Result<Config, Vec<String>> {
 #[test]
 fn an_empty_file_is_a_fault_and_a_comment_alone_means_the_defaults() {
     for text in ["", " \n\n", "\u{feff}"] {
-        let faults = read(text).unwrap_err();
+        let faults = read_config_text(text).unwrap_err();
         assert_eq!(faults, ["riskgate.toml: expected settings, but found an empty file"]);
     }
-    let config = read("# Nothing yet.\n").unwrap();
+    let config = read_config_text("# Nothing yet.\n").unwrap();
     assert_eq!(config.http.to_string(), "127.0.0.1:8080");
     assert_eq!(config.plans["free"], MonthlyLimit::Calls(100));
-    assert_eq!(config.upstream.deadline, Duration::from_millis(2_500));
+    assert_eq!(config.upstream.exchange_time_limit, Duration::from_millis(2_500));
 }
 
 #[test]
 fn every_fault_is_reported_with_its_line() {
-    let faults = read(
+    let faults = read_config_text(
         "[listen]\nhttp = \"nowhere\"\nport = 3\n\n[store]\nurl = \"localhost:6379\"\n\
          on_failure = \"maybe\"\n[plans]\nfree = -1\n[[upstream.route]]\nprefix = \"/v1/check\"\n",
     )
@@ -42,7 +42,8 @@ fn every_fault_is_reported_with_its_line() {
     ] {
         assert!(faults.iter().any(|fault| fault.starts_with(expected)), "{expected}\n{faults:#?}");
     }
-    let faults = read("[lsiten]\n[[upstream.route]]\n[store]\ndeadline = \"0\"\n").unwrap_err();
+    let faults =
+        read_config_text("[lsiten]\n[[upstream.route]]\n[store]\ndeadline = \"0\"\n").unwrap_err();
     for expected in [
         "riskgate.toml:1: lsiten: expected a known section",
         "config: upstream.route.0.prefix: expected a path",
@@ -50,14 +51,17 @@ fn every_fault_is_reported_with_its_line() {
     ] {
         assert!(faults.iter().any(|fault| fault.starts_with(expected)), "{expected}\n{faults:#?}");
     }
-    assert!(read("[listen\n").unwrap_err()[0].starts_with("riskgate.toml:1: expected TOML"));
+    assert!(
+        read_config_text("[listen\n").unwrap_err()[0].starts_with("riskgate.toml:1: expected TOML")
+    );
 }
 
 #[test]
 fn neither_faults_nor_debug_output_show_a_secret() {
     let token = "s3cr3t-of-the-operator";
     let url = "redis://me:s3cr3t@cache.internal:6380/2";
-    let config = read(&format!("[admin]\ntoken = {token:?}\n[store]\nurl = {url:?}\n")).unwrap();
+    let config =
+        read_config_text(&format!("[admin]\ntoken = {token:?}\n[store]\nurl = {url:?}\n")).unwrap();
     assert_eq!(config.admin_token.as_ref().map(Secret::reveal), Some(token));
     assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
     for text in [
@@ -69,7 +73,7 @@ fn neither_faults_nor_debug_output_show_a_secret() {
         format!("[admin]\ntoken = {token:?} x\n"),
         format!("[admin]\ntoken = \"{token}\n"),
     ] {
-        let faults = read(&text).unwrap_err();
+        let faults = read_config_text(&text).unwrap_err();
         assert!(faults.iter().all(|fault| !fault.contains("s3cr3t")), "{faults:?}");
     }
 }
@@ -105,13 +109,20 @@ fn durations_but_zero_need_a_unit() {
 
 #[test]
 fn resolvers_are_addresses_with_or_without_a_port() {
-    let config = read("[dns]\nlearn = true\nresolvers = [\"10.0.0.2\", \"::1\", \"[::1]:5353\"]\n");
+    let config = read_config_text(
+        "[dns]\nlearn = true\nresolvers = [\"10.0.0.2\", \"::1\", \"[::1]:5353\"]\n",
+    );
     let dns = config.unwrap().dns;
-    let resolvers: Vec<String> = dns.resolvers.iter().map(ToString::to_string).collect();
+    let resolvers: Vec<String> = dns.resolver_addresses.iter().map(ToString::to_string).collect();
     assert_eq!(resolvers, ["10.0.0.2:53", "[::1]:53", "[::1]:5353"]);
-    assert!(dns.learn && dns.rate == 50 && dns.concurrency == 16);
-    assert!(!read("# Nothing yet.\n").unwrap().dns.learn);
-    let faults = read("[dns]\nresolvers = [\"dns.example.com\"]\nrate = 0\n").unwrap_err();
+    assert!(
+        dns.is_learning_enabled
+            && dns.max_queries_per_second == 50
+            && dns.max_names_in_flight == 16
+    );
+    assert!(!read_config_text("# Nothing yet.\n").unwrap().dns.is_learning_enabled);
+    let faults =
+        read_config_text("[dns]\nresolvers = [\"dns.example.com\"]\nrate = 0\n").unwrap_err();
     let expected = r#"riskgate.toml:2: dns.resolvers: expected a list of addresses such as ["10.0.0.2", "[::1]:5353"], but found ["dns.example.com"]"#;
     assert_eq!(faults[0], expected);
     assert!(faults[1].starts_with("riskgate.toml:3: dns.rate: expected a whole number from 1 to"));

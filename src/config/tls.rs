@@ -10,7 +10,7 @@ use crate::support::certificates::CertificateFiles;
 impl Settings {
     /// Reads `[[listen.certificate]]`, which is required if `listen.https` is set.
     pub fn read_certificate_files(&mut self) -> Vec<CertificateFiles> {
-        let members = self.table_array_members("listen.certificate");
+        let members = self.list_table_array_keys("listen.certificate");
         let listens_with_tls = self.values.contains_key("listen.https");
         if listens_with_tls && members.is_empty() {
             self.report_missing("listen.certificate", "at least one, since listen.https is set");
@@ -38,8 +38,9 @@ impl Settings {
         self.parse_setting(key, EXPECTED, path)
     }
 
-    /// Reads the settings of TLS to the upstream servers. Returns None if `upstream.tls` is off, or
-    /// if the name in the servers' certificate is not known, which is a fault.
+    /// Reads the settings of TLS to the upstream servers. Returns None if `upstream.tls` is off. If
+    /// no setting says which name the servers' certificate must have, reports a fault and returns
+    /// None.
     pub fn read_upstream_tls(
         &mut self,
         servers: &[String],
@@ -57,7 +58,7 @@ impl Settings {
                             upstream.servers says one";
             self.report_missing("upstream.tls_name", expected);
         }
-        Some(UpstreamTls { server_name: name?, ca_file: authorities, verify })
+        Some(UpstreamTls { server_name: name?, ca_file: authorities, verify_certificate: verify })
     }
 }
 

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dashmap::DashMap;
 use tokio::sync::Notify;
 
-use super::fact::apply_fact;
+use super::fact::apply_fact_if_usable;
 use super::finding::DnsFinding;
-use super::finding::OUTCOMES;
+use super::finding::OUTCOME_LABELS;
 use crate::model::domain::Domain;
 use crate::store::DnsFactRow;
 use crate::table::TableAnswer;
@@ -24,10 +24,11 @@ const MAX_CACHE_BYTES: usize = 32 << 20;
 const ENTRY_OVERHEAD_BYTES: usize = 200;
 /// The most names that may wait for resolution.
 const MAX_QUEUED_NAMES: usize = 10_000;
-/// riskgate resolves a name again this long before its fact expires, so that a flag does not lapse
-/// meanwhile.
+/// From this time before a fact's expiry on, a look-up queues the name again. The name then stays
+/// flagged without a gap, if it is still to be flagged.
 const REFRESH_AHEAD_SECONDS: i64 = 60;
-/// How long riskgate waits until it resolves a name again, by the number of failures in a row.
+/// How long riskgate does not resolve a name again after a failure: the n-th delay after the n-th
+/// failure in a row, and the last one from then on.
 const RETRY_DELAYS_SECONDS: [i64; 4] = [60, 300, 1_800, 7_200];
 
 /// The cache of learned DNS facts, and the queue of names to resolve.
@@ -36,16 +37,16 @@ pub struct DnsFactCache {
     is_enabled: AtomicBool,
     entries: DashMap<Arc<str>, CacheEntry>,
     /// The estimated size of all entries, in bytes.
-    bytes: AtomicUsize,
+    estimated_bytes: AtomicUsize,
     /// The cached names, roughly in the order of their insertion. Names at the front are evicted
     /// first, unless they were looked up since.
     eviction_order: Mutex<VecDeque<Arc<str>>>,
-    pending: Mutex<NamesToResolve>,
+    names_to_resolve: Mutex<NamesToResolve>,
     name_queued: Notify,
     /// The number of names that were not queued because the queue was full.
-    dropped_names: AtomicU64,
-    /// The number of findings by outcome, in the order of [`OUTCOMES`].
-    outcome_counts: [AtomicU64; OUTCOMES.len()],
+    dropped_name_count: AtomicU64,
+    /// The number of findings by outcome, in the order of [`OUTCOME_LABELS`].
+    outcome_counts: [AtomicU64; OUTCOME_LABELS.len()],
     /// When a resolver last answered, in seconds since 1970; 0 for never.
     last_answered_at: AtomicI64,
 }
@@ -57,24 +58,25 @@ struct CacheEntry {
     expires_at: i64,
     /// When riskgate resolves the name again, in seconds since 1970.
     refresh_at: i64,
-    /// The number of failures in a row.
-    failures: u8,
+    /// The number of times in a row that no resolver answered reliably.
+    consecutive_failures: u8,
     /// Whether the entry was looked up since it was inserted or last spared from eviction.
-    was_used: AtomicBool,
+    was_looked_up: AtomicBool,
 }
 
 /// The names that wait in the queue or are being resolved.
 #[derive(Default)]
 struct NamesToResolve {
-    /// The names of the queue, and the names that are being resolved.
+    /// All names of the queue, and all names that are being resolved. They are not queued again.
     queued_or_in_flight: HashSet<Arc<str>>,
     queue: VecDeque<Arc<str>>,
 }
 
 impl DnsFactCache {
-    /// Applies the learned fact about a domain to the table's answer. If there is no fact, or the
-    /// fact is due for a refresh, the name is queued. `now` is in seconds since 1970.
-    pub fn apply_dns_fact<'t>(
+    /// Applies the learned fact about a domain to the table's answer. If there is no fact, or it is
+    /// due for a refresh, queues the name. Changes and queues nothing if a list or an override
+    /// decided the answer, or if the cache is disabled. `now` is in seconds since 1970.
+    pub fn apply_fact_and_queue_if_due<'t>(
         &self,
         answer: TableAnswer<'t>,
         domain: &Domain,
@@ -87,11 +89,12 @@ impl DnsFactCache {
         let (found, is_due) = match self.entries.get(name) {
             None => (answer, true),
             Some(entry) => {
-                if !entry.was_used.load(Ordering::Relaxed) {
-                    entry.was_used.store(true, Ordering::Relaxed);
+                if !entry.was_looked_up.load(Ordering::Relaxed) {
+                    entry.was_looked_up.store(true, Ordering::Relaxed);
                 }
                 let mx = entry.mx.as_ref();
-                let applied = mx.and_then(|mx| apply_fact(answer, mx, entry.expires_at, now));
+                let applied =
+                    mx.and_then(|mx| apply_fact_if_usable(answer, mx, entry.expires_at, now));
                 (applied.unwrap_or(answer), now >= entry.refresh_at)
             }
         };
@@ -106,27 +109,27 @@ impl DnsFactCache {
         self.is_enabled.load(Ordering::Relaxed)
     }
 
-    /// Switches the cache on or off. Switching it off clears it.
-    pub fn set_enabled(&self, is_enabled: bool) {
+    /// Switches the cache on or off. Switching the cache off clears it and its queue.
+    pub fn enable_or_clear(&self, is_enabled: bool) {
         self.is_enabled.store(is_enabled, Ordering::Relaxed);
         if !is_enabled {
             let mut order = self.lock_eviction_order();
             self.entries.clear();
             self.entries.shrink_to_fit();
             *order = VecDeque::new();
-            self.bytes.store(0, Ordering::Relaxed);
-            *self.lock_pending() = NamesToResolve::default();
+            self.estimated_bytes.store(0, Ordering::Relaxed);
+            *self.lock_names_to_resolve() = NamesToResolve::default();
         }
     }
 
     fn try_enqueue(&self, name: &str) {
-        // The lock is held only briefly. If it is taken, the next look-up of the name queues it.
-        let Ok(mut pending) = self.pending.try_lock() else { return };
+        // If another thread holds the lock, the next look-up of the name queues the name.
+        let Ok(mut pending) = self.names_to_resolve.try_lock() else { return };
         if pending.queued_or_in_flight.contains(name) {
             return;
         }
         if pending.queue.len() >= MAX_QUEUED_NAMES {
-            self.dropped_names.fetch_add(1, Ordering::Relaxed);
+            self.dropped_name_count.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let name: Arc<str> = name.into();
@@ -136,10 +139,11 @@ impl DnsFactCache {
         self.name_queued.notify_one();
     }
 
-    /// Waits for the next queued name.
-    pub async fn wait_for_queued_name(&self) -> Arc<str> {
+    /// Waits for the next queued name, and takes it from the queue. The name is not queued again
+    /// until its finding is recorded.
+    pub async fn wait_and_dequeue_name(&self) -> Arc<str> {
         loop {
-            if let Some(name) = self.lock_pending().queue.pop_front() {
+            if let Some(name) = self.lock_names_to_resolve().queue.pop_front() {
                 return name;
             }
             self.name_queued.notified().await;
@@ -149,7 +153,7 @@ impl DnsFactCache {
     /// Allows the names that are being resolved to be queued again, because their queries were
     /// cancelled.
     pub fn forget_queries_in_flight(&self) {
-        let mut pending = self.lock_pending();
+        let mut pending = self.lock_names_to_resolve();
         pending.queued_or_in_flight = pending.queue.iter().cloned().collect();
     }
 
@@ -161,12 +165,14 @@ impl DnsFactCache {
         finding: DnsFinding,
         now: i64,
     ) -> Option<DnsFactRow> {
-        let index =
-            OUTCOMES.iter().position(|outcome| *outcome == finding.outcome()).unwrap_or_default();
+        let index = OUTCOME_LABELS
+            .iter()
+            .position(|outcome| *outcome == finding.outcome_label())
+            .unwrap_or_default();
         self.outcome_counts[index].fetch_add(1, Ordering::Relaxed);
-        let learned = finding.into_fact().map(|(mx, ttl_seconds)| {
+        let learned = finding.into_mx_value_and_ttl().map(|(mx, ttl_seconds)| {
             let expires_at = now.saturating_add(ttl_seconds);
-            DnsFactRow { name: name.to_string(), mx, until: expires_at }
+            DnsFactRow { name: name.to_string(), mx, expires_at }
         });
         match &learned {
             Some(learned) => {
@@ -175,18 +181,24 @@ impl DnsFactCache {
             }
             None => self.schedule_retry(name, now),
         }
-        self.lock_pending().queued_or_in_flight.remove(name);
+        self.lock_names_to_resolve().queued_or_in_flight.remove(name);
         learned
     }
 
     /// Inserts a fact that this node or another node learned, unless the cache is disabled.
-    pub fn insert_fact(&self, DnsFactRow { name, mx, until: expires_at }: &DnsFactRow) {
+    pub fn insert_fact(&self, DnsFactRow { name, mx, expires_at }: &DnsFactRow) {
         if self.is_enabled() {
             let (mx, was_used) = (Some(mx.as_str().into()), AtomicBool::new(false));
             let (expires_at, refresh_at) =
                 (*expires_at, expires_at.saturating_sub(REFRESH_AHEAD_SECONDS));
-            let entry = CacheEntry { mx, expires_at, refresh_at, failures: 0, was_used };
-            self.insert_entry(&name.as_str().into(), entry);
+            let entry = CacheEntry {
+                mx,
+                expires_at,
+                refresh_at,
+                consecutive_failures: 0,
+                was_looked_up: was_used,
+            };
+            self.insert_entry_and_evict(&name.as_str().into(), entry);
         }
     }
 
@@ -196,58 +208,64 @@ impl DnsFactCache {
             RETRY_DELAYS_SECONDS[usize::from(failures).min(RETRY_DELAYS_SECONDS.len() - 1)]
         };
         if let Some(mut entry) = self.entries.get_mut(name) {
-            entry.refresh_at = now.saturating_add(retry_delay(entry.failures));
-            entry.failures = entry.failures.saturating_add(1);
+            entry.refresh_at = now.saturating_add(retry_delay(entry.consecutive_failures));
+            entry.consecutive_failures = entry.consecutive_failures.saturating_add(1);
             return;
         }
         let (refresh_at, was_used) = (now.saturating_add(retry_delay(0)), AtomicBool::new(false));
-        self.insert_entry(
+        self.insert_entry_and_evict(
             name,
-            CacheEntry { mx: None, expires_at: 0, refresh_at, failures: 1, was_used },
+            CacheEntry {
+                mx: None,
+                expires_at: 0,
+                refresh_at,
+                consecutive_failures: 1,
+                was_looked_up: was_used,
+            },
         );
     }
 
     /// Inserts or replaces an entry. If the cache is then too large, evicts the oldest entries. An
     /// entry that was looked up since its insertion, or since it was last spared, is spared.
-    fn insert_entry(&self, name: &Arc<str>, entry: CacheEntry) {
+    fn insert_entry_and_evict(&self, name: &Arc<str>, entry: CacheEntry) {
         let mut order = self.lock_eviction_order();
-        let mut bytes = self.bytes.load(Ordering::Relaxed) + entry.size_bytes(name);
+        let mut bytes = self.estimated_bytes.load(Ordering::Relaxed) + entry.estimated_bytes(name);
         match self.entries.insert(Arc::clone(name), entry) {
-            Some(before) => bytes -= before.size_bytes(name),
+            Some(before) => bytes -= before.estimated_bytes(name),
             None => order.push_back(Arc::clone(name)),
         }
         while bytes > MAX_CACHE_BYTES
             && let Some(first) = order.pop_front()
         {
-            let was_used = |entry: &CacheEntry| entry.was_used.swap(false, Ordering::Relaxed);
+            let was_used = |entry: &CacheEntry| entry.was_looked_up.swap(false, Ordering::Relaxed);
             if self.entries.get(&first).is_some_and(|entry| was_used(&entry)) {
                 order.push_back(first);
             } else if let Some((name, entry)) = self.entries.remove(&first) {
-                bytes -= entry.size_bytes(&name);
+                bytes -= entry.estimated_bytes(&name);
             }
         }
-        self.bytes.store(bytes, Ordering::Relaxed);
+        self.estimated_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// The number of cached names, including names that no resolver answered about.
-    pub fn entry_count(&self) -> usize {
+    pub fn cached_name_count(&self) -> usize {
         self.entries.len()
     }
 
     /// The number of names in the queue.
-    pub fn queue_len(&self) -> usize {
-        self.lock_pending().queue.len()
+    pub fn queued_name_count(&self) -> usize {
+        self.lock_names_to_resolve().queue.len()
     }
 
     /// The number of names that were not queued because the queue was full.
-    pub fn dropped_count(&self) -> u64 {
-        self.dropped_names.load(Ordering::Relaxed)
+    pub fn dropped_name_count(&self) -> u64 {
+        self.dropped_name_count.load(Ordering::Relaxed)
     }
 
     /// The outcomes, each with its number of findings since the start.
-    pub fn findings_by_outcome(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    pub fn finding_counts_by_outcome(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.outcome_counts.iter().map(|count| count.load(Ordering::Relaxed));
-        OUTCOMES.into_iter().zip(counts)
+        OUTCOME_LABELS.into_iter().zip(counts)
     }
 
     /// When a resolver last answered, in seconds since 1970.
@@ -259,13 +277,13 @@ impl DnsFactCache {
         self.eviction_order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_pending(&self) -> MutexGuard<'_, NamesToResolve> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_names_to_resolve(&self) -> MutexGuard<'_, NamesToResolve> {
+        self.names_to_resolve.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl CacheEntry {
-    fn size_bytes(&self, name: &str) -> usize {
+    fn estimated_bytes(&self, name: &str) -> usize {
         name.len() + self.mx.as_ref().map_or(0, |mx| mx.len()) + ENTRY_OVERHEAD_BYTES
     }
 }

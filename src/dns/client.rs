@@ -1,7 +1,7 @@
 //! Sends DNS queries at a limited rate, and interprets the answers.
 //!
-//! A query first waits for a slot of the [`Pacer`]. No timeout runs meanwhile, because a low rate
-//! is not a fault of the resolvers.
+//! A query first waits for a slot of the [`Pacer`]. The wait does not count towards a timeout,
+//! because a low rate is not a fault of the resolvers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,22 +19,23 @@ use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use tokio::time::{Instant, timeout};
 
-use super::finding::{self, DnsAnswer, DnsFinding, MxOutcome, MxRecord, Reachability};
+use super::finding::{self, DnsAnswer, DnsFinding, MxInterpretation, MxRecord, Reachability};
 use super::options::DnsOptions;
 use super::pacer::Pacer;
 
-/// How long one attempt of a query may take; a query has two attempts.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long one of the two attempts of a query may take. A query of a resolver probe may take no
+/// longer with both attempts.
+const QUERY_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A check of the resolvers queries at most this many large providers.
 const MAX_PROBED_PROVIDERS: usize = 3;
 /// How long the resolvers may take for all queries about one name.
-const NAME_TIMEOUT: Duration = Duration::from_secs(15);
+const TIMEOUT_PER_NAME: Duration = Duration::from_secs(15);
 
 /// Resolves the mail hosts of names.
 pub struct DnsClient {
     resolver: TokioResolver,
     pacer: Arc<Pacer>,
-    name_timeout: Duration,
+    timeout_per_name: Duration,
 }
 
 impl DnsClient {
@@ -44,9 +45,10 @@ impl DnsClient {
     /// # Errors
     /// If the options name no resolvers and the system's resolvers can't be read.
     pub fn new(options: &DnsOptions, pacer: Arc<Pacer>) -> Result<DnsClient, String> {
-        let config = match options.resolvers.is_empty() {
+        let config = match options.resolver_addresses.is_empty() {
             false => {
-                let servers = options.resolvers.iter().map(|address| name_server_config(*address));
+                let servers =
+                    options.resolver_addresses.iter().map(|address| name_server_config(*address));
                 ResolverConfig::from_name_servers(servers.collect())
             }
             true => {
@@ -59,7 +61,7 @@ impl DnsClient {
             }
         };
         let mut resolver_options = ResolverOpts::default();
-        resolver_options.timeout = QUERY_TIMEOUT;
+        resolver_options.timeout = QUERY_ATTEMPT_TIMEOUT;
         // One retry, so two attempts.
         resolver_options.attempts = 1;
         // riskgate has its own cache of facts, with its own bound.
@@ -70,28 +72,29 @@ impl DnsClient {
         Ok(DnsClient {
             resolver: resolver.map_err(|error| format!("expected resolvers, but found {error}"))?,
             pacer,
-            name_timeout: NAME_TIMEOUT,
+            timeout_per_name: TIMEOUT_PER_NAME,
         })
     }
 
-    /// Looks up the mail hosts of a name. A host for which `is_known_host` returns true counts as
-    /// reachable without a query.
+    /// Finds the mail hosts of a name with one or more queries. A host for which `is_known_host`
+    /// returns true counts as reachable; its addresses are not queried.
     pub async fn query_mail_hosts(
         &self,
         name: &str,
         is_known_host: impl Fn(&str) -> bool,
     ) -> DnsFinding {
-        let mut time_left = self.name_timeout;
+        let mut time_left = self.timeout_per_name;
         match finding::interpret_mx(
-            self.query_paced(name, RecordType::MX, &mut time_left, extract_mx).await,
+            self.query_at_limited_rate(name, RecordType::MX, &mut time_left, extract_mx_record)
+                .await,
         ) {
-            MxOutcome::Finding(finding) => finding,
-            MxOutcome::ImplicitMx(ttl) => {
+            MxInterpretation::Finding(finding) => finding,
+            MxInterpretation::ImplicitMx(ttl) => {
                 let (reachability, ttl_of_addresses) =
                     self.check_reachability(name, &mut time_left).await;
                 finding::interpret_implicit_mx(reachability, ttl.min(ttl_of_addresses))
             }
-            MxOutcome::Hosts(hosts, host_count, ttl) => {
+            MxInterpretation::Hosts(hosts, host_count, ttl) => {
                 let (mut reachabilities, mut min_ttl) = (Vec::new(), ttl);
                 for host in &hosts {
                     let known = is_known_host(host).then_some((Reachability::Reachable, ttl));
@@ -116,13 +119,18 @@ impl DnsClient {
     ///
     /// # Errors
     /// If the resolvers know the mail hosts of none of the first three providers. The error tells
-    /// their answer about the last one.
+    /// what they answered about the last of these three.
     pub async fn probe_resolvers(&self, providers: &[String]) -> Result<(), String> {
         let mut problem = None;
         for provider in providers.iter().take(MAX_PROBED_PROVIDERS) {
             self.pacer.wait_for_priority_slot().await;
             let found = match self
-                .query_with_timeout(provider, RecordType::MX, QUERY_TIMEOUT, extract_mx)
+                .query_with_timeout(
+                    provider,
+                    RecordType::MX,
+                    QUERY_ATTEMPT_TIMEOUT,
+                    extract_mx_record,
+                )
                 .await
             {
                 DnsAnswer::Records(hosts, _) if hosts.iter().any(|mx| !mx.host.is_empty()) => {
@@ -145,8 +153,8 @@ impl DnsClient {
     ) -> (Reachability, u32) {
         let is_address = host.parse::<IpAddr>().is_ok();
         if is_address || host == "localhost" || host.ends_with(".localhost") {
-            // An MX host must be a name, so mail is not sent to an address there (RFC 5321 section
-            // 5.1).
+            // Mail can't reach such a host. An MX host must be a name (RFC 5321 section 5.1), so an
+            // address in its place counts like a loopback host.
             return (Reachability::Loopback, u32::MAX);
         }
         let mut result_so_far = (Reachability::NoAddress, u32::MAX);
@@ -154,7 +162,7 @@ impl DnsClient {
             let is_reachable =
                 |data: &RData| data.ip_addr().map(|ip| !ip.is_loopback() && !ip.is_unspecified());
             let (reachability, ttl) =
-                match self.query_paced(host, kind, time_left, is_reachable).await {
+                match self.query_at_limited_rate(host, kind, time_left, is_reachable).await {
                     DnsAnswer::Records(is_public, ttl) if is_public.contains(&true) => {
                         return (Reachability::Reachable, ttl);
                     }
@@ -168,8 +176,9 @@ impl DnsClient {
         result_so_far
     }
 
-    /// Sends one query when the pacer grants a slot, and subtracts its duration from `time_left`.
-    async fn query_paced<T>(
+    /// Waits for a slot of the pacer, then sends one query. Subtracts the time that the query took
+    /// from `time_left`, but not the wait.
+    async fn query_at_limited_rate<T>(
         &self,
         name: &str,
         record_type: RecordType,
@@ -183,7 +192,8 @@ impl DnsClient {
         answer
     }
 
-    /// Sends one query. If no answer comes within the limit, the answer is `Unclear`.
+    /// Sends one query without waiting for a slot. If no answer comes within `time_limit`, returns
+    /// `Unclear`.
     async fn query_with_timeout<T>(
         &self,
         name: &str,
@@ -203,7 +213,7 @@ impl DnsClient {
     }
 }
 
-fn extract_mx(data: &RData) -> Option<MxRecord> {
+fn extract_mx_record(data: &RData) -> Option<MxRecord> {
     let RData::MX(mx) = data else { return None };
     let host = mx.exchange.to_ascii().to_ascii_lowercase();
     let host = host.trim_end_matches('.').to_owned();
@@ -231,8 +241,9 @@ fn answer_from_lookup<T>(lookup: &Lookup, extract: impl Fn(&RData) -> Option<T>)
     }
 }
 
-/// A negative answer counts only if it has the SOA record of a zone that contains the name. A
-/// referral has no SOA record, and most resolvers that block names on purpose send none.
+/// Turns a resolver's error into an answer. A negative answer counts only if it has the SOA record
+/// of a zone that contains the name; otherwise the answer is `Unclear`. A referral has no SOA
+/// record. Most resolvers that block names on purpose send no SOA record either.
 fn answer_from_error<T>(error: &NetError, queried_name: &Name) -> DnsAnswer<T> {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none))

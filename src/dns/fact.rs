@@ -2,11 +2,13 @@
 
 use crate::table::TableAnswer;
 
-/// A fact that does not flag the name counts this long after its expiry, until a new answer comes.
+/// A fact that does not flag the name counts for at most this time after its expiry, unless a new
+/// answer replaces it earlier.
 const MAX_STALE_SECONDS: i64 = 86_400;
 
-/// Returns false if a fact expired a day ago or earlier. Both times are in seconds since 1970.
-pub(super) fn is_usable_at(expires_at: i64, now: i64) -> bool {
+/// Returns true unless the fact expired a day ago or earlier. Both times are in seconds since 1970.
+/// A fact that flags its name no longer counts earlier; see [`apply_fact_if_usable`].
+pub(super) fn is_before_stale_limit(expires_at: i64, now: i64) -> bool {
     now < expires_at.saturating_add(MAX_STALE_SECONDS)
 }
 
@@ -14,14 +16,14 @@ pub(super) fn is_usable_at(expires_at: i64, now: i64) -> bool {
 ///
 /// A fact that flags the name counts only until it expires, even while no resolver answers. The
 /// name may have been registered since then, and an outage must not lock its users out.
-pub fn apply_fact<'t>(
+pub fn apply_fact_if_usable<'t>(
     answer: TableAnswer<'t>,
     mx: &str,
     expires_at: i64,
     now: i64,
 ) -> Option<TableAnswer<'t>> {
     let applied = answer.apply_mx_fact(mx);
-    let still_counts =
-        now < expires_at || is_usable_at(expires_at, now) && !applied.is_flagged_by_learned_fact();
+    let still_counts = now < expires_at
+        || is_before_stale_limit(expires_at, now) && !applied.is_flagged_by_learned_fact();
     still_counts.then_some(applied)
 }

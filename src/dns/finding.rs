@@ -1,12 +1,12 @@
 //! Interprets DNS answers: where a name's mail goes, and for how long that is known.
 //!
-//! No I/O. An unclear answer never makes a name undeliverable or parked, because a wrong
-//! "undeliverable" costs an operator a customer.
+//! No I/O. An unclear answer never makes a name undeliverable or parked. If riskgate wrongly called
+//! a name undeliverable, the operator would lose a customer.
 
 use crate::table::IMPLICIT_MX;
 
 /// The outcomes of a finding, as a metric labels them.
-pub(super) const OUTCOMES: [&str; 4] = ["host", "no_mail", "parked", "unknown"];
+pub(super) const OUTCOME_LABELS: [&str; 4] = ["host", "no_mail", "parked", "unknown"];
 
 /// A shorter TTL counts as this many seconds.
 const MIN_TTL_SECONDS: i64 = 300;
@@ -22,9 +22,10 @@ pub(super) const MAX_CHECKED_HOSTS: usize = 4;
 pub(super) enum DnsAnswer<T> {
     /// Records, and the shortest of their TTLs, in seconds.
     Records(Vec<T>, u32),
-    /// The name exists but has no records of this type. With the negative answer's TTL in seconds.
+    /// The name exists but has no records of this type. The number is the negative answer's TTL, in
+    /// seconds.
     NoData(u32),
-    /// The name does not exist. With the TTL of the negative answer, in seconds.
+    /// The name does not exist. The number is the negative answer's TTL, in seconds.
     NxDomain(u32),
     /// No reliable answer, and why.
     Unclear(String),
@@ -54,7 +55,7 @@ pub(super) struct MxRecord {
 /// What the DNS queries about a name found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsFinding {
-    /// A value as in a list of kind `mx`.
+    /// The name's mail host, or that it has none. The value is as in a list of kind `mx`.
     Mx {
         /// The best MX host, or `.`, `nxdomain` or `parked`.
         mx_value: String,
@@ -75,21 +76,21 @@ impl DnsFinding {
         DnsFinding::Mx { mx_value: text.into(), ttl_seconds: clamp_ttl(ttl, is_negative) }
     }
 
-    /// The finding's outcome, one of `OUTCOMES`.
-    pub fn outcome(&self) -> &'static str {
+    /// The finding's outcome, one of `OUTCOME_LABELS`.
+    pub fn outcome_label(&self) -> &'static str {
         match self {
             DnsFinding::Mx { mx_value: text, .. } => match text.as_str() {
-                "." | "nxdomain" => OUTCOMES[1],
-                "parked" => OUTCOMES[2],
-                _ => OUTCOMES[0],
+                "." | "nxdomain" => OUTCOME_LABELS[1],
+                "parked" => OUTCOME_LABELS[2],
+                _ => OUTCOME_LABELS[0],
             },
-            DnsFinding::ImplicitMx { .. } => OUTCOMES[0],
-            DnsFinding::Unknown(_) => OUTCOMES[3],
+            DnsFinding::ImplicitMx { .. } => OUTCOME_LABELS[0],
+            DnsFinding::Unknown(_) => OUTCOME_LABELS[3],
         }
     }
 
     /// The fact to keep, and how long it holds in seconds. `None` for an unknown finding.
-    pub(super) fn into_fact(self) -> Option<(String, i64)> {
+    pub(super) fn into_mx_value_and_ttl(self) -> Option<(String, i64)> {
         match self {
             DnsFinding::Mx { mx_value: text, ttl_seconds } => Some((text, ttl_seconds)),
             DnsFinding::ImplicitMx { ttl_seconds } => Some((IMPLICIT_MX.to_owned(), ttl_seconds)),
@@ -106,54 +107,54 @@ fn clamp_ttl(ttl: u32, is_negative: bool) -> i64 {
 }
 
 /// What the MX records mean: a finding, or hosts whose addresses must be looked up.
-pub(super) enum MxOutcome {
+pub(super) enum MxInterpretation {
     Finding(DnsFinding),
     /// The best hosts in order of preference, the number of all hosts, and the TTL in seconds.
     Hosts(Vec<String>, usize, u32),
-    /// There are no MX records, so the name itself is the mail host (RFC 5321 section 5.1). With
-    /// the TTL of the negative answer.
+    /// There are no MX records, so the name itself is the mail host (RFC 5321 section 5.1). The
+    /// number is the TTL of the negative answer, in seconds.
     ImplicitMx(u32),
 }
 
 /// Interprets the MX records of a name.
-pub(super) fn interpret_mx(answer: DnsAnswer<MxRecord>) -> MxOutcome {
+pub(super) fn interpret_mx(answer: DnsAnswer<MxRecord>) -> MxInterpretation {
     let (mut records, ttl) = match answer {
         DnsAnswer::Records(records, ttl) => (records, ttl),
         DnsAnswer::NxDomain(ttl) => {
-            return MxOutcome::Finding(DnsFinding::from_mx_value("nxdomain", ttl, true));
+            return MxInterpretation::Finding(DnsFinding::from_mx_value("nxdomain", ttl, true));
         }
-        DnsAnswer::NoData(ttl) => return MxOutcome::ImplicitMx(ttl),
-        DnsAnswer::Unclear(why) => return MxOutcome::Finding(DnsFinding::Unknown(why)),
+        DnsAnswer::NoData(ttl) => return MxInterpretation::ImplicitMx(ttl),
+        DnsAnswer::Unclear(why) => return MxInterpretation::Finding(DnsFinding::Unknown(why)),
     };
     // RFC 7505: a null MX means that the domain receives no mail, unless there are other records.
     if records.iter().all(|mx| mx.host.is_empty()) {
-        return MxOutcome::Finding(DnsFinding::from_mx_value(".", ttl, false));
+        return MxInterpretation::Finding(DnsFinding::from_mx_value(".", ttl, false));
     }
     records.retain(|mx| !mx.host.is_empty());
     records.sort_unstable();
     records.dedup_by(|a, b| a.host == b.host);
     let host_count = records.len();
     let hosts = records.into_iter().take(MAX_CHECKED_HOSTS).map(|mx| mx.host).collect();
-    MxOutcome::Hosts(hosts, host_count, ttl)
+    MxInterpretation::Hosts(hosts, host_count, ttl)
 }
 
 /// The finding from a name's MX hosts: the first host that is not dead. A host is dead if it has no
-/// addresses or only loopback ones. If all hosts are dead, the name is parked. `reachabilities` has
-/// one value for each checked host: the check ended at the first host that is not dead.
+/// addresses or only loopback ones. If all hosts are dead, the name is parked. The check ended at
+/// the first host that is not dead; `checked_reachabilities` has one value for each checked host.
 pub(super) fn interpret_hosts(
-    hosts: &[String],
-    host_count: usize,
-    reachabilities: &[Reachability],
+    hosts_by_preference: &[String],
+    total_host_count: usize,
+    checked_reachabilities: &[Reachability],
     ttl: u32,
 ) -> DnsFinding {
     let is_dead = |reachability: &Reachability| {
         matches!(reachability, Reachability::Loopback | Reachability::NoAddress)
     };
-    match reachabilities.iter().position(|reachability| !is_dead(reachability)) {
-        Some(first_live) => DnsFinding::from_mx_value(&hosts[first_live], ttl, false),
+    match checked_reachabilities.iter().position(|reachability| !is_dead(reachability)) {
+        Some(first_live) => DnsFinding::from_mx_value(&hosts_by_preference[first_live], ttl, false),
         // A host whose addresses were not looked up may be reachable.
-        None if host_count > reachabilities.len() => {
-            DnsFinding::from_mx_value(&hosts[0], ttl, false)
+        None if total_host_count > checked_reachabilities.len() => {
+            DnsFinding::from_mx_value(&hosts_by_preference[0], ttl, false)
         }
         None => DnsFinding::from_mx_value("parked", ttl, true),
     }
@@ -177,14 +178,16 @@ mod tests {
         MxRecord { preference, host: host.to_owned() }
     }
 
-    fn interpret(answer: DnsAnswer<MxRecord>) -> DnsFinding {
+    fn interpret_with_reachable_hosts(answer: DnsAnswer<MxRecord>) -> DnsFinding {
         match interpret_mx(answer) {
-            MxOutcome::Finding(finding) => finding,
-            MxOutcome::Hosts(hosts, host_count, ttl) => {
+            MxInterpretation::Finding(finding) => finding,
+            MxInterpretation::Hosts(hosts, host_count, ttl) => {
                 let reachabilities = vec![Reachability::Reachable; hosts.len()];
                 interpret_hosts(&hosts, host_count, &reachabilities, ttl)
             }
-            MxOutcome::ImplicitMx(ttl) => interpret_implicit_mx(Reachability::Reachable, ttl),
+            MxInterpretation::ImplicitMx(ttl) => {
+                interpret_implicit_mx(Reachability::Reachable, ttl)
+            }
         }
     }
 
@@ -193,39 +196,52 @@ mod tests {
     }
 
     #[test]
-    fn mail_goes_to_the_host_of_the_lowest_preference() {
+    fn the_finding_is_the_mx_host_with_the_lowest_preference_value() {
         let records = vec![mx(20, "a.test"), mx(10, "z.test"), mx(10, "b.test")];
-        assert_eq!(interpret(DnsAnswer::Records(records, 3_600)), mx_finding("b.test", 3_600));
+        assert_eq!(
+            interpret_with_reachable_hosts(DnsAnswer::Records(records, 3_600)),
+            mx_finding("b.test", 3_600)
+        );
     }
 
     #[test]
     fn a_null_mx_counts_only_without_other_mx_records() {
-        assert_eq!(interpret(DnsAnswer::Records(vec![mx(0, "")], 600)), mx_finding(".", 600));
+        assert_eq!(
+            interpret_with_reachable_hosts(DnsAnswer::Records(vec![mx(0, "")], 600)),
+            mx_finding(".", 600)
+        );
         let beside = vec![mx(0, ""), mx(10, "a.test")];
-        assert_eq!(interpret(DnsAnswer::Records(beside, 600)), mx_finding("a.test", 600));
+        assert_eq!(
+            interpret_with_reachable_hosts(DnsAnswer::Records(beside, 600)),
+            mx_finding("a.test", 600)
+        );
     }
 
     #[test]
     fn an_unclear_answer_gives_an_unknown_finding() {
         assert_eq!(
-            interpret(DnsAnswer::Unclear("x".to_owned())),
+            interpret_with_reachable_hosts(DnsAnswer::Unclear("x".to_owned())),
             DnsFinding::Unknown("x".to_owned())
         );
-        assert_eq!(interpret(DnsAnswer::Unclear("x".to_owned())).outcome(), "unknown");
+        assert_eq!(
+            interpret_with_reachable_hosts(DnsAnswer::Unclear("x".to_owned())).outcome_label(),
+            "unknown"
+        );
         let unclear = interpret_implicit_mx(Reachability::Unclear, 60);
         assert!(matches!(unclear, DnsFinding::Unknown(_)));
     }
 
     #[test]
-    fn a_name_without_mx_is_its_own_host_if_it_has_an_address() {
-        let own = interpret(DnsAnswer::NoData(600));
+    fn a_name_without_mx_records_is_judged_by_its_own_addresses() {
+        let own = interpret_with_reachable_hosts(DnsAnswer::NoData(600));
         assert_eq!(own, DnsFinding::ImplicitMx { ttl_seconds: 600 });
-        assert_eq!(own.outcome(), "host");
-        let itself = interpret(DnsAnswer::Records(vec![mx(10, "name.test")], 600));
+        assert_eq!(own.outcome_label(), "host");
+        let itself =
+            interpret_with_reachable_hosts(DnsAnswer::Records(vec![mx(10, "name.test")], 600));
         assert_eq!(itself, mx_finding("name.test", 600), "an MX record that names the name itself");
         assert_eq!(interpret_implicit_mx(Reachability::NoAddress, 600), mx_finding(".", 600));
         assert_eq!(interpret_implicit_mx(Reachability::Loopback, 600), mx_finding("parked", 600));
-        assert_eq!(interpret_implicit_mx(Reachability::NoAddress, 600).outcome(), "no_mail");
+        assert_eq!(interpret_implicit_mx(Reachability::NoAddress, 600).outcome_label(), "no_mail");
     }
 
     #[test]
@@ -239,7 +255,7 @@ mod tests {
             600,
         ) {
             DnsFinding::Mx { mx_value: text, .. } => text,
-            finding => finding.outcome().to_owned(),
+            finding => finding.outcome_label().to_owned(),
         };
         assert_eq!(text(&[Loopback, NoAddress], 2), "parked");
         assert_eq!(text(&[Loopback, Reachable], 2), "b.test");
@@ -256,10 +272,13 @@ mod tests {
             (u32::MAX, 604_800, 10_800),
         ] {
             assert_eq!(
-                interpret(DnsAnswer::Records(vec![mx(1, "a.test")], ttl)),
+                interpret_with_reachable_hosts(DnsAnswer::Records(vec![mx(1, "a.test")], ttl)),
                 mx_finding("a.test", positive)
             );
-            assert_eq!(interpret(DnsAnswer::NxDomain(ttl)), mx_finding("nxdomain", negative));
+            assert_eq!(
+                interpret_with_reachable_hosts(DnsAnswer::NxDomain(ttl)),
+                mx_finding("nxdomain", negative)
+            );
         }
     }
 }

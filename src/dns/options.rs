@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsOptions {
     /// Whether riskgate resolves unlisted names in the background.
-    pub learn: bool,
-    /// The resolvers to use. If empty, those of the system.
-    pub resolvers: Vec<SocketAddr>,
+    pub is_learning_enabled: bool,
+    /// The addresses of the resolvers. If empty, riskgate uses the system's resolvers.
+    pub resolver_addresses: Vec<SocketAddr>,
     /// The most queries per second.
-    pub rate: u32,
+    pub max_queries_per_second: u32,
     /// The most names that are resolved at the same time.
-    pub concurrency: usize,
+    pub max_names_in_flight: usize,
 }

@@ -1,43 +1,46 @@
 //! Limits the rate of DNS queries of all clients together.
 //!
-//! A pacer outlives its clients: if a change of the settings makes a new client, the new client
-//! uses the same pacer. Therefore it can't exceed the rate.
+//! A pacer outlives its clients. If the settings change, riskgate makes a new client with the same
+//! pacer. Old and new client together therefore never exceed the rate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// A timer may fire this late without lowering the rate.
+/// If a timer fires late, up to this delay is made up for, so that it does not lower the rate.
 const TIMER_SLACK: Duration = Duration::from_millis(10);
 
-/// Grants one slot for each query.
+/// Limits the rate of queries: each query waits until the pacer grants it a slot.
 pub struct Pacer {
-    schedule: Mutex<Schedule>,
+    schedule: Mutex<SlotSchedule>,
     /// The holder of this lock waits for the next slot; the others wait for the lock in FIFO order.
-    queue: tokio::sync::Mutex<()>,
+    queue_lock: tokio::sync::Mutex<()>,
 }
 
-struct Schedule {
-    interval: Duration,
-    next_slot: Instant,
+struct SlotSchedule {
+    slot_interval: Duration,
+    next_slot_at: Instant,
 }
 
 impl Pacer {
-    /// Grants `rate` slots per second.
-    pub fn new(rate: u32) -> Pacer {
-        let schedule = Schedule { interval: interval_of(rate), next_slot: Instant::now() };
-        Pacer { schedule: Mutex::new(schedule), queue: tokio::sync::Mutex::new(()) }
+    /// A pacer that grants this many slots per second.
+    pub fn new(slots_per_second: u32) -> Pacer {
+        let schedule = SlotSchedule {
+            slot_interval: slot_interval_at(slots_per_second),
+            next_slot_at: Instant::now(),
+        };
+        Pacer { schedule: Mutex::new(schedule), queue_lock: tokio::sync::Mutex::new(()) }
     }
 
-    /// Grants `rate` slots per second from now on.
-    pub fn set_rate(&self, rate: u32) {
-        self.lock_schedule().interval = interval_of(rate);
+    /// From now on grants this many slots per second.
+    pub fn set_rate(&self, slots_per_second: u32) {
+        self.lock_schedule().slot_interval = slot_interval_at(slots_per_second);
     }
 
     /// Waits for a slot, behind all queries that already wait. A cancelled wait uses no slot.
     pub(super) async fn wait_for_slot(&self) {
-        let _turn = self.queue.lock().await;
+        let _turn = self.queue_lock.lock().await;
         while let Err(at) = self.try_take_slot() {
             sleep_until(at).await;
         }
@@ -47,8 +50,8 @@ impl Pacer {
     pub(super) async fn wait_for_priority_slot(&self) {
         let at = {
             let mut schedule = self.lock_schedule();
-            let at = schedule.next_slot.max(Instant::now());
-            schedule.next_slot = at + schedule.interval;
+            let at = schedule.next_slot_at.max(Instant::now());
+            schedule.next_slot_at = at + schedule.slot_interval;
             at
         };
         sleep_until(at).await;
@@ -57,20 +60,21 @@ impl Pacer {
     /// Takes a slot, if one is due. Otherwise the error is the time at which the next one is due.
     fn try_take_slot(&self) -> Result<(), Instant> {
         let (mut schedule, now) = (self.lock_schedule(), Instant::now());
-        if now < schedule.next_slot {
-            return Err(schedule.next_slot);
+        if now < schedule.next_slot_at {
+            return Err(schedule.next_slot_at);
         }
-        schedule.next_slot = schedule.next_slot.max(now - TIMER_SLACK) + schedule.interval;
+        schedule.next_slot_at =
+            schedule.next_slot_at.max(now - TIMER_SLACK) + schedule.slot_interval;
         Ok(())
     }
 
-    fn lock_schedule(&self) -> MutexGuard<'_, Schedule> {
+    fn lock_schedule(&self) -> MutexGuard<'_, SlotSchedule> {
         self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn interval_of(rate: u32) -> Duration {
-    Duration::from_secs(1) / rate.max(1)
+fn slot_interval_at(slots_per_second: u32) -> Duration {
+    Duration::from_secs(1) / slots_per_second.max(1)
 }
 
 #[cfg(test)]
@@ -109,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_kinds_of_wait_share_one_rate() {
+    async fn waits_with_and_without_priority_share_one_rate() {
         let pacer = Pacer::new(100);
         let started = Instant::now();
         for _ in 0..20 {

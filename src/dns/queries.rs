@@ -1,4 +1,4 @@
-//! The DNS look-ups in flight, one task for each name.
+//! The tasks that query the DNS, one for each name.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -8,21 +8,22 @@ use tokio::task::{Id, JoinSet};
 
 use super::finding::DnsFinding;
 
-/// The look-ups in flight. Every name gets a finding, even if its task panics.
+/// The tasks in flight. Each task makes the queries about one name, and gives a finding even if it
+/// panics.
 #[derive(Default)]
-pub struct QueryTasks {
+pub struct NameQueryTasks {
     tasks: JoinSet<DnsFinding>,
     names_by_task: HashMap<Id, Arc<str>>,
 }
 
-impl QueryTasks {
+impl NameQueryTasks {
     /// The number of names that are being resolved.
-    pub fn in_flight_count(&self) -> usize {
+    pub fn in_flight_name_count(&self) -> usize {
         self.names_by_task.len()
     }
 
-    /// Starts the look-up of a name.
-    pub fn spawn_query(
+    /// Starts the task for a name. `query` makes the DNS queries and returns the finding.
+    pub fn spawn_name_query(
         &mut self,
         name: Arc<str>,
         query: impl Future<Output = DnsFinding> + Send + 'static,
@@ -31,8 +32,8 @@ impl QueryTasks {
         self.names_by_task.insert(id, name);
     }
 
-    /// Waits for the next finding and its name; `None` if no look-up is in flight. A cancelled wait
-    /// loses no finding.
+    /// Waits for the next task to end, and returns its name and finding; `None` if no task is in
+    /// flight. A cancelled wait loses no finding.
     pub async fn next_finding(&mut self) -> Option<(Arc<str>, DnsFinding)> {
         let (id, finding) = match self.tasks.join_next_with_id().await? {
             Ok(done) => done,
@@ -47,12 +48,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_name_whose_query_panics_comes_back_as_unknown() {
-        let mut queries = QueryTasks::default();
-        queries.spawn_query("broken.com".into(), async { panic!("an internal error") });
+    async fn a_name_whose_query_panics_gets_an_unknown_finding() {
+        let mut queries = NameQueryTasks::default();
+        queries.spawn_name_query("broken.com".into(), async { panic!("an internal error") });
         let (name, finding) = queries.next_finding().await.unwrap();
-        assert_eq!((&*name, finding.outcome()), ("broken.com", "unknown"));
-        assert_eq!(queries.in_flight_count(), 0);
+        assert_eq!((&*name, finding.outcome_label()), ("broken.com", "unknown"));
+        assert_eq!(queries.in_flight_name_count(), 0);
         assert_eq!(queries.next_finding().await, None);
     }
 }

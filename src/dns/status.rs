@@ -1,4 +1,4 @@
-//! The status of learning from the DNS.
+//! What operators see of riskgate's learning from the DNS.
 
 use crate::model::month::format_rfc3339;
 
@@ -15,7 +15,7 @@ pub struct DnsStatus {
     pub dropped_names: u64,
     /// When a resolver last answered, in seconds since 1970.
     pub last_answered_at: Option<i64>,
-    /// Why riskgate learns nothing, or can't share facts through the store.
+    /// Why riskgate learns nothing, or can't share facts through the store; `None` if neither.
     pub problem: Option<String>,
 }
 

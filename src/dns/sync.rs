@@ -3,28 +3,28 @@
 //! If the store is down or denies access, only the sharing stops.
 
 use super::cache::DnsFactCache;
-use super::fact::is_usable_at;
+use super::fact::is_before_stale_limit;
 use crate::store::{DnsFactRow, Store, StoreError};
 
-/// The most facts that wait while the store is down; further facts are not shared.
+/// The most facts that wait to be written. While the store is down, further facts are not shared.
 const MAX_UNSAVED_FACTS: usize = 10_000;
 
 /// Writes this node's facts to the store, and reads the facts of other nodes.
 pub struct DnsFactSync {
     store: Store,
-    /// The version of the store's facts up to which this node has read.
-    read_version: u64,
+    /// This node has read the store's facts up to this version.
+    last_read_version: u64,
     unsaved_facts: Vec<DnsFactRow>,
 }
 
 impl DnsFactSync {
     /// Shares facts through this store.
     pub fn new(store: Store) -> DnsFactSync {
-        DnsFactSync { store, read_version: 0, unsaved_facts: Vec::new() }
+        DnsFactSync { store, last_read_version: 0, unsaved_facts: Vec::new() }
     }
 
     /// Queues a fact for the next sync.
-    pub fn queue_fact(&mut self, learned: DnsFactRow) {
+    pub fn queue_fact_to_save(&mut self, learned: DnsFactRow) {
         if self.unsaved_facts.len() < MAX_UNSAVED_FACTS {
             self.unsaved_facts.push(learned);
         }
@@ -35,16 +35,16 @@ impl DnsFactSync {
     ///
     /// # Errors
     /// If the store did not answer. The next sync writes the facts that were not written.
-    pub fn sync(&mut self, cache: &DnsFactCache, now: i64) -> Result<(), StoreError> {
+    pub fn sync_with_store(&mut self, cache: &DnsFactCache, now: i64) -> Result<(), StoreError> {
         if !self.unsaved_facts.is_empty() {
             self.store.save_dns_facts(&self.unsaved_facts)?;
             self.unsaved_facts.clear();
         }
         loop {
-            let (rows, version) = self.store.dns_facts_since(self.read_version)?;
-            let rows = rows.iter().filter(|row| is_usable_at(row.until, now));
+            let (rows, version) = self.store.read_dns_facts_page(self.last_read_version)?;
+            let rows = rows.iter().filter(|row| is_before_stale_limit(row.expires_at, now));
             rows.for_each(|row| cache.insert_fact(row));
-            if std::mem::replace(&mut self.read_version, version) == version {
+            if std::mem::replace(&mut self.last_read_version, version) == version {
                 return Ok(());
             }
         }

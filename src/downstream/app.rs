@@ -19,12 +19,12 @@ use super::http1::Http1Server;
 use super::http2::serve_http2;
 use super::idle_wait::IdleWait;
 use super::options::DownstreamOptions;
-use super::preamble::{ProxyHeader, is_http2_preface, parse_proxy_header};
+use super::preamble::{ProxyHeader, parse_proxy_header, starts_with_http2_preface};
 use crate::gate::Gate;
 use crate::model::network::Networks;
 
-/// The server app of one listener. It takes the listener's connections in place of [`HttpProxy`]
-/// and passes requests to it.
+/// The server app of one listener. It serves the listener's connections in place of [`HttpProxy`],
+/// and passes requests to the `HttpProxy` unless the fast path serves them.
 pub struct DownstreamApp<P> {
     proxy: Arc<HttpProxy<P>>,
     context: Arc<ListenerContext>,
@@ -49,14 +49,14 @@ where
         DownstreamApp { proxy, context, tls: None }
     }
 
-    /// Makes the app speak TLS.
+    /// Makes the app accept only TLS connections.
     pub fn with_tls(mut self, tls: Acceptor) -> DownstreamApp<P> {
         self.tls = Some(tls);
         self
     }
 
-    /// Lets the fast path forward requests to these servers itself. Without them it falls back to
-    /// the Pingora path for every request that is forwarded.
+    /// Lets the fast path forward requests to these servers itself. Without this call, every
+    /// request that is to be forwarded falls back to the Pingora path.
     pub fn with_upstreams(mut self, upstreams: FastPathUpstreams) -> DownstreamApp<P> {
         Arc::make_mut(&mut self.context).upstreams = Some(upstreams);
         self
@@ -72,17 +72,17 @@ where
         let accepted = Instant::now();
         let deadline = accepted + self.context.options.header_timeout;
         let mut idle_wait = IdleWait::new(deadline, shutdown);
-        let has_preamble = self.context.options.proxy_protocol.is_some()
+        let has_preamble = self.context.options.proxy_protocol_peers.is_some()
             || self.tls.is_some()
-            || self.context.options.h2c;
+            || self.context.options.accepts_h2c;
         if has_preamble
             && !idle_wait
-                .await_bytes(&mut client_io, &self.context.tracker, accepted, deadline)
+                .wait_for_request_bytes(&mut client_io, &self.context.tracker, accepted, deadline)
                 .await
         {
             return None;
         }
-        if let Some(proxies) = &self.context.options.proxy_protocol {
+        if let Some(proxies) = &self.context.options.proxy_protocol_peers {
             self.receive_proxy_header(&mut client_io, proxies, deadline).await?;
         }
         let client = client_io.client_address();
@@ -90,7 +90,7 @@ where
             Some(address) => Some(
                 self.context
                     .tracker
-                    .track_address(address)
+                    .track_connection_from(address)
                     .or_else(|| self.count_refused_connection())?,
             ),
             None => None,
@@ -99,13 +99,20 @@ where
             let stream = box_future(|| self.handshake_tls(tls, *client_io, deadline)).await?;
             if stream.selected_alpn_proto() == Some(ALPN::H2) {
                 box_future(|| {
-                    serve_http2(&self.proxy, &self.context, ClientIo::from_stream(stream), shutdown)
+                    serve_http2(
+                        &self.proxy,
+                        &self.context,
+                        ClientIo::from_pingora_stream(stream),
+                        shutdown,
+                    )
                 })
                 .await;
                 return Some(());
             }
-            client_io = Box::new(ClientIo::from_stream(stream));
-        } else if self.context.options.h2c && detect_http2(&mut client_io, deadline).await? {
+            client_io = Box::new(ClientIo::from_pingora_stream(stream));
+        } else if self.context.options.accepts_h2c
+            && detect_http2_preface(&mut client_io, deadline).await?
+        {
             box_future(|| serve_http2(&self.proxy, &self.context, *client_io, shutdown)).await;
             return Some(());
         }
@@ -133,10 +140,11 @@ where
     async fn receive_proxy_header(
         &self,
         client_io: &mut ClientIo,
-        proxies: &Networks,
+        trusted_proxies: &Networks,
         deadline: Instant,
     ) -> Option<()> {
-        let is_trusted = client_io.client_address().is_some_and(|peer| proxies.contains(peer));
+        let is_trusted =
+            client_io.client_address().is_some_and(|peer| trusted_proxies.contains(peer));
         if !is_trusted {
             return self.count_refused_connection();
         }
@@ -165,9 +173,9 @@ where
 
 /// Returns true if the connection starts with HTTP/2's preface; `None` if the connection ends, or
 /// the deadline passes, before enough bytes have arrived.
-async fn detect_http2(client_io: &mut ClientIo, deadline: Instant) -> Option<bool> {
+async fn detect_http2_preface(client_io: &mut ClientIo, deadline: Instant) -> Option<bool> {
     loop {
-        match is_http2_preface(&client_io.read_buf) {
+        match starts_with_http2_preface(&client_io.read_buf) {
             Some(is_http2) => return Some(is_http2),
             None if client_io.read_more(deadline).await => {}
             None => return None,
@@ -188,7 +196,8 @@ where
     ) -> Option<Stream> {
         let _connection =
             self.context.tracker.track_connection().or_else(|| self.count_refused_connection())?;
-        // ListenerService passes only ClientIo. A refused connection just closes.
+        // `ListenerService` passes only `ClientIo` streams, so the downcast succeeds. A connection
+        // that `serve_connection` refuses just closes.
         let client_io = stream.into_any().downcast::<ClientIo>().ok();
         if let Some(client_io) = client_io {
             let _ = self.serve_connection(client_io, shutdown).await;

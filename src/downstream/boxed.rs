@@ -2,9 +2,9 @@
 
 use std::pin::Pin;
 
-/// Boxes a future, so that a rare branch doesn't enlarge every connection's future. `make` creates
-/// the future: if the caller created it and passed it here, the caller's own future would still
-/// reserve space for it.
+/// Boxes a future, so that a rare branch doesn't enlarge every connection's future. The caller
+/// passes a closure, not the future: a future that the caller creates would still take space in the
+/// caller's own future.
 pub(super) fn box_future<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(make())
 }

@@ -40,10 +40,10 @@ const WRITE_BUFFER_BYTES: usize = 1460;
 /// The space reserved for one read, in bytes.
 const READ_BUFFER_BYTES: usize = 4096;
 
-/// The time for which a client may be silent after its last response before its connection is
-/// closed.
+/// How long riskgate waits for a client's next bytes after the last response of a connection,
+/// before it closes the connection.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most bytes that riskgate reads from a client after its last response.
+/// The most bytes that riskgate reads and discards after the last response of a connection.
 const MAX_DISCARDED_BYTES: usize = 8 << 20;
 /// The size of the buffer for bytes that are discarded.
 const DISCARD_BUFFER_BYTES: usize = 8 * 1024;
@@ -59,20 +59,20 @@ pub struct ClientIo {
     /// Counts the bytes read since the last request, to limit HTTP/2 control frames; `None` on
     /// HTTP/1.1.
     read_meter: Option<Arc<ReadMeter>>,
-    /// The inner stream has no unflushed bytes.
+    /// Whether the inner stream has no unflushed bytes.
     is_inner_flushed: bool,
-    /// The client's address, if a PROXY header set it.
+    /// The addresses that a PROXY header set; `None` if there was no PROXY header.
     proxied_digest: Option<Arc<SocketDigest>>,
 }
 
 impl ClientIo {
     /// Wraps a TCP connection that was accepted from this peer.
     pub fn from_tcp(stream: TcpStream, peer: StdAddr) -> ClientIo {
-        ClientIo::new(InnerIo::tcp(stream, peer))
+        ClientIo::new(InnerIo::from_tcp(stream, peer))
     }
 
     /// Wraps a stream of Pingora's.
-    pub fn from_stream(stream: Stream) -> ClientIo {
+    pub fn from_pingora_stream(stream: Stream) -> ClientIo {
         ClientIo::new(InnerIo::Pingora(stream))
     }
 
@@ -88,9 +88,10 @@ impl ClientIo {
         }
     }
 
-    /// Starts to count the bytes that are read; the meter reports when they exceed `limit`.
-    pub fn start_meter(&mut self, limit: i64) -> Arc<ReadMeter> {
-        Arc::clone(self.read_meter.insert(Arc::new(ReadMeter::new(limit))))
+    /// Starts to count the bytes that are read. The meter reports when there are more than
+    /// `limit_bytes`.
+    pub fn start_read_meter(&mut self, limit_bytes: i64) -> Arc<ReadMeter> {
+        Arc::clone(self.read_meter.insert(Arc::new(ReadMeter::new(limit_bytes))))
     }
 
     /// Reads more bytes into `read_buf`. Returns false at the end of the connection, on an error,
@@ -124,13 +125,14 @@ impl ClientIo {
         self.inner.flush().await
     }
 
-    /// Sends these bytes within `write_timeout` and before `end`. Returns false if that fails. Most
-    /// writes complete at once, so the timer is created only for a write that has to wait.
+    /// Sends these bytes within `write_timeout` and before `latest_end`. Returns false if that
+    /// fails. Most writes complete at once, so the timer is created only for a write that has to
+    /// wait.
     pub async fn send_bytes(
         &mut self,
         bytes: &[u8],
         write_timeout: Duration,
-        end: Option<Instant>,
+        latest_end: Option<Instant>,
     ) -> bool {
         if bytes.is_empty() {
             return true;
@@ -140,16 +142,16 @@ impl ClientIo {
             Poll::Ready(sent) => Ok(sent),
             Poll::Pending => {
                 let deadline = Instant::now() + write_timeout;
-                timeout_at(end.map_or(deadline, |end| deadline.min(end)), sending).await
+                timeout_at(latest_end.map_or(deadline, |end| deadline.min(end)), sending).await
             }
         };
         matches!(sent, Ok(Ok(())))
     }
 
     /// Closes a connection so that its last response arrives: riskgate shuts down its sending side,
-    /// then reads and discards what the client still sends. It stops `header_timeout` after the
-    /// response at the latest, and in a drain after `LINGER_TIMEOUT`.
-    pub async fn close_connection(
+    /// then reads and discards what the client still sends. It stops at the latest `header_timeout`
+    /// after `answered_at`. During a drain it stops after `LINGER_TIMEOUT`.
+    pub async fn shut_down_and_linger(
         &mut self,
         answered_at: Instant,
         header_timeout: Duration,
@@ -167,7 +169,7 @@ impl ClientIo {
             }
         };
         let drained = async {
-            tracker.wait_for_drain().await;
+            tracker.wait_until_drain_starts().await;
             sleep(LINGER_TIMEOUT).await;
         };
         tokio::select! {
@@ -181,16 +183,17 @@ impl ClientIo {
         self.write_buf.is_empty() && self.is_inner_flushed
     }
 
-    /// Reads and discards what the client still sends, because with unread bytes the kernel would
-    /// turn the close into a reset, and the client could lose the response. It stops when the
-    /// client closes, is silent for `LINGER_TIMEOUT`, or has sent `MAX_DISCARDED_BYTES`, and at
-    /// `end`.
-    pub async fn discard_input(&mut self, end: Instant) {
+    /// Reads and discards what the client still sends. If bytes were unread, the kernel would turn
+    /// the close into a reset, and the client could lose the response. It stops when the client
+    /// closes, is silent for `LINGER_TIMEOUT`, or has sent `MAX_DISCARDED_BYTES`. It stops at
+    /// `latest_end` in any case.
+    pub async fn discard_input(&mut self, latest_end: Instant) {
         self.read_buf = BytesMut::new();
         let mut left = MAX_DISCARDED_BYTES;
         while left > 0 {
-            let deadline = end.min(Instant::now() + LINGER_TIMEOUT);
-            match timeout_at(deadline, poll_fn(|context| self.poll_discard(context))).await {
+            let deadline = latest_end.min(Instant::now() + LINGER_TIMEOUT);
+            match timeout_at(deadline, poll_fn(|context| self.poll_read_and_discard(context))).await
+            {
                 Ok(Ok(read @ 1..)) => left = left.saturating_sub(read),
                 Ok(Ok(0) | Err(_)) | Err(_) => return,
             }
@@ -198,7 +201,7 @@ impl ClientIo {
     }
 
     /// Reads bytes and drops them. Returns how many.
-    fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
+    fn poll_read_and_discard(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
         let mut space = [MaybeUninit::uninit(); DISCARD_BUFFER_BYTES];
         let mut buffer = ReadBuf::uninit(&mut space);
         ready!(Pin::new(&mut self.inner).poll_read(context, &mut buffer))?;
@@ -213,8 +216,8 @@ impl ClientIo {
     }
 
     /// Sets the client's address from a PROXY header. `None` means that the header names no client
-    /// (UNKNOWN, LOCAL): the connection then has no client address, and so riskgate doesn't trust
-    /// its `X-Forwarded-` fields either.
+    /// (UNKNOWN, LOCAL). The connection then has no client address, so riskgate can't trust the
+    /// `X-Forwarded-` fields of its requests.
     pub fn set_proxied_addr(&mut self, client: Option<StdAddr>) {
         // There is no descriptor: the digest knows only what the PROXY header says.
         let digest = SocketDigest::from_raw_fd(-1);
@@ -234,14 +237,14 @@ impl AsyncRead for ClientIo {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let this = &mut *self;
-        // Buffered bytes are sent before riskgate waits for the client. An error shows at the next
-        // write.
+        // Buffered bytes are sent before riskgate waits for the client. If that fails, the next
+        // write reports the error.
         let _ = this.poll_send_buffered(context);
         if this.read_buf.is_empty() {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
             if let Some(meter) = &this.read_meter {
-                meter.add_bytes(buffer.filled().len() - before);
+                meter.count_bytes(buffer.filled().len() - before);
             }
             return Poll::Ready(Ok(()));
         }

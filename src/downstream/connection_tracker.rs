@@ -1,5 +1,5 @@
-//! The count of open connections and of requests in flight, for the limits, the drain and the
-//! metrics.
+//! The counts of open listeners, open connections and requests in flight, for the limits, the drain
+//! and the metrics.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,13 +22,14 @@ pub struct ConnectionLimits {
     pub exempt_networks: Networks,
 }
 
-/// Counts open connections and requests in flight.
+/// Counts open listeners, open connections and requests in flight, and knows whether the process is
+/// draining.
 pub struct ConnectionTracker {
     max_connections: usize,
-    listeners: AtomicUsize,
-    connections: AtomicUsize,
+    open_listeners: AtomicUsize,
+    open_connections: AtomicUsize,
     connections_per_client: Arc<PerClientLimit>,
-    in_flight: AtomicUsize,
+    requests_in_flight: AtomicUsize,
     is_draining: AtomicBool,
     /// See [`ConnectionTracker::drain_keepalive`]; in milliseconds.
     drain_keepalive_ms: AtomicU64,
@@ -41,13 +42,13 @@ impl ConnectionTracker {
     pub fn new(limits: ConnectionLimits) -> ConnectionTracker {
         ConnectionTracker {
             max_connections: limits.max_connections,
-            listeners: AtomicUsize::new(0),
-            connections: AtomicUsize::new(0),
+            open_listeners: AtomicUsize::new(0),
+            open_connections: AtomicUsize::new(0),
             connections_per_client: Arc::new(PerClientLimit::new(
                 limits.max_per_address,
                 limits.exempt_networks,
             )),
-            in_flight: AtomicUsize::new(0),
+            requests_in_flight: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
             drain_keepalive_ms: AtomicU64::new(0),
             drain_started: Notify::new(),
@@ -56,17 +57,18 @@ impl ConnectionTracker {
     }
 
     /// Returns the number of open connections.
-    pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::SeqCst)
+    pub fn count_open_connections(&self) -> usize {
+        self.open_connections.load(Ordering::SeqCst)
     }
 
     /// Returns the number of requests between their first byte and the end of their response.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::SeqCst)
+    pub fn count_requests_in_flight(&self) -> usize {
+        self.requests_in_flight.load(Ordering::SeqCst)
     }
 
-    /// Starts the drain: from now on every response announces that its connection closes. An idle
-    /// connection may still send one request, until `drain_keepalive` after its last response.
+    /// Starts the drain: from now on every response announces that its connection closes. On an
+    /// idle connection the client may still send one request, until `drain_keepalive` after the
+    /// last response.
     pub fn start_drain(&self, drain_keepalive: Duration) {
         let millis = u64::try_from(drain_keepalive.as_millis()).unwrap_or(u64::MAX);
         self.drain_keepalive_ms.store(millis, Ordering::SeqCst);
@@ -86,50 +88,54 @@ impl ConnectionTracker {
     }
 
     /// Resolves once the drain starts.
-    pub async fn wait_for_drain(&self) {
+    pub async fn wait_until_drain_starts(&self) {
         wait_until(&self.drain_started, || self.is_draining()).await;
     }
 
     /// Resolves once no listener accepts any more.
     pub async fn wait_until_listeners_closed(&self) {
-        wait_until(&self.count_changed, || self.listeners.load(Ordering::Acquire) == 0).await;
+        wait_until(&self.count_changed, || self.open_listeners.load(Ordering::Acquire) == 0).await;
     }
 
     /// Resolves once no request is in flight and no connection is open.
-    pub async fn wait_until_finished(&self) {
-        wait_until(&self.count_changed, || self.in_flight() == 0 && self.connections() == 0).await;
+    pub async fn wait_until_all_connections_close(&self) {
+        wait_until(&self.count_changed, || {
+            self.count_requests_in_flight() == 0 && self.count_open_connections() == 0
+        })
+        .await;
     }
 
     /// Counts a listener that starts to accept, until [`ConnectionTracker::remove_listener`].
     pub fn add_listener(&self) {
-        self.listeners.fetch_add(1, Ordering::Release);
+        self.open_listeners.fetch_add(1, Ordering::Release);
     }
 
     /// Counts a listener as closed: it accepts no more connections.
     pub fn remove_listener(&self) {
-        self.listeners.fetch_sub(1, Ordering::Release);
+        self.open_listeners.fetch_sub(1, Ordering::Release);
         self.count_changed.notify_waiters();
     }
 
     /// Counts one more connection until the guard is dropped; `None` if there are too many.
     pub(super) fn track_connection(self: &Arc<Self>) -> Option<CountGuard> {
-        let counted = CountGuard::start(self, |tracker| &tracker.connections);
-        (self.connections() <= self.max_connections).then_some(counted)
+        let counted = CountGuard::start(self, |tracker| &tracker.open_connections);
+        (self.count_open_connections() <= self.max_connections).then_some(counted)
     }
 
     /// Counts one more connection from this address until the guard is dropped; `None` if there are
     /// too many.
-    pub(super) fn track_address(&self, address: IpAddr) -> Option<PerClientGuard> {
+    pub(super) fn track_connection_from(&self, address: IpAddr) -> Option<PerClientGuard> {
         self.connections_per_client.acquire(address)
     }
 
     /// Counts one more request in flight until the guard is dropped.
     pub(super) fn track_request(self: &Arc<Self>) -> CountGuard {
-        CountGuard::start(self, |tracker| &tracker.in_flight)
+        CountGuard::start(self, |tracker| &tracker.requests_in_flight)
     }
 }
 
-/// Resolves once the condition is true. It is tested again whenever the `Notify` is notified.
+/// Resolves once the condition is true. The condition is tested at the start, and again whenever
+/// `changed` is notified.
 async fn wait_until(changed: &Notify, condition: impl Fn() -> bool) {
     loop {
         let notified = changed.notified();
@@ -143,27 +149,27 @@ async fn wait_until(changed: &Notify, condition: impl Fn() -> bool) {
 }
 
 /// Counts one open connection, or one request in flight, until the guard is dropped. A panic drops
-/// it too.
+/// the guard too.
 pub(super) struct CountGuard {
     tracker: Arc<ConnectionTracker>,
-    count: fn(&ConnectionTracker) -> &AtomicUsize,
+    select_counter: fn(&ConnectionTracker) -> &AtomicUsize,
 }
 
 impl CountGuard {
     fn start(
         tracker: &Arc<ConnectionTracker>,
-        count: fn(&ConnectionTracker) -> &AtomicUsize,
+        select_counter: fn(&ConnectionTracker) -> &AtomicUsize,
     ) -> CountGuard {
-        count(tracker).fetch_add(1, Ordering::SeqCst);
-        CountGuard { tracker: Arc::clone(tracker), count }
+        select_counter(tracker).fetch_add(1, Ordering::SeqCst);
+        CountGuard { tracker: Arc::clone(tracker), select_counter }
     }
 }
 
 impl Drop for CountGuard {
     fn drop(&mut self) {
-        (self.count)(&self.tracker).fetch_sub(1, Ordering::SeqCst);
-        // Tasks wait for the count only during a drain. The count is decremented before the flag is
-        // read, so that a drain which starts meanwhile misses no change.
+        (self.select_counter)(&self.tracker).fetch_sub(1, Ordering::SeqCst);
+        // Tasks wait for the count only during a drain. The count is decremented before
+        // `is_draining` is read, so that a drain which starts in between misses no change.
         if self.tracker.is_draining() {
             self.tracker.count_changed.notify_waiters();
         }
@@ -175,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_connections_are_counted_and_limited() {
+    fn open_connections_are_limited_until_they_close() {
         let limits = ConnectionLimits {
             max_connections: 3,
             max_per_address: 2,
@@ -186,6 +192,6 @@ mod tests {
         assert!(tracker.track_connection().is_none());
         drop(open);
         assert!(tracker.track_connection().is_some());
-        assert_eq!(tracker.connections(), 0);
+        assert_eq!(tracker.count_open_connections(), 0);
     }
 }

@@ -20,6 +20,7 @@ pub(super) struct ListenerContext {
     pub gate: Gate,
     pub options: DownstreamOptions,
     pub tracker: Arc<ConnectionTracker>,
-    /// The upstream servers that the fast path may use; without them it forwards no request.
+    /// The upstream servers to which the fast path may forward; if `None`, the Pingora path
+    /// forwards every request.
     pub upstreams: Option<FastPathUpstreams>,
 }

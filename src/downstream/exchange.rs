@@ -1,9 +1,10 @@
 //! The fast path's exchange with an upstream server: it sends a request that passed the gates as
 //! bytes, and forwards the bytes of the response.
 //!
-//! It takes the same steps as the gateway, in the same order: exchange permit, server, connection,
-//! forwarding in both directions under one deadline, retry, refusal. The rules of these steps are
-//! in the modules that both call.
+//! An exchange takes the same steps as on the Pingora path, in the same order. It acquires a
+//! permit, selects a server, connects, and forwards the request and the response under one
+//! deadline. If that fails, it retries or refuses. Both paths call the same modules for the rules
+//! of these steps.
 
 use bytes::BytesMut;
 use pingora::protocols::Ssl;
@@ -19,7 +20,7 @@ use crate::message::response::RenderOptions;
 use crate::model::refusal::Refusal;
 use crate::proxy::upstream::{
     AttemptFailure, Attempts, BodyState, MalformedResponse, ResponseContext, ResponseHead,
-    UpstreamConnection, forward_head,
+    UpstreamConnection, forward_response_head,
 };
 
 /// The space reserved for one read of a response header, in bytes.
@@ -28,8 +29,10 @@ const HEADER_READ_BYTES: usize = 4 * 1024;
 const BODY_READ_BYTES: usize = 16 * 1024;
 
 /// How the client's connection continues after a request.
-pub(super) enum Disposition {
+pub(super) enum ConnectionDisposition {
+    /// The next request may follow.
     KeepAlive,
+    /// The connection closes in an orderly way, after the response.
     Close,
     /// The Pingora path takes over.
     Fallback,
@@ -37,21 +40,21 @@ pub(super) enum Disposition {
     Broken,
 }
 
-/// A request that is being forwarded, and the state of its exchange.
+/// The state of one exchange: a request that is being forwarded, and its attempts.
 struct Exchange<'e, 's> {
     servers: &'e FastPathUpstreams,
     fast_path: &'e mut FastPath<&'s FastPathUpstreams>,
     client_info: ClientInfo<'e>,
     ctx: &'e RequestContext,
     /// The client's request header as bytes, with its request line.
-    header: &'e [u8],
+    client_header: &'e [u8],
     method: &'static str,
     tracker: &'e ConnectionTracker,
-    /// The client's connection closes after the response.
+    /// Whether the client's connection closes after the response.
     should_close: bool,
     attempts: Attempts,
     /// Bytes to send to the client.
-    out: Vec<u8>,
+    client_output: Vec<u8>,
 }
 
 /// A response whose header is in the output for the client, and whose body is still to be
@@ -60,11 +63,11 @@ struct UpstreamResponse {
     head: ResponseHead,
     connection: UpstreamConnection,
     /// The bytes that arrived after the header.
-    arrived: BytesMut,
+    bytes_after_header: BytesMut,
 }
 
-/// The error of a response that has started, but can't be forwarded to its end.
-struct Truncated;
+/// The error if a response has started but can't be forwarded to its end.
+struct ResponseTruncated;
 
 /// Sends `pending_output`, the responses to the client's earlier requests, then forwards the
 /// request and its response.
@@ -75,70 +78,69 @@ pub(super) async fn proxy_request(
     fast_path: &mut FastPath<&FastPathUpstreams>,
     request: ProxyRequest,
     pending_output: &[u8],
-) -> Disposition {
+) -> ConnectionDisposition {
+    use ConnectionDisposition::{Broken, Close, KeepAlive};
     let write_timeout = context.options.write_timeout;
     let header = client_io.read_buf.split_to(request.header_length);
     let ProxyRequest { mut ctx, method, target, wants_close: closes, .. } = request;
     if !client_io.send_bytes(pending_output, write_timeout, None).await {
         ctx.mark_aborted();
-        fast_path.record_request(&ctx, method, &target);
-        return Disposition::Broken;
+        fast_path.count_and_log_request(&ctx, method, &target);
+        return Broken;
     }
     let address = client_io.client_address();
     let is_tls = client_io.get_ssl_digest().is_some();
-    let deadline = Instant::from_std(servers.upstreams.exchange_deadline(ctx.started()));
+    let deadline = Instant::from_std(servers.upstreams.exchange_deadline(ctx.started_at()));
     let mut exchange = Exchange {
         servers,
         fast_path: &mut *fast_path,
-        client_info: context.gate.client_info(&ctx, address, is_tls),
+        client_info: context.gate.collect_client_info(&ctx, address, is_tls),
         ctx: &ctx,
-        header: &header,
+        client_header: &header,
         method,
         tracker: &context.tracker,
         should_close: closes,
         attempts: Attempts::default(),
-        out: Vec::with_capacity(1024),
+        client_output: Vec::with_capacity(1024),
     };
     let permit = servers.upstreams.acquire_exchange_permit(address);
     let response = match &permit {
         Some(_) => timeout_at(deadline, exchange.fetch_response_head()).await,
-        // There are too many exchanges.
+        // Without a permit there are too many exchanges already.
         None => Ok(Err(exchange.attempts.refusal_without_response(false))),
     };
     let response =
         response.unwrap_or_else(|_| Err(exchange.attempts.refusal_without_response(true)));
-    let (should_close, mut out) = (exchange.should_close, std::mem::take(&mut exchange.out));
+    let (should_close, mut out) =
+        (exchange.should_close, std::mem::take(&mut exchange.client_output));
     let disposition = match response {
         Ok(response) => {
             ctx.set_upstream_outcome(response.head.status);
             match forward_body(context, servers, client_io, response, out, deadline).await {
-                Ok(()) if should_close => Disposition::Close,
-                Ok(()) => Disposition::KeepAlive,
-                Err(Truncated) => {
+                Ok(()) if should_close => Close,
+                Ok(()) => KeepAlive,
+                Err(ResponseTruncated) => {
                     ctx.mark_aborted();
-                    Disposition::Broken
+                    Broken
                 }
             }
         }
         Err(refusal) => {
-            let reply = context.gate.reply_to_refusal(&refusal, &mut ctx);
+            let reply = context.gate.finish_with_refusal(&refusal, &mut ctx);
             // The connection closes after a failed exchange, as on the Pingora path.
             let options = RenderOptions { should_close: true, is_head_method: method == "HEAD" };
             out.clear();
-            reply.render(&ctx.common_headers, fast_path.date(), options, &mut out);
-            if client_io.send_bytes(&out, write_timeout, None).await {
-                Disposition::Close
-            } else {
-                Disposition::Broken
-            }
+            let date = fast_path.date_header_value();
+            reply.append_as_http1(&ctx.common_headers, date, options, &mut out);
+            if client_io.send_bytes(&out, write_timeout, None).await { Close } else { Broken }
         }
     };
-    fast_path.record_request(&ctx, method, &target);
+    fast_path.count_and_log_request(&ctx, method, &target);
     disposition
 }
 
-/// Sends `out`, which starts with the response header, and forwards the body of the response. Keeps
-/// the upstream connection for reuse if possible.
+/// Sends `out`, which starts with the response header, and forwards the body of the response to the
+/// client. If the upstream connection can be reused, returns it to the pool of idle connections.
 async fn forward_body(
     context: &ListenerContext,
     servers: &FastPathUpstreams,
@@ -146,38 +148,41 @@ async fn forward_body(
     response: UpstreamResponse,
     mut out: Vec<u8>,
     deadline: Instant,
-) -> Result<(), Truncated> {
+) -> Result<(), ResponseTruncated> {
     let UpstreamResponse {
-        head: ResponseHead { mut body, is_persistent, .. },
+        head: ResponseHead { mut body, is_connection_reusable: is_persistent, .. },
         mut connection,
-        mut arrived,
+        bytes_after_header: mut arrived,
     } = response;
     loop {
-        let forwarded = body.forward(&mut arrived, &mut out);
+        let forwarded = body.forward_arrived_bytes(&mut arrived, &mut out);
         if !client_io.send_bytes(&out, context.options.write_timeout, Some(deadline)).await {
-            return Err(Truncated);
+            return Err(ResponseTruncated);
         }
         out.clear();
-        forwarded.map_err(|MalformedResponse| Truncated)?;
+        forwarded.map_err(|MalformedResponse| ResponseTruncated)?;
         if body == BodyState::Complete {
             break;
         }
         match timeout_at(deadline, connection.read(&mut arrived, BODY_READ_BYTES)).await {
             Ok(Ok(1..)) => {}
-            Ok(Ok(0)) => body.finish_at_eof(&mut out).map_err(|MalformedResponse| Truncated)?,
-            // A truncated body must not look complete, also if the deadline cut it.
-            Ok(Err(_)) | Err(_) => return Err(Truncated),
+            Ok(Ok(0)) => {
+                body.finish_at_eof(&mut out).map_err(|MalformedResponse| ResponseTruncated)?
+            }
+            // A body that the deadline or an error truncates must not look complete.
+            Ok(Err(_)) | Err(_) => return Err(ResponseTruncated),
         }
     }
     if is_persistent && arrived.is_empty() {
-        servers.upstreams.keep_idle(connection);
+        servers.upstreams.return_to_idle_pool(connection);
     }
     Ok(())
 }
 
 impl Exchange<'_, '_> {
-    /// Sends the request to a server, and once more if a retry is allowed, until a response header
-    /// is complete. The header for the client is then in `out`.
+    /// Sends the request to a server and waits for a complete response header. If the attempt fails
+    /// and a retry is allowed, tries once more. The header for the client is then in
+    /// `client_output`.
     async fn fetch_response_head(&mut self) -> Result<UpstreamResponse, Refusal> {
         let upstreams = &self.servers.upstreams;
         let (Some(target), Some(_)) = (self.ctx.upstream_target(), &self.ctx.permit) else {
@@ -191,10 +196,10 @@ impl Exchange<'_, '_> {
                 Ok(mut connection) => {
                     self.attempts.mark_connected();
                     let mut arrived = BytesMut::new();
-                    let mut request = Vec::with_capacity(self.header.len() + 512);
+                    let mut request = Vec::with_capacity(self.client_header.len() + 512);
                     let request_line = (self.method, target);
-                    upstreams.write_request(
-                        self.header,
+                    upstreams.write_request_for_server(
+                        self.client_header,
                         request_line,
                         server,
                         &self.client_info,
@@ -202,7 +207,13 @@ impl Exchange<'_, '_> {
                     );
                     match self.send_and_forward_head(&request, &mut connection, &mut arrived).await
                     {
-                        Ok(head) => return Ok(UpstreamResponse { head, connection, arrived }),
+                        Ok(head) => {
+                            return Ok(UpstreamResponse {
+                                head,
+                                connection,
+                                bytes_after_header: arrived,
+                            });
+                        }
                         Err(failure) => failure,
                     }
                 }
@@ -219,7 +230,7 @@ impl Exchange<'_, '_> {
     }
 
     /// Sends the request, reads until the response header is complete, and appends the header for
-    /// the client to `out`.
+    /// the client to `client_output`.
     async fn send_and_forward_head(
         &mut self,
         request: &[u8],
@@ -237,11 +248,11 @@ impl Exchange<'_, '_> {
             self.should_close |= self.tracker.is_draining();
             let context = ResponseContext {
                 common_headers: &self.ctx.common_headers,
-                date: self.fast_path.date(),
+                date: self.fast_path.date_header_value(),
                 should_close: self.should_close,
                 is_head_method: self.method == "HEAD",
             };
-            let head = forward_head(arrived, &context, &mut self.out);
+            let head = forward_response_head(arrived, &context, &mut self.client_output);
             if let Some(head) = head.map_err(|MalformedResponse| AttemptFailure::ResponseStarted)? {
                 return Ok(head);
             }

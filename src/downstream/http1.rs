@@ -26,7 +26,9 @@ use crate::support::test_fault::{TestFault, is_injected};
 
 /// The result of reading a request head.
 enum HeadReadOutcome {
+    /// The head is complete and valid.
     Request(RequestFraming),
+    /// The head is invalid; the client gets this refusal.
     Refused(Refusal),
     /// The client closed the connection or was too slow; it gets no response.
     Disconnected,
@@ -38,9 +40,9 @@ struct RequestFraming {
     header_length: usize,
     /// The length of the body, in bytes.
     body_length: usize,
-    /// The client wants the connection to close after the response.
+    /// Whether the client wants the connection to close after the response.
     wants_close: bool,
-    /// The client waits for a 100 before it sends the body.
+    /// Whether the client waits for a 100 before it sends the body.
     awaits_continue: bool,
 }
 
@@ -50,7 +52,7 @@ impl From<RequestHead<'_>> for RequestFraming {
             head.body_length > 0 && head.request_line.is_http_11 && head.fields.expects_continue;
         let wants_close = head.fields.wants_close;
         RequestFraming {
-            header_length: head.length,
+            header_length: head.head_length,
             body_length: head.body_length,
             wants_close,
             awaits_continue,
@@ -59,7 +61,7 @@ impl From<RequestHead<'_>> for RequestFraming {
 }
 
 /// How a connection continues after a request.
-enum ServedConnection {
+enum ConnectionAfterRequest {
     KeepAlive(Box<ClientIo>),
     /// With the time at which the last response was written.
     Close(Box<ClientIo>, Instant),
@@ -76,7 +78,7 @@ where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    /// Serves requests until the connection ends. The first must start by `deadline`.
+    /// Serves requests until the connection ends. The first request must start by `deadline`.
     pub(super) async fn serve_http1(
         &self,
         mut client_io: Box<ClientIo>,
@@ -86,7 +88,7 @@ where
     ) {
         let mut answered_at = Instant::now();
         loop {
-            if self.context.options.fast_path {
+            if self.context.options.is_fast_path_on {
                 match serve_fast_path(
                     self.context,
                     &mut client_io,
@@ -124,7 +126,7 @@ where
     ) -> Option<(Box<ClientIo>, Instant)> {
         loop {
             let request =
-                self.await_request(&mut client_io, idle_wait, answered_at, deadline).await?;
+                self.wait_for_first_byte(&mut client_io, idle_wait, answered_at, deadline).await?;
             let served = match self.read_request_head(&mut client_io).await {
                 HeadReadOutcome::Request(framing) => {
                     self.serve_request_with_pingora(client_io, framing, shutdown).await?
@@ -136,17 +138,17 @@ where
             };
             drop(request);
             client_io = match served {
-                ServedConnection::KeepAlive(client_io) => client_io,
-                ServedConnection::Close(mut client_io, answered) => {
+                ConnectionAfterRequest::KeepAlive(client_io) => client_io,
+                ConnectionAfterRequest::Close(mut client_io, answered) => {
                     let header_timeout = self.context.options.header_timeout;
                     let tracker = &self.context.tracker;
-                    client_io.close_connection(answered, header_timeout, tracker).await;
+                    client_io.shut_down_and_linger(answered, header_timeout, tracker).await;
                     return None;
                 }
             };
             answered_at = Instant::now();
             deadline = answered_at + self.context.options.keepalive_timeout;
-            if self.context.options.fast_path {
+            if self.context.options.is_fast_path_on {
                 return Some((client_io, answered_at));
             }
         }
@@ -154,15 +156,16 @@ where
 
     /// Waits for the first byte of a request. The request counts as in flight until the returned
     /// guard is dropped. Returns `None` if no byte arrives.
-    async fn await_request(
+    async fn wait_for_first_byte(
         &self,
         client_io: &mut ClientIo,
         idle_wait: &mut IdleWait,
         answered_at: Instant,
         deadline: Instant,
     ) -> Option<CountGuard> {
-        let has_arrived =
-            idle_wait.await_bytes(client_io, &self.context.tracker, answered_at, deadline).await;
+        let has_arrived = idle_wait
+            .wait_for_request_bytes(client_io, &self.context.tracker, answered_at, deadline)
+            .await;
         has_arrived.then(|| self.context.tracker.track_request())
     }
 
@@ -170,7 +173,11 @@ where
         let deadline = Instant::now() + self.context.options.header_timeout;
         let mut scanned = 0;
         loop {
-            match parse_request_head(&client_io.read_buf, scanned, &self.context.options.sizes) {
+            match parse_request_head(
+                &client_io.read_buf,
+                scanned,
+                &self.context.options.request_limits,
+            ) {
                 Ok(Some(head)) => return HeadReadOutcome::Request(head.into()),
                 Ok(None) => {}
                 Err(refusal) => return HeadReadOutcome::Refused(refusal),
@@ -182,13 +189,13 @@ where
         }
     }
 
-    /// Lets Pingora serve one request. Returns `None` if Pingora's task ended by a panic.
+    /// Lets Pingora serve one request. Returns `None` if Pingora has not given the connection back.
     async fn serve_request_with_pingora(
         &self,
         mut client_io: Box<ClientIo>,
         framing: RequestFraming,
         shutdown: &ShutdownWatch,
-    ) -> Option<ServedConnection> {
+    ) -> Option<ConnectionAfterRequest> {
         let header_length = match is_injected(TestFault::PassWholeReadBuffer) {
             true => client_io.read_buf.len(),
             false => framing.header_length,
@@ -210,22 +217,22 @@ where
         session.set_close_on_response_before_downstream_finish(!is_read_to_end);
         session.set_read_timeout(Some(self.context.options.header_timeout));
         session.set_write_timeout(Some(self.context.options.write_timeout));
-        // The time for Pingora to read and discard the rest of the body; after it, the connection
-        // closes. The drain of the process waits for it too, so it is short.
+        // Pingora reads and discards the rest of the body for at most this time; then the
+        // connection closes. The time is short, because the drain of the process waits for it too.
         session
             .set_total_drain_timeout(Some(self.context.options.header_timeout.min(LINGER_TIMEOUT)));
         // A client may close its sending side and still wait for the response.
         session.set_abort_on_close(false);
         session.set_ignore_info_resp(!is_injected(TestFault::ForwardInformational));
         let is_kept = self.proxy.process_new_http(session, shutdown).await.is_some();
-        let ReturnedConnection { client_io, body_left, answered_at: answered } =
+        let ReturnedConnection { client_io, unread_body_bytes: body_left, answered_at: answered } =
             returned.try_recv().ok()?;
         // The unread rest of a body would be parsed as the next request.
         let is_kept = is_kept && body_left == 0;
         Some(if is_kept {
-            ServedConnection::KeepAlive(client_io)
+            ConnectionAfterRequest::KeepAlive(client_io)
         } else {
-            ServedConnection::Close(client_io, answered)
+            ConnectionAfterRequest::Close(client_io, answered)
         })
     }
 
@@ -235,7 +242,7 @@ where
         &self,
         mut client_io: Box<ClientIo>,
         refusal: &Refusal,
-    ) -> Option<ServedConnection> {
+    ) -> Option<ConnectionAfterRequest> {
         let mut ctx = RequestContext::default();
         ctx.common_headers = CommonHeaders {
             request_id: self.context.gate.state().request_ids.generate(),
@@ -244,14 +251,20 @@ where
         let date = httpdate::fmt_http_date(std::time::SystemTime::now());
         let mut bytes = Vec::with_capacity(512);
         let options = RenderOptions { should_close: true, is_head_method: false };
-        Reply::refusal(refusal).render(&ctx.common_headers, date.as_bytes(), options, &mut bytes);
+        Reply::refusal(refusal).append_as_http1(
+            &ctx.common_headers,
+            date.as_bytes(),
+            options,
+            &mut bytes,
+        );
         let client = client_io.client_address();
         let write = async {
             client_io.write_all(&bytes).await?;
             client_io.flush().await
         };
         let written = timeout(self.context.options.write_timeout, write).await;
-        self.context.gate.record_refusal(refusal, &mut ctx, client);
-        matches!(written, Ok(Ok(()))).then(|| ServedConnection::Close(client_io, Instant::now()))
+        self.context.gate.record_refusal_before_gates(refusal, &mut ctx, client);
+        matches!(written, Ok(Ok(())))
+            .then(|| ConnectionAfterRequest::Close(client_io, Instant::now()))
     }
 }

@@ -1,7 +1,8 @@
 //! HTTP/2 on a connection: its limits, its end, and one task per request.
 //!
-//! The h2 crate handles the frames; it closes a connection that floods it with CONTINUATION frames,
-//! SETTINGS frames or resets. Each request must satisfy the same grammar and limits as in HTTP/1.1.
+//! The h2 crate handles the frames. It closes a connection if the client floods it with
+//! CONTINUATION frames, SETTINGS frames or resets. Each request must satisfy the same grammar and
+//! limits as over HTTP/1.1.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ use crate::proxy::request_body;
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// The most streams that a client may reset before riskgate has accepted them. It is also the most
 /// streams that riskgate resets because of the client's errors, before it closes the connection.
-const MAX_RESETS: usize = 20;
+const MAX_RESET_STREAMS: usize = 20;
 /// The most streams that riskgate remembers after it reset them, so that it ignores their late
 /// frames instead of treating them as errors.
 const MAX_REMEMBERED_RESETS: usize = 1024;
@@ -43,20 +44,22 @@ const RESET_MEMORY_TIME: Duration = Duration::from_secs(10);
 const MAX_MALFORMED_REQUESTS: usize = 32;
 /// The most bytes that a client may send without a request: SETTINGS, PING, WINDOW_UPDATE.
 const MAX_CONTROL_BYTES: i64 = 64 * 1024;
-/// The time for a client to receive GOAWAY and close.
+/// The time for which riskgate keeps the connection after GOAWAY, once no stream is active, so that
+/// the client can receive GOAWAY and close.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The h2 crate's connection.
 type H2Conn = h2::server::Connection<Stream, Bytes>;
 
-/// The number of active streams of one connection, and a notification when one ends.
+/// The number of requests of one connection that are being served, and a notification when one
+/// ends. A request still counts after the client has reset its stream.
 #[derive(Default)]
 struct ActiveStreams {
     count: AtomicUsize,
-    ended: Notify,
+    stream_ended: Notify,
 }
 
-/// Counts one active stream until the guard is dropped. A panic drops it too.
+/// Counts one active stream until the guard is dropped. A panic drops the guard too.
 struct StreamGuard(Arc<ActiveStreams>);
 
 impl StreamGuard {
@@ -69,7 +72,7 @@ impl StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::SeqCst);
-        self.0.ended.notify_one();
+        self.0.stream_ended.notify_one();
     }
 }
 
@@ -82,23 +85,24 @@ impl ActiveStreams {
     /// during `time`: for each new request, the caller replaces this wait with a new one.
     async fn wait_until_idle_for(&self, time: Duration) {
         while self.count_active() > 0 {
-            self.ended.notified().await;
+            self.stream_ended.notified().await;
         }
         sleep(time).await;
     }
 }
 
-fn h2_options(app: &DownstreamOptions) -> H2Options {
+fn build_h2_options(app: &DownstreamOptions) -> H2Options {
     let mut options = default_h2_options();
     options
         .max_concurrent_streams(app.max_streams)
-        .max_header_list_size(u32::try_from(app.sizes.header_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(app.request_limits.header_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
-        .max_pending_accept_reset_streams(MAX_RESETS)
-        // A frame that was under way when its stream was reset is not the client's fault.
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        // riskgate remembers the streams that it reset: a frame that the client sent before it knew
+        // of the reset is no error.
         .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
         .reset_stream_duration(RESET_MEMORY_TIME)
-        .max_local_error_reset_streams(Some(MAX_RESETS));
+        .max_local_error_reset_streams(Some(MAX_RESET_STREAMS));
     options
 }
 
@@ -112,7 +116,7 @@ pub(super) async fn serve_http2<P>(
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    let control_meter = client_io.start_meter(MAX_CONTROL_BYTES);
+    let control_meter = client_io.start_read_meter(MAX_CONTROL_BYTES);
     let stream: Stream = Box::new(client_io);
     let digest = Arc::new(Digest {
         ssl_digest: stream.get_ssl_digest(),
@@ -120,7 +124,7 @@ pub(super) async fn serve_http2<P>(
         proxy_digest: stream.get_proxy_digest(),
         socket_digest: stream.get_socket_digest(),
     });
-    let handshake = handshake(stream, Some(h2_options(&context.options)));
+    let handshake = handshake(stream, Some(build_h2_options(&context.options)));
     let Ok(Ok(mut h2_conn)) = timeout(context.options.header_timeout, handshake).await else {
         return;
     };
@@ -141,8 +145,8 @@ pub(super) async fn serve_http2<P>(
     loop {
         let step = tokio::select! {
             biased;
-            () = context.tracker.wait_for_drain(), if !connection.is_closing => {
-                connection.begin_close(&mut h2_conn)
+            () = context.tracker.wait_until_drain_starts(), if !connection.is_closing => {
+                connection.begin_graceful_close(&mut h2_conn)
             }
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 match accepted {
@@ -150,22 +154,22 @@ pub(super) async fn serve_http2<P>(
                         connection.on_request(session, &mut h2_conn)
                     }
                     Ok(Some(H2Accept::Rejected)) => connection.on_malformed_request(),
-                    Ok(None) | Err(_) => Step::End,
+                    Ok(None) | Err(_) => LoopDecision::End,
                 }
             }
-            () = control_meter.wait_until_exceeded() => connection.on_control_limit(&mut h2_conn),
-            () = &mut idle => connection.on_idle(&mut h2_conn),
+            () = control_meter.wait_until_exceeded() => connection.on_control_bytes_exceeded(&mut h2_conn),
+            () = &mut idle => connection.on_idle_timeout(&mut h2_conn),
         };
         match step {
-            Step::Continue => {}
-            Step::IdleFor(time) => idle.set(streams.wait_until_idle_for(time)),
-            Step::End => return,
+            LoopDecision::Continue => {}
+            LoopDecision::IdleFor(time) => idle.set(streams.wait_until_idle_for(time)),
+            LoopDecision::End => return,
         }
     }
 }
 
 /// How the loop of a connection continues after an event.
-enum Step {
+enum LoopDecision {
     Continue,
     /// Replaces the idle wait: once no stream is active, the connection may be idle for this long.
     IdleFor(Duration),
@@ -191,55 +195,59 @@ where
 {
     /// Sends GOAWAY: riskgate accepts no more requests on this connection, and the active ones
     /// finish.
-    fn begin_close(&mut self, h2_conn: &mut H2Conn) -> Step {
+    fn begin_graceful_close(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
         self.is_closing = true;
         h2_conn.graceful_shutdown();
-        Step::IdleFor(GOAWAY_TIMEOUT)
+        LoopDecision::IdleFor(GOAWAY_TIMEOUT)
     }
 
     /// Ends the connection with ENHANCE_YOUR_CALM, because the client exceeds a limit.
-    fn close_abruptly(&mut self, h2_conn: &mut H2Conn) -> Step {
+    fn close_abruptly(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
         self.is_closing = true;
         h2_conn.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
-        Step::IdleFor(GOAWAY_TIMEOUT)
+        LoopDecision::IdleFor(GOAWAY_TIMEOUT)
     }
 
-    fn on_idle(&mut self, h2_conn: &mut H2Conn) -> Step {
-        if self.is_closing { Step::End } else { self.begin_close(h2_conn) }
+    fn on_idle_timeout(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
+        if self.is_closing { LoopDecision::End } else { self.begin_graceful_close(h2_conn) }
     }
 
-    fn on_control_limit(&mut self, h2_conn: &mut H2Conn) -> Step {
-        self.control_meter.reset();
+    fn on_control_bytes_exceeded(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
+        self.control_meter.reset_count();
         // The meter counts request bodies too, so the limit applies only if no stream is active.
         if self.streams.count_active() == 0 && !self.is_closing {
             return self.close_abruptly(h2_conn);
         }
-        Step::Continue
+        LoopDecision::Continue
     }
 
-    fn on_request(&mut self, session: HttpSession, h2_conn: &mut H2Conn) -> Step {
+    fn on_request(&mut self, session: HttpSession, h2_conn: &mut H2Conn) -> LoopDecision {
         // A client that resets streams and opens new ones can have more active requests than open
         // streams, because a request runs on after its stream was reset.
         if self.streams.count_active() > 2 * self.context.options.max_streams as usize {
             return self.close_abruptly(h2_conn);
         }
-        self.control_meter.reset();
+        self.control_meter.reset_count();
         self.spawn_request(session, StreamGuard::start(self.streams));
-        Step::IdleFor(if self.is_closing {
+        LoopDecision::IdleFor(if self.is_closing {
             GOAWAY_TIMEOUT
         } else {
             self.context.options.keepalive_timeout
         })
     }
 
-    fn on_malformed_request(&mut self) -> Step {
+    fn on_malformed_request(&mut self) -> LoopDecision {
         self.malformed_count += 1;
         let client = self.digest.socket_digest.as_ref().and_then(|d| d.peer_addr().cloned());
         let client = client.and_then(|address| address.as_inet().map(|a| a.ip()));
         let mut ctx = RequestContext::default();
         ctx.common_headers.request_id = self.context.gate.state().request_ids.generate();
-        self.context.gate.record_refusal(&Refusal::BadRequest, &mut ctx, client);
-        if self.malformed_count > MAX_MALFORMED_REQUESTS { Step::End } else { Step::Continue }
+        self.context.gate.record_refusal_before_gates(&Refusal::BadRequest, &mut ctx, client);
+        if self.malformed_count > MAX_MALFORMED_REQUESTS {
+            LoopDecision::End
+        } else {
+            LoopDecision::Continue
+        }
     }
 
     /// Serves the request in a task of its own.
@@ -254,20 +262,21 @@ where
             session.set_total_drain_timeout(Some(context.options.header_timeout));
             let has_body = !session.is_body_done();
             let header = session.req_header();
-            match check_http2_request(header, has_body, &context.options.sizes) {
+            match check_http2_request(header, has_body, &context.options.request_limits) {
                 Ok(()) => {
                     proxy.process_new_http(session, &shutdown).await;
                 }
                 Err(refusal) => refuse_stream(&context.gate, session, &refusal).await,
             }
             if has_body {
-                control_meter.exempt_late_bytes();
+                control_meter.exempt_late_body_bytes();
             }
         });
     }
 }
 
-/// Answers a stream whose request is refused; the connection and its other streams continue.
+/// Sends the response to a refused request, then counts and logs the request. The connection and
+/// its other streams continue.
 async fn refuse_stream(gate: &Gate, mut session: ServerSession, refusal: &Refusal) {
     let mut ctx = RequestContext::default();
     ctx.common_headers = CommonHeaders {
@@ -279,6 +288,6 @@ async fn refuse_stream(gate: &Gate, mut session: ServerSession, refusal: &Refusa
     // A write fails if the client has reset the stream; there is nothing left to do then.
     let _ = session.write_response_header(header).await;
     let _ = session.write_response_body(Bytes::from(refusal.body()), true).await;
-    gate.record_refusal(refusal, &mut ctx, client);
-    request_body::discard_body(&mut session).await;
+    gate.record_refusal_before_gates(refusal, &mut ctx, client);
+    request_body::discard_rest_of_body(&mut session).await;
 }

@@ -1,5 +1,5 @@
-//! The wait between two requests of a connection: until bytes arrive, the connection ends, or the
-//! process ends.
+//! The wait between two requests of a connection: until bytes arrive, the connection ends, the
+//! deadline passes, or the process is about to end.
 //!
 //! The timer and the shutdown signal are created once per connection, not per request.
 
@@ -27,7 +27,7 @@ pub(super) enum IdleOutcome {
 
 /// Waits for the next request of a connection.
 pub(super) struct IdleWait {
-    timer: Pin<Box<Sleep>>,
+    deadline_timer: Pin<Box<Sleep>>,
     /// Resolves when the process is about to end; `None` after that.
     shutdown_signal: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
@@ -36,29 +36,33 @@ impl IdleWait {
     /// Creates the wait of a new connection.
     pub fn new(deadline: Instant, shutdown: &ShutdownWatch) -> IdleWait {
         let mut shutdown = shutdown.clone();
-        // An error means that the sender is gone, and so the process ends too.
+        // `wait_for` fails if the sender is gone; the process is about to end then too.
         let stopped = async move { drop(shutdown.wait_for(|stop| *stop).await) };
         IdleWait {
-            timer: Box::pin(sleep_until(deadline)),
+            deadline_timer: Box::pin(sleep_until(deadline)),
             shutdown_signal: Some(Box::pin(stopped)),
         }
     }
 
-    /// Waits until bytes arrive, the connection ends or the process ends, at most until the
-    /// deadline. The timer is reset only when it fires, or if it would fire too late.
-    pub async fn wait(&mut self, client_io: &mut ClientIo, deadline: Instant) -> IdleOutcome {
-        if self.timer.deadline() > deadline {
-            self.timer.as_mut().reset(deadline);
+    /// Waits until bytes arrive, the connection ends or the process is about to end, at most until
+    /// the deadline. To save work, the timer may fire too early; it is then set to the deadline.
+    pub async fn wait_for_bytes_or_end(
+        &mut self,
+        client_io: &mut ClientIo,
+        deadline: Instant,
+    ) -> IdleOutcome {
+        if self.deadline_timer.deadline() > deadline {
+            self.deadline_timer.as_mut().reset(deadline);
         }
         poll_fn(|context| {
             if let Poll::Ready(more) = client_io.poll_read_more(context) {
                 return Poll::Ready(if more { IdleOutcome::Readable } else { IdleOutcome::Ended });
             }
-            while self.timer.as_mut().poll(context).is_ready() {
-                if self.timer.deadline() >= deadline {
+            while self.deadline_timer.as_mut().poll(context).is_ready() {
+                if self.deadline_timer.deadline() >= deadline {
                     return Poll::Ready(IdleOutcome::Ended);
                 }
-                self.timer.as_mut().reset(deadline);
+                self.deadline_timer.as_mut().reset(deadline);
             }
             let Some(stopped) = &mut self.shutdown_signal else {
                 return Poll::Ready(IdleOutcome::Shutdown);
@@ -73,10 +77,10 @@ impl IdleWait {
         .await
     }
 
-    /// Waits for bytes on a connection that has been idle since `answered_at`. If the process is
-    /// about to end, it waits for the drain's keep-alive time only. Returns false if no bytes
-    /// arrive.
-    pub async fn await_bytes(
+    /// Waits for bytes on a connection that has been idle since `answered_at`, until `deadline`. If
+    /// the process is about to end, the wait ends after the drain's keep-alive time. Returns false
+    /// if no bytes arrive.
+    pub async fn wait_for_request_bytes(
         &mut self,
         client_io: &mut ClientIo,
         tracker: &ConnectionTracker,
@@ -84,7 +88,7 @@ impl IdleWait {
         deadline: Instant,
     ) -> bool {
         !client_io.read_buf.is_empty()
-            || match self.wait(client_io, deadline).await {
+            || match self.wait_for_bytes_or_end(client_io, deadline).await {
                 IdleOutcome::Readable => true,
                 IdleOutcome::Ended => false,
                 // The client's next request may be under way.

@@ -8,22 +8,23 @@ use crate::model::network::Networks;
 /// The settings of client connections.
 #[derive(Clone, Debug)]
 pub struct DownstreamOptions {
-    /// The time for a whole request header, from its first byte to its last; also for a TLS
-    /// handshake and a PROXY header.
+    /// The time for a whole request header, from its first byte to its last. It also limits the
+    /// preamble of a connection: the PROXY header and the TLS handshake.
     pub header_timeout: Duration,
-    /// The time for the next request on a connection to start.
+    /// The time for which an idle connection is kept: the next request must start within this time.
     pub keepalive_timeout: Duration,
-    /// The time for the client to take a part of a response.
+    /// The time for one write of response bytes to complete. A client that reads too slowly for
+    /// that loses its connection.
     pub write_timeout: Duration,
     /// The most concurrent requests on one HTTP/2 connection.
     pub max_streams: u32,
     /// The size limits of requests.
-    pub sizes: RequestLimits,
-    /// Whether the fast path serves plain requests.
-    pub fast_path: bool,
+    pub request_limits: RequestLimits,
+    /// Whether the fast path serves plain requests: GET or HEAD over HTTP/1.1 without a body.
+    pub is_fast_path_on: bool,
     /// Whether riskgate accepts HTTP/2 without TLS, with prior knowledge.
-    pub h2c: bool,
+    pub accepts_h2c: bool,
     /// The proxies whose connections start with a PROXY header; connections from other peers are
     /// refused. `None` turns the PROXY protocol off.
-    pub proxy_protocol: Option<Networks>,
+    pub proxy_protocol_peers: Option<Networks>,
 }

@@ -10,10 +10,11 @@ use ppp::{v1, v2};
 /// The start of an HTTP/2 connection (RFC 9113 section 3.4).
 pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The longest PROXY header that is accepted, in bytes, including its TLVs.
+/// The longest PROXY header that is accepted, in bytes, including the type-length-value records of
+/// version 2.
 const MAX_PROXY_HEADER_BYTES: usize = 2048;
-/// The longest line of version 1, in bytes, including CRLF.
-const MAX_V1_LINE_BYTES: usize = 107;
+/// The longest PROXY header of version 1, which is one line, in bytes, including CRLF.
+const MAX_PROXY_V1_LINE_BYTES: usize = 107;
 
 /// A PROXY header at the front of a buffer (haproxy.org, proxy-protocol.txt, versions 1 and 2).
 #[derive(Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub enum ProxyHeader {
     Complete(usize, Option<SocketAddr>),
     /// More bytes are needed.
     Partial,
-    /// The bytes are no PROXY header.
+    /// The bytes are no valid PROXY header, and more bytes can't change that.
     Malformed,
 }
 
@@ -31,27 +32,27 @@ pub enum ProxyHeader {
 pub fn parse_proxy_header(bytes: &[u8]) -> ProxyHeader {
     const V1_START: &[u8] = b"PROXY ";
     if bytes.starts_with(V1_START) {
-        return parse_v1(bytes);
+        return parse_proxy_v1(bytes);
     }
-    if V1_START.starts_with(bytes) { ProxyHeader::Partial } else { parse_v2(bytes) }
+    if V1_START.starts_with(bytes) { ProxyHeader::Partial } else { parse_proxy_v2(bytes) }
 }
 
-/// Parses version 1: one line of text.
-fn parse_v1(bytes: &[u8]) -> ProxyHeader {
-    let front = &bytes[..bytes.len().min(MAX_V1_LINE_BYTES)];
+/// Parses a PROXY header of version 1: one line of text.
+fn parse_proxy_v1(bytes: &[u8]) -> ProxyHeader {
+    let front = &bytes[..bytes.len().min(MAX_PROXY_V1_LINE_BYTES)];
     let Some(end) = front.iter().position(|byte| *byte == b'\n') else {
-        let may_end = front.len() < MAX_V1_LINE_BYTES;
+        let may_end = front.len() < MAX_PROXY_V1_LINE_BYTES;
         return if may_end { ProxyHeader::Partial } else { ProxyHeader::Malformed };
     };
-    match parse_v1_client(&front[..=end]) {
+    match parse_proxy_v1_client(&front[..=end]) {
         Some(client) => ProxyHeader::Complete(end + 1, client),
         None => ProxyHeader::Malformed,
     }
 }
 
-/// Returns the client's address from a line of version 1. `None` means that the line is malformed,
-/// and `Some(None)` that it names no client.
-fn parse_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
+/// Returns the client's address from a PROXY header of version 1. `None` means that the line is
+/// malformed. `Some(None)` means that the line names no client.
+fn parse_proxy_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
     // ppp accepts a line without CR, and a plus sign before a port.
     let line = std::str::from_utf8(line).ok().filter(|line| line.ends_with("\r\n"))?;
     // The specification says to ignore the rest of the line. ppp refuses more than four words.
@@ -66,8 +67,8 @@ fn parse_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
     })
 }
 
-/// Parses version 2: a binary header whose first 16 bytes contain its length.
-fn parse_v2(bytes: &[u8]) -> ProxyHeader {
+/// Parses a PROXY header of version 2: a binary header whose first 16 bytes contain its length.
+fn parse_proxy_v2(bytes: &[u8]) -> ProxyHeader {
     const V2_FIXED_BYTES: usize = 16;
     match v2::Header::try_from(bytes) {
         Ok(header) if header.len() <= MAX_PROXY_HEADER_BYTES => {
@@ -90,7 +91,7 @@ fn parse_v2(bytes: &[u8]) -> ProxyHeader {
 }
 
 /// Returns true if `bytes` start with HTTP/2's preface; `None` while more bytes are needed.
-pub fn is_http2_preface(bytes: &[u8]) -> Option<bool> {
+pub fn starts_with_http2_preface(bytes: &[u8]) -> Option<bool> {
     if bytes.len() >= HTTP2_PREFACE.len() {
         return Some(bytes.starts_with(HTTP2_PREFACE));
     }
@@ -101,40 +102,40 @@ pub fn is_http2_preface(bytes: &[u8]) -> Option<bool> {
 mod tests {
     use super::*;
 
-    fn complete(length: usize, client: &str) -> ProxyHeader {
+    fn complete_header(length: usize, client: &str) -> ProxyHeader {
         ProxyHeader::Complete(length, client.parse().ok())
     }
 
     #[test]
-    fn both_versions_contain_the_client_address() {
+    fn both_proxy_versions_yield_the_client_address() {
         let line = b"PROXY TCP4 192.0.2.1 192.0.2.2 4000 443\r\n\x16\x03\x01\xff\r\nrest";
-        assert_eq!(parse_proxy_header(line), complete(41, "192.0.2.1:4000"));
+        assert_eq!(parse_proxy_header(line), complete_header(41, "192.0.2.1:4000"));
         let line = b"PROXY TCP6 2001:db8::1 ::1 4000 443\r\nGET /";
-        assert_eq!(parse_proxy_header(line), complete(37, "[2001:db8::1]:4000"));
+        assert_eq!(parse_proxy_header(line), complete_header(37, "[2001:db8::1]:4000"));
         let line = b"PROXY UNKNOWN\r\n";
-        assert_eq!(parse_proxy_header(line), complete(15, ""));
+        assert_eq!(parse_proxy_header(line), complete_header(15, ""));
         let more = b"PROXY UNKNOWN the rest of the line is ignored\r\n";
-        assert_eq!(parse_proxy_header(more), complete(more.len(), ""));
+        assert_eq!(parse_proxy_header(more), complete_header(more.len(), ""));
         for cut in 0..line.len() {
             assert_eq!(parse_proxy_header(&line[..cut]), ProxyHeader::Partial, "{cut}");
         }
 
         let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
         binary.extend([192, 0, 2, 1, 192, 0, 2, 2, 0x0f, 0xa0, 1, 187]);
-        assert_eq!(parse_proxy_header(&binary), complete(28, "192.0.2.1:4000"));
+        assert_eq!(parse_proxy_header(&binary), complete_header(28, "192.0.2.1:4000"));
         for cut in 0..binary.len() {
             assert_eq!(parse_proxy_header(&binary[..cut]), ProxyHeader::Partial, "{cut}");
         }
         binary[12] = 0x20;
         assert_eq!(
             parse_proxy_header(&binary),
-            complete(28, ""),
+            complete_header(28, ""),
             "a health check by the proxy itself"
         );
     }
 
     #[test]
-    fn other_bytes_are_malformed() {
+    fn other_bytes_are_no_proxy_header() {
         for bytes in [
             b"GET / HTTP/1.1\r\n".as_slice(),
             b"PROXY TCP4 nowhere 192.0.2.2 4000 443\r\n",
@@ -158,9 +159,9 @@ mod tests {
 
     #[test]
     fn a_partial_http2_preface_is_undecided() {
-        assert_eq!(is_http2_preface(b"GET "), Some(false));
-        assert_eq!(is_http2_preface(b"PRI * "), None);
-        assert_eq!(is_http2_preface(HTTP2_PREFACE), Some(true));
-        assert_eq!(is_http2_preface(&[HTTP2_PREFACE, b"more"].concat()), Some(true));
+        assert_eq!(starts_with_http2_preface(b"GET "), Some(false));
+        assert_eq!(starts_with_http2_preface(b"PRI * "), None);
+        assert_eq!(starts_with_http2_preface(HTTP2_PREFACE), Some(true));
+        assert_eq!(starts_with_http2_preface(&[HTTP2_PREFACE, b"more"].concat()), Some(true));
     }
 }

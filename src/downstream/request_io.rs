@@ -1,8 +1,8 @@
 //! The client's connection as Pingora sees it during one request.
 //!
-//! It yields the bytes of the request's body and none after them. It sends 100 Continue when
-//! Pingora first reads the body. It never closes the connection: when it is dropped, it returns the
-//! connection to its owner.
+//! A `RequestIo` yields the bytes of the request's body and none after them. It sends 100 Continue
+//! when Pingora first reads the body, if the client waits for that. It never closes the connection:
+//! when the `RequestIo` is dropped, the connection returns to its owner.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const CONTINUE_RESPONSE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 pub struct ReturnedConnection {
     pub client_io: Box<ClientIo>,
     /// The bytes of the request's body that were not read.
-    pub body_left: usize,
+    pub unread_body_bytes: usize,
     /// The time at which the last byte of the response was written.
     pub answered_at: Instant,
 }
@@ -37,10 +37,10 @@ pub struct ReturnedConnection {
 /// A client's connection while Pingora serves one request on it.
 #[derive(Debug)]
 pub struct RequestIo {
-    /// `None` only after the connection was returned.
+    /// The connection; `None` only after it was returned to its owner.
     client_io: Option<Box<ClientIo>>,
-    body_left: usize,
-    /// The client waits for a 100 before it sends its body.
+    unread_body_bytes: usize,
+    /// Whether the client waits for a 100 before it sends its body.
     awaits_continue: bool,
     answered_at: Instant,
     return_sender: Option<oneshot::Sender<ReturnedConnection>>,
@@ -57,7 +57,7 @@ impl RequestIo {
         let (return_sender, returned) = oneshot::channel();
         let request_io = RequestIo {
             client_io: Some(client_io),
-            body_left: body_length,
+            unread_body_bytes: body_length,
             awaits_continue,
             answered_at: Instant::now(),
             return_sender: Some(return_sender),
@@ -69,7 +69,7 @@ impl RequestIo {
         self.client_io.as_deref_mut().ok_or_else(|| std::io::ErrorKind::NotConnected.into())
     }
 
-    fn pinned_io(&mut self) -> std::io::Result<Pin<&mut ClientIo>> {
+    fn pinned_client_io(&mut self) -> std::io::Result<Pin<&mut ClientIo>> {
         self.client_io().map(Pin::new)
     }
 }
@@ -81,7 +81,7 @@ impl Drop for RequestIo {
             // If the receiver is gone, the connection closes here.
             let _ = sender.send(ReturnedConnection {
                 client_io,
-                body_left: self.body_left,
+                unread_body_bytes: self.unread_body_bytes,
                 answered_at: self.answered_at,
             });
         }
@@ -98,12 +98,12 @@ impl AsyncRead for RequestIo {
         if buffer.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        let (left, awaits_continue) = (this.body_left, this.awaits_continue);
+        let (left, awaits_continue) = (this.unread_body_bytes, this.awaits_continue);
         let client_io = this.client_io()?;
         if left == 0 {
             // Send the buffered bytes first, because the client may be waiting for them. No further
-            // byte belongs to this request, so the read stays pending and needs no waker. If the
-            // client has left, a write fails.
+            // byte belongs to this request, so the read stays pending and needs no waker. A client
+            // that has left is noticed when a write fails.
             let _ = client_io.poll_send_buffered(context);
             return Poll::Pending;
         }
@@ -116,7 +116,7 @@ impl AsyncRead for RequestIo {
         this.awaits_continue = false;
         ready!(polled)?;
         buffer.advance(read);
-        this.body_left -= read;
+        this.unread_body_bytes -= read;
         Poll::Ready(Ok(()))
     }
 }
@@ -128,9 +128,10 @@ impl AsyncWrite for RequestIo {
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         let this = self.get_mut();
-        // A final response has started, so no 100 Continue may follow; the body may still be read.
+        // A final response has started, so no 100 Continue may follow. Pingora may still read the
+        // body.
         this.awaits_continue = false;
-        let written = ready!(this.pinned_io()?.poll_write(context, bytes));
+        let written = ready!(this.pinned_client_io()?.poll_write(context, bytes));
         this.answered_at = Instant::now();
         Poll::Ready(written)
     }
@@ -140,7 +141,7 @@ impl AsyncWrite for RequestIo {
         // At the end of a session, after it has discarded the rest of the body, Pingora flushes
         // once more. That flush must not change the time of the response.
         let is_all_sent = this.client_io()?.is_all_sent();
-        let flushed = ready!(this.pinned_io()?.poll_flush(context));
+        let flushed = ready!(this.pinned_client_io()?.poll_flush(context));
         if !is_all_sent {
             this.answered_at = Instant::now();
         }
@@ -204,7 +205,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
     use tokio::net::{TcpListener, TcpStream};
 
-    async fn connect_client() -> (TcpStream, Box<ClientIo>) {
+    async fn connect_client_and_server() -> (TcpStream, Box<ClientIo>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
@@ -212,8 +213,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_reads_its_body_and_leaves_what_follows_to_the_next() {
-        let (mut client, client_io) = connect_client().await;
+    async fn bytes_after_the_body_are_left_for_the_next_request() {
+        let (mut client, client_io) = connect_client_and_server().await;
         client.write_all(b"bodyGET /next").await.unwrap();
         let (mut io, mut returned) = RequestIo::new(client_io, 4, false);
         let mut body = [0; 4];
@@ -225,17 +226,18 @@ mod tests {
         let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut next_bytes));
         assert!(polled.is_pending());
         drop(io);
-        let ReturnedConnection { mut client_io, body_left, .. } = returned.try_recv().unwrap();
+        let ReturnedConnection { mut client_io, unread_body_bytes: body_left, .. } =
+            returned.try_recv().unwrap();
         assert_eq!(body_left, 0);
         client_io.read_exact(&mut next_bytes).await.unwrap();
         assert_eq!(&next_bytes, b"GET ");
     }
 
     #[tokio::test]
-    async fn a_read_into_an_empty_buffer_is_ready() {
+    async fn a_read_into_a_zero_length_buffer_is_ready() {
         let mut context = Context::from_waker(Waker::noop());
         for body in [0, 4] {
-            let (_client, client_io) = connect_client().await;
+            let (_client, client_io) = connect_client_and_server().await;
             let (mut io, _returned) = RequestIo::new(client_io, body, false);
             let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut []));
             assert!(polled.is_ready(), "{body}");
@@ -243,11 +245,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn continue_is_sent_once_before_any_response() {
+    async fn continue_is_sent_once_unless_a_response_started() {
         for (answers_first, expected) in
             [(false, CONTINUE_RESPONSE), (true, b"HTTP/1.1 404 Not Found\r\n")]
         {
-            let (mut client, client_io) = connect_client().await;
+            let (mut client, client_io) = connect_client_and_server().await;
             let (mut io, returned) = RequestIo::new(client_io, 4, true);
             if answers_first {
                 io.write_all(expected).await.unwrap();

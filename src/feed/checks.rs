@@ -5,17 +5,17 @@ use std::collections::HashSet;
 use super::config::Feed;
 use super::error::FeedError;
 use crate::model::domain::DnsName;
-use crate::table::{FeedKind, MIN_ROWS_TO_GUARD, Table};
+use crate::table::{FeedKind, MIN_ROWS_FOR_CHANGE_CHECK, Table};
 
-/// The share of lines that must be valid names, in percent. One more line may be invalid.
+/// The share of lines that must be valid names, in percent. One invalid line is not counted.
 const MIN_VALID_PERCENT: usize = 90;
 
 /// Parses a list and returns its names in canonical form, sorted, each once. The list is a JSON
-/// array of names, or has one name per line; the text behind a comma, semicolon, space, tab or `#`
-/// is ignored.
-pub(super) fn parse_names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> {
+/// array of names, or has one name per line. In a line, the text behind a comma, semicolon, space,
+/// tab or `#` is ignored. Rejects HTML, an empty list, and a list with too few valid names.
+pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> {
     let wrong = |found: String| {
-        Err(FeedError::new(feed, format!("expected a list of domains, but found {found}")))
+        Err(FeedError::new(feed_name, format!("expected a list of domains, but found {found}")))
     };
     let Ok(text) = std::str::from_utf8(bytes) else {
         return wrong("bytes that are no UTF-8".to_owned());
@@ -55,23 +55,23 @@ pub(super) fn parse_names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedE
     Ok(names)
 }
 
-/// Rejects a list of disposable domains that contains a large provider, or too many protected
-/// names: more than 1 % of its names, and at least two. A good list may contain a few protected
-/// names; the table ignores them.
+/// Rejects a list of disposable domains that contains a large provider. Also rejects such a list if
+/// at least two of its names, and more than 1 % of its names, are protected. A good list may
+/// contain a few protected names; the table ignores them.
 pub(super) fn check_protected_names(
     feed: &Feed,
-    names: &[String],
+    fetched_names: &[String],
     table: &Table,
 ) -> Result<(), FeedError> {
     if !matches!(feed.kind, FeedKind::Disposable(_)) {
         return Ok(());
     }
-    let large_provider = names.iter().find(|name| table.is_large_provider(name));
+    let large_provider = fetched_names.iter().find(|name| table.is_large_provider(name));
     let is_protected = |name: &&String| {
-        table.find_row(name).is_some_and(|row| row.own_answer.is_protected_by_name())
+        table.find_row(name).is_some_and(|row| row.own_answer.is_protected_in_manifest_lists())
     };
-    let max = (names.len() / 100).max(1);
-    match large_provider.or(names.iter().filter(is_protected).nth(max)) {
+    let max = (fetched_names.len() / 100).max(1);
+    match large_provider.or(fetched_names.iter().filter(is_protected).nth(max)) {
         None => Ok(()),
         Some(name) => {
             let why = format!("expected no protected name, but found {name}");
@@ -80,18 +80,18 @@ pub(super) fn check_protected_names(
     }
 }
 
-/// Rejects a list that lost or gained too many names: it is probably truncated, empty or another
-/// list. If the last good list is short, any change is accepted.
+/// Rejects a list that lost or gained too many names since the last good list, because it is
+/// probably truncated, empty or another list. If the last good list is short, accepts any change.
 pub(super) fn check_changed_share(
     feed: &Feed,
     previous_names: &HashSet<String>,
-    names: &[String],
+    fetched_names: &[String],
 ) -> Result<(), FeedError> {
-    if previous_names.len() < MIN_ROWS_TO_GUARD as usize {
+    if previous_names.len() < MIN_ROWS_FOR_CHANGE_CHECK as usize {
         return Ok(());
     }
-    let unchanged = names.iter().filter(|name| previous_names.contains(*name)).count();
-    let (added, removed) = (names.len() - unchanged, previous_names.len() - unchanged);
+    let unchanged = fetched_names.iter().filter(|name| previous_names.contains(*name)).count();
+    let (added, removed) = (fetched_names.len() - unchanged, previous_names.len() - unchanged);
     let percent = usize::try_from(feed.max_changed_percent).unwrap_or(usize::MAX);
     let max = previous_names.len().saturating_mul(percent) / 100;
     if added <= max && removed <= max {
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_from_lines_tables_and_arrays() {
+    fn names_are_parsed_from_lines_csv_and_json_and_other_texts_are_rejected() {
         for text in [
             "b.com\na.com\n",
             "# Ours\n A.com # why\n\n\tb.com\n",

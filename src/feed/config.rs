@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::fetch::FeedUrl;
+use super::fetch::FeedLocation;
 use crate::table::{FeedKind, FeedList};
 
 /// The settings of a feed.
@@ -12,24 +12,25 @@ pub struct Feed {
     /// The feed's unique name: lower-case letters, digits and hyphens.
     pub name: String,
     /// The URL or path of the list.
-    pub url: FeedUrl,
+    pub url: FeedLocation,
     /// The kind of the list's names.
     pub kind: FeedKind,
     /// How often riskgate fetches the list.
-    pub interval: Duration,
-    /// If the list has not changed for this long, riskgate reports it, because its publisher may
-    /// have stopped.
-    pub max_age: Duration,
+    pub fetch_interval: Duration,
+    /// If the list has not changed for longer than this, riskgate reports a problem: the publisher
+    /// may have given up the list.
+    pub max_unchanged_age: Duration,
     /// The largest list that riskgate accepts, in bytes.
-    pub max_bytes: u64,
-    /// The largest share of rows that an update may add, and that it may remove, in percent.
+    pub max_list_bytes: u64,
+    /// An update may add at most this share of the last list's rows, and may remove at most this
+    /// share. In percent.
     pub max_changed_percent: u64,
     /// The URL of a text that begins with the list's SHA-256 in hexadecimal, such as the output of
     /// `sha256sum`.
-    pub sha256_url: Option<FeedUrl>,
-    /// The minisign public key that verifies the list's signature. The signature's path is that of
-    /// `url` with `.minisig` appended.
-    pub public_key: Option<String>,
+    pub sha256_url: Option<FeedLocation>,
+    /// The minisign public key that verifies the list's signature. riskgate fetches the signature
+    /// from `url`, with `.minisig` appended to its path.
+    pub minisign_public_key: Option<String>,
 }
 
 /// All feeds, and the directory that keeps their last good lists.

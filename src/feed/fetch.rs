@@ -1,7 +1,7 @@
 //! Fetches a list over HTTPS, over HTTP from this machine, or from a file.
 //!
-//! Owns the limits of size and time, and verifies a list's digest and signature. This module stores
-//! nothing and does not check the names.
+//! Owns the maximum size of a list and the maximum time of a fetch. Verifies a list's digest and
+//! signature. This module stores nothing and does not check the names.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,61 +18,61 @@ use crate::support::regular_file::read_regular_file;
 /// How long one fetch may take, from the DNS look-up to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest checksum or signature file, in bytes.
-const MAX_VERIFICATION_BYTES: u64 = 64 << 10;
+const MAX_CHECKSUM_OR_SIGNATURE_BYTES: u64 = 64 << 10;
 const MAX_REDIRECTS: u32 = 5;
 
 /// Where riskgate fetches a list: a URL or a file.
 #[derive(Clone, PartialEq, Eq)]
-pub enum FeedUrl {
+pub enum FeedLocation {
     /// `https://…`, or `http://…` on this machine.
     Web(String),
     /// A file.
     File(PathBuf),
 }
 
-impl FeedUrl {
+impl FeedLocation {
     /// Parses a URL or a path. `None` if the text is neither, or is an `http://` URL of another
     /// machine: riskgate would fetch it unencrypted.
-    pub fn parse(text: &str) -> Option<FeedUrl> {
+    pub fn parse(text: &str) -> Option<FeedLocation> {
         if let Some(path) = text.strip_prefix("file://") {
-            return path.starts_with('/').then(|| FeedUrl::File(PathBuf::from(path)));
+            return path.starts_with('/').then(|| FeedLocation::File(PathBuf::from(path)));
         }
         let Some((scheme, rest)) = text.split_once("://") else {
-            return (!text.is_empty()).then(|| FeedUrl::File(PathBuf::from(text)));
+            return (!text.is_empty()).then(|| FeedLocation::File(PathBuf::from(text)));
         };
         let is_ascii_graphic = text.bytes().all(|byte| byte.is_ascii_graphic());
-        let host = host_of(rest).filter(|_| is_ascii_graphic)?;
+        let host = find_url_host(rest).filter(|_| is_ascii_graphic)?;
         let is_loopback = host == "localhost"
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
         let is_safe = scheme == "https" || (scheme == "http" && is_loopback);
-        is_safe.then(|| FeedUrl::Web(text.to_owned()))
+        is_safe.then(|| FeedLocation::Web(text.to_owned()))
     }
 
     /// The whole URL, including a password or token that it may contain.
-    pub(super) fn to_unredacted(&self) -> String {
+    pub(super) fn to_unredacted_text(&self) -> String {
         match self {
-            FeedUrl::Web(url) => url.clone(),
-            FeedUrl::File(path) => path.display().to_string(),
+            FeedLocation::Web(url) => url.clone(),
+            FeedLocation::File(path) => path.display().to_string(),
         }
     }
 
     /// The same URL or file with `suffix` appended to its path.
-    fn with_suffix(&self, suffix: &str) -> FeedUrl {
+    fn with_path_suffix(&self, suffix: &str) -> FeedLocation {
         match self {
-            FeedUrl::Web(url) => {
+            FeedLocation::Web(url) => {
                 let (path, rest) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
-                FeedUrl::Web(format!("{path}{suffix}{rest}"))
+                FeedLocation::Web(format!("{path}{suffix}{rest}"))
             }
-            FeedUrl::File(path) => {
-                FeedUrl::File(PathBuf::from(format!("{}{suffix}", path.display())))
+            FeedLocation::File(path) => {
+                FeedLocation::File(PathBuf::from(format!("{}{suffix}", path.display())))
             }
         }
     }
 }
 
-/// The host of a URL without its scheme (RFC 3986 section 3.2).
-fn host_of(after_scheme: &str) -> Option<&str> {
-    let authority = after_scheme.split(['/', '?', '#']).next()?;
+/// The host in a URL whose `scheme://` was removed (RFC 3986 section 3.2). `None` if there is none.
+fn find_url_host(url_after_scheme: &str) -> Option<&str> {
+    let authority = url_after_scheme.split(['/', '?', '#']).next()?;
     let host_and_port = authority.rsplit('@').next()?;
     let host = match host_and_port.strip_prefix('[') {
         Some(address) => address.split_once(']')?.0,
@@ -81,12 +81,12 @@ fn host_of(after_scheme: &str) -> Option<&str> {
     (!host.is_empty()).then_some(host)
 }
 
-impl fmt::Display for FeedUrl {
+impl fmt::Display for FeedLocation {
     /// Omits the user and the query, which may contain a password or token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FeedUrl::File(path) => write!(f, "{}", path.display()),
-            FeedUrl::Web(url) => {
+            FeedLocation::File(path) => write!(f, "{}", path.display()),
+            FeedLocation::Web(url) => {
                 let (scheme, rest) = url.split_once("://").unwrap_or_default();
                 let without_query = rest.split(['?', '#']).next().unwrap_or_default();
                 let end = without_query.find('/').unwrap_or(without_query.len());
@@ -97,7 +97,7 @@ impl fmt::Display for FeedUrl {
     }
 }
 
-impl fmt::Debug for FeedUrl {
+impl fmt::Debug for FeedLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -105,7 +105,7 @@ impl fmt::Debug for FeedUrl {
 
 /// The result of a fetch.
 pub(super) enum FetchOutcome {
-    /// The list has not changed since the last fetch.
+    /// The server answered 304: the list has not changed since the last fetch.
     NotModified,
     List(FetchedList),
 }
@@ -117,29 +117,29 @@ pub(super) struct FetchedList {
     pub last_modified: Option<String>,
 }
 
-/// Fetches a list. For a URL, the request is conditional on the validators in `state`. A file is
-/// always read.
-pub(super) fn fetch(
-    url: &FeedUrl,
-    state: &FeedState,
+/// Fetches a list from a URL or a file. A request for a URL has the validators in `state`, so that
+/// the server can answer that the list has not changed. A file is always read.
+pub(super) fn fetch_list(
+    url: &FeedLocation,
+    previous_state: &FeedState,
     max_bytes: u64,
 ) -> Result<FetchOutcome, FeedError> {
     match url {
-        FeedUrl::File(path) => {
-            let bytes = read_file(path, max_bytes)?;
+        FeedLocation::File(path) => {
+            let bytes = read_list_file(path, max_bytes)?;
             Ok(FetchOutcome::List(FetchedList { bytes, etag: None, last_modified: None }))
         }
-        FeedUrl::Web(text) => fetch_web(url, text, state, max_bytes),
+        FeedLocation::Web(text) => fetch_list_over_http(url, text, previous_state, max_bytes),
     }
 }
 
-fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, FeedError> {
+fn read_list_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, FeedError> {
     read_regular_file(path, max_bytes).map_err(|found| {
         FeedError::new(path.display().to_string(), format!("expected a list, but found {found}"))
     })
 }
 
-fn create_agent(is_https: bool) -> ureq::Agent {
+fn create_http_agent(is_https: bool) -> ureq::Agent {
     // The server's certificate is verified, and redirects must stay on HTTPS.
     let tls = TlsConfig::builder().root_certs(RootCerts::WebPki).build();
     let mut config = ureq::Agent::config_builder();
@@ -157,25 +157,25 @@ fn create_agent(is_https: bool) -> ureq::Agent {
     config.build().into()
 }
 
-fn fetch_web(
-    url: &FeedUrl,
-    text: &str,
-    state: &FeedState,
+fn fetch_list_over_http(
+    url: &FeedLocation,
+    url_text: &str,
+    previous_state: &FeedState,
     max_bytes: u64,
 ) -> Result<FetchOutcome, FeedError> {
     let failed = |why: String| FeedError::new(url.to_string(), why);
-    let agent = create_agent(text.starts_with("https://"));
-    let mut request = agent.get(text);
-    if let Some(etag) = &state.etag {
+    let agent = create_http_agent(url_text.starts_with("https://"));
+    let mut request = agent.get(url_text);
+    if let Some(etag) = &previous_state.etag {
         request = request.header("If-None-Match", etag);
     }
-    if let Some(modified) = &state.modified {
+    if let Some(modified) = &previous_state.modified {
         request = request.header("If-Modified-Since", modified);
     }
     let mut response = request.call().map_err(|error| failed(redact_urls(&error.to_string())))?;
     match response.status().as_u16() {
         200 => {}
-        304 if state.etag.is_some() || state.modified.is_some() => {
+        304 if previous_state.etag.is_some() || previous_state.modified.is_some() => {
             return Ok(FetchOutcome::NotModified);
         }
         status => return Err(failed(format!("expected status 200, but found {status}"))),
@@ -199,8 +199,8 @@ fn fetch_web(
         }
         error => failed(format!("expected the whole list, but found: {error}")),
     })?;
-    // If the response declares no length, the list ends where the connection ends. Then its last
-    // line may be truncated, unless it ends with a line feed or `]`.
+    // If the response has neither Content-Length nor Transfer-Encoding, the list ends where the
+    // connection ends. Such a list may be truncated, so it must end with a line feed or `]`.
     let ends_completely = match bytes.trim_ascii_end().last() {
         Some(b']') => true,
         _ => bytes.ends_with(b"\n"),
@@ -213,7 +213,7 @@ fn fetch_web(
     Ok(FetchOutcome::List(FetchedList { bytes, etag, last_modified: modified }))
 }
 
-/// An error message without URLs, because a URL may contain a token.
+/// Replaces each URL in an error message, because a URL may contain a token.
 fn redact_urls(text: &str) -> String {
     let redact =
         |word: &str| if word.contains("://") { "the URL".to_owned() } else { word.to_owned() };
@@ -225,8 +225,8 @@ pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-/// Compares the list's digest with the digest that is published at `url`.
-pub(super) fn check_digest(url: &FeedUrl, digest: &str) -> Result<(), FeedError> {
+/// Fetches the digest that is published at `url`. Fails if it is not the list's digest `digest`.
+pub(super) fn check_published_digest(url: &FeedLocation, digest: &str) -> Result<(), FeedError> {
     let text = fetch_verification_text(url)?;
     let expected = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     if expected == digest {
@@ -236,20 +236,21 @@ pub(super) fn check_digest(url: &FeedUrl, digest: &str) -> Result<(), FeedError>
     Err(FeedError::new(url.to_string(), why))
 }
 
-/// Verifies the list's minisign signature.
+/// Fetches the list's minisign signature and verifies it. Fails if it is not a signature of the
+/// list by this key.
 pub(super) fn check_signature(
-    list_url: &FeedUrl,
+    list_url: &FeedLocation,
     public_key: &str,
-    bytes: &[u8],
+    list_bytes: &[u8],
 ) -> Result<(), FeedError> {
-    let at = list_url.with_suffix(".minisig");
+    let at = list_url.with_path_suffix(".minisig");
     let wrong = |error: minisign_verify::Error| {
         let why = format!("expected a signature of this list by public_key, but found: {error}");
         FeedError::new(at.to_string(), why)
     };
     let signature = Signature::decode(&fetch_verification_text(&at)?).map_err(wrong)?;
     let key = PublicKey::from_base64(public_key).map_err(wrong)?;
-    key.verify(bytes, &signature, false).map_err(wrong)
+    key.verify(list_bytes, &signature, false).map_err(wrong)
 }
 
 /// Whether a text is a minisign public key.
@@ -258,10 +259,12 @@ pub fn is_minisign_public_key(text: &str) -> bool {
 }
 
 /// Fetches a checksum or a signature.
-fn fetch_verification_text(url: &FeedUrl) -> Result<String, FeedError> {
+fn fetch_verification_text(url: &FeedLocation) -> Result<String, FeedError> {
     // Without validators, so that the server never answers 304.
     let empty_state = FeedState::default();
-    let FetchOutcome::List(fetched) = fetch(url, &empty_state, MAX_VERIFICATION_BYTES)? else {
+    let FetchOutcome::List(fetched) =
+        fetch_list(url, &empty_state, MAX_CHECKSUM_OR_SIGNATURE_BYTES)?
+    else {
         return Ok(String::new());
     };
     String::from_utf8(fetched.bytes)
@@ -273,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn http_urls_are_allowed_for_loopback_hosts_only() {
+    fn plain_http_urls_are_parsed_only_for_loopback_hosts() {
         for good in [
             "https://lists.example/daily.txt",
             "http://127.0.0.1:8000/x",
@@ -282,7 +285,7 @@ mod tests {
             "file:///var/lib/list.txt",
             "lists/daily.txt",
         ] {
-            assert!(FeedUrl::parse(good).is_some(), "{good}");
+            assert!(FeedLocation::parse(good).is_some(), "{good}");
         }
         for bad in [
             "",
@@ -294,13 +297,13 @@ mod tests {
             "http://localhost@lists.example/",
             "https://a b/",
         ] {
-            assert!(FeedUrl::parse(bad).is_none(), "{bad}");
+            assert!(FeedLocation::parse(bad).is_none(), "{bad}");
         }
     }
 
     #[test]
     fn a_displayed_url_omits_user_and_query() {
-        let url = FeedUrl::parse("https://me:word@lists.example/a/b?token=t#x").unwrap();
+        let url = FeedLocation::parse("https://me:word@lists.example/a/b?token=t#x").unwrap();
         assert_eq!(format!("{url} {url:?}"), "https://lists.example/a/b https://lists.example/a/b");
     }
 }

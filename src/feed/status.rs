@@ -7,11 +7,12 @@ use super::config::{Feed, Feeds};
 use super::storage::{self, FeedState};
 use crate::model::month::format_rfc3339;
 
-/// If no fetch succeeds for this many intervals, the status reports it.
-const STALE_AFTER_INTERVALS: u32 = 3;
+/// If no fetch succeeds for this many intervals, the status reports a problem.
+const REPORT_STALE_AFTER_INTERVALS: u32 = 3;
 
-/// The status never reports a lack of successful fetches earlier than this.
-const MIN_STALE_AFTER: Duration = Duration::from_hours(1);
+/// The status reports missing fetches only after at least this time since the last one, even if
+/// the intervals are shorter.
+const MIN_DELAY_OF_STALE_REPORT: Duration = Duration::from_hours(1);
 
 /// The last attempt to fetch a feed.
 #[derive(Clone, Copy, Debug)]
@@ -55,14 +56,14 @@ impl FeedStatus {
 
 impl Feeds {
     /// The status of each feed. Reads the directory. `now` is in seconds since 1970.
-    pub fn status(&self, now: i64) -> Vec<FeedStatus> {
-        self.feeds.iter().map(|feed| feed.status(&self.dir, now)).collect()
+    pub fn read_status(&self, now: i64) -> Vec<FeedStatus> {
+        self.feeds.iter().map(|feed| feed.read_status(&self.dir, now)).collect()
     }
 }
 
 impl Feed {
     /// The feed's status. `now` is in seconds since 1970.
-    pub fn status(&self, folder: &Path, now: i64) -> FeedStatus {
+    pub fn read_status(&self, folder: &Path, now: i64) -> FeedStatus {
         let state = self.read_state(folder);
         let problem = self.describe_problem(folder, &state, now);
         FeedStatus { name: self.name.clone(), url: self.url.to_string(), state, problem }
@@ -76,7 +77,8 @@ impl Feed {
         let damage = storage::find_list_fault(state, &self.list_path(folder));
         let damage = damage.map(|damage| format!("{}: {damage}", self.name));
         let fault = damage.or_else(|| state.fault.clone()).map(|fault| format!("feed {fault}"));
-        let stale_after = (self.interval * STALE_AFTER_INTERVALS).max(MIN_STALE_AFTER);
+        let stale_after =
+            (self.fetch_interval * REPORT_STALE_AFTER_INTERVALS).max(MIN_DELAY_OF_STALE_REPORT);
         if let Some(since) = if_older_than(state.fetched_at, stale_after) {
             let last = fault.unwrap_or_else(|| "no attempt was made".to_owned());
             return Some(format!(
@@ -86,18 +88,19 @@ impl Feed {
             ));
         }
         let unchanged = || {
-            let since = if_older_than(state.changed_at, self.max_age)?;
+            let since = if_older_than(state.changed_at, self.max_unchanged_age)?;
             Some(format!("feed {}: unchanged since {}", self.name, format_rfc3339(since)))
         };
         fault.or_else(unchanged)
     }
 
-    /// The last attempt to fetch with the present URL, digest URL and key. `None` if the directory
-    /// has no record of one.
-    pub fn last_attempt(&self, folder: &Path) -> Option<LastAttempt> {
+    /// Reads when riskgate last tried to fetch the feed with its present URL, digest URL and key.
+    /// `None` if it never did, or if the directory has no record of it.
+    pub fn read_last_attempt(&self, folder: &Path) -> Option<LastAttempt> {
         let state = self.read_state(folder);
         // After a change of these settings, riskgate fetches the list immediately.
-        let at = state.attempted_at.filter(|_| state.source_digest == self.source_digest())?;
+        let at =
+            state.attempted_at.filter(|_| state.source_digest == self.digest_source_settings())?;
         Some(LastAttempt { at, has_failed: state.fault.is_some() })
     }
 
@@ -108,8 +111,8 @@ impl Feed {
 
     /// When the feed is due after this attempt, in seconds since 1970. After a failure riskgate
     /// waits a tenth of the interval: at least 1 s, at most 600 s.
-    pub fn next_due_at(&self, last: &LastAttempt) -> i64 {
-        let interval = self.interval.as_secs().cast_signed();
+    pub fn next_fetch_due_at(&self, last: &LastAttempt) -> i64 {
+        let interval = self.fetch_interval.as_secs().cast_signed();
         let wait = if last.has_failed { (interval / 10).clamp(1, 600) } else { interval };
         last.at.saturating_add(wait)
     }

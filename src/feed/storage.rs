@@ -14,7 +14,8 @@ use crate::table::FeedList;
 
 /// The number of accepted lists whose digests riskgate keeps. If a server serves one of them again
 /// after a newer list, riskgate rejects the update.
-const MAX_DIGESTS: usize = 100;
+const MAX_KEPT_DIGESTS: usize = 100;
+/// The largest file of a state, in bytes.
 const MAX_STATE_BYTES: u64 = 1 << 20;
 
 /// The state of a feed.
@@ -45,9 +46,9 @@ pub struct FeedState {
 }
 
 impl FeedState {
-    /// Assigns the state to this source. If it belonged to another one, only the facts about the
-    /// list on disk are kept, and the result is true. A new state belonged to no source: the result
-    /// is false, so the list on disk counts as a list of this source.
+    /// Assigns the state to the source with this digest. If the state belonged to another source,
+    /// keeps only what describes the list on disk, and returns true. Returns false for a state that
+    /// belonged to this source or to none: the list on disk then counts as a list of this source.
     pub(super) fn reset_if_source_changed(&mut self, source_digest: String) -> bool {
         if self.source_digest == source_digest {
             return false;
@@ -60,11 +61,12 @@ impl FeedState {
         had_other_source
     }
 
-    /// Adds the digest of an accepted list.
-    pub(super) fn push_digest(&mut self, digest: String) {
+    /// Adds the digest of an accepted list as the latest. Drops the oldest digest if there are too
+    /// many.
+    pub(super) fn push_list_digest(&mut self, digest: String) {
         self.digests.retain(|known| *known != digest);
         self.digests.push(digest);
-        let surplus = self.digests.len().saturating_sub(MAX_DIGESTS);
+        let surplus = self.digests.len().saturating_sub(MAX_KEPT_DIGESTS);
         self.digests.drain(..surplus);
     }
 }
@@ -78,8 +80,8 @@ fn state_path(folder: &Path, name: &str) -> PathBuf {
 pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedState {
     let text = read_regular_text(&state_path(folder, name), MAX_STATE_BYTES).unwrap_or_default();
     let state: FeedState = serde_json::from_str(&text).unwrap_or_default();
-    // If the list on disk is missing or damaged, the next fetch must be unconditional, and the
-    // same list must count as new.
+    // If the list on disk is missing or damaged, riskgate must fetch it without conditions and
+    // store it, even if its digest is that of the last list.
     match is_list_intact(&state, list_path) {
         true => state,
         false => {
@@ -94,7 +96,7 @@ pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedSta
 fn is_list_intact(state: &FeedState, list_path: &Path) -> bool {
     let fingerprint = fingerprint_file(list_path);
     fingerprint.is_some_and(|fingerprint| Some(fingerprint) == state.list_fingerprint)
-        || matches!(FeedList::read(list_path), Ok(Some(_)))
+        || matches!(FeedList::read_verified_text(list_path), Ok(Some(_)))
 }
 
 /// Length, inode and change time of a file, to detect that it was replaced or changed. `None` if
@@ -108,12 +110,12 @@ fn fingerprint_file(path: &Path) -> Option<[i64; 4]> {
 /// Writes the state.
 pub(super) fn write_state(folder: &Path, name: &str, state: &FeedState) -> Result<(), FeedError> {
     let text = serde_json::to_string_pretty(state).unwrap_or_default();
-    write_file(&state_path(folder, name), text.as_bytes())
+    create_dir_and_write_file(&state_path(folder, name), text.as_bytes())
 }
 
 /// The names of the last good list. Empty if there is no list or it is damaged.
-pub(super) fn read_list(path: &Path) -> HashSet<String> {
-    let text = FeedList::read(path).ok().flatten().unwrap_or_default();
+pub(super) fn read_list_names(path: &Path) -> HashSet<String> {
+    let text = FeedList::read_verified_text(path).ok().flatten().unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
@@ -121,33 +123,34 @@ pub(super) fn read_list(path: &Path) -> HashSet<String> {
 pub(super) fn find_list_fault(state: &FeedState, path: &Path) -> Option<String> {
     let is_unchanged = fingerprint_file(path)
         .is_some_and(|fingerprint| Some(fingerprint) == state.list_fingerprint);
-    let found = if is_unchanged { None } else { FeedList::read(path).err() };
+    let found = if is_unchanged { None } else { FeedList::read_verified_text(path).err() };
     found.map(|found| format!("{}: expected the kept list, but found {found}", path.display()))
 }
 
 /// Writes the list, and its fingerprint into the state.
-pub(super) fn write_list(
+pub(super) fn write_list_and_fingerprint(
     state: &mut FeedState,
     path: &Path,
     names: &[String],
 ) -> Result<(), FeedError> {
-    let text = FeedList::render(names);
-    write_file(path, text.as_bytes())?;
-    state.list_fingerprint = fingerprint_if_intact(path, &text);
+    let text = FeedList::render_with_checksum(names);
+    create_dir_and_write_file(path, text.as_bytes())?;
+    state.list_fingerprint = fingerprint_if_unchanged(path, &text);
     Ok(())
 }
 
 /// The fingerprint of the list that was just written. `None` if another process has changed the
-/// file since: its fingerprint would vouch for a list that riskgate never wrote.
-fn fingerprint_if_intact(path: &Path, written: &str) -> Option<[i64; 4]> {
-    // The fingerprint is taken first, so that a change after the comparison changes it.
+/// file since then, because a fingerprint means that riskgate wrote the file.
+fn fingerprint_if_unchanged(path: &Path, written_text: &str) -> Option<[i64; 4]> {
+    // The fingerprint is taken before the comparison. If the file changes later, the fingerprint
+    // no longer matches.
     let fingerprint = fingerprint_file(path)?;
-    (fs::read(path).ok()? == written.as_bytes()).then_some(fingerprint)
+    (fs::read(path).ok()? == written_text.as_bytes()).then_some(fingerprint)
 }
 
 /// Locks the feed, so that no other process updates it until the returned file is dropped. If
 /// another process holds the lock, waits. Also removes temporary files of a killed update.
-pub(super) fn lock_feed(folder: &Path, name: &str) -> Result<File, FeedError> {
+pub(super) fn lock_feed_and_clean_up(folder: &Path, name: &str) -> Result<File, FeedError> {
     let path = folder.join(format!("{name}.lock"));
     let locked = fs::create_dir_all(folder).and_then(|()| {
         let file = File::options().create(true).append(true).open(&path)?;
@@ -171,7 +174,7 @@ fn remove_temporary_files(folder: &Path, name: &str) {
     }
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FeedError> {
+fn create_dir_and_write_file(path: &Path, bytes: &[u8]) -> Result<(), FeedError> {
     let written = fs::create_dir_all(parent_dir(path)).and_then(|()| write_atomically(path, bytes));
     written.map_err(|error| file_error(path, &error))
 }
@@ -189,11 +192,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("daily.disposable.txt");
         let mut state = FeedState::default();
-        write_list(&mut state, &path, &["a.example".to_owned()]).unwrap();
+        write_list_and_fingerprint(&mut state, &path, &["a.example".to_owned()]).unwrap();
         assert_eq!(state.list_fingerprint, fingerprint_file(&path));
         assert!(state.list_fingerprint.is_some());
         let written = fs::read_to_string(&path).unwrap();
         fs::write(&path, &written[..written.len() - 1]).unwrap();
-        assert_eq!(fingerprint_if_intact(&path, &written), None);
+        assert_eq!(fingerprint_if_unchanged(&path, &written), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Admission: the key gate, then the origin gate, then the quota gate.
 //!
-//! Owns the rules of the three gates; only this module makes a [`Permit`]. Its functions take
-//! header values and return values: they write no response and choose no route.
+//! Owns the rules of the three gates; only this module makes a [`Permit`]. Its functions judge what
+//! the caller passes: the key ring, header values, the time. They write no response and choose no
+//! route.
 
 use std::sync::Arc;
 
@@ -23,18 +24,18 @@ pub struct Permit {
     charge: Option<Charge>,
 }
 
-/// The first gate: exactly one `Authorization: Bearer <key>`, with a key of the ring that is
-/// neither revoked nor expired. Every other request gets the same 401 after the same work, so that
-/// neither the response nor its timing tells why. If the store's row of a key is unreadable,
-/// riskgate can't know whether the key is valid, and answers 500 instead of 401.
+/// The first gate: a request passes with exactly one `Authorization: Bearer <key>`, if the key is
+/// in the ring and neither revoked nor expired. Every other request gets the same 401 after the
+/// same work, so that neither the response nor its timing tells the cause. There is one exception:
+/// if the key's row in the store is unreadable, riskgate answers 500, because the key may be valid.
 pub fn authenticate_client<'h>(
     ring: &KeyRing,
-    mut authorization: impl Iterator<Item = &'h [u8]>,
+    mut authorization_values: impl Iterator<Item = &'h [u8]>,
     unix_now: i64,
 ) -> Result<Arc<Key>, Refusal> {
-    let (first, second) = (authorization.next(), authorization.next());
+    let (first, second) = (authorization_values.next(), authorization_values.next());
     let token = match (first, second) {
-        (Some(value), None) => parse_bearer_token(value),
+        (Some(value), None) => parse_single_bearer_token(value),
         _ => None,
     };
     // A request without a key is looked up like an unknown key, so that both take the same time.
@@ -46,7 +47,7 @@ pub fn authenticate_client<'h>(
     }
 }
 
-fn parse_bearer_token(value: &[u8]) -> Option<&[u8]> {
+fn parse_single_bearer_token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"bearer") {
         return None;
@@ -65,11 +66,11 @@ pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     let allowed = match origin {
         OriginHeader::Absent => !key.require_origin,
         OriginHeader::Valid(origin, _) => key.is_origin_allowed(origin),
-        OriginHeader::Malformed(_) => !key.is_restricted() && !key.require_origin,
+        OriginHeader::Malformed(_) => !key.is_origin_restricted() && !key.require_origin,
     };
     match allowed {
         true => Ok(()),
-        false => Err(Refusal::Forbidden { origin: origin.display_text() }),
+        false => Err(Refusal::Forbidden { origin: origin.text_for_refusal() }),
     }
 }
 
@@ -84,7 +85,7 @@ pub async fn charge_call(
         Ok(spent) => Ok(Permit { key: Some(Arc::clone(key)), charge: Some(spent) }),
         Err(Denial::Exhausted) => Err(Refusal::QuotaExceeded {
             reset_at: month.reset_at(),
-            retry_after: month.seconds_until_end(unix_now),
+            retry_after_seconds: month.seconds_until_end(unix_now),
         }),
         Err(Denial::StoreUnavailable) => Err(Refusal::Internal),
     }
@@ -109,8 +110,8 @@ impl Permit {
         self.key.as_ref()
     }
 
-    /// The month's limit, the calls that remain, and the seconds until the reset; `None` if the
-    /// call doesn't count or the account has no limit.
+    /// The month's limit, the calls that remain, and the seconds until the reset. `None` if the
+    /// call doesn't count or was refunded, or if the account has no limit.
     pub fn allowance(&self, unix_now: i64) -> Option<Allowance> {
         let spent = self.charge.as_ref()?;
         let key = self.key.as_ref()?;
@@ -149,7 +150,7 @@ pub enum OriginHeader {
 }
 
 impl OriginHeader {
-    /// Reads all `Origin` headers of a request.
+    /// Reads the values of all `Origin` headers of a request.
     pub fn read<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> OriginHeader {
         let Some(first) = values.next() else { return OriginHeader::Absent };
         let mut others = values.peekable();
@@ -167,7 +168,7 @@ impl OriginHeader {
         OriginHeader::Malformed(shown.chars().take(256).collect())
     }
 
-    fn display_text(&self) -> String {
+    fn text_for_refusal(&self) -> String {
         match self {
             OriginHeader::Absent => "none".to_owned(),
             OriginHeader::Valid(_, text) => text.to_string(),
@@ -181,12 +182,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bearer_takes_exactly_one_valid_token() {
+    fn only_one_bearer_token_of_16_to_256_bytes_is_accepted() {
         let good = "k".repeat(16);
         for value in
             [format!("Bearer {good}"), format!("bEARER {good}"), format!("Bearer   {good} ")]
         {
-            assert_eq!(parse_bearer_token(value.as_bytes()), Some(good.as_bytes()), "{value}");
+            assert_eq!(
+                parse_single_bearer_token(value.as_bytes()),
+                Some(good.as_bytes()),
+                "{value}"
+            );
         }
         for value in [
             good.clone(),
@@ -201,7 +206,7 @@ mod tests {
             format!("Bearer {}", "k".repeat(257)),
             format!("Bearer {good}\u{e9}"),
         ] {
-            assert_eq!(parse_bearer_token(value.as_bytes()), None, "{value}");
+            assert_eq!(parse_single_bearer_token(value.as_bytes()), None, "{value}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! What happens to a request that passed the gates: riskgate answers it, or forwards it upstream.
 //!
-//! This module checks no key and spends no call.
+//! Its callers have checked the key and charged the call, if the route needs that.
 
 use bytes::Bytes;
 use smol_str::SmolStr;
@@ -42,11 +42,11 @@ pub(super) fn serve_route(
 ) -> Result<Decision, Refusal> {
     let reply = match route {
         Route::Check(segment) => {
-            let mut target = route::canonicalize_check_target(segment)?.into_bytes();
+            let mut target = route::canonical_check_path(segment)?.into_bytes();
             if is_injected(TestFault::ForwardRawTarget) {
-                target = route::split_query(request.target).0.to_vec();
+                target = route::split_path_and_query(request.target).0.to_vec();
             }
-            target.extend_from_slice(route::split_query(request.target).1);
+            target.extend_from_slice(route::split_path_and_query(request.target).1);
             ctx.upstream_target = Some(target);
             return Ok(Decision::Forward);
         }
@@ -67,58 +67,64 @@ pub(super) fn serve_route(
     reply.map(Decision::Reply)
 }
 
-/// Answers an OPTIONS request, which needs no key: a CORS preflight, or an OPTIONS that asks for
-/// the allowed methods.
+/// Answers an OPTIONS request, which needs no key: either a CORS preflight, or any other OPTIONS,
+/// which gets the allowed methods.
 fn answer_options(
     state: &GateState,
     request: &RequestParts<'_>,
-    allow: SmolStr,
+    allowed_methods: SmolStr,
     ctx: &RequestContext,
 ) -> Result<Reply, Refusal> {
-    match (&request.origin, request.is_preflight) {
-        (OriginHeader::Absent, _) | (_, false) => Ok(Reply::options_without_preflight(allow)),
+    match (&request.origin, request.has_cors_request_method) {
+        (OriginHeader::Absent, _) | (_, false) => {
+            Ok(Reply::options_without_preflight(allowed_methods))
+        }
         _ if state.keys.peek().is_none() => Err(Refusal::Internal),
-        _ => Ok(Reply::preflight(matches!(ctx.common_headers.cors, Cors::Allowed(_)), allow)),
+        _ => Ok(Reply::preflight(
+            matches!(ctx.common_headers.cors, Cors::Allowed(_)),
+            allowed_methods,
+        )),
     }
 }
 
 /// Answers with the verdict on the domain in a path segment.
 fn answer_domain(
     state: &GateState,
-    segment: &[u8],
+    domain_segment: &[u8],
     policy: &Policy,
     ctx: &mut RequestContext,
 ) -> Result<Reply, Refusal> {
-    let domain = Domain::from_path_segment(segment).map_err(Refusal::InvalidDomain)?;
+    let domain = Domain::from_path_segment(domain_segment).map_err(Refusal::InvalidDomain)?;
     let table = state.table.peek();
     let now = ctx.unix_now();
-    let lookup = state.dns.apply_dns_fact(table.lookup(&domain, now), &domain, now);
+    let lookup = state.dns.apply_fact_and_queue_if_due(table.lookup(&domain, now), &domain, now);
     let lookup = lookup.with_unknown_score(policy.unknown_score);
-    ctx.reason = Some(lookup.verdict.reason.as_str());
+    ctx.verdict_reason = Some(lookup.verdict.reason.as_str());
     let name = domain.as_str();
     let body = [VERDICT_BODY_START, name, &lookup.json_tail()].concat();
-    let matched_domain = lookup.matched_at.map(|start| &name[start..]);
+    let matched_domain = lookup.matched_name_offset.map(|start| &name[start..]);
     // With `FreeSubdomain`, the match is a suffix below which anyone gets a name for free. The
-    // suffix itself isn't flagged, so it stays off the top list.
+    // suffix itself isn't flagged, so it isn't counted for the top list.
     if lookup.verdict.reason.is_flagged()
         && lookup.verdict.rule != Rule::FreeSubdomain
         && let (Some(row), Some(key)) = (matched_domain, &ctx.key)
     {
         state.top_domains.count_lookup(row, &key.account.name, ctx.unix_now());
     }
-    // The domain follows VERDICT_BODY_START in the body, and the matched parent domain is the end
-    // of the domain.
+    // In the body, the domain follows VERDICT_BODY_START. A matched parent domain is a suffix of
+    // the domain, so it ends where the domain ends.
     let end = VERDICT_BODY_START.len() + name.len();
     let parent =
         matched_domain.filter(|row| row.len() < name.len()).map(|row| end - row.len()..end);
-    let suggestion = lookup.suggestion(&domain).map(SmolStr::new);
+    let suggestion = lookup.suggest_provider(&domain).map(SmolStr::new);
     let source = lookup.verdict_source();
-    ctx.domain = Some(domain);
+    ctx.requested_domain = Some(domain);
     let facts = VerdictFacts::new(table.version(), source, parent, suggestion);
     Ok(Reply::verdict(Bytes::from(body), facts))
 }
 
-/// Answers with the calls that the account has spent this month, and its limit.
+/// Answers with the calls that the account has spent this month, its limit, its plan, and the time
+/// of the reset. Asks the store for the calls that other nodes have spent.
 pub(super) async fn answer_usage(
     state: &GateState,
     ctx: &RequestContext,

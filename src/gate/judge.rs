@@ -18,7 +18,7 @@ use crate::support::test_fault::{TestFault, is_injected, replace_key};
 
 use super::admission::{self, OriginHeader};
 use super::answers::{self, Decision};
-use super::request_context::{RequestContext, choose_request_id};
+use super::request_context::{RequestContext, accept_or_generate_request_id};
 use super::request_parts::RequestParts;
 use super::route::{self, Route};
 use super::session::send_continue_if_awaited;
@@ -61,19 +61,19 @@ impl Gate {
     }
 
     /// Reports all leases to the store and writes the queued log lines. Call it at the end of the
-    /// process, once no request is in flight. If a process ends without it, it loses as much as in
-    /// a crash: at most 64 calls of each account, and the queued log lines. If the store or a
+    /// process, once no request is in flight. Without this call, a process loses what it would lose
+    /// in a crash: at most 64 calls of each account, and the queued log lines. If the store or a
     /// reader of the log hangs, `close` gives up after 4 s and logs an error.
     pub fn close(&self) {
         let state = Arc::clone(&self.state);
         let (done, closed) = channel();
         std::thread::spawn(move || {
             state.top_domains.close();
-            // The ledger closes after the top list, because closing the ledger merges the writes of
-            // both into the store's single file.
+            // The ledger closes after the top list: when the ledger closes, SQLite's write-ahead
+            // log, which contains the writes of both, is merged into the database file.
             state.ledger.close();
             state.access_log.close();
-            // After FLUSH_TIMEOUT the receiver is gone.
+            // After FLUSH_TIMEOUT the receiver is gone and the send fails.
             let _ = done.send(());
         });
         if closed.recv_timeout(FLUSH_TIMEOUT).is_err() {
@@ -81,13 +81,13 @@ impl Gate {
         }
     }
 
-    /// Judges a request by its route, key, origin, quota and format, in this order. Returns true if
-    /// riskgate has answered it, with a result or with a refusal. Returns false if the request may
-    /// be forwarded; a client that waits for 100 Continue has then received it. Call it first in
-    /// your `request_filter`. If it returns true, return true too.
+    /// Judges a request by its route, key, origin, quota and format, in this order. Call it first
+    /// in your `request_filter`. If it returns true, riskgate has answered the request with a
+    /// result or a refusal: return true too. If it returns false, the request may be forwarded. A
+    /// client that waits for 100 Continue has then received the 100.
     ///
-    /// The future waits for the store only if the account has no leased call left, at most
-    /// `store.deadline`.
+    /// The future waits for the store only on `/v1/usage`, or if the account has no leased call
+    /// left. It waits at most `store.deadline`.
     ///
     /// # Errors
     /// Returns an error if the client's connection can't be written to.
@@ -96,7 +96,7 @@ impl Gate {
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
-        let is_answered = self.run_gates(session, ctx).await?;
+        let is_answered = self.answer_unless_forwarded(session, ctx).await?;
         if !is_answered {
             send_continue_if_awaited(session).await?;
         }
@@ -104,35 +104,39 @@ impl Gate {
     }
 
     /// Like [`Gate::request_filter`], for a proxy that handles 100 Continue itself.
-    pub(crate) async fn run_gates(
+    pub(crate) async fn answer_unless_forwarded(
         &self,
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
         if session.req_header().version < http::Version::HTTP_11 {
-            // An HTTP/1.0 proxy may pass on its client's keep-alive without supporting it, so
-            // riskgate always closes the connection (RFC 9112 appendix C.2.2).
+            // riskgate closes every HTTP/1.0 connection after the response, because a proxy may
+            // pass on its client's `keep-alive` without supporting it (RFC 9112 appendix C.2.2).
             session.set_keepalive(None);
         }
         let header = session.req_header();
         let values =
             |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
-        // If there are several ids, riskgate uses none: a proxy may have added its own after a
-        // forged one.
+        // If there are several `X-Request-Id` fields, riskgate uses none: the client may have
+        // forged the first one, and a proxy may have added the next.
         let id = RequestParts::value_if_single(values(X_REQUEST_ID));
-        ctx.common_headers.request_id =
-            choose_request_id(id, values(AUTHORIZATION), &self.state.request_ids, &self.state.keys);
+        ctx.common_headers.request_id = accept_or_generate_request_id(
+            id,
+            values(AUTHORIZATION),
+            &self.state.request_ids,
+            &self.state.keys,
+        );
         let request = RequestParts {
             method: header.method.as_str(),
             target: header.raw_path(),
             authorization: RequestParts::value_if_single(values(AUTHORIZATION)),
             origin: OriginHeader::read(values(ORIGIN)),
-            is_preflight: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
+            has_cors_request_method: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
         };
         let judged = self.judge_request(&request, ctx).await;
         let Decision::Reply(reply) = self.finish_decision(judged, ctx) else {
-            // Pingora would refuse a request whose Connection it can't parse, though its call is
-            // already counted.
+            // Pingora refuses a request whose `Connection` it can't parse. The call is already
+            // counted here, so riskgate removes `Connection` before Pingora reads it.
             if !is_injected(TestFault::ParseConnectionInPingora) {
                 remove_hop_by_hop_fields(session.req_header_mut());
             }
@@ -141,23 +145,29 @@ impl Gate {
         if is_injected(TestFault::ReadBodyBeforeRefusal) {
             while let Ok(Some(_)) = session.as_downstream_mut().read_request_body().await {}
         }
-        reply.write(session, &ctx.common_headers).await?;
+        reply.write_to_session(session, &ctx.common_headers).await?;
         Ok(true)
     }
 
     /// Returns the id in `X-Request-Id` if it is valid and contains no key, otherwise a new id.
-    /// `authorization_values` are the request's keys, which the id must not contain.
-    pub(crate) fn choose_request_id<'h>(
+    /// `authorization_values` are the values of `Authorization`: the id must contain none of their
+    /// tokens.
+    pub(crate) fn accept_or_generate_request_id<'h>(
         &self,
-        id: Option<&[u8]>,
+        client_id: Option<&[u8]>,
         authorization_values: impl Iterator<Item = &'h [u8]>,
     ) -> RequestId {
-        choose_request_id(id, authorization_values, &self.state.request_ids, &self.state.keys)
+        accept_or_generate_request_id(
+            client_id,
+            authorization_values,
+            &self.state.request_ids,
+            &self.state.keys,
+        )
     }
 
     /// Returns the response to a refused request and records the outcome. If riskgate failed to
     /// serve the request, the call is refunded.
-    pub(crate) fn reply_to_refusal(&self, refusal: &Refusal, ctx: &mut RequestContext) -> Reply {
+    pub(crate) fn finish_with_refusal(&self, refusal: &Refusal, ctx: &mut RequestContext) -> Reply {
         if matches!(refusal, Refusal::Internal | Refusal::UpstreamUnavailable) {
             self.refund(ctx);
         }
@@ -199,9 +209,9 @@ impl Gate {
         }
     }
 
-    /// Synchronous [`Gate::judge_request`], for the fast path. Returns `None` if the ledger would
-    /// have to be awaited (no leased call is left, or the route is usage), or if the request is for
-    /// an upstream server and `can_proxy` is false; no call is spent then.
+    /// Synchronous [`Gate::judge_request`], for the fast path. Returns `None`, and spends no call,
+    /// if the ledger would have to be awaited: no leased call is left, or the route is usage. Also
+    /// returns `None` if the request is to be forwarded and `can_proxy` is false.
     pub(crate) fn try_judge_request(
         &self,
         request: &RequestParts<'_>,
@@ -236,8 +246,8 @@ impl Gate {
         Some(self.finish_decision(judged, ctx))
     }
 
-    /// Turns a refusal into its response. Records the outcome, unless the request is forwarded and
-    /// its outcome is still unknown.
+    /// Turns a refusal into its response, and records the outcome of the request. A request that is
+    /// to be forwarded has no outcome yet.
     fn finish_decision(
         &self,
         judged: Result<Decision, Refusal>,
@@ -249,7 +259,7 @@ impl Gate {
                 ctx.set_outcome_if_unset(reply.status(), "ok");
                 Decision::Reply(reply)
             }
-            Err(refusal) => Decision::Reply(self.reply_to_refusal(&refusal, ctx)),
+            Err(refusal) => Decision::Reply(self.finish_with_refusal(&refusal, ctx)),
         }
     }
 
@@ -261,11 +271,11 @@ impl Gate {
         policy: &Policy,
         ctx: &mut RequestContext,
     ) -> Result<MatchedRoute<'r>, Refusal> {
-        ctx.unix_now = self.state.ledger.now();
+        ctx.unix_now = self.state.ledger.believed_now();
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
-        let matched = match_route_and_key(ring, request, policy, ctx);
-        // A faulty key's list of origins can't be trusted, so it counts as no key here.
+        let matched = match_route_and_authenticate(ring, request, policy, ctx);
+        // A faulty key's list of origins can't be trusted, so a faulty key counts as no key here.
         let Some(key) = ctx.key.as_ref().filter(|key| !key.is_faulty()) else {
             ctx.common_headers.cors = cors_without_key(ring, &request.origin, ctx.unix_now());
             return matched;
@@ -279,9 +289,9 @@ impl Gate {
     }
 }
 
-/// Matches the route and authenticates the client if the route needs a key. If no key set could be
-/// loaded, it returns `Refusal::Internal`, because every key would look unknown.
-fn match_route_and_key<'r>(
+/// Matches the route, and authenticates the client if the route needs a key. If the route needs a
+/// key but no key set could be loaded, returns `Refusal::Internal`: every key would look unknown.
+fn match_route_and_authenticate<'r>(
     ring: Option<&KeyRing>,
     request: &RequestParts<'r>,
     policy: &Policy,
@@ -312,9 +322,9 @@ fn match_route_and_key<'r>(
 
 /// Returns the CORS headers of a response to a request without a valid key. A page may read the
 /// response if some valid key allows the page's origin. If no key set could be loaded, every page
-/// may read it, because the page must learn that it should let its user through (`X-Fail-Open`).
-fn cors_without_key(ring: Option<&KeyRing>, origin: &OriginHeader, now: i64) -> Cors {
-    let is_allowed = |origin| ring.is_none_or(|ring| ring.is_origin_allowed(origin, now));
+/// may read the response, because `X-Fail-Open` tells the page to let its user through.
+fn cors_without_key(ring: Option<&KeyRing>, origin: &OriginHeader, unix_now: i64) -> Cors {
+    let is_allowed = |origin| ring.is_none_or(|ring| ring.is_origin_allowed(origin, unix_now));
     match origin {
         OriginHeader::Valid(origin, text) if is_allowed(origin) => Cors::Allowed(text.clone()),
         _ => Cors::Denied,

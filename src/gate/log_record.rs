@@ -1,4 +1,5 @@
-//! The end of a request: it is counted in the metrics and written to the access log.
+//! The end of a request: riskgate counts the request in the metrics and writes its line to the
+//! access log.
 
 use std::net::IpAddr;
 
@@ -11,17 +12,17 @@ use crate::observe::access_log::LogEntry;
 
 use super::judge::Gate;
 use super::request_context::RequestContext;
-use super::session::{client_address, has_response_started};
+use super::session::{client_address, has_final_response_started};
 
 impl Gate {
     /// Counts a finished request in the metrics, and writes its line to the access log. Call this
     /// method in your `ProxyHttp::logging`, with the error that Pingora passes to it.
     pub fn logging(&self, session: &Session, error: Option<&Error>, ctx: &mut RequestContext) {
-        let answer = session.response_written().filter(|_| has_response_started(session));
+        let answer = session.response_written().filter(|_| has_final_response_started(session));
         let status = answer.map_or(0, |header| header.status.as_u16());
         ctx.set_outcome_if_unset(status, if error.is_some() { "aborted" } else { "ok" });
         let header = session.req_header();
-        self.record_request(
+        self.count_and_log_request(
             ctx,
             header.method.as_str(),
             header.raw_path(),
@@ -29,50 +30,50 @@ impl Gate {
         );
     }
 
-    /// Counts and logs a request that was refused before the gates: its method and path are unknown
+    /// Counts and logs a request that was refused before the gates. Its method and path are unknown
     /// or not trusted, so they are not logged.
-    pub(crate) fn record_refusal(
+    pub(crate) fn record_refusal_before_gates(
         &self,
         refusal: &Refusal,
         ctx: &mut RequestContext,
-        client: Option<IpAddr>,
+        client_ip: Option<IpAddr>,
     ) {
         ctx.set_outcome_if_unset(refusal.status(), refusal.code());
-        self.record_request(ctx, "", b"", client);
+        self.count_and_log_request(ctx, "", b"", client_ip);
     }
 
     /// Counts and logs a finished request.
-    pub(crate) fn record_request(
+    pub(crate) fn count_and_log_request(
         &self,
         ctx: &RequestContext,
         method: &str,
         target: &[u8],
-        client: Option<IpAddr>,
+        client_ip: Option<IpAddr>,
     ) {
-        let elapsed = ctx.started().elapsed();
+        let elapsed = ctx.started_at().elapsed();
         let outcome = ctx.outcome.unwrap_or("other");
         self.state.metrics.requests.count_request(ctx.route, outcome, elapsed.as_secs_f64());
         if !self.state.access_log.is_enabled() {
             return;
         }
         let redacted_path;
-        let path = match &ctx.domain {
+        let path = match &ctx.requested_domain {
             Some(domain) => [route::DOMAIN_PATH_PREFIX, domain.as_str()],
             None => {
                 redacted_path = route::redact_path(target);
                 ["", redacted_path.as_str()]
             }
         };
-        self.state.access_log.write_entry(&LogEntry {
+        self.state.access_log.queue_entry(&LogEntry {
             at_ms: ctx.started_unix_ms,
-            request_id: route::redact_request_id(&ctx.common_headers.request_id),
-            client: client.map(|address| address.to_canonical()),
+            request_id: route::redact_id_if_email(&ctx.common_headers.request_id),
+            client: client_ip.map(|address| address.to_canonical()),
             method: route::redact_if_key_length(method),
             route: ctx.route.as_str(),
-            path,
-            status: ctx.status,
+            path_parts: path,
+            status: ctx.response_status,
             outcome,
-            reason: ctx.reason,
+            reason: ctx.verdict_reason,
             key_id: ctx.key.as_ref().map(|key| key.id.as_str()),
             account: ctx.key.as_ref().map(|key| key.account.name.as_str()),
             duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),

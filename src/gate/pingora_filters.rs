@@ -17,17 +17,17 @@ use crate::support::socket_reset::set_reset_on_close;
 
 use super::judge::Gate;
 use super::request_context::RequestContext;
-use super::session::{client_address, has_response_started};
+use super::session::{client_address, has_final_response_started};
 
-/// The client has left, or its response was truncated: riskgate sends nothing more.
+/// Tells Pingora that nothing more is sent: the client has left, or its response was truncated.
 const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
 
 impl Gate {
     /// Makes the request that the upstream server gets: the canonical target, `host` in `Host`, and
     /// the client's identity in `X-Riskgate-` and `X-Forwarded-` fields. Fields that the client
-    /// could forge are removed, and so is its key. Call it in your `upstream_request_filter`,
-    /// before you add fields of your own. `host` is the server's name, with its port unless that is
-    /// the default port.
+    /// could forge are removed, and so is the client's key. Call this method in your
+    /// `upstream_request_filter`, before you add fields of your own. `host` is the server's name,
+    /// with the port unless it is the default port.
     ///
     /// # Errors
     /// Returns an error if the request did not pass the gates, or `host` is no valid field value.
@@ -42,29 +42,29 @@ impl Gate {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         };
         let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
-        let client_info = self.client_info(ctx, client_address(session), is_tls);
+        let client_info = self.collect_client_info(ctx, client_address(session), is_tls);
         prepare_upstream_request(request, target, host, &client_info)
     }
 
     /// Collects what the upstream server is told about the client.
-    pub(crate) fn client_info<'v>(
+    pub(crate) fn collect_client_info<'v>(
         &self,
         ctx: &'v RequestContext,
-        address: Option<IpAddr>,
+        client_address: Option<IpAddr>,
         is_tls: bool,
     ) -> ClientInfo<'v> {
         ClientInfo {
             key: ctx.permit.as_ref().and_then(|permit| permit.key()),
             request_id: &ctx.common_headers.request_id,
-            address,
-            is_trusted_proxy: address.is_some_and(|a| self.trusted_proxies.contains(a)),
-            is_tls,
+            client_address,
+            is_trusted_proxy: client_address.is_some_and(|a| self.trusted_proxies.contains(a)),
+            is_client_tls: is_tls,
         }
     }
 
-    /// Turns the upstream server's response into the client's: removes the fields that the server
-    /// may not set, and adds those of every riskgate response, such as `X-Request-Id` and
-    /// `RateLimit`. Call it in your `response_filter`.
+    /// Turns the upstream server's response into the response for the client: removes the fields
+    /// that the server may not set, and adds the fields of every riskgate response, such as
+    /// `X-Request-Id` and `RateLimit`. Call this method in your `response_filter`.
     ///
     /// # Errors
     /// Returns an error if the response is a 101, which riskgate never asks for, or if its
@@ -100,15 +100,15 @@ impl Gate {
             // A 204 must not carry Content-Length (RFC 9110 section 8.6).
             response.remove_header(&CONTENT_LENGTH);
         }
-        ctx.common_headers.apply_to(response)?;
+        ctx.common_headers.add_to_upstream_response(response)?;
         ctx.set_upstream_outcome(response.status.as_u16());
         Ok(())
     }
 
     /// Answers a request that could not be served: 500 with `X-Fail-Open: true`. The call is
-    /// refunded, unless an upstream server received the request and was too slow, or the client
-    /// left. Call it in your `fail_to_proxy`, with the error that Pingora passes there, and return
-    /// its result.
+    /// refunded, with two exceptions: an upstream server received the request and was too slow, or
+    /// the client left. Call it in your `fail_to_proxy`, with the error that Pingora passes there,
+    /// and return its result.
     pub async fn fail_to_proxy(
         &self,
         session: &mut Session,
@@ -123,9 +123,9 @@ impl Gate {
         self.answer_failure(session, error, ctx, &upstream_refusal, false).await
     }
 
-    /// Like [`Gate::fail_to_proxy`], for a proxy that also knows which refusal to send if the
-    /// upstream server failed, and whether the exchange failed because the client was too slow. A
-    /// slow client is still connected, so it gets a response.
+    /// Like [`Gate::fail_to_proxy`], for a proxy that knows more about the failure.
+    /// `upstream_refusal` is sent if the upstream server failed. `is_slow_client` means that the
+    /// client sent its body too slowly: it is still connected, so it gets a response.
     pub(crate) async fn answer_failure(
         &self,
         session: &mut Session,
@@ -135,7 +135,7 @@ impl Gate {
         is_slow_client: bool,
     ) -> FailToProxy {
         let is_downstream = *error.esource() == ErrorSource::Downstream;
-        if has_response_started(session) || is_downstream && !is_slow_client {
+        if has_final_response_started(session) || is_downstream && !is_slow_client {
             ctx.mark_aborted();
             if session.req_header().version < http::Version::HTTP_11
                 && let Some(stream) = session.as_downstream().stream()
@@ -157,8 +157,8 @@ impl Gate {
         }
         // Pingora closes the connection after a failed exchange; the response must announce that.
         session.set_keepalive(None);
-        let reply = self.reply_to_refusal(refusal, ctx);
-        match reply.write(session, &ctx.common_headers).await {
+        let reply = self.finish_with_refusal(refusal, ctx);
+        match reply.write_to_session(session, &ctx.common_headers).await {
             Ok(()) => FailToProxy { error_code: refusal.status(), can_reuse_downstream: false },
             Err(_) => NO_RESPONSE,
         }

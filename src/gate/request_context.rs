@@ -15,11 +15,12 @@ use crate::support::snapshot::SnapshotCell;
 /// with `RequestContext::default()`, in your `new_ctx`: its creation is the start of the request in
 /// metrics and log.
 ///
-/// What it knows of the client is set once [`Gate::request_filter`] has returned.
+/// `key_id`, `account`, `plan` and `upstream_target` return values only after
+/// [`Gate::request_filter`] has returned.
 ///
 /// [`Gate::request_filter`]: crate::Gate::request_filter
 pub struct RequestContext {
-    started: Instant,
+    started_at: Instant,
     /// The start of the request by the machine's clock, for the log only.
     pub(super) started_unix_ms: i64,
     /// The ledger's time that the request is judged by, in seconds since 1970; 0 before the gates
@@ -31,15 +32,16 @@ pub struct RequestContext {
     /// See [`RequestContext::upstream_target()`].
     pub(super) upstream_target: Option<Vec<u8>>,
     pub(super) route: RouteLabel,
+    /// The key that the client authenticated with; `None` until then, and on a route without a key.
     pub(super) key: Option<Arc<Key>>,
     /// The outcome in the metrics and the log; `None` until it is known.
     pub(super) outcome: Option<&'static str>,
     /// The status of the response; 0 if none was sent.
-    pub(super) status: u16,
+    pub(super) response_status: u16,
     /// The reason of the verdict, for the log; `None` without a verdict.
-    pub(super) reason: Option<&'static str>,
+    pub(super) verdict_reason: Option<&'static str>,
     /// The domain that the client asked about, on the domain route.
-    pub(super) domain: Option<Domain>,
+    pub(super) requested_domain: Option<Domain>,
 }
 
 /// The start of a request, by the monotonic clock and by the machine's clock.
@@ -69,7 +71,7 @@ impl Default for RequestContext {
 impl From<StartTime> for RequestContext {
     fn from(StartTime { instant, unix_ms }: StartTime) -> RequestContext {
         RequestContext {
-            started: instant,
+            started_at: instant,
             started_unix_ms: unix_ms,
             unix_now: 0,
             common_headers: CommonHeaders::default(),
@@ -78,16 +80,16 @@ impl From<StartTime> for RequestContext {
             route: RouteLabel::None,
             key: None,
             outcome: None,
-            status: 0,
-            reason: None,
-            domain: None,
+            response_status: 0,
+            verdict_reason: None,
+            requested_domain: None,
         }
     }
 }
 
 impl RequestContext {
-    /// The time that the request is judged by, in seconds since 1970. It is the ledger's time,
-    /// which doesn't follow a machine's clock that jumps, and is read once per request.
+    /// The time that the request is judged by, in seconds since 1970. It is the ledger's time: a
+    /// jump of the machine's clock doesn't change it. It is read once per request.
     pub(crate) fn unix_now(&self) -> i64 {
         self.unix_now
     }
@@ -121,14 +123,14 @@ impl RequestContext {
     }
 
     /// When the request began.
-    pub(crate) fn started(&self) -> Instant {
-        self.started
+    pub(crate) fn started_at(&self) -> Instant {
+        self.started_at
     }
 
     /// Sets the outcome of the request, unless it is set already.
     pub(crate) fn set_outcome_if_unset(&mut self, status: u16, outcome: &'static str) {
         if self.outcome.is_none() {
-            self.status = status;
+            self.response_status = status;
             self.outcome = Some(outcome);
         }
     }
@@ -150,34 +152,39 @@ impl RequestContext {
     }
 }
 
-/// Returns the client's id if it is valid and contains no key, otherwise a new id. Ids are logged
-/// and forwarded to the upstream server, and keys must never be.
-pub(super) fn choose_request_id<'h>(
-    id: Option<&[u8]>,
+/// Returns the client's id if it is valid and contains no key, otherwise a new id. Keys must never
+/// be logged or forwarded, and ids are both.
+pub(super) fn accept_or_generate_request_id<'h>(
+    client_id: Option<&[u8]>,
     authorization_values: impl Iterator<Item = &'h [u8]>,
-    ids: &RequestIdGenerator,
-    keys: &SnapshotCell<Option<KeyRing>>,
+    id_generator: &RequestIdGenerator,
+    key_ring: &SnapshotCell<Option<KeyRing>>,
 ) -> RequestId {
     let is_known =
-        |id: &[u8]| keys.peek().as_ref().as_ref().is_some_and(|ring| ring.contains_key(id));
+        |id: &[u8]| key_ring.peek().as_ref().as_ref().is_some_and(|ring| ring.contains_key(id));
     let is_key = |id: &[u8]| Token::has_valid_checksum(id) || is_known(id);
-    // A key between separators is found too.
+    // The id may also contain a key as one of several parts, such as `a-KEY-b`.
     let contains_key = |id: &[u8]| {
         let mut parts = id.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
         parts.any(|part| part.len() >= MIN_KEY_LEN && is_key(part))
     };
-    match id {
+    match client_id {
         Some(id)
-            if !is_key(id) && !contains_key(id) && !contains_sent_key(id, authorization_values) =>
+            if !is_key(id)
+                && !contains_key(id)
+                && !contains_authorization_token(id, authorization_values) =>
         {
-            RequestId::parse(id).unwrap_or_else(|| ids.generate())
+            RequestId::parse(id).unwrap_or_else(|| id_generator.generate())
         }
-        _ => ids.generate(),
+        _ => id_generator.generate(),
     }
 }
 
 /// Returns true if the id contains a token of the same request's `Authorization`.
-fn contains_sent_key<'h>(id: &[u8], authorization_values: impl Iterator<Item = &'h [u8]>) -> bool {
+fn contains_authorization_token<'h>(
+    id: &[u8],
+    authorization_values: impl Iterator<Item = &'h [u8]>,
+) -> bool {
     let mut tokens = authorization_values
         .flat_map(|value| value.split(|byte| matches!(byte, b' ' | b',' | b'\t')));
     tokens.any(|token| {

@@ -14,7 +14,7 @@ pub(crate) struct RequestParts<'r> {
     /// The `Origin` header.
     pub origin: OriginHeader,
     /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
-    pub is_preflight: bool,
+    pub has_cors_request_method: bool,
 }
 
 impl<'r> RequestParts<'r> {

@@ -1,7 +1,7 @@
 //! Routing, by the raw path of a request.
 //!
-//! Denies by default: a path that is not exactly one of the routes gets a 404 and never reaches an
-//! upstream server. This module reads no header and checks no key.
+//! Denies by default: a path that matches no route gets a 404 and never reaches an upstream server.
+//! This module reads no header and checks no key.
 
 mod upstream_route;
 
@@ -14,7 +14,7 @@ use crate::model::refusal::Refusal;
 use crate::observe::metrics::RouteLabel;
 
 pub use upstream_route::UpstreamRoute;
-use upstream_route::find_upstream_route;
+use upstream_route::find_upstream_route_index;
 
 /// The longest e-mail address or domain of a check, decoded, in bytes.
 const MAX_CHECK_TARGET_BYTES: usize = 1024;
@@ -56,18 +56,20 @@ impl Route<'_> {
     }
 }
 
-/// Returns the route of a request target, or the refusal: 404, or 405.
+/// Returns the route of a request target. The refusal is a 404 if no route has the path, and a 405
+/// if the route doesn't take the method.
 pub fn match_route<'a>(
     method: &str,
     target: &'a [u8],
     upstream_routes: &[UpstreamRoute],
 ) -> Result<Route<'a>, Refusal> {
-    let (path, _) = split_query(target);
-    let (route, allow) = match match_builtin_route(path) {
+    let (path, _) = split_path_and_query(target);
+    let (route, allow) = match match_builtin_path(path) {
         Some(route) => (route, BUILTIN_METHODS),
         None => {
-            let index = find_upstream_route(upstream_routes, path).ok_or(Refusal::NotFound)?;
-            (Route::Upstream(index), upstream_routes[index].allow.clone())
+            let index =
+                find_upstream_route_index(upstream_routes, path).ok_or(Refusal::NotFound)?;
+            (Route::Upstream(index), upstream_routes[index].allow_value.clone())
         }
     };
     match (method, &route) {
@@ -85,15 +87,15 @@ pub fn match_route<'a>(
 }
 
 /// Splits a target into the path and the query. The query starts with `?`, or is empty.
-pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
+pub fn split_path_and_query(target: &[u8]) -> (&[u8], &[u8]) {
     let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
     target.split_at(end)
 }
 
-/// Returns the path of a check for the upstream server, so that each address or domain has exactly
-/// one path: `/v1/check/` and the decoded segment, with everything but RFC 3986's unreserved
-/// characters percent-encoded, with upper-case digits.
-pub fn canonicalize_check_target(segment: &[u8]) -> Result<String, Refusal> {
+/// Returns the path that the upstream server gets for a check: `/v1/check/` and the segment in
+/// canonical form, so that each address or domain has exactly one path. In canonical form, only RFC
+/// 3986's unreserved characters are literal. All others are percent-encoded in upper case.
+pub fn canonical_check_path(segment: &[u8]) -> Result<String, Refusal> {
     let invalid = Refusal::InvalidTarget;
     let decoded = percent_decode(segment)
         .map_err(|_| invalid("expected percent-encoding to be % and two hexadecimal digits"))?;
@@ -121,7 +123,7 @@ pub fn canonicalize_check_target(segment: &[u8]) -> Result<String, Refusal> {
 /// Returns the path as a log may show it: without the query, without the local part of an e-mail
 /// address, and without anything that could be a key.
 pub fn redact_path(target: &[u8]) -> String {
-    let (path, _) = split_query(target);
+    let (path, _) = split_path_and_query(target);
     if let Some(segment) = path.strip_prefix(CHECK_PATH_PREFIX) {
         let decoded = percent_decode(segment).unwrap_or_default();
         let text = String::from_utf8_lossy(&decoded);
@@ -156,11 +158,11 @@ pub fn redact_if_key_length(text: &str) -> &str {
 }
 
 /// Returns a request's id, or `…` if the id may contain an e-mail address.
-pub fn redact_request_id(id: &str) -> &str {
+pub fn redact_id_if_email(id: &str) -> &str {
     if id.contains(['@', '%']) { "…" } else { id }
 }
 
-fn match_builtin_route(path: &[u8]) -> Option<Route<'_>> {
+fn match_builtin_path(path: &[u8]) -> Option<Route<'_>> {
     if path == TOP_DOMAINS_PATH {
         return Some(Route::TopDomains);
     }
@@ -168,15 +170,15 @@ fn match_builtin_route(path: &[u8]) -> Option<Route<'_>> {
         return Some(Route::Usage);
     }
     if let Some(segment) = path.strip_prefix(DOMAIN_PATH_PREFIX.as_bytes()) {
-        return is_safe_segment(segment).then_some(Route::Domain(segment));
+        return is_single_nondot_segment(segment).then_some(Route::Domain(segment));
     }
     let segment = path.strip_prefix(CHECK_PATH_PREFIX)?;
-    is_safe_segment(segment).then_some(Route::Check(segment))
+    is_single_nondot_segment(segment).then_some(Route::Check(segment))
 }
 
-/// Returns true for one segment that is not empty and is no dot segment, encoded or not. The
-/// longest dot segment is `%2e%2e`, with 6 bytes.
-fn is_safe_segment(segment: &[u8]) -> bool {
+/// Returns true if the text is exactly one path segment, is not empty, and is no dot segment (`.`
+/// or `..`, percent-encoded or not). The longest dot segment is `%2e%2e`, with 6 bytes.
+fn is_single_nondot_segment(segment: &[u8]) -> bool {
     if segment.is_empty() || segment.contains(&b'/') {
         return false;
     }
@@ -194,9 +196,9 @@ mod tests {
 
     fn signup_route() -> UpstreamRoute {
         UpstreamRoute {
-            path: "/v1/signup".to_owned(),
+            path_prefix: "/v1/signup".to_owned(),
             methods: vec!["GET".to_owned(), "POST".to_owned()],
-            allow: "GET, POST, OPTIONS".into(),
+            allow_value: "GET, POST, OPTIONS".into(),
             needs_key: true,
             is_counted: true,
         }
@@ -263,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_check_is_forwarded_in_canonical_form() {
-        let canonical = |segment: &str| canonicalize_check_target(segment.as_bytes()).ok();
+        let canonical = |segment: &str| canonical_check_path(segment.as_bytes()).ok();
         for segment in ["user@example.com", "user%40example.com", "%75ser%40example%2ecom"] {
             let expected = "/v1/check/user%40example.com";
             assert_eq!(canonical(segment).as_deref(), Some(expected), "{segment}");

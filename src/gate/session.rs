@@ -6,13 +6,13 @@ use http::header::EXPECT;
 use pingora::Result;
 use pingora_proxy::Session;
 
-/// The client's address, if it is known.
+/// The client's address; `None` if a PROXY header named no client, or the peer has no IP address.
 pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
     session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip)
 }
 
 /// Returns true if a final response has started. A 1xx is not final (RFC 9110 section 15.2).
-pub(crate) fn has_response_started(session: &Session) -> bool {
+pub(crate) fn has_final_response_started(session: &Session) -> bool {
     session.response_written().is_some_and(|header| !header.status.is_informational())
 }
 

@@ -20,7 +20,7 @@ use super::route::UpstreamRoute;
 pub struct Policy {
     /// The routes of `[[upstream.route]]`.
     pub upstream_routes: Vec<UpstreamRoute>,
-    /// The score of a domain that is in no list; the table's score if `None`.
+    /// The score of a domain that is in no list; if `None`, the score in the table applies.
     pub unknown_score: Option<Score>,
 }
 

@@ -13,13 +13,13 @@ pub(super) struct AllowedOrigins {
     /// Seconds since 1970, by the pattern's text.
     expiry_by_pattern: HashMap<Arc<str>, i64>,
     /// Until when at least one key without origins is valid, in seconds since 1970.
-    unrestricted_until: i64,
+    unrestricted_key_until: i64,
 }
 
 impl AllowedOrigins {
     /// The origins of an empty ring.
     pub(super) fn empty() -> AllowedOrigins {
-        AllowedOrigins { expiry_by_pattern: HashMap::new(), unrestricted_until: i64::MIN }
+        AllowedOrigins { expiry_by_pattern: HashMap::new(), unrestricted_key_until: i64::MIN }
     }
 
     /// Adds the origins of these keys.
@@ -27,14 +27,14 @@ impl AllowedOrigins {
         keys.for_each(|key| self.add_key(key, |_| true));
     }
 
-    /// Recomputes from all keys of the ring until when the changed patterns are allowed, and until
-    /// when an unrestricted key is valid. The other patterns stay as they are.
-    pub(super) fn refresh_patterns<'k>(
+    /// Recomputes, from all keys of the ring, when the changed patterns expire and when the last
+    /// unrestricted key expires. The other patterns stay as they are.
+    pub(super) fn recompute_expiry_of_patterns<'k>(
         &mut self,
         changed_patterns: &HashSet<OriginPattern>,
         keys: impl Iterator<Item = &'k Key>,
     ) {
-        self.unrestricted_until = i64::MIN;
+        self.unrestricted_key_until = i64::MIN;
         for pattern in changed_patterns {
             self.expiry_by_pattern.remove(pattern.to_string().as_str());
         }
@@ -47,8 +47,8 @@ impl AllowedOrigins {
             return;
         }
         let until = key.expires_at.unwrap_or(i64::MAX);
-        if !key.is_restricted {
-            self.unrestricted_until = self.unrestricted_until.max(until);
+        if !key.is_origin_restricted {
+            self.unrestricted_key_until = self.unrestricted_key_until.max(until);
         }
         for pattern in key.origins.iter().filter(|pattern| is_included(pattern)) {
             let latest = self.expiry_by_pattern.entry(pattern.to_string().into()).or_insert(until);
@@ -60,6 +60,7 @@ impl AllowedOrigins {
         let is_current = |until: &i64| unix_now < *until;
         let is_pattern_allowed =
             |pattern: String| self.expiry_by_pattern.get(pattern.as_str()).is_some_and(is_current);
-        is_current(&self.unrestricted_until) || origin.covering_patterns().any(is_pattern_allowed)
+        is_current(&self.unrestricted_key_until)
+            || origin.covering_patterns().any(is_pattern_allowed)
     }
 }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use super::key::{Account, Key};
 use super::key_file::DeclaredKey;
 use super::key_ring::{KeyRing, digest_prefix};
-use super::limits::{EffectiveLimit, Plans, effective_limits};
+use super::limits::{EffectiveLimit, Plans, resolve_effective_limits};
 use super::merge::merge_keys;
 use crate::model::origin::OriginPattern;
 use crate::quota::Ledger;
 use crate::store::RingChanges;
 
 impl KeyRing {
-    /// Returns this ring with the changes of the store applied: the same as a ring built from all
-    /// rows. Returns `None` if the changes are not enough, so that the caller must build the ring
-    /// from all rows. `declared` and `plans` must be those that this ring was built with, and the
-    /// changes must begin at its version.
+    /// Returns a new ring: this ring with the changes of the store. The new ring equals one built
+    /// from all rows. Returns `None` if the changes are not enough; the caller must then build the
+    /// ring from all rows. `declared` and `plans` must be those that this ring was built with, and
+    /// the changes must begin at its version.
     pub fn with_changes(
         &self,
         changes: &RingChanges,
@@ -28,8 +28,8 @@ impl KeyRing {
         let ids: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let mut declared_ids = declared.iter().map(|declared| declared.key.id.as_str());
         // A changed key and an entry of the key file may have the same id but be different keys.
-        let needs_full_rebuild = !damaged.keys.is_empty()
-            || !self.unreadable_digests.is_empty()
+        let needs_full_rebuild = !damaged.key_digests_by_id.is_empty()
+            || !self.digests_of_unreadable_rows.is_empty()
             || declared_ids.any(|id| ids.contains(id));
         if needs_full_rebuild {
             return None;
@@ -43,21 +43,21 @@ impl KeyRing {
             .cloned()
             .collect();
         let merged = merge_keys(keys, &declared_changed);
-        let effective_limits = self.limits_of_affected_accounts(changes, declared, plans);
+        let effective_limits = self.resolve_affected_limits(changes, declared, plans);
 
         let mut next = KeyRing {
-            keys: self.keys.clone(),
+            keys_by_digest_prefix: self.keys_by_digest_prefix.clone(),
             accounts: self.accounts.clone(),
-            origins: self.origins.clone(),
+            allowed_origins: self.allowed_origins.clone(),
             key_faults: self.key_faults.clone(),
-            unreadable_digests: HashSet::new(),
+            digests_of_unreadable_rows: HashSet::new(),
             ring_version: ring_version.clone(),
         };
-        next.replace_changed_accounts(effective_limits, ledger);
+        next.add_or_replace_accounts(effective_limits, ledger);
         let mut changed_patterns: HashSet<OriginPattern> =
             merged.iter().flat_map(|key| key.origins.iter().cloned()).collect();
         for prefix in &changed_digests {
-            if let Some(before) = next.keys.remove(prefix) {
+            if let Some(before) = next.keys_by_digest_prefix.remove(prefix) {
                 changed_patterns.extend(before.origins.iter().cloned());
                 next.key_faults.remove(&before.id);
             }
@@ -65,12 +65,15 @@ impl KeyRing {
         for key in merged {
             next.insert_key(key);
         }
-        next.origins.refresh_patterns(&changed_patterns, next.keys.values().map(Arc::as_ref));
+        next.allowed_origins.recompute_expiry_of_patterns(
+            &changed_patterns,
+            next.keys_by_digest_prefix.values().map(Arc::as_ref),
+        );
         Some(next)
     }
 
     /// The accounts that the changes affect, with their limits after the changes.
-    fn limits_of_affected_accounts(
+    fn resolve_affected_limits(
         &self,
         changes: &RingChanges,
         declared: &[DeclaredKey],
@@ -79,40 +82,47 @@ impl KeyRing {
         let RingChanges { accounts, keys, damaged, .. } = changes;
         let mut changed_names: HashSet<&str> =
             accounts.iter().map(|account| account.name.as_str()).collect();
-        changed_names.extend(damaged.accounts.iter().map(String::as_str));
+        changed_names.extend(damaged.account_names.iter().map(String::as_str));
         let accounts_of_keys = keys.iter().map(|key| key.account.as_str());
         changed_names.extend(accounts_of_keys.filter(|name| !self.accounts.contains_key(*name)));
         let affected_keys = keys.iter().filter(|key| changed_names.contains(key.account.as_str()));
         let affected_declared = declared
             .iter()
             .filter(|declared| changed_names.contains(declared.key.account.as_str()));
-        effective_limits(accounts, &damaged.accounts, affected_keys, affected_declared, plans)
+        resolve_effective_limits(
+            accounts,
+            &damaged.account_names,
+            affected_keys,
+            affected_declared,
+            plans,
+        )
     }
 
-    /// Replaces the accounts whose plan, limit or fault differs, and lets their keys point to the
-    /// new accounts. The other accounts and keys stay shared with the previous ring.
-    fn replace_changed_accounts(&mut self, effective_limits: Vec<EffectiveLimit>, ledger: &Ledger) {
+    /// Adds the accounts that are new, replaces those whose plan, limit or fault differs, and lets
+    /// their keys point to the new accounts. The other accounts and keys stay shared with the
+    /// previous ring.
+    fn add_or_replace_accounts(&mut self, effective_limits: Vec<EffectiveLimit>, ledger: &Ledger) {
         let is_same = |known: &Account, effective: &EffectiveLimit| {
             known.plan == effective.plan
                 && known.limit == effective.limit
                 && known.fault == effective.fault
         };
-        let replaced: HashMap<String, Arc<Account>> = effective_limits
+        let new_accounts: HashMap<String, Arc<Account>> = effective_limits
             .into_iter()
             .filter(|effective| {
-                self.accounts.get(&effective.name).is_none_or(|known| !is_same(known, effective))
+                self.accounts.get(&effective.account).is_none_or(|known| !is_same(known, effective))
             })
             .map(|effective| effective.into_account(ledger))
             .collect();
-        if replaced.is_empty() {
+        if new_accounts.is_empty() {
             return;
         }
-        for key in self.keys.values_mut() {
-            if let Some(account) = replaced.get(&key.account.name) {
+        for key in self.keys_by_digest_prefix.values_mut() {
+            if let Some(account) = new_accounts.get(&key.account.name) {
                 *key = Arc::new(key.with_account(account));
             }
         }
-        self.accounts.extend(replaced);
+        self.accounts.extend(new_accounts);
     }
 }
 
@@ -127,7 +137,7 @@ impl Key {
             require_origin: self.require_origin,
             digest: self.digest,
             origins: self.origins.clone(),
-            is_restricted: self.is_restricted,
+            is_origin_restricted: self.is_origin_restricted,
             expires_at: self.expires_at,
             is_revoked: self.is_revoked,
             has_own_fault: self.has_own_fault,

@@ -31,7 +31,7 @@ pub struct Key {
     pub lease: Arc<Lease>,
     pub(super) is_revoked: bool,
     pub(super) has_own_fault: bool,
-    pub(super) is_restricted: bool,
+    pub(super) is_origin_restricted: bool,
     /// Whether riskgate refuses a request without `Origin`.
     pub require_origin: bool,
     /// Unix seconds; `None` if the key does not expire.
@@ -53,12 +53,12 @@ impl Key {
     }
 
     /// Whether the key allows only the origins that it lists.
-    pub fn is_restricted(&self) -> bool {
-        self.is_restricted
+    pub fn is_origin_restricted(&self) -> bool {
+        self.is_origin_restricted
     }
 
     /// Whether the key allows this origin. An unrestricted key allows every origin.
     pub fn is_origin_allowed(&self, origin: &Origin) -> bool {
-        !self.is_restricted || self.origins.iter().any(|pattern| pattern.matches(origin))
+        !self.is_origin_restricted || self.origins.iter().any(|pattern| pattern.matches(origin))
     }
 }

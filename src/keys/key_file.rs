@@ -68,13 +68,13 @@ pub fn read_key_file(
     let file_fault = |message: String| vec![KeyFileError { at: name.clone(), message }];
     let text = read_regular_text(path, MAX_KEY_FILE_BYTES)
         .map_err(|found| file_fault(format!("expected a key file, but found {found}")))?;
-    // An empty file is an error, because it was truncated or is being written at this moment. A
-    // file for no keys can hold a comment.
+    // An empty file is an error, because it was probably truncated or is being written at this
+    // moment. An operator who wants a file without keys can write a comment into it.
     if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
         return Err(file_fault("expected keys, but found an empty file".to_owned()));
     }
     let line_ends = text.match_indices('\n').map(|(at, _)| at).collect();
-    let reader = KeyFileReader { name: &name, line_ends, env_var };
+    let reader = KeyFileReader { path_text: &name, line_ends, env_var };
     let raw: RawKeyFile = toml::from_str(&text).map_err(|error| {
         let at = reader.location(error.span().map_or(0, |span| span.start));
         vec![KeyFileError { at, message: redact_keys(error.message()) }]
@@ -92,7 +92,7 @@ pub fn read_key_file(
 }
 
 struct KeyFileReader<'a> {
-    name: &'a str,
+    path_text: &'a str,
     /// The offsets at which lines end. Counting lines again for each key would take minutes in a
     /// file with a hundred thousand keys.
     line_ends: Vec<usize>,
@@ -102,7 +102,7 @@ struct KeyFileReader<'a> {
 impl KeyFileReader<'_> {
     fn location(&self, offset: usize) -> String {
         let line = self.line_ends.partition_point(|end| *end < offset) + 1;
-        format!("{}:{line}", self.name)
+        format!("{}:{line}", self.path_text)
     }
 
     fn field_fault<T>(&self, field: &str, value: &Spanned<T>, expected: &str) -> KeyFileError {
@@ -114,12 +114,12 @@ impl KeyFileReader<'_> {
         let start = self.location(key.span().start);
         let key = key.into_inner();
         for (field, value) in [("id", &key.id), ("account", &key.account)] {
-            if !is_valid_name(value.get_ref()) {
-                return Err(self.field_fault(field, value, NAME_FORMAT));
+            if !is_valid_id_or_account(value.get_ref()) {
+                return Err(self.field_fault(field, value, ID_OR_ACCOUNT_FORMAT));
             }
         }
         let digest = match (&key.hash, &key.env) {
-            (Some(hash), None) => parse_hash(hash.get_ref()).ok_or_else(|| {
+            (Some(hash), None) => parse_sha256_field(hash.get_ref()).ok_or_else(|| {
                 self.field_fault(
                     "hash",
                     hash,
@@ -198,7 +198,7 @@ impl KeyFileReader<'_> {
             if !ids.insert(&key.id) || !digests.insert(key.digest) {
                 let message =
                     format!("key {}: expected once, but its id or key is used twice", key.id);
-                faults.push(KeyFileError { at: self.name.to_owned(), message });
+                faults.push(KeyFileError { at: self.path_text.to_owned(), message });
             }
         }
     }
@@ -209,8 +209,8 @@ fn quote_unless_key(text: &str) -> String {
     if text.len() < MIN_KEY_LEN { format!("{text:?}") } else { "something else".to_owned() }
 }
 
-/// A parser's message on one line, without any word that could be a key: parsers quote the text
-/// that they found.
+/// Puts a parser's message on one line, and replaces each word that could be a key by `…`, because
+/// parsers quote the text that they found.
 fn redact_keys(message: &str) -> String {
     let is_word_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',');
     let words =
@@ -222,17 +222,18 @@ fn redact_keys(message: &str) -> String {
 }
 
 /// The format of a key's id or an account's name, for error messages.
-pub const NAME_FORMAT: &str = "1 to 128 visible ASCII characters without quotes or backslashes";
+pub const ID_OR_ACCOUNT_FORMAT: &str =
+    "1 to 128 visible ASCII characters without quotes or backslashes";
 
 /// Whether a text may be a key's id or an account's name. Names go into headers and logs without
 /// escaping.
-pub fn is_valid_name(text: &str) -> bool {
+pub fn is_valid_id_or_account(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
     (1..=128).contains(&text.len()) && text.bytes().all(is_allowed)
 }
 
-/// Parses the field `hash`. `None` if it has another form.
-fn parse_hash(text: &str) -> Option<[u8; 32]> {
+/// Parses the field `hash`: `sha256:` and 64 hexadecimal digits. `None` if it has another form.
+fn parse_sha256_field(text: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     hex::decode_to_slice(text.strip_prefix("sha256:")?, &mut digest).ok()?;
     Some(digest)
@@ -247,7 +248,7 @@ pub fn format_key_hash(token: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<DeclaredKey>, Vec<String>> {
+    fn read_keys_from_text(text: &str) -> Result<Vec<DeclaredKey>, Vec<String>> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys.toml");
         std::fs::write(&path, text).unwrap();
@@ -266,11 +267,12 @@ mod tests {
              origins = [\"https://*.example.org\"]\nrequire_origin = true\n\
              expires = \"2027-01-01T00:00:00Z\"\n"
         );
-        let keys = read(&text).unwrap();
+        let keys = read_keys_from_text(&text).unwrap();
         assert_eq!(keys[0].plan.as_deref(), Some("pro"));
         assert_eq!(keys[0].key.expires_at, Some(1_798_761_600));
         let by_variable =
-            read("[[key]]\nid = \"a\"\naccount = \"acme\"\nenv = \"WEB_KEY\"\n").unwrap();
+            read_keys_from_text("[[key]]\nid = \"a\"\naccount = \"acme\"\nenv = \"WEB_KEY\"\n")
+                .unwrap();
         assert_eq!(by_variable[0].key.digest, keys[0].key.digest);
     }
 
@@ -296,7 +298,7 @@ mod tests {
             ),
             ("[[key".to_owned(), "keys.toml:1: "),
         ] {
-            let faults = read(&text).unwrap_err();
+            let faults = read_keys_from_text(&text).unwrap_err();
             assert!(faults[0].starts_with(fault), "{} is not {fault}", faults[0]);
         }
         let key = "rg_0123456789abcdefghijABCDEFGHIJ01";
@@ -308,10 +310,10 @@ mod tests {
             (format!("{head}env = \"WEB_KEY\"\norigins = [\"{key}\"]\n"), "keys.toml:5: origins: "),
             (format!("{head}{key} = 1\n"), "keys.toml:4: unknown field `…`"),
         ] {
-            let found = read(&text).unwrap_err()[0].clone();
+            let found = read_keys_from_text(&text).unwrap_err()[0].clone();
             assert!(found.starts_with(fault) && !found.contains(key), "{found}");
         }
         let twice = format!("{head}env = \"WEB_KEY\"\n{head}env = \"WEB_KEY\"\n");
-        assert!(read(&twice).unwrap_err()[0].contains("expected once"));
+        assert!(read_keys_from_text(&twice).unwrap_err()[0].contains("expected once"));
     }
 }

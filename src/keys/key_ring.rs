@@ -9,22 +9,22 @@ use super::allowed_origins::AllowedOrigins;
 use super::fault::{RingError, RingFault};
 use super::key::{Account, Key};
 use super::key_file::DeclaredKey;
-use super::limits::{Plans, check_file_plans, effective_limits};
+use super::limits::{Plans, check_key_file_plans, resolve_effective_limits};
 use super::merge::{MergedKey, merge_keys};
 use super::token::sha256;
 use crate::model::origin::Origin;
 use crate::quota::Ledger;
 use crate::store::{RingRows, RingVersion};
 
-/// All keys and accounts. A ring never changes; each request uses one ring from begin to end.
+/// All keys and accounts. A ring never changes; each request uses one ring from start to end.
 pub struct KeyRing {
-    pub(super) keys: HashMap<[u8; 16], Arc<Key>>,
+    pub(super) keys_by_digest_prefix: HashMap<[u8; 16], Arc<Key>>,
     pub(super) accounts: HashMap<String, Arc<Account>>,
-    pub(super) origins: AllowedOrigins,
+    pub(super) allowed_origins: AllowedOrigins,
     /// The faults of keys, by key id.
     pub(super) key_faults: BTreeMap<String, RingFault>,
     /// The digest prefixes of keys whose rows in the store can't be read.
-    pub(super) unreadable_digests: HashSet<[u8; 16]>,
+    pub(super) digests_of_unreadable_rows: HashSet<[u8; 16]>,
     /// The version of the store that this ring was built from.
     pub(super) ring_version: RingVersion,
 }
@@ -39,44 +39,56 @@ impl KeyRing {
         plans: &Plans,
         ledger: &Ledger,
     ) -> KeyRing {
-        let effective_limits =
-            effective_limits(&rows.accounts, &rows.damaged.accounts, &rows.keys, declared, plans);
+        let effective_limits = resolve_effective_limits(
+            &rows.accounts,
+            &rows.damaged.account_names,
+            &rows.keys,
+            declared,
+            plans,
+        );
         let mut ring = KeyRing {
-            keys: HashMap::with_capacity(rows.keys.len() + declared.len()),
+            keys_by_digest_prefix: HashMap::with_capacity(rows.keys.len() + declared.len()),
             accounts: effective_limits
                 .into_iter()
                 .map(|effective| effective.into_account(ledger))
                 .collect(),
-            origins: AllowedOrigins::empty(),
+            allowed_origins: AllowedOrigins::empty(),
             key_faults: damaged_key_faults(rows),
-            unreadable_digests: rows.damaged.keys.values().flatten().map(digest_prefix).collect(),
+            digests_of_unreadable_rows: rows
+                .damaged
+                .key_digests_by_id
+                .values()
+                .flatten()
+                .map(digest_prefix)
+                .collect(),
             ring_version: rows.ring_version(),
         };
         for key in merge_keys(&rows.keys, declared) {
             ring.insert_key(key);
         }
-        ring.origins.add_keys(ring.keys.values().map(Arc::as_ref));
+        ring.allowed_origins.add_keys(ring.keys_by_digest_prefix.values().map(Arc::as_ref));
         ring
     }
 
-    /// Rejects a key file that contradicts itself or the config's plans, given the store's rows.
+    /// Rejects a key file that gives an account two plans. Also rejects a plan that the config does
+    /// not define, unless the store sets another plan or a limit for the account.
     pub fn check_key_file(
         rows: &RingRows,
         declared: &[DeclaredKey],
         plans: &Plans,
     ) -> Result<(), RingError> {
-        let damaged = &rows.damaged.accounts;
-        check_file_plans(
-            effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans),
+        let damaged = &rows.damaged.account_names;
+        check_key_file_plans(
+            resolve_effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans),
             declared,
         )
     }
 
     /// The faults that a ring built from these rows would have, without building the ring.
     pub fn find_faults(rows: &RingRows, declared: &[DeclaredKey], plans: &Plans) -> Vec<RingFault> {
-        let damaged = &rows.damaged.accounts;
+        let damaged = &rows.damaged.account_names;
         let effective_limits =
-            effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans);
+            resolve_effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans);
         let account_faults = effective_limits.into_iter().filter_map(|effective| effective.fault);
         let key_faults = merge_keys(&rows.keys, declared).into_iter().filter_map(|key| key.fault);
         account_faults.chain(key_faults).chain(damaged_key_faults(rows).into_values()).collect()
@@ -91,8 +103,8 @@ impl KeyRing {
         faults
     }
 
-    /// Fails if the store is another one than the store that this ring was built from, or was
-    /// emptied. Any version of the same store passes.
+    /// Fails if this ring was built from another store, or if the store was emptied. Any version of
+    /// the same store passes.
     pub fn check_same_store(&self, current: Option<&RingVersion>) -> Result<(), RingError> {
         let RingVersion { store_id, version, .. } = &self.ring_version;
         let found = match current {
@@ -106,14 +118,14 @@ impl KeyRing {
     /// Whether this digest belongs to a key whose row in the store can't be read. Such a key may be
     /// valid, so riskgate must not answer 401.
     pub fn is_row_unreadable(&self, digest: &[u8; 32]) -> bool {
-        self.unreadable_digests.contains(&digest_prefix(digest))
+        self.digests_of_unreadable_rows.contains(&digest_prefix(digest))
     }
 
     /// The key with this digest, unless it is revoked or expired. The digests are compared in
     /// constant time.
     pub fn find_valid_key(&self, digest: &[u8; 32], unix_now: i64) -> Option<&Arc<Key>> {
         let (prefix, _) = digest.split_first_chunk::<16>()?;
-        let key = self.keys.get(prefix)?;
+        let key = self.keys_by_digest_prefix.get(prefix)?;
         let is_same: bool = key.digest.ct_eq(digest).into();
         let is_valid =
             !key.is_revoked && key.expires_at.is_none_or(|expires_at| unix_now < expires_at);
@@ -124,22 +136,22 @@ impl KeyRing {
     /// answer a preflight, because a preflight carries no key. An unrestricted key allows every
     /// origin.
     pub fn is_origin_allowed(&self, origin: &Origin, unix_now: i64) -> bool {
-        self.origins.is_allowed(origin, unix_now)
+        self.allowed_origins.is_allowed(origin, unix_now)
     }
 
     /// Whether the ring has a key with this text, even if that key is revoked or expired.
     pub fn contains_key(&self, text: &[u8]) -> bool {
-        self.keys.contains_key(&digest_prefix(&sha256(text)))
+        self.keys_by_digest_prefix.contains_key(&digest_prefix(&sha256(text)))
     }
 
     /// The number of keys, including revoked and expired ones.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.keys_by_digest_prefix.len()
     }
 
     /// Whether the ring has no key.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.keys_by_digest_prefix.is_empty()
     }
 
     /// The version of the store's keys that the ring was built from.
@@ -149,7 +161,7 @@ impl KeyRing {
 
     /// Adds a key, unless the ring lacks its account.
     pub(super) fn insert_key(&mut self, merged: MergedKey<'_>) {
-        let MergedKey { row, origins, is_restricted, fault } = merged;
+        let MergedKey { row, origins, is_origin_restricted: is_restricted, fault } = merged;
         let Some(account) = self.accounts.get(&row.account) else { return };
         let key = Key {
             id: row.id.clone(),
@@ -159,12 +171,12 @@ impl KeyRing {
             require_origin: row.require_origin,
             digest: row.digest,
             origins,
-            is_restricted,
+            is_origin_restricted: is_restricted,
             expires_at: row.expires_at,
             is_revoked: row.revoked_at.is_some(),
             has_own_fault: fault.is_some(),
         };
-        self.keys.insert(digest_prefix(&row.digest), Arc::new(key));
+        self.keys_by_digest_prefix.insert(digest_prefix(&row.digest), Arc::new(key));
         self.key_faults.extend(fault.map(|fault| (row.id.clone(), fault)));
     }
 }
@@ -178,6 +190,6 @@ pub(super) fn digest_prefix(digest: &[u8; 32]) -> [u8; 16] {
 
 /// A fault for each key whose row in the store can't be read.
 pub(super) fn damaged_key_faults(rows: &RingRows) -> BTreeMap<String, RingFault> {
-    let damaged = rows.damaged.keys.keys();
+    let damaged = rows.damaged.key_digests_by_id.keys();
     damaged.map(|id| (id.clone(), RingFault::DamagedKey { id: id.clone() })).collect()
 }

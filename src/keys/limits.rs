@@ -18,33 +18,33 @@ pub type Plans = BTreeMap<String, MonthlyLimit>;
 
 /// The effective plan and limit of an account. The ledger does not know them yet.
 pub(super) struct EffectiveLimit {
-    pub name: String,
+    pub account: String,
     pub plan: String,
     pub limit: MonthlyLimit,
     /// Why riskgate can't serve the account; `None` if it can.
     pub fault: Option<RingFault>,
     /// Whether the plan comes from the key file.
-    is_plan_from_file: bool,
+    is_plan_from_key_file: bool,
 }
 
 impl EffectiveLimit {
-    /// Builds the account, and returns it with its name. The ledger sets the limit of the account's
-    /// lease.
+    /// Builds the account, and returns it with its name. Also sets the limit of the account's lease
+    /// in the ledger.
     pub(super) fn into_account(self, ledger: &Ledger) -> (String, Arc<Account>) {
-        let EffectiveLimit { name, plan, limit, fault, .. } = self;
-        let lease = ledger.lease_at_limit(&name, limit);
+        let EffectiveLimit { account: name, plan, limit, fault, .. } = self;
+        let lease = ledger.apply_limit_to_lease(&name, limit);
         (name.clone(), Arc::new(Account { name, plan, limit, lease, fault }))
     }
 }
 
-/// Every account that the store or the key file names, with its effective limit. `rows`, `damaged`
-/// and `keys` come from the store, `declared` from the key file. A plan in the store takes
-/// precedence over the key file, because an operator set it later. An account with a fault gets a
-/// limit of 0 calls.
-pub(super) fn effective_limits<'r>(
-    rows: &'r [AccountRow],
-    damaged: &'r BTreeSet<String>,
-    keys: impl IntoIterator<Item = &'r KeyRow>,
+/// Resolves the effective limit of every account that the store or the key file names.
+/// `account_rows`, `damaged_accounts` and `key_rows` come from the store, `declared` from the key
+/// file. A plan in the store takes precedence over the key file, because an operator set it later.
+/// An account with a fault gets a limit of 0 calls.
+pub(super) fn resolve_effective_limits<'r>(
+    account_rows: &'r [AccountRow],
+    damaged_accounts: &'r BTreeSet<String>,
+    key_rows: impl IntoIterator<Item = &'r KeyRow>,
     declared: impl IntoIterator<Item = &'r DeclaredKey>,
     plans: &Plans,
 ) -> Vec<EffectiveLimit> {
@@ -55,25 +55,25 @@ pub(super) fn effective_limits<'r>(
         store_limit: Option<MonthlyLimit>,
     }
     let mut sources_by_account: BTreeMap<&str, AccountSources<'_>> = BTreeMap::new();
-    for key in keys {
+    for key in key_rows {
         sources_by_account.entry(&key.account).or_default();
     }
     for key in declared {
         let sources = sources_by_account.entry(&key.key.account).or_default();
         sources.file_plan = sources.file_plan.or(key.plan.as_deref());
     }
-    for row in rows {
+    for row in account_rows {
         let sources = sources_by_account.entry(&row.name).or_default();
-        (sources.store_plan, sources.store_limit) = (row.plan.as_deref(), row.limit);
+        (sources.store_plan, sources.store_limit) = (row.plan.as_deref(), row.own_limit);
     }
-    for name in damaged {
+    for name in damaged_accounts {
         sources_by_account.entry(name).or_default();
     }
     let resolve_limit = |(name, sources): (&str, AccountSources<'_>)| {
         let plan = sources.store_plan.or(sources.file_plan).unwrap_or(DEFAULT_PLAN);
         let limit = sources.store_limit.or_else(|| plans.get(plan).copied());
         let fault = match limit {
-            _ if damaged.contains(name) => {
+            _ if damaged_accounts.contains(name) => {
                 Some(RingFault::DamagedAccount { account: name.to_owned() })
             }
             Some(_) => None,
@@ -86,18 +86,18 @@ pub(super) fn effective_limits<'r>(
         let limit = limit.filter(|_| fault.is_none()).unwrap_or(MonthlyLimit::Calls(0));
         let is_plan_from_file = sources.store_plan.is_none() && sources.file_plan.is_some();
         EffectiveLimit {
-            name: name.to_owned(),
+            account: name.to_owned(),
             plan: plan.to_owned(),
             limit,
             fault,
-            is_plan_from_file,
+            is_plan_from_key_file: is_plan_from_file,
         }
     };
     sources_by_account.into_iter().map(resolve_limit).collect()
 }
 
 /// Rejects a key file that gives an account two plans, or a plan that the config does not define.
-pub(super) fn check_file_plans(
+pub(super) fn check_key_file_plans(
     effective_limits: impl IntoIterator<Item = EffectiveLimit>,
     declared: &[DeclaredKey],
 ) -> Result<(), RingError> {
@@ -112,7 +112,7 @@ pub(super) fn check_file_plans(
     }
     let faults = effective_limits
         .into_iter()
-        .filter(|effective| effective.is_plan_from_file)
+        .filter(|effective| effective.is_plan_from_key_file)
         .filter_map(|effective| effective.fault);
     faults.into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
 }

@@ -18,7 +18,7 @@ pub struct MergedKey<'r> {
     pub origins: Vec<OriginPattern>,
     /// Whether the key is restricted to `origins`. If `origins` is empty, a restricted key allows
     /// no origin.
-    pub is_restricted: bool,
+    pub is_origin_restricted: bool,
     /// Why riskgate can't serve the key; `None` if it can.
     pub fault: Option<RingFault>,
 }
@@ -62,8 +62,8 @@ impl<'r> MergedKey<'r> {
             parsed
         };
         let origins = row.origins.iter().filter_map(&mut parse_pattern).collect();
-        let is_restricted = !row.origins.is_empty();
-        MergedKey { row: Cow::Borrowed(row), origins, is_restricted, fault }
+        let is_origin_restricted = !row.origins.is_empty();
+        MergedKey { row: Cow::Borrowed(row), origins, is_origin_restricted, fault }
     }
 
     /// Merges this key of the store with its entry in the key file: the stricter settings apply.
@@ -74,7 +74,7 @@ impl<'r> MergedKey<'r> {
         row.require_origin |= self.row.require_origin;
         row.created_at = if row.created_at == 0 { self.row.created_at } else { row.created_at };
         row.label = row.label.or_else(|| self.row.label.clone());
-        let origins = match (self.is_restricted, restriction.is_restricted) {
+        let origins = match (self.is_origin_restricted, restriction.is_origin_restricted) {
             (true, true) => intersect_patterns(&self.origins, &restriction.origins),
             (true, false) => self.origins,
             (false, _) => restriction.origins,
@@ -82,7 +82,7 @@ impl<'r> MergedKey<'r> {
         MergedKey {
             row: Cow::Owned(row),
             origins,
-            is_restricted: self.is_restricted || restriction.is_restricted,
+            is_origin_restricted: self.is_origin_restricted || restriction.is_origin_restricted,
             fault: self.fault.or(restriction.fault),
         }
     }

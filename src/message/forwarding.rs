@@ -18,10 +18,11 @@ use super::forwarding_headers::{
     ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
 };
 use crate::keys::Key;
-use crate::message::request_head::iter_fields;
+use crate::message::request_head::iter_parsed_fields;
 use crate::message::response::{HeaderField, header_field};
 pub(crate) use rules::{
-    is_framing_field, is_response_field_forwarded, parse_connection_options, parse_is_chunked,
+    is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
+    parse_connection_options,
 };
 use rules::{is_listed_as_hop_by_hop, is_request_field_forwarded};
 
@@ -35,37 +36,37 @@ static X_RISKGATE_PLAN: HeaderField =
 
 /// The facts about the client that the upstream server is told.
 pub struct ClientInfo<'c> {
-    /// The key that the client authenticated with.
+    /// The key that the client authenticated with; `None` on a route that needs no key.
     pub key: Option<&'c Arc<Key>>,
     /// The request's id.
     pub request_id: &'c str,
-    /// The peer's address.
-    pub address: Option<IpAddr>,
-    /// Whether the peer is one of `listen.trusted_proxies`.
+    /// The address that the connection comes from; `None` if a PROXY header named no client.
+    pub client_address: Option<IpAddr>,
+    /// Whether that address is in `listen.trusted_proxies`.
     pub is_trusted_proxy: bool,
-    /// Whether the peer's connection uses TLS.
-    pub is_tls: bool,
+    /// Whether the client's connection uses TLS.
+    pub is_client_tls: bool,
 }
 
-/// Makes the request for the upstream server: the canonical target and riskgate's own fields,
-/// without the fields that a client could forge.
+/// Turns the client's request into the request for the upstream server: sets the target and
+/// riskgate's own fields, and removes the fields that a client could forge.
 pub fn prepare_upstream_request(
     request: &mut RequestHeader,
-    target: &[u8],
-    host: &str,
+    upstream_target: &[u8],
+    upstream_host: &str,
     client_info: &ClientInfo<'_>,
 ) -> Result<()> {
-    let kept = ReceivedForwardingInfo::copy_fields(request);
+    let kept = ReceivedForwardingInfo::copy_forwarding_fields(request);
     let mut received = ReceivedForwardingInfo::default();
     for (name, value) in &kept {
-        received.read_field(
+        received.record_field(
             name.as_str().as_bytes(),
             value.as_bytes(),
             client_info.is_trusted_proxy,
         );
     }
-    request.set_raw_path(target)?;
-    join_cookies(request)?;
+    request.set_raw_path(upstream_target)?;
+    join_cookie_fields(request)?;
     remove_hop_by_hop_fields(request);
     let is_dropped = |name: &&HeaderName| {
         !is_request_field_forwarded(name.as_str().as_bytes(), client_info.is_trusted_proxy)
@@ -76,8 +77,8 @@ pub fn prepare_upstream_request(
     }
     keep_last_x_forwarded_values(request)?;
     let mut result = Ok(());
-    write_forwarding_headers(&received, host, client_info, &mut |field, value| {
-        if let Err(error) = insert_field(request, field, value) {
+    write_riskgate_request_fields(&received, upstream_host, client_info, &mut |field, value| {
+        if let Err(error) = set_field_if_valid(request, field, value) {
             result = Err(error);
         }
     });
@@ -99,12 +100,12 @@ pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
     }
 }
 
-/// Appends the request for the upstream server as bytes, for a request without a body. `header` is
-/// the client's header, which was parsed before.
+/// Appends the request for the upstream server as HTTP/1.1 bytes. The request has no body.
+/// `client_header` is the client's header as bytes; the caller has parsed it.
 pub(crate) fn write_upstream_request(
-    header: &[u8],
+    client_header: &[u8],
     (method, target): (&str, &[u8]),
-    host: &str,
+    upstream_host: &str,
     client_info: &ClientInfo<'_>,
     out: &mut Vec<u8>,
 ) {
@@ -112,10 +113,10 @@ pub(crate) fn write_upstream_request(
         out.extend_from_slice(part);
     }
     let mut received = ReceivedForwardingInfo::default();
-    let mut fields = iter_fields(header);
+    let mut fields = iter_parsed_fields(client_header);
     while let Some((name, value)) = fields.next() {
         if !is_request_field_forwarded(name, client_info.is_trusted_proxy) {
-            received.read_field(name, value, client_info.is_trusted_proxy);
+            received.record_field(name, value, client_info.is_trusted_proxy);
         } else if !is_x_forwarded_field(name)
             || !fields.clone().any(|(other, _)| other.eq_ignore_ascii_case(name))
         {
@@ -124,21 +125,21 @@ pub(crate) fn write_upstream_request(
             }
         }
     }
-    write_forwarding_headers(&received, host, client_info, &mut |field, value| {
-        field.write_line(value, out)
+    write_riskgate_request_fields(&received, upstream_host, client_info, &mut |field, value| {
+        field.write_h1_line(value, out)
     });
     out.extend_from_slice(b"\r\n");
 }
 
-/// Passes the request fields that riskgate sets itself to `put`, each with its value.
-fn write_forwarding_headers(
+/// Passes to `put` the request fields that riskgate sets itself, each with its value.
+fn write_riskgate_request_fields(
     received: &ReceivedForwardingInfo<'_>,
-    host: &str,
+    upstream_host: &str,
     client_info: &ClientInfo<'_>,
     put: &mut impl FnMut(&HeaderField, &[u8]),
 ) {
-    put(&HOST_FIELD, host.as_bytes());
-    received.write_fields(client_info.address, client_info.is_tls, put);
+    put(&HOST_FIELD, upstream_host.as_bytes());
+    received.write_x_forwarded_fields(client_info.client_address, client_info.is_client_tls, put);
     put(&header_field::X_REQUEST_ID_FIELD, client_info.request_id.as_bytes());
     if let Some(key) = client_info.key {
         put(&X_RISKGATE_ACCOUNT, key.account.name.as_bytes());
@@ -147,15 +148,15 @@ fn write_forwarding_headers(
     }
 }
 
-/// Makes the response for the client from an upstream server's: removes the fields that the server
-/// may not set, and adds riskgate's (such as `X-Riskgate-Source`). Returns an error if `Connection`
-/// lists too many options, or if `Transfer-Encoding` is more than `chunked`.
+/// Turns an upstream server's response into the response for the client: removes the fields that
+/// the server may not set, and adds riskgate's (such as `X-Riskgate-Source`). Returns an error if
+/// `Connection` lists too many options, or if `Transfer-Encoding` is anything but one `chunked`.
 pub fn prepare_client_response(response: &mut ResponseHeader) -> Result<()> {
     let malformed = |what| Error::explain(ErrorType::InvalidHTTPHeader, what).into_up();
     let values = |name| response.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
     let connection_options =
         parse_connection_options(values(CONNECTION)).ok_or_else(|| malformed("bad Connection"))?;
-    parse_is_chunked(values(TRANSFER_ENCODING))
+    is_chunked_if_supported(values(TRANSFER_ENCODING))
         .ok_or_else(|| malformed("bad Transfer-Encoding"))?;
     let is_dropped = |name: &&HeaderName| {
         !is_response_field_forwarded(name.as_str().as_bytes(), &connection_options)
@@ -166,17 +167,21 @@ pub fn prepare_client_response(response: &mut ResponseHeader) -> Result<()> {
     }
     let has_cache_control = response.headers.contains_key(CACHE_CONTROL);
     let mut result = Ok(());
-    annotate_response(response.status.as_u16(), has_cache_control, &mut |field, value| {
-        if let Err(error) = response.insert_header(&field.name, value) {
-            result = Err(error);
-        }
-    });
+    write_riskgate_response_fields(
+        response.status.as_u16(),
+        has_cache_control,
+        &mut |field, value| {
+            if let Err(error) = response.insert_header(&field.name, value) {
+                result = Err(error);
+            }
+        },
+    );
     result
 }
 
-/// Passes the fields that riskgate adds to an upstream server's response to `put`. It adds
-/// `X-Fail-Open` to 429 and to every status from 500.
-pub(crate) fn annotate_response(
+/// Passes to `put` the fields that riskgate adds to an upstream server's response. A response with
+/// status 429, or 500 and above, gets `X-Fail-Open`.
+pub(crate) fn write_riskgate_response_fields(
     status: u16,
     has_cache_control: bool,
     put: &mut impl FnMut(&HeaderField, &[u8]),
@@ -190,21 +195,26 @@ pub(crate) fn annotate_response(
     }
 }
 
-/// Joins the `Cookie` fields: HTTP/2 may split them, HTTP/1.1 allows one (RFC 9113 section 8.2.3).
-fn join_cookies(request: &mut RequestHeader) -> Result<()> {
+/// Joins several `Cookie` fields into one: an HTTP/2 client may split the field, and HTTP/1.1
+/// allows only one (RFC 9113 section 8.2.3).
+fn join_cookie_fields(request: &mut RequestHeader) -> Result<()> {
     let cookies: Vec<&[u8]> =
         request.headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes).collect();
     match cookies.len() {
         0 | 1 => Ok(()),
         _ => {
             let joined = cookies.join(&b"; "[..]);
-            insert_field(request, &HeaderField::new(COOKIE, "Cookie: "), &joined)
+            set_field_if_valid(request, &HeaderField::new(COOKIE, "Cookie: "), &joined)
         }
     }
 }
 
 /// Sets a field; a value that is not allowed in a header is left out.
-fn insert_field(request: &mut RequestHeader, field: &HeaderField, value: &[u8]) -> Result<()> {
+fn set_field_if_valid(
+    request: &mut RequestHeader,
+    field: &HeaderField,
+    value: &[u8],
+) -> Result<()> {
     HeaderValue::from_bytes(value).map_or(Ok(()), |value| request.insert_header(&field.name, value))
 }
 
@@ -231,14 +241,17 @@ mod tests {
 
     /// Returns the fields that the upstream server gets for a request with these fields, without
     /// Host and X-Request-Id. Checks that the Pingora path and the fast path forward the same.
-    fn forwarded_fields(fields: &[(&str, &str)], trusted: bool) -> Vec<String> {
+    fn forwarded_fields_on_both_paths(
+        fields: &[(&str, &str)],
+        is_trusted_proxy: bool,
+    ) -> Vec<String> {
         let address = Some(IpAddr::from([192, 0, 2, 1]));
         let client_info = ClientInfo {
             key: None,
             request_id: "id",
-            address,
-            is_trusted_proxy: trusted,
-            is_tls: false,
+            client_address: address,
+            is_trusted_proxy,
+            is_client_tls: false,
         };
         let mut request = RequestHeader::build("GET", b"/asked", None).unwrap();
         let mut header = "GET /asked HTTP/1.1\r\n".to_owned();
@@ -263,7 +276,7 @@ mod tests {
             &mut out,
         );
         let mut written: Vec<String> =
-            iter_fields(&out).map(|(name, value)| text(name, value)).collect();
+            iter_parsed_fields(&out).map(|(name, value)| text(name, value)).collect();
         filtered.sort();
         written.sort();
         assert_eq!(filtered, written);
@@ -273,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn x_forwarded_lines_are_merged_if_trusted() {
+    fn x_forwarded_values_count_only_from_a_trusted_proxy() {
         let fields = [
             ("Host", "asked.test"),
             ("X-Forwarded-For", "6.6.6.6, ,7.7.7.7,"),
@@ -295,17 +308,20 @@ mod tests {
             "x-forwarded-prefix: /shop",
             "x-forwarded-proto: https",
         ];
-        assert_eq!(forwarded_fields(&fields, true), seen);
+        assert_eq!(forwarded_fields_on_both_paths(&fields, true), seen);
         let seen = [
             "x-forwarded-for: 192.0.2.1",
             "x-forwarded-host: asked.test",
             "x-forwarded-proto: http",
         ];
-        assert_eq!(forwarded_fields(&fields, false), seen);
+        assert_eq!(forwarded_fields_on_both_paths(&fields, false), seen);
         // A value of only blanks and commas counts as absent.
         let blank = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"];
         let blank = blank.map(|name| (name, " , "));
-        assert_eq!(forwarded_fields(&[&fields[..1], &blank[..]].concat(), true), seen);
+        assert_eq!(
+            forwarded_fields_on_both_paths(&[&fields[..1], &blank[..]].concat(), true),
+            seen
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The `X-Forwarded-` fields: those received from trusted proxies, and those written for the
 //! upstream server.
 //!
-//! Owns how several lines of such a field are read, for Pingora's header types and for raw bytes
-//! alike. The caller decides whether a peer is trusted.
+//! Owns the rules for several lines of one `X-Forwarded-` field, for Pingora's header types and for
+//! raw bytes alike. The caller decides whether a peer is a trusted proxy.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -27,23 +27,23 @@ static X_FORWARDED_HOST_FIELD: HeaderField =
 static X_FORWARDED_PORT_FIELD: HeaderField =
     HeaderField::new(X_FORWARDED_PORT, "x-forwarded-port: ");
 
-/// The values of `Host` and the `X-Forwarded-` fields in a received request. `host` is read from
-/// every client, the others only from a trusted proxy.
+/// The values of `Host` and the `X-Forwarded-` fields in a received request. `host` is recorded for
+/// every client, the other fields only for a trusted proxy.
 #[derive(Default)]
 pub(super) struct ReceivedForwardingInfo<'r> {
     host: Option<&'r [u8]>,
     /// The members of all lines of `X-Forwarded-For`, which form one list in order (RFC 9110
     /// section 5.3).
     forwarded_for: Vec<&'r [u8]>,
-    proto: Option<&'r [u8]>,
+    forwarded_proto: Option<&'r [u8]>,
     forwarded_host: Option<&'r [u8]>,
-    port: Option<&'r [u8]>,
+    forwarded_port: Option<&'r [u8]>,
 }
 
 impl<'r> ReceivedForwardingInfo<'r> {
-    /// Copies the fields that `read_field` needs. `ReceivedForwardingInfo` then borrows from the
+    /// Copies the fields that `record_field` needs. `ReceivedForwardingInfo` then borrows from the
     /// copy, so the caller can change the request meanwhile.
-    pub fn copy_fields(request: &RequestHeader) -> Vec<(HeaderName, HeaderValue)> {
+    pub fn copy_forwarding_fields(request: &RequestHeader) -> Vec<(HeaderName, HeaderValue)> {
         // In HTTP/2 the target contains the host.
         let authority = request.uri.authority();
         let authority = authority.and_then(|a| HeaderValue::from_str(a.as_str()).ok());
@@ -56,9 +56,10 @@ impl<'r> ReceivedForwardingInfo<'r> {
         fields
     }
 
-    /// Records a field. A proxy appends its value to the last line of a list, or adds a line at the
-    /// end. So the last member of the last line comes from the nearest proxy.
-    pub fn read_field(&mut self, name: &[u8], value: &'r [u8], is_trusted: bool) {
+    /// Records a received field, if it is `Host` or an `X-Forwarded-` field from a trusted proxy. A
+    /// proxy appends its value to the last line of a list, or adds a line at the end. So the last
+    /// member of the last line comes from the nearest proxy.
+    pub fn record_field(&mut self, name: &[u8], value: &'r [u8], is_trusted: bool) {
         let is = |known: &HeaderName| name.eq_ignore_ascii_case(known.as_str().as_bytes());
         if is(&HOST) {
             self.host.get_or_insert(value);
@@ -69,26 +70,26 @@ impl<'r> ReceivedForwardingInfo<'r> {
         if is(&X_FORWARDED_FOR) {
             self.forwarded_for.extend(list_members(value));
         } else if is(&X_FORWARDED_PROTO) {
-            self.proto = last_member(value);
+            self.forwarded_proto = last_list_member(value);
         } else if is(&X_FORWARDED_HOST) {
-            self.forwarded_host = last_member(value);
+            self.forwarded_host = last_list_member(value);
         } else if is(&X_FORWARDED_PORT) {
-            self.port = last_member(value);
+            self.forwarded_port = last_list_member(value);
         }
     }
 
     /// Passes the `X-Forwarded-` fields for the upstream server to `put`. `X-Forwarded-For` lists
-    /// the received addresses and, at the end, the peer's.
-    pub fn write_fields(
+    /// the received addresses and, at the end, `client_address`.
+    pub fn write_x_forwarded_fields(
         &self,
-        peer: Option<IpAddr>,
+        client_address: Option<IpAddr>,
         is_tls: bool,
         put: &mut impl FnMut(&HeaderField, &[u8]),
     ) {
         // There is no address if the PROXY header named no client (UNKNOWN, LOCAL).
-        if let Some(peer) = peer {
-            // A server that reads the list from the right and skips trusted proxies arrives at the
-            // client.
+        if let Some(peer) = client_address {
+            // The peer's address comes last: an upstream server that reads the list from the right
+            // and skips the proxies that it trusts arrives at the client.
             let mut list = Vec::with_capacity(64);
             for member in &self.forwarded_for {
                 list.extend_from_slice(member);
@@ -99,9 +100,9 @@ impl<'r> ReceivedForwardingInfo<'r> {
             put(&X_FORWARDED_FOR_FIELD, &list);
         }
         let scheme: &[u8] = if is_tls { b"https" } else { b"http" };
-        put(&X_FORWARDED_PROTO_FIELD, self.proto.unwrap_or(scheme));
+        put(&X_FORWARDED_PROTO_FIELD, self.forwarded_proto.unwrap_or(scheme));
         put(&X_FORWARDED_HOST_FIELD, self.forwarded_host.or(self.host).unwrap_or_default());
-        if let Some(port) = self.port {
+        if let Some(port) = self.forwarded_port {
             put(&X_FORWARDED_PORT_FIELD, port);
         }
     }
@@ -109,7 +110,7 @@ impl<'r> ReceivedForwardingInfo<'r> {
 
 /// Returns the member after the last comma; `None` if it is empty. An earlier member is never used
 /// instead, because a client may have sent it.
-fn last_member(value: &[u8]) -> Option<&[u8]> {
+fn last_list_member(value: &[u8]) -> Option<&[u8]> {
     let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
     (!last.is_empty()).then_some(last)
 }

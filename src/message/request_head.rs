@@ -1,7 +1,7 @@
 //! The strict parser of a request head (RFC 9112).
 //!
-//! It refuses every head that two parsers could read differently, before riskgate routes the
-//! request. It reads bytes only and changes none.
+//! The parser refuses every head that two servers could read differently, before riskgate routes
+//! the request. It changes no bytes.
 
 mod byte_tables;
 mod fields;
@@ -22,7 +22,7 @@ pub use request_line::{BUILTIN_METHODS, RequestLine};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHead<'b> {
     /// The length of the head in bytes, including the empty line.
-    pub length: usize,
+    pub head_length: usize,
     /// The length of the body that follows, in bytes.
     pub body_length: usize,
     /// The request line.
@@ -31,113 +31,119 @@ pub struct RequestHead<'b> {
     pub fields: RequestFields<'b>,
 }
 
-/// Parses the request head at the front of `bytes`. Returns `None` if it is incomplete. The first
-/// `scanned` bytes were searched before and don't contain its end, so a head that trickles in is
-/// not searched again and again.
+/// Parses the request head at the front of `bytes`. Returns `None` if the head is incomplete.
+/// `scanned_length` is the number of bytes that an earlier call searched without finding the end of
+/// the head: a head that trickles in is not searched from its start each time.
 pub fn parse_request_head<'b>(
     bytes: &'b [u8],
-    scanned: usize,
-    sizes: &RequestLimits,
+    scanned_length: usize,
+    limits: &RequestLimits,
 ) -> Result<Option<RequestHead<'b>>, Refusal> {
     // An empty line before the request line is tolerated (RFC 9112 section 2.2).
     let lead = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
     let block = &bytes[lead..];
-    let from = scanned.saturating_sub(lead + 3).min(block.len());
-    let Some(end) = find_head_end(block, from) else {
-        return check_incomplete_head(block, from, sizes).map(|()| None);
+    let from = scanned_length.saturating_sub(lead + 3).min(block.len());
+    let Some(end) = find_crlf_crlf(block, from) else {
+        return check_incomplete_head(block, from, limits).map(|()| None);
     };
-    if end + 4 > sizes.header_bytes {
-        return Err(refuse_oversized_head(block, sizes));
+    if end + 4 > limits.header_bytes {
+        return Err(oversized_head_refusal(block, limits));
     }
     let mut lines = CrlfLines(&block[..end + 2]);
     let line = lines.next_line()?.unwrap_or_default();
-    if is_request_line_too_long(line.len() + 1, sizes) {
+    if is_request_line_too_long(line.len() + 1, limits) {
         return Err(Refusal::UriTooLong);
     }
-    let request = RequestLine::parse(line, sizes)?;
+    let request = RequestLine::parse(line, limits)?;
     let mut fields = RequestFields::default();
     while let Some(line) = lines.next_line()? {
         fields.field_count += 1;
-        if fields.field_count > sizes.header_fields {
+        if fields.field_count > limits.header_fields {
             return Err(Refusal::HeadersTooLarge);
         }
-        fields.parse_line(line)?;
+        fields.parse_field_line(line)?;
     }
     fields.check_host_framing_and_expect(&request)?;
-    let body = fields.body_length(&request, sizes)?;
+    let body = fields.parse_body_length(&request, limits)?;
     Ok(Some(RequestHead {
-        length: lead + end + 4,
+        head_length: lead + end + 4,
         body_length: body,
         request_line: request,
         fields,
     }))
 }
 
-/// Iterates over the names and values of a head that was parsed before, in their order. Names keep
-/// the case that the client sent.
-pub fn iter_fields(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+/// Iterates over the names and values of a head's fields, in their order. The head must have been
+/// parsed before, because this function checks nothing. Names keep the case that the client sent.
+pub fn iter_parsed_fields(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     let mut lines = CrlfLines(header);
     let lines = std::iter::from_fn(move || lines.next_line().ok().flatten());
     lines.skip_while(|line| line.is_empty()).skip(1).filter_map(fields::split_field)
 }
 
 /// Refuses an incomplete head that no further bytes can make valid.
-fn check_incomplete_head(block: &[u8], from: usize, sizes: &RequestLimits) -> Result<(), Refusal> {
-    if block.len() > sizes.header_bytes {
-        return Err(refuse_oversized_head(block, sizes));
+fn check_incomplete_head(
+    block: &[u8],
+    search_start: usize,
+    limits: &RequestLimits,
+) -> Result<(), Refusal> {
+    if block.len() > limits.header_bytes {
+        return Err(oversized_head_refusal(block, limits));
     }
     let line_end = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
-    if is_request_line_too_long(line_end, sizes) {
-        return Err(refuse_oversized_head(block, sizes));
+    if is_request_line_too_long(line_end, limits) {
+        return Err(oversized_head_refusal(block, limits));
     }
     // A bare line feed or a NUL makes the head invalid, so riskgate doesn't wait for the rest.
-    let is_malformed = (from..block.len())
+    let is_malformed = (search_start..block.len())
         .any(|at| block[at] == b'\n' && (at == 0 || block[at - 1] != b'\r') || block[at] == 0);
     if is_malformed { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
 /// Returns true if a request line of this length (with its CR, complete or not) is too long. Beside
 /// the target, 64 bytes are allowed: more than the method, two spaces and the version need.
-fn is_request_line_too_long(length: usize, sizes: &RequestLimits) -> bool {
-    length > sizes.target_bytes + 64
+fn is_request_line_too_long(length: usize, limits: &RequestLimits) -> bool {
+    length > limits.target_bytes + 64
 }
 
-fn refuse_oversized_head(block: &[u8], sizes: &RequestLimits) -> Refusal {
+fn oversized_head_refusal(block: &[u8], limits: &RequestLimits) -> Refusal {
     let line_end = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
-    if is_request_line_too_long(line_end, sizes) {
+    if is_request_line_too_long(line_end, limits) {
         Refusal::UriTooLong
     } else {
         Refusal::HeadersTooLarge
     }
 }
 
-/// Returns the start of the `CRLF CRLF` that ends the head, at `from` or later.
-fn find_head_end(block: &[u8], from: usize) -> Option<usize> {
-    let line_ends = memchr::memchr_iter(b'\n', &block[from..]).map(|at| from + at);
+/// Returns the position of the `CRLF CRLF` that ends the head, at `search_start` or later. `None`
+/// if the head is incomplete.
+fn find_crlf_crlf(block: &[u8], search_start: usize) -> Option<usize> {
+    let line_ends = memchr::memchr_iter(b'\n', &block[search_start..]).map(|at| search_start + at);
     let mut empty = line_ends.filter(|at| block[..*at].ends_with(b"\r\n\r"));
-    empty.next().map(|at| at - 3).filter(|at| *at >= from)
+    empty.next().map(|at| at - 3).filter(|at| *at >= search_start)
 }
 
 impl RequestHead<'_> {
-    /// Returns true if the fast path can serve the request: GET or HEAD of HTTP/1.1 for a path,
-    /// without a body, and without fields that ask for more than a response.
-    pub fn is_plain(&self) -> bool {
+    /// Returns true for a plain request, which the fast path can serve: GET or HEAD over HTTP/1.1
+    /// for a path, without `Content-Length` and without a field that only the Pingora path handles.
+    pub fn may_take_fast_path(&self) -> bool {
         self.request_line.is_http_11
             && matches!(self.request_line.method, b"GET" | b"HEAD")
             && self.request_line.target.first() == Some(&b'/')
-            && self.fields.is_plain()
+            && self.fields.allow_fast_path()
     }
 }
 
-/// Checks an HTTP/2 request against the rules for HTTP/1.1. The h2 crate has checked its framing
-/// and the grammar of its fields. `has_body` is true if a body follows the header.
+/// Checks an HTTP/2 request against riskgate's rules for HTTP/1.1 requests. The h2 crate has
+/// checked the framing and the grammar of the fields. `has_body` is true if a body follows the
+/// header.
 pub fn check_http2_request(
     request: &RequestHeader,
     has_body: bool,
-    sizes: &RequestLimits,
+    limits: &RequestLimits,
 ) -> Result<(), Refusal> {
     let (method, target) = (request.method.as_str().as_bytes(), request.raw_path());
-    if request.headers.len() > sizes.header_fields {
+    if request.headers.len() > limits.header_fields {
         return Err(Refusal::HeadersTooLarge);
     }
     let authority = request.uri.authority().map(|authority| authority.as_str().as_bytes());
@@ -151,9 +157,9 @@ pub fn check_http2_request(
         }
     }
     let line = RequestLine { method, target, is_http_11: true };
-    line.check_target(sizes)?;
+    line.check_method_and_target(limits)?;
     fields.check_host_framing_and_expect(&line)?;
-    let body_length = fields.body_length(&line, sizes)?;
+    let body_length = fields.parse_body_length(&line, limits)?;
     if has_body && body_length == 0 { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrayvec::ArrayString;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// The longest id that is accepted from a client, in bytes.
+/// The longest id that riskgate accepts from a client, in bytes.
 const MAX_ID_LENGTH: usize = 128;
 
 /// An id of 1 to 128 visible ASCII characters. The default is empty: no id is set yet.
@@ -42,24 +42,24 @@ impl Deref for RequestId {
 /// Generates ids of 128 bits: a counter hashed by SipHash with a random key, so that nobody can
 /// predict the next id from earlier ones.
 pub struct RequestIdGenerator {
-    key: [u8; 16],
-    count: AtomicU64,
+    siphash_key: [u8; 16],
+    generated_count: AtomicU64,
 }
 
 impl RequestIdGenerator {
     /// Creates a generator with a random key.
     pub fn new() -> RequestIdGenerator {
-        let mut key = [0; 16];
+        let mut siphash_key = [0; 16];
         // If the system has no random bytes, the key is zero and the ids repeat after a restart. No
         // request fails because of that.
-        let _ = getrandom::fill(&mut key);
-        RequestIdGenerator { key, count: AtomicU64::new(0) }
+        let _ = getrandom::fill(&mut siphash_key);
+        RequestIdGenerator { siphash_key, generated_count: AtomicU64::new(0) }
     }
 
     /// Returns the next id, in hexadecimal.
     pub fn generate(&self) -> RequestId {
-        let mut hasher = SipHasher13::new_with_key(&self.key);
-        hasher.write_u64(self.count.fetch_add(1, Ordering::Relaxed));
+        let mut hasher = SipHasher13::new_with_key(&self.siphash_key);
+        hasher.write_u64(self.generated_count.fetch_add(1, Ordering::Relaxed));
         let mut digits = [0; 32];
         // The only error is that of another length.
         let _ = hex::encode_to_slice(hasher.finish128().as_bytes(), &mut digits);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_differ_between_calls_and_between_runs() {
+    fn ids_differ_between_calls_and_generators() {
         let (one, other) = (RequestIdGenerator::new(), RequestIdGenerator::new());
         let mut all: Vec<String> = (0..1_000)
             .flat_map(|_| [one.generate().to_string(), other.generate().to_string()])

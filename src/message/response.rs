@@ -1,7 +1,7 @@
 //! The only writer of riskgate's own responses: their status, header fields and body.
 //!
-//! Owns the names and the order of riskgate's fields, for all protocols and for both paths. It
-//! decides nothing; its callers have decided.
+//! Owns the names and the order of riskgate's fields, over HTTP/1.1 and HTTP/2, on the Pingora path
+//! and the fast path. It decides nothing: its callers pass the status, the body and the facts.
 
 pub(crate) mod header_field;
 
@@ -25,10 +25,10 @@ use crate::quota::Allowance;
 pub(crate) use header_field::HeaderField;
 pub use header_field::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
-const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, \
+const CORS_EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, \
                                X-Fail-Open, X-Table-Version, X-Matched-Domain, \
                                X-Verdict-Source, X-Did-You-Mean";
-const ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
+const CORS_ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
 
 /// Whether a browser may let a page of another origin read the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,15 +58,17 @@ pub struct Reply {
     status: u16,
     body: Bytes,
     extra_headers: ExtraHeaders,
-    /// Adds `X-Fail-Open: true`.
-    fails_open: bool,
-    /// Closes the connection after the response.
+    /// Whether the response carries `X-Fail-Open: true`, which asks the client to let its user
+    /// through.
+    asks_to_fail_open: bool,
+    /// Whether the connection closes after the response.
     should_close: bool,
 }
 
 /// The header fields that only some responses carry.
 enum ExtraHeaders {
     Nothing,
+    /// The fields of a verdict, such as `X-Table-Version`.
     Verdict(VerdictFacts),
     /// `WWW-Authenticate`.
     Challenge,
@@ -84,27 +86,32 @@ pub struct VerdictFacts {
     table_version: SmolStr,
     source: VerdictSource,
     /// The range of the body that is the matched parent domain.
-    parent_range: Option<Range<usize>>,
+    parent_range_in_body: Option<Range<usize>>,
     /// The provider that the client's user probably meant.
-    suggestion: Option<SmolStr>,
+    suggested_provider: Option<SmolStr>,
 }
 
 impl VerdictFacts {
-    /// `parent_range` is the range of the body that contains the matched parent domain; `None` if
-    /// the domain itself or nothing matched.
+    /// `parent_range_in_body` is the range of the reply's body that contains the matched parent
+    /// domain. It is `None` if the domain itself matched, or if nothing matched.
     pub fn new(
         table_version: &str,
         source: VerdictSource,
-        parent_range: Option<Range<usize>>,
-        suggestion: Option<SmolStr>,
+        parent_range_in_body: Option<Range<usize>>,
+        suggested_provider: Option<SmolStr>,
     ) -> VerdictFacts {
-        VerdictFacts { table_version: table_version.into(), source, parent_range, suggestion }
+        VerdictFacts {
+            table_version: table_version.into(),
+            source,
+            parent_range_in_body,
+            suggested_provider,
+        }
     }
 }
 
 impl Reply {
     fn new(status: u16, body: Bytes, extra_headers: ExtraHeaders) -> Reply {
-        Reply { status, body, extra_headers, fails_open: false, should_close: false }
+        Reply { status, body, extra_headers, asks_to_fail_open: false, should_close: false }
     }
 
     /// 200 with a JSON body.
@@ -122,7 +129,9 @@ impl Reply {
         let extra_headers = match refusal {
             Refusal::Unauthorized => ExtraHeaders::Challenge,
             Refusal::MethodNotAllowed { allow } => ExtraHeaders::Allow(allow.clone()),
-            Refusal::QuotaExceeded { retry_after, .. } => ExtraHeaders::RetryAfter(*retry_after),
+            Refusal::QuotaExceeded { retry_after_seconds: retry_after, .. } => {
+                ExtraHeaders::RetryAfter(*retry_after)
+            }
             Refusal::BadRequest
             | Refusal::Forbidden { .. }
             | Refusal::NotFound
@@ -136,7 +145,7 @@ impl Reply {
             | Refusal::UpstreamTimeout => ExtraHeaders::Nothing,
         };
         let mut reply = Reply::new(refusal.status(), Bytes::from(refusal.body()), extra_headers);
-        (reply.fails_open, reply.should_close) =
+        (reply.asks_to_fail_open, reply.should_close) =
             (refusal.is_fail_open(), refusal.closes_connection());
         reply
     }
@@ -164,7 +173,7 @@ impl Reply {
         self.should_close
     }
 
-    /// Calls `put` for every field, in order.
+    /// Passes every field of the response with its value to `put`, in the order of the header.
     fn for_each_field(&self, common: &CommonHeaders, put: &mut impl FnMut(&HeaderField, &[u8])) {
         if self.status != 204 {
             if !self.body.is_empty() {
@@ -177,12 +186,12 @@ impl Reply {
             ExtraHeaders::Nothing => {}
             ExtraHeaders::Verdict(facts) => {
                 put(&header_field::X_TABLE_VERSION, facts.table_version.as_bytes());
-                let parent_range = facts.parent_range.as_ref();
+                let parent_range = facts.parent_range_in_body.as_ref();
                 if let Some(parent) = parent_range.and_then(|at| self.body.get(at.clone())) {
                     put(&header_field::X_MATCHED_DOMAIN, parent);
                 }
                 put(&header_field::X_VERDICT_SOURCE, facts.source.as_str().as_bytes());
-                if let Some(provider) = &facts.suggestion {
+                if let Some(provider) = &facts.suggested_provider {
                     put(&header_field::X_DID_YOU_MEAN, provider.as_bytes());
                 }
             }
@@ -197,18 +206,18 @@ impl Reply {
                 put(&header_field::ACCESS_CONTROL_ALLOW_METHODS, methods.as_bytes());
                 put(
                     &header_field::ACCESS_CONTROL_ALLOW_HEADERS,
-                    ALLOWED_REQUEST_HEADERS.as_bytes(),
+                    CORS_ALLOWED_REQUEST_HEADERS.as_bytes(),
                 );
                 put(&header_field::ACCESS_CONTROL_MAX_AGE, b"600");
             }
         }
-        if self.fails_open {
+        if self.asks_to_fail_open {
             put(&header_field::X_FAIL_OPEN_FIELD, b"true");
         }
         common.for_each_field(put);
     }
 
-    /// Returns the header as a Pingora type, for every protocol version.
+    /// Returns the header as Pingora's type, which serves HTTP/1.1 and HTTP/2.
     pub fn to_response_header(&self, common: &CommonHeaders) -> ResponseHeader {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = StatusCode::from_u16(self.status).unwrap_or_default();
@@ -226,7 +235,11 @@ impl Reply {
     }
 
     /// Writes the response to a Pingora session, without the body for HEAD.
-    pub async fn write(&self, session: &mut Session, common: &CommonHeaders) -> Result<()> {
+    pub async fn write_to_session(
+        &self,
+        session: &mut Session,
+        common: &CommonHeaders,
+    ) -> Result<()> {
         let header = Box::new(self.to_response_header(common));
         let is_head_method = session.req_header().method == http::Method::HEAD;
         let body = if is_head_method { Bytes::new() } else { self.body.clone() };
@@ -242,9 +255,9 @@ impl Reply {
         result.await.map_err(|error| error.into_down())
     }
 
-    /// Appends the whole response as HTTP/1.1 bytes, as Pingora would write them, without the body
-    /// for HEAD. `date` is the value of `Date` (RFC 9110 section 5.6.7).
-    pub fn render(
+    /// Appends the whole response to `out`, byte for byte as Pingora writes it over HTTP/1.1. A
+    /// response to HEAD has no body. `date` is the value of `Date` (RFC 9110 section 5.6.7).
+    pub fn append_as_http1(
         &self,
         common: &CommonHeaders,
         date: &[u8],
@@ -252,8 +265,8 @@ impl Reply {
         out: &mut Vec<u8>,
     ) {
         write_status_line(self.status, out);
-        self.for_each_field(common, &mut |field, value| field.write_line(value, out));
-        write_final_fields(date, options.should_close, out);
+        self.for_each_field(common, &mut |field, value| field.write_h1_line(value, out));
+        finish_http1_header(date, options.should_close, out);
         if !options.is_head_method {
             out.extend_from_slice(&self.body);
         }
@@ -272,21 +285,22 @@ pub(crate) fn write_status_line(status: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// Concatenates parts that are at most 64 bytes long together, without an allocation.
-fn concat(parts: &[&str]) -> ArrayString<64> {
+/// Concatenates the parts without an allocation. Panics if they have more than 64 bytes together.
+fn concat_up_to_64_bytes(parts: &[&str]) -> ArrayString<64> {
     let mut text = ArrayString::new();
     parts.iter().for_each(|part| text.push_str(part));
     text
 }
 
-/// Appends the last fields of a header, and the empty line.
-pub(crate) fn write_final_fields(date: &[u8], should_close: bool, out: &mut Vec<u8>) {
-    header_field::DATE.write_line(date, out);
-    header_field::CONNECTION.write_line(if should_close { b"close" } else { b"keep-alive" }, out);
+/// Appends `Date`, `Connection` and the empty line that ends an HTTP/1.1 header.
+pub(crate) fn finish_http1_header(date: &[u8], should_close: bool, out: &mut Vec<u8>) {
+    header_field::DATE.write_h1_line(date, out);
+    header_field::CONNECTION
+        .write_h1_line(if should_close { b"close" } else { b"keep-alive" }, out);
     out.extend_from_slice(b"\r\n");
 }
 
-/// How [`Reply::render`] writes a response.
+/// How [`Reply::append_as_http1`] writes a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenderOptions {
     /// The connection closes after the response.
@@ -296,15 +310,15 @@ pub struct RenderOptions {
 }
 
 impl CommonHeaders {
-    /// Calls `put` for every common field, in order.
+    /// Passes every common field with its value to `put`, in the order of the header.
     pub(crate) fn for_each_field(&self, put: &mut impl FnMut(&HeaderField, &[u8])) {
         put(&header_field::X_REQUEST_ID_FIELD, self.request_id.as_bytes());
         if let Some(Allowance { limit, remaining, reset_in_seconds: reset_in }) = self.allowance {
             let [mut first, mut second] = [Buffer::new(); 2];
-            let policy = concat(&["\"monthly\";q=", first.format(limit)]);
+            let policy = concat_up_to_64_bytes(&["\"monthly\";q=", first.format(limit)]);
             put(&header_field::RATELIMIT_POLICY, policy.as_bytes());
             let (left, until) = (first.format(remaining), second.format(reset_in));
-            let left = concat(&["\"monthly\";r=", left, ";t=", until]);
+            let left = concat_up_to_64_bytes(&["\"monthly\";r=", left, ";t=", until]);
             put(&header_field::RATELIMIT, left.as_bytes());
         }
         match &self.cors {
@@ -312,14 +326,15 @@ impl CommonHeaders {
             Cors::Denied => {}
             Cors::Allowed(origin) => {
                 put(&header_field::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes());
-                put(&header_field::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS.as_bytes());
+                put(&header_field::ACCESS_CONTROL_EXPOSE_HEADERS, CORS_EXPOSED_HEADERS.as_bytes());
             }
         }
         put(&header_field::VARY, b"Origin");
     }
 
-    /// Adds the common fields to the header of an upstream server's response.
-    pub fn apply_to(&self, header: &mut ResponseHeader) -> Result<()> {
+    /// Adds the common fields to the header of an upstream server's response. They replace the
+    /// server's fields of the same name, except `Vary`.
+    pub fn add_to_upstream_response(&self, header: &mut ResponseHeader) -> Result<()> {
         let mut result = Ok(());
         self.for_each_field(&mut |field, value| {
             if let Err(error) = insert_or_append_field(header, field, value) {

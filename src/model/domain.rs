@@ -1,6 +1,6 @@
 //! E-mail domains in their one canonical form.
 //!
-//! Defines which texts are domains: percent-decoding, UTS-46, LDH labels, the public suffix list.
+//! Decodes percent-encoding, maps names by UTS-46, checks the labels, and finds public suffixes.
 //! All other modules take a [`Domain`] or a [`DnsName`], never an unchecked text. This module does
 //! not judge whether a domain is risky, and sends no DNS queries.
 
@@ -62,7 +62,7 @@ pub enum SuffixKind {
 }
 
 impl Domain {
-    /// Parses one raw path segment: decodes its percent-encoding once, then [`Domain::parse`].
+    /// Parses one raw path segment: decodes its percent-encoding once, and parses the result.
     pub fn from_path_segment(segment: &[u8]) -> Result<Domain, DomainError> {
         if is_surely_canonical(segment) {
             let text = std::str::from_utf8(segment).map_err(|_| DomainError::Utf8)?;
@@ -93,7 +93,7 @@ impl Domain {
 
     /// Returns the byte offset at which the public suffix begins, and the suffix's kind.
     pub fn public_suffix_start(&self) -> (usize, SuffixKind) {
-        find_public_suffix(&self.0)
+        find_public_suffix_start(&self.0)
     }
 
     /// Where the registrable part begins, in bytes; `None` when the whole name is a public suffix.
@@ -121,12 +121,12 @@ impl DnsName {
 
     /// Where the registrable part begins, in bytes; `None` when the whole name is a public suffix.
     pub fn registrable_start(&self) -> Option<usize> {
-        registrable_start(&self.0, find_public_suffix(&self.0).0)
+        registrable_start(&self.0, find_public_suffix_start(&self.0).0)
     }
 
     /// The kind of the public suffix, if the whole name is a public suffix.
-    pub fn public_suffix_kind(&self) -> Option<SuffixKind> {
-        match find_public_suffix(&self.0) {
+    pub fn kind_if_public_suffix(&self) -> Option<SuffixKind> {
+        match find_public_suffix_start(&self.0) {
             (0, kind) => Some(kind),
             _ => None,
         }
@@ -145,8 +145,8 @@ impl fmt::Display for DnsName {
     }
 }
 
-/// The version of the public suffix list. A compiled table stores the version that it was built
-/// with, because its look-up shortcuts hold only for that list.
+/// The version of the public suffix list in this program. A compiled table stores the version that
+/// the table was built with, because its look-up shortcuts hold only for that list.
 pub fn suffix_list_version() -> &'static str {
     // The list is compiled into the crate, so the crate's version identifies it.
     "psl 2.1.247"
@@ -246,7 +246,7 @@ fn check_labels(name: &str) -> Result<(), DomainError> {
     Ok(())
 }
 
-fn find_public_suffix(name: &str) -> (usize, SuffixKind) {
+fn find_public_suffix_start(name: &str) -> (usize, SuffixKind) {
     match psl::suffix(name.as_bytes()) {
         Some(suffix) => {
             let kind = match suffix.typ() {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_follow_the_public_suffix_list() {
+    fn public_suffixes_and_registrable_parts_are_found() {
         let parts = |text: &str| {
             let domain = Domain::parse(text).unwrap();
             let start = domain.registrable_start();
@@ -360,12 +360,15 @@ mod tests {
         );
         // A suffix that the list spells in Unicode is known by its A-label.
         assert_eq!(parts("a.xn--55qx5d.cn"), (Some("a.xn--55qx5d.cn".into()), SuffixKind::Icann));
-        assert_eq!(DnsName::parse("com.ar").unwrap().public_suffix_kind(), Some(SuffixKind::Icann));
-        assert_eq!(DnsName::parse("gmail.com").unwrap().public_suffix_kind(), None);
+        assert_eq!(
+            DnsName::parse("com.ar").unwrap().kind_if_public_suffix(),
+            Some(SuffixKind::Icann)
+        );
+        assert_eq!(DnsName::parse("gmail.com").unwrap().kind_if_public_suffix(), None);
     }
 
     #[test]
-    fn ancestors_are_found_at_whole_labels() {
+    fn each_parent_begins_behind_a_dot() {
         assert_eq!(self_and_parent_offsets("a.bc.d").collect::<Vec<_>>(), [0, 2, 5]);
     }
 

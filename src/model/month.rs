@@ -74,8 +74,8 @@ impl fmt::Display for Month {
     }
 }
 
-/// Formats seconds since 1970 in RFC 3339, in UTC: `2026-11-21T03:47:00Z`. Times outside the years
-/// -9999 to 9999 become the first or the last time within them.
+/// Formats seconds since 1970 in RFC 3339, in UTC: `2026-11-21T03:47:00Z`. A time before the year
+/// -9999 becomes the first second of that year; a time after 9999 becomes its last second.
 pub fn format_rfc3339(unix_seconds: i64) -> String {
     format!("{:.0}Z", to_date_time(unix_seconds))
 }
@@ -103,7 +103,7 @@ fn to_date_time(unix_seconds: i64) -> DateTime {
 mod tests {
     use super::*;
 
-    fn seconds(text: &str) -> i64 {
+    fn unix_seconds(text: &str) -> i64 {
         text.parse::<jiff::Timestamp>().unwrap().as_second()
     }
 
@@ -115,10 +115,10 @@ mod tests {
             ("2026-12-31T23:59:59Z", "2026-12", "2027-01-01T00:00:00Z"),
             ("2028-02-29T12:00:00Z", "2028-02", "2028-03-01T00:00:00Z"),
         ] {
-            let found = Month::containing(seconds(now));
+            let found = Month::containing(unix_seconds(now));
             assert_eq!(found.to_string(), month);
             assert_eq!(found.reset_at(), reset);
-            assert_eq!(found.end(), seconds(reset));
+            assert_eq!(found.end(), unix_seconds(reset));
             assert_eq!(Month::from_number(found.number()), Some(found));
             assert_eq!(Month::parse(month), Some(found));
         }
@@ -126,13 +126,13 @@ mod tests {
 
     #[test]
     fn the_wait_for_a_reset_is_at_least_a_second() {
-        let month = Month::containing(seconds("2026-11-30T23:59:59Z"));
-        assert_eq!(month.seconds_until_end(seconds("2026-11-30T23:59:58Z")), 2);
-        assert_eq!(month.seconds_until_end(seconds("2026-12-01T00:00:07Z")), 1);
+        let month = Month::containing(unix_seconds("2026-11-30T23:59:59Z"));
+        assert_eq!(month.seconds_until_end(unix_seconds("2026-11-30T23:59:58Z")), 2);
+        assert_eq!(month.seconds_until_end(unix_seconds("2026-12-01T00:00:07Z")), 1);
     }
 
     #[test]
-    fn times_out_of_range_are_clamped_and_texts_rejected() {
+    fn months_out_of_range_are_clamped_or_rejected() {
         assert_eq!(Month::containing(i64::MIN / 4).number(), 0);
         assert_eq!(Month::containing(i64::MAX / 4), Month::LAST);
         assert_eq!(Month::from_number(4096), None);

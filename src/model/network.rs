@@ -52,13 +52,13 @@ impl From<IpAddr> for ClientPrefix {
 mod tests {
     use super::*;
 
-    fn networks(texts: &[&str]) -> Option<Networks> {
+    fn parse_networks(texts: &[&str]) -> Option<Networks> {
         Networks::parse(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_network_holds_its_addresses_and_no_others() {
-        let trusted = networks(&["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]).unwrap();
+        let trusted = parse_networks(&["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]).unwrap();
         for inside in ["10.255.0.1", "192.0.2.7", "2001:db8::1", "::ffff:10.1.2.3"] {
             assert!(trusted.contains(inside.parse().unwrap()), "{inside}");
         }
@@ -66,7 +66,7 @@ mod tests {
             assert!(!trusted.contains(outside.parse().unwrap()), "{outside}");
         }
         for bad in ["10.0.0.0/33", "host", "", "10.0.0"] {
-            assert_eq!(networks(&[bad]), None, "{bad}");
+            assert_eq!(parse_networks(&[bad]), None, "{bad}");
         }
     }
 

@@ -40,8 +40,8 @@ impl Origin {
         if !first.is_ascii_alphabetic() || !scheme.bytes().all(is_scheme_byte) {
             return Err(OriginError);
         }
-        let (host, port) = split_port(authority)?;
-        let host = canonical_host(&scheme, host)?;
+        let (host, port) = split_host_and_port(authority)?;
+        let host = canonicalize_host(&scheme, host)?;
         let port = port.filter(|port| default_port(&scheme) != Some(*port));
         Ok(Origin { scheme, host, port })
     }
@@ -62,7 +62,7 @@ impl OriginPattern {
     /// Parses an entry of a key's `origins`. An international name may be written in Unicode; the
     /// pattern keeps its A-labels, because browsers send these.
     pub fn parse(text: &str) -> Result<OriginPattern, OriginError> {
-        let ascii = with_ascii_host(text).ok_or(OriginError)?;
+        let ascii = pattern_with_ascii_host(text).ok_or(OriginError)?;
         let text = ascii.as_str();
         match text.split_once("://*.") {
             Some((scheme, rest)) => {
@@ -131,7 +131,7 @@ fn default_port(scheme: &str) -> Option<u16> {
     }
 }
 
-fn split_port(authority: &str) -> Result<(&str, Option<u16>), OriginError> {
+fn split_host_and_port(authority: &str) -> Result<(&str, Option<u16>), OriginError> {
     let after_bracket = authority.rfind(']').map_or(0, |i| i + 1);
     match authority[after_bracket..].find(':') {
         None => Ok((authority, None)),
@@ -147,7 +147,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), OriginError> {
 }
 
 /// The same pattern with its host in A-labels. `None` if the host can't be mapped to A-labels.
-fn with_ascii_host(text: &str) -> Option<SmolStr> {
+fn pattern_with_ascii_host(text: &str) -> Option<SmolStr> {
     if text.is_ascii() {
         return Some(text.into());
     }
@@ -161,7 +161,7 @@ fn with_ascii_host(text: &str) -> Option<SmolStr> {
 }
 
 /// The host as browsers spell it (WHATWG URL, host serializing).
-fn canonical_host(scheme: &str, host: &str) -> Result<SmolStr, OriginError> {
+fn canonicalize_host(scheme: &str, host: &str) -> Result<SmolStr, OriginError> {
     if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         let address: Ipv6Addr = inner.parse().map_err(|_| OriginError)?;
         return Ok(format_smolstr!("[{address}]"));

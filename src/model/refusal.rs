@@ -1,7 +1,7 @@
 //! The refusals that riskgate answers with: status, code and message of each.
 //!
-//! A refusal is an answer, not an error of riskgate's. The matches have no `_` arm, so that a new
-//! refusal does not compile until it has a status, a code and a message.
+//! A refusal is a response to the client, not a Rust error. The `match` expressions have no `_`
+//! arm, so that a new refusal does not compile until it has a status, a code and a message.
 
 use serde_json::json;
 use smol_str::SmolStr;
@@ -40,7 +40,7 @@ pub enum Refusal {
         /// When the quota is reset, in RFC 3339.
         reset_at: String,
         /// Whole seconds until then, at least 1.
-        retry_after: u64,
+        retry_after_seconds: u64,
     },
     /// The request's headers are over the limit; the connection closes.
     HeadersTooLarge,
@@ -53,8 +53,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The HTTP status. Errors of riskgate and of upstream servers are 500, never 502, 503 or 504,
-    /// so that clients need only one rule for letting their user through.
+    /// The HTTP status. Errors of riskgate and of upstream servers are 500, never 502, 503 or 504.
+    /// A client therefore needs only one rule to let its own user through.
     pub const fn status(&self) -> u16 {
         match self {
             Refusal::BadRequest => 400,
@@ -154,7 +154,8 @@ impl Refusal {
         )
     }
 
-    /// The JSON body: `error`, `message`, `detail`, and for a spent quota `reset_at`.
+    /// The JSON body with `error`, `message` and `detail`, and with `reset_at` if the quota is
+    /// spent.
     pub fn body(&self) -> String {
         let detail = json!(self.detail());
         let reset_at = match self {
@@ -176,8 +177,10 @@ mod tests {
             Refusal::Unauthorized.body(),
             r#"{"error":"unauthorized","message":"Missing or invalid API key.","detail":null}"#
         );
-        let spent =
-            Refusal::QuotaExceeded { reset_at: "2026-12-01T00:00:00Z".into(), retry_after: 9 };
+        let spent = Refusal::QuotaExceeded {
+            reset_at: "2026-12-01T00:00:00Z".into(),
+            retry_after_seconds: 9,
+        };
         assert_eq!(
             spent.body(),
             "{\"error\":\"quota_exceeded\",\"message\":\"Monthly quota reached. Upgrade your plan \

@@ -228,7 +228,7 @@ impl Rule {
     }
 }
 
-/// The verdict on a name. A table stores the label and the sources beside it.
+/// The verdict on a name. A table stores the name's MX provider label and its sources separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Verdict {
     /// The reason of the score.

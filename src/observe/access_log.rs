@@ -22,7 +22,7 @@ use crate::support::regular_file::check_creatable;
 /// The most bytes of lines in the queue.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 /// The writer wakes as soon as this many bytes are queued. While the target takes no bytes, the
-/// queue and the writer keep about this many each, and further lines are dropped.
+/// queue keeps about this many bytes and the writer as many again; further lines are dropped.
 const BATCH_BYTES: usize = 64 << 10;
 /// The longest time for which the writer waits until a batch is full.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
@@ -32,14 +32,14 @@ const BATCH_DELAY: Duration = Duration::from_millis(200);
 pub enum LogTarget {
     /// Standard output.
     Stdout,
-    /// A file, which is appended to, and reopened after [`AccessLog::reopen`].
+    /// riskgate appends to this file, and reopens it after [`AccessLog::request_reopen`].
     File(PathBuf),
 }
 
 /// The log entry of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogEntry<'e> {
-    /// Unix milliseconds.
+    /// When the request started, in Unix milliseconds.
     pub at_ms: i64,
     /// The request's id.
     pub request_id: &'e str,
@@ -50,7 +50,7 @@ pub struct LogEntry<'e> {
     /// The route's label.
     pub route: &'static str,
     /// The path in two parts, without the query and without the local part of an e-mail address.
-    pub path: [&'e str; 2],
+    pub path_parts: [&'e str; 2],
     /// The response's status; 0 if none was sent.
     pub status: u16,
     /// `ok`, the refusal's code, or the outcome of the exchange.
@@ -69,7 +69,7 @@ pub struct LogEntry<'e> {
 pub struct AccessLog {
     shared: Arc<Shared>,
     is_enabled: AtomicBool,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the [`AccessLog`] shares with its writer's thread.
@@ -77,7 +77,7 @@ struct Shared {
     queue: Mutex<Queue>,
     /// Notified when a batch is full, or when the log closes.
     batch_ready: Condvar,
-    dropped: AtomicU64,
+    dropped_lines: AtomicU64,
     reopen_requested: AtomicBool,
 }
 
@@ -87,8 +87,8 @@ struct Queue {
     lines: Vec<u8>,
     /// The time of the latest line in Unix seconds, and formatted, without fraction and zone.
     formatted_second: (i64, String),
-    /// The last write was incomplete.
-    is_blocked: bool,
+    /// The writer still has lines that the target has not taken.
+    has_writer_leftover: bool,
     is_closed: bool,
 }
 
@@ -98,7 +98,7 @@ impl AccessLog {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue::default()),
             batch_ready: Condvar::new(),
-            dropped: AtomicU64::new(0),
+            dropped_lines: AtomicU64::new(0),
             reopen_requested: AtomicBool::new(false),
         });
         let out = open_target(&target)?;
@@ -113,11 +113,11 @@ impl AccessLog {
             .name("access-log".to_owned())
             .spawn(move || writer.run())?;
         let writer = Mutex::new(Some(writer));
-        Ok(AccessLog { shared, is_enabled: AtomicBool::new(enabled), writer })
+        Ok(AccessLog { shared, is_enabled: AtomicBool::new(enabled), writer_thread: writer })
     }
 
     /// Checks that a log could be started with this target, without creating the file.
-    pub fn check_target(target: &LogTarget) -> std::io::Result<()> {
+    pub fn check_target_is_writable(target: &LogTarget) -> std::io::Result<()> {
         let LogTarget::File(path) = target else { return Ok(()) };
         match open_options(false).open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => check_creatable(path),
@@ -135,36 +135,38 @@ impl AccessLog {
         self.is_enabled.store(enabled, Ordering::Relaxed);
     }
 
-    /// Adds a line; never waits for the disk.
-    pub fn write_entry(&self, entry: &LogEntry<'_>) {
+    /// Adds a line to the queue, or drops it if the queue is full. Never waits for the disk.
+    pub fn queue_entry(&self, entry: &LogEntry<'_>) {
         let mut queue = self.shared.lock_queue();
-        let max_bytes = if queue.is_blocked { BATCH_BYTES } else { MAX_QUEUED_BYTES };
+        let max_bytes = if queue.has_writer_leftover { BATCH_BYTES } else { MAX_QUEUED_BYTES };
         if queue.is_closed || queue.lines.len() >= max_bytes {
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.shared.dropped_lines.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let before = queue.lines.len();
-        queue.push_entry(entry);
+        queue.append_json_line(entry);
         if before < BATCH_BYTES && queue.lines.len() >= BATCH_BYTES {
             self.shared.batch_ready.notify_one();
         }
     }
 
     /// Makes the writer reopen the file before the next line, after a log rotation.
-    pub fn reopen(&self) {
+    pub fn request_reopen(&self) {
         self.shared.reopen_requested.store(true, Ordering::Release);
     }
 
     /// Returns the number of dropped lines.
     pub fn dropped_lines(&self) -> u64 {
-        self.shared.dropped.load(Ordering::Relaxed)
+        self.shared.dropped_lines.load(Ordering::Relaxed)
     }
 
     /// Writes the queued lines and stops the writer.
     pub fn close(&self) {
         self.shared.lock_queue().is_closed = true;
         self.shared.batch_ready.notify_one();
-        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(writer) =
+            self.writer_thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
             let _ = writer.join();
         }
     }
@@ -177,7 +179,7 @@ impl Shared {
 }
 
 impl Queue {
-    fn push_entry(&mut self, entry: &LogEntry<'_>) {
+    fn append_json_line(&mut self, entry: &LogEntry<'_>) {
         let second = entry.at_ms.div_euclid(1000);
         if self.formatted_second.0 != second || self.formatted_second.1.is_empty() {
             self.formatted_second =
@@ -203,7 +205,7 @@ impl Queue {
         out.extend_from_slice(b",\"route\":\"");
         out.extend_from_slice(entry.route.as_bytes());
         out.extend_from_slice(b"\",\"path\":");
-        push_json(out, format_args!("{}{}", entry.path[0], entry.path[1]));
+        push_json(out, format_args!("{}{}", entry.path_parts[0], entry.path_parts[1]));
         out.extend_from_slice(b",\"status\":");
         out.extend_from_slice(itoa::Buffer::new().format(entry.status).as_bytes());
         out.extend_from_slice(b",\"outcome\":\"");
@@ -236,8 +238,8 @@ fn open_target(target: &LogTarget) -> std::io::Result<Box<dyn Write + Send>> {
     }
 }
 
-/// The options to open the file. It contains clients' addresses, so only its owner may write it and
-/// only its group (for a log shipper) may read it too.
+/// The options to open the log file. The file contains clients' addresses, so a new file has mode
+/// 0640: its owner may write to it, and its group (for a log shipper) may read it.
 fn open_options(creates: bool) -> OpenOptions {
     let mut options = OpenOptions::new();
     // If the path is a pipe that nobody reads, opening it fails instead of blocking forever.
@@ -276,13 +278,13 @@ impl Writer {
             self.flush();
             self.drop_excess_lines();
             if is_closed {
-                return self.count_unwritten_lines();
+                return self.count_unwritten_as_dropped();
             }
         }
     }
 
-    /// Waits for lines and takes all queued ones, unless the writer still has lines to write: then
-    /// the new ones stay in the queue. Returns true once the log is closed.
+    /// Waits for lines, then takes all lines from the queue. If the writer still has unwritten
+    /// lines, the new lines stay in the queue. Returns true once the log is closed.
     fn wait_for_lines(&mut self) -> bool {
         let queue = self.shared.lock_queue();
         let is_below_batch =
@@ -300,7 +302,8 @@ impl Writer {
         queue.is_closed
     }
 
-    /// Writes as much as the target takes. The rest is written later, so that no line is torn.
+    /// Writes as many bytes as the target takes. The writer keeps the rest and writes it later, so
+    /// that a partly written line is completed.
     fn flush(&mut self) {
         let mut written = 0;
         while written < self.lines.len() {
@@ -324,29 +327,29 @@ impl Writer {
         let end = self.lines.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         if self.has_partial_line && end > 0 {
             self.lines.drain(..end);
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.shared.dropped_lines.fetch_add(1, Ordering::Relaxed);
             self.has_partial_line = false;
         }
     }
 
-    /// Keeps at most one batch of unwritten lines, and drops the rest by whole lines. Until all are
-    /// written, the queue is limited to one batch too.
+    /// Keeps at most [`BATCH_BYTES`] of unwritten lines, and drops all lines after them. As long as
+    /// the writer has unwritten lines, the queue also accepts at most [`BATCH_BYTES`].
     fn drop_excess_lines(&mut self) {
         let kept = self.lines.len().min(BATCH_BYTES);
         let end = self.lines[..kept].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         if end < self.lines.len() {
             let excess = self.lines[end..].iter().filter(|byte| **byte == b'\n').count();
-            self.shared.dropped.fetch_add(excess as u64, Ordering::Relaxed);
+            self.shared.dropped_lines.fetch_add(excess as u64, Ordering::Relaxed);
             self.lines.truncate(end);
         }
-        self.shared.lock_queue().is_blocked = !self.lines.is_empty();
+        self.shared.lock_queue().has_writer_leftover = !self.lines.is_empty();
     }
 
     /// Counts as dropped all lines that were still unwritten when the log closed.
-    fn count_unwritten_lines(&self) {
+    fn count_unwritten_as_dropped(&self) {
         let queue = self.shared.lock_queue();
         let lines = self.lines.iter().chain(&queue.lines).filter(|byte| **byte == b'\n').count();
-        self.shared.dropped.fetch_add(lines as u64, Ordering::Relaxed);
+        self.shared.dropped_lines.fetch_add(lines as u64, Ordering::Relaxed);
     }
 }
 
@@ -359,9 +362,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let log = AccessLog::start(LogTarget::File(path.clone()), true).unwrap();
-        log.write_entry(&LogEntry {
+        log.queue_entry(&LogEntry {
             at_ms: 1_795_000_000_123,
-            path: ["/v1/", "\"\n\u{1}"],
+            path_parts: ["/v1/", "\"\n\u{1}"],
             status: 200,
             ..LogEntry::default()
         });

@@ -1,9 +1,9 @@
 //! The process log on standard error: riskgate's own messages from level info, and errors of all
 //! other crates.
 //!
-//! Owns the queue of lines and the thread that writes them. Logging only adds a line to memory, so
-//! a pipe that nobody reads or a stopped terminal blocks no thread but the writer. If the queue is
-//! full, lines are dropped and counted.
+//! Owns the queue of lines and the thread that writes them. Logging only adds a line to the queue
+//! in memory. So if nobody reads the pipe, or the terminal is stopped, only the writer's thread
+//! blocks. If the queue is full, lines are dropped and counted.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 /// The most bytes of lines in the queue.
 const MAX_QUEUED_BYTES: usize = 256 << 10;
-/// The most bytes of one write. A pipe takes up to PIPE_BUF bytes atomically, and during an upgrade
-/// the old process may write to the same pipe.
+/// The most bytes of one write. During an upgrade, two processes may write to the same pipe. A pipe
+/// takes up to PIPE_BUF bytes (4096) atomically, so the lines of the two are not mixed.
 const MAX_ATOMIC_WRITE_BYTES: usize = 4_096;
 /// How long the process waits at its end until the last lines are written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// After a failed start, the process waits until all faults are written. It gives up if standard
-/// error takes no bytes for this long.
+/// How long standard error may take no bytes before a process that failed to start gives up writing
+/// its faults.
 const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The process log. When it is dropped, the queued lines are written.
@@ -33,7 +33,7 @@ struct Logger(Arc<Shared>);
 struct Shared {
     queue: Mutex<Queue>,
     /// Notified whenever lines are queued or written.
-    changed: Condvar,
+    queue_changed: Condvar,
 }
 
 #[derive(Default)]
@@ -41,14 +41,14 @@ struct Queue {
     lines: Vec<u8>,
     /// Bytes that the writer has taken from the queue and not written yet.
     bytes_in_write: usize,
-    dropped: u64,
+    dropped_lines: u64,
 }
 
 impl ProcessLog {
     /// Installs the log: from now on a thread writes all messages to standard error.
     pub fn install() -> io::Result<ProcessLog> {
         let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-        let log = ProcessLog::start(out)?;
+        let log = ProcessLog::start_writer_thread(out)?;
         // If the program has installed a logger already, that one stays, and this log gets no
         // messages.
         if log::set_boxed_logger(Box::new(Logger(Arc::clone(&log.0)))).is_ok() {
@@ -57,7 +57,7 @@ impl ProcessLog {
         Ok(log)
     }
 
-    fn start(out: impl Write + Send + 'static) -> io::Result<ProcessLog> {
+    fn start_writer_thread(out: impl Write + Send + 'static) -> io::Result<ProcessLog> {
         let shared = Arc::new(Shared::default());
         let writer = Arc::clone(&shared);
         std::thread::Builder::new()
@@ -69,7 +69,7 @@ impl ProcessLog {
     /// Returns the number of lines that were dropped because the queue was full or standard error
     /// did not take them.
     pub fn dropped_lines(&self) -> u64 {
-        self.0.lock().dropped
+        self.0.lock_queue().dropped_lines
     }
 
     /// Waits until all lines are written, for at most 1 s.
@@ -77,14 +77,15 @@ impl ProcessLog {
         self.0.wait_until_written(FLUSH_TIMEOUT, Some(FLUSH_TIMEOUT));
     }
 
-    /// Writes all these lines unchanged, and waits as long as standard error keeps taking some.
+    /// Writes all these lines unchanged. Waits until they are written, or until standard error has
+    /// taken no bytes for [`STALL_TIMEOUT`].
     pub fn write_final_lines(&self, lines: &[String]) {
         for line in lines {
-            let mut queue = self.0.lock();
+            let mut queue = self.0.lock_queue();
             queue.lines.extend_from_slice(line.as_bytes());
             queue.lines.push(b'\n');
         }
-        self.0.changed.notify_all();
+        self.0.queue_changed.notify_all();
         self.0.wait_until_written(STALL_TIMEOUT, None);
     }
 }
@@ -107,7 +108,7 @@ impl log::Log for Logger {
             let message = record.args().to_string();
             // Pingora quotes a header that it can't parse, and the header may contain a key.
             let message = message.split("buf: ").next().unwrap_or_default().trim_end();
-            self.0.push_line(&format!("riskgate: {level}: {message}\n"));
+            self.0.queue_or_drop_line(&format!("riskgate: {level}: {message}\n"));
         }
     }
 
@@ -117,34 +118,34 @@ impl log::Log for Logger {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock_queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a line, or drops it; never waits for standard error.
-    fn push_line(&self, line: &str) {
-        let mut queue = self.lock();
+    fn queue_or_drop_line(&self, line: &str) {
+        let mut queue = self.lock_queue();
         if queue.lines.len() + line.len() > MAX_QUEUED_BYTES {
-            queue.dropped += 1;
+            queue.dropped_lines += 1;
             return;
         }
         queue.lines.extend_from_slice(line.as_bytes());
         drop(queue);
-        self.changed.notify_all();
+        self.queue_changed.notify_all();
     }
 
     /// Writes queued lines as long as the process lives.
     fn write_lines(&self, mut out: impl Write) {
         let (mut lines, mut dropped_reported) = (Vec::new(), 0);
         loop {
-            let queue = self.lock();
+            let queue = self.lock_queue();
             let is_empty = |queue: &mut Queue| queue.lines.is_empty();
-            let waited = self.changed.wait_while(queue, is_empty);
+            let waited = self.queue_changed.wait_while(queue, is_empty);
             let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
             std::mem::swap(&mut lines, &mut queue.lines);
-            let dropped = queue.dropped - dropped_reported;
+            let dropped = queue.dropped_lines - dropped_reported;
             if dropped > 0 {
-                dropped_reported = queue.dropped;
+                dropped_reported = queue.dropped_lines;
                 let text = "lines were dropped because standard error was not read";
                 // A write to a Vec can't fail.
                 let _ = writeln!(lines, "riskgate: warn: {dropped} {text}");
@@ -153,22 +154,22 @@ impl Shared {
             drop(queue);
             for piece in split_into_chunks(&lines) {
                 let dropped = write_chunk(&mut out, piece);
-                let mut queue = self.lock();
+                let mut queue = self.lock_queue();
                 queue.bytes_in_write -= piece.len();
-                queue.dropped += dropped;
+                queue.dropped_lines += dropped;
                 drop(queue);
-                self.changed.notify_all();
+                self.queue_changed.notify_all();
             }
             lines.clear();
             lines.shrink_to(MAX_ATOMIC_WRITE_BYTES);
         }
     }
 
-    /// Waits until all lines are written. Gives up after `total_timeout`, or if no bytes are
-    /// written for `stall_timeout`.
+    /// Waits until all lines are written. Gives up after `total_timeout` (None: no limit), or if no
+    /// bytes are written for `stall_timeout`.
     fn wait_until_written(&self, stall_timeout: Duration, total_timeout: Option<Duration>) {
         let started = Instant::now();
-        let mut queue = self.lock();
+        let mut queue = self.lock_queue();
         loop {
             let left = queue.lines.len() + queue.bytes_in_write;
             let total_left = total_timeout.map(|total| total.saturating_sub(started.elapsed()));
@@ -177,7 +178,7 @@ impl Shared {
                 return;
             }
             let is_unchanged = |queue: &mut Queue| queue.lines.len() + queue.bytes_in_write >= left;
-            let waited = self.changed.wait_timeout_while(queue, time, is_unchanged);
+            let waited = self.queue_changed.wait_timeout_while(queue, time, is_unchanged);
             let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() {
                 return;
@@ -187,10 +188,11 @@ impl Shared {
     }
 }
 
-/// Writes whole lines. Returns how many of them were not written completely: if another process has
-/// made standard error non-blocking, a write takes only the bytes that fit into the pipe's buffer.
-fn write_chunk(out: &mut impl Write, piece: &[u8]) -> u64 {
-    let mut left = piece;
+/// Writes a chunk. Returns how many of its lines were not written completely: if another process
+/// has made standard error non-blocking, a write takes only the bytes that fit into the pipe's
+/// buffer.
+fn write_chunk(out: &mut impl Write, chunk: &[u8]) -> u64 {
+    let mut left = chunk;
     while !left.is_empty() {
         match out.write(left) {
             Ok(written @ 1..) => left = &left[written..],
@@ -202,8 +204,8 @@ fn write_chunk(out: &mut impl Write, piece: &[u8]) -> u64 {
     left.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// Splits `lines` into pieces of whole lines, each of at most [`MAX_ATOMIC_WRITE`] bytes; a longer
-/// line is a piece of its own.
+/// Splits `lines` into chunks of whole lines, each of at most [`MAX_ATOMIC_WRITE_BYTES`] bytes. A
+/// longer line is a chunk of its own.
 fn split_into_chunks(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = lines;
     std::iter::from_fn(move || {
@@ -253,9 +255,9 @@ mod tests {
     #[test]
     fn lines_that_standard_error_does_not_take_are_counted_and_logged() {
         let written = Arc::default();
-        let log = ProcessLog::start(BlockedWriter(3, Arc::clone(&written))).unwrap();
+        let log = ProcessLog::start_writer_thread(BlockedWriter(3, Arc::clone(&written))).unwrap();
         for lines in ["one\ntwo\n", "three\n", "four\n"] {
-            log.0.push_line(lines);
+            log.0.queue_or_drop_line(lines);
             log.flush();
         }
         // The first three lines, and the line that reported the first two as dropped.
@@ -267,12 +269,13 @@ mod tests {
     #[test]
     fn logging_does_not_wait_for_a_reader_that_does_not_read() {
         let (reader, writer) = io::pipe().unwrap();
-        let log = ProcessLog::start(File::from(std::os::fd::OwnedFd::from(writer))).unwrap();
+        let log = ProcessLog::start_writer_thread(File::from(std::os::fd::OwnedFd::from(writer)))
+            .unwrap();
         let line = format!("{}\n", "x".repeat(1_000));
         let started = Instant::now();
         let mut added = 0;
         while log.dropped_lines() == 0 {
-            log.0.push_line(&line);
+            log.0.queue_or_drop_line(&line);
             added += 1;
             assert!(added * line.len() < 2 * MAX_QUEUED_BYTES + (1 << 20), "no bound");
         }
@@ -287,7 +290,7 @@ mod tests {
             }
             text
         });
-        log.0.push_line("the next\n");
+        log.0.queue_or_drop_line("the next\n");
         let text = reading.join().unwrap();
         assert_eq!(text.lines().filter(|it| it.starts_with("xxx")).count(), added - 1);
         assert!(text.ends_with("warn: 1 lines were dropped because standard error was not read\n"));

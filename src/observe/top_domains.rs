@@ -1,9 +1,9 @@
 //! The most frequently flagged domains that this deployment has answered.
 //!
-//! Owns the decayed counts, the hashes of today's look-ups, and the ranked list for requests.
-//! Each account counts once per row and day. Memory is bounded to [`MAX_ROWS`] rows by the
-//! space-saving algorithm (Metwally, Agrawal, El Abbadi 2005): a row's count may be too high by at
-//! most the smallest count kept, and is never too low. It reads no clock while a request is served.
+//! Owns the decayed counts, the hashes of today's look-ups, and the ranked list. In one day, an
+//! account adds at most one to a row's count. The space-saving algorithm (Metwally, Agrawal, El
+//! Abbadi 2005) keeps at most [`MAX_COUNTED_ROWS`] rows in memory: a count is never too low, and
+//! too high by at most the smallest count in memory. No request makes this module read a clock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -19,15 +19,15 @@ use serde_json::json;
 use siphasher::sip::SipHasher13;
 
 use crate::model::verdict::{Reason, Score};
-use crate::store::{MAX_TOP_ACCOUNTS, Store, StoreError, TopCredit, TopRow};
+use crate::store::{MAX_TOP_ROW_ACCOUNTS, Store, StoreError, TopCredit, TopRow};
 use crate::support::snapshot::SnapshotCell;
 
 /// The most rows that are counted at the same time.
-pub const MAX_ROWS: usize = 10_000;
+pub const MAX_COUNTED_ROWS: usize = 10_000;
 /// The most dedup hashes in memory: the hashes of account, row and day of the counted look-ups.
 pub const MAX_DEDUP_HASHES: usize = 1_000_000;
-/// What the seed list adds to the count of its first name; its n-th name gets an n-th of that.
-pub const SEED_COUNT: f64 = 120.0;
+/// Added to the count of the first name of the seed list. The n-th name gets an n-th of this.
+pub const FIRST_SEED_WEIGHT: f64 = 120.0;
 
 const MAX_QUEUED_LOOKUPS: usize = 8_192;
 const SECONDS_PER_DAY: i64 = 86_400;
@@ -52,10 +52,10 @@ pub type SeedListFn = Box<dyn Fn() -> Vec<String> + Send>;
 
 /// Counts flagged look-ups and publishes the ranked list. A thread of its own does the work.
 pub struct TopList {
-    list: Arc<SnapshotCell<Bytes>>,
+    list_json: Arc<SnapshotCell<Bytes>>,
     seen_hashes: Arc<DashSet<u64>>,
     day_of_hashes: AtomicU64,
-    dropped: Arc<AtomicU64>,
+    dropped_lookups: Arc<AtomicU64>,
     options: Arc<SnapshotCell<TopDomainsOptions>>,
     is_stale: Arc<AtomicBool>,
     sender: Mutex<Option<SyncSender<FlaggedLookup>>>,
@@ -67,7 +67,7 @@ struct FlaggedLookup {
     domain: String,
     account_hash: u64,
     dedup_hash: u64,
-    at: i64,
+    looked_up_at: i64,
 }
 
 impl TopList {
@@ -75,35 +75,35 @@ impl TopList {
     pub fn start(
         mut store: Store,
         options: TopDomainsOptions,
-        judge: FlaggedVerdictFn,
-        seed: SeedListFn,
+        flagged_verdict_of: FlaggedVerdictFn,
+        seed_list: SeedListFn,
         clock: ClockFn,
     ) -> Result<TopList, StoreError> {
         let unix_now = clock();
-        let (rows, marks) = match store.top_rows_and_hashes(unix_now.div_euclid(SECONDS_PER_DAY)) {
+        let today = unix_now.div_euclid(SECONDS_PER_DAY);
+        let (rows, dedup_hashes) = match store.top_rows_and_dedup_hashes(today) {
             // If Redis doesn't answer yet, the counts are read later.
             Err(StoreError::Unavailable { .. }) => (Vec::new(), Vec::new()),
             outcome => outcome?,
         };
         let (sender, receiver) = sync_channel(MAX_QUEUED_LOOKUPS);
-        let list = Arc::new(SnapshotCell::new(Bytes::new()));
-        let seen_marks = Arc::new(marks.into_iter().collect::<DashSet<u64>>());
+        let list_json = Arc::new(SnapshotCell::new(Bytes::new()));
         let options = Arc::new(SnapshotCell::new(options));
         let is_stale = Arc::new(AtomicBool::new(false));
-        let dropped = Arc::new(AtomicU64::new(0));
+        let dropped_lookups = Arc::new(AtomicU64::new(0));
         let mut worker = Worker {
             stored_domains: rows.iter().map(|row| row.domain.clone()).collect(),
             store,
-            judge,
-            seed,
+            flagged_verdict_of,
+            seed_list,
             clock,
             rows: rows.into_iter().map(|row| (row.domain.clone(), row)).collect(),
-            list: Arc::clone(&list),
+            list_json: Arc::clone(&list_json),
             options: Arc::clone(&options),
             is_stale: Arc::clone(&is_stale),
-            unsaved: BTreeMap::new(),
+            unsaved_by_day: BTreeMap::new(),
             unsaved_hashes: 0,
-            dropped: Arc::clone(&dropped),
+            dropped_lookups: Arc::clone(&dropped_lookups),
             evicted: BTreeSet::new(),
             last_read_attempt: Instant::now(),
         };
@@ -113,10 +113,10 @@ impl TopList {
             .spawn(move || worker.run(&receiver))
             .map_err(|error| StoreError::Conflict(format!("expected a thread, found {error}")))?;
         Ok(TopList {
-            list,
-            seen_hashes: seen_marks,
-            day_of_hashes: AtomicU64::new(unix_now.div_euclid(SECONDS_PER_DAY).cast_unsigned()),
-            dropped,
+            list_json,
+            seen_hashes: Arc::new(dedup_hashes.into_iter().collect()),
+            day_of_hashes: AtomicU64::new(today.cast_unsigned()),
+            dropped_lookups,
             options,
             is_stale,
             sender: Mutex::new(Some(sender)),
@@ -126,7 +126,7 @@ impl TopList {
 
     /// Returns the body of the response: the list, at most 1 s old.
     pub fn response_body(&self) -> Bytes {
-        Bytes::clone(&self.list.peek())
+        Bytes::clone(&self.list_json.peek())
     }
 
     /// Counts one flagged look-up of `account` for the row that matched.
@@ -149,13 +149,13 @@ impl TopList {
             domain: row.to_owned(),
             account_hash: stable_hash(&account),
             dedup_hash,
-            at: unix_now,
+            looked_up_at: unix_now,
         };
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = sender.as_ref().is_some_and(|sender| sender.try_send(lookup).is_ok());
         if !sent {
             self.seen_hashes.remove(&dedup_hash);
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.dropped_lookups.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -172,7 +172,7 @@ impl TopList {
 
     /// Returns how many look-ups were dropped because the queue was full or too many were unsaved.
     pub fn dropped_lookups(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.dropped_lookups.load(Ordering::Relaxed)
     }
 
     /// Saves the counts and stops the worker.
@@ -200,18 +200,18 @@ fn stable_hash(value: &impl Hash) -> u64 {
 
 struct Worker {
     store: Store,
-    judge: FlaggedVerdictFn,
-    seed: SeedListFn,
+    flagged_verdict_of: FlaggedVerdictFn,
+    seed_list: SeedListFn,
     clock: ClockFn,
     /// The store's rows, with the counts that were added since.
     rows: HashMap<String, TopRow>,
-    list: Arc<SnapshotCell<Bytes>>,
+    list_json: Arc<SnapshotCell<Bytes>>,
     options: Arc<SnapshotCell<TopDomainsOptions>>,
     is_stale: Arc<AtomicBool>,
     /// The unsaved counts by day and domain, because an outage may last longer than a day.
-    unsaved: BTreeMap<i64, HashMap<String, TopCredit>>,
+    unsaved_by_day: BTreeMap<i64, HashMap<String, TopCredit>>,
     unsaved_hashes: usize,
-    dropped: Arc<AtomicU64>,
+    dropped_lookups: Arc<AtomicU64>,
     /// The domains of `rows` that the store has too.
     stored_domains: HashSet<String>,
     /// The evicted rows that are still in the store.
@@ -220,7 +220,7 @@ struct Worker {
 }
 
 /// The interval at which the counts of other nodes are read.
-const READ_INTERVAL: Duration = Duration::from_secs(10);
+const STORE_READ_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Worker {
     fn run(mut self, receiver: &Receiver<FlaggedLookup>) {
@@ -231,7 +231,7 @@ impl Worker {
             let wait = second.saturating_sub(last.elapsed());
             let open = match receiver.recv_timeout(wait) {
                 Ok(lookup) => {
-                    self.apply_lookup(lookup);
+                    self.count_queued_lookup(lookup);
                     dirty = true;
                     true
                 }
@@ -243,7 +243,7 @@ impl Worker {
             }
             last = Instant::now();
             let others =
-                self.last_read_attempt.elapsed() >= READ_INTERVAL && self.reload_saved_rows();
+                self.last_read_attempt.elapsed() >= STORE_READ_INTERVAL && self.reload_saved_rows();
             let saved = !dirty || self.save_counts();
             if dirty || others || self.is_stale.swap(false, Ordering::AcqRel) {
                 self.rebuild_list((self.clock)());
@@ -255,32 +255,32 @@ impl Worker {
         }
     }
 
-    fn apply_lookup(&mut self, lookup: FlaggedLookup) {
+    fn count_queued_lookup(&mut self, lookup: FlaggedLookup) {
         let half_life = self.options.peek().half_life_seconds;
-        let FlaggedLookup { domain, account_hash, dedup_hash, at } = lookup;
+        let FlaggedLookup { domain, account_hash, dedup_hash, looked_up_at: at } = lookup;
         if self.unsaved_hashes >= MAX_DEDUP_HASHES {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.dropped_lookups.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.unsaved_hashes += 1;
         let mut base = 0.0;
-        if !self.rows.contains_key(&domain) && self.rows.len() >= MAX_ROWS {
+        if !self.rows.contains_key(&domain) && self.rows.len() >= MAX_COUNTED_ROWS {
             base = self.evict_smallest_row(at, half_life);
         }
-        let day_credits = self.unsaved.entry(at.div_euclid(SECONDS_PER_DAY)).or_default();
+        let day_credits = self.unsaved_by_day.entry(at.div_euclid(SECONDS_PER_DAY)).or_default();
         let credit = day_credits.entry(domain.clone()).or_insert(TopCredit {
             domain: domain.clone(),
             initial_count: base,
             at,
-            hashes: Vec::new(),
+            hash_pairs: Vec::new(),
         });
         credit.at = credit.at.max(at);
-        credit.hashes.push((dedup_hash, account_hash));
+        credit.hash_pairs.push((dedup_hash, account_hash));
         // The list shows the count at once, even if saving it fails later.
         let row = self.rows.remove(&domain);
         let new_credit =
-            TopCredit { initial_count: base, at, hashes: Vec::new(), domain: domain.clone() };
-        self.rows.insert(domain, TopRow::with_credit(row, &new_credit, &[account_hash], half_life));
+            TopCredit { initial_count: base, at, hash_pairs: Vec::new(), domain: domain.clone() };
+        self.rows.insert(domain, TopRow::add_credit(row, &new_credit, &[account_hash], half_life));
     }
 
     /// Evicts the row with the smallest count. Returns that count, with which the new row starts.
@@ -293,8 +293,8 @@ impl Worker {
             .map(|(count, domain)| (count, domain.clone()));
         let Some((count, domain)) = smallest else { return 0.0 };
         self.rows.remove(&domain);
-        for credits in self.unsaved.values_mut() {
-            let removed = credits.remove(&domain).map_or(0, |credit| credit.hashes.len());
+        for credits in self.unsaved_by_day.values_mut() {
+            let removed = credits.remove(&domain).map_or(0, |credit| credit.hash_pairs.len());
             self.unsaved_hashes -= removed;
         }
         if self.stored_domains.remove(&domain) {
@@ -307,13 +307,13 @@ impl Worker {
         let options = **self.options.peek();
         let mut counts: HashMap<&str, f64> = HashMap::new();
         for (domain, row) in &self.rows {
-            if row.accounts.len() >= options.min_accounts.min(MAX_TOP_ACCOUNTS) {
+            if row.account_hashes.len() >= options.min_accounts.min(MAX_TOP_ROW_ACCOUNTS) {
                 counts.insert(domain, row.count_at(now, options.half_life_seconds));
             }
         }
-        let seed = (self.seed)();
+        let seed = (self.seed_list)();
         for (seed_rank, domain) in seed.iter().enumerate() {
-            *counts.entry(domain).or_default() += SEED_COUNT / (seed_rank + 1) as f64;
+            *counts.entry(domain).or_default() += FIRST_SEED_WEIGHT / (seed_rank + 1) as f64;
         }
         let seed_ranks: HashMap<&str, usize> = seed
             .iter()
@@ -329,33 +329,34 @@ impl Worker {
         let entries: Vec<String> = ranked
             .into_iter()
             .filter_map(|(domain, _)| {
-                let (reason, score) = (self.judge)(domain)?;
+                let (reason, score) = (self.flagged_verdict_of)(domain)?;
                 let (domain, score) = (json!(domain), score.value());
                 Some(format!(r#"{{"domain":{domain},"risk_score":{score},"reason":"{reason}"}}"#))
             })
             .take(options.limit)
             .collect();
         let body = format!(r#"{{"domains":[{}],"count":{}}}"#, entries.join(","), entries.len());
-        self.list.publish(Bytes::from(body));
+        self.list_json.publish(Bytes::from(body));
     }
 
-    /// Saves this node's counts to the store, and takes over the counts of all nodes. Returns false
-    /// if the store fails.
+    /// Adds this node's unsaved counts to the store, and takes the store's sums over all nodes into
+    /// `rows`. Returns false if the store fails.
     fn save_counts(&mut self) -> bool {
         let half_life = self.options.peek().half_life_seconds;
-        while let Some(day_credits) = self.unsaved.first_entry() {
+        while let Some(day_credits) = self.unsaved_by_day.first_entry() {
             let (day, credits) = (*day_credits.key(), day_credits.get().values().cloned());
             let credits: Vec<TopCredit> = credits.collect();
             let evicted: Vec<String> = self.evicted.iter().cloned().collect();
-            match self.store.credit_top(&credits, &evicted, day, half_life) {
+            match self.store.add_credits(&credits, &evicted, day, half_life) {
                 Ok(rows) => {
                     day_credits.remove();
-                    self.unsaved_hashes -= credits.iter().map(|it| it.hashes.len()).sum::<usize>();
+                    self.unsaved_hashes -=
+                        credits.iter().map(|it| it.hash_pairs.len()).sum::<usize>();
                     self.evicted.clear();
                     self.stored_domains.extend(rows.iter().map(|row| row.domain.clone()));
-                    // The store's rows lack this node's counts of later days, so rows with such
-                    // counts keep their own state.
-                    let saved = rows.into_iter().filter(|row| !self.is_unsaved(&row.domain));
+                    // The store's row lacks this node's counts of later days. If a row has such
+                    // counts, the row in memory is kept.
+                    let saved = rows.into_iter().filter(|row| !self.has_unsaved(&row.domain));
                     let saved: Vec<TopRow> = saved.collect();
                     self.rows.extend(saved.into_iter().map(|row| (row.domain.clone(), row)));
                 }
@@ -368,23 +369,23 @@ impl Worker {
         true
     }
 
-    fn is_unsaved(&self, domain: &str) -> bool {
-        self.unsaved.values().any(|credits| credits.contains_key(domain))
+    fn has_unsaved(&self, domain: &str) -> bool {
+        self.unsaved_by_day.values().any(|credits| credits.contains_key(domain))
     }
 
-    /// Replaces the rows by those of the store, with the counts of all nodes. Rows with unsaved
-    /// counts stay as they are. Returns true if a row has changed, false if the store fails.
+    /// Replaces `rows` by the rows of the store, which have the counts of all nodes. Rows with
+    /// unsaved counts stay as they are. Returns false if no row has changed, or if the store fails.
     fn reload_saved_rows(&mut self) -> bool {
         self.last_read_attempt = Instant::now();
         let Ok(rows) = self.store.top_rows() else { return false };
         self.stored_domains = rows.iter().map(|row| row.domain.clone()).collect();
         self.evicted.retain(|domain| self.stored_domains.remove(domain));
         let is_kept =
-            |row: &TopRow| !self.is_unsaved(&row.domain) && !self.evicted.contains(&row.domain);
+            |row: &TopRow| !self.has_unsaved(&row.domain) && !self.evicted.contains(&row.domain);
         let fresh = rows.into_iter().filter(is_kept);
         let mut rows: HashMap<String, TopRow> =
             fresh.map(|row| (row.domain.clone(), row)).collect();
-        for domain in self.unsaved.values().flat_map(HashMap::keys) {
+        for domain in self.unsaved_by_day.values().flat_map(HashMap::keys) {
             if let Some(row) = self.rows.remove(domain) {
                 rows.insert(domain.clone(), row);
             }

@@ -32,12 +32,12 @@ use crate::proxy::upstream::Upstreams;
 use crate::quota::unix_now;
 
 use responses::{
-    HTML_TYPE, JSON_TYPE, YAML_TYPE, build_response, method_not_allowed, text_response,
+    HTML_TYPE, JSON_TYPE, YAML_TYPE, build_response, method_not_allowed_response, text_response,
     to_pretty_json,
 };
 
 /// How long readiness waits for the HTTP listener to accept a connection.
-const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
+const HTTP_LISTENER_PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 /// The OpenAPI document of both listeners.
 const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 
@@ -53,7 +53,7 @@ pub struct AdminApp {
     listens_on_loopback: bool,
     is_metrics_public: bool,
     started_at: i64,
-    http_address: SocketAddr,
+    http_probe_address: SocketAddr,
     was_http_listening: AtomicBool,
 }
 
@@ -78,7 +78,7 @@ impl AdminApp {
             listens_on_loopback: config.admin.ip().is_loopback(),
             is_metrics_public: config.is_metrics_public,
             started_at: unix_now(),
-            http_address: loopback_if_unspecified(config.http),
+            http_probe_address: loopback_if_unspecified(config.http),
             was_http_listening: AtomicBool::new(false),
         }
     }
@@ -98,15 +98,19 @@ impl AdminApp {
         let is_read = matches!(method, "GET" | "HEAD");
         match (path, is_read) {
             ("/healthz", true) => text_response(StatusCode::OK, "ok\n"),
-            ("/readyz", true) => self.respond_readiness(self.is_authorized(headers)).await,
-            ("/healthz" | "/readyz", false) => method_not_allowed("GET, HEAD", "GET only\n"),
-            ("/metrics", true) if self.is_metrics_public => self.respond_metrics(),
+            ("/readyz", true) => {
+                self.check_readiness_and_respond(self.is_authorized(headers)).await
+            }
+            ("/healthz" | "/readyz", false) => {
+                method_not_allowed_response("GET, HEAD", "GET only\n")
+            }
+            ("/metrics", true) if self.is_metrics_public => self.update_and_render_metrics(),
             ("/metrics" | "/status" | "/" | "/openapi.yaml" | "/reload", _)
                 if !self.is_authorized(headers) =>
             {
                 text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n")
             }
-            ("/metrics", true) => self.respond_metrics(),
+            ("/metrics", true) => self.update_and_render_metrics(),
             ("/status", true) => {
                 build_response(StatusCode::OK, JSON_TYPE, to_pretty_json(&self.status_json()))
             }
@@ -114,17 +118,18 @@ impl AdminApp {
             ("/openapi.yaml", true) => {
                 build_response(StatusCode::OK, YAML_TYPE, OPENAPI_YAML.into())
             }
-            ("/reload", false) if method == "POST" => self.respond_reload(headers).await,
-            ("/reload", _) => method_not_allowed("POST", "POST only\n"),
+            ("/reload", false) if method == "POST" => self.reload_and_respond(headers).await,
+            ("/reload", _) => method_not_allowed_response("POST", "POST only\n"),
             ("/metrics" | "/status" | "/" | "/openapi.yaml", false) => {
-                method_not_allowed("GET, HEAD", "GET only\n")
+                method_not_allowed_response("GET, HEAD", "GET only\n")
             }
             _ => text_response(StatusCode::NOT_FOUND, "no such page\n"),
         }
     }
 
-    /// If a token is configured, the request must carry it. Otherwise the listener must be on
-    /// loopback and Host must name loopback, so that no web page can reach it by DNS rebinding.
+    /// Returns true if the request carries the configured token. Without a configured token,
+    /// returns true if the listener is on loopback and `Host` names loopback. The check of `Host`
+    /// keeps web pages from reaching the listener by DNS rebinding.
     fn is_authorized(&self, headers: &HeaderMap) -> bool {
         match &self.token {
             Some(token) => {
@@ -136,7 +141,7 @@ impl AdminApp {
         }
     }
 
-    async fn respond_reload(&self, headers: &HeaderMap) -> Response<Vec<u8>> {
+    async fn reload_and_respond(&self, headers: &HeaderMap) -> Response<Vec<u8>> {
         let from_browser = headers.contains_key(ORIGIN)
             || headers.keys().any(|name| name.as_str().starts_with("sec-fetch-"));
         if from_browser {
@@ -157,8 +162,9 @@ impl AdminApp {
         build_response(status, JSON_TYPE, to_pretty_json(&Value::Object(parts)))
     }
 
-    /// Anybody may request readiness. The reasons name files, so only authorized clients get them.
-    async fn respond_readiness(&self, is_authorized: bool) -> Response<Vec<u8>> {
+    /// Answers `/readyz`, which anybody may request. Problems name files, so other clients than
+    /// authorized ones get only the names of the faulty parts.
+    async fn check_readiness_and_respond(&self, is_authorized: bool) -> Response<Vec<u8>> {
         let draining = self.connection_tracker.is_draining();
         // Without a key ring every key would be refused, so a load balancer should use other nodes.
         let has_keys = self.state.keys.peek().is_some();
@@ -167,18 +173,19 @@ impl AdminApp {
         let body = json!({
             "ready": ready,
             "draining": draining,
-            "degraded": if is_authorized { self.list_problems() } else { self.list_problem_parts() },
+            "degraded": if is_authorized { self.list_problems() } else { self.list_faulty_parts() },
         });
         build_response(status, JSON_TYPE, to_pretty_json(&body))
     }
 
-    /// Returns true if the HTTP listener accepts connections. Probes it until the first success.
+    /// Returns true if the HTTP listener accepts connections. After the first successful probe,
+    /// does not probe the listener again.
     async fn is_http_listening(&self) -> bool {
         if self.was_http_listening.load(Ordering::Relaxed) {
             return true;
         }
-        let connect = tokio::net::TcpStream::connect(self.http_address);
-        let is_open = matches!(timeout(PROBE_TIMEOUT, connect).await, Ok(Ok(_)));
+        let connect = tokio::net::TcpStream::connect(self.http_probe_address);
+        let is_open = matches!(timeout(HTTP_LISTENER_PROBE_TIMEOUT, connect).await, Ok(Ok(_)));
         self.was_http_listening.store(is_open, Ordering::Relaxed);
         is_open
     }
@@ -215,22 +222,28 @@ impl AdminApp {
     }
 
     /// Lists the parts that have problems, for clients that must not read the reasons.
-    fn list_problem_parts(&self) -> Vec<String> {
+    fn list_faulty_parts(&self) -> Vec<String> {
         let part = |why: String| why.split(':').next().unwrap_or_default().to_owned();
         self.list_problems().into_iter().map(part).collect()
     }
 
-    fn respond_metrics(&self) -> Response<Vec<u8>> {
+    fn update_and_render_metrics(&self) -> Response<Vec<u8>> {
         let metrics = &self.state.metrics;
         let store = self.state.ledger.status();
-        metrics.connections.connections.set(self.connection_tracker.connections() as i64);
-        metrics.connections.in_flight.set(self.connection_tracker.in_flight() as i64);
+        metrics
+            .connections
+            .open_connections
+            .set(self.connection_tracker.count_open_connections() as i64);
+        metrics
+            .connections
+            .requests_in_flight
+            .set(self.connection_tracker.count_requests_in_flight() as i64);
         metrics
             .requests
-            .access_log_dropped
+            .access_log_lines_dropped
             .set(self.state.access_log.dropped_lines().cast_signed());
         let process_log_dropped = self.process_log.as_ref().map_or(0, |log| log.dropped_lines());
-        metrics.requests.process_log_dropped.set(process_log_dropped.cast_signed());
+        metrics.requests.process_log_lines_dropped.set(process_log_dropped.cast_signed());
         metrics
             .requests
             .top_lookups_dropped
@@ -241,7 +254,7 @@ impl AdminApp {
         metrics.store.store_recovering.set(i64::from(store.store_recovering));
         metrics.store.store_commits.set(store.store_commits.cast_signed());
         metrics.store.store_failures.set(store.store_failures.cast_signed());
-        metrics.store.store_unsettled.set(store.unsettled.cast_signed());
+        metrics.store.unsettled_calls.set(store.unsettled_calls.cast_signed());
         build_response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics.render())
     }
 
@@ -258,13 +271,13 @@ impl AdminApp {
             "draining": self.connection_tracker.is_draining(),
             "degraded": self.list_problems(),
             "needs_restart": status.needs_restart,
-            "connections": self.connection_tracker.connections(),
-            "requests_in_flight": self.connection_tracker.in_flight(),
+            "connections": self.connection_tracker.count_open_connections(),
+            "requests_in_flight": self.connection_tracker.count_requests_in_flight(),
             "table": {
                 "version": table.version(),
                 "built_at": format_rfc3339(table.built_at()),
                 "rows": table.row_count(),
-                "warnings": table.warnings(self.state.ledger.now()),
+                "warnings": table.warnings(self.state.ledger.believed_now()),
             },
             "feeds": status.feeds.iter().map(FeedStatus::to_json).collect::<Vec<_>>(),
             "dns": status.dns.to_json(),
@@ -277,10 +290,10 @@ impl AdminApp {
                 "down": store.store_down,
                 "commits": store.store_commits,
                 "failures": store.store_failures,
-                "unsettled_calls": store.unsettled,
+                "unsettled_calls": store.unsettled_calls,
             },
             "upstream": { "servers": servers, "healthy": healthy },
-            "month": self.state.ledger.month_to_charge(self.state.ledger.now()).to_string(),
+            "month": self.state.ledger.month_to_charge(self.state.ledger.believed_now()).to_string(),
         })
     }
 

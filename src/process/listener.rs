@@ -1,7 +1,8 @@
 //! Binds the listening sockets and accepts connections on them.
 //!
-//! Owns the socket options and the budget of file descriptors. It passes each connection to its
-//! app, and keeps accepting if the process runs out of descriptors.
+//! Owns the socket options and the budget of file descriptors. Each listener passes its connections
+//! to an app. If accepting fails, for example without free descriptors, the listener tries again
+//! after a pause.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -19,7 +20,7 @@ use tokio::time::timeout;
 use crate::downstream::ClientIo;
 use crate::process::systemd::Heartbeat;
 
-/// Connections that the kernel keeps until riskgate accepts them. The kernel's own limit
+/// The most connections that the kernel queues until riskgate accepts them. The kernel's own limit
 /// (net.core.somaxconn) may be lower.
 const LISTEN_BACKLOG: i32 = 65_535;
 /// How many unsent bytes the kernel may buffer for a connection. Without this limit the buffer
@@ -30,13 +31,14 @@ const NOTSENT_LOWAT_BYTES: u32 = 16 * 1024;
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 /// The shortest time between two log lines about failed accepts.
 const ACCEPT_ERROR_LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// How often an accept loop counts in the heartbeat.
+/// How often an accept loop calls [`Heartbeat::beat`].
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
-/// Descriptors reserved for all else: the store, the log, the table, the listeners, the runtime,
-/// admin connections and DNS queries (`dns.concurrency`).
+/// Descriptors that client connections and exchanges can't use. They are left for the store, the
+/// log, the table, the listeners, the runtime, admin connections and DNS queries
+/// (`dns.concurrency`).
 const RESERVED_DESCRIPTORS: u64 = 128;
 /// The process does not start if its limit of open files is lower.
-pub const MIN_OPEN_FILES: u64 = 64;
+pub const MIN_OPEN_FILES_LIMIT: u64 = 64;
 
 /// Binds a listening socket.
 pub fn bind_listener(address: SocketAddr) -> io::Result<TcpListener> {
@@ -45,35 +47,38 @@ pub fn bind_listener(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Sets options that accepted connections inherit, which saves a system call for each of them. If
-/// the kernel does not know an option, connections are served without it.
-fn set_socket_options(name: &str, listener: &TcpListener, user_timeout: Duration) {
+/// Sets options that accepted connections inherit, so that riskgate need not set them on each
+/// connection. If the kernel rejects an option, riskgate logs that and serves without the option.
+fn set_socket_options(name: &str, listener: &TcpListener, tcp_user_timeout: Duration) {
     let socket = SockRef::from(listener);
     let set = socket
         .set_tcp_nodelay(true)
-        .and_then(|()| socket.set_tcp_user_timeout(Some(user_timeout)))
+        .and_then(|()| socket.set_tcp_user_timeout(Some(tcp_user_timeout)))
         .and_then(|()| socket.set_tcp_notsent_lowat(NOTSENT_LOWAT_BYTES));
     if let Err(error) = set {
         log::warn!("{name}: an option of its socket could not be set: {error}");
     }
 }
 
-/// How many connections and exchanges with upstream servers may be open.
+/// How many client connections, and how many exchanges with upstream servers, may be open at the
+/// same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorBudget {
     /// Client connections.
-    pub connections: usize,
+    pub max_connections: usize,
     /// Exchanges with upstream servers.
-    pub exchanges: usize,
+    pub max_exchanges: usize,
 }
 
 impl DescriptorBudget {
-    /// Raises the limit of open files to its hard limit, and divides it: a reserve for the process,
-    /// one descriptor for each client connection, three for each exchange (the upstream connection,
-    /// a duplicate with which riskgate can end that connection, and an idle connection in the pool
-    /// of the other path). Returns `wanted`, lowered if the limit does not suffice. If the limit is
-    /// below [`MIN_OPEN_FILES`], returns the limit as the error.
-    pub fn raise_limit_and_divide(wanted: DescriptorBudget) -> Result<DescriptorBudget, u64> {
+    /// Raises the process's limit of open files to the hard limit, and divides the descriptors. A
+    /// client connection needs one. An exchange needs three: the upstream connection, a duplicate
+    /// with which riskgate can end that connection, and an idle connection of the other path (fast
+    /// path or Pingora path). Returns `wanted`, lowered if the descriptors do not suffice. If the
+    /// limit is below [`MIN_OPEN_FILES_LIMIT`], returns the limit as the error.
+    pub fn raise_nofile_limit_and_divide(
+        wanted: DescriptorBudget,
+    ) -> Result<DescriptorBudget, u64> {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
         // If the limit can't be raised, the current one is divided.
@@ -82,18 +87,18 @@ impl DescriptorBudget {
             Err(_) => limit.current,
         };
         match current {
-            Some(limit) if limit < MIN_OPEN_FILES => Err(limit),
+            Some(limit) if limit < MIN_OPEN_FILES_LIMIT => Err(limit),
             limit => Ok(wanted.fit_within(limit.unwrap_or(u64::MAX))),
         }
     }
 
-    /// Lowers both numbers so that they and the reserve fit within `limit` descriptors.
+    /// Lowers both limits so that they and [`RESERVED_DESCRIPTORS`] fit within `limit` descriptors.
     fn fit_within(self, limit: u64) -> DescriptorBudget {
         let spare = limit.saturating_sub(RESERVED_DESCRIPTORS).max(8);
         let spare = usize::try_from(spare).unwrap_or(usize::MAX);
-        let exchanges = self.exchanges.min(spare / 6).max(1);
-        let connections = self.connections.min(spare - 3 * exchanges);
-        DescriptorBudget { connections, exchanges }
+        let exchanges = self.max_exchanges.min(spare / 6).max(1);
+        let connections = self.max_connections.min(spare - 3 * exchanges);
+        DescriptorBudget { max_connections: connections, max_exchanges: exchanges }
     }
 }
 
@@ -104,9 +109,9 @@ pub struct ListenerService<A> {
     app: Arc<A>,
     threads: usize,
     /// How long sent bytes may stay unacknowledged before the kernel closes the connection.
-    user_timeout: Duration,
+    tcp_user_timeout: Duration,
     heartbeat: Heartbeat,
-    last_error_logged_at: Mutex<Option<Instant>>,
+    last_accept_error_logged_at: Mutex<Option<Instant>>,
 }
 
 impl<A> ListenerService<A> {
@@ -115,23 +120,27 @@ impl<A> ListenerService<A> {
         name: &'static str,
         socket: TcpListener,
         app: A,
-        user_timeout: Duration,
+        tcp_user_timeout: Duration,
     ) -> ListenerService<A> {
         let (socket, app, heartbeat) = (Some(socket), Arc::new(app), Heartbeat::default());
-        let last_error_logged_at = Mutex::new(None);
+        let last_accept_error_logged_at = Mutex::new(None);
         ListenerService {
             name,
             socket,
             app,
             threads: 1,
-            user_timeout,
+            tcp_user_timeout,
             heartbeat,
-            last_error_logged_at,
+            last_accept_error_logged_at,
         }
     }
 
-    /// Sets the number of threads, and the heartbeat that this service's accept loop drives.
-    pub fn with_threads(mut self, threads: usize, heartbeat: Heartbeat) -> ListenerService<A> {
+    /// Sets the number of threads, and the heartbeat that this service's accept loop beats.
+    pub fn with_threads_and_heartbeat(
+        mut self,
+        threads: usize,
+        heartbeat: Heartbeat,
+    ) -> ListenerService<A> {
         (self.threads, self.heartbeat) = (threads, heartbeat);
         self
     }
@@ -141,7 +150,7 @@ impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
     /// Logs a failed accept, at most once per [`ACCEPT_ERROR_LOG_INTERVAL`].
     fn log_accept_error(&self, error: &io::Error) {
         let mut last_logged =
-            self.last_error_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
+            self.last_accept_error_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
         if last_logged.is_none_or(|at| at.elapsed() > ACCEPT_ERROR_LOG_INTERVAL) {
             *last_logged = Some(Instant::now());
             log::error!("{}: accepting a connection failed, will retry: {error}", self.name);
@@ -181,7 +190,7 @@ impl<A: ServerApp + Send + Sync + 'static> Service for ListenerService<A> {
         _listeners_per_fd: usize,
     ) {
         let socket = self.socket.take().map(|socket| {
-            set_socket_options(self.name, &socket, self.user_timeout);
+            set_socket_options(self.name, &socket, self.tcp_user_timeout);
             socket.set_nonblocking(true)?;
             tokio::net::TcpListener::from_std(socket)
         });
@@ -233,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn the_descriptor_budget_fits_within_the_limit() {
-        let wanted = DescriptorBudget { connections: 20_000, exchanges: 1_000 };
+    fn budget_and_reserve_fit_within_the_limit_of_open_files() {
+        let wanted = DescriptorBudget { max_connections: 20_000, max_exchanges: 1_000 };
         assert_eq!(wanted.fit_within(1 << 20), wanted);
         for limit in [64, 256, 1_024, 4_096, 20_000] {
             let shared = wanted.fit_within(limit);
-            let used = shared.connections + 3 * shared.exchanges;
-            assert!(shared.connections > 0 && shared.exchanges > 0, "{limit}: {shared:?}");
+            let used = shared.max_connections + 3 * shared.max_exchanges;
+            assert!(shared.max_connections > 0 && shared.max_exchanges > 0, "{limit}: {shared:?}");
             assert!(
                 limit < 256 || used as u64 + RESERVED_DESCRIPTORS <= limit,
                 "{limit}: {shared:?}"

@@ -10,7 +10,7 @@ use pingora::services::background::GenBackgroundService;
 use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::gate::Gate;
 use crate::process::reload::Reloader;
-use crate::process::server::startup::build_state;
+use crate::process::server::startup::build_gate_state_and_reloader;
 use crate::process::server::{StartError, StartupInputs, check_access_log_path, resolve_upstreams};
 use crate::proxy::gateway::Gateway;
 
@@ -22,7 +22,7 @@ use crate::proxy::gateway::Gateway;
 /// [`Gate::close`].
 ///
 /// A mount listens on no socket: your server has the listeners, and riskgate ignores `[listen]`
-/// except for `listen.trusted_proxies`. It has no admin listener and handles no signals.
+/// except for `listen.trusted_proxies`. A mount has no admin listener and handles no signals.
 pub struct Mount {
     gate: Gate,
     config: Config,
@@ -34,8 +34,8 @@ impl Mount {
     /// named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate run`. Paths
     /// in the file are relative to the working directory.
     ///
-    /// The call starts the threads that talk to the store and write the access log, so make one
-    /// mount for each process. riskgate writes its own messages through the `log` crate.
+    /// The call starts the threads that talk to the store and write the access log, so create only
+    /// one mount in a process. riskgate writes its own messages through the `log` crate.
     ///
     /// # Errors
     /// [`StartError::Config`] lists every fault of the config and of the files that it names.
@@ -45,7 +45,7 @@ impl Mount {
         let inputs = StartupInputs::read(&overrides).map_err(StartError::Config)?;
         check_access_log_path(&inputs.config)?;
         let config = inputs.config.clone();
-        let (state, reloader, _) = build_state(inputs, None, overrides)?;
+        let (state, reloader, _) = build_gate_state_and_reloader(inputs, None, overrides)?;
         let gate = Gate::new(state, config.trusted_proxies.clone());
         Ok(Mount { gate, config, reloader })
     }
@@ -64,9 +64,9 @@ impl Mount {
         Ok(Gateway::new(self.gate(), resolve_upstreams(&self.config)?))
     }
 
-    /// The service that watches config, table and keys, and swaps what has changed while requests
-    /// run; add it to your server. A part with a fault keeps its last good state. Settings of the
-    /// config that `riskgate run` can't reload take effect at the next start.
+    /// The service that watches config, table and keys. It replaces each part that has changed,
+    /// while requests run. Add the service to your server. A faulty part keeps its last good state.
+    /// Settings of the config that `riskgate run` can't reload take effect at the next start.
     pub fn into_reload_service(self) -> impl ServiceWithDependents + 'static {
         GenBackgroundService::new("riskgate".to_owned(), Arc::new(self.reloader))
     }

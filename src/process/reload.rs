@@ -33,7 +33,7 @@ use requests::ReloadRequests;
 pub use requests::{ReloadOutcome, ReloadTrigger};
 pub use status_reporter::ReloadStatus;
 use status_reporter::StatusReporter;
-use table::TableReader;
+use table::TableRebuilder;
 use watch::{FileWatch, POLL_INTERVAL};
 
 /// The background service that reloads.
@@ -52,7 +52,7 @@ struct ReloadState {
     keys: KeyRingUpdater,
     certificates: Option<Arc<CurrentCertificates>>,
     certificate_watches: Vec<FileWatch>,
-    table: TableReader,
+    table: TableRebuilder,
     feeds: FeedFetcher,
     dns: DnsLearner,
     config_watch: FileWatch,
@@ -71,7 +71,7 @@ impl Reloader {
     ) -> std::io::Result<(Reloader, ReloadTrigger)> {
         let (trigger, requests) = ReloadRequests::new();
         let status_reporter = StatusReporter::new(Arc::clone(&gate_state));
-        let table = TableReader::start(
+        let table = TableRebuilder::start(
             Arc::clone(&gate_state),
             status_reporter.clone(),
             config.table.clone(),
@@ -92,7 +92,7 @@ impl Reloader {
             keys,
             status_reporter: status_reporter.clone(),
         };
-        reload_state.report_keys(false);
+        reload_state.report_keys_and_store(false);
         reload_state.update_gauges();
         let reloader = Reloader {
             requests: tokio::sync::Mutex::new(requests),
@@ -102,7 +102,8 @@ impl Reloader {
         Ok((reloader, trigger))
     }
 
-    /// The shared status: faults by part, settings that need a restart, feeds, and DNS learning.
+    /// Returns the status that the reloader keeps up to date: faults by part, settings that need a
+    /// restart, and the states of the feeds and of DNS learning.
     pub fn status(&self) -> Arc<Mutex<ReloadStatus>> {
         self.status_reporter.status()
     }
@@ -114,7 +115,7 @@ impl BackgroundService for Reloader {
         let mut requests = self.requests.lock().await;
         loop {
             let replies = tokio::select! {
-                replies = requests.take_all(POLL_INTERVAL) => replies,
+                replies = requests.wait_and_take_all(POLL_INTERVAL) => replies,
                 _ = shutdown.changed() => return,
             };
             let is_requested = replies.is_some();
@@ -123,37 +124,42 @@ impl BackgroundService for Reloader {
             let reloaded = tokio::task::spawn_blocking(move || {
                 let mut reload_state = reload_state.lock().unwrap_or_else(PoisonError::into_inner);
                 if is_requested {
-                    return Some(reload_state.reload_all());
+                    return Some(reload_state.reload_all_parts());
                 }
-                reload_state.reload_changed();
+                reload_state.reload_changed_parts();
                 None
             });
             if let Ok(Some((outcome, table))) = reloaded.await {
                 // The table's thread may need long, so the loop does not wait for it.
-                tokio::spawn(send_outcome(replies.unwrap_or_default(), outcome, table));
+                tokio::spawn(add_table_outcome_and_send(
+                    replies.unwrap_or_default(),
+                    outcome,
+                    table,
+                ));
             }
         }
     }
 }
 
-/// Sends the outcome to the requesters once the table was read too.
-async fn send_outcome(
-    replies: Vec<oneshot::Sender<ReloadOutcome>>,
+/// Waits for the outcome of the table, adds it to `outcome`, and sends all to the requesters.
+async fn add_table_outcome_and_send(
+    reply_senders: Vec<oneshot::Sender<ReloadOutcome>>,
     mut outcome: ReloadOutcome,
-    table: oneshot::Receiver<Option<String>>,
+    table_outcome: oneshot::Receiver<Option<String>>,
 ) {
     let reader_stopped =
         |_| Some("expected the table to be read, but its reader has stopped".to_owned());
-    outcome.insert("table", table.await.unwrap_or_else(reader_stopped));
-    for reply in replies {
+    outcome.insert("table", table_outcome.await.unwrap_or_else(reader_stopped));
+    for reply in reply_senders {
         // The requester may be gone.
         let _ = reply.send(outcome.clone());
     }
 }
 
 impl ReloadState {
-    /// Reloads what has changed. The table's reader polls its own files.
-    fn reload_changed(&mut self) {
+    /// Reloads each part whose source has changed, apart from the table: the table's thread polls
+    /// its own files.
+    fn reload_changed_parts(&mut self) {
         if self.config_watch.has_settled_change() {
             self.reload_config();
         }
@@ -166,28 +172,29 @@ impl ReloadState {
             self.reload_certificates();
         }
         let keys_changed = self.keys.reload_if_changed(&self.gate_state, &self.config.plans);
-        self.report_keys(keys_changed);
+        self.report_keys_and_store(keys_changed);
         self.update_gauges();
     }
 
-    /// Reloads all parts. The receiver gets the outcome of the table, which is read on its own
-    /// thread.
-    fn reload_all(&mut self) -> (ReloadOutcome, oneshot::Receiver<Option<String>>) {
-        self.gate_state.access_log.reopen();
+    /// Reloads all parts but the table, asks the table's thread for a rebuild, and reopens the
+    /// access log. Returns the outcomes of the other parts, and a receiver for the outcome of the
+    /// table.
+    fn reload_all_parts(&mut self) -> (ReloadOutcome, oneshot::Receiver<Option<String>>) {
+        self.gate_state.access_log.request_reopen();
         let mut outcome = ReloadOutcome::new();
         outcome.insert("config", self.reload_config());
         let table = self.table.request_rebuild(self.config.table.clone());
         if self.certificates.is_some() {
             outcome.insert("certificates", self.reload_certificates());
         }
-        self.keys.reload(&self.gate_state, &self.config.plans);
-        outcome.insert("keys", self.report_keys(true));
+        self.keys.reload_store_and_key_file(&self.gate_state, &self.config.plans);
+        outcome.insert("keys", self.report_keys_and_store(true));
         self.update_gauges();
         (outcome, table)
     }
 
-    /// Reads the certificates again, if there is an HTTPS listener. Returns the problem, if there
-    /// is one; the listener then keeps its last good certificates.
+    /// Reads the certificates again, if there is an HTTPS listener. If they are faulty, returns the
+    /// problem, and the listener keeps its last good certificates.
     fn reload_certificates(&mut self) -> Option<String> {
         let certificates = self.certificates.as_ref()?;
         for watch in &mut self.certificate_watches {
@@ -204,12 +211,12 @@ impl ReloadState {
                 Some(faults.join("\n"))
             }
         };
-        self.status_reporter.record("certificates", problem.as_deref(), true);
+        self.status_reporter.record_part("certificates", problem.as_deref(), true);
         problem
     }
 
-    /// Reads the config again and applies it. Returns the problem, if there is one; the last good
-    /// config then stays in force.
+    /// Reads the config again and applies it. If the config is faulty, returns the problem, and the
+    /// last good config stays in force.
     fn reload_config(&mut self) -> Option<String> {
         self.config_watch.mark_read();
         let problem = match Config::read(&self.config_sources) {
@@ -219,7 +226,7 @@ impl ReloadState {
             }
             Err(faults) => Some(faults.join("\n")),
         };
-        self.status_reporter.record("config", problem.as_deref(), true);
+        self.status_reporter.record_part("config", problem.as_deref(), true);
         problem
     }
 
@@ -241,7 +248,7 @@ impl ReloadState {
         self.gate_state.top_domains.set_options(config.top_domains);
         let (plans, key_file) = (config.plans.clone(), config.key_file.clone());
         if config.table != previous_config.table {
-            // The table's reader reports the outcome.
+            // The table's thread reports the outcome, so nobody waits for it here.
             drop(self.table.request_rebuild(config.table.clone()));
         }
         if config.feeds != previous_config.feeds {
@@ -258,31 +265,31 @@ impl ReloadState {
         }
         if plans != previous_config.plans {
             self.keys.apply_plans(&self.gate_state, &plans);
-            self.report_keys(true);
+            self.report_keys_and_store(true);
         }
         if key_file != previous_config.key_file {
             self.keys.set_key_file(key_file);
             self.keys.reload_key_file(&self.gate_state, &plans);
-            self.report_keys(true);
+            self.report_keys_and_store(true);
         }
     }
 
-    /// Records the state of keys and store. With `is_counted`, the metrics count this as a reload
-    /// of the keys. Returns the problem of the keys, if there is one.
-    fn report_keys(&self, is_counted: bool) -> Option<String> {
-        let problem = self.keys.problem();
-        self.status_reporter.record("keys", problem.as_deref(), is_counted);
-        self.status_reporter.record("store", self.keys.store_problem(), false);
+    /// Reports the problems of the keys and of the store, or that there are none. If `is_counted`
+    /// is true, the metrics count a reload of the keys. Returns the problem of the keys, if any.
+    fn report_keys_and_store(&self, is_counted: bool) -> Option<String> {
+        let problem = self.keys.key_problems();
+        self.status_reporter.record_part("keys", problem.as_deref(), is_counted);
+        self.status_reporter.record_part("store", self.keys.store_problem(), false);
         problem
     }
 
     /// Updates the gauges of keys and certificates.
     fn update_gauges(&mut self) {
         let metrics = &self.gate_state.metrics;
-        let expires = self.certificates.as_ref().map_or(0, |serving| serving.expires_at());
+        let expires = self.certificates.as_ref().map_or(0, |serving| serving.earliest_expiry());
         metrics.reloads.certificate_expires_at.set(expires);
         let keys = self.gate_state.keys.peek();
-        metrics.reloads.keys.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
+        metrics.reloads.keys_in_ring.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
     }
 }
 

@@ -24,7 +24,7 @@ use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
 use crate::process::admin::AdminApp;
 use crate::process::admin::connection::AdminServerApp;
-use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES};
+use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES_LIMIT};
 use crate::process::reload::Reloader;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
 use crate::process::upgrade::{Predecessor, RuntimeDir, UpgradeSocket};
@@ -32,12 +32,12 @@ use crate::proxy::upstream::{MAX_ATTEMPTS, MAX_IDLE_CONNECTIONS, Upstreams};
 use crate::support::certificates::CurrentCertificates;
 
 pub use exit::ExitHook;
-use exit::{ExitTasks, UpgradeState, claim_runtime_dir};
+use exit::{ExitTasks, UpgradeState, claim_runtime_dir_or_warn};
 pub(in crate::process) use inputs::check_access_log_path;
 pub use inputs::{StartError, StartupInputs};
 use signals::{SignalHandler, SignalStreams};
 use sockets::{ListenSockets, ProxyServiceParts};
-use startup::build_state;
+use startup::build_gate_state_and_reloader;
 
 /// How the process gets its sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,28 +51,28 @@ pub enum StartMode {
 /// Runs the gateway until a signal ends it.
 pub fn run(
     config_sources: ConfigSources,
-    start: StartMode,
+    start_mode: StartMode,
     process_log: &Arc<ProcessLog>,
     exit_hook: Option<ExitHook>,
 ) -> Result<(), StartError> {
     signals::ignore_sighup();
-    // The successor opens its upgrade socket before it loads lists, keys and certificates, so that
-    // the serving process can connect meanwhile. If the config is faulty, this step is skipped:
-    // `StartupInputs::read` reads the config again, and reports its faults with all others.
-    let runtime_dir_and_socket = match (start, Config::read(&config_sources)) {
+    // In an upgrade, this process opens its upgrade socket before it loads lists, keys and
+    // certificates, so that the serving process can connect meanwhile. With a faulty config no
+    // socket is opened: `StartupInputs::read` reads the config again and reports all faults.
+    let runtime_dir_and_socket = match (start_mode, Config::read(&config_sources)) {
         (StartMode::Upgrade, Ok(config)) => Some(open_upgrade_socket(&config)?),
         _ => None,
     };
     let mut inputs = StartupInputs::read(&config_sources).map_err(StartError::Config)?;
     let configured = inputs.config.clone();
-    let (config, upstreams) = prepare_resources(&configured)?;
+    let (config, upstreams) = check_log_limits_and_upstreams(&configured)?;
     let certificates =
         inputs.certificates.take().map(|set| Arc::new(CurrentCertificates::new(set)));
     let (runtime_dir, upgrade_socket) =
         runtime_dir_and_socket.unwrap_or_else(|| (open_runtime_dir(&config), None));
-    let mut prepared_start = prepare_start(&config, runtime_dir, upgrade_socket.is_some())?;
+    let mut prepared_start = bind_unless_upgrading(&config, runtime_dir, upgrade_socket.is_some())?;
     let (state, reloader, reload_trigger) =
-        build_state(inputs, certificates.clone(), config_sources)?;
+        build_gate_state_and_reloader(inputs, certificates.clone(), config_sources)?;
     install_panic_hook(&state);
     if let Some(upgrade_socket) = upgrade_socket {
         take_over_sockets(&config, &mut prepared_start, upgrade_socket)?;
@@ -82,7 +82,7 @@ pub fn run(
     let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = prepared_start;
     let gate = Gate::new(state, config.trusted_proxies.clone());
     let connection_tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
-    let upgrade_state = UpgradeState { runtime_dir, sockets: sockets.try_clone()? };
+    let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets: sockets.try_clone()? };
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
     server.bootstrap();
     let admin = AdminApp::new(
@@ -124,14 +124,15 @@ pub fn run(
 struct PreparedStart {
     runtime_dir: Option<RuntimeDir>,
     sockets: ListenSockets,
-    /// Signals that have arrived since the process can be found by its pid file.
+    /// The streams of signals; None until the handlers are installed.
     signal_streams: Option<SignalStreams>,
-    /// The process that serves until this one does.
+    /// The process that this one replaces; None if no sockets were taken over.
     predecessor: Option<Predecessor>,
 }
 
-/// Claims the runtime directory and binds the sockets, unless a predecessor transfers them.
-fn prepare_start(
+/// Installs the signal handlers, claims the runtime directory and binds the sockets. Does none of
+/// these if a predecessor serves, because its sockets are taken over later.
+fn bind_unless_upgrading(
     config: &Config,
     mut runtime_dir: Option<RuntimeDir>,
     has_predecessor: bool,
@@ -140,15 +141,16 @@ fn prepare_start(
         let sockets = ListenSockets::default();
         return Ok(PreparedStart { runtime_dir, sockets, signal_streams: None, predecessor: None });
     }
-    let signal_streams = Some(signals::install_signals());
-    // Claimed before binding, so that a successor that starts now waits and does not bind.
-    claim_runtime_dir(&mut runtime_dir);
+    let signal_streams = Some(signals::install_signal_handlers());
+    // riskgate claims the directory before it binds, so that a successor that starts now waits and
+    // does not bind.
+    claim_runtime_dir_or_warn(&mut runtime_dir);
     let sockets = ListenSockets::bind(config, Vec::new())?;
     Ok(PreparedStart { runtime_dir, sockets, signal_streams, predecessor: None })
 }
 
-/// Waits for the predecessor's sockets, and binds those that the predecessor does not have. If the
-/// predecessor ends first, binds all sockets.
+/// Waits for the sockets of the predecessor. Binds each configured address for which the
+/// predecessor sent no socket. If the predecessor ends first, binds all of them.
 fn take_over_sockets(
     config: &Config,
     prepared_start: &mut PreparedStart,
@@ -159,11 +161,11 @@ fn take_over_sockets(
     let inherited = upgrade_socket.receive_sockets(runtime_dir).map_err(|error| {
         StartError::Failed(format!("expected to take sockets over, but found {error}"))
     })?;
-    prepared_start.signal_streams = Some(signals::install_signals());
+    prepared_start.signal_streams = Some(signals::install_signal_handlers());
     let (inherited, predecessor_stream) = inherited.unzip();
     if predecessor_stream.is_none() {
         log::warn!("the serving process has ended: starting as without --upgrade");
-        claim_runtime_dir(&mut prepared_start.runtime_dir);
+        claim_runtime_dir_or_warn(&mut prepared_start.runtime_dir);
     }
     prepared_start.sockets = ListenSockets::bind(config, inherited.unwrap_or_default())?;
     prepared_start.predecessor = predecessor_stream;
@@ -195,10 +197,12 @@ fn add_services(
     Ok(())
 }
 
-/// Checks the path of the access log, lowers limits to what the limit of open files allows, and
-/// resolves the upstream servers. Returns the lowered config, or the faults of all three steps. It
-/// starts nothing, so `riskgate check` calls it too.
-pub fn prepare_resources(config: &Config) -> Result<(Config, Arc<Upstreams>), StartError> {
+/// Checks the path of the access log, fits the connection limits to the limit of open files, and
+/// resolves the upstream servers. Returns the config with the fitted limits, or the faults of all
+/// three steps. Starts nothing, so `riskgate check` also calls this function.
+pub fn check_log_limits_and_upstreams(
+    config: &Config,
+) -> Result<(Config, Arc<Upstreams>), StartError> {
     let files = check_access_log_path(config);
     let limited = lower_limits_to_open_files(config.clone());
     let upstreams = resolve_upstreams(limited.as_ref().unwrap_or(config));
@@ -222,23 +226,23 @@ pub fn resolve_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> 
     Ok(Arc::new(upstreams))
 }
 
-/// Lowers `listen.max_connections` and `upstream.max_in_flight` to what the limit of open files
-/// allows, after raising that limit as far as the process may.
+/// Raises the process's limit of open files to its hard limit. Then lowers `listen.max_connections`
+/// and `upstream.max_in_flight`, with its limit per address, to what the open files allow.
 fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> {
     let wanted = DescriptorBudget {
-        connections: config.connection_limits.max_connections,
-        exchanges: config.upstream.max_in_flight,
+        max_connections: config.connection_limits.max_connections,
+        max_exchanges: config.upstream.max_in_flight,
     };
-    let given = DescriptorBudget::raise_limit_and_divide(wanted).map_err(|limit| {
-        let expected = format!("limit of open files: expected at least {MIN_OPEN_FILES}");
+    let given = DescriptorBudget::raise_nofile_limit_and_divide(wanted).map_err(|limit| {
+        let expected = format!("limit of open files: expected at least {MIN_OPEN_FILES_LIMIT}");
         StartError::Config(vec![format!("{expected}, but found {limit}")])
     })?;
-    config.connection_limits.max_connections = given.connections;
-    if given.exchanges < config.upstream.max_in_flight {
+    config.connection_limits.max_connections = given.max_connections;
+    if given.max_exchanges < config.upstream.max_in_flight {
         let upstream = &mut config.upstream;
-        let per_address = upstream.max_in_flight_per_address.min(given.exchanges.div_ceil(2));
+        let per_address = upstream.max_in_flight_per_address.min(given.max_exchanges.div_ceil(2));
         (upstream.max_in_flight, upstream.max_in_flight_per_address) =
-            (given.exchanges, per_address);
+            (given.max_exchanges, per_address);
     }
     Ok(config)
 }
@@ -331,8 +335,8 @@ fn pingora_server_conf(config: &Config) -> ServerConf {
     }
 }
 
-/// Counts and logs each panic, with its backtrace if one was captured. A panic in a connection's
-/// task ends only that connection.
+/// Makes the process count each panic and log it, with its backtrace if one was captured. A panic
+/// in a connection's task ends only that connection.
 pub fn install_panic_hook(state: &Arc<GateState>) {
     let state = Arc::clone(state);
     let default = std::panic::take_hook();

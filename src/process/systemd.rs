@@ -17,17 +17,18 @@ use sd_notify::NotifyState;
 
 use crate::config::Config;
 
-/// Counts the turns of the accept loops. The watchdog is notified only while this count grows.
+/// Counts the timer ticks of the accept loops. systemd's watchdog is notified only while this count
+/// grows.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeat(Arc<AtomicU64>);
 
 impl Heartbeat {
-    /// Counts one turn of an accept loop.
+    /// Counts one tick of an accept loop's timer, which shows that the loop is not blocked.
     pub fn beat(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn count(&self) -> u64 {
+    fn beat_count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -92,7 +93,8 @@ fn send_datagram(address: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> 
     socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
-/// The background service that notifies systemd's watchdog while the accept loops run.
+/// The background service that notifies systemd's watchdog: while the process serves, only if the
+/// accept loops run; during shutdown always.
 pub struct WatchdogNotifier(pub Heartbeat);
 
 #[async_trait]
@@ -101,7 +103,7 @@ impl BackgroundService for WatchdogNotifier {
         let Some(interval) = sd_notify::watchdog_enabled() else { return };
         let mut last = None;
         loop {
-            let beats = self.0.count();
+            let beats = self.0.beat_count();
             if last.replace(beats) != Some(beats) {
                 notify(&[NotifyState::Watchdog]);
             }

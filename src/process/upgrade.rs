@@ -1,10 +1,10 @@
 //! Transfers the listening sockets to a successor process.
 //!
-//! The successor waits at a Unix socket in a private directory. The serving process sends the
-//! listening sockets to the successor, waits until the successor accepts connections, and then
-//! sends a final message. If the successor fails before that message, the old process keeps
-//! serving; if the old process ends, the successor serves. No connection is refused, because the
-//! kernel queues new connections at the socket, whichever process has the socket open.
+//! The successor listens on a Unix socket in a private directory. The old process sends its
+//! listening sockets there, waits until the successor accepts connections, and then sends a final
+//! message. If the successor fails before that message, the old process keeps serving. If the old
+//! process ends, the successor serves. No client is refused, because the kernel queues its
+//! connection as long as one of the two processes has the listening socket open.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -93,7 +93,7 @@ impl RuntimeDir {
 
     /// Opens the upgrade socket, as the successor. Only one successor can wait at a time.
     pub fn bind_upgrade_socket(&self) -> io::Result<UpgradeSocket> {
-        let path = self.socket_path();
+        let path = self.upgrade_socket_path();
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(self.path.join("successor.lock"))?;
@@ -108,19 +108,19 @@ impl RuntimeDir {
         Ok(UpgradeSocket { listener, path, _lock: lock })
     }
 
-    /// Sends the sockets to the waiting successor. If it returns `Ok`, the successor accepts
-    /// connections and this process should stop. After an error nothing has changed.
-    /// `is_cancelled` is polled while the successor has not replied.
+    /// Sends the sockets to the waiting successor. After `Ok`, the successor accepts connections
+    /// and this process should stop. After an error, this process keeps the directory and should
+    /// keep serving. `is_cancelled` is polled until the successor replies.
     pub fn transfer_sockets(
         &mut self,
         sockets: &[(&str, OwnedFd)],
         is_cancelled: &dyn Fn() -> bool,
     ) -> io::Result<()> {
-        let mut successor = UnixStream::connect(self.socket_path())
+        let mut successor = UnixStream::connect(self.upgrade_socket_path())
             .map_err(|_| io::Error::other("no successor is waiting"))?;
         successor.set_write_timeout(Some(REPLY_TIMEOUT))?;
         send_fds(&successor, sockets)?;
-        expect_message(&mut successor, ACCEPTING_MESSAGE, is_cancelled)?;
+        read_expected_message(&mut successor, ACCEPTING_MESSAGE, is_cancelled)?;
         self.release();
         successor.write_all(RUNTIME_DIR_RELEASED_MESSAGE).inspect_err(|_| {
             // The successor has died after all, so this process keeps serving.
@@ -128,7 +128,7 @@ impl RuntimeDir {
         })
     }
 
-    fn socket_path(&self) -> PathBuf {
+    fn upgrade_socket_path(&self) -> PathBuf {
         self.path.join("successor.sock")
     }
 }
@@ -183,10 +183,9 @@ impl Predecessor {
     /// Tells the predecessor that this process accepts connections. Returns `Ok` once the
     /// predecessor has released the runtime directory or has ended.
     pub fn confirm_accepting(mut self, runtime_dir: &RuntimeDir) -> io::Result<()> {
-        let reply = self
-            .0
-            .write_all(ACCEPTING_MESSAGE)
-            .and_then(|()| expect_message(&mut self.0, RUNTIME_DIR_RELEASED_MESSAGE, &|| false));
+        let reply = self.0.write_all(ACCEPTING_MESSAGE).and_then(|()| {
+            read_expected_message(&mut self.0, RUNTIME_DIR_RELEASED_MESSAGE, &|| false)
+        });
         let started = Instant::now();
         // If the predecessor has died, the kernel unlocks its pid file a moment later.
         while reply.is_err() && started.elapsed() < 5 * STOP_CHECK_INTERVAL {
@@ -201,7 +200,7 @@ impl Predecessor {
 
 /// Reads `message`. Fails if other bytes arrive, if nothing arrives for [`REPLY_TIMEOUT`], or once
 /// `is_cancelled` returns true.
-fn expect_message(
+fn read_expected_message(
     stream: &mut UnixStream,
     message: &[u8],
     is_cancelled: &dyn Fn() -> bool,
@@ -272,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_transfer_keeps_the_claim_and_a_later_one_succeeds() {
+    fn a_failed_transfer_keeps_the_directory_claimed_and_a_later_one_succeeds() {
         let folder = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_serves_if_its_predecessor_has_died() {
+    fn a_successor_may_serve_after_its_predecessor_died_before_or_after_connecting() {
         let folder = tempfile::tempdir().unwrap();
         let mut serving = RuntimeDir::open(folder.path()).unwrap();
         assert!(serving.claim().unwrap());

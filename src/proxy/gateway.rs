@@ -18,14 +18,15 @@ use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::time::Duration;
 
-use crate::gate::{Gate, RequestContext, client_address, has_response_started};
+use crate::gate::{Gate, RequestContext, client_address, has_final_response_started};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 use crate::proxy::upstream::{AttemptFailure, Attempts, DeadlineGuard, ExchangePermit, Upstreams};
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// A client that waits for a 100 which riskgate can't send must start its body within this fraction
-/// of the exchange's remaining time: 1.5 of 2.5 s. Many clients send the body after 1 s anyway.
+/// of the exchange's remaining time: with 2.5 s left, within 1.5 s. Many clients stop waiting for
+/// the 100 after 1 s and send the body.
 const BODY_START_SHARE_OF_TIME_LEFT: f32 = 0.6;
 
 /// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`]
@@ -45,14 +46,15 @@ pub struct Gateway {
 /// The state of one request in the [`Gateway`]: its `ProxyHttp::CTX`. It has no public parts.
 #[derive(Default)]
 pub struct ProxyContext {
-    request: RequestContext,
+    request_context: RequestContext,
     attempts: Attempts,
     /// The address of the server that the current attempt asks.
     server_address: String,
+    /// Shuts the upstream connection down at the deadline, while an exchange runs.
     deadline_guard: Option<DeadlineGuard>,
-    /// The whole response of the upstream server has arrived.
+    /// Whether the whole response of the upstream server has arrived.
     is_upstream_response_complete: bool,
-    /// The permit for one of the concurrent exchanges.
+    /// The permit for this request's exchange; `None` before and after the exchange.
     exchange_permit: Option<ExchangePermit>,
 }
 
@@ -70,29 +72,30 @@ impl Gateway {
     }
 
     fn is_past_deadline(&self, ctx: &ProxyContext) -> bool {
-        self.upstreams.is_past_deadline(ctx.request.started())
+        self.upstreams.is_past_deadline(ctx.request_context.started_at())
     }
 
     /// Refunds the call and sends 417 to a client that waits for a 100 which riskgate can't send.
-    /// The client may repeat the request without the expectation. Returns true: the request is
-    /// answered.
-    async fn refuse_expectation(
+    /// The client may repeat the request without `Expect`. Always returns true, because the request
+    /// is answered.
+    async fn refund_and_send_417(
         &self,
         session: &mut Session,
         ctx: &mut ProxyContext,
     ) -> Result<bool> {
-        self.gate.refund(&mut ctx.request);
-        let reply = self.gate.reply_to_refusal(&Refusal::ExpectationFailed, &mut ctx.request);
-        reply.write(session, &ctx.request.common_headers).await?;
+        self.gate.refund(&mut ctx.request_context);
+        let reply =
+            self.gate.finish_with_refusal(&Refusal::ExpectationFailed, &mut ctx.request_context);
+        reply.write_to_session(session, &ctx.request_context.common_headers).await?;
         Ok(true)
     }
 }
 
 impl ProxyContext {
     /// Drops the deadline guard if the exchange is complete. Pingora may reuse the server's
-    /// connection for another request before it calls `logging`, and the deadline of this request
-    /// must not end the exchange of that one.
-    fn cancel_deadline_if_complete(&mut self, session: &mut Session) {
+    /// connection for another request before it calls `logging` for this one. The deadline of this
+    /// request must not end the other request's exchange.
+    fn drop_deadline_guard_if_complete(&mut self, session: &mut Session) {
         if self.is_upstream_response_complete && session.as_downstream_mut().is_body_done() {
             self.deadline_guard = None;
         }
@@ -107,9 +110,9 @@ fn may_response_have_body(session: &Session, response: &ResponseHeader) -> bool 
         && length.is_none_or(|length| length != "0")
 }
 
-/// Returns true if the exchange failed after a part of the response header had arrived. Only the
-/// text of Pingora's error says so.
-fn has_read_response_bytes(error: &Error) -> bool {
+/// Returns true if the exchange failed after a part of the response header had arrived. It parses
+/// the text of Pingora's error, because nothing else tells.
+fn had_response_bytes_arrived(error: &Error) -> bool {
     let text = error.context.as_ref().map(|context| context.as_str());
     let read = text.and_then(|text| text.rsplit_once("bytes already read: "));
     read.is_some_and(|(_, read)| read != "0")
@@ -127,15 +130,17 @@ impl ProxyHttp for Gateway {
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut ProxyContext) -> Result<bool> {
-        let is_answered = self.gate.run_gates(session, &mut ctx.request).await?;
+        let is_answered =
+            self.gate.answer_unless_forwarded(session, &mut ctx.request_context).await?;
         if !is_answered {
             // The client has the remaining time of the exchange to send its body.
-            let left = self.upstreams.time_left(ctx.request.started()).unwrap_or_default();
+            let left =
+                self.upstreams.time_left(ctx.request_context.started_at()).unwrap_or_default();
             let (address, upstreams) = (client_address(session), &self.upstreams);
             let client = session.as_downstream_mut();
             client.set_read_timeout(Some(left));
             let body_start_timeout = left.mul_f32(BODY_START_SHARE_OF_TIME_LEFT);
-            if request_body::remove_expectation(client)
+            if request_body::remove_expect_is_unanswerable(client)
                 && !request_body::wait_for_body_start(
                     client,
                     address,
@@ -144,9 +149,10 @@ impl ProxyHttp for Gateway {
                 )
                 .await?
             {
-                return self.refuse_expectation(session, ctx).await;
+                return self.refund_and_send_417(session, ctx).await;
             }
-            let left = self.upstreams.time_left(ctx.request.started()).unwrap_or_default();
+            let left =
+                self.upstreams.time_left(ctx.request_context.started_at()).unwrap_or_default();
             request_body::buffer_short_body(client, address, upstreams, left).await?;
         }
         Ok(is_answered)
@@ -157,7 +163,7 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         ctx: &mut ProxyContext,
     ) -> Result<Box<HttpPeer>> {
-        if ctx.request.permit.is_none() {
+        if ctx.request_context.permit.is_none() {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         }
         if ctx.exchange_permit.is_none() {
@@ -167,7 +173,8 @@ impl ProxyHttp for Gateway {
             ctx.exchange_permit = Some(permit.ok_or_else(too_many)?);
         }
         ctx.attempts.start_attempt();
-        let peer = self.upstreams.select_peer(ctx.request.started(), ctx.attempts.is_retry());
+        let peer =
+            self.upstreams.select_peer(ctx.request_context.started_at(), ctx.attempts.is_retry());
         let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectTimedout))?;
         ctx.server_address = peer._address.to_string();
         Ok(Box::new(peer))
@@ -197,7 +204,8 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         ctx.attempts.mark_connected();
         ctx.is_upstream_response_complete = false;
-        ctx.deadline_guard = self.upstreams.start_deadline_guard(ctx.request.started(), connection);
+        ctx.deadline_guard =
+            self.upstreams.start_deadline_guard(ctx.request_context.started_at(), connection);
         Ok(())
     }
 
@@ -208,7 +216,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         let host = self.upstreams.host_header(&ctx.server_address);
-        self.gate.upstream_request_filter(session, request, &ctx.request, host)
+        self.gate.upstream_request_filter(session, request, &ctx.request_context, host)
     }
 
     fn error_while_proxy(
@@ -220,8 +228,8 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         let is_idempotent = session.req_header().method.is_idempotent();
-        let is_started = has_response_started(session) || has_read_response_bytes(&error);
-        // Pingora keeps only a short body. A longer one can't be sent again.
+        let is_started = has_final_response_started(session) || had_response_bytes_arrived(&error);
+        // Pingora keeps a copy of a short body only. A longer body can't be sent again.
         let is_body_kept = !session.as_downstream().retry_buffer_truncated();
         let failure = match is_started {
             true => AttemptFailure::ResponseStarted,
@@ -245,8 +253,8 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         let is_final = !response.status.is_informational();
         ctx.is_upstream_response_complete = is_final && !may_response_have_body(session, response);
-        ctx.cancel_deadline_if_complete(session);
-        self.gate.response_filter(session, response, &mut ctx.request)
+        ctx.drop_deadline_guard_if_complete(session);
+        self.gate.response_filter(session, response, &mut ctx.request_context)
     }
 
     async fn request_body_filter(
@@ -270,13 +278,13 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<Option<Duration>> {
         ctx.is_upstream_response_complete |= end_of_stream;
-        ctx.cancel_deadline_if_complete(session);
+        ctx.drop_deadline_guard_if_complete(session);
         if let (Some(body), true) = (body, is_injected(TestFault::AlterResponseBody)) {
             *body = vec![b'x'; body.len()].into();
         }
         // After the deadline the response must fail, so that a truncated body doesn't look
         // complete.
-        let left = self.upstreams.time_left(ctx.request.started());
+        let left = self.upstreams.time_left(ctx.request_context.started_at());
         let left = left.ok_or_else(|| Error::new_up(ErrorType::ReadTimedout))?;
         // A client that reads slowly must not hold its exchange permit beyond the deadline.
         let client = session.as_downstream_mut();
@@ -299,14 +307,16 @@ impl ProxyHttp for Gateway {
             ctx.attempts.refusal_without_response(timed_out || self.is_past_deadline(ctx));
         // A client that was too slow is still connected, so it gets a response.
         let is_slow = timed_out && self.is_past_deadline(ctx);
-        self.gate.answer_failure(session, error, &mut ctx.request, &upstream_refusal, is_slow).await
+        self.gate
+            .answer_failure(session, error, &mut ctx.request_context, &upstream_refusal, is_slow)
+            .await
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut ProxyContext) {
         (ctx.deadline_guard, ctx.exchange_permit) = (None, None);
-        self.gate.logging(session, error, &mut ctx.request);
+        self.gate.logging(session, error, &mut ctx.request_context);
         if session.is_http2() && session.response_written().is_some() {
-            request_body::discard_body(session.as_downstream_mut()).await;
+            request_body::discard_rest_of_body(session.as_downstream_mut()).await;
         }
     }
 

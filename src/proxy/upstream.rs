@@ -36,12 +36,16 @@ pub use attempts::{AttemptFailure, Attempts, MAX_ATTEMPTS};
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use deadline::DeadlineGuard;
-pub use response::{BodyState, MalformedResponse, ResponseContext, ResponseHead, forward_head};
+pub use response::{
+    BodyState, MalformedResponse, ResponseContext, ResponseHead, forward_response_head,
+};
 
-/// The most idle connections that are kept, on each of the two paths.
+/// The most idle upstream connections that the fast path keeps. Pingora's own pool, for the Pingora
+/// path, keeps as many.
 pub const MAX_IDLE_CONNECTIONS: usize = 512;
-/// The kernel's receive buffer of an upstream connection, in bytes, which holds the part of a
-/// response that the client hasn't read yet. The kernel doubles this number for its bookkeeping.
+/// The size of the kernel's receive buffer of an upstream connection, in bytes. If a client reads
+/// slowly, the buffer holds a part of its response. The kernel doubles this number for its own
+/// bookkeeping.
 const RECV_BUFFER_BYTES: usize = 32 * 1024;
 
 /// The settings of upstream connections, deadlines and health checks.
@@ -49,8 +53,8 @@ const RECV_BUFFER_BYTES: usize = 32 * 1024;
 pub struct UpstreamOptions {
     /// `host:port` of each server.
     pub servers: Vec<String>,
-    /// The value of `Host`; the server's own name if `None`.
-    pub host: Option<String>,
+    /// The value of `Host` in upstream requests; the server's address and port if `None`.
+    pub host_header: Option<String>,
     /// TLS to the servers; cleartext if `None`.
     pub tls: Option<UpstreamTls>,
     /// The most concurrent exchanges; a request beyond them is refused at once.
@@ -62,12 +66,12 @@ pub struct UpstreamOptions {
     /// The time to open a connection.
     pub connect_timeout: Duration,
     /// The time for the whole exchange, from the request's header to the last byte of the response.
-    pub deadline: Duration,
+    pub exchange_time_limit: Duration,
     /// The time for which an idle connection is kept for reuse.
     pub idle_timeout: Duration,
     /// The interval of health checks; zero turns them off.
     pub health_interval: Duration,
-    /// The path that a health check requests; if `None`, it only opens a connection.
+    /// The path that a health check requests; if `None`, the check only opens a connection.
     pub health_path: Option<String>,
     /// The time for which a server that refused a connection is skipped.
     pub eject_for: Duration,
@@ -76,16 +80,17 @@ pub struct UpstreamOptions {
 /// TLS to the servers.
 #[derive(Clone, Debug)]
 pub struct UpstreamTls {
-    /// A file with the certificate authorities to trust instead of the system's; the connector
-    /// reads the file.
+    /// A file with the certificate authorities to trust instead of the system's. Pingora's
+    /// connector reads the file.
     pub ca_file: Option<String>,
     /// The name that the servers' certificate must be valid for.
     pub server_name: String,
-    /// Whether the certificate is verified.
-    pub verify: bool,
+    /// Whether the servers' certificate is verified, including its name.
+    pub verify_certificate: bool,
 }
 
-/// The permit for one of the concurrent exchanges.
+/// The permit for one of the concurrent exchanges: it counts against `max_in_flight` and the limit
+/// per address until it is dropped.
 pub struct ExchangePermit {
     _permit: OwnedSemaphorePermit,
     _client_guard: Option<PerClientGuard>,
@@ -95,22 +100,24 @@ pub struct ExchangePermit {
 pub struct Upstreams {
     balancer: Arc<LoadBalancer<RoundRobin>>,
     options: UpstreamOptions,
+    /// The servers that refused a connection, each with the time until which it is skipped.
     ejected_until: DashMap<SocketAddr, Instant>,
     /// Idle connections of the fast path.
     idle_pool: Arc<IdlePool>,
     exchange_permits: Arc<Semaphore>,
+    /// The permits to wait for a request body before a server is asked.
     body_permits: Semaphore,
     bodies_per_client: Arc<PerClientLimit>,
     exchanges_per_client: Arc<PerClientLimit>,
     /// Makes the group key of each retry unique, so that Pingora opens a new connection for it.
-    retry_count: AtomicU64,
+    retry_group_counter: AtomicU64,
 }
 
 impl Upstreams {
     /// Creates the set of servers and resolves their names.
     pub fn new(mut options: UpstreamOptions) -> std::io::Result<Upstreams> {
         if is_injected(TestFault::NoDeadline) {
-            options.deadline = Duration::from_secs(3600);
+            options.exchange_time_limit = Duration::from_secs(3600);
         }
         let mut balancer = LoadBalancer::<RoundRobin>::try_from_iter(&options.servers)?;
         if !options.health_interval.is_zero() {
@@ -139,7 +146,7 @@ impl Upstreams {
             )),
             options,
             ejected_until: DashMap::new(),
-            retry_count: AtomicU64::new(0),
+            retry_group_counter: AtomicU64::new(0),
         })
     }
 
@@ -148,7 +155,8 @@ impl Upstreams {
         GenBackgroundService::new("health".to_owned(), Arc::clone(&self.balancer))
     }
 
-    /// Returns the number of servers that may be asked now, and the number of all servers.
+    /// Returns the number of healthy servers (neither ejected nor failing their health check), and
+    /// the number of all servers.
     pub fn count_healthy_and_all(&self) -> (usize, usize) {
         let backends = self.balancer.backends().get_backend();
         let is_healthy = |backend: &&Backend| {
@@ -160,20 +168,23 @@ impl Upstreams {
     /// Returns a permit for one more exchange for a client of this address; `None` if there are too
     /// many. The exchange counts until the permit is dropped. A client without an address is exempt
     /// from the limit per address.
-    pub fn acquire_exchange_permit(&self, client: Option<IpAddr>) -> Option<ExchangePermit> {
-        let client_guard = acquire_per_client(&self.exchanges_per_client, client)?;
+    pub fn acquire_exchange_permit(
+        &self,
+        client_address: Option<IpAddr>,
+    ) -> Option<ExchangePermit> {
+        let client_guard = acquire_client_guard(&self.exchanges_per_client, client_address)?;
         let permit = Arc::clone(&self.exchange_permits).try_acquire_owned().ok()?;
         Some(ExchangePermit { _permit: permit, _client_guard: client_guard })
     }
 
-    /// Returns a permit to wait for one more request body before a server is asked; `None` if too
-    /// many bodies are awaited. The limits are equal to those of exchanges, so that awaited bodies
+    /// Returns a permit to wait for one more request body before a server is asked; `None` if
+    /// riskgate already waits for too many. The limits are those of exchanges, so that these bodies
     /// take no more memory than exchanges do.
     pub fn acquire_body_permit(
         &self,
-        client: Option<IpAddr>,
+        client_address: Option<IpAddr>,
     ) -> Option<(SemaphorePermit<'_>, Option<PerClientGuard>)> {
-        let client_guard = acquire_per_client(&self.bodies_per_client, client)?;
+        let client_guard = acquire_client_guard(&self.bodies_per_client, client_address)?;
         Some((self.body_permits.try_acquire().ok()?, client_guard))
     }
 
@@ -181,12 +192,12 @@ impl Upstreams {
     /// The connect, read and write timeouts are no longer than the time that the exchange has left.
     /// A retry opens a new connection, because the server may have closed its other idle
     /// connections too.
-    pub fn select_peer(&self, started: Instant, is_retry: bool) -> Option<HttpPeer> {
-        let left = self.time_left(started)?;
+    pub fn select_peer(&self, request_started_at: Instant, is_retry: bool) -> Option<HttpPeer> {
+        let left = self.time_left(request_started_at)?;
         let backend = self.select_backend()?;
         let name = self.options.tls.as_ref().map(|tls| tls.server_name.clone());
         let mut peer = HttpPeer::new(backend.addr, name.is_some(), name.unwrap_or_default());
-        let verify = self.options.tls.as_ref().is_none_or(|tls| tls.verify);
+        let verify = self.options.tls.as_ref().is_none_or(|tls| tls.verify_certificate);
         peer.options.verify_cert = verify;
         peer.options.verify_hostname = verify;
         let connect = self.options.connect_timeout.min(left);
@@ -196,12 +207,12 @@ impl Upstreams {
         peer.options.write_timeout = Some(left);
         peer.options.idle_timeout = Some(self.options.idle_timeout);
         if is_retry {
-            peer.group_key = 1 + self.retry_count.fetch_add(1, Ordering::Relaxed);
+            peer.group_key = 1 + self.retry_group_counter.fetch_add(1, Ordering::Relaxed);
             peer.options.idle_timeout = Some(Duration::ZERO);
         }
         peer.options.tcp_recv_buf = Some(RECV_BUFFER_BYTES);
-        // riskgate removes hop-by-hop fields by its own rule, on both paths; Pingora's rule can't
-        // handle a Connection option that it doesn't understand.
+        // Pingora's own rule for hop-by-hop fields fails if it can't parse a `Connection` option.
+        // So Pingora leaves these fields alone: riskgate has removed them by its own rule.
         peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
         if is_injected(TestFault::ParseConnectionInPingora) {
             peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
@@ -237,8 +248,8 @@ impl Upstreams {
         .await?
     }
 
-    /// Keeps a connection whose exchange has ended, for the next exchange.
-    pub fn keep_idle(&self, connection: UpstreamConnection) {
+    /// Keeps a connection whose exchange has ended, for the next exchange of the fast path.
+    pub fn return_to_idle_pool(&self, connection: UpstreamConnection) {
         self.idle_pool.put(connection);
     }
 
@@ -256,56 +267,56 @@ impl Upstreams {
     }
 
     /// Returns the deadline of the exchange for a request that started then.
-    pub fn exchange_deadline(&self, started: Instant) -> Instant {
-        started + self.options.deadline
+    pub fn exchange_deadline(&self, request_started_at: Instant) -> Instant {
+        request_started_at + self.options.exchange_time_limit
     }
 
     /// Returns the time that the exchange has left; `None` after its deadline.
-    pub fn time_left(&self, started: Instant) -> Option<Duration> {
-        let left = self.options.deadline.checked_sub(started.elapsed())?;
+    pub fn time_left(&self, request_started_at: Instant) -> Option<Duration> {
+        let left = self.options.exchange_time_limit.checked_sub(request_started_at.elapsed())?;
         (!left.is_zero()).then_some(left)
     }
 
     /// Returns true after the deadline of the exchange.
-    pub fn is_past_deadline(&self, started: Instant) -> bool {
-        self.time_left(started).is_none()
+    pub fn is_past_deadline(&self, request_started_at: Instant) -> bool {
+        self.time_left(request_started_at).is_none()
     }
 
     /// Returns a guard that ends the exchange at its deadline even if bytes still arrive (see
     /// [`DeadlineGuard`]); `None` if the connection's descriptor can't be duplicated.
     pub fn start_deadline_guard(
         &self,
-        started: Instant,
-        connection: RawFd,
+        request_started_at: Instant,
+        connection_fd: RawFd,
     ) -> Option<DeadlineGuard> {
-        DeadlineGuard::start(self.exchange_deadline(started), connection)
+        DeadlineGuard::start(self.exchange_deadline(request_started_at), connection_fd)
     }
 
-    /// Returns the value of `Host` for this server: the configured value, or else the server's
-    /// name.
+    /// Returns the value of `Host` for a request to this server: the configured value, or else the
+    /// server's address and port, which the caller passes.
     pub fn host_header<'h>(&'h self, server: &'h str) -> &'h str {
-        self.options.host.as_deref().unwrap_or(server)
+        self.options.host_header.as_deref().unwrap_or(server)
     }
 
-    /// Appends the request for `server` as bytes, for a request without a body: see
-    /// `forwarding::write_upstream_request`. `header` is the client's, which was parsed before.
-    pub fn write_request(
+    /// Appends the request for `server` as HTTP/1.1 bytes, with its `Host`. The request has no
+    /// body. `client_header` is the client's header as bytes.
+    pub fn write_request_for_server(
         &self,
-        header: &[u8],
+        client_header: &[u8],
         request_line: (&str, &[u8]),
         server: StdAddr,
         client_info: &ClientInfo<'_>,
         out: &mut Vec<u8>,
     ) {
         let name;
-        let host = match &self.options.host {
+        let host = match &self.options.host_header {
             Some(host) => host,
             None => {
                 name = server.to_string();
                 &name
             }
         };
-        forwarding::write_upstream_request(header, request_line, host, client_info, out);
+        forwarding::write_upstream_request(client_header, request_line, host, client_info, out);
     }
 
     fn is_ejected(&self, backend: &Backend) -> bool {
@@ -313,13 +324,14 @@ impl Upstreams {
     }
 }
 
-/// Acquires one unit for the client with this address; `None` if the client is at its limit. A
-/// client without an address has no limit, so it gets `Some(None)`.
-fn acquire_per_client(
+/// Counts one more exchange or body for the client with this address, until the guard is dropped.
+/// Returns `None` if the client is at its limit. A client without an address has no limit, so the
+/// result is `Some(None)`.
+fn acquire_client_guard(
     limit: &Arc<PerClientLimit>,
-    client: Option<IpAddr>,
+    client_address: Option<IpAddr>,
 ) -> Option<Option<PerClientGuard>> {
-    let client = client.filter(|_| !is_injected(TestFault::IgnoreClientLimit));
+    let client = client_address.filter(|_| !is_injected(TestFault::IgnoreClientLimit));
     client.map_or(Some(None), |address| limit.acquire(address).map(Some))
 }
 
@@ -332,18 +344,18 @@ fn tcp_health_check(options: &UpstreamOptions) -> Box<TcpHealthCheck> {
 
 fn http_health_check(options: &UpstreamOptions, path: &str) -> Result<Box<HttpHealthCheck>> {
     let name = options.tls.as_ref().map(|tls| tls.server_name.as_str());
-    let host = options.host.as_deref().or(name).unwrap_or("upstream");
+    let host = options.host_header.as_deref().or(name).unwrap_or("upstream");
     let mut check: HttpHealthCheck = HttpHealthCheck::new(host, options.tls.is_some());
     if let Some(tls) = &options.tls {
         let mut connector = ConnectorOptions::new(1);
         connector.ca_file.clone_from(&tls.ca_file);
         check.set_connector(HttpConnector::new(Some(connector)));
         check.peer_template.sni.clone_from(&tls.server_name);
-        check.peer_template.options.verify_cert = tls.verify;
-        check.peer_template.options.verify_hostname = tls.verify;
+        check.peer_template.options.verify_cert = tls.verify_certificate;
+        check.peer_template.options.verify_hostname = tls.verify_certificate;
     }
     check.req.set_raw_path(path.as_bytes())?;
     check.peer_template.options.connection_timeout = Some(options.connect_timeout);
-    check.peer_template.options.read_timeout = Some(options.deadline);
+    check.peer_template.options.read_timeout = Some(options.exchange_time_limit);
     Ok(Box::new(check))
 }

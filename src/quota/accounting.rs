@@ -2,8 +2,9 @@
 //! of the store's totals.
 //!
 //! Invariant: the leased calls that this node has spent or can still spend are at most its leased
-//! total in the store. (Unbacked calls, admitted while the store was down, are extra.) No I/O, no
-//! clock and no lock here: `Lease` locks this state, and the worker sends the reports.
+//! total in the store. Unbacked calls, which no lease covers, don't count here. This file does no
+//! I/O, reads no clock and takes no lock: `Lease` locks this state, and the worker sends the
+//! reports.
 
 use super::atomic_lease::AtomicLease;
 use super::packed_lease::max_held_calls;
@@ -31,31 +32,31 @@ pub(super) struct LeaseAccounting {
     /// `None` when unlimited.
     pub limit: Option<u64>,
     /// The number of this node's latest report about the account.
-    pub(super) last_sequence: u64,
+    pub(super) last_report_sequence: u64,
     /// This node's leased total in the store, from the latest grant.
     pub(super) own_leased: u64,
-    /// Calls withdrawn from the lease that the next report gives up in the store. They are never
-    /// spent here again.
-    pub(super) returning: u64,
-    /// Calls admitted while the store was down and not yet part of `leased`.
-    pub(super) unsettled: u64,
+    /// Calls withdrawn from the lease. The next report returns them to the store; this node never
+    /// spends them again.
+    pub(super) calls_to_return: u64,
+    /// Unbacked calls that the store has not confirmed, so that `own_leased` lacks them.
+    pub(super) unsettled_calls: u64,
     /// Calls leased by all other nodes, from the latest grant.
     pub(super) others_leased: u64,
     /// Calls spent by all other nodes, from the latest grant.
     pub(super) others_spent: u64,
     /// The month that `usage` last read from the store, and the calls that other nodes had spent.
-    pub others_spent_read: Option<(Month, u64)>,
+    pub last_read_of_others_spent: Option<(Month, u64)>,
     /// What the store acknowledged, sent with each report so that the store notices a data loss.
     pub(super) known: KnownState,
     /// The `spent` total that was last reported to the store; `None` if it must be reported again.
     pub(super) reported_spent: Option<u64>,
-    pub(super) pending: Option<PendingReport>,
+    pub(super) pending_report: Option<PendingReport>,
     /// Calls requested in a report that was not answered: the store may have granted them.
     pub(super) maybe_granted: u64,
     /// Final reports on past months that the store has not accepted yet.
     pub(super) final_reports: Vec<FinalReport>,
     /// This node's spent total at the last tick.
-    pub(super) spent_at_tick: u64,
+    pub(super) spent_at_last_tick: u64,
     /// Calls that this node spent in the second before the last tick.
     pub(super) calls_per_second: u64,
 }
@@ -65,7 +66,7 @@ pub(super) struct LeaseAccounting {
 pub(super) struct FinalReport {
     pub(super) month: Month,
     pub(super) spent: u64,
-    pub(super) unsettled: u64,
+    pub(super) unsettled_calls: u64,
 }
 
 /// The report in flight: the values that were current when it was built.
@@ -73,10 +74,10 @@ pub(super) struct FinalReport {
 pub(super) struct PendingReport {
     pub(super) month: u16,
     pub(super) sequence: u64,
-    pub(super) floor: u64,
-    pub(super) returning: u64,
-    pub(super) unsettled: u64,
-    pub(super) requested: u64,
+    pub(super) leased_floor: u64,
+    pub(super) returned_calls: u64,
+    pub(super) unsettled_calls: u64,
+    pub(super) requested_calls: u64,
     pub(super) spent: u64,
     pub(super) limit: Option<u64>,
 }
@@ -88,7 +89,7 @@ impl LeaseAccounting {
 
     /// Calls that this node has spent of the current month.
     pub(super) fn own_spent(&self, atomic_lease: &AtomicLease) -> u64 {
-        self.own_leased - self.returning - atomic_lease.load().held() + self.unsettled
+        self.own_leased - self.calls_to_return - atomic_lease.load().held() + self.unsettled_calls
     }
 
     /// Calls that other nodes had spent of this month, from the latest grant; `None` before the
@@ -104,7 +105,7 @@ impl LeaseAccounting {
     /// Sets another limit. Calls held under the old limit go back to the store.
     pub(super) fn set_limit(&mut self, atomic_lease: &AtomicLease, limit: Option<u64>) {
         self.limit = limit;
-        self.returning += atomic_lease.withdraw_all_but(0, true);
+        self.calls_to_return += atomic_lease.withdraw_all_but(0, true);
     }
 
     /// Admits one call that no lease covers. Returns `None` if the known total has already reached
@@ -120,16 +121,16 @@ impl LeaseAccounting {
         if self.limit.is_some_and(|limit| known >= limit) {
             return None;
         }
-        self.unsettled += 1;
+        self.unsettled_calls += 1;
         Some(self.limit.map(|limit| limit - known - 1))
     }
 
     /// Refunds an unbacked call. Returns false if the call may have been reported to the store
     /// already.
     pub(super) fn refund_unbacked(&mut self, month: Month) -> bool {
-        let reported = self.pending.map_or(0, |pending| pending.unsettled);
-        let is_unreported = self.month == month.number() && self.unsettled > reported;
-        self.unsettled -= u64::from(is_unreported);
+        let reported = self.pending_report.map_or(0, |pending| pending.unsettled_calls);
+        let is_unreported = self.month == month.number() && self.unsettled_calls > reported;
+        self.unsettled_calls -= u64::from(is_unreported);
         is_unreported
     }
 
@@ -149,71 +150,78 @@ impl LeaseAccounting {
             atomic_lease.refund_one();
             return RefundOutcome::Reusable;
         }
-        atomic_lease.return_one_spent();
-        self.returning += 1;
+        atomic_lease.return_one_to_store();
+        self.calls_to_return += 1;
         RefundOutcome::ToStore
     }
 
     /// Calls requested in the report in flight, or in an unanswered one that may have been granted.
     pub(super) fn calls_requested(&self) -> u64 {
-        self.maybe_granted.max(self.pending.map_or(0, |pending| pending.requested))
+        self.maybe_granted.max(self.pending_report.map_or(0, |pending| pending.requested_calls))
     }
 
-    /// Calls leased by all nodes, as far as this node knows: with its own unsettled calls, without
-    /// the calls that it returns.
+    /// Calls leased by all nodes, as far as this node knows. Its own unsettled calls count; the
+    /// calls that it returns to the store don't.
     pub(super) fn leased_by_all(&self) -> u64 {
-        self.own_leased - self.returning + self.unsettled + self.others_leased
+        self.own_leased - self.calls_to_return + self.unsettled_calls + self.others_leased
     }
 
-    /// Moves to `month` if it is later than the current month; the past month gets a final report.
-    /// Returns true if the month changed.
+    /// Moves to `month` if it is later than the current month. If calls were leased or admitted in
+    /// the past month, a final report on it is kept for the store. Returns true if the month
+    /// changed.
     pub(super) fn enter_month(&mut self, atomic_lease: &AtomicLease, month: Month) -> bool {
         if month.number() <= self.month {
             return false;
         }
         let unleased = self.limit.unwrap_or(u64::MAX);
-        self.returning += atomic_lease.start_month(u64::from(month.number()), unleased);
-        let spent = self.own_leased - self.returning + self.unsettled;
-        let has_past_report = self.own_leased + self.unsettled > 0 || self.pending.is_some();
-        if let (Some(past), true) = (Month::from_number(self.month), has_past_report) {
-            self.final_reports.push(FinalReport { month: past, spent, unsettled: self.unsettled });
+        self.calls_to_return +=
+            atomic_lease.start_month_and_drop_held(u64::from(month.number()), unleased);
+        let spent = self.own_leased - self.calls_to_return + self.unsettled_calls;
+        let needs_final_report =
+            self.own_leased + self.unsettled_calls > 0 || self.pending_report.is_some();
+        if let (Some(past), true) = (Month::from_number(self.month), needs_final_report) {
+            self.final_reports.push(FinalReport {
+                month: past,
+                spent,
+                unsettled_calls: self.unsettled_calls,
+            });
         }
         *self = LeaseAccounting {
             month: month.number(),
             requested_month: month.number(),
             limit: self.limit,
-            last_sequence: self.last_sequence,
-            others_spent_read: self.others_spent_read,
+            last_report_sequence: self.last_report_sequence,
+            last_read_of_others_spent: self.last_read_of_others_spent,
             final_reports: std::mem::take(&mut self.final_reports),
             ..LeaseAccounting::default()
         };
         true
     }
 
-    /// The calls held or requested; the present limit and that of the pending report; and this
-    /// node's leased total without calls that it returns.
+    /// Returns three values: the calls held or requested; the present limit and the limit in the
+    /// report in flight; this node's leased total without the calls that it returns.
     #[cfg(test)]
     pub(super) fn held_limits_and_leased(
         &self,
         atomic_lease: &AtomicLease,
     ) -> (u64, [Option<u64>; 2], u64) {
-        let requested = self.pending.map_or(0, |pending| pending.requested);
-        let limits = [self.limit, self.pending.map_or(self.limit, |pending| pending.limit)];
-        (atomic_lease.load().held() + requested, limits, self.own_leased - self.returning)
+        let requested = self.pending_report.map_or(0, |pending| pending.requested_calls);
+        let limits = [self.limit, self.pending_report.map_or(self.limit, |pending| pending.limit)];
+        (atomic_lease.load().held() + requested, limits, self.own_leased - self.calls_to_return)
     }
 
     /// The leased total over all nodes that this node would report after a data loss, and its own
     /// part of that total.
     #[cfg(test)]
     pub(super) fn recoverable_leased_totals(&self) -> (u64, u64) {
-        (self.leased_by_all(), self.own_leased - self.returning + self.unsettled)
+        (self.leased_by_all(), self.own_leased - self.calls_to_return + self.unsettled_calls)
     }
 
     /// Returns true if no calls are held and the store has every total.
     pub(super) fn is_fully_reported(&self, atomic_lease: &AtomicLease) -> bool {
         atomic_lease.load().held() == 0
-            && self.returning == 0
-            && self.unsettled == 0
+            && self.calls_to_return == 0
+            && self.unsettled_calls == 0
             && self.final_reports.is_empty()
             && self.reported_spent == Some(self.own_spent(atomic_lease))
     }

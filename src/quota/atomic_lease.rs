@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::packed_lease::PackedLease;
 
 /// The calls held for one month and one epoch. A new epoch starts when the limit changes or a month
-/// begins. Calls spent in an older epoch can't be refunded here.
+/// begins. Calls spent in an older epoch can't be refunded to this lease.
 #[derive(Debug)]
 pub(super) struct AtomicLease(AtomicU64);
 
@@ -42,21 +42,21 @@ impl AtomicLease {
         }
     }
 
-    /// Withdraws all held calls but `keep`, so that nobody can spend them, and returns how many.
-    /// With `starts_epoch`, calls that were spent before can no longer be refunded here.
+    /// Withdraws the held calls above `keep`, so that no request can spend them. Returns how many
+    /// it withdrew. If `starts_epoch`, calls that were spent before can no longer be refunded.
     pub(super) fn withdraw_all_but(&self, keep: u64, starts_epoch: bool) -> u64 {
-        let mut taken = 0;
+        let mut withdrawn = 0;
         self.update(|packed| {
-            taken = packed.held().saturating_sub(keep);
+            withdrawn = packed.held().saturating_sub(keep);
             let epoch = packed.epoch() + u64::from(starts_epoch);
             PackedLease::new(
                 packed.month(),
                 epoch,
-                packed.held() - taken,
-                packed.unleased_low() + taken,
+                packed.held() - withdrawn,
+                packed.unleased_low_32_bits() + withdrawn,
             )
         });
-        taken
+        withdrawn
     }
 
     /// Adds granted calls, sets `unleased`, and returns how many calls are then held.
@@ -75,22 +75,22 @@ impl AtomicLease {
     }
 
     /// Returns one spent call to the store: it counts as unleased and can't be spent here.
-    pub(super) fn return_one_spent(&self) {
+    pub(super) fn return_one_to_store(&self) {
         self.update(|packed| {
-            let unleased = packed.unleased_low() + 1;
+            let unleased = packed.unleased_low_32_bits() + 1;
             PackedLease::new(packed.month(), packed.epoch(), packed.held(), unleased)
         });
     }
 
-    /// Starts a month and an epoch with no calls held. Returns how many calls of the month before
+    /// Starts a month and an epoch with no calls held. Returns how many calls of the previous month
     /// were still held.
-    pub(super) fn start_month(&self, month: u64, unleased: u64) -> u64 {
-        let mut taken = 0;
+    pub(super) fn start_month_and_drop_held(&self, month: u64, unleased: u64) -> u64 {
+        let mut dropped = 0;
         self.update(|packed| {
-            taken = packed.held();
+            dropped = packed.held();
             PackedLease::new(month, packed.epoch() + 1, 0, unleased)
         });
-        taken
+        dropped
     }
 
     fn update(&self, mut change: impl FnMut(PackedLease) -> PackedLease) {

@@ -2,13 +2,13 @@
 //! machine.
 //!
 //! The believed time is CLOCK_BOOTTIME plus an offset that only this file changes. Nobody can set
-//! CLOCK_BOOTTIME, and it also counts while the machine sleeps. The offset follows one of two
-//! clocks: the store's, once a server's clock has been accepted; before that, and with SQLite, the
-//! system clock of this machine.
+//! CLOCK_BOOTTIME, and it also counts while the machine sleeps. Once a server's clock has been
+//! accepted, the offset follows that clock. Before that, and with SQLite, it follows this machine's
+//! system clock.
 //!
-//! If that clock jumps, the jump is held: the believed time ignores the jump and advances by
-//! CLOCK_BOOTTIME alone. A held jump is accepted once the clock has kept to it for ten minutes. A
-//! jump of the store's clock is accepted at once if this machine's clock shows the same time. A
+//! If the followed clock jumps, the jump is held: the believed time ignores the jump and advances
+//! by CLOCK_BOOTTIME alone. A held jump is accepted once the clock has kept to it for ten minutes.
+//! A jump of the store's clock is accepted at once if this machine's clock shows the same time. A
 //! month that has ended never begins again.
 //!
 //! This file reads no clock: callers pass `boottime`, CLOCK_BOOTTIME in seconds.
@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use super::sync::lock;
+use super::sync::lock_ignoring_poison;
 use crate::model::month::{Month, format_rfc3339};
 
 /// Clocks that differ by at most this many seconds agree.
@@ -30,16 +30,16 @@ pub(super) struct Calendar {
     /// The number of the latest month that has begun.
     latest_month: AtomicU16,
     /// The believed time minus CLOCK_BOOTTIME, in seconds; readers need no lock.
-    offset: AtomicI64,
+    boottime_offset: AtomicI64,
     clock_state: Mutex<ClockState>,
 }
 
 /// What the observed clocks have shown.
 struct ClockState {
     /// The believed time minus CLOCK_BOOTTIME, in seconds.
-    offset: i64,
+    boottime_offset: i64,
     /// The latest month in which some node had counted calls before this process started.
-    known_month: Option<Month>,
+    counted_month_at_start: Option<Month>,
     has_read_store_clock: bool,
     /// The store's clock has been accepted at least once. From then on the believed time never
     /// follows this machine's clock, which only confirms jumps of the store's clock.
@@ -52,9 +52,9 @@ struct ClockState {
 #[derive(Clone, Copy)]
 struct ClockJump {
     /// The time that the clock shows minus CLOCK_BOOTTIME, in seconds.
-    offset: i64,
+    boottime_offset: i64,
     /// The CLOCK_BOOTTIME, in seconds, at which the clock was first seen to show this offset.
-    since_boottime: i64,
+    first_seen_boottime: i64,
 }
 
 /// A clock that is read.
@@ -65,21 +65,25 @@ enum ClockSource {
 }
 
 impl Calendar {
-    /// `latest` is the latest month in which some node has counted calls; `unix_now` is this
-    /// machine's clock. The believed time starts with that clock if it shows `latest` or the month
-    /// after, or if `latest` is `None`. Otherwise the believed time starts at the beginning of
-    /// `latest`, and the clock's jump is held.
-    pub(super) fn new(latest: Option<Month>, unix_now: i64, boottime: i64) -> Calendar {
+    /// `latest_counted_month` is the latest month in which some node has counted calls; `unix_now`
+    /// is this machine's clock. If that clock shows this month or the next, or if no month is
+    /// given, the believed time starts with the clock. Otherwise the believed time starts at the
+    /// beginning of `latest_counted_month`, and the clock's jump is held.
+    pub(super) fn new(
+        latest_counted_month: Option<Month>,
+        unix_now: i64,
+        boottime: i64,
+    ) -> Calendar {
         let now = Month::containing(unix_now);
         let is_implausible = |latest: &Month| now < *latest || now.number() > latest.number() + 1;
-        let believed = latest.filter(is_implausible).map_or(unix_now, Month::start);
+        let believed = latest_counted_month.filter(is_implausible).map_or(unix_now, Month::start);
         let offset = believed - boottime;
         let calendar = Calendar {
             latest_month: AtomicU16::new(Month::containing(believed).number()),
-            offset: AtomicI64::new(offset),
+            boottime_offset: AtomicI64::new(offset),
             clock_state: Mutex::new(ClockState {
-                offset,
-                known_month: latest,
+                boottime_offset: offset,
+                counted_month_at_start: latest_counted_month,
                 has_read_store_clock: false,
                 follows_store_clock: false,
                 held_store_jump: None,
@@ -91,8 +95,8 @@ impl Calendar {
     }
 
     /// The believed time, in Unix seconds. Takes no lock.
-    pub(super) fn now(&self, boottime: i64) -> i64 {
-        boottime + self.offset.load(Ordering::Relaxed)
+    pub(super) fn believed_now(&self, boottime: i64) -> i64 {
+        boottime + self.boottime_offset.load(Ordering::Relaxed)
     }
 
     /// The latest month that has begun by the believed time.
@@ -100,16 +104,20 @@ impl Calendar {
         Month::from_number(self.latest_month.load(Ordering::Relaxed)).unwrap_or(Month::LAST)
     }
 
-    /// The month that a call at the believed time `now` belongs to: the latest month that has
-    /// begun. Takes a lock only if `now` would begin a month. The offset may have been corrected
-    /// since `now` was read, so the time is then computed again from `boottime`.
-    pub(super) fn month_to_charge(&self, now: i64, boottime: impl FnOnce() -> i64) -> Month {
+    /// The month that a call at this believed time belongs to: the latest month that has begun. If
+    /// the time would begin a month, it is computed again from `boottime` under a lock, because the
+    /// offset may have been corrected since the time was read.
+    pub(super) fn month_to_charge(
+        &self,
+        believed_now: i64,
+        boottime: impl FnOnce() -> i64,
+    ) -> Month {
         let latest = self.latest_month();
-        if now < latest.end() {
+        if believed_now < latest.end() {
             return latest;
         }
-        let state = lock(&self.clock_state);
-        let month = Month::containing(boottime() + state.offset);
+        let state = lock_ignoring_poison(&self.clock_state);
+        let month = Month::containing(boottime() + state.boottime_offset);
         self.latest_month.fetch_max(month.number(), Ordering::Relaxed);
         self.latest_month()
     }
@@ -117,14 +125,14 @@ impl Calendar {
     /// The month to announce to other nodes. `None` until the store's clock has been accepted,
     /// because this machine's clock alone must not advance the month of other nodes.
     pub(super) fn month_by_store_clock(&self, boottime: i64) -> Option<Month> {
-        let state = lock(&self.clock_state);
-        state.follows_store_clock.then(|| Month::containing(boottime + state.offset))
+        let state = lock_ignoring_poison(&self.clock_state);
+        state.follows_store_clock.then(|| Month::containing(boottime + state.boottime_offset))
     }
 
     /// Observes this machine's clock. It changes the believed time only if the store's clock was
     /// never accepted.
     pub(super) fn observe_machine_clock(&self, unix_now: i64, boottime: i64) {
-        let mut state = lock(&self.clock_state);
+        let mut state = lock_ignoring_poison(&self.clock_state);
         if !state.follows_store_clock {
             let warning = state.assess_clock(
                 ClockSource::Machine,
@@ -140,15 +148,15 @@ impl Calendar {
     /// Observes the store's clock, which all nodes follow. `unix_now` is this machine's clock,
     /// which may confirm a jump.
     pub(super) fn observe_store_clock(&self, store_now: i64, unix_now: i64, boottime: i64) {
-        let mut state = lock(&self.clock_state);
+        let mut state = lock_ignoring_poison(&self.clock_state);
         let is_first = !std::mem::replace(&mut state.has_read_store_clock, true);
         let (offset, machine) = (store_now - boottime, unix_now - boottime);
         let mut warning = None;
         if is_first && state.accepts_first_store_time(store_now, unix_now) {
-            // The month that this machine's clock gave until now is discarded, even if it was
-            // later: no call of that month has been reported yet.
+            // The month by this machine's clock is discarded, even if it is later than the store's:
+            // no call of that month has been reported yet.
             let now = Month::containing(store_now);
-            let month = state.known_month.map_or(now, |known| known.max(now));
+            let month = state.counted_month_at_start.map_or(now, |known| known.max(now));
             self.latest_month.store(month.number(), Ordering::Relaxed);
             state.accept_offset(offset);
         } else {
@@ -167,7 +175,7 @@ impl Calendar {
     }
 
     fn publish_offset(&self, state: MutexGuard<'_, ClockState>, warning: Option<String>) {
-        self.offset.store(state.offset, Ordering::Relaxed);
+        self.boottime_offset.store(state.boottime_offset, Ordering::Relaxed);
         // Not under the lock, because writing a log may take time.
         drop(state);
         if let Some(warning) = warning {
@@ -176,11 +184,11 @@ impl Calendar {
     }
 
     /// The problem that an operator should know of: a clock whose jump is held, or calls that were
-    /// counted in a month that has not begun. `None` if there is none.
+    /// counted in a month that has not begun. `None` if there is no problem.
     pub(super) fn problem(&self, boottime: i64) -> Option<String> {
-        let state = lock(&self.clock_state);
+        let state = lock_ignoring_poison(&self.clock_state);
         let latest = self.latest_month();
-        let now = Month::containing(boottime + state.offset);
+        let now = Month::containing(boottime + state.boottime_offset);
         let jumps = [
             (ClockSource::Store, state.held_store_jump),
             (ClockSource::Machine, state.held_machine_jump),
@@ -192,8 +200,8 @@ impl Calendar {
         };
         match held_jump {
             Some((clock, jump)) => {
-                let shown = boottime + jump.offset;
-                let (name, time) = (clock.name(), format_rfc3339(shown));
+                let shown = boottime + jump.boottime_offset;
+                let (name, time) = (clock.possessive_name(), format_rfc3339(shown));
                 let month = Month::containing(shown);
                 let advise_wait =
                     || "held until it is confirmed or was steady for ten minutes".to_owned();
@@ -207,7 +215,7 @@ impl Calendar {
 }
 
 impl ClockSource {
-    fn name(self) -> &'static str {
+    fn possessive_name(self) -> &'static str {
         match self {
             ClockSource::Store => "the store's",
             ClockSource::Machine => "this machine's",
@@ -216,17 +224,20 @@ impl ClockSource {
 }
 
 impl ClockState {
-    /// Returns true if the first reading of the store's clock can be accepted at once.
+    /// Returns true if the first reading of the store's clock can be accepted at once. If some node
+    /// had counted calls in a month, the reading may show:
+    /// - that month;
+    /// - an earlier month, if this machine's clock shows the same time;
+    /// - a later month, if it has begun by this machine's clock too;
+    /// - the next month, if this machine's clock is wrong because it shows a month before that
+    ///   month. The next month may have begun while no node ran.
     ///
-    /// If a month is known, the reading may show that month, or a later one that has begun by this
-    /// machine's clock too; an earlier one only if both clocks agree. If this machine's clock shows
-    /// an earlier month, that clock is wrong, and the month after the known one is accepted too: it
-    /// may have begun while no node ran. If no month is known, the reading may show a month that
-    /// has begun by this machine's clock, or any month if that clock was never set.
+    /// If no node had counted calls, the reading may show a month that has begun by this machine's
+    /// clock. If that clock was never set, the reading may show any month.
     fn accepts_first_store_time(&self, store_now: i64, unix_now: i64) -> bool {
         let month = Month::containing(store_now);
         let machine = Month::containing(unix_now + MAX_SKEW_SECONDS);
-        match self.known_month {
+        match self.counted_month_at_start {
             Some(known) if month < known => is_within_tolerance(store_now, unix_now),
             Some(known) if month == known || month <= machine => true,
             Some(known) => machine < known && month.number() == known.number() + 1,
@@ -235,39 +246,39 @@ impl ClockState {
     }
 
     fn accept_offset(&mut self, offset: i64) {
-        self.offset = offset;
+        self.boottime_offset = offset;
         (self.held_store_jump, self.held_machine_jump) = (None, None);
     }
 
     /// Judges one reading of a clock. If the clock agrees with the believed time, small differences
-    /// are adopted. A jump is accepted if the other clock shows the same time, or if the clock has
-    /// been steady for [`JUMP_CONFIRM_SECONDS`] and shows no month before `latest`. Any other jump
-    /// is held. Returns a warning to log, if any.
+    /// are adopted. A jump is accepted if the other clock shows the same time. A jump is also
+    /// accepted if the clock has been steady for [`JUMP_CONFIRM_SECONDS`] and its month is not
+    /// before `latest_month`. Any other jump is held. Returns a warning to log, if any.
     fn assess_clock(
         &mut self,
         clock: ClockSource,
         offset: i64,
         boottime: i64,
         other_offset: Option<i64>,
-        latest: Month,
+        latest_month: Month,
     ) -> Option<String> {
         let jump = match clock {
             ClockSource::Store => &mut self.held_store_jump,
             ClockSource::Machine => &mut self.held_machine_jump,
         };
-        if is_within_tolerance(offset, self.offset) {
+        if is_within_tolerance(offset, self.boottime_offset) {
             *jump = None;
             // The seconds of two clocks begin at different moments, so they may differ by one.
-            if (offset - self.offset).abs() > 1 {
-                self.offset = offset;
+            if (offset - self.boottime_offset).abs() > 1 {
+                self.boottime_offset = offset;
             }
             return None;
         }
-        let jump_seconds = offset - self.offset;
-        let same_jump = jump.filter(|jump| is_within_tolerance(jump.offset, offset));
+        let jump_seconds = offset - self.boottime_offset;
+        let same_jump = jump.filter(|jump| is_within_tolerance(jump.boottime_offset, offset));
         let is_steady = same_jump
-            .is_some_and(|jump| boottime - jump.since_boottime >= JUMP_CONFIRM_SECONDS)
-            && Month::containing(boottime + offset) >= latest;
+            .is_some_and(|jump| boottime - jump.first_seen_boottime >= JUMP_CONFIRM_SECONDS)
+            && Month::containing(boottime + offset) >= latest_month;
         if is_steady
             || other_offset.is_some_and(|other_offset| is_within_tolerance(offset, other_offset))
         {
@@ -275,8 +286,8 @@ impl ClockState {
             return Some(format!("a clock that jumped by {jump_seconds} s is now accepted"));
         }
         if same_jump.is_none() {
-            *jump = Some(ClockJump { offset, since_boottime: boottime });
-            let name = clock.name();
+            *jump = Some(ClockJump { boottime_offset: offset, first_seen_boottime: boottime });
+            let name = clock.possessive_name();
             return Some(format!("{name} clock jumped by {jump_seconds} s: held for ten minutes"));
         }
         None

@@ -25,8 +25,8 @@ pub struct Allowance {
 pub enum Denial {
     /// All calls of the month are spent.
     Exhausted,
-    /// The store did not answer in time. Or it is down or recovers from a data loss, and riskgate
-    /// admits no call without a lease: the policy is `Closed`, or `max_unsettled` such calls are
-    /// not yet reported to the store.
+    /// The store did not answer in time. Or the store is down or recovering, and riskgate may admit
+    /// no unbacked call: the policy is `Closed`, or `max_unsettled` unbacked calls still wait for
+    /// the store's confirmation.
     StoreUnavailable,
 }

@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// CLOCK_BOOTTIME in whole seconds. Nobody can set it, and it goes on while the machine sleeps.
 ///
-/// When the process starts, these seconds are aligned with those of the system clock: both begin at
-/// the same moment. So a process and its successor read the same second, and a key that has expired
-/// stays expired over a restart.
+/// At the start of a process, the seconds of this clock are aligned with those of the system clock:
+/// both begin at the same moment. A process and its successor therefore read the same second, and
+/// an expired key stays expired over a restart.
 #[derive(Clone, Copy)]
 pub(super) struct BootClock {
     /// Added to CLOCK_BOOTTIME so that its seconds begin with those of the system clock: from just
     /// above zero to just below two seconds.
-    alignment: Duration,
+    second_boundary_shift: Duration,
 }
 
 impl BootClock {
@@ -19,12 +19,12 @@ impl BootClock {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let second = Duration::from_secs(1);
         let fraction = |time: Duration| Duration::from_nanos(time.subsec_nanos().into());
-        let alignment = second + fraction(since_epoch) - fraction(read_boottime());
-        BootClock { alignment }
+        let second_boundary_shift = second + fraction(since_epoch) - fraction(read_boottime());
+        BootClock { second_boundary_shift }
     }
 
     pub(super) fn seconds(self) -> i64 {
-        (read_boottime() + self.alignment).as_secs().cast_signed()
+        (read_boottime() + self.second_boundary_shift).as_secs().cast_signed()
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use super::accounting::{LeaseAccounting, RefundOutcome};
 use super::atomic_lease::AtomicLease;
 use super::lease_report::{OutgoingReports, ReportReason};
-use super::sync::lock;
+use super::sync::lock_ignoring_poison;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::Grant;
@@ -20,9 +20,9 @@ use crate::store::Grant;
 /// How long, in milliseconds, a lease counts as exhausted after the store granted nothing. After
 /// that the store is asked again, because another node may have returned calls.
 const EXHAUSTED_RETRY_MS: u64 = 500;
-/// How long, in milliseconds, a lease waits before it asks the store again, if the store recovers
-/// from a data loss or failed for this account alone.
-const RECOVERY_RETRY_MS: u64 = 250;
+/// If the store recovers from a data loss, or failed for this account alone, the lease asks it
+/// again after this many milliseconds.
+const STORE_UNAVAILABLE_RETRY_MS: u64 = 250;
 
 /// The calls that one account may spend on this node.
 pub struct Lease {
@@ -31,13 +31,13 @@ pub struct Lease {
     /// Uptime of the ledger in milliseconds until which the month counts as exhausted.
     exhausted_until_ms: AtomicU64,
     /// Uptime of the ledger in milliseconds until which this account's calls are handled as if the
-    /// store were down. Set when the store recovers, or failed for this account alone.
-    unavailable_until_ms: AtomicU64,
-    is_queued: AtomicBool,
-    is_tracked: AtomicBool,
+    /// store were down: while the store recovers, and after it failed for this account alone.
+    store_unavailable_until_ms: AtomicU64,
+    is_in_lease_queue: AtomicBool,
+    is_tracked_by_worker: AtomicBool,
     reply_notify: Notify,
-    /// Admits waiting calls in the order of their arrival. Without it a late call could take the
-    /// lease that an earlier call waits for.
+    /// Admits waiting calls in the order of their arrival. Without this queue, a later call could
+    /// spend the calls that an earlier one waits for.
     wait_queue: Semaphore,
     accounting: Mutex<LeaseAccounting>,
 }
@@ -46,16 +46,16 @@ pub struct Lease {
 #[repr(align(64))]
 struct HotState {
     atomic_lease: AtomicLease,
-    /// Calls that no node had leased when the last grant arrived. The change since then is in the
-    /// packed lease.
+    /// Calls that no node had leased when the last grant arrived. The packed lease has the lower 32
+    /// bits of the current number; this value restores the upper ones.
     unleased_at_grant: AtomicU64,
     /// More calls are requested once this many or fewer are held.
     refill_threshold: AtomicU64,
     is_unlimited: AtomicBool,
-    /// The held calls last long enough for the next request to wait and share a commit.
+    /// True if the held calls last so long that the next request can wait to share a commit.
     refill_can_wait: AtomicBool,
     /// How many calls wait for the store to grant calls.
-    waiters: AtomicU32,
+    waiting_calls: AtomicU32,
 }
 
 /// How urgently the worker should request more calls from the store.
@@ -72,7 +72,7 @@ pub(super) enum RefillUrgency {
 pub struct Charge {
     month: Month,
     /// The epoch of the lease that it was spent from.
-    epoch: u16,
+    lease_epoch: u16,
     /// No lease covered the call: it was admitted because the store was down or recovering.
     pub(super) is_unbacked: bool,
     /// Calls that remain of the month's limit after this call; `None` if unlimited.
@@ -101,7 +101,7 @@ impl<'l> WaitTicket<'l> {
 
 impl Drop for WaitTicket<'_> {
     fn drop(&mut self) {
-        self.lease.hot.waiters.fetch_sub(1, Ordering::Relaxed);
+        self.lease.hot.waiting_calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -123,12 +123,12 @@ impl Lease {
                 refill_threshold: AtomicU64::new(0),
                 is_unlimited: AtomicBool::new(limit == MonthlyLimit::Unlimited),
                 refill_can_wait: AtomicBool::new(false),
-                waiters: AtomicU32::new(0),
+                waiting_calls: AtomicU32::new(0),
             },
             exhausted_until_ms: AtomicU64::new(0),
-            unavailable_until_ms: AtomicU64::new(0),
-            is_queued: AtomicBool::new(false),
-            is_tracked: AtomicBool::new(false),
+            store_unavailable_until_ms: AtomicU64::new(0),
+            is_in_lease_queue: AtomicBool::new(false),
+            is_tracked_by_worker: AtomicBool::new(false),
             reply_notify: Notify::new(),
             wait_queue: Semaphore::new(1),
             accounting: Mutex::new(LeaseAccounting::new(calls_allowed(limit))),
@@ -141,13 +141,13 @@ impl Lease {
     }
 
     fn lock_accounting(&self) -> MutexGuard<'_, LeaseAccounting> {
-        lock(&self.accounting)
+        lock_ignoring_poison(&self.accounting)
     }
 
     // --- spending ---
 
-    /// Spends one held call, with a compare-and-swap and no lock. Also returns how urgently more
-    /// calls should be requested. `None` if no call of the month is held.
+    /// Spends one held call, with a compare-and-swap and no lock. Returns the charge, and how
+    /// urgently the worker should request more calls. `None` if no call of the month is held.
     pub(super) fn try_spend(&self, month: Month) -> Option<(Charge, RefillUrgency)> {
         let packed = self.hot.atomic_lease.spend_one(u64::from(month.number()))?;
         let urgency = match packed.held() <= self.hot.refill_threshold.load(Ordering::Relaxed) {
@@ -163,7 +163,7 @@ impl Lease {
                 // The next month began after the request arrived.
                 false => Month::from_number(packed.month() as u16)?,
             },
-            epoch: packed.epoch() as u16,
+            lease_epoch: packed.epoch() as u16,
             is_unbacked: false,
             remaining: (!self.hot.is_unlimited.load(Ordering::Relaxed)).then_some(remaining),
         };
@@ -180,18 +180,18 @@ impl Lease {
         let remaining = accounting.spend_unbacked(&self.hot.atomic_lease, month)?;
         let epoch = self.hot.atomic_lease.load().epoch() as u16;
         let month = Month::from_number(accounting.month)?;
-        Some(Charge { month, epoch, is_unbacked: true, remaining })
+        Some(Charge { month, lease_epoch: epoch, is_unbacked: true, remaining })
     }
 
     /// Refunds a call: to this lease, or to the store if this node may not hold another call.
     pub(super) fn refund(&self, charge: &Charge) -> RefundOutcome {
-        let epoch = u64::from(charge.epoch);
-        let returned = self.lock_accounting().refund(&self.hot.atomic_lease, charge.month, epoch);
-        if returned == RefundOutcome::Reusable {
+        let epoch = u64::from(charge.lease_epoch);
+        let outcome = self.lock_accounting().refund(&self.hot.atomic_lease, charge.month, epoch);
+        if outcome == RefundOutcome::Reusable {
             // A waiting call can now spend it.
             self.wake_waiters();
         }
-        returned
+        outcome
     }
 
     /// Refunds an unbacked call. Returns false if the call may have been reported to the store
@@ -202,33 +202,34 @@ impl Lease {
 
     // --- the wait queue, and the flags by which the worker finds the lease ---
 
-    /// Marks the lease as queued. Returns true if it was not queued yet.
-    pub(super) fn mark_queued(&self) -> bool {
+    /// Marks the lease as queued for the worker. Returns true if it was not queued yet.
+    pub(super) fn mark_in_lease_queue(&self) -> bool {
         // A plain load first: a call that finds the lease queued writes nothing.
-        !self.is_queued.load(Ordering::Relaxed) && !self.is_queued.swap(true, Ordering::AcqRel)
+        !self.is_in_lease_queue.load(Ordering::Relaxed)
+            && !self.is_in_lease_queue.swap(true, Ordering::AcqRel)
     }
 
-    pub(super) fn unmark_queued(&self) {
-        self.is_queued.store(false, Ordering::Release);
+    pub(super) fn unmark_in_lease_queue(&self) {
+        self.is_in_lease_queue.store(false, Ordering::Release);
     }
 
     /// Marks the lease as tracked: the worker visits it every second. Returns true if it was not
     /// tracked yet.
-    pub(super) fn mark_tracked(&self) -> bool {
-        !self.is_tracked.swap(true, Ordering::AcqRel)
+    pub(super) fn mark_tracked_by_worker(&self) -> bool {
+        !self.is_tracked_by_worker.swap(true, Ordering::AcqRel)
     }
 
-    pub(super) fn unmark_tracked(&self) {
-        self.is_tracked.store(false, Ordering::Release);
+    pub(super) fn unmark_tracked_by_worker(&self) {
+        self.is_tracked_by_worker.store(false, Ordering::Release);
     }
 
     /// Returns true if a call of this account is waiting.
     pub(super) fn has_waiters(&self) -> bool {
-        self.hot.waiters.load(Ordering::Relaxed) > 0
+        self.hot.waiting_calls.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn join_wait_queue(&self) -> WaitTicket<'_> {
-        self.hot.waiters.fetch_add(1, Ordering::Relaxed);
+        self.hot.waiting_calls.fetch_add(1, Ordering::Relaxed);
         WaitTicket { lease: self }
     }
 
@@ -255,12 +256,12 @@ impl Lease {
 
     /// Returns true if, less than a quarter of a second ago, the store was recovering from a data
     /// loss or failed for this account alone.
-    pub(super) fn is_unavailable(&self, uptime_ms: u64) -> bool {
-        uptime_ms < self.unavailable_until_ms.load(Ordering::Acquire)
+    pub(super) fn is_store_unavailable(&self, uptime_ms: u64) -> bool {
+        uptime_ms < self.store_unavailable_until_ms.load(Ordering::Acquire)
     }
 
-    /// Sets the limit in force. Returns true if it changed; then the held calls go back to the
-    /// store.
+    /// Sets the limit in force. If the limit changed, withdraws the held calls, which the next
+    /// report returns to the store, and returns true.
     pub(super) fn set_limit(&self, limit: MonthlyLimit) -> bool {
         let mut accounting = self.lock_accounting();
         if accounting.limit == calls_allowed(limit) {
@@ -282,27 +283,33 @@ impl Lease {
         }
     }
 
-    /// Calls that other nodes had spent of the month: the higher of the latest grant's value and
-    /// the latest read's. `None` if there was neither.
+    /// Calls of the month that other nodes had spent, from the latest grant or from the latest read
+    /// of usage: the higher number. `None` if there was neither a grant nor a read.
     pub(super) fn others_spent(&self, month: Month) -> Option<u64> {
         let accounting = self.lock_accounting();
         let reported =
             (accounting.month == month.number()).then(|| accounting.others_spent()).flatten();
-        reported.max(accounting.others_spent_read.filter(|read| read.0 == month).map(|read| read.1))
+        reported.max(
+            accounting.last_read_of_others_spent.filter(|read| read.0 == month).map(|read| read.1),
+        )
     }
 
     /// Records what other nodes had spent when the store was read.
     pub(super) fn record_others_spent(&self, month: Month, spent: u64) {
-        self.lock_accounting().others_spent_read = Some((month, spent));
+        self.lock_accounting().last_read_of_others_spent = Some((month, spent));
     }
 
-    /// Builds the reports to send to the store now. At most one report about the current month is
-    /// in flight.
-    pub(super) fn prepare_reports(&self, reason: ReportReason, latest: Month) -> OutgoingReports {
+    /// Moves the lease to the month that has begun, if needed, and builds the reports to send to
+    /// the store now: at most one about the current month, and one for each past month.
+    pub(super) fn prepare_reports(
+        &self,
+        reason: ReportReason,
+        latest_month: Month,
+    ) -> OutgoingReports {
         let mut accounting = self.lock_accounting();
         let month = accounting.month;
         let outgoing =
-            accounting.prepare_reports(&self.hot.atomic_lease, &self.account, reason, latest);
+            accounting.prepare_reports(&self.hot.atomic_lease, &self.account, reason, latest_month);
         if accounting.month != month {
             self.exhausted_until_ms.store(0, Ordering::Release);
         }
@@ -326,8 +333,8 @@ impl Lease {
         let until = |is_set: bool, ms: u64| if is_set { uptime_ms + ms } else { 0 };
         self.exhausted_until_ms
             .store(until(outcome.is_exhausted, EXHAUSTED_RETRY_MS), Ordering::Release);
-        self.unavailable_until_ms
-            .store(until(outcome.is_recovering, RECOVERY_RETRY_MS), Ordering::Release);
+        self.store_unavailable_until_ms
+            .store(until(outcome.is_recovering, STORE_UNAVAILABLE_RETRY_MS), Ordering::Release);
         outcome.settled_calls
     }
 
@@ -336,21 +343,23 @@ impl Lease {
     pub(super) fn mark_report_unanswered(&self, others_were_answered: bool, uptime_ms: u64) {
         self.lock_accounting().mark_report_unanswered();
         if others_were_answered {
-            self.unavailable_until_ms.store(uptime_ms + RECOVERY_RETRY_MS, Ordering::Release);
+            self.store_unavailable_until_ms
+                .store(uptime_ms + STORE_UNAVAILABLE_RETRY_MS, Ordering::Release);
         }
     }
 
-    pub(super) fn mark_for_full_report(&self) -> bool {
-        self.lock_accounting().mark_for_full_report()
+    pub(super) fn mark_totals_unreported(&self) -> bool {
+        self.lock_accounting().mark_totals_unreported()
     }
 
     pub(super) fn confirm_final_report(&self, month: Month) -> u64 {
         self.lock_accounting().confirm_final_report(month)
     }
 
-    /// The number of the lease's month, then as `LeaseAccounting::held_limits_and_leased`.
+    /// The number of the lease's month, and the values of
+    /// `LeaseAccounting::held_limits_and_leased`.
     #[cfg(test)]
-    pub(super) fn held_limits_and_leased(&self) -> (u16, u64, [Option<u64>; 2], u64) {
+    pub(super) fn month_held_limits_and_leased(&self) -> (u16, u64, [Option<u64>; 2], u64) {
         let accounting = self.lock_accounting();
         let (held, limits, own_leased) = accounting.held_limits_and_leased(&self.hot.atomic_lease);
         (accounting.month, held, limits, own_leased)
@@ -364,8 +373,8 @@ impl Lease {
         act(&mut self.lock_accounting(), &self.hot.atomic_lease)
     }
 
-    /// The totals over all nodes and of this node that this node would report after a data loss;
-    /// zeros if the lease is in another month.
+    /// The leased total over all nodes, and this node's own, as this node would report them after a
+    /// data loss. Both are 0 if the lease is in another month.
     #[cfg(test)]
     pub(super) fn recoverable_leased_totals(&self, month: Month) -> (u64, u64) {
         let accounting = self.lock_accounting();

@@ -13,10 +13,10 @@ use crate::store::{Grant, KnownState, LeaseReport};
 const MIN_LEASE_CALLS: u64 = 8;
 
 /// The calls requested should last this long at the current rate, within [`max_held_calls`].
-const LEASE_SECONDS: u64 = 4;
+const LEASE_SUPPLY_SECONDS: u64 = 4;
 
 /// If the calls held last no longer than this, the next request is urgent.
-const URGENT_BELOW_SECONDS: f64 = 0.05;
+const URGENT_SUPPLY_SECONDS: f64 = 0.05;
 
 /// Why the worker collects reports from a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) enum ReportReason {
 /// The reports that a lease has for the store.
 pub(super) struct OutgoingReports {
     /// The report about the current month, if there is anything to report.
-    pub report: Option<LeaseReport>,
+    pub current_month_report: Option<LeaseReport>,
     /// Final reports about past months.
     pub final_reports: Vec<LeaseReport>,
 }
@@ -48,49 +48,53 @@ pub(super) struct GrantOutcome {
     pub is_recovering: bool,
     /// More calls are requested once this many or fewer are held.
     pub refill_threshold: u64,
-    /// At the current rate, `refill_threshold` calls last longer than [`URGENT_BELOW_SECONDS`].
+    /// At the current rate, `refill_threshold` calls last longer than [`URGENT_SUPPLY_SECONDS`].
     pub refill_can_wait: bool,
 }
 
 impl LeaseAccounting {
-    /// Returns to month `latest` if the lease is in a later month, which has not begun: this
-    /// machine's clock was ahead until the store's clock was read. Calls admitted in the later
-    /// month then count in `latest`. If the store may have calls of the later month, the lease
-    /// stays in it.
-    fn leave_future_month(&mut self, atomic_lease: &AtomicLease, latest: Month) {
+    /// Moves the lease back to `latest_month` if its month has not begun: this machine's clock was
+    /// ahead until the store's clock was read. Calls admitted in the wrong month then count in
+    /// `latest_month`. If the store may already have calls of the wrong month, the lease stays
+    /// there.
+    fn leave_future_month(&mut self, atomic_lease: &AtomicLease, latest_month: Month) {
         let may_be_in_store =
-            self.own_leased > 0 || self.calls_requested() > 0 || self.pending.is_some();
-        if self.month <= latest.number() || may_be_in_store || !self.final_reports.is_empty() {
+            self.own_leased > 0 || self.calls_requested() > 0 || self.pending_report.is_some();
+        if self.month <= latest_month.number() || may_be_in_store || !self.final_reports.is_empty()
+        {
             return;
         }
-        atomic_lease.start_month(u64::from(latest.number()), self.limit.unwrap_or(u64::MAX));
-        (self.month, self.requested_month) = (latest.number(), latest.number());
+        atomic_lease.start_month_and_drop_held(
+            u64::from(latest_month.number()),
+            self.limit.unwrap_or(u64::MAX),
+        );
+        (self.month, self.requested_month) = (latest_month.number(), latest_month.number());
     }
 
-    /// Builds the reports to send to the store now. At most one report about the current month is
-    /// in flight.
+    /// Moves to the month that has begun, if needed, and builds the reports to send to the store
+    /// now: at most one about the current month, and one for each past month.
     pub(super) fn prepare_reports(
         &mut self,
         atomic_lease: &AtomicLease,
         account: &str,
         reason: ReportReason,
-        latest: Month,
+        latest_month: Month,
     ) -> OutgoingReports {
-        self.leave_future_month(atomic_lease, latest);
-        self.requested_month = self.requested_month.min(latest.number());
+        self.leave_future_month(atomic_lease, latest_month);
+        self.requested_month = self.requested_month.min(latest_month.number());
         if let Some(month) = Month::from_number(self.requested_month) {
             self.enter_month(atomic_lease, month);
         }
         if self.month > 0 {
             // The final report on a month is due even if no call arrives in the month after it.
-            self.enter_month(atomic_lease, latest);
+            self.enter_month(atomic_lease, latest_month);
         }
         let final_reports = self.build_past_month_reports(account);
         let report = match Month::from_number(self.month).filter(|month| month.number() != 0) {
             Some(month) => self.build_month_report(atomic_lease, account, month, reason),
             None => None,
         };
-        OutgoingReports { report, final_reports }
+        OutgoingReports { current_month_report: report, final_reports }
     }
 
     fn build_month_report(
@@ -102,17 +106,17 @@ impl LeaseAccounting {
     ) -> Option<LeaseReport> {
         let max_held = max_held_calls(self.limit, self.leased_by_all());
         let spent_so_far = self.own_spent(atomic_lease);
-        let is_idle = reason == ReportReason::Tick && spent_so_far == self.spent_at_tick;
+        let is_idle = reason == ReportReason::Tick && spent_so_far == self.spent_at_last_tick;
         if reason == ReportReason::Tick {
-            self.calls_per_second = spent_so_far.saturating_sub(self.spent_at_tick);
-            self.spent_at_tick = spent_so_far;
+            self.calls_per_second = spent_so_far.saturating_sub(self.spent_at_last_tick);
+            self.spent_at_last_tick = spent_so_far;
         }
         let max_kept = if reason == ReportReason::Shutdown || is_idle { 0 } else { max_held };
         // Calls are withdrawn before the report returns them to the store, so that none of them is
         // spent while the report is in flight.
-        self.returning += atomic_lease.withdraw_all_but(max_kept, false);
+        self.calls_to_return += atomic_lease.withdraw_all_but(max_kept, false);
         let held = atomic_lease.load().held();
-        let floor = self.own_leased - self.returning + self.unsettled;
+        let floor = self.own_leased - self.calls_to_return + self.unsettled_calls;
         let spent = floor - held;
         let requested = match reason {
             ReportReason::CallsNeeded => self.calls_to_request(max_held, held, spent),
@@ -121,17 +125,21 @@ impl LeaseAccounting {
         // The spent total is published every second, and with every request for calls.
         let must_publish_spent =
             reason != ReportReason::CallsNeeded && self.reported_spent != Some(spent);
-        if requested == 0 && self.returning == 0 && !must_publish_spent && !self.has_unsettled() {
+        if requested == 0
+            && self.calls_to_return == 0
+            && !must_publish_spent
+            && !self.has_unsettled()
+        {
             return None;
         }
-        self.last_sequence += 1;
-        self.pending = Some(PendingReport {
+        self.last_report_sequence += 1;
+        self.pending_report = Some(PendingReport {
             month: self.month,
-            sequence: self.last_sequence,
-            floor,
-            returning: self.returning,
-            unsettled: self.unsettled,
-            requested,
+            sequence: self.last_report_sequence,
+            leased_floor: floor,
+            returned_calls: self.calls_to_return,
+            unsettled_calls: self.unsettled_calls,
+            requested_calls: requested,
             spent,
             limit: self.limit,
         });
@@ -139,12 +147,12 @@ impl LeaseAccounting {
         Some(LeaseReport {
             account: account.to_owned(),
             month,
-            sequence: self.last_sequence,
+            sequence: self.last_report_sequence,
             target: floor + requested,
             floor,
             spent,
             limit: self.limit,
-            // Totals over all nodes, with the calls that this node has admitted since.
+            // Totals over all nodes, plus the calls that this node admitted since the last grant.
             known: KnownState {
                 leased_by_all: floor.saturating_add(self.others_leased),
                 spent_by_all: spent.saturating_add(self.others_spent),
@@ -155,26 +163,29 @@ impl LeaseAccounting {
 
     /// Returns true if the lease has admitted calls that the store has not confirmed.
     fn has_unsettled(&self) -> bool {
-        self.unsettled > 0
+        self.unsettled_calls > 0
     }
 
-    /// How many calls to request. The size of a full lease follows the rate of calls, within
-    /// `max_held`. If half of that size or less is held, the lease is filled up; else 0.
+    /// Returns how many calls to request. A full lease lasts [`LEASE_SUPPLY_SECONDS`] at the
+    /// current rate, but has at most `max_held` calls. If at most half of a full lease is held, the
+    /// rest of it is requested; else the result is 0.
     fn calls_to_request(&self, max_held: u64, held: u64, spent: u64) -> u64 {
-        let size = (LEASE_SECONDS * self.current_rate(spent)).max(MIN_LEASE_CALLS).min(max_held);
+        let size = (LEASE_SUPPLY_SECONDS * self.current_calls_per_second(spent))
+            .max(MIN_LEASE_CALLS)
+            .min(max_held);
         if held <= size / 2 { size - held } else { 0 }
     }
 
-    /// Calls per second: the count of the last full second, or that of the current second so far if
-    /// it is higher.
-    fn current_rate(&self, spent: u64) -> u64 {
-        self.calls_per_second.max(spent.saturating_sub(self.spent_at_tick))
+    /// The calls spent in the last full second, or those spent in the current second so far if that
+    /// number is higher.
+    fn current_calls_per_second(&self, spent: u64) -> u64 {
+        self.calls_per_second.max(spent.saturating_sub(self.spent_at_last_tick))
     }
 
     /// Builds a report for each past month whose final totals the store has not accepted yet.
     /// The report returns the unspent calls of that month to the store.
     fn build_past_month_reports(&mut self, account: &str) -> Vec<LeaseReport> {
-        let (limit, sequence) = (self.limit, &mut self.last_sequence);
+        let (limit, sequence) = (self.limit, &mut self.last_report_sequence);
         let to_report = |&FinalReport { month, spent, .. }: &FinalReport| {
             *sequence += 1;
             LeaseReport {
@@ -203,42 +214,44 @@ impl LeaseAccounting {
         grant: Grant,
         publish_unleased: impl FnOnce(u64),
     ) -> Option<GrantOutcome> {
-        let pending = self.pending.take_if(|pending| pending.sequence == sequence)?;
+        let pending = self.pending_report.take_if(|pending| pending.sequence == sequence)?;
         if pending.month != self.month {
             // The month ended meanwhile. Its final report settles everything.
             return None;
         }
-        if grant.own_leased < pending.floor {
+        if grant.own_leased < pending.leased_floor {
             // A store never grants less than the floor of the report ([`Grant::decide_leased`]), so
             // nothing in this grant can be trusted.
             self.mark_report_unanswered();
             return Some(GrantOutcome { is_recovering: true, ..GrantOutcome::default() });
         }
-        let granted = grant.own_leased.saturating_sub(pending.floor);
+        let granted = grant.own_leased.saturating_sub(pending.leased_floor);
         self.own_leased = grant.own_leased;
         self.maybe_granted = 0;
-        self.returning -= pending.returning;
-        self.unsettled -= pending.unsettled;
+        self.calls_to_return -= pending.returned_calls;
+        self.unsettled_calls -= pending.unsettled_calls;
         self.record_store_totals(&pending, grant);
         let limit = self.limit;
         let limit_changed = pending.limit != limit;
         let leased_by_all = grant.own_leased.saturating_add(self.others_leased);
         let unleased = limit.map_or(u64::MAX, |limit| limit.saturating_sub(leased_by_all));
         // If the limit has changed since the report, no granted call can be spent. Unbacked calls
-        // admitted since the report use up granted calls. What can't be spent is returned.
+        // admitted since the report use up granted calls. Granted calls that can't be spent are
+        // returned to the store.
         let headroom = limit.map_or(u64::MAX, |limit| {
-            limit.saturating_sub(leased_by_all - granted).saturating_sub(self.unsettled)
+            limit.saturating_sub(leased_by_all - granted).saturating_sub(self.unsettled_calls)
         });
         let spendable = if limit_changed { 0 } else { granted.min(headroom) };
-        self.returning += granted - spendable;
-        let unleased = unleased.saturating_add(self.returning).saturating_sub(self.unsettled);
+        self.calls_to_return += granted - spendable;
+        let unleased =
+            unleased.saturating_add(self.calls_to_return).saturating_sub(self.unsettled_calls);
         publish_unleased(unleased);
         let held = atomic_lease.add_granted(spendable, unleased);
-        // More calls are requested at half of the lease. A lease of one call has no half.
+        // More calls are requested once half of the lease is spent, or all of a lease of one call.
         let refill_at = if max_held_calls(limit, leased_by_all) == 1 { 0 } else { held / 2 };
         Some(GrantOutcome {
-            settled_calls: pending.unsettled,
-            is_exhausted: pending.requested > 0
+            settled_calls: pending.unsettled_calls,
+            is_exhausted: pending.requested_calls > 0
                 && granted == 0
                 && held == 0
                 && !limit_changed
@@ -246,7 +259,7 @@ impl LeaseAccounting {
             is_recovering: grant.is_recovering,
             refill_threshold: refill_at,
             refill_can_wait: refill_at as f64
-                > URGENT_BELOW_SECONDS * self.current_rate(pending.spent) as f64,
+                > URGENT_SUPPLY_SECONDS * self.current_calls_per_second(pending.spent) as f64,
         })
     }
 
@@ -272,15 +285,15 @@ impl LeaseAccounting {
     /// stay as they are, because the next report names them again.
     pub(super) fn mark_report_unanswered(&mut self) {
         self.maybe_granted = self.calls_requested();
-        self.pending = None;
+        self.pending_report = None;
         self.reported_spent = None;
     }
 
     /// Makes the next report carry all totals again, because the store may have lost them. Returns
     /// true if this lease has any totals.
-    pub(super) fn mark_for_full_report(&mut self) -> bool {
+    pub(super) fn mark_totals_unreported(&mut self) -> bool {
         self.reported_spent = None;
-        self.known.sequence > 0 || self.own_leased + self.unsettled > 0
+        self.known.sequence > 0 || self.own_leased + self.unsettled_calls > 0
     }
 
     /// Drops the final report on `month`, which the store has accepted. Returns how many unbacked
@@ -288,7 +301,7 @@ impl LeaseAccounting {
     pub(super) fn confirm_final_report(&mut self, month: Month) -> u64 {
         let confirmed =
             self.final_reports.iter().filter(|final_report| final_report.month == month);
-        let settled = confirmed.map(|final_report| final_report.unsettled).sum();
+        let settled = confirmed.map(|final_report| final_report.unsettled_calls).sum();
         self.final_reports.retain(|final_report| final_report.month != month);
         settled
     }

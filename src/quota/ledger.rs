@@ -9,8 +9,8 @@ use super::charge::{Denial, FailurePolicy};
 use super::clock::BootClock;
 use super::lease::{Charge, Lease};
 use super::node::{ChargeProgress, Node};
-use super::shared::SharedState;
-use super::sync::lock;
+use super::shared::SharedWithWorker;
+use super::sync::lock_ignoring_poison;
 use super::worker;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
@@ -20,7 +20,7 @@ use crate::store::{Store, StoreError};
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerOptions {
     /// The longest time that a call waits for the store: `store.deadline`.
-    pub deadline: Duration,
+    pub store_deadline: Duration,
     /// The policy for calls while the store counts as down.
     pub on_failure: FailurePolicy,
     /// The most unsettled calls at a time: calls that this process has admitted without a lease and
@@ -42,13 +42,13 @@ pub struct LedgerStatus {
     pub store_commits: u64,
     /// Batches of lease reports and probes that failed.
     pub store_failures: u64,
-    /// Calls admitted while the store was down and not yet reported to it.
-    pub unsettled: u64,
+    /// Unbacked calls that the store has not confirmed yet.
+    pub unsettled_calls: u64,
 }
 
 /// The ledger of this process. To the store, one run of the process is one node.
 pub struct Ledger {
-    pub(super) shared: Arc<SharedState>,
+    pub(super) shared: Arc<SharedWithWorker>,
     worker: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -78,7 +78,7 @@ impl Ledger {
             Err(error) => return Err(error),
         };
         let calendar = Calendar::new(latest, unix_now, boottime_at_start);
-        let LedgerOptions { deadline, on_failure, max_unsettled } = options;
+        let LedgerOptions { store_deadline: deadline, on_failure, max_unsettled } = options;
         let first_probe = worker::probe_at_start(&mut store);
         if let Some(store_now) = first_probe.as_ref().and_then(|probe| probe.unix_now) {
             let boottime = boot_clock.seconds();
@@ -88,11 +88,11 @@ impl Ledger {
                 boottime,
             );
         }
-        let shared = Arc::new(SharedState {
+        let shared = Arc::new(SharedWithWorker {
             node: Node::new(id, calendar, on_failure, max_unsettled),
             boot_clock,
-            started: Instant::now(),
-            deadline,
+            started_at: Instant::now(),
+            store_deadline: deadline,
             usage_reader: Mutex::new(usage_reader),
             usage_reads_in_flight: AtomicU64::new(0),
         });
@@ -100,27 +100,28 @@ impl Ledger {
         Ok(Ledger { shared, worker: Mutex::new(Some(worker)) })
     }
 
-    /// Returns the lease of an account and applies the limit in force. If the limit has changed,
-    /// the calls held under the old limit are returned to the store.
-    pub fn lease_at_limit(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
-        self.shared.node.lease_at_limit(account, limit)
+    /// Applies the limit in force to the account's lease, and returns the lease. If the limit has
+    /// changed, the calls held under the old limit go back to the store.
+    pub fn apply_limit_to_lease(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
+        self.shared.node.apply_limit_to_lease(account, limit)
     }
 
     /// The believed time in Unix seconds, by which riskgate judges every request. It follows the
     /// clock of the Redis server, or this machine's clock if there is no server. If that clock
     /// jumps, the believed time ignores the jump until the clock has been steady for ten minutes. A
     /// jump of the server's clock is accepted at once if this machine's clock shows the same time.
-    pub fn now(&self) -> i64 {
-        self.shared.node.calendar.now(self.shared.boot_clock.seconds())
+    pub fn believed_now(&self) -> i64 {
+        self.shared.node.calendar.believed_now(self.shared.boot_clock.seconds())
     }
 
-    /// Returns a clock that reads [`Ledger::now`], for callers that can't borrow the ledger.
-    pub fn clock(&self) -> impl Fn() -> i64 + Send + use<> {
+    /// Returns a function that reads [`Ledger::believed_now`], for callers that can't borrow the
+    /// ledger.
+    pub fn believed_now_fn(&self) -> impl Fn() -> i64 + Send + use<> {
         let shared = Arc::clone(&self.shared);
-        move || shared.node.calendar.now(shared.boot_clock.seconds())
+        move || shared.node.calendar.believed_now(shared.boot_clock.seconds())
     }
 
-    /// The problem with the clocks that an operator should know of; `None` if there is none.
+    /// The problem with the clocks that an operator should know of; `None` if there is no problem.
     pub fn clock_problem(&self) -> Option<String> {
         self.shared.node.calendar.problem(self.shared.boot_clock.seconds())
     }
@@ -131,13 +132,14 @@ impl Ledger {
         self.shared.node.calendar.month_to_charge(believed_now, || self.shared.boot_clock.seconds())
     }
 
-    /// Spends one call of the month, or returns why the call is denied. While the lease holds
-    /// calls, this is one atomic operation. Else the call waits for the store, up to the deadline.
+    /// Spends one call of the month, or returns why the call is denied. If the lease holds calls
+    /// and no other call waits, this is one atomic operation. Else the call waits, up to the
+    /// deadline.
     pub async fn charge(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
         if let Some(charge) = self.try_charge_if_no_waiters(lease, month) {
             return Ok(charge);
         }
-        let deadline = tokio::time::Instant::now() + self.shared.deadline;
+        let deadline = tokio::time::Instant::now() + self.shared.store_deadline;
         let ticket = lease.join_wait_queue();
         let Ok(_turn) = tokio::time::timeout_at(deadline, ticket.wait_for_turn()).await else {
             return self.charge_after_timeout(lease, month);
@@ -202,11 +204,15 @@ impl Ledger {
         shared.usage_reads_in_flight.fetch_add(1, Ordering::Relaxed);
         let account = lease.account().to_owned();
         let read = tokio::task::spawn_blocking(move || {
-            let others = lock(&shared.usage_reader).others_spent(&account, month, &shared.node.id);
+            let others = lock_ignoring_poison(&shared.usage_reader).read_spent_by_others(
+                &account,
+                month,
+                &shared.node.id,
+            );
             shared.usage_reads_in_flight.fetch_sub(1, Ordering::Relaxed);
             others
         });
-        tokio::time::timeout(self.shared.deadline, read).await.ok()?.ok()?.ok()
+        tokio::time::timeout(self.shared.store_deadline, read).await.ok()?.ok()?.ok()
     }
 
     /// Changes the policy for calls while the store is down.
@@ -219,11 +225,11 @@ impl Ledger {
         let health = &self.shared.node.health;
         LedgerStatus {
             store_down: health.is_down.load(Ordering::Relaxed),
-            store_recovering: self.shared.node.is_recovering(self.shared.uptime_ms()),
+            store_recovering: self.shared.node.is_store_recovering(self.shared.uptime_ms()),
             missing_replicas: health.missing_replicas.load(Ordering::Relaxed),
-            store_commits: health.commits.load(Ordering::Relaxed),
-            store_failures: health.failures.load(Ordering::Relaxed),
-            unsettled: health.unsettled.load(Ordering::Relaxed),
+            store_commits: health.committed_batches.load(Ordering::Relaxed),
+            store_failures: health.failed_operations.load(Ordering::Relaxed),
+            unsettled_calls: health.unsettled_calls.load(Ordering::Relaxed),
         }
     }
 
@@ -235,9 +241,9 @@ impl Ledger {
     /// Returns every unspent call to the store, stops the worker and waits for its end. The caller
     /// makes sure that no request is in flight.
     pub fn close(&self) {
-        self.shared.node.lock_queue().is_closing = true;
+        self.shared.node.lock_lease_queue().is_ledger_closing = true;
         self.shared.node.worker_wakeup.notify_all();
-        if let Some(worker) = lock(&self.worker).take() {
+        if let Some(worker) = lock_ignoring_poison(&self.worker).take() {
             // If the worker panicked, the panic is in the log. The leased calls are lost, as in a
             // crash.
             let _ = worker.join();

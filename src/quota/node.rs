@@ -1,5 +1,5 @@
-//! One process run as the store knows it: its leases, its health, and the reports that it owes the
-//! store.
+//! One process run as the store knows it: its leases, the reports that it owes the store, and the
+//! store's health as this node sees it.
 //!
 //! Never waits and does no I/O: callers pass the uptime in milliseconds and the store's replies.
 //! The ledger waits for results, and the worker exchanges reports and grants with the store; the
@@ -13,10 +13,10 @@ use dashmap::DashMap;
 use super::accounting::RefundOutcome;
 use super::calendar::Calendar;
 use super::charge::{Denial, FailurePolicy};
-use super::invalid_grants::InvalidGrants;
+use super::invalid_grants::GrantChecker;
 use super::lease::{Charge, Lease, RefillUrgency};
 use super::lease_report::ReportReason;
-use super::sync::lock;
+use super::sync::lock_ignoring_poison;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::{Grant, LeaseReport, Probe, StoreError};
@@ -25,14 +25,13 @@ use crate::store::{Grant, LeaseReport, Probe, StoreError};
 const FAILURES_UNTIL_DOWN: u32 = 3;
 
 pub(super) struct Node {
-    /// 128 random bits drawn at start, never stored or configured. Two nodes with the same id would
-    /// admit more calls than the limit, because the store would take the reports of one for repeats
-    /// of the other's.
+    /// 128 random bits, drawn at each start. Two nodes with the same id would admit more calls
+    /// than the limit, because the store would take the reports of one for repeats of the other's.
     pub id: [u8; 16],
     pub calendar: Calendar,
     pub leases: DashMap<String, Arc<Lease>>,
-    pub health: Health,
-    invalid_grants: InvalidGrants,
+    pub health: StoreHealth,
+    grant_checker: GrantChecker,
     lease_queue: Mutex<LeaseQueue>,
     /// A queued lease needs calls at once, so the worker must not wait to gather more leases.
     pub has_urgent_request: AtomicBool,
@@ -45,11 +44,11 @@ pub(super) struct Node {
 #[derive(Default)]
 pub(super) struct LeaseQueue {
     pub waiting_leases: Vec<Arc<Lease>>,
-    pub is_closing: bool,
+    pub is_ledger_closing: bool,
 }
 
 #[derive(Default)]
-pub(super) struct Health {
+pub(super) struct StoreHealth {
     pub is_down: AtomicBool,
     failures_in_a_row: AtomicU32,
     /// The latest error; `None` once an operation has succeeded again.
@@ -64,9 +63,9 @@ pub(super) struct Health {
     pub operation_began_ms: AtomicU64,
     /// Uptime in ms until which the store recovers from a data loss, for all accounts.
     recovering_until_ms: AtomicU64,
-    pub commits: AtomicU64,
-    pub failures: AtomicU64,
-    pub unsettled: AtomicU64,
+    pub committed_batches: AtomicU64,
+    pub failed_operations: AtomicU64,
+    pub unsettled_calls: AtomicU64,
 }
 
 /// The progress of a charge: it is decided, or it must wait.
@@ -76,10 +75,10 @@ pub(super) enum ChargeProgress {
     Wait,
 }
 
-/// Reports of several leases for the store. `leases` tells which lease each grant belongs to: it has
-/// the sequence of a lease's current report, if any, and the months of its final reports.
+/// Reports of several leases for the store. `grant_recipients` has the leases that get the grants,
+/// the sequence of each lease's current report, if any, and the months of its final reports.
 pub(super) struct ReportBatch {
-    leases: Vec<(Arc<Lease>, Option<u64>, Vec<Month>)>,
+    grant_recipients: Vec<(Arc<Lease>, Option<u64>, Vec<Month>)>,
     pub reports: Vec<LeaseReport>,
 }
 
@@ -94,8 +93,8 @@ impl Node {
             id,
             calendar,
             leases: DashMap::new(),
-            health: Health::default(),
-            invalid_grants: InvalidGrants::default(),
+            health: StoreHealth::default(),
+            grant_checker: GrantChecker::default(),
             lease_queue: Mutex::default(),
             has_urgent_request: AtomicBool::new(false),
             worker_wakeup: Condvar::new(),
@@ -104,8 +103,8 @@ impl Node {
         }
     }
 
-    /// Returns an account's lease at this limit. If the limit changed, held calls are returned.
-    pub(super) fn lease_at_limit(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
+    /// Applies a limit to an account's lease. If the limit changed, held calls go to the store.
+    pub(super) fn apply_limit_to_lease(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
         let lease = match self.leases.get(account) {
             Some(lease) => Arc::clone(&lease),
             None => Arc::clone(
@@ -153,7 +152,10 @@ impl Node {
         if lease.is_exhausted(month, uptime_ms) {
             return ChargeProgress::Done(Err(Denial::Exhausted));
         }
-        if self.is_down() || self.is_recovering(uptime_ms) || lease.is_unavailable(uptime_ms) {
+        if self.is_store_down()
+            || self.is_store_recovering(uptime_ms)
+            || lease.is_store_unavailable(uptime_ms)
+        {
             return ChargeProgress::Done(self.charge_unbacked(lease, month));
         }
         lease.record_requested_month(month);
@@ -161,8 +163,8 @@ impl Node {
         ChargeProgress::Wait
     }
 
-    /// Admits or denies a call whose deadline has passed. A store that hangs counts as down; a
-    /// store that is only slow does not, and the call is denied.
+    /// Admits or denies a call whose deadline has passed. If the store hangs, it counts as down
+    /// from now on. If the store is only slow, the call is denied.
     pub(super) fn charge_after_timeout(
         &self,
         lease: &Arc<Lease>,
@@ -172,7 +174,7 @@ impl Node {
         if store_hung {
             self.health.is_down.store(true, Ordering::Relaxed);
         }
-        match self.is_down() {
+        match self.is_store_down() {
             true => self.charge_unbacked(lease, month),
             false => Err(Denial::StoreUnavailable),
         }
@@ -186,7 +188,7 @@ impl Node {
             return Err(Denial::StoreUnavailable);
         }
         let month = month.min(self.calendar.latest_month());
-        let unsettled = &self.health.unsettled;
+        let unsettled = &self.health.unsettled_calls;
         if unsettled.fetch_add(1, Ordering::Relaxed) >= self.max_unsettled {
             unsettled.fetch_sub(1, Ordering::Relaxed);
             return Err(Denial::StoreUnavailable);
@@ -201,7 +203,7 @@ impl Node {
     pub(super) fn refund(&self, lease: &Arc<Lease>, charge: Charge) -> bool {
         if charge.is_unbacked {
             let refunded = lease.refund_unbacked(&charge);
-            self.health.unsettled.fetch_sub(u64::from(refunded), Ordering::Relaxed);
+            self.health.unsettled_calls.fetch_sub(u64::from(refunded), Ordering::Relaxed);
             return refunded;
         }
         let refund = lease.refund(&charge);
@@ -214,8 +216,8 @@ impl Node {
 
     // --- reports and grants ---
 
-    pub(super) fn lock_queue(&self) -> std::sync::MutexGuard<'_, LeaseQueue> {
-        lock(&self.lease_queue)
+    pub(super) fn lock_lease_queue(&self) -> std::sync::MutexGuard<'_, LeaseQueue> {
+        lock_ignoring_poison(&self.lease_queue)
     }
 
     pub(super) fn enqueue_urgently(&self, lease: &Arc<Lease>) {
@@ -223,13 +225,13 @@ impl Node {
     }
 
     fn enqueue(&self, lease: &Arc<Lease>, urgent: bool) {
-        let is_new = lease.mark_queued();
+        let is_new = lease.mark_in_lease_queue();
         let is_urgent = || urgent && !self.has_urgent_request.load(Ordering::Relaxed);
         // Plain loads first: a call that changes nothing takes no lock.
         if !is_new && !is_urgent() {
             return;
         }
-        let mut queue = self.lock_queue();
+        let mut queue = self.lock_lease_queue();
         let is_urgent = is_urgent();
         let must_wake = queue.waiting_leases.is_empty() || is_urgent;
         if is_new {
@@ -245,11 +247,11 @@ impl Node {
         }
     }
 
-    /// Puts leases whose reports were not sent back into the queue. Wakes their waiting calls,
-    /// which then check whether the store counts as down.
-    pub(super) fn requeue(&self, waiting_leases: Vec<Arc<Lease>>) {
-        waiting_leases.iter().for_each(|lease| lease.wake_waiters());
-        self.lock_queue().waiting_leases.extend(waiting_leases);
+    /// Puts leases back into the queue because their reports were not sent. Wakes their waiting
+    /// calls, which then check whether the store counts as down.
+    pub(super) fn requeue(&self, unsent_leases: Vec<Arc<Lease>>) {
+        unsent_leases.iter().for_each(|lease| lease.wake_waiters());
+        self.lock_lease_queue().waiting_leases.extend(unsent_leases);
     }
 
     /// Collects the reports of these leases.
@@ -258,19 +260,19 @@ impl Node {
         leases: &[Arc<Lease>],
         reason: ReportReason,
     ) -> ReportBatch {
-        let mut batch = ReportBatch { leases: Vec::new(), reports: Vec::new() };
+        let mut batch = ReportBatch { grant_recipients: Vec::new(), reports: Vec::new() };
         for lease in leases {
             if reason == ReportReason::CallsNeeded {
                 // From here on a new request queues the lease again.
-                lease.unmark_queued();
+                lease.unmark_in_lease_queue();
             }
             let outgoing = lease.prepare_reports(reason, self.calendar.latest_month());
-            let sequence = outgoing.report.as_ref().map(|report| report.sequence);
+            let sequence = outgoing.current_month_report.as_ref().map(|report| report.sequence);
             let months =
                 outgoing.final_reports.iter().map(|final_report| final_report.month).collect();
-            batch.reports.extend(outgoing.report);
+            batch.reports.extend(outgoing.current_month_report);
             batch.reports.extend(outgoing.final_reports);
-            batch.leases.push((Arc::clone(lease), sequence, months));
+            batch.grant_recipients.push((Arc::clone(lease), sequence, months));
         }
         batch
     }
@@ -284,9 +286,9 @@ impl Node {
     ) {
         let answered = grants.is_some();
         let grants = grants.unwrap_or_default().into_iter().zip(&batch.reports);
-        let check = |(grant, report)| self.invalid_grants.check(report, grant, uptime_ms);
+        let check = |(grant, report)| self.grant_checker.keep_if_valid(report, grant, uptime_ms);
         let mut grants = grants.map(check);
-        for (lease, sequence, months) in batch.leases {
+        for (lease, sequence, months) in batch.grant_recipients {
             let mut settled = 0;
             if let Some(sequence) = sequence {
                 match grants.next().flatten() {
@@ -299,64 +301,62 @@ impl Node {
                     settled += lease.confirm_final_report(month);
                 }
             }
-            self.health.unsettled.fetch_sub(settled, Ordering::Relaxed);
+            self.health.unsettled_calls.fetch_sub(settled, Ordering::Relaxed);
             lease.wake_waiters();
         }
     }
 
-    /// Records how long the store recovers. If the store was restarted or replaced since the probe
-    /// `before`, returns the leases that have totals to report again.
+    /// Records how long the store still recovers. If the store was restarted or replaced since
+    /// `previous_probe`, returns the leases that have totals to report again.
     pub(super) fn apply_probe(
         &self,
-        before: Option<&Probe>,
+        previous_probe: Option<&Probe>,
         probe: &Probe,
         uptime_ms: u64,
     ) -> Vec<Arc<Lease>> {
         let recovery_ms = probe.recovery_left.as_millis() as u64;
         let until = if recovery_ms > 0 { uptime_ms + recovery_ms } else { 0 };
         self.health.recovering_until_ms.store(until, Ordering::Relaxed);
-        if before.is_none_or(|before| before.incarnation == probe.incarnation) {
+        if previous_probe.is_none_or(|before| before.incarnation == probe.incarnation) {
             return Vec::new();
         }
         log::warn!(
             "the store was restarted, replaced or emptied: all nodes report their totals again"
         );
         let leases = self.leases.iter().map(|entry| Arc::clone(entry.value()));
-        leases.filter(|lease| lease.mark_for_full_report()).collect()
+        leases.filter(|lease| lease.mark_totals_unreported()).collect()
     }
 
     // --- health ---
 
-    pub(super) fn is_down(&self) -> bool {
+    pub(super) fn is_store_down(&self) -> bool {
         self.health.is_down.load(Ordering::Relaxed)
     }
 
     /// The latest error if the store counts as down, else `None`.
     pub(super) fn store_problem(&self) -> Option<String> {
-        lock(&self.health.last_error).clone().filter(|_| self.is_down())
+        lock_ignoring_poison(&self.health.last_error).clone().filter(|_| self.is_store_down())
     }
 
-    pub(super) fn is_recovering(&self, uptime_ms: u64) -> bool {
+    pub(super) fn is_store_recovering(&self, uptime_ms: u64) -> bool {
         uptime_ms < self.health.recovering_until_ms.load(Ordering::Relaxed)
     }
 
     /// Milliseconds until the store grants calls again after a data loss.
-    pub(super) fn recovery_ms_left(&self, uptime_ms: u64) -> u64 {
+    pub(super) fn store_recovery_ms_left(&self, uptime_ms: u64) -> u64 {
         self.health.recovering_until_ms.load(Ordering::Relaxed).saturating_sub(uptime_ms)
     }
 
-    /// Records the outcome of sending reports.
     pub(super) fn record_report_outcome(&self, error: Option<&StoreError>) {
         self.health.rejects_reports.store(error.is_some(), Ordering::Relaxed);
-        self.health.commits.fetch_add(u64::from(error.is_none()), Ordering::Relaxed);
-        self.record_outcome(error);
+        self.health.committed_batches.fetch_add(u64::from(error.is_none()), Ordering::Relaxed);
+        self.record_operation_outcome(error);
     }
 
     pub(super) fn fails_closed(&self) -> bool {
         self.fails_closed.load(Ordering::Relaxed)
     }
 
-    /// Records how many replicas lack the latest report.
     pub(super) fn record_missing_replicas(&self, missing: usize) {
         let before = self.health.missing_replicas.swap(missing as u64, Ordering::Relaxed);
         match (before, missing) {
@@ -372,23 +372,23 @@ impl Node {
     pub(super) fn record_probe_outcome(&self, error: Option<&StoreError>) {
         self.health.is_unreachable.store(error.is_some(), Ordering::Relaxed);
         if error.is_some() || !self.health.rejects_reports.load(Ordering::Relaxed) {
-            self.record_outcome(error);
+            self.record_operation_outcome(error);
         }
     }
 
-    fn record_outcome(&self, error: Option<&StoreError>) {
+    fn record_operation_outcome(&self, error: Option<&StoreError>) {
         let health = &self.health;
         let Some(error) = error else {
             if health.failures_in_a_row.swap(0, Ordering::Relaxed) > 0 {
-                *lock(&health.last_error) = None;
+                *lock_ignoring_poison(&health.last_error) = None;
             }
             if health.is_down.swap(false, Ordering::Relaxed) {
                 log::warn!("the store answers again");
             }
             return;
         };
-        *lock(&health.last_error) = Some(error.to_string());
-        health.failures.fetch_add(1, Ordering::Relaxed);
+        *lock_ignoring_poison(&health.last_error) = Some(error.to_string());
+        health.failed_operations.fetch_add(1, Ordering::Relaxed);
         let failures = health.failures_in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
         if failures == 1 {
             log::warn!("{error}");

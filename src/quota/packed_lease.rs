@@ -34,19 +34,20 @@ impl PackedLease {
     pub(super) fn held(self) -> u64 {
         self.0 >> 32 & PackedLease::HELD_MASK
     }
-    pub(super) fn unleased_low(self) -> u64 {
+    pub(super) fn unleased_low_32_bits(self) -> u64 {
         self.0 & u64::from(u32::MAX)
     }
-    /// Restores all 64 bits of `unleased`, given a value `near` it: less than 2^31 away.
-    pub(super) fn restore_unleased(self, near: u64) -> u64 {
-        let difference = (self.unleased_low() as u32).wrapping_sub(near as u32).cast_signed();
-        near.wrapping_add_signed(i64::from(difference))
+    /// Restores all 64 bits of `unleased`. `nearby_value` must be less than 2^31 away from it.
+    pub(super) fn restore_unleased(self, nearby_value: u64) -> u64 {
+        let difference =
+            (self.unleased_low_32_bits() as u32).wrapping_sub(nearby_value as u32).cast_signed();
+        nearby_value.wrapping_add_signed(i64::from(difference))
     }
 }
 
 /// The most unspent calls of one account that one process may hold or have requested: a hundredth
-/// of the monthly limit, at least 1 and at most 64. Once only the last hundredth of the limit is
-/// not leased, it is 1.
+/// of the monthly limit, at least 1 and at most 64. If no more than a hundredth of the limit is
+/// unleased, the maximum is 1.
 pub(super) fn max_held_calls(limit: Option<u64>, leased_by_all: u64) -> u64 {
     let Some(limit) = limit else { return MAX_HELD_CALLS };
     let hundredth = limit / 100;
@@ -66,7 +67,7 @@ mod tests {
         let packed = PackedLease::new(323, 1025, 64, u64::MAX);
         assert_eq!(packed.restore_unleased(u64::MAX - 70), u64::MAX);
         assert_eq!((packed.month(), packed.epoch(), packed.held()), (323, 1, 64));
-        assert_eq!(packed.unleased_low(), u64::from(u32::MAX));
+        assert_eq!(packed.unleased_low_32_bits(), u64::from(u32::MAX));
         assert_eq!(PackedLease(packed.0 - PackedLease::ONE_HELD_CALL).held(), 63);
         assert_eq!(PackedLease::new(0, 0, 5_000, 0).held(), PackedLease::HELD_MASK);
     }
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn max_held_calls_falls_near_the_limit() {
+    fn max_held_calls_drops_to_one_near_the_limit() {
         for (limit, leased, held) in [
             (Some(10_000), 0, 64),
             (Some(10_000), 9_899, 1),

@@ -11,11 +11,11 @@ use crate::store::redis_server::RedisServer;
 use crate::store::{MonthlyLimit, RedisOptions, Store, StoreUrl};
 use std::path::Path;
 
-/// The last second of November 2026, so that the next month is near.
+/// The last second of November 2026, in Unix seconds, so that the next month is near.
 const NOVEMBER_END: i64 = 1_796_083_199;
 /// A timeout that no test reaches, even on a busy disk.
 const TIMEOUT: Duration = Duration::from_secs(60);
-const NEXT_MONTH: i64 = NOVEMBER_END + 2;
+const IN_DECEMBER: i64 = NOVEMBER_END + 2;
 
 fn open_store(path: &Path) -> Store {
     let url = StoreUrl::Sqlite(path.to_owned());
@@ -24,13 +24,13 @@ fn open_store(path: &Path) -> Store {
 
 fn start_ledger(path: &Path, on_failure: FailurePolicy) -> Arc<Ledger> {
     let open = || open_store(path);
-    let options = LedgerOptions { deadline: TIMEOUT, on_failure, max_unsettled: 1_000 };
+    let options = LedgerOptions { store_deadline: TIMEOUT, on_failure, max_unsettled: 1_000 };
     Arc::new(Ledger::start(open(), open(), options, NOVEMBER_END).unwrap())
 }
 
-fn stored_totals(path: &Path, month: Month) -> (u64, u64) {
+fn stored_spent_and_leased(path: &Path, month: Month) -> (u64, u64) {
     let mut store = open_store(path);
-    let rows = store.usage(month, Some("acme")).unwrap();
+    let rows = store.read_usage(month, Some("acme")).unwrap();
     rows.first().map_or((0, 0), |row| (row.spent, row.leased))
 }
 
@@ -39,7 +39,7 @@ async fn count_admitted(ledgers: &[Arc<Ledger>], limit: MonthlyLimit, calls: usi
         .map(|call| {
             let ledger = Arc::clone(&ledgers[call % ledgers.len()]);
             tokio::spawn(async move {
-                let lease = ledger.lease_at_limit("acme", limit);
+                let lease = ledger.apply_limit_to_lease("acme", limit);
                 let month = ledger.month_to_charge(NOVEMBER_END);
                 match ledger.charge(&lease, month).await {
                     Ok(_) => 1,
@@ -67,7 +67,7 @@ async fn exactly_the_limit_is_admitted() {
         let sum = count_admitted(&node, MonthlyLimit::Calls(limit), 4 * limit as usize + 3).await;
         assert_eq!(sum as u64, limit);
         node[0].close();
-        assert_eq!(stored_totals(&path, Month::containing(NOVEMBER_END)), (limit, limit));
+        assert_eq!(stored_spent_and_leased(&path, Month::containing(NOVEMBER_END)), (limit, limit));
     }
 }
 
@@ -93,12 +93,12 @@ async fn two_nodes_together_admit_exactly_the_limit() {
 async fn remaining_is_exact_for_every_call() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = start_ledger(&folder.path().join("store.db"), FailurePolicy::Open);
-    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(1000));
+    let lease = ledger.apply_limit_to_lease("acme", MonthlyLimit::Calls(1000));
     for call in 1..=1000 {
         let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
         assert_eq!(charge.remaining, Some(1000 - call));
     }
-    let unlimited = ledger.lease_at_limit("other", MonthlyLimit::Unlimited);
+    let unlimited = ledger.apply_limit_to_lease("other", MonthlyLimit::Unlimited);
     let charge = ledger.charge(&unlimited, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
     assert_eq!(charge.remaining, None);
 }
@@ -108,7 +108,7 @@ async fn a_crash_loses_at_most_one_lease() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let first = start_ledger(&path, FailurePolicy::Open);
-    let lease = first.lease_at_limit("acme", MonthlyLimit::Calls(1000));
+    let lease = first.apply_limit_to_lease("acme", MonthlyLimit::Calls(1000));
     for _ in 0..300 {
         first.charge(&lease, first.month_to_charge(NOVEMBER_END)).await.unwrap();
     }
@@ -116,7 +116,7 @@ async fn a_crash_loses_at_most_one_lease() {
     // that it held unspent.
     std::mem::forget(first);
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let (_, leased) = stored_totals(&path, Month::containing(NOVEMBER_END));
+    let (_, leased) = stored_spent_and_leased(&path, Month::containing(NOVEMBER_END));
     assert!((300..=310).contains(&leased), "{leased}");
     let second = [start_ledger(&path, FailurePolicy::Open)];
     let sum = count_admitted(&second, MonthlyLimit::Calls(1000), 1100).await;
@@ -128,7 +128,7 @@ async fn a_refunded_call_can_be_spent_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let ledger = start_ledger(&path, FailurePolicy::Open);
-    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(3));
+    let lease = ledger.apply_limit_to_lease("acme", MonthlyLimit::Calls(3));
     let month = ledger.month_to_charge(NOVEMBER_END);
     let mut calls = Vec::new();
     for _ in 0..3 {
@@ -140,14 +140,14 @@ async fn a_refunded_call_can_be_spent_again() {
     ledger.charge(&lease, month).await.unwrap();
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
     // A refund in a past month has no effect.
-    wait_until(|| ledger.month_to_charge(NEXT_MONTH) > month).await;
-    let next = ledger.month_to_charge(NEXT_MONTH);
+    wait_until(|| ledger.month_to_charge(IN_DECEMBER) > month).await;
+    let next = ledger.month_to_charge(IN_DECEMBER);
     ledger.charge(&lease, next).await.unwrap();
     ledger.refund(&lease, calls.pop().unwrap());
     assert_eq!(ledger.usage(&lease, next).await, Ok(1));
     ledger.close();
-    assert_eq!(stored_totals(&path, month), (3, 3));
-    assert_eq!(stored_totals(&path, next), (1, 1));
+    assert_eq!(stored_spent_and_leased(&path, month), (3, 3));
+    assert_eq!(stored_spent_and_leased(&path, next), (1, 1));
 }
 
 #[tokio::test]
@@ -156,10 +156,10 @@ async fn a_month_does_not_reopen_when_the_clock_steps_back() {
     let path = folder.path().join("store.db");
     let first = start_ledger(&path, FailurePolicy::Open);
     let before = first.month_to_charge(NOVEMBER_END);
-    wait_until(|| first.month_to_charge(NEXT_MONTH) > before).await;
-    let later = first.month_to_charge(NEXT_MONTH);
+    wait_until(|| first.month_to_charge(IN_DECEMBER) > before).await;
+    let later = first.month_to_charge(IN_DECEMBER);
     assert_eq!(first.month_to_charge(NOVEMBER_END), later);
-    let lease = first.lease_at_limit("acme", MonthlyLimit::Calls(10));
+    let lease = first.apply_limit_to_lease("acme", MonthlyLimit::Calls(10));
     first.charge(&lease, later).await.unwrap();
     first.close();
     // The earlier month does not begin again after a restart either.
@@ -171,16 +171,16 @@ async fn a_changed_limit_applies_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = start_ledger(&folder.path().join("store.db"), FailurePolicy::Open);
     let month = ledger.month_to_charge(NOVEMBER_END);
-    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(10_000));
+    let lease = ledger.apply_limit_to_lease("acme", MonthlyLimit::Calls(10_000));
     for _ in 0..200 {
         ledger.charge(&lease, month).await.unwrap();
     }
-    ledger.lease_at_limit("acme", MonthlyLimit::Calls(150));
+    ledger.apply_limit_to_lease("acme", MonthlyLimit::Calls(150));
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
-    ledger.lease_at_limit("acme", MonthlyLimit::Calls(201));
+    ledger.apply_limit_to_lease("acme", MonthlyLimit::Calls(201));
     assert_eq!(ledger.charge(&lease, month).await.unwrap().remaining, Some(0));
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
-    ledger.lease_at_limit("acme", MonthlyLimit::Unlimited);
+    ledger.apply_limit_to_lease("acme", MonthlyLimit::Unlimited);
     assert_eq!(ledger.charge(&lease, month).await.unwrap().remaining, None);
     assert_eq!(ledger.usage(&lease, month).await, Ok(202));
 }
@@ -191,7 +191,7 @@ async fn calls_in_an_outage_follow_the_policy() {
     let path = folder.path().join("store.db");
     let ledger = start_ledger(&path, FailurePolicy::Open);
     let month = ledger.month_to_charge(NOVEMBER_END);
-    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(100));
+    let lease = ledger.apply_limit_to_lease("acme", MonthlyLimit::Calls(100));
     ledger.charge(&lease, month).await.unwrap();
     let breaker = rusqlite::Connection::open(&path).unwrap();
     breaker.execute_batch("ALTER TABLE ledger RENAME TO elsewhere").unwrap();
@@ -199,11 +199,11 @@ async fn calls_in_an_outage_follow_the_policy() {
         ledger.charge(&lease, month).await.unwrap();
     }
     assert!(ledger.status().store_down);
-    assert!(ledger.status().unsettled > 40);
+    assert!(ledger.status().unsettled_calls > 40);
     ledger.set_on_failure(FailurePolicy::Closed);
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::StoreUnavailable));
     breaker.execute_batch("ALTER TABLE elsewhere RENAME TO ledger").unwrap();
-    let is_settled = || !ledger.status().store_down && ledger.status().unsettled == 0;
+    let is_settled = || !ledger.status().store_down && ledger.status().unsettled_calls == 0;
     for _ in 0..100 {
         if is_settled() {
             break;
@@ -213,7 +213,7 @@ async fn calls_in_an_outage_follow_the_policy() {
     assert!(is_settled());
     assert_eq!(ledger.usage(&lease, month).await, Ok(51));
     ledger.close();
-    assert_eq!(stored_totals(&path, month), (51, 51));
+    assert_eq!(stored_spent_and_leased(&path, month), (51, 51));
 }
 
 #[tokio::test]
@@ -222,14 +222,14 @@ async fn a_call_refunded_late_can_be_spent_by_another_node() {
     let path = folder.path().join("store.db");
     let nodes =
         [start_ledger(&path, FailurePolicy::Open), start_ledger(&path, FailurePolicy::Open)];
-    let lease = nodes[0].lease_at_limit("acme", MonthlyLimit::Calls(1));
+    let lease = nodes[0].apply_limit_to_lease("acme", MonthlyLimit::Calls(1));
     let month = nodes[0].month_to_charge(NOVEMBER_END);
     let charge = nodes[0].charge(&lease, month).await.unwrap();
     // The lease is fully reported, so the worker no longer tracks it.
-    wait_until(|| lease.is_fully_reported() && lease.mark_tracked()).await;
-    lease.unmark_tracked();
+    wait_until(|| lease.is_fully_reported() && lease.mark_tracked_by_worker()).await;
+    lease.unmark_tracked_by_worker();
     nodes[0].refund(&lease, charge);
-    let other = nodes[1].lease_at_limit("acme", MonthlyLimit::Calls(1));
+    let other = nodes[1].apply_limit_to_lease("acme", MonthlyLimit::Calls(1));
     let mut admitted = 0;
     for _ in 0..400 {
         admitted += usize::from(nodes[1].charge(&other, month).await.is_ok());
@@ -246,13 +246,14 @@ async fn remaining_is_exact_above_32_bits() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = start_ledger(&folder.path().join("store.db"), FailurePolicy::Open);
     for limit in [u64::from(u32::MAX), (1 << 32) + 3, 10_000_000_000, 1 << 52] {
-        let lease = ledger.lease_at_limit(&format!("with {limit}"), MonthlyLimit::Calls(limit));
+        let lease =
+            ledger.apply_limit_to_lease(&format!("with {limit}"), MonthlyLimit::Calls(limit));
         for call in 1..=300 {
             let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
             assert_eq!(charge.remaining, Some(limit - call));
         }
         // The count is also exact after the limit has changed by more than 2^32.
-        ledger.lease_at_limit(lease.account(), MonthlyLimit::Calls(limit * 3));
+        ledger.apply_limit_to_lease(lease.account(), MonthlyLimit::Calls(limit * 3));
         let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
         assert_eq!(charge.remaining, Some(limit * 3 - 301));
     }
@@ -263,7 +264,7 @@ async fn a_grant_below_the_admitted_calls_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let ledger = start_ledger(&path, FailurePolicy::Closed);
-    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(1_000));
+    let lease = ledger.apply_limit_to_lease("acme", MonthlyLimit::Calls(1_000));
     let month = ledger.month_to_charge(NOVEMBER_END);
     for _ in 0..30 {
         ledger.charge(&lease, month).await.unwrap();
@@ -285,8 +286,11 @@ async fn a_grant_below_the_admitted_calls_is_ignored() {
 fn start_ledger_on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
     let url = StoreUrl::parse(&server.url()).unwrap();
     let open = || Store::open(&url, &RedisOptions::default(), TIMEOUT).unwrap();
-    let options =
-        LedgerOptions { deadline: TIMEOUT, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
+    let options = LedgerOptions {
+        store_deadline: TIMEOUT,
+        on_failure: FailurePolicy::Closed,
+        max_unsettled: 0,
+    };
     Arc::new(Ledger::start(open(), open(), options, now).unwrap())
 }
 
@@ -306,11 +310,11 @@ async fn a_node_without_calls_restores_totals_of_a_stopped_node() {
     let (spender, refused) =
         (start_ledger_on_server(&server, unix_now()), start_ledger_on_server(&server, unix_now()));
     let limit = MonthlyLimit::Calls(40);
-    let lease = spender.lease_at_limit("acme", limit);
+    let lease = spender.apply_limit_to_lease("acme", limit);
     for _ in 0..40 {
         spender.charge(&lease, spender.month_to_charge(unix_now())).await.unwrap();
     }
-    let lease = refused.lease_at_limit("acme", limit);
+    let lease = refused.apply_limit_to_lease("acme", limit);
     let month = refused.month_to_charge(unix_now());
     assert_eq!(refused.charge(&lease, month).await.err(), Some(Denial::Exhausted));
     spender.close();
@@ -320,7 +324,7 @@ async fn a_node_without_calls_restores_totals_of_a_stopped_node() {
     wait_until(|| refused.status().store_recovering).await;
     wait_until(|| !refused.status().store_recovering).await;
     let fresh = start_ledger_on_server(&server, unix_now());
-    let lease = fresh.lease_at_limit("acme", limit);
+    let lease = fresh.apply_limit_to_lease("acme", limit);
     assert_eq!(fresh.charge(&lease, month).await.err(), Some(Denial::Exhausted));
 }
 

@@ -13,7 +13,7 @@ use super::clock::unix_now;
 use super::lease::Lease;
 use super::lease_report::ReportReason;
 use super::node::LeaseQueue;
-use super::shared::SharedState;
+use super::shared::SharedWithWorker;
 use crate::model::month::Month;
 use crate::store::{BatchContext, Probe, Store, StoreError};
 
@@ -21,15 +21,15 @@ use crate::store::{BatchContext, Probe, Store, StoreError};
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// The most leases whose reports share one commit, so that the store's lock is never held for long.
 const MAX_BATCH_LEASES: usize = 512;
-/// After this long without a pause, the worker does not use the store for [`LOCK_PAUSE`], so that a
-/// command or another process can take the store's lock.
-const LOCK_PAUSE_AFTER: Duration = Duration::from_millis(10);
-const LOCK_PAUSE: Duration = Duration::from_millis(2);
+/// After this long without a pause, the worker does not use the store for [`YIELD_STORE_LOCK_FOR`],
+/// so that a command or another process can take the store's lock.
+const YIELD_STORE_LOCK_AFTER: Duration = Duration::from_millis(10);
+const YIELD_STORE_LOCK_FOR: Duration = Duration::from_millis(2);
 /// How long the worker tries to send the last reports at shutdown.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+const SHUTDOWN_REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the worker gathers leases that can wait, so that their reports share a commit.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
-/// Stands for "no month" in a report or probe: the store's latest month does not advance.
+/// Stands for "no month" in a probe: the probe does not advance the store's latest month.
 const NO_MONTH: Month = Month::FIRST;
 /// The pause after a failure. It doubles with each further failure, up to [`MAX_BACKOFF`].
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
@@ -42,20 +42,20 @@ pub(super) fn probe_at_start(store: &mut Store) -> Option<Probe> {
 }
 
 pub(super) fn spawn(
-    shared: Arc<SharedState>,
+    shared: Arc<SharedWithWorker>,
     store: Store,
-    probe: Option<Probe>,
+    first_probe: Option<Probe>,
 ) -> Result<JoinHandle<()>, StoreError> {
     let worker = Worker {
         shared,
         store,
-        last_probe: probe,
+        last_probe: first_probe,
         is_store_healthy: false,
         tracked_leases: Vec::new(),
         last_tick: Instant::now(),
     };
     let run_worker = move || {
-        let _guard = MarkDownOnPanic(Arc::clone(&worker.shared));
+        let _guard = MarkStoreDownOnPanic(Arc::clone(&worker.shared));
         worker.run();
     };
     std::thread::Builder::new().name("ledger".to_owned()).spawn(run_worker).map_err(|error| {
@@ -64,9 +64,9 @@ pub(super) fn spawn(
 }
 
 /// Marks the store as down if the worker panics, because nothing is reported without this thread.
-struct MarkDownOnPanic(Arc<SharedState>);
+struct MarkStoreDownOnPanic(Arc<SharedWithWorker>);
 
-impl Drop for MarkDownOnPanic {
+impl Drop for MarkStoreDownOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.node.health.is_down.store(true, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Drop for MarkDownOnPanic {
 }
 
 struct Worker {
-    shared: Arc<SharedState>,
+    shared: Arc<SharedWithWorker>,
     store: Store,
     /// The latest successful probe.
     last_probe: Option<Probe>,
@@ -97,12 +97,12 @@ impl Worker {
             let (mut waiting_leases, is_closing) = self.wait_for_leases(pause);
             self.track_leases(&waiting_leases);
             if is_closing {
-                return self.close();
+                return self.send_last_reports_and_stop();
             }
-            if wait_started.elapsed() >= LOCK_PAUSE {
+            if wait_started.elapsed() >= YIELD_STORE_LOCK_FOR {
                 last_lock_pause = Instant::now();
-            } else if last_lock_pause.elapsed() >= LOCK_PAUSE_AFTER {
-                std::thread::sleep(LOCK_PAUSE);
+            } else if last_lock_pause.elapsed() >= YIELD_STORE_LOCK_AFTER {
+                std::thread::sleep(YIELD_STORE_LOCK_FOR);
                 last_lock_pause = Instant::now();
             }
             let mut is_healthy = self.is_store_healthy || self.probe_store();
@@ -130,15 +130,16 @@ impl Worker {
         }
     }
 
-    /// Waits for a queued lease, a tick or the shutdown; after a failure, first for `pause`.
-    /// Returns the queued leases, and true if the ledger is closing.
+    /// Waits for `pause`, which is zero unless the store failed, and then for a queued lease, a
+    /// tick or the shutdown. Returns the queued leases, and true if the ledger is closing.
     fn wait_for_leases(&self, pause: Duration) -> (Vec<Arc<Lease>>, bool) {
         let node = &self.shared.node;
         if !pause.is_zero() {
-            let queue = node.lock_queue();
-            if !queue.is_closing {
-                let _ =
-                    node.worker_wakeup.wait_timeout_while(queue, pause, |queue| !queue.is_closing);
+            let queue = node.lock_lease_queue();
+            if !queue.is_ledger_closing {
+                let _ = node
+                    .worker_wakeup
+                    .wait_timeout_while(queue, pause, |queue| !queue.is_ledger_closing);
             }
         }
         let until_tick = match self.is_store_healthy {
@@ -146,23 +147,24 @@ impl Worker {
             // After a failure the worker probes the store again even if no lease is queued.
             false => Duration::ZERO,
         };
-        let queue = node.lock_queue();
-        let is_idle = |queue: &mut LeaseQueue| queue.waiting_leases.is_empty() && !queue.is_closing;
+        let queue = node.lock_lease_queue();
+        let is_idle =
+            |queue: &mut LeaseQueue| queue.waiting_leases.is_empty() && !queue.is_ledger_closing;
         let result = node.worker_wakeup.wait_timeout_while(queue, until_tick, is_idle);
         let (mut queue, _) = result.unwrap_or_else(PoisonError::into_inner);
         if !queue.waiting_leases.is_empty() {
             let is_urgent = || node.has_urgent_request.load(Ordering::Relaxed);
-            let may_gather = |queue: &mut LeaseQueue| !is_urgent() && !queue.is_closing;
+            let may_gather = |queue: &mut LeaseQueue| !is_urgent() && !queue.is_ledger_closing;
             let gathered = node.worker_wakeup.wait_timeout_while(queue, BATCH_DELAY, may_gather);
             (queue, _) = gathered.unwrap_or_else(PoisonError::into_inner);
         }
         node.has_urgent_request.store(false, Ordering::Relaxed);
-        (std::mem::take(&mut queue.waiting_leases), queue.is_closing)
+        (std::mem::take(&mut queue.waiting_leases), queue.is_ledger_closing)
     }
 
     fn track_leases(&mut self, waiting_leases: &[Arc<Lease>]) {
         for lease in waiting_leases {
-            if lease.mark_tracked() {
+            if lease.mark_tracked_by_worker() {
                 self.tracked_leases.push(Arc::clone(lease));
             }
         }
@@ -178,21 +180,21 @@ impl Worker {
         self.tracked_leases.retain(|lease| {
             let keep = !lease.is_fully_reported();
             if !keep {
-                lease.unmark_tracked();
+                lease.unmark_tracked_by_worker();
             }
             keep
         });
         is_healthy
     }
 
-    fn close(mut self) {
+    fn send_last_reports_and_stop(mut self) {
         let active = std::mem::take(&mut self.tracked_leases);
         let started = Instant::now();
         for chunk in active.chunks(MAX_BATCH_LEASES) {
             while !((self.is_store_healthy || self.probe_store())
                 && self.send_reports(chunk, ReportReason::Shutdown))
             {
-                if started.elapsed() > FLUSH_TIMEOUT {
+                if started.elapsed() > SHUTDOWN_REPORT_TIMEOUT {
                     log::error!(
                         "the store did not take the final report; its unspent leased calls are lost"
                     );
@@ -201,7 +203,7 @@ impl Worker {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        if let Err(error) = self.store.checkpoint() {
+        if let Err(error) = self.store.checkpoint_wal() {
             log::warn!("{error}");
         }
     }
@@ -215,7 +217,7 @@ impl Worker {
         let month =
             node.calendar.month_by_store_clock(shared.boot_clock.seconds()).unwrap_or(NO_MONTH);
         let before = self.last_probe.take();
-        let outcome = self.run_recording_start(|store| store.probe(month, before.as_ref()));
+        let outcome = self.run_store_operation(|store| store.probe(month, before.as_ref()));
         self.is_store_healthy = outcome.is_ok();
         node.record_missing_replicas(if self.is_store_healthy {
             self.store.missing_replicas()
@@ -226,7 +228,7 @@ impl Worker {
             Ok(probe) => {
                 if let Some(store_now) = probe.unix_now {
                     // Only a server has a clock, so a server has answered. A probe of SQLite does
-                    // no I/O, so its success must not clear a failure.
+                    // no I/O: its success proves nothing and must not clear a failure.
                     node.record_probe_outcome(None);
                     node.calendar.observe_store_clock(
                         store_now,
@@ -239,8 +241,8 @@ impl Worker {
                 let reporting = node.apply_probe(before.as_ref(), &probe, shared.uptime_ms());
                 self.track_leases(&reporting);
                 if !reporting.is_empty() {
-                    // They report at once and not at the next tick, because the store recovers for
-                    // only a few seconds and needs the totals of all nodes by then.
+                    // These leases report at once and not at the next tick, because the store
+                    // recovers for only a few seconds and needs all totals within that time.
                     self.is_store_healthy = self.report_tracked_leases();
                 }
                 self.last_probe = Some(probe);
@@ -263,12 +265,14 @@ impl Worker {
         if !batch.reports.is_empty() {
             let context = BatchContext {
                 node_id: &node.id,
-                month: node.calendar.latest_month(),
-                recovery_left: Duration::from_millis(node.recovery_ms_left(shared.uptime_ms())),
+                latest_begun_month: node.calendar.latest_month(),
+                recovery_left: Duration::from_millis(
+                    node.store_recovery_ms_left(shared.uptime_ms()),
+                ),
                 needs_replicas: node.fails_closed(),
             };
             outcome =
-                self.run_recording_start(|store| store.report_leases(context, &batch.reports));
+                self.run_store_operation(|store| store.report_leases(context, &batch.reports));
             node.record_missing_replicas(self.store.missing_replicas());
             node.record_report_outcome(outcome.as_ref().err());
         }
@@ -277,11 +281,11 @@ impl Worker {
         self.is_store_healthy
     }
 
-    fn run_recording_start<T>(&mut self, operation: impl FnOnce(&mut Store) -> T) -> T {
-        let operation_began_at = &self.shared.node.health.operation_began_ms;
-        operation_began_at.store(self.shared.uptime_ms(), Ordering::Relaxed);
+    fn run_store_operation<T>(&mut self, operation: impl FnOnce(&mut Store) -> T) -> T {
+        let operation_began_ms = &self.shared.node.health.operation_began_ms;
+        operation_began_ms.store(self.shared.uptime_ms(), Ordering::Relaxed);
         let outcome = operation(&mut self.store);
-        operation_began_at.store(0, Ordering::Relaxed);
+        operation_began_ms.store(0, Ordering::Relaxed);
         outcome
     }
 }

@@ -1,18 +1,19 @@
 //! Errors of a store.
 
-/// Why an operation on a store failed. After `Unavailable`, the server may have applied it.
+/// Why an operation on a store failed. After `Unavailable`, the server may have applied the
+/// operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// `store.url` has none of the accepted forms.
     #[error("expected {expected}, but found {found:?}")]
     InvalidUrl {
-        /// The value or state that was expected.
+        /// The accepted forms.
         expected: &'static str,
         /// The setting, without a password.
         found: String,
     },
-    /// The store exists but can't be used: it belongs to another program, is damaged, can't be
-    /// opened, or its settings could lose acknowledged data.
+    /// The store can't be used as it is: for example, the file is missing, damaged or belongs to
+    /// another program, or the server may evict acknowledged data.
     #[error("{location}: expected {expected}, but found {found}")]
     Unusable {
         /// The store's file or address.
@@ -53,14 +54,14 @@ pub enum StoreError {
         found: String,
     },
     /// The contents of the store don't allow the operation: for example, a key does not exist,
-    /// exists already or has ended, or a store to fill is not empty.
+    /// exists already or has ended, or a store that should be filled is not empty.
     #[error("{0}")]
     Conflict(String),
 }
 
 impl StoreError {
-    /// Returns true if another process held a lock, so that a retry may succeed.
-    pub fn is_busy(&self) -> bool {
+    /// Returns true if another process held SQLite's lock, so that a retry may succeed.
+    pub fn is_sqlite_locked(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
         let code = match self {
             StoreError::Sqlite { source, .. } => source.sqlite_error_code(),
@@ -70,9 +71,9 @@ impl StoreError {
     }
 }
 
-pub(super) fn key_exists_error(id: &str, known: &str) -> StoreError {
+pub(super) fn key_exists_error(id: &str, existing_id: &str) -> StoreError {
     StoreError::Conflict(format!(
-        "key {id}: expected a new key, but found it in the store as {known}"
+        "key {id}: expected a new key, but found it in the store as {existing_id}"
     ))
 }
 

@@ -9,16 +9,15 @@ use crate::model::month::Month;
 pub struct BatchContext<'r> {
     /// The id of the reporting node: 128 random bits, drawn for one process run.
     pub node_id: &'r [u8; 16],
-    /// The latest month that has begun by the node's believed time. A report about an earlier month
-    /// is about a past one.
-    pub month: Month,
+    /// The latest month that has begun, as the node believes. Every earlier month is past.
+    pub latest_begun_month: Month,
     /// For how much longer the store recovers from a data loss, as the node knows from its latest
     /// probe; usually zero.
     pub recovery_left: Duration,
-    /// If true, the store fails unless `store.wait_replicas` replicas have the reports. If false,
-    /// the server's own acknowledgement is enough, and
-    /// [`Store::missing_replicas`](super::Store::missing_replicas) returns how many replicas lack
-    /// them.
+    /// If true, the operation fails unless `store.wait_replicas` replicas have the reports. If
+    /// false, the server's own acknowledgement is enough. Then
+    /// [`Store::missing_replicas`](super::Store::missing_replicas) tells how many replicas lack the
+    /// reports.
     pub needs_replicas: bool,
 }
 
@@ -32,8 +31,8 @@ pub struct LeaseReport {
     pub account: String,
     /// The month that the calls belong to.
     pub month: Month,
-    /// The number of this report among the node's reports about the account. The store ignores a
-    /// report whose number is not higher than that of the last report it applied.
+    /// The number of this report among the node's reports about the account. The store applies a
+    /// report only if its number is higher than that of the last report that it applied.
     pub sequence: u64,
     /// The leased total that the node asks for: all calls of the month that it has spent, still
     /// holds, or wants to hold.
@@ -56,16 +55,16 @@ pub struct LeaseReport {
 pub struct KnownState {
     /// The sequence of the node's latest acknowledged report.
     pub sequence: u64,
-    /// The revision of the account's totals: how often they had changed.
+    /// The revision of the account's totals, which counts their changes.
     pub revision: u64,
-    /// Calls leased by all nodes, with this node's changes since: plus the unbacked calls that it
-    /// admitted, minus the calls that it returns.
+    /// Calls leased by all nodes, according to the latest grant and what this node did since: the
+    /// unbacked calls that it admitted are added, the calls that it returns are subtracted.
     pub leased_by_all: u64,
     /// Calls spent by all nodes, including those that this node has spent since.
     pub spent_by_all: u64,
 }
 
-/// The store's answer to a [`LeaseReport`], as durable as the store makes it.
+/// The store's answer to a [`LeaseReport`]: the totals after the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The reporting node's leased total: all calls of the month that it may spend or has spent.
@@ -76,16 +75,18 @@ pub struct Grant {
     pub others_spent: u64,
     /// How often the account's totals have changed; always 0 with SQLite.
     pub revision: u64,
-    /// The store may have lost data: for a few seconds it accepts reports and grants nothing.
+    /// If true, the store may have lost data: for a few seconds it accepts reports, but grants
+    /// nothing beyond the floor.
     pub is_recovering: bool,
 }
 
 impl Grant {
-    /// Returns the leased total that the store gives a node for a report, if the other nodes have
-    /// leased `others_leased` calls. Every store follows this rule.
+    /// Returns the leased total that the store gives the reporting node, if all other nodes have
+    /// leased `others_leased` calls in total. Every store follows this rule.
     ///
-    /// Calls above the floor are granted as far as the sum of all nodes stays within the limit. The
-    /// result is never below the floor, because the node has spent those calls or still holds them.
+    /// The node gets the calls above its floor that it asks for, as far as the sum of all nodes
+    /// stays within the limit. The result is never below the floor, because the node has spent
+    /// those calls or still holds them.
     pub fn decide_leased(report: &LeaseReport, others_leased: u64) -> u64 {
         let headroom = match report.limit {
             Some(limit) => limit.saturating_sub(others_leased),
@@ -95,8 +96,8 @@ impl Grant {
     }
 }
 
-/// The state of a store, as a probe returned it. A node probes the store once a second, and after
-/// every failure before it sends reports.
+/// The state of a store, as a probe returned it. A node probes the store once a second. After a
+/// failure, a node probes the store before it sends reports again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
     /// Identifies the server, its run and its data. If this text changes, the store may have lost

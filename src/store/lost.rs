@@ -1,14 +1,15 @@
 //! Rows that a store had acknowledged and lost: in a failover, or because a backup was restored.
 //!
-//! Compares the rows that this node knows with those that the store holds now, and decides which
-//! apply. A known key stays valid, and ends no later than known. Plans and limits apply as the
-//! store holds them. A digest identifies a key, whatever its id in the store:
+//! Compares the rows that this node knows with the rows that the store holds now, and decides which
+//! rows apply. A key that this node knows stays in effect, and ends no later than this node knows.
+//! Plans and limits apply as the store holds them. A digest identifies a key, whatever its id in
+//! the store:
 //!
-//! - If the store has the same digest under another id, it is the same key. The key gets the id of
-//!   the store, and the earlier end of both rows.
-//! - If the store has another digest under the id of a lost key, the lost key stays valid under a
-//!   new id. Each node derives the same new id from the old id and the digest. So nobody revokes
-//!   another owner's key by mistake.
+//! - If the store has the digest of a lost key under another id, both are the same key. The key
+//!   gets the id in the store, and the earlier of the two ends.
+//! - If the store has another digest under the id of a lost key, the lost key stays in effect under
+//!   a new id. Each node derives the same new id from the old id and the digest. The new id
+//!   prevents that somebody revokes another owner's key by mistake.
 //!
 //! This module reads no store.
 
@@ -24,12 +25,12 @@ const MAX_LISTED_LOSSES: usize = 5;
 /// The rows that this node knows and that the store lost, or holds with other values.
 #[derive(Debug, Default)]
 pub struct LostRows {
-    /// Keys by digest that the store does not hold, or holds with a later end or none.
-    keys: BTreeMap<[u8; 32], LostKey>,
-    /// Accounts that the store does not hold.
-    accounts: BTreeMap<String, AccountRow>,
-    /// Accounts whose plan or limit the store lost and holds with another value: the row that this
-    /// node knew, and the store's row.
+    /// Keys by digest that the store lacks, or that end later or never in the store.
+    lost_keys: BTreeMap<[u8; 32], LostKey>,
+    /// Accounts by name that the store lacks.
+    missing_accounts: BTreeMap<String, AccountRow>,
+    /// Accounts by name whose plan or limit the store lost and holds with another value. The first
+    /// row is the one that this node knew, the second is the store's.
     accounts_with_lost_settings: BTreeMap<String, [AccountRow; 2]>,
 }
 
@@ -40,17 +41,18 @@ struct LostKey {
     row: KeyRow,
     /// Whether the store holds the key, so that only its end was lost.
     is_in_store: bool,
-    /// The former id of the key, if another key has it now.
+    /// The former id of the key; set if another key has that id in the store now.
     previous_id: Option<String>,
 }
 
 impl LostRows {
-    /// Compares the `known` rows with the `current` rows of the store. Adds what is missing to
-    /// `current`, and remembers it as lost.
+    /// Compares the `known` rows of this node with the `current` rows of the store. Adds the rows
+    /// that `current` lacks, and remembers them as lost.
     ///
-    /// `store_lost_data` is true if the store is known to have lost data. If it is false, a
-    /// different plan or limit is an ordinary change, and a later expiry is an undone rotation. A
-    /// missing row or revocation is a loss in either case, because no command removes one.
+    /// `store_lost_data` is true if the store is known to have lost data. If `store_lost_data` is
+    /// false, a different plan or limit is an ordinary change, and a later expiry comes from an
+    /// undone rotation. A missing row or revocation is always a loss, because no command removes a
+    /// row or a revocation.
     pub fn merge_lost_rows(
         &mut self,
         known: &RingRows,
@@ -58,7 +60,7 @@ impl LostRows {
         store_lost_data: bool,
     ) {
         self.merge_lost_keys(known, current, store_lost_data);
-        self.accounts.clear();
+        self.missing_accounts.clear();
         let old = known.accounts.iter().map(|row| (row.name.as_str(), row));
         let mut old: BTreeMap<&str, &AccountRow> = old.collect();
         for row in &current.accounts {
@@ -77,15 +79,15 @@ impl LostRows {
             }
         }
         for (name, row) in old {
-            if !current.damaged.accounts.contains(name) {
-                self.accounts.insert(name.to_owned(), row.clone());
+            if !current.damaged.account_names.contains(name) {
+                self.missing_accounts.insert(name.to_owned(), row.clone());
                 current.accounts.push(row.clone());
             }
         }
     }
 
     fn merge_lost_keys(&mut self, known: &RingRows, current: &mut RingRows, store_lost_data: bool) {
-        let lost_before = std::mem::take(&mut self.keys);
+        let lost_before = std::mem::take(&mut self.lost_keys);
         let mut missing_keys: BTreeMap<[u8; 32], &KeyRow> =
             known.keys.iter().map(|row| (row.digest, row)).collect();
         for row in &mut current.keys {
@@ -93,13 +95,13 @@ impl LostRows {
             let was_lost = store_lost_data || lost_before.contains_key(&row.digest);
             if row.apply_earlier_end(before.expires_at.filter(|_| was_lost), before.revoked_at) {
                 let lost = LostKey { row: row.clone(), is_in_store: true, previous_id: None };
-                self.keys.insert(row.digest, lost);
+                self.lost_keys.insert(row.digest, lost);
             }
         }
         let ids: HashSet<&str> = current.keys.iter().map(|row| row.id.as_str()).collect();
         let mut kept = Vec::new();
         for (digest, row) in missing_keys {
-            if is_damaged(&current.damaged, row) {
+            if is_key_damaged(&current.damaged, row) {
                 continue;
             }
             let previous_id = lost_before.get(&digest).and_then(|lost| lost.previous_id.clone());
@@ -108,29 +110,30 @@ impl LostRows {
                 lost.assign_new_id();
             }
             kept.push(lost.row.clone());
-            self.keys.insert(digest, lost);
+            self.lost_keys.insert(digest, lost);
         }
         current.keys.extend(kept);
     }
 
-    /// Applies the lost ends to later `changes` of the store, and forgets lost rows that the
-    /// changes contain. Adds a lost key to the changes only if they give its id to another key.
+    /// Applies the lost ends of keys to later `changes` of the store, and forgets lost rows that
+    /// are in `changes`. If `changes` gives the id of a lost key to another key, adds the lost key
+    /// under a new id.
     pub fn merge_lost_rows_into(&mut self, changes: &mut RingChanges) {
-        self.accounts.retain(|name, _| {
+        self.missing_accounts.retain(|name, _| {
             let is_in_store = changes.accounts.iter().any(|row| row.name == *name);
-            !is_in_store && !changes.damaged.accounts.contains(name)
+            !is_in_store && !changes.damaged.account_names.contains(name)
         });
         self.forget_accounts_set_again(changes);
         for row in &mut changes.keys {
-            let Some(mut lost) = self.keys.remove(&row.digest) else { continue };
+            let Some(mut lost) = self.lost_keys.remove(&row.digest) else { continue };
             if row.merge_earlier_end(&lost.row) {
                 (lost.row, lost.is_in_store) = (row.clone(), true);
-                self.keys.insert(row.digest, lost);
+                self.lost_keys.insert(row.digest, lost);
             }
         }
-        self.keys.retain(|_, lost| !is_damaged(&changes.damaged, &lost.row));
+        self.lost_keys.retain(|_, lost| !is_key_damaged(&changes.damaged, &lost.row));
         let ids: HashSet<&str> = changes.keys.iter().map(|row| row.id.as_str()).collect();
-        let missing = self.keys.values_mut().filter(|lost| !lost.is_in_store);
+        let missing = self.lost_keys.values_mut().filter(|lost| !lost.is_in_store);
         let mut kept = Vec::new();
         for lost in missing.filter(|lost| ids.contains(lost.row.id.as_str())) {
             lost.assign_new_id();
@@ -139,10 +142,10 @@ impl LostRows {
         changes.keys.extend(kept);
     }
 
-    /// Forgets the lost plans and limits of accounts that were set after the loss. `changes` are
-    /// the changes after the version that this node knew. If an account was set again in a change
-    /// up to that version, it is still reported as lost until it is set once more, because this
-    /// node can't tell its row from a lost one.
+    /// Forgets the lost plans and limits of accounts that were set again after the loss. `changes`
+    /// holds the changes after the version that this node knew. An account that was set again at or
+    /// below that version number is not in `changes`. This node can't tell such a row from a lost
+    /// one, and reports it as lost until the account is set once more.
     pub fn forget_accounts_set_again(&mut self, changes: &RingChanges) {
         for row in &changes.accounts {
             // The changes contain the account of each new key too, even if it has not changed.
@@ -153,40 +156,40 @@ impl LostRows {
                 self.accounts_with_lost_settings.remove(&row.name);
             }
         }
-        for name in &changes.damaged.accounts {
+        for name in &changes.damaged.account_names {
             self.accounts_with_lost_settings.remove(name);
         }
     }
 
     /// Returns true if no lost row remains to be written back.
     pub fn is_fully_restored(&self) -> bool {
-        self.keys.is_empty() && self.accounts.is_empty()
+        self.lost_keys.is_empty() && self.missing_accounts.is_empty()
     }
 
     /// The rows to write back.
     pub fn rows_to_restore(&self) -> (Vec<KeyRow>, Vec<AccountRow>) {
-        let keys = self.keys.values().map(|lost| lost.row.clone());
-        (keys.collect(), self.accounts.values().cloned().collect())
+        let keys = self.lost_keys.values().map(|lost| lost.row.clone());
+        (keys.collect(), self.missing_accounts.values().cloned().collect())
     }
 
     /// One line for each loss that is not repaired yet, with the command that repairs it. Lists at
-    /// most `MAX_LISTED_LOSSES` of each kind. Lost revocations come first, because a node without
-    /// this knowledge would accept those keys.
-    pub fn describe(&self) -> Vec<String> {
-        let mut keys: Vec<&LostKey> = self.keys.values().collect();
+    /// most [`MAX_LISTED_LOSSES`] of each kind. Lost revocations come first, because a node that
+    /// does not know of them would accept those keys.
+    pub fn describe_losses(&self) -> Vec<String> {
+        let mut keys: Vec<&LostKey> = self.lost_keys.values().collect();
         keys.sort_by_key(|lost| (lost.row.revoked_at.is_none(), !lost.is_in_store, &lost.row.id));
-        let keys = keys.into_iter().map(LostKey::describe);
-        let accounts = self.accounts.values().map(|row| {
+        let keys = keys.into_iter().map(LostKey::describe_loss);
+        let accounts = self.missing_accounts.values().map(|row| {
             let (name, flags) = (&row.name, account_flags(row, row.plan.is_some(), true).join(" "));
             format!("account {name}; or run `riskgate accounts set {name} {flags}`")
         });
-        let lines = shorten_list(keys.chain(accounts)).map(|lost| {
+        let lines = keep_first_losses(keys.chain(accounts)).map(|lost| {
             let notice =
                 "the store lost data that it had acknowledged; it stays in force here and is";
             format!("{notice} written back: {lost}")
         });
         lines
-            .chain(shorten_list(
+            .chain(keep_first_losses(
                 self.accounts_with_lost_settings.values().map(describe_lost_settings),
             ))
             .collect()
@@ -194,8 +197,8 @@ impl LostRows {
 }
 
 impl LostKey {
-    /// Replaces the id with one that no other key has: the old id and the first 64 bits of the
-    /// digest. A key can't be looked up by so few bits.
+    /// Replaces the id of the lost key with the old id and the first 64 bits of the digest, which
+    /// no other key has. Logs may show the new id, because so few bits don't reveal the digest.
     fn assign_new_id(&mut self) {
         let KeyRow { id, digest, .. } = &mut self.row;
         let fingerprint = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[0; 8]));
@@ -205,7 +208,7 @@ impl LostKey {
         self.previous_id = Some(std::mem::replace(id, new_id));
     }
 
-    fn describe(&self) -> String {
+    fn describe_loss(&self) -> String {
         let KeyRow { id, account, expires_at, revoked_at, .. } = &self.row;
         let revoke = format!("run `riskgate keys revoke {id}`");
         let previous_id = self.previous_id.as_ref();
@@ -225,13 +228,13 @@ impl LostKey {
     }
 }
 
-/// Returns true if the store holds an unreadable row with this key's id or digest.
-fn is_damaged(damaged: &DamagedRows, row: &KeyRow) -> bool {
-    let mut digests = damaged.keys.values().flatten();
-    damaged.keys.contains_key(&row.id) || digests.any(|digest| *digest == row.digest)
+/// Returns true if the store holds an unreadable row with the id or the digest of `row`.
+fn is_key_damaged(damaged: &DamagedRows, row: &KeyRow) -> bool {
+    let mut digests = damaged.key_digests_by_id.values().flatten();
+    damaged.key_digests_by_id.contains_key(&row.id) || digests.any(|digest| *digest == row.digest)
 }
 
-fn shorten_list(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+fn keep_first_losses(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     let mut lines = lines;
     let mut shown: Vec<String> = lines.by_ref().take(MAX_LISTED_LOSSES).collect();
     let more = lines.count();
@@ -243,17 +246,17 @@ fn shorten_list(lines: impl Iterator<Item = String>) -> impl Iterator<Item = Str
 
 /// An account's plan and limit as flags of `riskgate accounts set`.
 fn account_flags(row: &AccountRow, with_plan: bool, with_limit: bool) -> Vec<String> {
-    let plan = with_plan.then(|| format!("--plan {}", plan_flag(row)));
-    let limit = with_limit.then(|| format!("--limit {}", limit_flag(row)));
+    let plan = with_plan.then(|| format!("--plan {}", plan_flag_value(row)));
+    let limit = with_limit.then(|| format!("--limit {}", limit_flag_value(row)));
     plan.into_iter().chain(limit).collect()
 }
 
-fn plan_flag(row: &AccountRow) -> &str {
+fn plan_flag_value(row: &AccountRow) -> &str {
     row.plan.as_deref().unwrap_or("free")
 }
 
-fn limit_flag(row: &AccountRow) -> String {
-    match row.limit {
+fn limit_flag_value(row: &AccountRow) -> String {
+    match row.own_limit {
         Some(MonthlyLimit::Calls(calls)) => calls.to_string(),
         Some(MonthlyLimit::Unlimited) => "unlimited".to_owned(),
         None => "plan".to_owned(),
@@ -261,9 +264,9 @@ fn limit_flag(row: &AccountRow) -> String {
 }
 
 fn describe_lost_settings([before, now]: &[AccountRow; 2]) -> String {
-    let is_changed = (before.plan != now.plan, before.limit != now.limit);
-    let plan = is_changed.0.then(|| format!("the plan {}", plan_flag(before)));
-    let limit = is_changed.1.then(|| format!("the limit {}", limit_flag(before)));
+    let is_changed = (before.plan != now.plan, before.own_limit != now.own_limit);
+    let plan = is_changed.0.then(|| format!("the plan {}", plan_flag_value(before)));
+    let limit = is_changed.1.then(|| format!("the limit {}", limit_flag_value(before)));
     let lost: Vec<String> = plan.into_iter().chain(limit).collect();
     let flags = account_flags(before, is_changed.0, is_changed.1).join(" ");
     let (name, lost) = (&before.name, lost.join(" and "));

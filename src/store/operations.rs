@@ -1,9 +1,13 @@
 //! The operations of a store. Their contracts are the same for both kinds of store.
 //!
-//! If an operation returns a result, SQLite has written it to disk, or the server has acknowledged
-//! it. Changes of keys and accounts also wait for `store.wait_replicas` replicas. Such a change is
-//! atomic: all of it happens, or none. Lost rows, top counts and DNS facts are written in pages,
-//! each of them atomic, so a failed call may have written some of them and can be repeated.
+//! If an operation returns `Ok`, SQLite has written its changes to disk, or the Redis server has
+//! acknowledged them. An operation that changes keys or accounts also waits for
+//! `store.wait_replicas` replicas. Such a change is atomic: it takes effect completely or not at
+//! all.
+//!
+//! Lost rows, top counts and DNS facts may be written in several pages. Each page is atomic. If
+//! such an operation fails, some pages may be written already, and the caller can repeat the
+//! operation.
 
 mod learned;
 mod ledger;

@@ -1,7 +1,7 @@
 //! The store for several nodes: a Redis or Valkey server.
 //!
 //! Owns the connection, its timeouts and the names of all Redis keys. An operation that must be
-//! atomic is one script. The Redis keys that a script touches share a hash tag, so that Redis
+//! atomic is one Lua script. All Redis keys that one script touches share a hash tag, so that Redis
 //! Cluster would keep them in one hash slot.
 
 pub(super) mod connection;

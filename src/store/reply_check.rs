@@ -1,7 +1,7 @@
 //! The rules that every reply of a store keeps, checked where a reply enters the ledger.
 //!
-//! A reply that breaks a rule is an error of the store: the row was damaged, or another program
-//! answered. Nothing in such a reply is used. Values only, no I/O.
+//! A reply that breaks a rule is an error of the store: for example, a row was damaged, or another
+//! program answered. riskgate uses nothing of such a reply. This module does no I/O.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use super::ledger::{Grant, LeaseReport, Probe};
 use crate::model::month::Month;
 
 /// No store recovers longer than this from a data loss.
-const MAX_RECOVERY: Duration = Duration::from_secs(60);
+const MAX_RECOVERY_LEFT: Duration = Duration::from_secs(60);
 
-/// Checks the answer to a report. It is computed from numbers of all nodes, so the sums are bounded
-/// here, where the ledger begins to calculate with them.
+/// Checks a grant against the report that it answers. The totals are sums over all nodes; numbers
+/// of 2^63 or more are rejected here, before the ledger calculates with them.
 pub fn check_grant(report: &LeaseReport, grant: &Grant) -> Result<(), StoreError> {
     let LeaseReport { account, target, floor, limit, known, .. } = report;
     let Grant { own_leased, others_leased, others_spent, revision, is_recovering } = *grant;
     let leased_by_all = own_leased.saturating_add(others_leased);
     let is_over_limit = limit.is_some_and(|limit| own_leased > *floor && leased_by_all > limit);
-    let expected = if [leased_by_all, others_spent, revision].iter().any(|n| !is_count(*n)) {
+    let expected = if [leased_by_all, others_spent, revision].iter().any(|n| !fits_in_i64(*n)) {
         "numbers below 2^63"
     } else if own_leased < *floor {
         "at least the calls that this node reported"
@@ -39,7 +39,7 @@ pub fn check_grant(report: &LeaseReport, grant: &Grant) -> Result<(), StoreError
 /// Checks the reply to a probe.
 pub(super) fn check_probe(probe: Probe) -> Result<Probe, StoreError> {
     let is_valid_time = |time| (0..Month::LAST.end()).contains(&time);
-    if probe.unix_now.is_none_or(is_valid_time) && probe.recovery_left <= MAX_RECOVERY {
+    if probe.unix_now.is_none_or(is_valid_time) && probe.recovery_left <= MAX_RECOVERY_LEFT {
         return Ok(probe);
     }
     let expected = "a time from 1970 to 2341, and a recovery of at most a minute";
@@ -47,17 +47,18 @@ pub(super) fn check_probe(probe: Probe) -> Result<Probe, StoreError> {
     Err(StoreError::InvalidReply { subject, expected, found })
 }
 
-/// Checks a total of calls.
-pub(super) fn check_total(account: &str, total: u64) -> Result<u64, StoreError> {
-    is_count(total).then_some(total).ok_or_else(|| StoreError::InvalidReply {
+/// Checks that a total of calls is below 2^63.
+pub(super) fn check_total_below_2_to_63(account: &str, total: u64) -> Result<u64, StoreError> {
+    fits_in_i64(total).then_some(total).ok_or_else(|| StoreError::InvalidReply {
         subject: format!("account {account}"),
         expected: "a number below 2^63",
         found: total.to_string(),
     })
 }
 
-/// Both stores count in signed 64-bit integers, and a negative one is read as 2^63 or more.
-fn is_count(number: u64) -> bool {
+/// Returns true below 2^63. Both stores count in signed 64-bit integers, and a negative number is
+/// read as 2^63 or more.
+fn fits_in_i64(number: u64) -> bool {
     i64::try_from(number).is_ok()
 }
 
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
     use crate::store::KnownState;
 
-    const REPORT: LeaseReport = LeaseReport {
+    const VALID_REPORT: LeaseReport = LeaseReport {
         account: String::new(),
         month: Month::FIRST,
         sequence: 7,
@@ -76,7 +77,7 @@ mod tests {
         limit: Some(100),
         known: KnownState { sequence: 6, revision: 9, leased_by_all: 70, spent_by_all: 50 },
     };
-    const GRANT: Grant = Grant {
+    const VALID_GRANT: Grant = Grant {
         own_leased: 64,
         others_leased: 36,
         others_spent: 20,
@@ -84,8 +85,8 @@ mod tests {
         is_recovering: false,
     };
 
-    fn expected(grant: Grant) -> &'static str {
-        match check_grant(&REPORT, &grant) {
+    fn violated_rule(grant: Grant) -> &'static str {
+        match check_grant(&VALID_REPORT, &grant) {
             Ok(()) => "",
             Err(StoreError::InvalidReply { expected, .. }) => expected,
             Err(other) => panic!("{other}"),
@@ -94,37 +95,37 @@ mod tests {
 
     #[test]
     fn a_grant_that_keeps_all_rules_is_accepted() {
-        assert_eq!(expected(GRANT), "");
-        assert_eq!(expected(Grant { own_leased: 40, others_leased: 90, ..GRANT }), "");
-        assert_eq!(expected(Grant { revision: 3, is_recovering: true, ..GRANT }), "");
-        let unlimited = LeaseReport { limit: None, ..REPORT };
-        assert!(check_grant(&unlimited, &Grant { others_leased: 1 << 62, ..GRANT }).is_ok());
+        assert_eq!(violated_rule(VALID_GRANT), "");
+        assert_eq!(violated_rule(Grant { own_leased: 40, others_leased: 90, ..VALID_GRANT }), "");
+        assert_eq!(violated_rule(Grant { revision: 3, is_recovering: true, ..VALID_GRANT }), "");
+        let unlimited = LeaseReport { limit: None, ..VALID_REPORT };
+        assert!(check_grant(&unlimited, &Grant { others_leased: 1 << 62, ..VALID_GRANT }).is_ok());
     }
 
     #[test]
     fn a_grant_that_breaks_a_rule_is_an_error() {
         let too_large = 1 << 63;
         for grant in [
-            Grant { own_leased: too_large, ..GRANT },
-            Grant { others_leased: too_large - 64, ..GRANT },
-            Grant { others_leased: u64::MAX, ..GRANT },
-            Grant { others_spent: u64::MAX, ..GRANT },
-            Grant { revision: too_large, ..GRANT },
+            Grant { own_leased: too_large, ..VALID_GRANT },
+            Grant { others_leased: too_large - 64, ..VALID_GRANT },
+            Grant { others_leased: u64::MAX, ..VALID_GRANT },
+            Grant { others_spent: u64::MAX, ..VALID_GRANT },
+            Grant { revision: too_large, ..VALID_GRANT },
         ] {
-            assert_eq!(expected(grant), "numbers below 2^63", "{grant:?}");
+            assert_eq!(violated_rule(grant), "numbers below 2^63", "{grant:?}");
         }
-        let below = Grant { own_leased: 39, ..GRANT };
-        assert_eq!(expected(below), "at least the calls that this node reported");
-        let above = Grant { own_leased: 65, others_leased: 0, ..GRANT };
-        assert_eq!(expected(above), "at most the calls that this node asked for");
-        let over_limit = Grant { others_leased: 37, ..GRANT };
-        assert_eq!(expected(over_limit), "no more calls than the limit");
-        let older = Grant { revision: 8, ..GRANT };
-        assert_eq!(expected(older), "the revision that it acknowledged, or a later one");
+        let below = Grant { own_leased: 39, ..VALID_GRANT };
+        assert_eq!(violated_rule(below), "at least the calls that this node reported");
+        let above = Grant { own_leased: 65, others_leased: 0, ..VALID_GRANT };
+        assert_eq!(violated_rule(above), "at most the calls that this node asked for");
+        let over_limit = Grant { others_leased: 37, ..VALID_GRANT };
+        assert_eq!(violated_rule(over_limit), "no more calls than the limit");
+        let older = Grant { revision: 8, ..VALID_GRANT };
+        assert_eq!(violated_rule(older), "the revision that it acknowledged, or a later one");
     }
 
     #[test]
-    fn a_probe_with_an_impossible_time_or_recovery_is_an_error() {
+    fn impossible_probes_and_totals_are_errors() {
         let probe = |unix_now, seconds| Probe {
             unix_now,
             recovery_left: Duration::from_secs(seconds),
@@ -136,7 +137,7 @@ mod tests {
         for wrong in [probe(Some(-1), 0), probe(Some(i64::MAX), 0), probe(None, 61)] {
             assert!(check_probe(wrong).is_err());
         }
-        assert!(check_total("acme", i64::MAX as u64).is_ok());
-        assert!(check_total("acme", 1 << 63).is_err());
+        assert!(check_total_below_2_to_63("acme", i64::MAX as u64).is_ok());
+        assert!(check_total_below_2_to_63("acme", 1 << 63).is_err());
     }
 }

@@ -6,23 +6,23 @@ use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 
 /// The most accounts kept with a row of the top list.
-pub const MAX_TOP_ACCOUNTS: usize = 16;
+pub const MAX_TOP_ROW_ACCOUNTS: usize = 16;
 
 /// The most names for which a store keeps DNS facts. The names written longest ago are deleted.
 pub const MAX_DNS_FACTS: usize = 100_000;
 
 /// The most DNS facts read or written at once.
-pub(super) const DNS_FACTS_PAGE: usize = 1_000;
+pub(super) const DNS_FACTS_PER_PAGE: usize = 1_000;
 
 /// An account as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountRow {
-    /// Its name.
+    /// The account's name.
     pub name: String,
-    /// Its plan, if one was set.
+    /// The account's plan, if one was set.
     pub plan: Option<String>,
-    /// Its own limit, instead of the plan's.
-    pub limit: Option<MonthlyLimit>,
+    /// The account's own limit, which replaces the plan's. `None` if the plan's limit applies.
+    pub own_limit: Option<MonthlyLimit>,
 }
 
 /// A key as a store keeps it: never the secret itself.
@@ -49,14 +49,15 @@ pub struct KeyRow {
 }
 
 impl KeyRow {
-    /// Takes over the expiry and the revocation of `other`, a row of the same key, if they end the
-    /// key earlier. Returns true if this row changed. A row of another key changes nothing.
+    /// Lowers the expiry and sets the revocation of this row, as far as `other` ends the key
+    /// earlier. Returns true if this row changed. If `other` is a row of another key, nothing
+    /// changes.
     pub fn merge_earlier_end(&mut self, other: &KeyRow) -> bool {
         self.digest == other.digest && self.apply_earlier_end(other.expires_at, other.revoked_at)
     }
 
-    /// Lowers the expiry to `expires_at` if that is earlier, and sets the revocation unless one is
-    /// set. Returns true if the row changed.
+    /// Lowers the expiry to `expires_at`, unless the key expires earlier. Sets the revocation to
+    /// `revoked_at`, unless the key is revoked already. Returns true if the row changed.
     pub(super) fn apply_earlier_end(
         &mut self,
         expires_at: Option<i64>,
@@ -75,10 +76,10 @@ impl KeyRow {
 /// Rows in the store that can't be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DamagedRows {
-    /// Keys by id, with the digest if the store still has it.
-    pub keys: BTreeMap<String, Option<[u8; 32]>>,
-    /// Accounts by name.
-    pub accounts: BTreeSet<String>,
+    /// The digests of the damaged keys by id; `None` if the store has no digest of the key.
+    pub key_digests_by_id: BTreeMap<String, Option<[u8; 32]>>,
+    /// The names of the damaged accounts.
+    pub account_names: BTreeSet<String>,
 }
 
 /// All keys and accounts of a store.
@@ -111,25 +112,25 @@ impl RingRows {
         let RingVersion { store_id, version, change_id } = latest_version;
         (self.store_id, self.version, self.change_id) = (store_id, version, change_id);
         let changed: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
-        let changed = |id: &str| changed.contains(id) || damaged.keys.contains_key(id);
+        let changed = |id: &str| changed.contains(id) || damaged.key_digests_by_id.contains_key(id);
         // A key that the store lost may be added again under another id.
         let digests: HashSet<[u8; 32]> = keys.iter().map(|key| key.digest).collect();
         self.keys.retain(|key| !changed(&key.id) && !digests.contains(&key.digest));
-        self.damaged.keys.retain(|id, _| !changed(id));
+        self.damaged.key_digests_by_id.retain(|id, _| !changed(id));
         self.keys.extend(keys);
         let changed: HashSet<&str> = accounts.iter().map(|row| row.name.as_str()).collect();
-        let changed = |name: &str| changed.contains(name) || damaged.accounts.contains(name);
+        let changed = |name: &str| changed.contains(name) || damaged.account_names.contains(name);
         self.accounts.retain(|account| !changed(&account.name));
-        self.damaged.accounts.retain(|name| !changed(name));
+        self.damaged.account_names.retain(|name| !changed(name));
         self.accounts.extend(accounts);
-        self.damaged.keys.extend(damaged.keys);
-        self.damaged.accounts.extend(damaged.accounts);
+        self.damaged.key_digests_by_id.extend(damaged.key_digests_by_id);
+        self.damaged.account_names.extend(damaged.account_names);
     }
 }
 
-/// The identity of a store and the state of its keys and accounts. If two states have the same
-/// version but different change ids, they belong to different histories: the store lost one of
-/// them.
+/// Identifies a store and one version of its keys and accounts. If a store reports one version with
+/// two different change ids, the store lost a change and then made another in its place: the two
+/// versions belong to different histories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingVersion {
     /// The id of the store, drawn when it was created.
@@ -144,10 +145,10 @@ pub struct RingVersion {
 /// Keys and accounts that changed after some version.
 #[derive(Clone, Debug, Default)]
 pub struct RingChanges {
-    /// The state that the changes lead to.
+    /// The version that the changes lead to.
     pub ring_version: RingVersion,
-    /// The id of the change that led to the version after which the changes begin. `None` if the
-    /// store no longer knows it.
+    /// The changes begin after a version that the caller named. This is the id of the change that
+    /// led to that version; `None` if the store no longer knows it.
     pub since_change_id: Option<String>,
     /// The changed accounts.
     pub accounts: Vec<AccountRow>,
@@ -166,9 +167,9 @@ impl RingChanges {
             && self.since_change_id == known.change_id
     }
 
-    /// Returns true if the changes prove that the store has lost the known version: it is at an
-    /// earlier version, or has another change in its place.
-    pub fn shows_loss_since(&self, known: &RingVersion) -> bool {
+    /// Returns true if the changes prove that the store has lost the known version: the store is at
+    /// an earlier version, or another change led to this version.
+    pub fn prove_loss_of(&self, known: &RingVersion) -> bool {
         self.ring_version.version < known.version
             || self.since_change_id.is_some() && self.since_change_id != known.change_id
     }
@@ -179,20 +180,20 @@ impl RingChanges {
 pub struct StoreContents {
     /// Keys and accounts.
     pub ring: RingRows,
-    /// The month of the usage.
-    pub month: Month,
-    /// The totals of that month by account.
+    /// The month that `usage` is about.
+    pub usage_month: Month,
+    /// The totals of that month, one row for each account.
     pub usage: Vec<UsageRow>,
     /// The counts of the top list.
-    pub top: Vec<TopRow>,
+    pub top_rows: Vec<TopRow>,
 }
 
 /// The result of `riskgate store repair-month`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairedMonth {
-    /// The latest month before the repair; `None` if no node had counted calls.
-    pub previous: Option<Month>,
-    /// How many totals of later months were deleted: an account's total of one month counts once.
+    /// The store's latest month before the repair; `None` if it had none.
+    pub latest_month_before: Option<Month>,
+    /// How many totals of later months were deleted. An account has one total for each month.
     pub deleted_totals: u64,
 }
 
@@ -218,39 +219,41 @@ pub struct TopRow {
     pub count: f64,
     /// The Unix second for which `count` holds.
     pub at: i64,
-    /// Hashes of the first accounts that looked the domain up, at most `MAX_TOP_ACCOUNTS`.
-    pub accounts: Vec<u64>,
+    /// Hashes of the first accounts that looked the domain up, at most
+    /// [`MAX_TOP_ROW_ACCOUNTS`].
+    pub account_hashes: Vec<u64>,
 }
 
 impl TopRow {
-    /// Returns the row after a credit. `known` is the row before, if there is one. `accounts` are
-    /// the hashes of the accounts whose look-ups count for the first time that day. `half_life` is in
-    /// seconds.
-    pub(crate) fn with_credit(
-        known: Option<TopRow>,
+    /// Returns the row after the credit. `row_before` is `None` for a new row. `new_account_hashes`
+    /// are the hashes of the accounts whose look-ups count for the first time that day.
+    pub(crate) fn add_credit(
+        row_before: Option<TopRow>,
         credit: &TopCredit,
-        accounts: &[u64],
-        half_life: f64,
+        new_account_hashes: &[u64],
+        half_life_seconds: f64,
     ) -> TopRow {
-        let mut row = known.unwrap_or_else(|| TopRow {
+        let mut row = row_before.unwrap_or_else(|| TopRow {
             domain: credit.domain.clone(),
             count: credit.initial_count,
             at: credit.at,
-            accounts: Vec::new(),
+            account_hashes: Vec::new(),
         });
-        row.count = row.count_at(credit.at, half_life) + accounts.len() as f64;
+        row.count = row.count_at(credit.at, half_life_seconds) + new_account_hashes.len() as f64;
         row.at = row.at.max(credit.at);
-        for account in accounts {
-            if row.accounts.len() < MAX_TOP_ACCOUNTS && !row.accounts.contains(account) {
-                row.accounts.push(*account);
+        for account in new_account_hashes {
+            if row.account_hashes.len() < MAX_TOP_ROW_ACCOUNTS
+                && !row.account_hashes.contains(account)
+            {
+                row.account_hashes.push(*account);
             }
         }
         row
     }
 
-    /// The count, decayed to the Unix second `at`. `half_life` is in seconds.
-    pub fn count_at(&self, at: i64, half_life: f64) -> f64 {
-        self.count * (-((at - self.at).max(0) as f64) / half_life).exp2()
+    /// The count, decayed to the Unix second `at`.
+    pub fn count_at(&self, at: i64, half_life_seconds: f64) -> f64 {
+        self.count * (-((at - self.at).max(0) as f64) / half_life_seconds).exp2()
     }
 }
 
@@ -262,7 +265,7 @@ pub struct DnsFactRow {
     /// The mail host, or a keyword in its place, as in a list of kind `mx`.
     pub mx: String,
     /// When the fact expires, in Unix seconds.
-    pub until: i64,
+    pub expires_at: i64,
 }
 
 /// Look-ups that matched one flagged row of the table, to be added to the top list.
@@ -272,9 +275,9 @@ pub struct TopCredit {
     pub domain: String,
     /// The initial count of a new row: the count of the row that was evicted for it.
     pub initial_count: f64,
-    /// Unix seconds.
+    /// The Unix second at which the look-ups count.
     pub at: i64,
     /// For each account that looked the row up: the dedup hash (of account, row and day), and the
     /// hash of the account.
-    pub hashes: Vec<(u64, u64)>,
+    pub hash_pairs: Vec<(u64, u64)>,
 }

@@ -1,9 +1,9 @@
 //! The embedded store: one SQLite file in WAL mode, with `synchronous=FULL`.
 //!
 //! Owns the operations and their transactions. Several processes may have the file open at once: a
-//! gateway, its successor during an upgrade, and commands. If an operation returns a result, the
-//! result is on disk. riskgate never replaces or empties a file that is not a store of a known
-//! version.
+//! gateway, its successor during an upgrade, and commands. If an operation returns `Ok`, its
+//! changes are on disk. riskgate never replaces or empties a file that it does not recognize as a
+//! store of a known version.
 
 pub(super) mod connection;
 mod learned;

@@ -21,11 +21,11 @@ pub(super) enum TestStore {
 }
 
 impl TestStore {
-    fn file() -> TestStore {
+    fn new_sqlite() -> TestStore {
         TestStore::File(tempfile::tempdir().unwrap())
     }
 
-    fn server() -> TestStore {
+    fn new_redis() -> TestStore {
         TestStore::Server(Box::new(RedisServer::start()))
     }
 
@@ -40,20 +40,20 @@ impl TestStore {
     }
 }
 
-/// Runs a test on an empty store of each kind.
+/// Runs a test twice: on an empty SQLite store, and on an empty Redis store.
 pub(super) fn on_both_stores(test: impl Fn(&TestStore)) {
     // The output of a failed test ends with the store that failed.
     println!("on SQLite");
-    test(&TestStore::file());
+    test(&TestStore::new_sqlite());
     println!("on Redis");
-    test(&TestStore::server());
+    test(&TestStore::new_redis());
 }
 
 fn open(url: &str) -> Store {
-    open_with(url, &RedisOptions::default())
+    open_with_options(url, &RedisOptions::default())
 }
 
-fn open_with(url: &str, options: &RedisOptions) -> Store {
+fn open_with_options(url: &str, options: &RedisOptions) -> Store {
     Store::open(&StoreUrl::parse(url).unwrap(), options, Duration::from_secs(5)).unwrap()
 }
 
@@ -75,15 +75,15 @@ fn key(n: u32, account: &str) -> KeyRow {
 }
 
 fn account(name: &str, plan: Option<&str>) -> AccountRow {
-    AccountRow { name: name.to_owned(), plan: plan.map(str::to_owned), limit: None }
+    AccountRow { name: name.to_owned(), plan: plan.map(str::to_owned), own_limit: None }
 }
 
-fn add(store: &mut Store, keys: &[KeyRow]) {
+fn add_keys(store: &mut Store, keys: &[KeyRow]) {
     let keys: Vec<_> = keys.iter().map(|key| (key.clone(), None)).collect();
     store.add_keys(&keys).unwrap();
 }
 
-fn sorted(mut rows: RingRows) -> RingRows {
+fn sort_rows(mut rows: RingRows) -> RingRows {
     rows.keys.sort_by(|a, b| a.id.cmp(&b.id));
     rows.accounts.sort_by(|a, b| a.name.cmp(&b.name));
     rows
@@ -91,10 +91,10 @@ fn sorted(mut rows: RingRows) -> RingRows {
 
 #[track_caller]
 fn rows(store: &mut Store) -> RingRows {
-    sorted(store.ring_rows().unwrap().expect("a store"))
+    sort_rows(store.ring_rows().unwrap().expect("a store"))
 }
 
 #[track_caller]
-fn version(store: &mut Store) -> u64 {
+fn ring_version(store: &mut Store) -> u64 {
     store.ring_version().unwrap().expect("a store").version
 }

@@ -41,7 +41,7 @@ impl StoreUrl {
         // A fragment could disable the verification of certificates.
         let has_known_form = (text.starts_with("redis://") || text.starts_with("rediss://"))
             && !text.contains(['#', '?']);
-        match has_known_form && is_redis_url(text) {
+        match has_known_form && is_valid_for_redis_crate(text) {
             true => Ok(StoreUrl::Redis(RedisUrl(text.to_owned()))),
             false => Err(url_error()),
         }
@@ -55,17 +55,17 @@ impl RedisUrl {
     }
 
     /// The address without user and password.
-    pub fn redacted(&self) -> String {
+    pub fn without_credentials(&self) -> String {
         redact_url(&self.0)
     }
 }
 
 impl std::fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A reload compares this text. With the fingerprint, a changed password changes the text
-        // but is not shown.
+        // A reload compares this text of the old and the new address. The fingerprint changes with
+        // the password, and does not show it.
         let fingerprint = SipHasher13::new().hash(self.0.as_bytes());
-        write!(f, "{} ({fingerprint:016x})", self.redacted())
+        write!(f, "{} ({fingerprint:016x})", self.without_credentials())
     }
 }
 
@@ -74,8 +74,8 @@ impl std::fmt::Debug for RedisUrl {
 /// redacted too.
 pub fn redact_url(text: &str) -> String {
     let (user_info, rest) = text.rsplit_once('@').map_or(("", text), |(user, rest)| (user, rest));
-    // A password may contain `://` too, so only a text that looks like a scheme is shown as a
-    // scheme.
+    // A password may contain `://` too. So the text before `://` is shown only if it consists of
+    // ASCII letters and digits, like a scheme.
     let (scheme, rest) = match (scheme_prefix(user_info), scheme_prefix(rest)) {
         (Some(scheme), _) => (scheme, rest),
         (None, Some(scheme)) if user_info.is_empty() => (scheme, &rest[scheme.len()..]),
@@ -125,7 +125,7 @@ fn redact_path(path: &str) -> &str {
 }
 
 /// Returns true if the redis crate accepts the address.
-fn is_redis_url(text: &str) -> bool {
+fn is_valid_for_redis_crate(text: &str) -> bool {
     redis::parse_redis_url(text).is_some() && redis::Client::open(text).is_ok()
 }
 
@@ -138,14 +138,14 @@ mod tests {
         let url = StoreUrl::parse("rediss://me:s3cr3t@cache.internal:6380/2").unwrap();
         let StoreUrl::Redis(url) = url else { panic!("{url:?}") };
         assert!(url.has_tls());
-        assert_eq!(url.redacted(), "rediss://cache.internal:6380/2");
+        assert_eq!(url.without_credentials(), "rediss://cache.internal:6380/2");
         let debug = format!("{url:?}");
         assert!(!debug.contains("s3cr3t") && !debug.contains("me:"), "{debug}");
         let other = StoreUrl::parse("rediss://me:other@cache.internal:6380/2").unwrap();
         assert_ne!(format!("{other:?}"), format!("{:?}", StoreUrl::Redis(url)));
     }
 
-    const WRONG_URLS: [&str; 9] = [
+    const INVALID_STORE_URLS: [&str; 9] = [
         "localhost:6379",
         "sqlite:",
         "sqlite::memory:",
@@ -158,7 +158,7 @@ mod tests {
     ];
 
     /// Addresses in which `$` marks each position where a password may stand, even by mistake.
-    const URLS_WITH_PASSWORDS: [&str; 51] = [
+    const URLS_WITH_PASSWORD_MARKERS: [&str; 51] = [
         "redis://me:$@host:99999",
         "redis://me:$@host/database",
         "me:$@host:6379",
@@ -214,12 +214,12 @@ mod tests {
 
     #[test]
     fn a_wrong_store_url_is_refused_without_showing_a_password() {
-        for text in WRONG_URLS {
+        for text in INVALID_STORE_URLS {
             let error = StoreUrl::parse(text).unwrap_err().to_string();
             assert!(error.starts_with("expected sqlite:PATH, redis://"), "{error}");
         }
         let endings = ["", " ", "\n", "/", "?", "#", ":", "@", "@host", ":6379", "/0", "é"];
-        for text in URLS_WITH_PASSWORDS {
+        for text in URLS_WITH_PASSWORD_MARKERS {
             for ending in endings {
                 let text = text.replace('$', "s3cr3t!") + ending;
                 for text in [text.clone(), text.replace('!', "")] {
@@ -233,7 +233,7 @@ mod tests {
     fn assert_hides_password(text: &str) {
         let shown = match StoreUrl::parse(text) {
             Err(error) => format!("{error} {error:?}"),
-            Ok(StoreUrl::Redis(url)) => format!("{url:?} {}", url.redacted()),
+            Ok(StoreUrl::Redis(url)) => format!("{url:?} {}", url.without_credentials()),
             // A path is no secret and is shown in full.
             Ok(StoreUrl::Sqlite(path)) => panic!("{text} is taken for a file: {path:?}"),
         };

@@ -50,16 +50,16 @@ impl CertificateFault {
 #[derive(Debug)]
 pub struct CertificateSet {
     /// By name in lower case; `*.example.com` stands for all names one label below.
-    by_name: HashMap<String, Arc<CertifiedKey>>,
+    by_server_name: HashMap<String, Arc<CertifiedKey>>,
     /// Used if the client sends no server name, or a name without a certificate.
-    default: Arc<CertifiedKey>,
+    default_certificate: Arc<CertifiedKey>,
     /// When the earliest of the certificates expires, in seconds since 1970.
-    expires_at: i64,
+    earliest_expiry: i64,
 }
 
 impl CertificateSet {
-    /// Reads certificates and their keys. The first certificate is also the default. `None` if
-    /// `files` is empty; all faults if any certificate is faulty.
+    /// Reads certificates and their keys. The first certificate is also the default. Returns `None`
+    /// if `files` is empty. If certificates are faulty, returns all their faults.
     pub fn load(
         files: &[CertificateFiles],
     ) -> Result<Option<CertificateSet>, Vec<CertificateFault>> {
@@ -80,20 +80,24 @@ impl CertificateSet {
         if !faults.is_empty() {
             return Err(faults);
         }
-        Ok(first.map(|first| CertificateSet { by_name, default: first, expires_at }))
+        Ok(first.map(|first| CertificateSet {
+            by_server_name: by_name,
+            default_certificate: first,
+            earliest_expiry: expires_at,
+        }))
     }
 
     /// When the earliest of the certificates expires, in seconds since 1970.
-    pub fn expires_at(&self) -> i64 {
-        self.expires_at
+    pub fn earliest_expiry(&self) -> i64 {
+        self.earliest_expiry
     }
 
-    fn choose_certificate(&self, name: Option<&str>) -> Arc<CertifiedKey> {
-        let name = name.unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+    fn choose_certificate(&self, server_name: Option<&str>) -> Arc<CertifiedKey> {
+        let name = server_name.unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
         let wildcard = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
-        let found = self.by_name.get(&name);
-        let found = found.or_else(|| self.by_name.get(wildcard.as_deref()?));
-        Arc::clone(found.unwrap_or(&self.default))
+        let found = self.by_server_name.get(&name);
+        let found = found.or_else(|| self.by_server_name.get(wildcard.as_deref()?));
+        Arc::clone(found.unwrap_or(&self.default_certificate))
     }
 }
 
@@ -167,8 +171,8 @@ impl CurrentCertificates {
     }
 
     /// When the earliest of the certificates expires, in seconds since 1970.
-    pub fn expires_at(&self) -> i64 {
-        self.0.peek().expires_at()
+    pub fn earliest_expiry(&self) -> i64 {
+        self.0.peek().earliest_expiry()
     }
 }
 

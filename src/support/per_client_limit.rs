@@ -1,7 +1,7 @@
 //! Limits how many of something each client may hold at the same time, such as connections.
 //!
-//! Owns the counts, and forgets a client whose count is 0. The caller decides what a unit is, and
-//! what happens to a client at its limit.
+//! Owns each client's count of units in use, and forgets a client whose count is 0. The caller
+//! decides what a unit is, and what happens to a client at its limit.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use dashmap::DashMap;
 
 use crate::model::network::{ClientPrefix, Networks};
 
-/// Counts the units in use by each client (an IPv4 address or an IPv6 /64), up to one maximum for
-/// all clients.
+/// Counts the units in use by each client (an IPv4 address or an IPv6 /64). Every client has the
+/// same maximum.
 pub struct PerClientLimit {
-    max: usize,
-    exempt: Networks,
-    in_use: DashMap<ClientPrefix, usize>,
+    max_per_client: usize,
+    exempt_networks: Networks,
+    units_by_client: DashMap<ClientPrefix, usize>,
 }
 
 /// One unit that a client holds until the guard is dropped. `None` inside for an exempt client.
@@ -23,19 +23,19 @@ pub struct PerClientGuard(Option<(Arc<PerClientLimit>, ClientPrefix)>);
 
 impl PerClientLimit {
     /// Allows each client `max` units at a time. Clients in `exempt` are not counted.
-    pub fn new(max: usize, exempt: Networks) -> PerClientLimit {
-        PerClientLimit { max, exempt, in_use: DashMap::new() }
+    pub fn new(max_per_client: usize, exempt_networks: Networks) -> PerClientLimit {
+        PerClientLimit { max_per_client, exempt_networks, units_by_client: DashMap::new() }
     }
 
     /// Counts one unit for the client at this address until the guard is dropped; `None` if the
     /// client is at its limit.
     pub fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<PerClientGuard> {
-        if self.exempt.contains(address) {
+        if self.exempt_networks.contains(address) {
             return Some(PerClientGuard(None));
         }
         let client = ClientPrefix::from(address);
-        let mut count = self.in_use.entry(client).or_insert(0);
-        if *count >= self.max {
+        let mut count = self.units_by_client.entry(client).or_insert(0);
+        if *count >= self.max_per_client {
             return None;
         }
         *count += 1;
@@ -47,7 +47,7 @@ impl PerClientLimit {
 impl Drop for PerClientGuard {
     fn drop(&mut self) {
         let Some((limit, client)) = &self.0 else { return };
-        limit.in_use.remove_if_mut(client, |_, count| {
+        limit.units_by_client.remove_if_mut(client, |_, count| {
             *count -= 1;
             *count == 0
         });
@@ -69,7 +69,7 @@ mod tests {
         drop(first);
         assert!(acquire("192.0.2.1").is_some());
         drop(second);
-        assert!(limit.in_use.is_empty(), "a client that holds nothing is forgotten");
+        assert!(limit.units_by_client.is_empty(), "a client that holds nothing is forgotten");
         let exempt: Vec<PerClientGuard> = (0..9).map(|_| acquire("10.1.1.1").unwrap()).collect();
         assert_eq!(exempt.len(), 9);
     }

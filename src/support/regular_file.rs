@@ -20,7 +20,7 @@ pub enum ReadError {
     /// The file does not exist or can't be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The path leads to something that is not a regular file: this, such as "a directory".
+    /// The path leads to something other than a regular file. The text names it: "a directory".
     #[error("{0}")]
     NotRegular(&'static str),
     /// The file is too large.
@@ -33,15 +33,15 @@ pub enum ReadError {
     },
 }
 
-/// Opens a regular file of at most `max` bytes, and returns its length.
-pub fn open_regular_file(path: &Path, max: u64) -> Result<(File, u64), ReadError> {
+/// Opens a regular file of at most `max_bytes`. Returns the file and its length in bytes.
+pub fn open_regular_file(path: &Path, max_bytes: u64) -> Result<(File, u64), ReadError> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if let Some(kind) = non_regular_kind(metadata.file_type()) {
         return Err(ReadError::NotRegular(kind));
     }
     match metadata.len() {
-        length if length > max => Err(ReadError::TooLarge { max, found: length }),
+        length if length > max_bytes => Err(ReadError::TooLarge { max: max_bytes, found: length }),
         length => Ok((file, length)),
     }
 }
@@ -57,23 +57,23 @@ pub fn non_regular_kind(kind: FileType) -> Option<&'static str> {
     }
 }
 
-/// Reads a whole regular file of at most `max` bytes. The limit also holds if the file grows during
+/// Reads a whole regular file of at most `max_bytes`. The limit also holds if the file grows during
 /// the read.
-pub fn read_regular_file(path: &Path, max: u64) -> Result<Vec<u8>, ReadError> {
-    let (file, length) = open_regular_file(path, max)?;
+pub fn read_regular_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, ReadError> {
+    let (file, length) = open_regular_file(path, max_bytes)?;
     let mut bytes = Vec::new();
     // A failed allocation is an error here; it must not abort the process.
     bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0)).map_err(io::Error::from)?;
-    file.take(max + 1).read_to_end(&mut bytes)?;
+    file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
-        found if found > max => Err(ReadError::TooLarge { max, found }),
+        found if found > max_bytes => Err(ReadError::TooLarge { max: max_bytes, found }),
         _ => Ok(bytes),
     }
 }
 
-/// Reads a regular file of at most `max` bytes as UTF-8.
-pub fn read_regular_text(path: &Path, max: u64) -> Result<String, ReadError> {
-    let bytes = read_regular_file(path, max)?;
+/// Reads a regular file of at most `max_bytes` as UTF-8.
+pub fn read_regular_text(path: &Path, max_bytes: u64) -> Result<String, ReadError> {
+    let bytes = read_regular_file(path, max_bytes)?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
@@ -150,8 +150,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Checks whether files can be created in a directory, by creating one: the permissions alone do
-/// not show it. The file has no name (`O_TMPFILE`), so that nothing is left behind. If the file
+/// Checks whether files can be created in a directory, by creating one. The permissions alone do
+/// not tell that. The file has no name (`O_TMPFILE`), so that nothing is left behind. If the file
 /// system does not support that, the check creates a named file and removes it.
 pub fn check_dir_writable(folder: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn irregular_or_large_files_are_reported_without_blocking() {
+    fn unreadable_files_are_errors_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let read = |name: &str| read_regular_text(&at(name), 10).map_err(|e| e.to_string());

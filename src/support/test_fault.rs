@@ -4,7 +4,7 @@
 //! `RISKGATE_TEST_FAULT` names one of them. In every other build [`is_injected`] is always false,
 //! and the compiler removes the code of each fault.
 
-/// The rule that the gateway breaks.
+/// A fault in the gateway's behaviour, named by what the gateway then does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestFault {
     /// A request without a valid key gets the first key that was accepted.

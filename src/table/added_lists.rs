@@ -2,7 +2,7 @@
 //! feeds.
 //!
 //! Owns their precedence: an operator's override outranks every list, and a feed can't change the
-//! answer for a name that the lists guard. This module reads local files and never fetches.
+//! answer for a name that the lists guard. This module reads local files; `feed` fetches lists.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -10,30 +10,31 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fault::{TableError, read_fault};
+use super::fault::{TableError, fault_from_read_error};
 use super::location::{MAX_LIST_BYTES, TableLocation};
 use super::manifest::{ListKind, ListOrigin, ListSpec, Manifest};
-use super::rows::{Coverage, NO_REGISTRABLE, ParsedLists, Row};
+use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, rule_bit};
 use crate::model::domain::self_and_parent_offsets;
 use crate::model::verdict::Rule;
 use crate::support::regular_file::{ReadError, read_regular_text};
 
-/// The inputs of a serving table.
+/// What riskgate builds a serving table from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInputs {
-    /// The base: the lists to which the others are added.
-    pub location: TableLocation,
+    /// The lists to which the overrides and the feeds are added, or a compiled table.
+    pub base_location: TableLocation,
     /// The operator's overrides, a CSV file. The file need not exist.
-    pub overrides: Option<PathBuf>,
-    /// If set, this text is used instead of the file of overrides, because the file is broken.
-    pub last_good_overrides: Option<String>,
+    pub overrides_path: Option<PathBuf>,
+    /// The text of the last overrides without a fault. Set while the file of overrides has a fault;
+    /// riskgate then uses this text instead of the file.
+    pub last_good_overrides_text: Option<String>,
     /// The lists of feeds. Their files need not exist.
     pub feeds: Vec<FeedList>,
 }
 
 /// The beginning of the first line of a feed's list on disk.
-const CHECKSUM_PREFIX: &str = "# xxh3 ";
+const CHECKSUM_LINE_PREFIX: &str = "# xxh3 ";
 
 /// The list of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,8 @@ pub struct FeedList {
     pub name: String,
     /// The kind of the list's names.
     pub kind: FeedKind,
-    /// The file with the feed's last good list, as [`FeedList::render`] writes it.
+    /// The file with the feed's last good list, in the format of
+    /// [`FeedList::render_with_checksum`].
     pub path: PathBuf,
 }
 
@@ -80,7 +82,7 @@ impl FeedKind {
         }
     }
 
-    fn list_kind(self) -> ListKind {
+    fn to_list_kind(self) -> ListKind {
         match self {
             FeedKind::Disposable(FeedTier::A) => ListKind::Disposable(Rule::DisposableA),
             FeedKind::Disposable(FeedTier::B) => ListKind::Disposable(Rule::DisposableB),
@@ -94,25 +96,25 @@ impl FeedKind {
 
 impl FeedList {
     /// The text of a feed's list on disk: a line with a checksum, then one name per line.
-    pub fn render(names: &[String]) -> String {
+    pub fn render_with_checksum(names: &[String]) -> String {
         let mut text = names.join("\n");
         text.push('\n');
-        format!("{CHECKSUM_PREFIX}{:016x}\n{text}", xxh3_64(text.as_bytes()))
+        format!("{CHECKSUM_LINE_PREFIX}{:016x}\n{text}", xxh3_64(text.as_bytes()))
     }
 
-    /// Reads a list that [`FeedList::render`] wrote: one name per line. `None` if the file does not
-    /// exist.
+    /// Reads a file in the format of [`FeedList::render_with_checksum`], and returns the names, one
+    /// per line. `None` if the file does not exist.
     ///
     /// # Errors
-    /// If the file can't be read, or does not match its checksum.
-    pub fn read(path: &Path) -> Result<Option<String>, String> {
+    /// If the file can't be read, or does not match its checksum. The error says what was found.
+    pub fn read_verified_text(path: &Path) -> Result<Option<String>, String> {
         let text = match read_regular_text(path, MAX_LIST_BYTES) {
             Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(None);
             }
             read => read.map_err(|found| found.to_string())?,
         };
-        let head = text.strip_prefix(CHECKSUM_PREFIX).and_then(|rest| rest.split_once('\n'));
+        let head = text.strip_prefix(CHECKSUM_LINE_PREFIX).and_then(|rest| rest.split_once('\n'));
         match head {
             Some((sum, names)) if sum == format!("{:016x}", xxh3_64(names.as_bytes())) => {
                 Ok(Some(names.to_owned()))
@@ -124,18 +126,24 @@ impl FeedList {
 
 impl TableInputs {
     /// The lists of this location, without overrides and feeds.
-    pub fn from_base(location: TableLocation) -> TableInputs {
-        TableInputs { location, overrides: None, last_good_overrides: None, feeds: Vec::new() }
+    pub fn from_base(base_location: TableLocation) -> TableInputs {
+        TableInputs {
+            base_location,
+            overrides_path: None,
+            last_good_overrides_text: None,
+            feeds: Vec::new(),
+        }
     }
 
-    /// The files and the directory of the inputs. They need not exist.
-    pub fn paths(&self) -> Vec<PathBuf> {
-        let base = match &self.location {
+    /// The paths of all inputs: the directory or compiled file, the overrides, and the lists of
+    /// feeds. They need not exist.
+    pub fn input_paths(&self) -> Vec<PathBuf> {
+        let base = match &self.base_location {
             TableLocation::Bundled => None,
             TableLocation::Path(path) => Some(path.clone()),
         };
         let feeds = self.feeds.iter().map(|feed| feed.path.clone());
-        base.into_iter().chain(self.overrides.clone()).chain(feeds).collect()
+        base.into_iter().chain(self.overrides_path.clone()).chain(feeds).collect()
     }
 
     /// Reads the overrides and the lists of feeds that exist. A damaged list of a feed is skipped:
@@ -144,17 +152,21 @@ impl TableInputs {
         let mut faults = TableError::default();
         let mut added_lists = Vec::new();
         let mut add = |file: String, kind, list_origin, path: &Path, text| {
-            let list = ListSpec { file, kind, source: None, line: 0, list_origin };
-            added_lists.push(AddedList { list, display_name: path.display().to_string(), text });
+            let list = ListSpec { file, kind, source_name: None, manifest_line: 0, list_origin };
+            added_lists.push(AddedList {
+                list_spec: list,
+                name_in_faults: path.display().to_string(),
+                list_text: text,
+            });
         };
-        if let Some(path) = &self.overrides {
-            let text = match &self.last_good_overrides {
+        if let Some(path) = &self.overrides_path {
+            let text = match &self.last_good_overrides_text {
                 Some(text) => Ok(text.clone()),
                 None => read_regular_text(path, MAX_LIST_BYTES),
             };
             match text {
                 Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(found) => faults.push(read_fault(path, found)),
+                Err(found) => faults.push(fault_from_read_error(path, found)),
                 Ok(text) => {
                     add(
                         path.display().to_string(),
@@ -167,8 +179,8 @@ impl TableInputs {
             }
         }
         for FeedList { name, kind, path } in &self.feeds {
-            if let Ok(Some(text)) = FeedList::read(path) {
-                add(format!("feed {name}"), kind.list_kind(), ListOrigin::Feed, path, text);
+            if let Ok(Some(text)) = FeedList::read_verified_text(path) {
+                add(format!("feed {name}"), kind.to_list_kind(), ListOrigin::Feed, path, text);
             }
         }
         faults.into_result()?;
@@ -178,10 +190,10 @@ impl TableInputs {
 
 /// A list that the manifest does not name.
 pub(super) struct AddedList {
-    pub list: ListSpec,
-    /// The file's name in faults.
-    pub display_name: String,
-    pub text: String,
+    pub list_spec: ListSpec,
+    /// The name of the list's file in faults.
+    pub name_in_faults: String,
+    pub list_text: String,
 }
 
 /// The facts that guard a name: a feed can't change its answer.
@@ -192,8 +204,8 @@ const GUARDING_BITS: u32 = rules::CLEARED_BIT
     | rule_bit(Rule::Role)
     | rule_bit(Rule::Free);
 
-/// Drops the rows of feeds that would change an answer of the lists. This is necessary because the
-/// nearest row wins in a look-up. A row of a feed is dropped in four cases:
+/// Drops the rows of feeds that must not change the answer for their name. A look-up uses the
+/// nearest row, so a remaining row of a feed would win. A row of a feed is dropped in four cases:
 ///
 /// - Its name is guarded, or is below a guarded name in the same registrable domain. A name is
 ///   guarded if it is protected, cleared, an alias, a role, a free provider or for special use.
@@ -202,16 +214,18 @@ const GUARDING_BITS: u32 = rules::CLEARED_BIT
 /// - The feed has aliases or free providers, and its name is at or below a disposable or role name.
 /// - A row above it flags its name at least as strongly.
 pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Manifest) {
-    let is_feed_list = |list: u8| manifest.lists[usize::from(list)].list_origin == ListOrigin::Feed;
-    if !manifest.lists.iter().any(|list| list.list_origin == ListOrigin::Feed) {
+    let is_feed_list =
+        |list: u8| manifest.list_specs[usize::from(list)].list_origin == ListOrigin::Feed;
+    if !manifest.list_specs.iter().any(|list| list.list_origin == ListOrigin::Feed) {
         return;
     }
-    // The facts that guard a name itself, and those that guard the names below it.
+    // First the facts that the lists, but no feed, have about each name itself. Second the facts,
+    // of feeds too, that also cover the names below.
     let (mut bits_of_name, mut bits_covering_subdomains): (HashMap<&str, u32>, HashMap<&str, u32>) =
         Default::default();
     let mut protected_suffixes: HashSet<&str> = HashSet::new();
     for row in &lists.rows {
-        let relevant_bits = match is_feed_list(row.list) {
+        let relevant_bits = match is_feed_list(row.list_number) {
             true => rules::FLAGGING_LIST_BITS,
             false => GUARDING_BITS | rules::REAL_NAME_BIT | rules::FLAGGING_LIST_BITS,
         };
@@ -219,7 +233,7 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
         if bits == 0 {
             continue;
         }
-        if !is_feed_list(row.list) {
+        if !is_feed_list(row.list_number) {
             *bits_of_name.entry(&row.name).or_default() |= bits;
         }
         if row.coverage != Coverage::NameOnly {
@@ -233,10 +247,10 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
         .rows
         .iter()
         .map(|row| {
-            if !is_feed_list(row.list) {
+            if !is_feed_list(row.list_number) {
                 return true;
             }
-            let covering_bits = registrable_parents(row)
+            let covering_bits = parent_offsets_to_registrable(row)
                 .filter_map(|at| bits_covering_subdomains.get(&row.name[at..]))
                 .fold(0, |a, b| a | b);
             let own_bits = bits_of_name.get(&*row.name).copied().unwrap_or_default();
@@ -259,18 +273,19 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
         })
         .collect();
     let mut keep = kept_rows.into_iter();
-    let ignored_counts = &mut lists.ignored_counts;
+    let ignored_counts = &mut lists.ignored_row_count_by_list;
     lists.rows.retain(|row| {
         let is_kept = keep.next().unwrap_or(true);
-        ignored_counts[usize::from(row.list)] += u32::from(!is_kept);
+        ignored_counts[usize::from(row.list_number)] += u32::from(!is_kept);
         is_kept
     });
 }
 
-/// The offsets at which the parents of the row's name begin, up to the registrable domain.
-fn registrable_parents(row: &Row) -> impl Iterator<Item = usize> {
+/// The byte offsets at which the parents of the row's name begin, up to the registrable domain.
+/// There are none if the name is a registrable domain or a public suffix.
+fn parent_offsets_to_registrable(row: &Row) -> impl Iterator<Item = usize> {
     let registrable_start = match row.registrable_start {
-        NO_REGISTRABLE => 0,
+        NO_REGISTRABLE_DOMAIN => 0,
         start => usize::from(start),
     };
     self_and_parent_offsets(&row.name).skip(1).take_while(move |at| *at <= registrable_start)

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::buckets::BUCKET_BYTES;
-use super::fault::{TableFault, read_fault};
+use super::fault::{TableFault, fault_from_read_error};
 use crate::support::regular_file::{open_regular_file, write_atomically};
 
 /// The largest compiled table, in bytes.
@@ -26,8 +26,8 @@ impl AlignedBytes {
         AlignedBytes::from_buffer(vec![0; length + BUCKET_BYTES], length)
     }
 
-    /// Like `zeroed`, but returns an error if memory is short: the length comes from a file, which
-    /// may not be a table.
+    /// Like `zeroed`, but returns an error if memory is short. The length is that of a file, which
+    /// may be very large and not a table at all.
     fn try_zeroed(length: usize) -> io::Result<AlignedBytes> {
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(length + BUCKET_BYTES)?;
@@ -51,9 +51,9 @@ impl AlignedBytes {
 }
 
 /// Reads a compiled table into memory.
-pub(super) fn read_compiled(path: &Path) -> Result<AlignedBytes, TableFault> {
+pub(super) fn read_compiled_table(path: &Path) -> Result<AlignedBytes, TableFault> {
     let opened = open_regular_file(path, MAX_COMPILED_BYTES);
-    let (mut file, length) = opened.map_err(|found| read_fault(path, found))?;
+    let (mut file, length) = opened.map_err(|found| fault_from_read_error(path, found))?;
     let mut bytes =
         AlignedBytes::try_zeroed(length as usize).map_err(|e| TableFault::io(path, e))?;
     file.read_exact(bytes.as_mut_slice()).map_err(|e| TableFault::io(path, e))?;
@@ -62,7 +62,7 @@ pub(super) fn read_compiled(path: &Path) -> Result<AlignedBytes, TableFault> {
 
 /// Writes a file atomically: a reader sees the old file or the new file, also after a power
 /// failure.
-pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), TableFault> {
+pub(super) fn write_file_atomically(path: &Path, bytes: &[u8]) -> Result<(), TableFault> {
     if path.file_name().is_none() {
         let found = path.display().to_string();
         return Err(TableFault::expected(found, "the path of a file", "a directory"));

@@ -1,6 +1,7 @@
 //! The results of a look-up: an answer, a row, and their explanation.
 //!
-//! The results borrow from the table. `lookup` finds a result; `rules` decided it during the build.
+//! The results borrow from the table. `lookup` finds an answer that `rules` decided when the table
+//! was built.
 
 use std::borrow::Cow;
 
@@ -16,15 +17,15 @@ pub struct TableAnswer<'t> {
     /// Reason, score and facts.
     pub verdict: Verdict,
     /// The label of the domain's mail service.
-    pub label: Option<&'t str>,
+    pub mail_service_label: Option<&'t str>,
     /// The byte offset in the domain at which the matching row's name begins; `None` if no row
     /// matched.
-    pub matched_at: Option<usize>,
+    pub matched_name_offset: Option<usize>,
     pub(super) table: &'t Table,
     /// The index of the answer in the table.
     pub(super) answer_index: u16,
-    /// Whether the answer follows from DNS records that riskgate looked up.
-    pub(super) is_learned: bool,
+    /// Whether a DNS fact that riskgate learned decided the answer.
+    pub(super) is_from_dns_fact: bool,
     /// Whether the DNS has a mail host for the name, even if the answer does not depend on it.
     pub(super) has_mail_host: bool,
 }
@@ -52,22 +53,23 @@ pub struct Explanation<'t> {
 }
 
 impl Table {
-    /// The answer with this index; `matched_at` is the offset at which its row's name begins.
+    /// The answer with this index. `matched_name_offset` is the byte offset in the domain at which
+    /// the matching row's name begins; `None` if no row matched.
     pub(super) fn make_answer(
         &self,
         answer_index: u16,
-        matched_at: Option<usize>,
+        matched_name_offset: Option<usize>,
     ) -> TableAnswer<'_> {
-        let answer = &self.decoded.answers[usize::from(answer_index)];
-        let label = label_of_answer(&self.decoded, answer);
+        let answer = &self.decoded_table.answers[usize::from(answer_index)];
+        let label = label_of_answer(&self.decoded_table, answer);
         let verdict = answer.verdict;
         TableAnswer {
             verdict,
-            label,
-            matched_at,
+            mail_service_label: label,
+            matched_name_offset,
             table: self,
             answer_index,
-            is_learned: false,
+            is_from_dns_fact: false,
             has_mail_host: false,
         }
     }
@@ -78,9 +80,9 @@ impl<'t> TableAnswer<'t> {
     /// quote of the domain.
     pub fn json_tail(&self) -> Cow<'t, str> {
         let answer = usize::from(self.answer_index);
-        match self.verdict == self.table.decoded.answers[answer].verdict {
-            true => Cow::Borrowed(&self.table.json_tails[answer]),
-            false => Cow::Owned(self.verdict.render_json_tail(self.label)),
+        match self.verdict == self.table.decoded_table.answers[answer].verdict {
+            true => Cow::Borrowed(&self.table.json_tail_by_answer[answer]),
+            false => Cow::Owned(self.verdict.render_json_tail(self.mail_service_label)),
         }
     }
 
@@ -100,52 +102,54 @@ impl<'t> TableAnswer<'t> {
 
     /// The kind of source that the answer relies on.
     pub fn verdict_source(&self) -> VerdictSource {
-        if self.is_learned { VerdictSource::Dns } else { self.verdict.rule.verdict_source() }
+        if self.is_from_dns_fact { VerdictSource::Dns } else { self.verdict.rule.verdict_source() }
     }
 
-    /// Whether the name is flagged only because of DNS records that riskgate looked up.
+    /// Whether a DNS fact that riskgate learned flags the name.
     pub fn is_flagged_by_learned_fact(&self) -> bool {
-        self.is_learned && self.verdict.reason.is_flagged()
+        self.is_from_dns_fact && self.verdict.reason.is_flagged()
     }
 
     /// Whether a list of the manifest has a row for exactly this name.
     pub(super) fn is_in_manifest_lists(&self) -> bool {
-        self.table.decoded.answers[usize::from(self.answer_index)].is_in_manifest_lists
+        self.table.decoded_table.answers[usize::from(self.answer_index)].is_in_manifest_lists
     }
 
     /// Whether a list of the manifest protects exactly this name, whatever an override says.
-    pub fn is_protected_by_name(&self) -> bool {
-        self.table.decoded.answers[usize::from(self.answer_index)].is_protected_by_name
+    pub fn is_protected_in_manifest_lists(&self) -> bool {
+        self.table.decoded_table.answers[usize::from(self.answer_index)]
+            .is_protected_in_manifest_lists
     }
 
     /// Whether the name is flagged, and not by an override in the operator's own file.
-    pub(super) fn is_flagged_without_added_override(&self) -> bool {
+    pub(super) fn is_flagged_but_not_by_operator(&self) -> bool {
         let is_added_override = self.verdict.rule == Rule::Override
             && self.explain().lists.iter().any(|list| list.is_added);
         self.verdict.reason.is_flagged() && !is_added_override
     }
 
-    /// The well-known provider that the user probably meant. There is a suggestion only if the name
-    /// is close to the provider's name, and is flagged or not known to receive mail. A name with a
-    /// mail host in the DNS that is not flagged counts as known to receive mail.
-    pub fn suggestion(&self, domain: &Domain) -> Option<&'t str> {
+    /// The well-known provider that the user probably meant, if the name is close to its name.
+    /// `None` if the name is known to receive mail: a list says so, or the name is not flagged and
+    /// has a mail host in the DNS. Also `None` if a parent matched and not the name itself.
+    pub fn suggest_provider(&self, domain: &Domain) -> Option<&'t str> {
         let rule = self.verdict.rule;
         let is_known_to_work = match rule {
             Rule::Override | Rule::Protected | Rule::Alias => true,
             Rule::Role | Rule::Free | Rule::Professional | Rule::FreeSubdomain => true,
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
-                let answer = &self.table.decoded.answers[usize::from(self.answer_index)];
-                answer.is_real || self.table.unlisted_rules.has_verified_mx(answer.votes)
+                let answer = &self.table.decoded_table.answers[usize::from(self.answer_index)];
+                answer.is_real_name || self.table.unlisted_rules.has_verified_mx(answer.vote_bits)
             }
             Rule::DisposableMx | Rule::Typo | Rule::ThrowawayName | Rule::MailInName => false,
-            // A row that makes no rule apply says that the name is real, or gives its label.
-            Rule::Unknown => self.matched_at.is_some(),
+            // If a row matched and no rule applies, the row says that the name is real, or has only
+            // its label.
+            Rule::Unknown => self.matched_name_offset.is_some(),
         };
         let is_known_to_work =
             is_known_to_work || self.has_mail_host && !self.verdict.reason.is_flagged();
         // If a parent matched, the mistyped name itself has no row.
-        let parent_matched = self.matched_at.is_some_and(|at| at > 0);
+        let parent_matched = self.matched_name_offset.is_some_and(|at| at > 0);
         if is_known_to_work || parent_matched {
             return None;
         }
@@ -155,14 +159,16 @@ impl<'t> TableAnswer<'t> {
 
     /// The rule, lists and sources behind the answer.
     pub fn explain(&self) -> Explanation<'t> {
-        let answer = &self.table.decoded.answers[usize::from(self.answer_index)];
+        let answer = &self.table.decoded_table.answers[usize::from(self.answer_index)];
         let lists: Vec<&ListInfo> = (0..)
             .zip(self.table.lists())
-            .filter(|(number, _)| answer.lists >> number & 1 == 1)
+            .filter(|(number, _)| answer.list_bits >> number & 1 == 1)
             .map(|(_, list)| list)
             .collect();
         let has_voted = |source: &SourcePackage| {
-            source.vote.is_some_and(|letter| answer.votes & source_packages::vote_bit(letter) != 0)
+            source
+                .vote
+                .is_some_and(|letter| answer.vote_bits & source_packages::vote_bit(letter) != 0)
         };
         let sources = self.table.sources().iter().filter(|source| {
             has_voted(source) || lists.iter().any(|list| list.source.as_ref() == Some(&source.name))
@@ -174,11 +180,11 @@ impl<'t> TableAnswer<'t> {
 impl TableRow<'_> {
     /// Whether two rows give the same answers for the name and for the names below it.
     pub fn has_same_answers(&self, other: &TableRow) -> bool {
-        fn answer_of<'t>(found: &TableAnswer<'t>) -> (Verdict, Option<&'t str>) {
-            (found.verdict, found.label)
+        fn verdict_and_label_of<'t>(found: &TableAnswer<'t>) -> (Verdict, Option<&'t str>) {
+            (found.verdict, found.mail_service_label)
         }
-        answer_of(&self.own_answer) == answer_of(&other.own_answer)
-            && self.answer_below.as_ref().map(answer_of)
-                == other.answer_below.as_ref().map(answer_of)
+        verdict_and_label_of(&self.own_answer) == verdict_and_label_of(&other.own_answer)
+            && self.answer_below.as_ref().map(verdict_and_label_of)
+                == other.answer_below.as_ref().map(verdict_and_label_of)
     }
 }

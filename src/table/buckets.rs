@@ -1,10 +1,13 @@
 //! The hash table from names to entry numbers. A look-up usually reads one cache line.
 //!
 //! A bucket has 64 bytes and nine slots: `u32 low[9] | u16 value[9] (0 = empty) | u8 high[9] |
-//! u8 overflow`. A 128-bit keyed hash of the name gives the bucket and a fingerprint of 40 bits. A
-//! matching fingerprint is confirmed against the stored name, so look-ups are exact even if
-//! somebody chooses colliding names. If a bucket is full, a name goes to one of the next sixteen;
-//! three further hash bits select the bit of `overflow` that tells a look-up to continue there.
+//! u8 overflow`. A 128-bit keyed hash of a name gives its bucket and a fingerprint of 40 bits. The
+//! fields `low` and `high` store the fingerprint. If it matches, a look-up compares the stored name
+//! too. A look-up is therefore exact even if somebody chooses colliding names.
+//!
+//! If a name's bucket is full, the name goes to one of the next sixteen buckets. Each full bucket
+//! on the way then sets one bit of `overflow`, which three further bits of the hash select. A
+//! look-up continues with the next bucket only if this bit is set.
 
 use siphasher::sip128::SipHasher13;
 
@@ -12,12 +15,13 @@ use siphasher::sip128::SipHasher13;
 pub(super) const BUCKET_BYTES: usize = 64;
 /// The slots of a bucket.
 pub(super) const SLOTS_PER_BUCKET: usize = 9;
-/// Buckets behind the last bucket that a hash can select, so that probing never wraps around.
-pub(super) const OVERFLOW_BUCKETS: usize = 16;
+/// The number of buckets behind the last bucket that a hash can select. With them, probing never
+/// wraps around.
+pub(super) const OVERFLOW_BUCKET_COUNT: usize = 16;
 
-const VALUES_OFFSET: usize = 4 * SLOTS_PER_BUCKET;
-const HIGH_BITS_OFFSET: usize = VALUES_OFFSET + 2 * SLOTS_PER_BUCKET;
-const OVERFLOW_OFFSET: usize = HIGH_BITS_OFFSET + SLOTS_PER_BUCKET;
+const SLOT_VALUES_OFFSET: usize = 4 * SLOTS_PER_BUCKET;
+const FINGERPRINT_HIGH_OFFSET: usize = SLOT_VALUES_OFFSET + 2 * SLOTS_PER_BUCKET;
+const OVERFLOW_BITS_OFFSET: usize = FINGERPRINT_HIGH_OFFSET + SLOTS_PER_BUCKET;
 
 /// A name's home bucket and fingerprint.
 #[derive(Clone, Copy)]
@@ -29,9 +33,9 @@ pub(super) struct NameHash {
 }
 
 /// Hashes a name for a table with this many buckets, overflow buckets included.
-pub(super) fn hash_name(key: &[u8; 16], name: &str, bucket_count: usize) -> NameHash {
-    let hash = SipHasher13::new_with_key(key).hash(name.as_bytes());
-    let home_buckets = bucket_count.saturating_sub(OVERFLOW_BUCKETS) as u128;
+pub(super) fn hash_name(hash_key: &[u8; 16], name: &str, bucket_count: usize) -> NameHash {
+    let hash = SipHasher13::new_with_key(hash_key).hash(name.as_bytes());
+    let home_buckets = bucket_count.saturating_sub(OVERFLOW_BUCKET_COUNT) as u128;
     NameHash {
         home_bucket: ((u128::from(hash.h1) * home_buckets) >> 64) as u64,
         fingerprint_low: hash.h2 as u32,
@@ -40,20 +44,24 @@ pub(super) fn hash_name(key: &[u8; 16], name: &str, bucket_count: usize) -> Name
     }
 }
 
-/// The value of a slot; 0 if the slot is empty.
-pub(super) fn slot_value(bucket: &[u8; BUCKET_BYTES], slot: usize) -> u16 {
-    u16::from_le_bytes([bucket[VALUES_OFFSET + 2 * slot], bucket[VALUES_OFFSET + 2 * slot + 1]])
+/// The entry number in a slot; 0 if the slot is empty.
+pub(super) fn entry_number_in_slot(bucket: &[u8; BUCKET_BYTES], slot: usize) -> u16 {
+    u16::from_le_bytes([
+        bucket[SLOT_VALUES_OFFSET + 2 * slot],
+        bucket[SLOT_VALUES_OFFSET + 2 * slot + 1],
+    ])
 }
 
-/// Finds the value of a name. For each slot with a matching fingerprint, calls `confirm` with the
-/// bucket and the slot; if it returns true, the name is found.
-pub(super) fn find_value(
+/// Finds the entry number of a name. For each slot with a matching fingerprint, calls
+/// `has_same_name` with the numbers of the bucket and the slot. If that returns true, the name is
+/// found.
+pub(super) fn find_entry_number(
     all_buckets: &[u8],
     name_hash: NameHash,
-    mut confirm: impl FnMut(usize, usize) -> bool,
+    mut has_same_name: impl FnMut(usize, usize) -> bool,
 ) -> Option<u16> {
     let first = name_hash.home_bucket as usize;
-    for number in first..=first + OVERFLOW_BUCKETS {
+    for number in first..=first + OVERFLOW_BUCKET_COUNT {
         let bucket: &[u8; BUCKET_BYTES] =
             all_buckets.get(number * BUCKET_BYTES..)?.first_chunk()?;
         let mut matching_slots = 0_u16;
@@ -61,19 +69,19 @@ pub(super) fn find_value(
             let low = &bucket[4 * slot..4 * slot + 4];
             let same =
                 u32::from_le_bytes([low[0], low[1], low[2], low[3]]) == name_hash.fingerprint_low;
-            matching_slots |=
-                u16::from(same && bucket[HIGH_BITS_OFFSET + slot] == name_hash.fingerprint_high)
-                    << slot;
+            matching_slots |= u16::from(
+                same && bucket[FINGERPRINT_HIGH_OFFSET + slot] == name_hash.fingerprint_high,
+            ) << slot;
         }
         while matching_slots != 0 {
             let slot = matching_slots.trailing_zeros() as usize;
             matching_slots &= matching_slots - 1;
-            let value = slot_value(bucket, slot);
-            if value != 0 && confirm(number, slot) {
+            let value = entry_number_in_slot(bucket, slot);
+            if value != 0 && has_same_name(number, slot) {
                 return Some(value);
             }
         }
-        if bucket[OVERFLOW_OFFSET] & name_hash.overflow_bit == 0 {
+        if bucket[OVERFLOW_BITS_OFFSET] & name_hash.overflow_bit == 0 {
             return None;
         }
     }
@@ -83,13 +91,14 @@ pub(super) fn find_value(
 /// The number of buckets, overflow buckets included, for this many names at a load of three
 /// quarters.
 pub(super) fn bucket_count(name_count: usize) -> usize {
-    (name_count * 4).div_ceil(SLOTS_PER_BUCKET * 3).max(1) + OVERFLOW_BUCKETS
+    (name_count * 4).div_ceil(SLOTS_PER_BUCKET * 3).max(1) + OVERFLOW_BUCKET_COUNT
 }
 
-/// Fills buckets with the names. Also returns the number of each slot's name, counted from 1, and 0
-/// for an empty slot. `None` if a name finds no free slot; the caller then tries another hash key.
+/// Fills buckets with the names and their entry numbers. Returns the buckets, and for each slot the
+/// position of its name in `names`, counted from 1; 0 for an empty slot. Returns `None` if a name
+/// finds no free slot; the caller then tries another hash key.
 pub(super) fn fill_buckets<'n>(
-    key: &[u8; 16],
+    hash_key: &[u8; 16],
     names: impl ExactSizeIterator<Item = (&'n str, u16)>,
 ) -> Option<(Vec<u8>, Vec<u32>)> {
     let count = bucket_count(names.len());
@@ -97,20 +106,20 @@ pub(super) fn fill_buckets<'n>(
     let mut slots = vec![0; count * SLOTS_PER_BUCKET];
     let mut used = vec![0_u8; count];
     for (number, (name, value)) in (1..).zip(names) {
-        let name_hash = hash_name(key, name, count);
+        let name_hash = hash_name(hash_key, name, count);
         let home = name_hash.home_bucket as usize;
-        let at = (home..=home + OVERFLOW_BUCKETS)
+        let at = (home..=home + OVERFLOW_BUCKET_COUNT)
             .find(|bucket| usize::from(used[*bucket]) < SLOTS_PER_BUCKET)?;
         for full in home..at {
-            all_buckets[full * BUCKET_BYTES + OVERFLOW_OFFSET] |= name_hash.overflow_bit;
+            all_buckets[full * BUCKET_BYTES + OVERFLOW_BITS_OFFSET] |= name_hash.overflow_bit;
         }
         let slot = usize::from(used[at]);
         used[at] += 1;
         let bucket = &mut all_buckets[at * BUCKET_BYTES..(at + 1) * BUCKET_BYTES];
         bucket[4 * slot..4 * slot + 4].copy_from_slice(&name_hash.fingerprint_low.to_le_bytes());
-        bucket[VALUES_OFFSET + 2 * slot..VALUES_OFFSET + 2 * slot + 2]
+        bucket[SLOT_VALUES_OFFSET + 2 * slot..SLOT_VALUES_OFFSET + 2 * slot + 2]
             .copy_from_slice(&value.to_le_bytes());
-        bucket[HIGH_BITS_OFFSET + slot] = name_hash.fingerprint_high;
+        bucket[FINGERPRINT_HIGH_OFFSET + slot] = name_hash.fingerprint_high;
         slots[at * SLOTS_PER_BUCKET + slot] = number;
     }
     Some((all_buckets, slots))
@@ -128,7 +137,7 @@ mod tests {
         let (all_buckets, slots) = fill_buckets(&key, pairs).unwrap();
         let count = all_buckets.len() / BUCKET_BYTES;
         let find = |name: &str| {
-            find_value(&all_buckets, hash_name(&key, name, count), |bucket, slot| {
+            find_entry_number(&all_buckets, hash_name(&key, name, count), |bucket, slot| {
                 let number = slots[bucket * SLOTS_PER_BUCKET + slot] as usize;
                 names[number - 1] == name
             })
@@ -140,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn names_that_share_every_hash_bit_are_told_apart() {
+    fn a_full_hash_collision_is_resolved_by_the_stored_name() {
         let key = [1; 16];
         let (mut all_buckets, _) =
             fill_buckets(&key, [("a.com", 1), ("a.com", 2)].into_iter()).unwrap();
         let name_hash = hash_name(&key, "a.com", all_buckets.len() / BUCKET_BYTES);
-        assert_eq!(find_value(&all_buckets, name_hash, |_, slot| slot == 1), Some(2));
-        assert_eq!(find_value(&all_buckets, name_hash, |_, _| false), None);
+        assert_eq!(find_entry_number(&all_buckets, name_hash, |_, slot| slot == 1), Some(2));
+        assert_eq!(find_entry_number(&all_buckets, name_hash, |_, _| false), None);
         all_buckets.truncate(BUCKET_BYTES / 2);
-        assert_eq!(find_value(&all_buckets, name_hash, |_, _| true), None);
+        assert_eq!(find_entry_number(&all_buckets, name_hash, |_, _| true), None);
     }
 }

@@ -1,7 +1,8 @@
-//! Builds a table from a directory of lists. All files are read first; the result depends only on
-//! them and on `now`.
+//! Builds a table from the lists of a manifest and the added lists. All files are read first. The
+//! result depends only on their texts and on the time `now`, which decides which overrides have
+//! expired.
 //!
-//! A fault in any file rejects the whole table. Only the table's bytes outlive the build.
+//! A fault rejects the whole table. Only the table's bytes outlive the build.
 
 use std::borrow::Cow;
 
@@ -27,60 +28,64 @@ use crate::model::month::parse_day_as_unix_seconds;
 pub(super) enum ListTextsInTable {
     /// The table carries the texts, so that overrides and feeds can be added after compilation.
     Embedded,
-    /// The table can only be looked up: for a table that is not written to a file.
+    /// The table carries no texts. This is enough for a table that is not written to a file.
     Omitted,
 }
 
-/// Builds the bytes of a table from a directory and the added lists. Overrides that have expired at
-/// `now`, in seconds since 1970, are ignored.
-pub(super) fn build_table(
+/// Builds the bytes of a table from the source files and the added lists. Overrides that have
+/// expired at `now`, in seconds since 1970, are ignored.
+pub(super) fn build_table_bytes(
     source_files: &SourceFiles,
     added_lists: &[AddedList],
     now: i64,
     list_texts: ListTextsInTable,
 ) -> Result<AlignedBytes, TableError> {
-    let manifest_name = source_files.display_name("manifest.toml");
-    let Some(manifest_text) = source_files.read("manifest.toml")? else {
+    let manifest_name = source_files.name_in_faults("manifest.toml");
+    let Some(manifest_text) = source_files.read_text("manifest.toml")? else {
         return Err(TableFault::expected(manifest_name, "a manifest", "no such file").into());
     };
-    let sources_text = source_files.read("sources.toml")?.unwrap_or_default();
-    let sources =
-        source_packages::parse_sources(&sources_text, &source_files.display_name("sources.toml"))?;
+    let sources_text = source_files.read_text("sources.toml")?.unwrap_or_default();
+    let sources = source_packages::parse_sources(
+        &sources_text,
+        &source_files.name_in_faults("sources.toml"),
+    )?;
     let mut manifest = Manifest::parse(&manifest_text, &manifest_name, &sources)?;
-
     let mut texts = read_list_texts(source_files, &manifest, &manifest_name)?;
-
-    let mut display_names: Vec<String> =
-        manifest.lists.iter().map(|list| source_files.display_name(&list.file)).collect();
+    let mut names_in_faults: Vec<String> =
+        manifest.list_specs.iter().map(|list| source_files.name_in_faults(&list.file)).collect();
     let mut embedded_lists = ListsInCompiledTable::new();
     if list_texts == ListTextsInTable::Embedded {
-        let files = manifest.lists.iter().map(|list| list.file.clone());
+        let files = manifest.list_specs.iter().map(|list| list.file.clone());
         let head = [("manifest.toml", &manifest_text), ("sources.toml", &sources_text)];
         embedded_lists.extend(head.map(|(file, text)| (file.to_owned(), text.clone())));
         embedded_lists.extend(files.zip(texts.iter().cloned()));
     }
     for added in added_lists {
-        manifest.lists.push(added.list.clone());
-        display_names.push(added.display_name.clone());
-        texts.push(Cow::Owned(added.text.clone()));
+        manifest.list_specs.push(added.list_spec.clone());
+        names_in_faults.push(added.name_in_faults.clone());
+        texts.push(Cow::Owned(added.list_text.clone()));
     }
-    if manifest.lists.len() > MAX_LISTS {
+    if manifest.list_specs.len() > MAX_LISTS {
         let expected = format!("at most {MAX_LISTS} lists and feeds");
-        let found = manifest.lists.len().to_string();
+        let found = manifest.list_specs.len().to_string();
         return Err(TableFault::expected(manifest_name, expected, found).into());
     }
-    display_names.push(manifest_name);
+    names_in_faults.push(manifest_name);
     let mut faults = TableError::default();
-    let mut lists = parse_lists(&manifest, &display_names, &texts, (&sources, now), &mut faults);
-    let hash =
-        hash_inputs(&manifest, [&manifest_text, &sources_text], &texts, lists.expired_overrides);
+    let mut lists = parse_lists(&manifest, &names_in_faults, &texts, (&sources, now), &mut faults);
+    let hash = hash_inputs(
+        &manifest,
+        [&manifest_text, &sources_text],
+        &texts,
+        lists.expired_override_count,
+    );
     drop_guarded_feed_rows(&mut lists, &manifest);
     // A stable sort, because it is fast on lists that are already sorted.
     lists.rows.sort_by(|a, b| a.name.cmp(&b.name));
-    let resolved = resolve::resolve_lists(&lists, &manifest, &display_names, &mut faults);
-    if resolved.row_count == 0 && faults.count() == 0 {
+    let resolved = resolve::resolve_lists(&lists, &manifest, &names_in_faults, &mut faults);
+    if resolved.listed_name_count == 0 && faults.fault_count() == 0 {
         faults.push(TableFault::expected(
-            &display_names[display_names.len() - 1],
+            &names_in_faults[names_in_faults.len() - 1],
             "lists with rows",
             "an empty table",
         ));
@@ -90,8 +95,8 @@ pub(super) fn build_table(
     let meta = build_meta(&manifest, &lists, &resolved, sources);
     let labels = &lists.labels.texts;
     encode::encode_table(&TableContent {
-        hash,
-        resolved: &resolved,
+        content_hash: hash,
+        resolved_table: &resolved,
         labels,
         meta,
         embedded_lists: &embedded_lists,
@@ -103,21 +108,21 @@ pub(super) fn build_table(
 fn read_list_texts(
     source_files: &SourceFiles,
     manifest: &Manifest,
-    manifest_name: &str,
+    manifest_name_in_faults: &str,
 ) -> Result<Vec<Cow<'static, str>>, TableError> {
     let mut faults = TableError::default();
-    let mut texts: Vec<Cow<'static, str>> = Vec::with_capacity(manifest.lists.len());
-    for list in &manifest.lists {
+    let mut texts: Vec<Cow<'static, str>> = Vec::with_capacity(manifest.list_specs.len());
+    for list in &manifest.list_specs {
         if !location::is_plain_file_name(&list.file) {
-            let at = format!("{manifest_name}:{}: file", list.line);
+            let at = format!("{manifest_name_in_faults}:{}: file", list.manifest_line);
             let found = quote_excerpt(&list.file);
             faults.push(TableFault::expected(at, "the name of a file in this directory", found));
             continue;
         }
-        match source_files.read(&list.file) {
+        match source_files.read_text(&list.file) {
             Ok(Some(text)) => texts.push(text),
             Ok(None) => {
-                let at = format!("{manifest_name}:{}: file", list.line);
+                let at = format!("{manifest_name_in_faults}:{}: file", list.manifest_line);
                 let expected = format!("{} in this directory", list.file);
                 faults.push(TableFault::expected(at, expected, "no such file"));
             }
@@ -129,8 +134,8 @@ fn read_list_texts(
 
 fn parse_lists<'t>(
     manifest: &Manifest,
-    display_names: &[String],
-    texts: &'t [Cow<'static, str>],
+    names_in_faults: &[String],
+    list_texts: &'t [Cow<'static, str>],
     (sources, now): (&[SourcePackage], i64),
     faults: &mut TableError,
 ) -> ParsedLists<'t> {
@@ -138,15 +143,21 @@ fn parse_lists<'t>(
         .iter()
         .filter_map(|source| source.vote)
         .fold(0, |votes, letter| votes | source_packages::vote_bit(letter));
-    let line_count = texts.iter().map(|text| text.lines().count()).sum();
-    let mut lists = ParsedLists::with_capacity(line_count, manifest.lists.len());
-    lists.now = now;
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    // Lists of kind `mx` need the labels of the lists of kind `mx_label`, so the latter come first.
-    order.sort_by_key(|number| manifest.lists[*number].kind != ListKind::MxLabel);
+    let line_count = list_texts.iter().map(|text| text.lines().count()).sum();
+    let mut lists = ParsedLists::with_capacity(line_count, manifest.list_specs.len());
+    lists.build_time = now;
+    let mut order: Vec<usize> = (0..list_texts.len()).collect();
+    // Lists of kind `mx_label` are parsed first, because lists of kind `mx` need their labels.
+    order.sort_by_key(|number| manifest.list_specs[*number].kind != ListKind::MxLabel);
     for number in order {
-        let list = (number as u8, &manifest.lists[number]);
-        lists.parse_list(list, &display_names[number], &texts[number], vote_bits, faults);
+        let list = (number as u8, &manifest.list_specs[number]);
+        lists.parse_and_add_list(
+            list,
+            &names_in_faults[number],
+            &list_texts[number],
+            vote_bits,
+            faults,
+        );
     }
     lists
 }
@@ -154,9 +165,9 @@ fn parse_lists<'t>(
 /// The hash of everything that the table is built from.
 fn hash_inputs(
     manifest: &Manifest,
-    head_texts: [&str; 2],
-    texts: &[Cow<'static, str>],
-    expired_overrides: u32,
+    manifest_and_sources_texts: [&str; 2],
+    list_texts: &[Cow<'static, str>],
+    expired_override_count: u32,
 ) -> u128 {
     let mut hash = Xxh3Default::new();
     let mut add = |text: &str| {
@@ -164,22 +175,22 @@ fn hash_inputs(
         hash.update(text.as_bytes());
     };
     add(suffix_list_version());
-    head_texts.into_iter().for_each(&mut add);
-    for (list, text) in manifest.lists.iter().zip(texts) {
+    manifest_and_sources_texts.into_iter().for_each(&mut add);
+    for (list, text) in manifest.list_specs.iter().zip(list_texts) {
         // The path of the operator's overrides has no effect on a verdict, so it is not hashed.
         add(if list.list_origin == ListOrigin::Operator { "overrides" } else { &list.file });
         add(list.kind.as_str());
         add(text);
     }
     hash.update(&FORMAT_VERSION.to_le_bytes());
-    hash.update(&expired_overrides.to_le_bytes());
+    hash.update(&expired_override_count.to_le_bytes());
     hash.digest128()
 }
 
 fn build_meta(
     manifest: &Manifest,
     lists: &ParsedLists,
-    resolved: &ResolvedTable,
+    resolved_table: &ResolvedTable,
     sources: Vec<SourcePackage>,
 ) -> TableMeta {
     let day_of = |name: &str| {
@@ -187,35 +198,43 @@ fn build_meta(
         parse_day_as_unix_seconds(&source.date)
     };
     let is_flagged = |name: &str| {
-        let at = resolved.names.binary_search_by_key(&name, |(name, _)| name).ok()?;
-        let entry = resolved.entries[usize::from(resolved.names[at].1) - 1];
-        let answer = resolved.answers.get(usize::from(entry.own_answer))?;
+        let at = resolved_table
+            .names_and_entry_numbers
+            .binary_search_by_key(&name, |(name, _)| name)
+            .ok()?;
+        let entry =
+            resolved_table.entries[usize::from(resolved_table.names_and_entry_numbers[at].1) - 1];
+        let answer = resolved_table.answers.get(usize::from(entry.own_answer))?;
         Some(answer.verdict.reason.is_flagged())
     };
-    let infos = manifest.lists.iter().zip(&lists.ignored_counts).zip(&lists.row_counts);
+    let infos = manifest
+        .list_specs
+        .iter()
+        .zip(&lists.ignored_row_count_by_list)
+        .zip(&lists.row_count_by_list);
     TableMeta {
-        // The date of the youngest source: the build reads no clock.
+        // The build reads no clock, so it uses the date of the youngest source.
         built_at: sources
             .iter()
             .filter_map(|s| parse_day_as_unix_seconds(&s.date))
             .max()
             .unwrap_or(0),
         suffix_list_version: suffix_list_version().to_owned(),
-        rows: resolved.row_count as u64,
+        rows: resolved_table.listed_name_count as u64,
         max_changed_share: manifest.max_changed_share,
         next_override_expiry: lists.next_override_expiry,
         tlds_date: manifest
-            .lists
+            .list_specs
             .iter()
             .filter(|list| list.kind == ListKind::Tlds)
-            .filter_map(|list| day_of(list.source.as_deref()?))
+            .filter_map(|list| day_of(list.source_name.as_deref()?))
             .min(),
         inferred: manifest.unlisted_rules.clone(),
-        mx: resolved.mx_answers.clone(),
+        mx: resolved_table.mx_answers.clone(),
         allow_flagging: manifest.allow_flagging.iter().map(|(name, _)| name.clone()).collect(),
         // A name that an override clears must not stay in the seed of flagged names.
         seed: lists
-            .seed
+            .top_list_seed
             .iter()
             .filter(|name| is_flagged(name) == Some(true))
             .map(|name| name.to_string())
@@ -224,7 +243,7 @@ fn build_meta(
             .map(|((list, ignored), rows)| ListInfo {
                 file: list.file.clone(),
                 kind: list.kind.as_str().to_owned(),
-                source: list.source.clone(),
+                source: list.source_name.clone(),
                 rows: *rows,
                 ignored: *ignored,
                 is_added: list.list_origin != ListOrigin::Manifest,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::fault::quote_excerpt;
 
-/// Parses the fields of a line. The error is what was expected and what was found.
+/// Parses the fields of a line. The error has two texts: what was expected, and what was found.
 pub(super) fn parse_fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static str, String)> {
     let mut fields = Vec::with_capacity(8);
     let mut rest = line;
@@ -23,7 +23,7 @@ pub(super) fn parse_fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static st
                 after
             }
             Some(quoted_field) => {
-                let (field, after) = unquote(quoted_field)
+                let (field, after) = split_quoted_field(quoted_field)
                     .ok_or_else(|| ("a closing quote on the same line", quote_excerpt(rest)))?;
                 fields.push(Cow::Owned(field));
                 after
@@ -51,8 +51,9 @@ pub(super) fn format_line(fields: &[&str]) -> String {
     fields.iter().map(quote).collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// The text up to the closing quote, and the rest behind it; `""` is an escaped quote.
-fn unquote(text: &str) -> Option<(String, &str)> {
+/// Parses a quoted field. `text` begins behind the opening quote; `""` is an escaped quote. Returns
+/// the field and the text behind the closing quote; `None` if there is no closing quote.
+fn split_quoted_field(text: &str) -> Option<(String, &str)> {
     let mut field = String::new();
     let mut rest = text;
     loop {

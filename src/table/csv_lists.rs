@@ -1,13 +1,13 @@
-//! Parses the lists in CSV: overrides, labels, labels by MX, and MX facts.
+//! Parses the lists in CSV: overrides, labels of names, labels of MX suffixes, and MX facts.
 //!
-//! Each field is checked here; `resolve` and `rules` decide what the rows mean together.
+//! This module checks each field. `resolve` and `rules` decide which answer a name's rows give.
 
 use std::borrow::Cow;
 
 use super::fault::{TableFault, quote_excerpt};
 use super::manifest::ListKind;
 use super::mx;
-use super::rows::{Coverage, LineContext, MxClass, ParsedLists, RowFacts, parse_name};
+use super::rows::{Coverage, ListLineContext, MxClass, ParsedLists, RowFacts, parse_name};
 use super::rules::{self, OverrideRow};
 use super::source_packages::SECONDS_PER_DAY;
 use crate::model::domain::DnsName;
@@ -28,7 +28,7 @@ pub(super) const OVERRIDE_COLUMNS: [&str; 9] = [
     "until",
 ];
 /// The number of columns that every file of overrides has.
-pub(super) const REQUIRED_OVERRIDE_COLUMNS: usize = 7;
+pub(super) const REQUIRED_OVERRIDE_COLUMN_COUNT: usize = 7;
 
 /// Whether the header of a CSV list was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,10 @@ pub(super) enum HeaderState {
     Read(usize),
 }
 
-/// The header of a CSV list; `None` for a list of names.
-pub(super) fn columns_of(kind: ListKind) -> Option<&'static [&'static str]> {
+/// The columns that a CSV list of this kind must have; `None` for a kind whose lists are not CSV.
+pub(super) fn required_columns_of(kind: ListKind) -> Option<&'static [&'static str]> {
     match kind {
-        ListKind::Override => Some(&OVERRIDE_COLUMNS[..REQUIRED_OVERRIDE_COLUMNS]),
+        ListKind::Override => Some(&OVERRIDE_COLUMNS[..REQUIRED_OVERRIDE_COLUMN_COUNT]),
         ListKind::Label => Some(&["domain", "label"]),
         ListKind::MxLabel => Some(&["suffix", "label", "class"]),
         ListKind::Mx => Some(&["domain", "mx"]),
@@ -50,67 +50,82 @@ pub(super) fn columns_of(kind: ListKind) -> Option<&'static [&'static str]> {
     }
 }
 
+/// Returns the number of columns of a header. Only a list of overrides has optional columns.
+fn check_header(
+    context: &ListLineContext,
+    required_columns: &[&str],
+    fields: &[Cow<'_, str>],
+) -> Result<usize, TableFault> {
+    let (required, optional) = fields.split_at(fields.len().min(required_columns.len()));
+    let has_optional_columns = context.list_kind == ListKind::Override
+        && optional == &OVERRIDE_COLUMNS[REQUIRED_OVERRIDE_COLUMN_COUNT..];
+    if required == required_columns && (optional.is_empty() || has_optional_columns) {
+        return Ok(fields.len());
+    }
+    let expected = format!("the header {}", required_columns.join(","));
+    let found = quote_excerpt(&fields.join(","));
+    Err(TableFault::expected(context.format_location(""), expected, found))
+}
+
 impl<'a> ParsedLists<'a> {
-    /// Parses one line of a CSV list. The first line must be the header.
-    pub(super) fn parse_csv_line(
+    /// Parses one line of a CSV list, and adds what it says. The first line must be the header.
+    pub(super) fn parse_and_add_csv_line(
         &mut self,
-        context: &LineContext,
-        columns: &[&str],
-        header: &mut HeaderState,
+        context: &ListLineContext,
+        required_columns: &[&str],
+        header_state: &mut HeaderState,
         fields: Vec<Cow<'a, str>>,
     ) -> Result<(), TableFault> {
-        let HeaderState::Read(width) = *header else {
-            *header = HeaderState::Read(columns.len());
-            let (required, optional) = fields.split_at(fields.len().min(columns.len()));
-            let has_optional_columns = context.kind == ListKind::Override
-                && optional == &OVERRIDE_COLUMNS[REQUIRED_OVERRIDE_COLUMNS..];
-            if required == columns && (optional.is_empty() || has_optional_columns) {
-                *header = HeaderState::Read(fields.len());
-                return Ok(());
-            }
-            let expected = format!("the header {}", columns.join(","));
-            return Err(TableFault::expected(
-                context.location(""),
-                expected,
-                quote_excerpt(&fields.join(",")),
-            ));
+        let HeaderState::Read(header_column_count) = *header_state else {
+            let checked = check_header(context, required_columns, &fields);
+            // After a faulty header, the lines below it are checked against the required columns.
+            let column_count = checked.as_ref().copied().unwrap_or(required_columns.len());
+            *header_state = HeaderState::Read(column_count);
+            return checked.map(drop);
         };
-        if fields.len() != width {
-            let columns = if width > columns.len() { &OVERRIDE_COLUMNS } else { columns };
-            let expected = format!("{width} fields ({})", columns.join(","));
+        if fields.len() != header_column_count {
+            let columns = if header_column_count > required_columns.len() {
+                &OVERRIDE_COLUMNS
+            } else {
+                required_columns
+            };
+            let expected = format!("{header_column_count} fields ({})", columns.join(","));
             return Err(TableFault::expected(
-                context.location(""),
+                context.format_location(""),
                 expected,
                 fields.len().to_string(),
             ));
         }
-        let (name, parsed) = parse_name(context, columns[0], fields[0].clone())?;
-        let covers_subtree = match context.kind {
+        let (name, parsed) = parse_name(context, required_columns[0], fields[0].clone())?;
+        let covers_subtree = match context.list_kind {
             ListKind::Override => parse_covers_subtree(context, &fields[1], &parsed)?,
             _ => false,
         };
-        if let Some(first) = self.first_lines.insert((name.clone(), covers_subtree), context.line) {
+        if let Some(first) =
+            self.first_line_by_name.insert((name.clone(), covers_subtree), context.line_number)
+        {
             return Err(TableFault::Duplicate {
-                at: context.location(columns[0]),
+                at: context.format_location(required_columns[0]),
                 what: quote_excerpt(&name),
                 first,
             });
         }
-        match context.kind {
+        match context.list_kind {
             ListKind::Override => {
-                self.parse_override(context, name, &parsed, covers_subtree, &fields)
+                self.parse_and_add_override(context, name, &parsed, covers_subtree, &fields)
             }
             ListKind::Label => {
-                let label = parse_label(context, columns[1], &fields[1])?;
+                let label = parse_label(context, required_columns[1], &fields[1])?;
                 let label = self.labels.intern(label);
-                let facts = RowFacts { fact_bits: 0, label, votes: 0 };
+                let facts = RowFacts { fact_bits: 0, label_number: label, vote_bits: 0 };
                 self.push_unless_icann_suffix(context, name, &parsed, false, facts);
                 Ok(())
             }
             ListKind::MxLabel => {
-                let label = self.labels.intern(parse_label(context, columns[1], &fields[1])?);
+                let label =
+                    self.labels.intern(parse_label(context, required_columns[1], &fields[1])?);
                 let class = parse_mx_class(context, &fields[2])?;
-                self.mx_labels.insert(name.into_owned(), (label, class));
+                self.label_and_class_by_mx_suffix.insert(name.into_owned(), (label, class));
                 Ok(())
             }
             _ => {
@@ -121,17 +136,17 @@ impl<'a> ParsedLists<'a> {
         }
     }
 
-    fn parse_override(
+    fn parse_and_add_override(
         &mut self,
-        context: &LineContext,
+        context: &ListLineContext,
         name: Cow<'a, str>,
-        parsed: &DnsName,
+        parsed_name: &DnsName,
         covers_subtree: bool,
         fields: &[Cow<'a, str>],
     ) -> Result<(), TableFault> {
         let column_fault = |column: usize, expected: &str| {
             TableFault::expected(
-                context.location(OVERRIDE_COLUMNS[column]),
+                context.format_location(OVERRIDE_COLUMNS[column]),
                 expected,
                 quote_excerpt(&fields[column]),
             )
@@ -174,39 +189,43 @@ impl<'a> ParsedLists<'a> {
         let flags = is_free.or(is_corporate);
         if (reason, score, flags, label) == (None, None, None, None) {
             let expected = "a row that sets a field";
-            return Err(TableFault::expected(context.location(""), expected, "none set"));
+            return Err(TableFault::expected(context.format_location(""), expected, "none set"));
         }
         let coverage = if covers_subtree { Coverage::AcrossSuffixes } else { Coverage::NameOnly };
-        self.push_row(context, name.clone(), parsed, coverage, RowFacts::default());
+        self.push_row(context, name.clone(), parsed_name, coverage, RowFacts::default());
         self.overrides.push(OverrideRow {
             name,
             covers_subtree,
             reason,
             score,
-            is_free,
-            is_corporate,
-            label,
-            list: context.list_number,
-            line: context.line,
+            is_free_provider: is_free,
+            is_corporate_email: is_corporate,
+            label_number: label,
+            list_number: context.list_number,
+            line_number: context.line_number,
         });
         Ok(())
     }
 
-    /// Records the expiry of an override with this last day. If the override has expired, counts it
-    /// and returns true. Otherwise returns false, and the override may become the next to expire.
-    fn record_expiry(&mut self, context: &LineContext, text: &str) -> Result<bool, TableFault> {
-        let day = parse_day_as_unix_seconds(text).ok_or_else(|| {
+    /// Records when an override with this last day expires. If it has expired, counts it and
+    /// returns true. Otherwise updates the time of the next expiry, and returns false.
+    fn record_expiry(
+        &mut self,
+        context: &ListLineContext,
+        last_day: &str,
+    ) -> Result<bool, TableFault> {
+        let day = parse_day_as_unix_seconds(last_day).ok_or_else(|| {
             TableFault::expected(
-                context.location("until"),
+                context.format_location("until"),
                 "a day such as 2026-12-31",
-                quote_excerpt(text),
+                quote_excerpt(last_day),
             )
         })?;
         // The row still counts on its last day.
         let end = day + SECONDS_PER_DAY;
-        let has_expired = end <= self.now;
+        let has_expired = end <= self.build_time;
         if has_expired {
-            self.expired_overrides += 1;
+            self.expired_override_count += 1;
         } else {
             self.next_override_expiry =
                 Some(self.next_override_expiry.map_or(end, |next| next.min(end)));
@@ -214,55 +233,75 @@ impl<'a> ParsedLists<'a> {
         Ok(has_expired)
     }
 
-    fn parse_mx_fact(&self, context: &LineContext, text: &str) -> Result<RowFacts, TableFault> {
-        if let Some(rule) = mx::rule_for_special_mx(text) {
-            return Ok(RowFacts { fact_bits: rules::rule_bit(rule), label: 0, votes: 0 });
+    fn parse_mx_fact(
+        &self,
+        context: &ListLineContext,
+        mx_value: &str,
+    ) -> Result<RowFacts, TableFault> {
+        if let Some(rule) = mx::rule_for_special_mx(mx_value) {
+            return Ok(RowFacts {
+                fact_bits: rules::rule_bit(rule),
+                label_number: 0,
+                vote_bits: 0,
+            });
         }
-        let host = DnsName::parse(text).map_err(|error| {
+        let host = DnsName::parse(mx_value).map_err(|error| {
             let expected = "a host, ., nxdomain or parked";
             TableFault::expected(
-                context.location("mx"),
+                context.format_location("mx"),
                 expected,
-                format!("{} ({error})", quote_excerpt(text)),
+                format!("{} ({error})", quote_excerpt(mx_value)),
             )
         })?;
-        let found = mx::find_longest_suffix(&self.mx_labels, host.as_str());
+        let found = mx::find_longest_suffix(&self.label_and_class_by_mx_suffix, host.as_str());
         let Some((label, class)) = found else { return Ok(RowFacts::default()) };
-        Ok(RowFacts { fact_bits: class.fact_bits(), label: *label, votes: 0 })
+        Ok(RowFacts { fact_bits: class.fact_bits(), label_number: *label, vote_bits: 0 })
     }
 }
 
 /// Parses the scope of an override. Returns true if the override covers the names below its name.
 fn parse_covers_subtree(
-    context: &LineContext,
-    text: &str,
+    context: &ListLineContext,
+    scope: &str,
     name: &DnsName,
 ) -> Result<bool, TableFault> {
-    match text {
+    match scope {
         "subtree" => Ok(true),
         // No e-mail domain has a single label, so the row could never match.
         "exact" if !name.as_str().contains('.') => {
             let expected = "subtree, since no e-mail domain has only one label";
-            Err(TableFault::expected(context.location("scope"), expected, quote_excerpt(text)))
+            Err(TableFault::expected(
+                context.format_location("scope"),
+                expected,
+                quote_excerpt(scope),
+            ))
         }
         "exact" => Ok(false),
         _ => Err(TableFault::expected(
-            context.location("scope"),
+            context.format_location("scope"),
             "exact or subtree",
-            quote_excerpt(text),
+            quote_excerpt(scope),
         )),
     }
 }
 
-fn parse_label<'t>(context: &LineContext, key: &str, text: &'t str) -> Result<&'t str, TableFault> {
+fn parse_label<'t>(
+    context: &ListLineContext,
+    column: &str,
+    text: &'t str,
+) -> Result<&'t str, TableFault> {
     if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
         let expected = "a label of 1 to 255 bytes without control characters";
-        return Err(TableFault::expected(context.location(key), expected, quote_excerpt(text)));
+        return Err(TableFault::expected(
+            context.format_location(column),
+            expected,
+            quote_excerpt(text),
+        ));
     }
     Ok(text)
 }
 
-fn parse_mx_class(context: &LineContext, text: &str) -> Result<MxClass, TableFault> {
+fn parse_mx_class(context: &ListLineContext, text: &str) -> Result<MxClass, TableFault> {
     match text {
         "consumer" => Ok(MxClass::Consumer),
         "professional" => Ok(MxClass::Professional),
@@ -270,7 +309,11 @@ fn parse_mx_class(context: &LineContext, text: &str) -> Result<MxClass, TableFau
         "disposable" => Ok(MxClass::Disposable),
         _ => {
             let expected = "consumer, professional, shared or disposable";
-            Err(TableFault::expected(context.location("class"), expected, quote_excerpt(text)))
+            Err(TableFault::expected(
+                context.format_location("class"),
+                expected,
+                quote_excerpt(text),
+            ))
         }
     }
 }

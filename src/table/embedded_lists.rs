@@ -26,21 +26,21 @@ pub(super) fn encode_lists(lists: &ListsInCompiledTable) -> Result<Vec<u8>, Tabl
 /// Reads the texts of the lists from a compiled table; empty if it was compiled without them.
 pub(super) fn decode_lists(
     bytes: &AlignedBytes,
-    display_name: &str,
+    name_in_faults: &str,
 ) -> Result<ListsInCompiledTable, TableFault> {
     let all = bytes.as_slice();
-    let mut rest = &all[section_range(all, SECTION_COUNT - 1, display_name)?];
+    let mut rest = &all[section_range(all, SECTION_COUNT - 1, name_in_faults)?];
     let mut lists = ListsInCompiledTable::new();
     while !rest.is_empty() {
         let (file, text, after) =
-            split_first_list(rest).ok_or_else(|| damage_fault(display_name, "lists"))?;
+            split_off_first_list(rest).ok_or_else(|| damage_fault(name_in_faults, "lists"))?;
         lists.push((file.to_owned(), Cow::Owned(text.to_owned())));
         rest = after;
     }
     Ok(lists)
 }
 
-fn split_first_list(bytes: &[u8]) -> Option<(&str, &str, &[u8])> {
+fn split_off_first_list(bytes: &[u8]) -> Option<(&str, &str, &[u8])> {
     let (length, rest) = bytes.split_first()?;
     let (file, rest) = rest.split_at_checked(usize::from(*length))?;
     let (length, rest) = rest.split_first_chunk()?;

@@ -3,7 +3,8 @@
 
 use crate::model::verdict::Rule;
 
-/// Stands for the index of an answer where there is none: the look-up continues with the parent.
+/// Takes the place of an answer's index if there is no answer. The look-up then continues with the
+/// parent.
 pub(super) const NO_ANSWER: u16 = u16::MAX;
 
 /// The index of the answer for names to which neither a row nor a rule applies. The following
@@ -29,7 +30,7 @@ pub(super) const ANSWER_NO_MAIL: u16 = 5;
 pub(super) const ANSWER_PARKED: u16 = 6;
 
 /// The rules of the answers with a fixed index, in the order of the indexes.
-pub(super) const FIXED_RULES: [Rule; 7] = [
+pub(super) const RULES_OF_FIXED_ANSWERS: [Rule; 7] = [
     Rule::Unknown,
     Rule::UnknownTld,
     Rule::Typo,
@@ -40,11 +41,11 @@ pub(super) const FIXED_RULES: [Rule; 7] = [
 ];
 
 /// The number of answers with a fixed index.
-pub(super) const FIXED_ANSWER_COUNT: usize = FIXED_RULES.len();
+pub(super) const FIXED_ANSWER_COUNT: usize = RULES_OF_FIXED_ANSWERS.len();
 
 /// What a table stores for a name: the indexes of its answers. Names with equal entries share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Entry {
+pub(super) struct NameEntry {
     /// The answer for the name itself; [`NO_ANSWER`] if only names below it have rows.
     pub own_answer: u16,
     /// The answer for names below it.

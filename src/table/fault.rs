@@ -1,9 +1,9 @@
 //! Faults of lists and compiled tables.
 //!
-//! A fault says where it is, what was expected and what was found. A load has several steps: it
-//! parses the manifest, reads the lists, and parses them. A step collects its faults, so that an
-//! operator sees them together. The next step runs only if there are none: a single fault rejects
-//! the whole table.
+//! A fault says where it is, what was expected and what was found. riskgate loads a table in
+//! several steps: it parses the manifest, reads the lists, and parses the lists. Each step collects
+//! all its faults, so that an operator sees them together. If a step has a fault, the next step
+//! does not run, and there is no table.
 
 use std::fmt;
 use std::io;
@@ -20,7 +20,7 @@ const MAX_QUOTED_CHARS: usize = 60;
 /// One fault.
 #[derive(Debug, thiserror::Error)]
 pub enum TableFault {
-    /// A file has something else than was expected.
+    /// A file does not have what was expected.
     #[error("{at}: expected {expected}, but found {found}")]
     Expected {
         /// File, line and key, as far as they are known.
@@ -99,7 +99,8 @@ impl TableFault {
     }
 }
 
-/// Quotes a text for a fault: shortened, and never an e-mail address.
+/// Quotes a text from a file for a fault. A long text is shortened. A text with an @ is not quoted,
+/// because it may be an e-mail address.
 pub(super) fn quote_excerpt(text: &str) -> String {
     if text.contains('@') {
         return "a text with an @".to_owned();
@@ -114,7 +115,7 @@ pub(super) fn quote_excerpt(text: &str) -> String {
 #[derive(Debug, Default)]
 pub struct TableError {
     faults: Vec<TableFault>,
-    count: usize,
+    fault_count: usize,
 }
 
 impl TableError {
@@ -124,12 +125,12 @@ impl TableError {
     }
 
     /// The number of faults, including those that are not kept.
-    pub fn count(&self) -> usize {
-        self.count
+    pub fn fault_count(&self) -> usize {
+        self.fault_count
     }
 
     pub(super) fn push(&mut self, fault: TableFault) {
-        self.count += 1;
+        self.fault_count += 1;
         if self.faults.len() < MAX_KEPT_FAULTS {
             self.faults.push(fault);
         }
@@ -137,13 +138,13 @@ impl TableError {
 
     /// Returns the error if there is at least one fault.
     pub(super) fn into_result(self) -> Result<(), TableError> {
-        if self.count == 0 { Ok(()) } else { Err(self) }
+        if self.fault_count == 0 { Ok(()) } else { Err(self) }
     }
 }
 
 impl From<TableFault> for TableError {
     fn from(fault: TableFault) -> TableError {
-        TableError { faults: vec![fault], count: 1 }
+        TableError { faults: vec![fault], fault_count: 1 }
     }
 }
 
@@ -155,7 +156,7 @@ impl fmt::Display for TableError {
             }
             write!(f, "{fault}")?;
         }
-        match self.count - self.faults.len() {
+        match self.fault_count - self.faults.len() {
             0 => Ok(()),
             more => write!(f, "\nand {more} more"),
         }
@@ -165,10 +166,14 @@ impl fmt::Display for TableError {
 impl std::error::Error for TableError {}
 
 /// A fault that the TOML parser reported, with its line.
-pub(super) fn toml_fault(error: &toml::de::Error, text: &str, display_name: &str) -> TableFault {
+pub(super) fn fault_from_toml_error(
+    error: &toml::de::Error,
+    text: &str,
+    name_in_faults: &str,
+) -> TableFault {
     let line = error.span().map_or(1, |span| line_number(text, &span));
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
-    TableFault::Toml { at: format!("{display_name}:{line}"), message }
+    TableFault::Toml { at: format!("{name_in_faults}:{line}"), message }
 }
 
 /// The number of the line in which a span begins, counted from 1.
@@ -178,18 +183,18 @@ pub(super) fn line_number(text: &str, span: &Range<usize>) -> u32 {
 }
 
 /// The fault of a file that could not be read.
-pub(super) fn read_fault(path: &Path, found: ReadError) -> TableFault {
-    let display_name = path.display().to_string();
-    match found {
+pub(super) fn fault_from_read_error(path: &Path, read_error: ReadError) -> TableFault {
+    let name_in_faults = path.display().to_string();
+    match read_error {
         ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => TableFault::expected(
-            display_name,
+            name_in_faults,
             "a directory of lists or a compiled table",
             "nothing",
         ),
         ReadError::Io(error) => TableFault::io(path, error),
-        ReadError::NotRegular(kind) => TableFault::expected(display_name, "a regular file", kind),
+        ReadError::NotRegular(kind) => TableFault::expected(name_in_faults, "a regular file", kind),
         ReadError::TooLarge { max, found } => {
-            TableFault::expected(display_name, format!("at most {max} bytes"), found.to_string())
+            TableFault::expected(name_in_faults, format!("at most {max} bytes"), found.to_string())
         }
     }
 }
@@ -208,7 +213,7 @@ mod tests {
         assert_eq!(text.lines().count(), 21);
         assert!(text.starts_with("a.txt:1: expected a name, but found \"-\"\n"));
         assert!(text.ends_with("\nand 5 more"));
-        assert_eq!(error.count(), 25);
+        assert_eq!(error.fault_count(), 25);
     }
 
     #[test]

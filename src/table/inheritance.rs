@@ -9,22 +9,22 @@ use super::rows::{Coverage, ParsedLists, Row};
 use super::rules::{self, Facts};
 use crate::model::verdict::Rule;
 
-/// The facts that a name passes on to names below it.
+/// The facts that a name passes on to names below it. For each property, such as special use, the
+/// facts of the name's rows that have it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct InheritableFacts {
-    pub(super) special_use: Facts,
-    pub(super) free_subdomain: Facts,
-    pub(super) protection: Facts,
-    pub(super) label: Facts,
-    /// The numbers of the name's overrides, counted from 1; 0 for none. `exact_override_number` is
-    /// of the override for the name alone, `subtree_override_number` of the one that also covers
-    /// the names below it.
+    pub(super) special_use_facts: Facts,
+    pub(super) free_subdomain_facts: Facts,
+    pub(super) protection_facts: Facts,
+    pub(super) label_facts: Facts,
+    /// The number of the override for the name alone, counted from 1; 0 for none. Not inherited.
     pub(super) exact_override_number: u32,
+    /// The number of the override that also covers the names below, counted from 1; 0 for none.
     pub(super) subtree_override_number: u32,
 }
 
 /// The inheritable facts of each name that has any.
-pub(super) fn collect_inheritable<'r>(
+pub(super) fn collect_inheritable_facts<'r>(
     lists: &'r ParsedLists,
     manifest: &Manifest,
 ) -> HashMap<&'r str, InheritableFacts> {
@@ -33,16 +33,16 @@ pub(super) fn collect_inheritable<'r>(
         let facts = facts_of_row(row, manifest);
         let has = |rule| row.fact_bits & rules::rule_bit(rule) != 0;
         if row.coverage != Coverage::NameOnly && has(Rule::SpecialUse) {
-            inheritable_by_name.entry(&row.name).or_default().special_use.merge(facts);
+            inheritable_by_name.entry(&row.name).or_default().special_use_facts.merge(facts);
         }
         if row.coverage != Coverage::NameOnly && has(Rule::FreeSubdomain) {
-            inheritable_by_name.entry(&row.name).or_default().free_subdomain.merge(facts);
+            inheritable_by_name.entry(&row.name).or_default().free_subdomain_facts.merge(facts);
         }
         if row.coverage == Coverage::AcrossSuffixes && has(Rule::Protected) {
-            inheritable_by_name.entry(&row.name).or_default().protection.merge(facts);
+            inheritable_by_name.entry(&row.name).or_default().protection_facts.merge(facts);
         }
-        if row.coverage != Coverage::NameOnly && facts.label != 0 {
-            inheritable_by_name.entry(&row.name).or_default().label.merge(facts);
+        if row.coverage != Coverage::NameOnly && facts.label_number != 0 {
+            inheritable_by_name.entry(&row.name).or_default().label_facts.merge(facts);
         }
     }
     for (number, override_row) in (1..).zip(&lists.overrides) {
@@ -57,31 +57,38 @@ pub(super) fn collect_inheritable<'r>(
 }
 
 pub(super) fn facts_of_row(row: &Row, manifest: &Manifest) -> Facts {
-    let (label, mx_label, lists) = match manifest.lists[usize::from(row.list)].kind {
-        // An override is not a fact; `decide_answer` adds its list if the override applies.
+    let (label, mx_label, lists) = match manifest.list_specs[usize::from(row.list_number)].kind {
+        // An override is not a fact. If it applies, `decide_answer` adds its list to the answer.
         ListKind::Override => (0, 0, 0),
-        ListKind::Mx => (0, row.label, 1 << row.list),
-        _ => (row.label, 0, 1 << row.list),
+        ListKind::Mx => (0, row.label_number, 1 << row.list_number),
+        _ => (row.label_number, 0, 1 << row.list_number),
     };
     let mut bits = row.fact_bits;
-    if manifest.lists[usize::from(row.list)].list_origin == ListOrigin::Manifest {
+    if manifest.list_specs[usize::from(row.list_number)].list_origin == ListOrigin::Manifest {
         bits |= rules::IN_MANIFEST_LISTS_BIT;
         if row.fact_bits & rules::rule_bit(Rule::Protected) != 0 {
-            bits |= rules::PROTECTED_BY_NAME_BIT;
+            bits |= rules::PROTECTED_IN_MANIFEST_BIT;
         }
     }
-    Facts { bits, lists, votes: row.votes, label, mx_label }
+    Facts {
+        fact_bits: bits,
+        list_bits: lists,
+        vote_bits: row.vote_bits,
+        label_number: label,
+        mx_label_number: mx_label,
+    }
 }
 
 /// The facts that a name inherits from the names above it.
 #[derive(Default)]
 pub(super) struct InheritedFacts {
-    pub(super) special_use: Facts,
-    pub(super) free_subdomain: Facts,
-    pub(super) protection: Facts,
-    pub(super) label: Facts,
-    /// The number of the nearest override above the name that covers the names below it, and the
-    /// number of the nearest such override in the operator's own file. Counted from 1; 0 for none.
+    pub(super) special_use_facts: Facts,
+    pub(super) free_subdomain_facts: Facts,
+    pub(super) protection_facts: Facts,
+    pub(super) label_facts: Facts,
+    /// The number of the nearest override of a parent that covers the name, counted from 1; 0 for
+    /// none.
     pub(super) subtree_override_number: u32,
+    /// The number of the nearest such override in the operator's own file; 0 for none.
     pub(super) operator_override_number: u32,
 }

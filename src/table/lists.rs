@@ -1,74 +1,80 @@
-//! Parses lists into rows: one fact about one name, with its line.
+//! Parses lists into rows. A row is one fact about one name, with its line number.
 //!
-//! Every name is checked here, and every fault is kept with its line. `rules` decides what the
-//! facts of a name mean together; `resolve` decides how names cover one another.
+//! This module checks every name. A faulty line of a feed is only counted; any other faulty line is
+//! a fault of the table. `rules` decides which answer the facts of a name give. `resolve` decides
+//! which facts a name passes on to the names below it.
 
 use super::csv;
 use super::csv_lists::{self, HeaderState};
 use super::fault::{TableError, TableFault, quote_excerpt};
 use super::manifest::{ListKind, ListOrigin, ListSpec};
-use super::rows::{LineContext, ParsedLists, RowFacts, parse_name};
+use super::rows::{ListLineContext, ParsedLists, RowFacts, parse_name};
 use super::rules;
 use crate::model::verdict::Rule;
 
 impl<'a> ParsedLists<'a> {
-    /// Parses one list. Lists of kind `mx_label` must be parsed before lists of kind `mx`.
-    pub(super) fn parse_list(
+    /// Parses the text of the list with this number, and adds its rows. Lists of kind `mx_label`
+    /// must be parsed before lists of kind `mx`. `known_vote_bits` has a bit for each vote letter
+    /// that a line may use.
+    pub(super) fn parse_and_add_list(
         &mut self,
         (number, list): (u8, &ListSpec),
-        display_name: &str,
-        text: &'a str,
-        known_votes: u32,
+        name_in_faults: &str,
+        list_text: &'a str,
+        known_vote_bits: u32,
         faults: &mut TableError,
     ) {
-        self.first_lines.clear();
-        let mut context = LineContext {
+        self.first_line_by_name.clear();
+        let mut context = ListLineContext {
             list_number: number,
-            kind: list.kind,
-            display_name,
-            known_votes,
-            line: 0,
+            list_kind: list.kind,
+            name_in_faults,
+            known_vote_bits,
+            line_number: 0,
         };
         let is_feed = list.list_origin == ListOrigin::Feed;
         let mut header = HeaderState::Expected;
-        for (line, content) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
-            context.line = line;
+        for (line, content) in (1..).zip(list_text.trim_start_matches('\u{feff}').lines()) {
+            context.line_number = line;
             let content = content.trim();
             if content.is_empty() || content.starts_with('#') {
                 continue;
             }
-            let parsed = match csv_lists::columns_of(list.kind) {
-                None => self.parse_name_line(&context, content),
+            let parsed = match csv_lists::required_columns_of(list.kind) {
+                None => self.parse_and_add_name_line(&context, content),
                 Some(columns) => csv::parse_fields(content)
                     .map_err(|(expected, found)| {
-                        TableFault::expected(context.location(""), expected, found)
+                        TableFault::expected(context.format_location(""), expected, found)
                     })
-                    .and_then(|fields| self.parse_csv_line(&context, columns, &mut header, fields)),
+                    .and_then(|fields| {
+                        self.parse_and_add_csv_line(&context, columns, &mut header, fields)
+                    }),
             };
             match parsed {
-                Ok(()) => self.row_counts[usize::from(number)] += 1,
-                // The operator did not write the feed, and its other names are valid.
-                Err(_) if is_feed => self.ignored_counts[usize::from(number)] += 1,
+                Ok(()) => self.row_count_by_list[usize::from(number)] += 1,
+                // A faulty line of a feed is only counted: the operator can't correct it, and the
+                // other lines of the feed are valid.
+                Err(_) if is_feed => self.ignored_row_count_by_list[usize::from(number)] += 1,
                 Err(fault) => faults.push(fault),
             }
         }
-        if let Some(columns) = csv_lists::columns_of(list.kind) {
+        if let Some(columns) = csv_lists::required_columns_of(list.kind) {
             // The header is not a row.
-            let row_count = &mut self.row_counts[usize::from(number)];
+            let row_count = &mut self.row_count_by_list[usize::from(number)];
             *row_count = row_count.saturating_sub(1);
             if header == HeaderState::Expected {
                 let expected = format!("the header {}", columns.join(","));
-                faults.push(TableFault::expected(display_name, expected, "no row"));
+                faults.push(TableFault::expected(name_in_faults, expected, "no row"));
             }
         }
     }
 
-    fn parse_name_line(
+    fn parse_and_add_name_line(
         &mut self,
-        context: &LineContext,
-        content: &'a str,
+        context: &ListLineContext,
+        trimmed_line: &'a str,
     ) -> Result<(), TableFault> {
-        let (name, letters) = content.split_once(' ').unwrap_or((content, ""));
+        let (name, letters) = trimmed_line.split_once(' ').unwrap_or((trimmed_line, ""));
         let (name, is_exact) = match name.strip_prefix('=') {
             Some(name) => (name, true),
             None => (name, false),
@@ -76,26 +82,32 @@ impl<'a> ParsedLists<'a> {
         let mut votes = 0;
         for letter in letters.bytes() {
             let bit = letter.is_ascii_lowercase().then(|| 1 << (letter - b'a'));
-            votes |= bit.filter(|bit| context.known_votes & bit != 0).ok_or_else(|| {
+            votes |= bit.filter(|bit| context.known_vote_bits & bit != 0).ok_or_else(|| {
                 let known: String = (b'a'..=b'z')
-                    .filter(|l| context.known_votes >> (l - b'a') & 1 == 1)
+                    .filter(|l| context.known_vote_bits >> (l - b'a') & 1 == 1)
                     .map(char::from)
                     .collect();
                 let expected = format!("one name and vote letters of sources.toml ({known})");
-                TableFault::expected(context.location(""), expected, quote_excerpt(content))
+                TableFault::expected(
+                    context.format_location(""),
+                    expected,
+                    quote_excerpt(trimmed_line),
+                )
             })?;
         }
         let (name, parsed) = parse_name(context, "", name.into())?;
-        match context.kind {
-            ListKind::Tlds if name.contains('.') => {
-                Err(TableFault::expected(context.location(""), "one label", quote_excerpt(&name)))
-            }
+        match context.list_kind {
+            ListKind::Tlds if name.contains('.') => Err(TableFault::expected(
+                context.format_location(""),
+                "one label",
+                quote_excerpt(&name),
+            )),
             ListKind::Tlds => {
                 self.tlds.push(name);
                 Ok(())
             }
             ListKind::Seed => {
-                self.seed.push(name);
+                self.top_list_seed.push(name);
                 Ok(())
             }
             kind => {
@@ -116,7 +128,7 @@ impl<'a> ParsedLists<'a> {
                     name,
                     &parsed,
                     is_exact,
-                    RowFacts { fact_bits: bits, label: 0, votes },
+                    RowFacts { fact_bits: bits, label_number: 0, vote_bits: votes },
                 );
                 Ok(())
             }

@@ -1,14 +1,14 @@
 //! Where a table comes from, and how its files are read.
 //!
-//! Reads whole files. Reading never blocks on a FIFO, never exceeds the maximum size, and never
-//! leaves the directory. This module does not interpret the files.
+//! Reads whole files. It never blocks on a FIFO, never reads more than the maximum size, and opens
+//! no file outside the directory. This module does not interpret the files.
 
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::embedded_lists::ListsInCompiledTable;
-use super::fault::{TableFault, quote_excerpt, read_fault};
+use super::fault::{TableFault, fault_from_read_error, quote_excerpt};
 use crate::support::regular_file::{ReadError, read_regular_file};
 
 /// The largest list, in bytes.
@@ -59,7 +59,7 @@ pub(super) enum SourceFiles<'s> {
 
 impl SourceFiles<'_> {
     /// The name of a file in faults.
-    pub(super) fn display_name(&self, file: &str) -> String {
+    pub(super) fn name_in_faults(&self, file: &str) -> String {
         match self {
             SourceFiles::Bundled => format!("data/{file}"),
             SourceFiles::Directory(path) => path.join(file).display().to_string(),
@@ -68,11 +68,11 @@ impl SourceFiles<'_> {
     }
 
     /// Reads a file; `None` if it does not exist.
-    pub(super) fn read(&self, file: &str) -> Result<Option<Cow<'static, str>>, TableFault> {
-        let display_name = self.display_name(file);
+    pub(super) fn read_text(&self, file: &str) -> Result<Option<Cow<'static, str>>, TableFault> {
+        let name_in_faults = self.name_in_faults(file);
         if !is_plain_file_name(file) {
             return Err(TableFault::expected(
-                display_name,
+                name_in_faults,
                 "the name of a file in this directory",
                 quote_excerpt(file),
             ));
@@ -93,14 +93,14 @@ impl SourceFiles<'_> {
             Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(None);
             }
-            read => read.map_err(|found| read_fault(&path, found))?,
+            read => read.map_err(|found| fault_from_read_error(&path, found))?,
         };
         String::from_utf8(bytes).map(|text| Some(Cow::Owned(text))).map_err(|error| {
             let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
                 .iter()
                 .filter(|b| **b == b'\n')
                 .count();
-            TableFault::expected(format!("{display_name}:{line}"), "valid UTF-8", "other bytes")
+            TableFault::expected(format!("{name_in_faults}:{line}"), "valid UTF-8", "other bytes")
         })
     }
 }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn the_bundled_files_are_exactly_those_of_the_manifest() {
         let manifest: toml::Table =
-            SourceFiles::Bundled.read("manifest.toml").unwrap().unwrap().parse().unwrap();
+            SourceFiles::Bundled.read_text("manifest.toml").unwrap().unwrap().parse().unwrap();
         let mut in_manifest: Vec<&str> = manifest["list"]
             .as_array()
             .unwrap()
@@ -134,30 +134,30 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files_in_the_directory_are_read() {
+    fn reading_rejects_outside_special_large_and_non_utf8_files() {
         let folder = tempfile::tempdir().unwrap();
         let files = SourceFiles::Directory(folder.path());
-        assert!(files.read("none.txt").unwrap().is_none());
+        assert!(files.read_text("none.txt").unwrap().is_none());
         for name in ["../secret", "/etc/passwd", "a/b", "..", "."] {
-            let text = files.read(name).unwrap_err().to_string();
+            let text = files.read_text(name).unwrap_err().to_string();
             assert!(text.contains("expected the name of a file in this directory"), "{text}");
         }
         std::fs::create_dir(folder.path().join("dir.txt")).unwrap();
-        let text = files.read("dir.txt").unwrap_err().to_string();
+        let text = files.read_text("dir.txt").unwrap_err().to_string();
         assert!(
             text.ends_with("dir.txt: expected a regular file, but found a directory"),
             "{text}"
         );
         let status = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status();
         assert!(status.unwrap().success());
-        let text = files.read("pipe").unwrap_err().to_string();
+        let text = files.read_text("pipe").unwrap_err().to_string();
         assert!(text.ends_with("pipe: expected a regular file, but found a FIFO"), "{text}");
         std::fs::write(folder.path().join("bad.txt"), b"a.com\n\xff\n").unwrap();
-        let text = files.read("bad.txt").unwrap_err().to_string();
+        let text = files.read_text("bad.txt").unwrap_err().to_string();
         assert!(text.ends_with("bad.txt:2: expected valid UTF-8, but found other bytes"), "{text}");
         let large = std::fs::File::create(folder.path().join("large.txt")).unwrap();
         large.set_len(MAX_LIST_BYTES + 1).unwrap();
-        let text = files.read("large.txt").unwrap_err().to_string();
+        let text = files.read_text("large.txt").unwrap_err().to_string();
         assert!(text.contains("expected at most 67108864 bytes"), "{text}");
     }
 }

@@ -1,13 +1,14 @@
 //! Looks up the answer for a domain.
 //!
-//! The nearest row wins. If no row matches, the rules for unlisted names apply. A look-up reads the
+//! The row of the name itself wins, or else the row of its nearest parent. If no row matches, or if
+//! the row has no fact about the name, the rules for unlisted names apply. A look-up reads the
 //! table's bytes in place.
 
 use super::answer::{TableAnswer, TableRow};
 use super::buckets;
 use super::entry::{
     ANSWER_MAIL_IN_NAME, ANSWER_THROWAWAY_NAME, ANSWER_TYPO, ANSWER_UNKNOWN, ANSWER_UNKNOWN_TLD,
-    Entry, NO_ANSWER, TLD_COVERS_ALL, TLD_EXISTS, TLD_HAS_COVERING_SUFFIX,
+    NO_ANSWER, NameEntry, TLD_COVERS_ALL, TLD_EXISTS, TLD_HAS_COVERING_SUFFIX,
 };
 use super::manifest::MAX_TLD_LIST_AGE_DAYS;
 use super::source_packages::SECONDS_PER_DAY;
@@ -16,17 +17,18 @@ use super::unlisted_rules::UnlistedRule;
 use crate::model::domain::{Domain, self_and_parent_offsets};
 
 impl Table {
-    /// The table's answer for a domain. `now` is in seconds since 1970.
+    /// The table's answer for a domain. `now`, in seconds since 1970, only decides whether the list
+    /// of TLDs is recent enough to be used.
     pub fn lookup(&self, domain: &Domain, now: i64) -> TableAnswer<'_> {
         let name = domain.as_str();
         let registrable_start = domain.registrable_start();
         let found = match registrable_start {
-            Some(registrable_start) => self.lookup_registrable(name, registrable_start),
+            Some(registrable_start) => self.find_answer_up_to_registrable(name, registrable_start),
             // A public suffix is matched only by its own row, or by a row that covers suffixes.
             None => self.find_entry(name).map(|entry| (entry.own_answer, 0)),
         };
         if let Some((answer, at)) = found.filter(|(answer, _)| *answer != NO_ANSWER) {
-            return match self.yields_to_unlisted_rules[usize::from(answer)] {
+            return match self.answer_yields_to_unlisted_rules[usize::from(answer)] {
                 true => self
                     .apply_unlisted_rules(name, registrable_start)
                     .unwrap_or_else(|| self.make_answer(answer, Some(at))),
@@ -34,15 +36,15 @@ impl Table {
             };
         }
         let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
-        let tld_flags = self.tlds.flags_of(&name[tld_at..]);
+        let tld_flags = self.tld_flags.flags_of(&name[tld_at..]);
         if tld_flags & (TLD_COVERS_ALL | TLD_HAS_COVERING_SUFFIX) != 0
             && let Some((answer, at)) =
-                self.find_answer_across_suffixes(name, registrable_start.unwrap_or(0), tld_flags)
+                self.find_answer_above_registrable(name, registrable_start.unwrap_or(0), tld_flags)
         {
             return self.make_answer(answer, Some(at));
         }
         let is_tld_list_recent =
-            self.decoded.meta.tlds_date.is_some_and(|date| {
+            self.decoded_table.meta.tlds_date.is_some_and(|date| {
                 now < date.saturating_add(MAX_TLD_LIST_AGE_DAYS * SECONDS_PER_DAY)
             });
         if tld_flags & TLD_EXISTS == 0 && is_tld_list_recent {
@@ -59,7 +61,7 @@ impl Table {
         registrable_start: Option<usize>,
     ) -> Option<TableAnswer<'_>> {
         let label = registrable_start
-            .map_or("", |registrable_start| registrable_label(&name[registrable_start..]));
+            .map_or("", |registrable_start| first_label_of_registrable(&name[registrable_start..]));
         let answer = match self.unlisted_rules.find_rule(name, label)? {
             UnlistedRule::Typo => ANSWER_TYPO,
             UnlistedRule::ThrowawayName => ANSWER_THROWAWAY_NAME,
@@ -73,10 +75,15 @@ impl Table {
         self.unlisted_rules.is_compared_provider(name)
     }
 
-    /// The answer of the nearest row at or below the registrable domain, which may be `NO_ANSWER`,
-    /// and the byte offset at which the row's name begins. The registrable domain is probed first:
-    /// its entry tells whether there are rows below it, so that a miss costs one probe.
-    fn lookup_registrable(&self, name: &str, registrable_start: usize) -> Option<(u16, usize)> {
+    /// Finds the nearest row at or below the registrable domain. Returns the index of its answer,
+    /// which may be `NO_ANSWER`, and the byte offset at which the row's name begins. The entry of
+    /// the registrable domain is read first, because it tells whether there are rows below it. If
+    /// there is no such entry, no other entry is looked up.
+    fn find_answer_up_to_registrable(
+        &self,
+        name: &str,
+        registrable_start: usize,
+    ) -> Option<(u16, usize)> {
         let registrable_entry = self.find_entry(&name[registrable_start..]);
         if registrable_entry.is_some_and(|entry| entry.has_rows_below) || self.has_other_suffix_list
         {
@@ -98,9 +105,9 @@ impl Table {
         })
     }
 
-    /// The answer of the nearest row above the registrable domain that covers names across public
-    /// suffixes, and the byte offset at which the row's name begins.
-    fn find_answer_across_suffixes(
+    /// Finds the nearest row above the registrable domain that covers names across public suffixes.
+    /// Returns the index of its answer, and the byte offset at which the row's name begins.
+    fn find_answer_above_registrable(
         &self,
         name: &str,
         registrable_start: usize,
@@ -117,19 +124,19 @@ impl Table {
         })
     }
 
-    pub(super) fn find_entry(&self, name: &str) -> Option<&Entry> {
+    pub(super) fn find_entry(&self, name: &str) -> Option<&NameEntry> {
         let all = self.bytes.as_slice();
-        let all_buckets = &all[self.decoded.buckets.clone()];
+        let all_buckets = &all[self.decoded_table.bucket_range.clone()];
         let bucket_count = all_buckets.len() / buckets::BUCKET_BYTES;
-        let name_hash = buckets::hash_name(&self.decoded.hash_key, name, bucket_count);
-        let value = buckets::find_value(all_buckets, name_hash, |bucket, slot| {
+        let name_hash = buckets::hash_name(&self.decoded_table.hash_key, name, bucket_count);
+        let value = buckets::find_entry_number(all_buckets, name_hash, |bucket, slot| {
             self.names_in_bucket(bucket).nth(slot).flatten() == Some(name.as_bytes())
         })?;
-        self.decoded.entries.get(usize::from(value) - 1)
+        self.decoded_table.entries.get(usize::from(value) - 1)
     }
 
     /// The row of an entry; `None` if only names below its name have rows.
-    fn make_row<'t>(&'t self, name: &'t str, entry: &Entry) -> Option<TableRow<'t>> {
+    fn make_row<'t>(&'t self, name: &'t str, entry: &NameEntry) -> Option<TableRow<'t>> {
         let found = |number: u16| (number != NO_ANSWER).then(|| self.make_answer(number, Some(0)));
         Some(TableRow {
             name,
@@ -143,14 +150,14 @@ impl Table {
         self.make_row(name, self.find_entry(name)?)
     }
 
-    /// All rows, in the order of their hashes.
+    /// All rows, in the order of the hash table's buckets.
     pub fn rows(&self) -> impl Iterator<Item = TableRow<'_>> {
-        self.iter_entries()
-            .filter_map(|(name, number)| self.make_row(name, &self.decoded.entries[number]))
+        self.iter_names_with_entry_index()
+            .filter_map(|(name, number)| self.make_row(name, &self.decoded_table.entries[number]))
     }
 }
 
 /// The first label of a registrable domain, which its owner chose.
-fn registrable_label(registrable: &str) -> &str {
+fn first_label_of_registrable(registrable: &str) -> &str {
     registrable.split('.').next().unwrap_or_default()
 }

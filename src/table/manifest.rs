@@ -1,6 +1,6 @@
 //! Parses `manifest.toml`: the kind of each list, the score of each rule, and the build's limits.
 //!
-//! This module reads neither the lists nor any file itself.
+//! This module gets the manifest's text. It reads no files.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::fault::{TableError, TableFault, line_number, quote_excerpt, toml_fault};
+use super::fault::{TableError, TableFault, fault_from_toml_error, line_number, quote_excerpt};
 use super::source_packages::SourcePackage;
 use super::unlisted_rules::UnlistedRuleSettings;
 use crate::model::domain::Domain;
 use crate::model::verdict::{Rule, Score};
 
-/// After this many days, a list of TLDs is too old to prove that a TLD does not exist.
+/// A list of TLDs that is this many days old can no longer prove that a TLD does not exist.
 pub(super) const MAX_TLD_LIST_AGE_DAYS: i64 = 90;
 /// The default share of rows that the next table may add or remove.
 const DEFAULT_MAX_CHANGED_SHARE: f64 = 0.3;
@@ -65,13 +65,13 @@ const LIST_KINDS: [(&str, ListKind); 16] = [
     ("seed", ListKind::Seed),
 ];
 
-const DISPOSABLE_TIERS: [(&str, Rule); 4] = [
+const DISPOSABLE_RULE_BY_TIER: [(&str, Rule); 4] = [
     ("a", Rule::DisposableA),
     ("b", Rule::DisposableB),
     ("c", Rule::DisposableC),
     ("d", Rule::DisposableD),
 ];
-const TIER_NAMES: &str = "a, b, c or d";
+const EXPECTED_TIERS_TEXT: &str = "a, b, c or d";
 
 impl ListKind {
     /// The name of the kind in a compiled table: the manifest's name, and for disposable lists the
@@ -113,9 +113,9 @@ pub(super) struct ListSpec {
     pub file: String,
     pub kind: ListKind,
     /// The entry of `sources.toml` that the list was made from.
-    pub source: Option<String>,
-    /// The line of the manifest.
-    pub line: u32,
+    pub source_name: Option<String>,
+    /// The line in the manifest where the list begins, or 0 for an added list.
+    pub manifest_line: u32,
     /// Who added the list to the table.
     pub list_origin: ListOrigin,
 }
@@ -133,10 +133,10 @@ pub(super) enum ListOrigin {
 
 /// The parsed manifest.
 pub(super) struct Manifest {
-    pub lists: Vec<ListSpec>,
+    pub list_specs: Vec<ListSpec>,
     pub scores: Scores,
     pub max_changed_share: f64,
-    /// Protected names that a list may flag, with their line in the manifest.
+    /// Protected names that lists may flag, each with its line in the manifest.
     pub allow_flagging: Vec<(String, u32)>,
     /// The settings of the rules for unlisted names.
     pub unlisted_rules: UnlistedRuleSettings,
@@ -200,14 +200,14 @@ impl Manifest {
     /// Parses the text of `manifest.toml`. Its lists may name only these sources.
     pub(super) fn parse(
         text: &str,
-        display_name: &str,
+        name_in_faults: &str,
         sources: &[SourcePackage],
     ) -> Result<Manifest, TableError> {
         let raw: RawManifest =
-            toml::from_str(text).map_err(|e| toml_fault(&e, text, display_name))?;
+            toml::from_str(text).map_err(|e| fault_from_toml_error(&e, text, name_in_faults))?;
         let mut faults = TableError::default();
         let at = |span: Range<usize>, key: &str| {
-            format!("{display_name}:{}: {key}", line_number(text, &span))
+            format!("{name_in_faults}:{}: {key}", line_number(text, &span))
         };
 
         let mut lists: Vec<ListSpec> = Vec::with_capacity(raw.list.len());
@@ -216,9 +216,9 @@ impl Manifest {
             match parse_list_spec(spanned.into_inner(), line, &at, sources) {
                 Ok(list) => match lists.iter().find(|other| other.file == list.file) {
                     Some(other) => faults.push(TableFault::Duplicate {
-                        at: format!("{display_name}:{line}: file"),
+                        at: format!("{name_in_faults}:{line}: file"),
                         what: quote_excerpt(&list.file),
-                        first: other.line,
+                        first: other.manifest_line,
                     }),
                     None => lists.push(list),
                 },
@@ -228,7 +228,7 @@ impl Manifest {
         if lists.len() > MAX_LISTS {
             let found = lists.len().to_string();
             faults.push(TableFault::expected(
-                display_name,
+                name_in_faults,
                 format!("at most {MAX_LISTS} lists"),
                 found,
             ));
@@ -258,7 +258,13 @@ impl Manifest {
             .collect();
         let unlisted_rules = parse_unlisted_rules(raw.rules, &at, &mut faults);
         faults.into_result()?;
-        Ok(Manifest { lists, scores, max_changed_share, allow_flagging, unlisted_rules })
+        Ok(Manifest {
+            list_specs: lists,
+            scores,
+            max_changed_share,
+            allow_flagging,
+            unlisted_rules,
+        })
     }
 }
 
@@ -280,20 +286,24 @@ fn parse_list_spec(
     };
     let kind = match (kind, raw.tier) {
         (ListKind::Disposable(_), Some(tier)) => {
-            match DISPOSABLE_TIERS.iter().find(|(name, _)| name == tier.get_ref()) {
+            match DISPOSABLE_RULE_BY_TIER.iter().find(|(name, _)| name == tier.get_ref()) {
                 Some((_, rule)) => ListKind::Disposable(*rule),
                 None => {
                     let at = at(tier.span(), "tier");
                     return Err(TableFault::expected(
                         at,
-                        TIER_NAMES,
+                        EXPECTED_TIERS_TEXT,
                         quote_excerpt(tier.get_ref()),
                     ));
                 }
             }
         }
         (ListKind::Disposable(_), None) => {
-            return Err(TableFault::expected(at(raw.kind.span(), "tier"), TIER_NAMES, "no tier"));
+            return Err(TableFault::expected(
+                at(raw.kind.span(), "tier"),
+                EXPECTED_TIERS_TEXT,
+                "no tier",
+            ));
         }
         (_, Some(tier)) => {
             let expected = "no tier, since only disposable lists have one";
@@ -317,7 +327,13 @@ fn parse_list_spec(
         let expected = "the entry of sources.toml whose date says how old the list is";
         return Err(TableFault::expected(at(raw.kind.span(), "source"), expected, "none"));
     }
-    Ok(ListSpec { file: raw.file, kind, source, line, list_origin: ListOrigin::Manifest })
+    Ok(ListSpec {
+        file: raw.file,
+        kind,
+        source_name: source,
+        manifest_line: line,
+        list_origin: ListOrigin::Manifest,
+    })
 }
 
 fn parse_unlisted_rules(

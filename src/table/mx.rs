@@ -29,7 +29,7 @@ impl MxAnswerMap {
         MxAnswerMap(answers.iter().map(host).collect())
     }
 
-    pub(super) fn find_answers(&self, host: &str) -> Option<(u16, u16)> {
+    pub(super) fn find_answer_indexes(&self, host: &str) -> Option<(u16, u16)> {
         find_longest_suffix(&self.0, host).copied()
     }
 }
@@ -42,13 +42,13 @@ pub(super) fn find_longest_suffix<'m, T>(
     self_and_parent_offsets(host).find_map(|start| suffixes.get(&host[start..]))
 }
 
-/// Stands for the MX host of a name that has no MX record. The name's own address then receives its
-/// mail (RFC 5321 section 5.1).
+/// The value of the MX fact about a name that has an address but no MX record. The mail of such a
+/// name goes to its address (RFC 5321 section 5.1).
 pub const IMPLICIT_MX: &str = "address";
 
-/// The rule of a special value in a list of kind `mx`; `None` for a host name.
-pub(super) fn rule_for_special_mx(text: &str) -> Option<Rule> {
-    match text {
+/// The rule that follows from a special value in a list of kind `mx`; `None` for a host name.
+pub(super) fn rule_for_special_mx(mx_value: &str) -> Option<Rule> {
+    match mx_value {
         "." | "nxdomain" => Some(Rule::NoMail),
         "parked" | "localhost" => Some(Rule::Parked),
         _ => None,

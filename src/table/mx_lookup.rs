@@ -8,36 +8,38 @@ use super::table_data::Table;
 use crate::model::verdict::Rule;
 
 impl Table {
-    /// Whether the table has an answer for this MX host. riskgate need not look up the addresses of
-    /// such a host.
+    /// Whether the table has an answer for this MX host. If so, riskgate trusts that the host
+    /// receives mail, and does not look up its addresses.
     pub fn is_known_mx_host(&self, host: &str) -> bool {
-        self.mx_answers.find_answers(host).is_some()
+        self.mx_answers.find_answer_indexes(host).is_some()
     }
 
-    /// The providers under `typos_of` in the manifest. riskgate distrusts resolvers that know the
-    /// mail hosts of none of them.
-    pub fn large_providers(&self) -> &[String] {
-        &self.decoded.meta.inferred.typos_of
+    /// The providers under `typos_of` in the manifest. riskgate asks new resolvers for their mail
+    /// hosts. If the resolvers find none, riskgate sends them no further queries until a later
+    /// probe succeeds.
+    pub fn resolver_probe_providers(&self) -> &[String] {
+        &self.decoded_table.meta.inferred.typos_of
     }
 }
 
 impl TableAnswer<'_> {
-    /// Whether DNS records may change the answer: only rules for unlisted names decided it.
+    /// Whether DNS records may change the answer. They may if no list and no override decided it.
     pub fn is_undecided_by_lists(&self) -> bool {
         match self.verdict.rule {
             Rule::Typo | Rule::ThrowawayName | Rule::MailInName | Rule::Unknown => {
-                self.matched_at.is_none()
+                self.matched_name_offset.is_none()
             }
             // The matching row is that of the free suffix. If another list has a row too, that list
             // decided the answer.
-            Rule::FreeSubdomain => self.is_only_in_lists_of(ListKind::FreeSubdomain),
+            Rule::FreeSubdomain => self.is_only_in_lists_of_kind(ListKind::FreeSubdomain),
             _ => false,
         }
     }
 
     /// Applies an MX fact: a value as in a list of kind `mx`, or [`IMPLICIT_MX`]. If a list or an
     /// override decided the answer, the fact changes nothing. A fact that flags the name outranks
-    /// all rules for unlisted names. A fact that does not flag the name removes no rule's flag.
+    /// all rules for unlisted names. If a rule flags the name, a fact that does not flag it changes
+    /// neither verdict nor label.
     pub fn apply_mx_fact(self, mx_value: &str) -> Self {
         if !self.is_undecided_by_lists() || mx_value == IMPLICIT_MX {
             return self;
@@ -45,11 +47,11 @@ impl TableAnswer<'_> {
         let answer = match rule_for_special_mx(mx_value) {
             Some(Rule::Parked) => Some(ANSWER_PARKED),
             Some(_) => Some(ANSWER_NO_MAIL),
-            None => self.answer_by_mx_host(mx_value),
+            None => self.find_mx_answer_index(mx_value),
         };
         match answer {
             Some(number) => TableAnswer {
-                is_learned: true,
+                is_from_dns_fact: true,
                 has_mail_host: rule_for_special_mx(mx_value).is_none(),
                 ..self.table.make_answer(number, None)
             },
@@ -57,21 +59,22 @@ impl TableAnswer<'_> {
         }
     }
 
-    /// The index of the answer for this MX host. `None` if the host is unknown or changes nothing.
-    fn answer_by_mx_host(&self, host: &str) -> Option<u16> {
-        let (unknown, mail_in_name) = self.table.mx_answers.find_answers(host)?;
+    /// The index of the answer that replaces this one if the name has this MX host. `None` if the
+    /// host is unknown or changes nothing.
+    fn find_mx_answer_index(&self, host: &str) -> Option<u16> {
+        let (unknown, mail_in_name) = self.table.mx_answers.find_answer_indexes(host)?;
         match self.verdict.rule {
             Rule::Unknown => Some(unknown),
             Rule::MailInName => Some(mail_in_name),
             _ => {
-                let verdict = self.table.decoded.answers[usize::from(unknown)].verdict;
+                let verdict = self.table.decoded_table.answers[usize::from(unknown)].verdict;
                 verdict.reason.is_flagged().then_some(unknown)
             }
         }
     }
 
-    fn is_only_in_lists_of(&self, kind: ListKind) -> bool {
-        let lists = self.table.decoded.answers[usize::from(self.answer_index)].lists;
+    fn is_only_in_lists_of_kind(&self, kind: ListKind) -> bool {
+        let lists = self.table.decoded_table.answers[usize::from(self.answer_index)].list_bits;
         let mut numbered = (0..).zip(self.table.lists());
         numbered.all(|(number, list)| lists >> number & 1 == 0 || list.kind == kind.as_str())
     }

@@ -1,15 +1,15 @@
 //! Changes the operator's file of overrides.
 //!
-//! Owns the format of a row. Rows of other names and comments are kept. `rules` decides how an
-//! override changes a verdict.
+//! Owns the format of a row. A change keeps the comments, and the rows of other names. `rules`
+//! decides how an override changes a verdict.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::aligned_bytes;
 use super::csv;
-use super::csv_lists::{OVERRIDE_COLUMNS, REQUIRED_OVERRIDE_COLUMNS};
-use super::fault::{TableError, TableFault, quote_excerpt, read_fault};
+use super::csv_lists::{OVERRIDE_COLUMNS, REQUIRED_OVERRIDE_COLUMN_COUNT};
+use super::fault::{TableError, TableFault, fault_from_read_error, quote_excerpt};
 use super::location::MAX_LIST_BYTES;
 use crate::model::domain::DnsName;
 use crate::model::month::parse_day_as_unix_seconds;
@@ -42,7 +42,7 @@ pub struct NewOverride<'a> {
     /// A note for people, on one line.
     pub note: &'a str,
     /// The last day on which the override counts, such as `2026-12-31`, in UTC. `None`: no end.
-    pub until: Option<&'a str>,
+    pub last_day: Option<&'a str>,
 }
 
 impl OverrideFile {
@@ -56,15 +56,17 @@ impl OverrideFile {
         std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string()
     }
 
-    /// Writes an override. Removes and returns the rows of the name that it replaces: a row of the
-    /// same scope, and if the new override covers the names below too, also the exact row. From a
-    /// replaced row of the same scope, the new row keeps the fields free, corporate and label.
+    /// Writes an override, and returns the rows that it replaces. It replaces the name's row of the
+    /// same scope. If it also covers the names below, it replaces the name's exact row too. The new
+    /// row keeps `is_free_provider`, `is_corporate_email` and `mx_provider_label` of a replaced row
+    /// of the same scope.
     ///
     /// # Errors
-    /// If `until` is not a day, the note has a control character, or the file can't be read or
+    /// If `last_day` is not a day, the note has a control character, or the file can't be read or
     /// written.
     pub fn set_override(&self, new: &NewOverride<'_>) -> Result<Vec<String>, TableError> {
-        if let Some(until) = new.until.filter(|until| parse_day_as_unix_seconds(until).is_none()) {
+        if let Some(until) = new.last_day.filter(|until| parse_day_as_unix_seconds(until).is_none())
+        {
             return Err(TableFault::expected(
                 "--until",
                 "a day such as 2026-12-31",
@@ -84,16 +86,16 @@ impl OverrideFile {
         };
         let _lock = self.lock_directory()?;
         let is_replaced = |other: &str| other == scope || !new.is_exact;
-        let EditedText { mut text, removed_rows: removed } =
+        let OverridesWithoutRows { remaining_text: mut text, removed_rows: removed } =
             self.read_without_rows(new.name, is_replaced)?;
         let same_scope = removed.iter().find(|fields| fields[1] == scope);
         let facts = same_scope.map_or([""; 3], |fields| [4, 5, 6].map(|at| fields[at].as_str()));
         let [is_free, is_corporate, label] = facts;
         let name = new.name.as_str();
-        let (note, until) = (new.note, new.until.unwrap_or(""));
+        let (note, until) = (new.note, new.last_day.unwrap_or(""));
         let fields = [name, scope, reason, score, is_free, is_corporate, label, note, until];
         text.push_str(&csv::format_line(&fields));
-        aligned_bytes::write_file(&self.path, text.as_bytes())?;
+        aligned_bytes::write_file_atomically(&self.path, text.as_bytes())?;
         Ok(format_rows(&removed))
     }
 
@@ -110,25 +112,30 @@ impl OverrideFile {
     /// If the file can't be read or written.
     pub fn remove_overrides(&self, name: &DnsName) -> Result<Vec<String>, TableError> {
         let _lock = self.lock_directory()?;
-        let EditedText { text, removed_rows: removed } = self.read_without_rows(name, |_| true)?;
+        let OverridesWithoutRows { remaining_text: text, removed_rows: removed } =
+            self.read_without_rows(name, |_| true)?;
         if !removed.is_empty() {
-            aligned_bytes::write_file(&self.path, text.as_bytes())?;
+            aligned_bytes::write_file_atomically(&self.path, text.as_bytes())?;
         }
         Ok(format_rows(&removed))
     }
 
-    /// The file's text without the rows of this name whose scope `is_removed` accepts.
+    /// Reads the file, and drops the rows of this name for whose scope `is_removed` returns true.
+    /// Returns the remaining text and the dropped rows. Writes nothing.
     fn read_without_rows(
         &self,
         name: &DnsName,
         is_removed: impl Fn(&str) -> bool,
-    ) -> Result<EditedText, TableError> {
+    ) -> Result<OverridesWithoutRows, TableError> {
         let header = csv::format_line(&OVERRIDE_COLUMNS);
         let before = match read_regular_text(&self.path, MAX_LIST_BYTES) {
             Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(EditedText { text: header, removed_rows: Vec::new() });
+                return Ok(OverridesWithoutRows {
+                    remaining_text: header,
+                    removed_rows: Vec::new(),
+                });
             }
-            read => read.map_err(|found| read_fault(&self.path, found))?,
+            read => read.map_err(|found| fault_from_read_error(&self.path, found))?,
         };
         let (mut text, mut removed, mut has_header) = (String::new(), Vec::new(), false);
         for (number, line) in (1..).zip(before.trim_start_matches('\u{feff}').lines()) {
@@ -142,7 +149,7 @@ impl OverrideFile {
             let fields = csv::parse_fields(content)
                 .map_err(|(expected, found)| TableFault::expected(at(), expected, found))?;
             if !std::mem::replace(&mut has_header, true) {
-                let required = &OVERRIDE_COLUMNS[..REQUIRED_OVERRIDE_COLUMNS];
+                let required = &OVERRIDE_COLUMNS[..REQUIRED_OVERRIDE_COLUMN_COUNT];
                 let found = fields.iter().map(|field| &**field).take(required.len());
                 if !found.eq(required.iter().copied()) {
                     let expected = format!("the header {}", required.join(","));
@@ -163,14 +170,14 @@ impl OverrideFile {
         if !has_header {
             text.push_str(&header);
         }
-        Ok(EditedText { text, removed_rows: removed })
+        Ok(OverridesWithoutRows { remaining_text: text, removed_rows: removed })
     }
 }
 
 /// A file of overrides after rows were removed.
-struct EditedText {
+struct OverridesWithoutRows {
     /// The remaining text, with the columns `note` and `until`.
-    text: String,
+    remaining_text: String,
     /// The fields of the removed rows.
     removed_rows: Vec<Vec<String>>,
 }

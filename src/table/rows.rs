@@ -1,4 +1,4 @@
-//! Rows: one fact about one name, with its line.
+//! The rows of lists. A row is one fact about one name, with its line number.
 //!
 //! Owns the types that all list parsers share. `lists` and `csv_lists` parse the text.
 
@@ -49,53 +49,54 @@ pub(super) struct Row<'a> {
     /// The facts, as bits that `rules` defines.
     pub fact_bits: u32,
     /// The number of the label, counted from 1; 0 for none.
-    pub label: u32,
+    pub label_number: u32,
     /// The sources that vote for the name, bit 0 for `a`.
-    pub votes: u32,
-    pub line: u32,
+    pub vote_bits: u32,
+    pub line_number: u32,
     /// The number of the list in the manifest.
-    pub list: u8,
+    pub list_number: u8,
     pub coverage: Coverage,
-    /// The byte offset of the registrable domain; `NO_REGISTRABLE` if the name is a public suffix.
+    /// The byte offset at which the registrable domain begins in the name. `NO_REGISTRABLE_DOMAIN`
+    /// if the name is a public suffix.
     pub registrable_start: u8,
 }
 
-/// Marks a name that is a public suffix. No name is long enough for this offset.
-pub(super) const NO_REGISTRABLE: u8 = u8::MAX;
+/// Takes the place of the registrable domain's offset if the name is a public suffix. No name is
+/// long enough for this offset.
+pub(super) const NO_REGISTRABLE_DOMAIN: u8 = u8::MAX;
 
 /// The rows of all lists.
 #[derive(Default)]
 pub(super) struct ParsedLists<'a> {
     pub rows: Vec<Row<'a>>,
     pub overrides: Vec<OverrideRow<'a>>,
-    pub labels: Labels,
+    pub labels: InternedLabels,
     pub tlds: Vec<Cow<'a, str>>,
-    pub seed: Vec<Cow<'a, str>>,
-    /// The number of rows of each list.
-    pub row_counts: Vec<u32>,
-    /// The number of each list's rows that match nothing, for example because they name an ICANN
-    /// suffix.
-    pub ignored_counts: Vec<u32>,
-    pub mx_labels: HashMap<String, (u32, MxClass)>,
+    pub top_list_seed: Vec<Cow<'a, str>>,
+    /// For each list, the number of its rows.
+    pub row_count_by_list: Vec<u32>,
+    /// For each list, the number of its rows without effect; see `ListInfo::ignored`.
+    pub ignored_row_count_by_list: Vec<u32>,
+    pub label_and_class_by_mx_suffix: HashMap<String, (u32, MxClass)>,
     /// The time of the build, in seconds since 1970. It decides which overrides have expired.
-    pub now: i64,
+    pub build_time: i64,
     /// The number of expired overrides.
-    pub expired_overrides: u32,
+    pub expired_override_count: u32,
     /// When the next override expires, in seconds since 1970.
     pub next_override_expiry: Option<i64>,
-    /// The names that the current list had so far, with their first line, to find duplicates. The
-    /// flag is true for an override of a subtree.
-    pub first_lines: HashMap<(Cow<'a, str>, bool), u32>,
+    /// The line of each name in the list that is being parsed, to find duplicates. The flag in the
+    /// key is true for an override that covers the names below its name.
+    pub first_line_by_name: HashMap<(Cow<'a, str>, bool), u32>,
 }
 
-/// The texts of labels, each once.
+/// The labels of mail services, each with a number.
 #[derive(Default)]
-pub(super) struct Labels {
+pub(super) struct InternedLabels {
     pub texts: Vec<String>,
     numbers_by_text: HashMap<String, u32>,
 }
 
-impl Labels {
+impl InternedLabels {
     /// The number of a label, counted from 1.
     pub(super) fn intern(&mut self, text: &str) -> u32 {
         if let Some(number) = self.numbers_by_text.get(text) {
@@ -108,49 +109,50 @@ impl Labels {
     }
 }
 
-/// The location of a line, and the vote letters that it may use.
-pub(super) struct LineContext<'c> {
+/// The list and the line that are being parsed, and the vote letters that the line may use.
+pub(super) struct ListLineContext<'c> {
     pub list_number: u8,
-    pub kind: ListKind,
-    pub display_name: &'c str,
+    pub list_kind: ListKind,
+    pub name_in_faults: &'c str,
     /// The vote letters of `sources.toml`, bit 0 for `a`.
-    pub known_votes: u32,
-    pub line: u32,
+    pub known_vote_bits: u32,
+    pub line_number: u32,
 }
 
-impl LineContext<'_> {
-    /// The line's location in a fault: file, line and column. `key` is the column, or empty.
-    pub(super) fn location(&self, key: &str) -> String {
-        match key {
-            "" => format!("{}:{}", self.display_name, self.line),
-            key => format!("{}:{}: {key}", self.display_name, self.line),
+impl ListLineContext<'_> {
+    /// The line's location, as a fault shows it: file, line and `column`. An empty `column` is left
+    /// out.
+    pub(super) fn format_location(&self, column: &str) -> String {
+        match column {
+            "" => format!("{}:{}", self.name_in_faults, self.line_number),
+            key => format!("{}:{}: {key}", self.name_in_faults, self.line_number),
         }
     }
 }
 
 impl<'a> ParsedLists<'a> {
-    pub(super) fn with_capacity(rows: usize, lists: usize) -> ParsedLists<'a> {
+    pub(super) fn with_capacity(row_capacity: usize, list_count: usize) -> ParsedLists<'a> {
         ParsedLists {
-            rows: Vec::with_capacity(rows),
-            row_counts: vec![0; lists],
-            ignored_counts: vec![0; lists],
+            rows: Vec::with_capacity(row_capacity),
+            row_count_by_list: vec![0; list_count],
+            ignored_row_count_by_list: vec![0; list_count],
             ..ParsedLists::default()
         }
     }
 
-    /// Adds a row. A row that names an ICANN suffix is only counted as ignored, unless rows of the
-    /// list's kind may cover suffixes.
+    /// Adds a row. If the row names an ICANN suffix and lists of this kind can't cover suffixes,
+    /// counts the row as ignored instead. `is_exact` is true if the row covers only its name.
     pub(super) fn push_unless_icann_suffix(
         &mut self,
-        context: &LineContext,
+        context: &ListLineContext,
         name: Cow<'a, str>,
-        parsed: &DnsName,
+        parsed_name: &DnsName,
         is_exact: bool,
         facts: RowFacts,
     ) {
-        let suffix = parsed.public_suffix_kind();
+        let suffix = parsed_name.kind_if_public_suffix();
         let covers_suffixes = matches!(
-            context.kind,
+            context.list_kind,
             ListKind::SpecialUse | ListKind::Protected | ListKind::FreeSubdomain
         );
         let coverage = match suffix {
@@ -159,34 +161,34 @@ impl<'a> ParsedLists<'a> {
             }
             Some(_) if covers_suffixes => Coverage::AcrossSuffixes,
             Some(SuffixKind::Icann) => {
-                self.ignored_counts[usize::from(context.list_number)] += 1;
+                self.ignored_row_count_by_list[usize::from(context.list_number)] += 1;
                 return;
             }
             Some(SuffixKind::Private) => Coverage::NameOnly,
             None => Coverage::Subdomains,
         };
-        self.push_row(context, name, parsed, coverage, facts);
+        self.push_row(context, name, parsed_name, coverage, facts);
     }
 
     pub(super) fn push_row(
         &mut self,
-        context: &LineContext,
+        context: &ListLineContext,
         name: Cow<'a, str>,
-        parsed: &DnsName,
+        parsed_name: &DnsName,
         coverage: Coverage,
         facts: RowFacts,
     ) {
         let registrable_start =
-            parsed.registrable_start().and_then(|start| u8::try_from(start).ok());
+            parsed_name.registrable_start().and_then(|start| u8::try_from(start).ok());
         self.rows.push(Row {
             name,
             fact_bits: facts.fact_bits,
-            label: facts.label,
-            votes: facts.votes,
-            line: context.line,
-            list: context.list_number,
+            label_number: facts.label_number,
+            vote_bits: facts.vote_bits,
+            line_number: context.line_number,
+            list_number: context.list_number,
             coverage,
-            registrable_start: registrable_start.unwrap_or(NO_REGISTRABLE),
+            registrable_start: registrable_start.unwrap_or(NO_REGISTRABLE_DOMAIN),
         });
     }
 }
@@ -195,21 +197,21 @@ impl<'a> ParsedLists<'a> {
 #[derive(Default)]
 pub(super) struct RowFacts {
     pub fact_bits: u32,
-    pub label: u32,
-    pub votes: u32,
+    pub label_number: u32,
+    pub vote_bits: u32,
 }
 
 /// Parses a name. Returns its canonical text and the parsed name. A text that is already canonical
 /// is not copied.
 pub(super) fn parse_name<'t>(
-    context: &LineContext,
-    key: &str,
+    context: &ListLineContext,
+    column: &str,
     text: Cow<'t, str>,
 ) -> Result<(Cow<'t, str>, DnsName), TableFault> {
     let name = DnsName::parse(&text).map_err(|error| {
         let error = error.to_string();
         let expected = error.strip_prefix("expected ").unwrap_or(&error);
-        TableFault::expected(context.location(key), expected, quote_excerpt(&text))
+        TableFault::expected(context.format_location(column), expected, quote_excerpt(&text))
     })?;
     let canonical = match name.as_str() == text {
         true => text,

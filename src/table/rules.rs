@@ -7,21 +7,22 @@ use std::borrow::Cow;
 use super::manifest::Scores;
 use crate::model::verdict::{Reason, Rule, Score, Verdict};
 
-/// The bit of the fact that makes a rule apply. Of a name's bits, the lowest decides the rule.
+/// The bit of the fact that makes this rule apply. If a name has the bits of several rules, the
+/// rule with the lowest bit decides.
 pub(super) const fn rule_bit(rule: Rule) -> u32 {
     1 << rule as u32
 }
 
 /// The name is the mail domain of a company. Always set together with `Rule::Protected`.
 pub(super) const CORPORATE_BIT: u32 = 1 << 31;
-/// A list says that the name is real. The rules for unlisted names do not apply to it.
+/// A list says that the name is real: its kind is `known` or `cleared`.
 pub(super) const REAL_NAME_BIT: u32 = 1 << 30;
 /// Third-party lists flag the name by mistake. No feed may flag it.
 pub(super) const CLEARED_BIT: u32 = 1 << 29;
 /// A list of the manifest has a row for exactly this name.
 pub(super) const IN_MANIFEST_LISTS_BIT: u32 = 1 << 28;
 /// A list of the manifest protects exactly this name.
-pub(super) const PROTECTED_BY_NAME_BIT: u32 = 1 << 27;
+pub(super) const PROTECTED_IN_MANIFEST_BIT: u32 = 1 << 27;
 /// The facts that flag a name because a list contains it, not because of its DNS records.
 pub(super) const FLAGGING_LIST_BITS: u32 = rule_bit(Rule::DisposableA)
     | rule_bit(Rule::DisposableB)
@@ -32,34 +33,37 @@ pub(super) const FLAGGING_LIST_BITS: u32 = rule_bit(Rule::DisposableA)
 /// The facts about a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    pub bits: u32,
+    pub fact_bits: u32,
     /// The lists that contain the name, bit 0 for the first list of the manifest.
-    pub lists: u64,
+    pub list_bits: u64,
     /// The sources that vote for the name, bit 0 for `a`.
-    pub votes: u32,
+    pub vote_bits: u32,
     /// The number of the static label, counted from 1; 0 for none.
-    pub label: u32,
+    pub label_number: u32,
     /// The number of the label by MX host, counted from 1; 0 for none.
-    pub mx_label: u32,
+    pub mx_label_number: u32,
 }
 
 impl Facts {
-    /// The facts that names below inherit, without the label.
-    pub(super) fn inheritable_part(self) -> Facts {
+    /// The facts that names below inherit. A label is inherited separately.
+    pub(super) fn to_inheritable_facts(self) -> Facts {
         Facts {
-            label: 0,
-            bits: self.bits & !(IN_MANIFEST_LISTS_BIT | PROTECTED_BY_NAME_BIT | REAL_NAME_BIT),
+            label_number: 0,
+            fact_bits: self.fact_bits
+                & !(IN_MANIFEST_LISTS_BIT | PROTECTED_IN_MANIFEST_BIT | REAL_NAME_BIT),
             ..self
         }
     }
 
     /// Adds the facts of another row or of a parent. A label that is already set is kept.
     pub(super) fn merge(&mut self, other: Facts) {
-        self.bits |= other.bits;
-        self.lists |= other.lists;
-        self.votes |= other.votes;
-        self.label = if self.label == 0 { other.label } else { self.label };
-        self.mx_label = if self.mx_label == 0 { other.mx_label } else { self.mx_label };
+        self.fact_bits |= other.fact_bits;
+        self.list_bits |= other.list_bits;
+        self.vote_bits |= other.vote_bits;
+        self.label_number =
+            if self.label_number == 0 { other.label_number } else { self.label_number };
+        self.mx_label_number =
+            if self.mx_label_number == 0 { other.mx_label_number } else { self.mx_label_number };
     }
 }
 
@@ -69,12 +73,12 @@ pub(super) struct OverrideRow<'a> {
     pub covers_subtree: bool,
     pub reason: Option<Reason>,
     pub score: Option<Score>,
-    pub is_free: Option<bool>,
-    pub is_corporate: Option<bool>,
+    pub is_free_provider: Option<bool>,
+    pub is_corporate_email: Option<bool>,
     /// The number of the label, counted from 1; 0 removes the label.
-    pub label: Option<u32>,
-    pub list: u8,
-    pub line: u32,
+    pub label_number: Option<u32>,
+    pub list_number: u8,
+    pub line_number: u32,
 }
 
 /// An answer as a table stores it.
@@ -82,20 +86,20 @@ pub(super) struct OverrideRow<'a> {
 pub(super) struct StoredAnswer {
     pub verdict: Verdict,
     /// The number of the label, counted from 1; 0 for none.
-    pub label: u32,
+    pub label_number: u32,
     /// The lists behind the answer, bit 0 for the first list of the manifest.
-    pub lists: u64,
+    pub list_bits: u64,
     /// The sources that vote for the name, bit 0 for `a`.
-    pub votes: u32,
+    pub vote_bits: u32,
     /// Whether a list of the manifest has a row for exactly this name.
     pub is_in_manifest_lists: bool,
     /// Whether a list of the manifest protects exactly this name, even if an override flags it.
-    pub is_protected_by_name: bool,
+    pub is_protected_in_manifest_lists: bool,
     /// Whether a list says that the name is real.
-    pub is_real: bool,
+    pub is_real_name: bool,
 }
 
-/// Decides the answer: the first rule that applies gives reason and score, then the override
+/// Decides the answer. The first rule that applies gives reason and score. The override then
 /// replaces the fields that it sets.
 pub(super) fn decide_answer(
     facts: &Facts,
@@ -104,28 +108,29 @@ pub(super) fn decide_answer(
 ) -> StoredAnswer {
     let mut rule = Rule::ALL
         .into_iter()
-        .find(|rule| facts.bits & rule_bit(*rule) != 0)
+        .find(|rule| facts.fact_bits & rule_bit(*rule) != 0)
         .unwrap_or(Rule::Unknown);
     let mut reason = reason_of_rule(rule);
     let mut score = scores.score_of(rule);
-    let mut label = if facts.label == 0 { facts.mx_label } else { facts.label };
-    let mut lists = facts.lists;
+    let mut label =
+        if facts.label_number == 0 { facts.mx_label_number } else { facts.label_number };
+    let mut lists = facts.list_bits;
     if let Some(override_row) = override_row {
         if override_row.reason.is_some() || override_row.score.is_some() {
             rule = Rule::Override;
         }
         reason = override_row.reason.unwrap_or(reason);
         score = override_row.score.unwrap_or(score);
-        label = override_row.label.unwrap_or(label);
-        lists |= 1 << override_row.list;
+        label = override_row.label_number.unwrap_or(label);
+        lists |= 1 << override_row.list_number;
     }
-    let has = |bits: u32| facts.bits & bits != 0;
+    let has = |bits: u32| facts.fact_bits & bits != 0;
     let is_alias = has(rule_bit(Rule::Alias));
     let is_free_provider = override_row
-        .and_then(|override_row| override_row.is_free)
+        .and_then(|override_row| override_row.is_free_provider)
         .unwrap_or(has(rule_bit(Rule::Free)) && !is_alias);
     let is_corporate_email =
-        override_row.and_then(|override_row| override_row.is_corporate).unwrap_or(
+        override_row.and_then(|override_row| override_row.is_corporate_email).unwrap_or(
             has(CORPORATE_BIT | rule_bit(Rule::Professional))
                 && reason == Reason::Safe
                 && !is_free_provider
@@ -134,17 +139,17 @@ pub(super) fn decide_answer(
     let verdict = Verdict { reason, score, is_free_provider, is_corporate_email, rule };
     StoredAnswer {
         verdict,
-        label,
-        lists,
-        votes: facts.votes,
+        label_number: label,
+        list_bits: lists,
+        vote_bits: facts.vote_bits,
         is_in_manifest_lists: has(IN_MANIFEST_LISTS_BIT),
-        is_protected_by_name: has(PROTECTED_BY_NAME_BIT),
-        is_real: has(REAL_NAME_BIT),
+        is_protected_in_manifest_lists: has(PROTECTED_IN_MANIFEST_BIT),
+        is_real_name: has(REAL_NAME_BIT),
     }
 }
 
-/// The reason of a rule. That of [`Rule::Override`] is never used: an override sets a reason, or
-/// keeps the reason of the rule that would apply without the override.
+/// The reason that a rule gives. The value for [`Rule::Override`] is never used: an override sets a
+/// reason, or keeps the reason of the rule that would apply without the override.
 pub(super) fn reason_of_rule(rule: Rule) -> Reason {
     match rule {
         Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked | Rule::Typo => {

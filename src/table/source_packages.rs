@@ -1,13 +1,14 @@
 //! The packages that lists were made from, as `sources.toml` describes them.
 //!
-//! A row of a list refers to a package by its vote letter. A list is as old as its package.
+//! A row of a list refers to a package by the package's vote letter. A list is as old as its
+//! package.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::fault::{TableError, TableFault, line_number, quote_excerpt, toml_fault};
+use super::fault::{TableError, TableFault, fault_from_toml_error, line_number, quote_excerpt};
 use crate::model::month::parse_day_as_unix_seconds;
 
 /// The number of seconds in a day.
@@ -31,7 +32,7 @@ pub struct SourcePackage {
     /// The package's version.
     #[serde(default)]
     pub version: String,
-    /// The day on which it was published, `2026-11-21`.
+    /// The day on which the package was published, such as `2026-11-21`.
     pub date: String,
     /// The package's licence.
     #[serde(default)]
@@ -57,16 +58,17 @@ struct RawSources {
 /// Parses the text of `sources.toml`.
 pub(super) fn parse_sources(
     text: &str,
-    display_name: &str,
+    name_in_faults: &str,
 ) -> Result<Vec<SourcePackage>, TableError> {
-    let raw: RawSources = toml::from_str(text).map_err(|e| toml_fault(&e, text, display_name))?;
+    let raw: RawSources =
+        toml::from_str(text).map_err(|e| fault_from_toml_error(&e, text, name_in_faults))?;
     let mut faults = TableError::default();
     let (mut names, mut votes) = (HashMap::new(), HashMap::new());
     let mut sources = Vec::with_capacity(raw.source.len());
     for spanned in raw.source {
         let line = line_number(text, &spanned.span());
         let source = spanned.into_inner();
-        let at = |key: &str| format!("{display_name}:{line}: {key}");
+        let at = |key: &str| format!("{name_in_faults}:{line}: {key}");
         if parse_day_as_unix_seconds(&source.date).is_none() {
             faults.push(TableFault::expected(
                 at("date"),
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_with_the_same_name_or_letter_are_refused() {
+    fn invalid_dates_and_repeated_names_or_votes_are_faults() {
         let text = "[[source]]\nname = \"a\"\ndate = \"2026-01-01\"\nvote = \"x\"\n\
                     [[source]]\nname = \"a\"\ndate = \"soon\"\nvote = \"x\"\n";
         let error = parse_sources(text, "s.toml").unwrap_err().to_string();

@@ -1,7 +1,8 @@
 //! Checks whether a table may replace the serving table.
 //!
-//! Rows of added overrides and feeds do not count as changed rows: the operator decides about the
-//! former, and `feed` checks the latter. A feed that would flag a protected name is a fault here.
+//! Rows of the operator's overrides do not count as changed rows, because the operator wrote them
+//! on purpose. Rows of feeds do not count either, because `feed` checks how much a feed changes. If
+//! a row of a feed would flag a protected name, this module reports a fault.
 
 use super::answer::{TableAnswer, TableRow};
 use super::entry::NO_ANSWER;
@@ -10,14 +11,15 @@ use super::layout::parts::ListInfo;
 use super::table_data::Table;
 use crate::model::domain::Domain;
 
-/// A list with fewer rows is not checked for shrinking, because people edit short lists by hand.
-pub const MIN_ROWS_TO_GUARD: u32 = 20;
+/// The number of rows from which a list is checked for too many changes. People edit shorter lists
+/// by hand.
+pub const MIN_ROWS_FOR_CHANGE_CHECK: u32 = 20;
 
 impl Table {
     /// Checks whether this table may replace `previous`. It must have rows. It must not flag a name
-    /// that `previous` protects, unless `guard.allow_flagging` or the operator's own override does.
-    /// The rows that the table gains and loses together, and the rows that each long list loses,
-    /// must not exceed `guard.max_changed_share`.
+    /// that `previous` protects, unless `guard.allow_flagging` names it, or the operator's own
+    /// override flags it. `guard.max_changed_share` limits two numbers: the rows that the table
+    /// gains and loses together, and the rows that each long list loses.
     pub fn check_succession(&self, previous: &Table) -> Result<(), TableError> {
         let mut faults = TableError::default();
         let at = || format!("table {}", self.version);
@@ -30,19 +32,19 @@ impl Table {
             let is_in_manifest_lists =
                 new_row.is_some_and(|now| now.own_answer.is_in_manifest_lists());
             removed += usize::from(row.own_answer.is_in_manifest_lists() && !is_in_manifest_lists);
-            let was_protected = row.own_answer.is_protected_by_name();
+            let was_protected = row.own_answer.is_protected_in_manifest_lists();
             let is_flagged = |row: &TableRow| row.own_answer.verdict.reason.is_flagged();
             if was_protected
                 && self
                     .lookup_any_name(row.name)
-                    .is_some_and(|found| found.is_flagged_without_added_override())
+                    .is_some_and(|found| found.is_flagged_but_not_by_operator())
                 && !new_row
                     .is_some_and(|now| is_flagged(&now) && self.is_flagging_allowed(row.name))
             {
                 faults.push(TableFault::FlagsProtected { at: at(), name: row.name.to_owned() });
             }
         }
-        for (before, rows_left) in self.shrunken_lists(previous) {
+        for (before, rows_left) in self.find_shrunken_lists(previous) {
             let removed = before.rows.saturating_sub(rows_left) as usize;
             let at = format!("{}: {}", at(), before.file);
             let (max, before) = (self.max_changed_rows(before.rows as usize), before.rows as usize);
@@ -57,13 +59,13 @@ impl Table {
         faults.into_result()
     }
 
-    fn max_changed_rows(&self, before: usize) -> usize {
-        (before as f64 * self.decoded.meta.max_changed_share) as usize
+    fn max_changed_rows(&self, row_count: usize) -> usize {
+        (row_count as f64 * self.decoded_table.meta.max_changed_share) as usize
     }
 
     /// The lists that lost more rows than the manifest allows, with the number of rows left. A full
     /// disk or an incomplete copy can empty or truncate a list.
-    fn shrunken_lists<'l>(&'l self, previous: &'l Table) -> Vec<(&'l ListInfo, u32)> {
+    fn find_shrunken_lists<'l>(&'l self, previous: &'l Table) -> Vec<(&'l ListInfo, u32)> {
         // A list that the manifest does not name any more counts as empty, because a truncated
         // manifest names fewer lists.
         let rows_left = |before: &ListInfo| {
@@ -73,7 +75,7 @@ impl Table {
         previous
             .lists()
             .iter()
-            .filter(|before| before.rows >= MIN_ROWS_TO_GUARD && !before.is_added)
+            .filter(|before| before.rows >= MIN_ROWS_FOR_CHANGE_CHECK && !before.is_added)
             .map(|before| (before, rows_left(before)))
             .filter(|(before, now)| {
                 before.rows.saturating_sub(*now) as usize
@@ -85,7 +87,7 @@ impl Table {
     /// The answer for a name, which may have a single label.
     fn lookup_any_name(&self, name: &str) -> Option<TableAnswer<'_>> {
         match Domain::parse(name) {
-            // The time only matters for names in no list, which no list flags.
+            // At this time the list of TLDs is too old to flag a name. Lists ignore the time.
             Ok(domain) => Some(self.lookup(&domain, i64::MAX)),
             Err(_) => self
                 .find_entry(name)
@@ -95,12 +97,12 @@ impl Table {
     }
 
     fn is_flagging_allowed(&self, name: &str) -> bool {
-        self.decoded.meta.allow_flagging.iter().any(|allowed| allowed == name)
+        self.decoded_table.meta.allow_flagging.iter().any(|allowed| allowed == name)
     }
 
     /// The number of names with a row in a list of the manifest.
     fn manifest_row_count(&self) -> usize {
-        let rows = self.decoded.entries.iter().zip(&self.names_per_entry);
+        let rows = self.decoded_table.entries.iter().zip(&self.name_count_by_entry);
         let rows = rows.filter(|(entry, _)| entry.own_answer != NO_ANSWER);
         rows.filter(|(entry, _)| self.make_answer(entry.own_answer, None).is_in_manifest_lists())
             .map(|(_, row_count)| *row_count as usize)

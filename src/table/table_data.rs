@@ -1,4 +1,4 @@
-//! The table: its bytes, how it is loaded and compiled, and its version, sources and counts.
+//! The table: loads and compiles it, and tells its version, sources, counts and warnings.
 
 use std::path::Path;
 
@@ -24,39 +24,41 @@ use crate::model::verdict::{Reason, Rule, Verdict};
 /// A table of e-mail domains.
 pub struct Table {
     pub(super) bytes: AlignedBytes,
-    pub(super) decoded: DecodedTable,
+    pub(super) decoded_table: DecodedTable,
     /// For each answer, the part of the public answer's JSON that follows the domain.
-    pub(super) json_tails: Vec<String>,
-    pub(super) tlds: TldFlags,
+    pub(super) json_tail_by_answer: Vec<String>,
+    pub(super) tld_flags: TldFlags,
     /// The rules for names without a row.
     pub(super) unlisted_rules: UnlistedRules,
     /// The answers by MX host for names without a row.
     pub(super) mx_answers: MxAnswerMap,
     pub(super) version: String,
     /// Whether the table was built with another public suffix list than that of this binary. If so,
-    /// a look-up can't rely on `Entry::has_rows_below` and probes every parent.
+    /// `NameEntry::has_rows_below` may be missing, and a look-up probes every parent.
     pub(super) has_other_suffix_list: bool,
     /// For each entry, how many names have it.
-    pub(super) names_per_entry: Vec<u32>,
+    pub(super) name_count_by_entry: Vec<u32>,
     /// For each answer, whether the rules for unlisted names take precedence over it.
-    pub(super) yields_to_unlisted_rules: Vec<bool>,
+    pub(super) answer_yields_to_unlisted_rules: Vec<bool>,
 }
 
 impl Table {
-    /// Loads a table, or returns the faults. riskgate builds it from the bundled lists or from a
-    /// directory, or reads and checks a compiled file. No clock is read: no override expires.
+    /// Loads a table without added lists, or returns the faults. riskgate builds the table from the
+    /// bundled lists or from a directory, or reads and checks a compiled file. This function reads
+    /// no clock, so no override counts as expired.
     pub fn load(location: &TableLocation) -> Result<Table, TableError> {
         Table::build(&TableInputs::from_base(location.clone()), i64::MIN)
     }
 
-    /// Builds a table with the added overrides and feeds, or returns the faults. They can be added
-    /// to a compiled file only if it carries its lists, as a file of [`Table::compile`] does.
-    /// Overrides that have expired at `now`, in seconds since 1970, are ignored.
+    /// Builds a table with the added overrides and feeds, or returns the faults. A compiled file
+    /// without added lists is only read. To add lists to it, riskgate builds its table again: the
+    /// file must carry its lists, as [`Table::compile`] writes them. Overrides that have expired at
+    /// `now`, in seconds since 1970, are ignored.
     pub fn build(inputs: &TableInputs, now: i64) -> Result<Table, TableError> {
         let added_lists = inputs.read_added_lists()?;
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
-                build::build_table(
+                build::build_table_bytes(
                     source_files,
                     &added_lists,
                     now,
@@ -65,7 +67,7 @@ impl Table {
                 display_name,
             )
         };
-        match &inputs.location {
+        match &inputs.base_location {
             TableLocation::Bundled => build_table(&SourceFiles::Bundled, "the bundled table"),
             TableLocation::Path(path) if path.is_dir() => {
                 build_table(&SourceFiles::Directory(path), &path.display().to_string())
@@ -73,7 +75,7 @@ impl Table {
             TableLocation::Path(path) => {
                 let display_name = path.display().to_string();
                 let compiled =
-                    Table::from_bytes(aligned_bytes::read_compiled(path)?, &display_name)?;
+                    Table::from_bytes(aligned_bytes::read_compiled_table(path)?, &display_name)?;
                 let has_expired = compiled.next_override_expiry().is_some_and(|end| end <= now);
                 if added_lists.is_empty() && !has_expired {
                     return Ok(compiled);
@@ -92,12 +94,18 @@ impl Table {
         }
     }
 
-    /// Compiles a table for writing: with the texts of its lists, and with the compilation time
-    /// `built_at`, in seconds since 1970.
+    /// Makes a table that can be written to a file, because it carries the texts of its lists.
+    /// `built_at` is its compilation time, in seconds since 1970. If the location is a compiled
+    /// file, only the time is changed.
     pub fn compile(location: &TableLocation, built_at: i64) -> Result<Table, TableError> {
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
-                build::build_table(source_files, &[], built_at, build::ListTextsInTable::Embedded)?,
+                build::build_table_bytes(
+                    source_files,
+                    &[],
+                    built_at,
+                    build::ListTextsInTable::Embedded,
+                )?,
                 display_name,
             )
         };
@@ -111,57 +119,62 @@ impl Table {
         table.with_built_at(built_at)
     }
 
-    pub(super) fn from_bytes(bytes: AlignedBytes, display_name: &str) -> Result<Table, TableError> {
-        let parts = decode::decode_table(&bytes, display_name)?;
+    pub(super) fn from_bytes(
+        bytes: AlignedBytes,
+        name_in_faults: &str,
+    ) -> Result<Table, TableError> {
+        let parts = decode::decode_table(&bytes, name_in_faults)?;
         let json_tails = parts
             .answers
             .iter()
             .map(|answer| answer.verdict.render_json_tail(label_of_answer(&parts, answer)))
             .collect();
-        let tlds = TldFlags::new(&parts.tlds);
-        let version = format!("{:012x}", parts.hash >> 80);
+        let tlds = TldFlags::new(&parts.tld_flags);
+        let version = format!("{:012x}", parts.content_hash >> 80);
         let needs_full_walk = parts.meta.suffix_list_version != suffix_list_version();
         let row_counts = vec![0; parts.entries.len()];
         let unlisted_rules = UnlistedRules::new(&parts.meta.inferred);
         let mx = MxAnswerMap::new(&parts.meta.mx);
-        let defers_to_rules = find_yielding_answers(&parts);
+        let defers_to_rules = find_answers_yielding_to_rules(&parts);
         let mut table = Table {
             bytes,
-            decoded: parts,
-            json_tails,
-            tlds,
+            decoded_table: parts,
+            json_tail_by_answer: json_tails,
+            tld_flags: tlds,
             unlisted_rules,
             mx_answers: mx,
             version,
             has_other_suffix_list: needs_full_walk,
-            names_per_entry: row_counts,
-            yields_to_unlisted_rules: defers_to_rules,
+            name_count_by_entry: row_counts,
+            answer_yields_to_unlisted_rules: defers_to_rules,
         };
-        let mut row_counts = std::mem::take(&mut table.names_per_entry);
-        table.iter_entries().for_each(|(_, number)| row_counts[number] += 1);
-        table.names_per_entry = row_counts;
+        let mut row_counts = std::mem::take(&mut table.name_count_by_entry);
+        table.iter_names_with_entry_index().for_each(|(_, number)| row_counts[number] += 1);
+        table.name_count_by_entry = row_counts;
         Ok(table)
     }
 
     /// The names of a bucket, in the order of its slots.
     pub(super) fn names_in_bucket(&self, bucket: usize) -> LengthPrefixedTexts<'_> {
         let all = self.bytes.as_slice();
-        let start = all[self.decoded.name_offsets.clone()]
+        let start = all[self.decoded_table.name_offset_range.clone()]
             .get(4 * bucket..)
             .and_then(|bytes| bytes.first_chunk())
             .map_or(usize::MAX, |bytes| u32::from_le_bytes(*bytes) as usize);
         LengthPrefixedTexts {
-            rest: all[self.decoded.names.clone()].get(start..).unwrap_or_default(),
+            remaining_bytes: all[self.decoded_table.name_range.clone()]
+                .get(start..)
+                .unwrap_or_default(),
         }
     }
 
     /// Every name of the table, with the index of its entry.
-    pub(super) fn iter_entries(&self) -> impl Iterator<Item = (&str, usize)> {
-        let (all_buckets, _) = self.bytes.as_slice()[self.decoded.buckets.clone()]
+    pub(super) fn iter_names_with_entry_index(&self) -> impl Iterator<Item = (&str, usize)> {
+        let (all_buckets, _) = self.bytes.as_slice()[self.decoded_table.bucket_range.clone()]
             .as_chunks::<{ buckets::BUCKET_BYTES }>();
         all_buckets.iter().enumerate().flat_map(|(number, bucket)| {
             let values = (0..buckets::SLOTS_PER_BUCKET)
-                .map(|slot| usize::from(buckets::slot_value(bucket, slot)));
+                .map(|slot| usize::from(buckets::entry_number_in_slot(bucket, slot)));
             self.names_in_bucket(number)
                 .zip(values.take_while(|value| *value != 0))
                 .filter_map(|(text, value)| Some((std::str::from_utf8(text?).ok()?, value - 1)))
@@ -176,18 +189,18 @@ impl Table {
     /// When the table was compiled, in seconds since 1970. For a table that was built at start, the
     /// day of its youngest source.
     pub fn built_at(&self) -> i64 {
-        self.decoded.meta.built_at
+        self.decoded_table.meta.built_at
     }
 
     /// When the next override expires, in seconds since 1970. The table should then be built again.
     pub fn next_override_expiry(&self) -> Option<i64> {
-        self.decoded.meta.next_override_expiry
+        self.decoded_table.meta.next_override_expiry
     }
 
     /// The same table with this compilation time, in seconds since 1970.
     pub fn with_built_at(mut self, built_at: i64) -> Result<Table, TableError> {
-        self.decoded.meta.built_at = built_at;
-        let bytes = encode::replace_meta(&self.bytes, &self.decoded)?;
+        self.decoded_table.meta.built_at = built_at;
+        let bytes = encode::replace_meta(&self.bytes, &self.decoded_table)?;
         Table::from_bytes(bytes, "the stamped table")
     }
 
@@ -199,8 +212,8 @@ impl Table {
     /// The number of rows by reason and deciding rule.
     pub fn row_counts_by_rule(&self) -> Vec<(Reason, Rule, usize)> {
         let mut classes: Vec<(Reason, Rule, usize)> = Vec::new();
-        for (entry, row_count) in self.decoded.entries.iter().zip(&self.names_per_entry) {
-            let Some(answer) = self.decoded.answers.get(usize::from(entry.own_answer)) else {
+        for (entry, row_count) in self.decoded_table.entries.iter().zip(&self.name_count_by_entry) {
+            let Some(answer) = self.decoded_table.answers.get(usize::from(entry.own_answer)) else {
                 continue;
             };
             let Verdict { reason, rule, .. } = answer.verdict;
@@ -215,23 +228,23 @@ impl Table {
 
     /// The packages that the lists were made from.
     pub fn sources(&self) -> &[SourcePackage] {
-        &self.decoded.meta.source
+        &self.decoded_table.meta.source
     }
 
     /// The lists, in the order of the manifest.
     pub fn lists(&self) -> &[ListInfo] {
-        &self.decoded.meta.list
+        &self.decoded_table.meta.list
     }
 
     /// The initial order of the top list: names that the table flags, best known first.
-    pub fn seed(&self) -> &[String] {
-        &self.decoded.meta.seed
+    pub fn top_list_seed(&self) -> &[String] {
+        &self.decoded_table.meta.seed
     }
 
     /// Warnings for the operator. `now` is in seconds since 1970.
     pub fn warnings(&self, now: i64) -> Vec<String> {
         let mut warnings = Vec::new();
-        match self.decoded.meta.tlds_date {
+        match self.decoded_table.meta.tlds_date {
             None => warnings.push(
                 "no list of top-level domains: names below one that does not exist count as \
                  unknown domains"
@@ -250,7 +263,7 @@ impl Table {
             warnings.push(format!(
                 "compiled with the public suffixes of {}, read with those of {}: look-ups take \
                  longer",
-                self.decoded.meta.suffix_list_version,
+                self.decoded_table.meta.suffix_list_version,
                 suffix_list_version()
             ));
         }
@@ -259,20 +272,20 @@ impl Table {
 
     /// Writes the compiled table atomically.
     pub fn write_to(&self, path: &Path) -> Result<(), TableError> {
-        aligned_bytes::write_file(path, self.bytes.as_slice()).map_err(TableError::from)
+        aligned_bytes::write_file_atomically(path, self.bytes.as_slice()).map_err(TableError::from)
     }
 }
 
-/// For each answer, whether the rules for unlisted names take precedence: no rule decided the
-/// answer, it has no label, and no list says that the name is real.
-fn find_yielding_answers(parts: &DecodedTable) -> Vec<bool> {
+/// For each answer, whether the rules for unlisted names take precedence over it. They do if no
+/// rule decided the answer, it has no label, and no list of kind `known` is behind it.
+fn find_answers_yielding_to_rules(parts: &DecodedTable) -> Vec<bool> {
     let is_known_list = |list: &ListInfo| list.kind == ListKind::Known.as_str();
     let real_name_lists = (0..).zip(&parts.meta.list).filter(|(_, list)| is_known_list(list));
     let real_name_lists = real_name_lists.fold(0u64, |lists, (number, _)| lists | 1 << number);
     let has_no_facts = |answer: &StoredAnswer| {
         answer.verdict.rule == Rule::Unknown
-            && answer.label == 0
-            && answer.lists & real_name_lists == 0
+            && answer.label_number == 0
+            && answer.list_bits & real_name_lists == 0
     };
     parts.answers.iter().map(has_no_facts).collect()
 }
@@ -282,6 +295,6 @@ pub(super) fn label_of_answer<'t>(
     parts: &'t DecodedTable,
     answer: &StoredAnswer,
 ) -> Option<&'t str> {
-    let index = (answer.label as usize).checked_sub(1)?;
+    let index = (answer.label_number as usize).checked_sub(1)?;
     parts.labels.get(index).map(String::as_str)
 }

@@ -11,7 +11,7 @@ use super::source_packages::vote_bit;
 pub(super) struct UnlistedRuleSettings {
     /// Providers. An unlisted name one edit away from one of these counts as a typing error.
     pub typos_of: Vec<String>,
-    /// Further providers to suggest for a name one edit away. They do not affect the verdict.
+    /// Further providers to suggest for a similar name. These providers do not affect the verdict.
     pub suggest: Vec<String>,
     /// Words that occur only in the names of services for throw-away addresses.
     pub throwaway_words: Vec<String>,
@@ -41,14 +41,15 @@ impl UnlistedRules {
         UnlistedRules { settings: settings.clone() }
     }
 
-    /// The first rule that applies to this unlisted name. `label` is the first label of the name's
-    /// registrable domain, which its owner chose.
-    pub(super) fn find_rule(&self, name: &str, label: &str) -> Option<UnlistedRule> {
+    /// The first rule that applies to this unlisted name. `registrable_label` is the first label of
+    /// the name's registrable domain: the label that the owner chose.
+    pub(super) fn find_rule(&self, name: &str, registrable_label: &str) -> Option<UnlistedRule> {
         let UnlistedRuleSettings { typos_of, throwaway_words, mail_words, .. } = &self.settings;
         if typos_of.iter().any(|provider| is_one_edit_away(name, provider)) {
             return Some(UnlistedRule::Typo);
         }
-        let has_one_of = |words: &[String]| words.iter().any(|word| label.contains(word.as_str()));
+        let has_one_of =
+            |words: &[String]| words.iter().any(|word| registrable_label.contains(word.as_str()));
         if has_one_of(throwaway_words) {
             return Some(UnlistedRule::ThrowawayName);
         }
@@ -66,8 +67,8 @@ impl UnlistedRules {
         typos_of.iter().chain(suggest).any(|provider| provider == name)
     }
 
-    /// The provider closest to this name: one edit away, or up to two if the name can't receive
-    /// mail.
+    /// The first provider that is one edit away from this name. If there is none and the name can't
+    /// receive mail, the first provider that is two edits away.
     pub(super) fn suggest_provider(&self, name: &str, cannot_receive_mail: bool) -> Option<&str> {
         let providers = || self.settings.typos_of.iter().chain(&self.settings.suggest);
         let near = providers().find(|provider| is_one_edit_away(name, provider));

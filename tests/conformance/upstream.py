@@ -41,7 +41,7 @@ class Service(BaseHTTPRequestHandler):
         pass
 
 
-# Many come at once, and each is to be served.
+# Many clients connect at once, and the service must serve them all.
 ThreadingHTTPServer.request_queue_size = 1024
 server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
 print(server.server_port, flush=True)

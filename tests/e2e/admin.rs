@@ -28,8 +28,8 @@ fn the_admin_listener_closes_slow_clients_and_every_answered_connection() {
     });
     // The admin listener closes the connection after its response.
     let mut kept = Connection::open(gateway.admin);
-    kept.ask(&localhost_request("GET", "/healthz")).expect(200);
-    assert!(kept.is_closed_by_peer());
+    kept.send_request(&localhost_request("GET", "/healthz")).expect(200);
+    assert!(kept.ends_without_more_bytes());
 }
 
 /// One client holds 80 connections open and never sends a complete request.
@@ -50,7 +50,7 @@ fn healthz_and_readyz_answer_while_one_address_holds_connections_open() {
             held.push_back(hold());
             for prober in ["127.0.0.1", "127.0.0.3"] {
                 let mut prober = Connection::open_from(prober.parse().unwrap(), gateway.admin);
-                prober.ask(&localhost_request("GET", path)).expect(200);
+                prober.send_request(&localhost_request("GET", path)).expect(200);
             }
         }
     }
@@ -155,7 +155,7 @@ fn a_malformed_admin_request_gets_a_400_and_its_token_is_not_shown() {
         connection.send(format!("{header}{more}").as_bytes());
         let answer = connection.read_response().expect("an answer").expect(400);
         assert!(!answer.text().contains(token), "{more:?}: {}", answer.text());
-        assert!(connection.is_closed_by_peer(), "{more:?}");
+        assert!(connection.ends_without_more_bytes(), "{more:?}");
     }
     gateway.send_signal("TERM");
     assert!(gateway.wait_for_exit().success());
@@ -170,7 +170,7 @@ fn admin_connections_that_end_within_a_header_do_not_fill_the_log() {
         let mut connection = Connection::open(gateway.admin);
         connection.send(b"G");
         connection.shutdown_write();
-        assert!(connection.is_closed_by_peer());
+        assert!(connection.ends_without_more_bytes());
     }
     gateway.send_signal("TERM");
     assert!(gateway.wait_for_exit().success());

@@ -1,5 +1,5 @@
-//! Nothing reads the gateway's standard error or standard output: the gateway still serves, reports
-//! its state, reloads and stops.
+//! If nothing reads the gateway's standard error or standard output, the gateway still serves,
+//! reports its state, reloads and stops.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -21,7 +21,7 @@ struct FullPipe {
 }
 
 impl FullPipe {
-    fn create_full(path: PathBuf) -> FullPipe {
+    fn create_and_fill(path: PathBuf) -> FullPipe {
         run_command(Command::new("mkfifo").arg(&path)).expect(0);
         let mut options = OpenOptions::new();
         // Opening a FIFO for reading and writing does not block.
@@ -35,7 +35,7 @@ impl FullPipe {
     }
 
     /// Redirects this file descriptor of the gateway, `2` or `1`, to the FIFO.
-    fn redirect_to_pipe(&self, descriptor: u8, setup: Setup) -> Setup {
+    fn with_output_to_pipe(&self, descriptor: u8, setup: Setup) -> Setup {
         let redirect = format!("exec \"$0\" \"$@\" {descriptor}> {:?}", self.path);
         setup.run_under(&["sh", "-c", &redirect])
     }
@@ -53,13 +53,13 @@ fn create_active_key(gateway: &Gateway, account: &str) -> String {
     key
 }
 
-fn spent_calls(gateway: &Gateway) -> u64 {
+fn spent_calls_in_store(gateway: &Gateway) -> u64 {
     let output = run_cli(&gateway.config, &["usage", "--json"]);
     let rows: serde_json::Value = serde_json::from_str(&output).unwrap();
     rows.as_array().unwrap().iter().map(|row| row["month_count"].as_u64().unwrap()).sum()
 }
 
-fn post_reload(gateway: &Gateway) -> u16 {
+fn post_reload_status(gateway: &Gateway) -> u16 {
     request("POST", "/reload").with_header("Host", "localhost").send(gateway.admin).status
 }
 
@@ -76,8 +76,8 @@ fn assert_graceful_exit(mut gateway: Gateway) {
 fn if_nothing_reads_stderr_the_gateway_still_serves_reloads_and_stops() {
     let server = RedisServer::start();
     let setup = Setup::new().with_redis(&server).set("plans.free", "1000000");
-    let pipe = FullPipe::create_full(setup.path("stderr"));
-    let gateway = pipe.redirect_to_pipe(2, setup).start();
+    let pipe = FullPipe::create_and_fill(setup.path("stderr"));
+    let gateway = pipe.with_output_to_pipe(2, setup).start();
     let key = create_active_key(&gateway, "acme");
     let mut asked = 0;
     let mut ask = |count: u64| {
@@ -85,7 +85,7 @@ fn if_nothing_reads_stderr_the_gateway_still_serves_reloads_and_stops() {
             gateway.get("/v1/public/top-domains", &key).expect(200);
         }
         asked += count;
-        wait_until("the store has the spent calls", || spent_calls(&gateway) == asked);
+        wait_until("the store has the spent calls", || spent_calls_in_store(&gateway) == asked);
     };
     ask(30);
     // During this outage, the ledger's thread writes many log lines.
@@ -102,13 +102,13 @@ fn if_nothing_reads_stderr_the_gateway_still_serves_reloads_and_stops() {
     let broken: String =
         (0..4_000).map(|at| format!("[a_section_that_nobody_knows_{at}]\n")).collect();
     std::fs::write(&gateway.config, config.clone() + &broken).unwrap();
-    assert_eq!(post_reload(&gateway), 422);
+    assert_eq!(post_reload_status(&gateway), 422);
     assert!(
         gateway.sum_of_samples("riskgate_process_log_lines_dropped_total", &[]) > 0.0,
         "no line was dropped"
     );
     std::fs::write(&gateway.config, config).unwrap();
-    assert_eq!(post_reload(&gateway), 200);
+    assert_eq!(post_reload_status(&gateway), 200);
     let reloads = || gateway.sum_of_samples("riskgate_reloads_total", &["part=\"config\""]);
     let before = reloads();
     gateway.send_signal("HUP");
@@ -120,14 +120,14 @@ fn if_nothing_reads_stderr_the_gateway_still_serves_reloads_and_stops() {
 #[test]
 fn if_nothing_reads_stdout_the_gateway_still_serves_reloads_and_stops() {
     let setup = Setup::new().unset("log.path");
-    let pipe = FullPipe::create_full(setup.path("stdout"));
-    let gateway = pipe.redirect_to_pipe(1, setup).start();
+    let pipe = FullPipe::create_and_fill(setup.path("stdout"));
+    let gateway = pipe.with_output_to_pipe(1, setup).start();
     let key = create_active_key(&gateway, "acme");
     for _ in 0..30 {
         gateway.get("/v1/public/top-domains", &key).expect(200);
     }
-    wait_until("the store has the spent calls", || spent_calls(&gateway) == 30);
-    assert_eq!(post_reload(&gateway), 200);
+    wait_until("the store has the spent calls", || spent_calls_in_store(&gateway) == 30);
+    assert_eq!(post_reload_status(&gateway), 200);
     assert_graceful_exit(gateway);
 }
 
@@ -147,7 +147,7 @@ fn a_failed_start_writes_every_config_fault_but_does_not_wait_for_a_reader() {
     assert_eq!(output.status.code(), Some(78));
     assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), faults);
 
-    let pipe = FullPipe::create_full(setup.path("stderr"));
+    let pipe = FullPipe::create_and_fill(setup.path("stderr"));
     let begun = Instant::now();
     let mut blocked = start(OpenOptions::new().write(true).open(&pipe.path).unwrap().into());
     let status = wait_for("the start has failed", || blocked.try_wait().unwrap());

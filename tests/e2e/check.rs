@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::harness::{BINARY, CommandOutput, Setup, list_recursively, run_command, wait_until};
 
-fn path_text(setup: &Setup, name: &str) -> String {
+fn path_as_text(setup: &Setup, name: &str) -> String {
     setup.path(name).display().to_string()
 }
 
@@ -24,27 +24,27 @@ fn faulty_setups() -> [(&'static str, SetupChange); 9] {
     [
         (
             "log.path: expected a file to append to",
-            Box::new(log(|setup| path_text(setup, "lists"))),
+            Box::new(log(|setup| path_as_text(setup, "lists"))),
         ),
         (
             "log.path: expected a file to append to",
             Box::new(log(|setup| {
                 run_command(Command::new("mkfifo").arg(setup.path("fifo"))).expect(0);
-                path_text(setup, "fifo")
+                path_as_text(setup, "fifo")
             })),
         ),
         (
             "log.path: expected a file to append to",
-            Box::new(log(|setup| path_text(setup, "no/log"))),
+            Box::new(log(|setup| path_as_text(setup, "no/log"))),
         ),
         (
             "log.path: expected a file to append to",
-            Box::new(log(|setup| path_text(setup, "lists/disposable.txt/log"))),
+            Box::new(log(|setup| path_as_text(setup, "lists/disposable.txt/log"))),
         ),
         (
             "expected a directory that we may create and write",
             Box::new(|setup| {
-                let file = path_text(&setup, "lists/disposable.txt/new/riskgate.db");
+                let file = path_as_text(&setup, "lists/disposable.txt/new/riskgate.db");
                 setup.set_text("store.url", &format!("sqlite:{file}"))
             }),
         ),
@@ -65,7 +65,7 @@ fn faulty_setups() -> [(&'static str, SetupChange); 9] {
             "keys.toml: expected keys, but found an empty file",
             Box::new(|setup| {
                 std::fs::write(setup.path("keys.toml"), "\n").unwrap();
-                let path = path_text(&setup, "keys.toml");
+                let path = path_as_text(&setup, "keys.toml");
                 setup.set_text("keys.file", &path)
             }),
         ),

@@ -8,7 +8,7 @@ use crate::harness::{
     BINARY, Setup, list_recursively, run_command, unprivileged_command_prefix, wait_until,
 };
 
-fn set_mode(path: &Path, mode: u32) {
+fn set_file_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
@@ -21,6 +21,7 @@ fn setup_with_store(name: &str, make: impl FnOnce(&Path)) -> Setup {
     setup.set_text("store.url", &format!("sqlite:{}", store.display()))
 }
 
+/// A setup whose `log.path` is the path that `make` prepares and returns.
 fn setup_with_log(make: impl FnOnce(&Setup) -> PathBuf) -> Setup {
     let setup = Setup::new().run_under(&["timeout", "20"]);
     let log = make(&setup).display().to_string();
@@ -136,7 +137,7 @@ fn check_refuses_a_store_that_run_cannot_write_and_changes_no_mode() {
     setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let store = setup.path("state/riskgate.db");
     for mode in [0o644, 0o604, 0o600] {
-        set_mode(&store, mode);
+        set_file_mode(&store, mode);
         setup.cli(&["check"]).expect(0);
         let found = std::fs::metadata(&store).unwrap().permissions().mode() & 0o777;
         assert_eq!(format!("{found:o}"), format!("{mode:o}"));
@@ -149,7 +150,7 @@ fn check_refuses_a_store_that_run_cannot_write_and_changes_no_mode() {
         }
     }
     for mode in [0o400, 0o000] {
-        set_mode(&store, mode);
+        set_file_mode(&store, mode);
         let errors = ["check", "run"].map(|subcommand| {
             let words = [words, &["timeout", "20", BINARY, subcommand, "-c"]].concat();
             let mut command = Command::new(words[0]);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{BINARY, ListFolder, Setup, run_command};
 
-fn member_names(value: &Value) -> Vec<&str> {
+fn sorted_member_names(value: &Value) -> Vec<&str> {
     let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
     keys
@@ -26,7 +26,7 @@ fn keys_create_prints_only_the_key_to_stdout_and_a_note_to_stderr() {
     assert!(made.stdout.starts_with("rg_") && made.stdout.trim_end().len() == 35);
     assert!(!made.stderr.is_empty() && !made.stderr.contains("rg_"));
     let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
-    assert_eq!(member_names(&made), ["account", "id", "key"]);
+    assert_eq!(sorted_member_names(&made), ["account", "id", "key"]);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn keys_list_json_has_the_documented_members() {
             "restricted",
             "revoked_at",
         ];
-        assert_eq!(member_names(row), members);
+        assert_eq!(sorted_member_names(row), members);
         assert_rfc3339(&row["created_at"]);
         assert_eq!(row["revoked_at"], Value::Null);
     }

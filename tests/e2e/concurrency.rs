@@ -52,7 +52,7 @@ fn a_gateway_stopped_under_load_counts_exactly_the_answered_calls() {
         gateway.send_signal("TERM");
     });
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
-    let counted = gateway.start_again().get_month_count(&key);
+    let counted = gateway.start_after_exit().get_month_count(&key);
     assert_eq!(counted, answered.into_inner());
 }
 
@@ -67,8 +67,10 @@ fn creating_and_revoking_keys_under_load_causes_no_wrong_response() {
             scope.spawn(move || {
                 let mut connection = gateway.connect();
                 while !done.load(Ordering::Relaxed) {
-                    connection.ask(&get(DOMAIN).key(steady)).expect(200);
-                    connection.ask(&get(DOMAIN).key("rg_not_a_key_of_anybody")).expect(401);
+                    connection.send_request(&get(DOMAIN).key(steady)).expect(200);
+                    connection
+                        .send_request(&get(DOMAIN).key("rg_not_a_key_of_anybody"))
+                        .expect(401);
                 }
             });
         }
@@ -120,12 +122,13 @@ fn each_of_many_clients_gets_only_its_own_responses() {
             scope.spawn(move || {
                 let mut connection = gateway.connect();
                 for call in 0..100 {
-                    let checked = connection.ask(&get(format!("/v1/check/c{at}x{call}")).key(key));
+                    let checked =
+                        connection.send_request(&get(format!("/v1/check/c{at}x{call}")).key(key));
                     let expected = format!("account-{at} GET /v1/check/c{at}x{call} HTTP/1.1");
                     assert_eq!(checked.expect(200).text(), expected);
                     let domain = format!("c{at}x{call}.first.test");
                     let path = format!("/v1/public/domain/{domain}");
-                    let verdict = connection.ask(&get(path).key(key)).expect(200).json();
+                    let verdict = connection.send_request(&get(path).key(key)).expect(200).json();
                     assert_eq!(verdict["domain"], domain.as_str());
                 }
                 assert_eq!(gateway.get_month_count(key), 200);
@@ -324,7 +327,7 @@ fn a_short_request_body_is_buffered_and_a_long_one_is_streamed() {
     let (mut connection, _) = half(4_096);
     let late = connection.read_response().expect("an answer at the deadline").expect(500);
     assert_eq!(late.json()["error"], "upstream_timeout");
-    assert!(connection.is_closed_by_peer());
+    assert!(connection.ends_without_more_bytes());
     assert_eq!(upstream.request_count(), seen, "half of a body reached a server");
     assert_eq!(
         gateway.get_month_count(&key),

@@ -1,5 +1,5 @@
-//! Faults in config, lists, keys and stores: riskgate reports them exactly, ends with code 78, and
-//! changes nothing.
+//! If the config, a list, the key file or the store has a fault, riskgate reports the exact fault,
+//! ends with code 78, and changes nothing.
 
 use std::path::Path;
 
@@ -142,7 +142,7 @@ fn an_admin_address_other_than_loopback_needs_a_long_enough_token() {
 #[test]
 fn a_bad_score_in_the_overrides_is_reported_with_its_line() {
     let setup = Setup::new();
-    let overrides = setup.lists().file("overrides.csv");
+    let overrides = setup.lists().file_path("overrides.csv");
     let mut text = std::fs::read_to_string(&overrides).unwrap();
     for line in 2..=5000 {
         let score = if line == 4127 { "101".to_owned() } else { (line % 100).to_string() };
@@ -165,7 +165,7 @@ fn a_bad_name_in_a_list_is_reported_with_its_line() {
     let rows: String = (1..=300).map(|at| format!("n{at}.test\n")).collect();
     lists.write("disposable.txt", &format!("{rows}no_name.test\nfirst.test\nsecond.test\n"));
     let errors = errors_of_check_and_run(&setup);
-    let place = format!("{}:301: expected ", lists.file("disposable.txt").display());
+    let place = format!("{}:301: expected ", lists.file_path("disposable.txt").display());
     assert!(errors[0].starts_with(&place) && errors[0].contains(", but found "), "{errors:?}");
 }
 
@@ -331,6 +331,6 @@ fn run_refuses_a_store_path_below_a_regular_file() {
     let url = format!("sqlite:{}", setup.path("file").join("store.db").display());
     let setup = setup.set_text("store.url", &url);
     let ran = setup.cli(&["run"]);
-    assert_ne!(ran.code, 0);
+    assert_ne!(ran.exit_code, 0);
     assert!(ran.stderr.contains("store.db"), "{}", ran.stderr);
 }

@@ -10,7 +10,7 @@ use crate::harness::{BINARY, DemoUpstream, Setup, get, request, run_command};
 
 const ANY_PORT: &str = "127.0.0.1:0";
 
-fn check(address: SocketAddr, target: &str) -> Value {
+fn get_check_result(address: SocketAddr, target: &str) -> Value {
     get(format!("/v1/check/{target}")).send(address).expect(200).json()
 }
 
@@ -18,7 +18,7 @@ fn check(address: SocketAddr, target: &str) -> Value {
 fn the_demo_upstream_answers_with_ten_fields_from_the_bundled_table() {
     let upstream = DemoUpstream::start(&[ANY_PORT]);
     assert_eq!(
-        check(upstream.address, "jane%40mail.yopmail.com?trace=1"),
+        get_check_result(upstream.address, "jane%40mail.yopmail.com?trace=1"),
         json!({
             "email": "****@mail.yopmail.com",
             "is_risky": true,
@@ -32,10 +32,10 @@ fn the_demo_upstream_answers_with_ten_fields_from_the_bundled_table() {
             "mx_provider_label": "Yopmail",
         })
     );
-    assert_eq!(check(upstream.address, "gmial.com")["did_you_mean"], "gmail.com");
-    assert_eq!(check(upstream.address, "gmail.com")["is_free_provider"], true);
-    assert_eq!(check(upstream.address, "a@simplelogin.com")["is_alias_email"], true);
-    let nowhere = check(upstream.address, "a@nowhere.invalid");
+    assert_eq!(get_check_result(upstream.address, "gmial.com")["did_you_mean"], "gmail.com");
+    assert_eq!(get_check_result(upstream.address, "gmail.com")["is_free_provider"], true);
+    assert_eq!(get_check_result(upstream.address, "a@simplelogin.com")["is_alias_email"], true);
+    let nowhere = get_check_result(upstream.address, "a@nowhere.invalid");
     assert_eq!((&nowhere["deliverability_score"], &nowhere["is_risky"]), (&json!(0), &json!(true)));
 }
 

@@ -12,8 +12,8 @@ use crate::harness::{
 use crate::redis_server::RedisServer;
 
 /// riskgate ignores the answers of a resolver that does not know the large providers.
-const PROVIDERS: &str = "gmail MX 5 gmail-smtp-in.l.google.com.\n";
-const RECORDS: &str = "\
+const PROVIDER_RECORDS: &str = "gmail MX 5 gmail-smtp-in.l.google.com.\n";
+const TEST_RECORDS: &str = "\
 null MX 0 .
 burner MX 10 mx2.mailinator.com.
 pro MX 20 alt1.aspmx.l.google.com.
@@ -43,8 +43,9 @@ underscore MX 10 _dc-mx.mailinator.com.
 ";
 
 pub fn zone_records() -> String {
-    let mut records = format!("{PROVIDERS}{RECORDS}");
-    // This answer exceeds a datagram: the server truncates it, and riskgate asks again over TCP.
+    let mut records = format!("{PROVIDER_RECORDS}{TEST_RECORDS}");
+    // The answer about `large.com` exceeds a datagram: the server truncates it, and riskgate asks
+    // again over TCP.
     for number in 0..60 {
         records +=
             &format!("large MX {} a-host-with-a-long-name-{number}.large.com.\n", 100 + number);
@@ -52,13 +53,13 @@ pub fn zone_records() -> String {
     records + "large MX 1 mx.mailinator.com.\n"
 }
 
-pub fn learning_setup(resolver: SocketAddr) -> Setup {
+pub fn setup_with_dns_learning(resolver: SocketAddr) -> Setup {
     let setup = Setup::with_bundled_table().set("plans.free", "\"unlimited\"");
     setup.set("dns.learn", "true").set("dns.resolvers", &format!("[\"{resolver}\"]"))
 }
 
-fn start_learning_gateway(resolver: SocketAddr) -> (Gateway, String) {
-    let gateway = learning_setup(resolver).set("dns.rate", "1000").start();
+fn start_dns_learning_gateway(resolver: SocketAddr) -> (Gateway, String) {
+    let gateway = setup_with_dns_learning(resolver).set("dns.rate", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
 }
@@ -68,19 +69,19 @@ fn verdict_source(answer: &Response) -> &str {
 }
 
 /// Reason, score and source of a verdict.
-fn verdict_of(gateway: &Gateway, key: &str, name: &str) -> (String, u64, String) {
+fn get_verdict(gateway: &Gateway, key: &str, name: &str) -> (String, u64, String) {
     let answer = gateway.get_domain(name, key).expect(200);
     let body = answer.json();
     let reason = body["reason"].as_str().unwrap().to_owned();
     (reason, body["risk_score"].as_u64().unwrap(), verdict_source(&answer).to_owned())
 }
 
-fn dns_status(gateway: &Gateway) -> Value {
+fn get_dns_status(gateway: &Gateway) -> Value {
     gateway.get_admin_page("/status").json()["dns"].clone()
 }
 
 /// Waits until riskgate has counted this many resolutions, with whatever outcome.
-fn wait_for_resolutions(gateway: &Gateway, names: u64) {
+fn wait_for_resolution_count(gateway: &Gateway, names: u64) {
     wait_until("all names were asked", || {
         gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]) >= names as f64
     });
@@ -89,7 +90,7 @@ fn wait_for_resolutions(gateway: &Gateway, names: u64) {
 #[test]
 fn later_verdicts_use_the_dns_facts_that_the_first_request_asked_for() {
     let server = DnsServer::start(&zone_records());
-    let (gateway, key) = start_learning_gateway(server.address);
+    let (gateway, key) = start_dns_learning_gateway(server.address);
     let cases = [
         ("null.com", "undeliverable", 95),
         ("there-is-no-such-name.com", "undeliverable", 95),
@@ -110,9 +111,9 @@ fn later_verdicts_use_the_dns_facts_that_the_first_request_asked_for() {
     let version =
         gateway.get_domain("null.com", &key).header("X-Table-Version").unwrap().to_owned();
     for (name, reason, score) in cases {
-        let before = verdict_of(&gateway, &key, name);
+        let before = get_verdict(&gateway, &key, name);
         let now = wait_for(&format!("{name} is known"), || {
-            Some(verdict_of(&gateway, &key, name)).filter(|found| found.2 == "dns")
+            Some(get_verdict(&gateway, &key, name)).filter(|found| found.2 == "dns")
         });
         assert_eq!((now.0.as_str(), now.1), (reason, score), "{name}");
         assert!(before.2 != "dns" || before == now, "{name}: {before:?}");
@@ -122,7 +123,7 @@ fn later_verdicts_use_the_dns_facts_that_the_first_request_asked_for() {
     assert_eq!(pro.json()["mx_provider_label"], "Google Workspace");
     assert_eq!(pro.header("X-Table-Version"), Some(version.as_str()), "the table is the same");
     wait_until("the status page reports it", || {
-        let status = dns_status(&gateway);
+        let status = get_dns_status(&gateway);
         status["learning"] == true
             && status["problem"].is_null()
             && status["answered_at"].is_string()
@@ -134,12 +135,12 @@ fn later_verdicts_use_the_dns_facts_that_the_first_request_asked_for() {
 #[test]
 fn unclear_dns_answers_change_no_verdict() {
     let server = DnsServer::start(&zone_records());
-    let (gateway, key) = start_learning_gateway(server.address);
+    let (gateway, key) = start_dns_learning_gateway(server.address);
     let names =
         ["a-only.com", "own.com", "lame.com", "sub.lame.com", "x.broken.net", "strange.com"];
-    let before: Vec<_> = names.iter().map(|name| verdict_of(&gateway, &key, name)).collect();
-    wait_for_resolutions(&gateway, 6);
-    let after: Vec<_> = names.iter().map(|name| verdict_of(&gateway, &key, name)).collect();
+    let before: Vec<_> = names.iter().map(|name| get_verdict(&gateway, &key, name)).collect();
+    wait_for_resolution_count(&gateway, 6);
+    let after: Vec<_> = names.iter().map(|name| get_verdict(&gateway, &key, name)).collect();
     assert_eq!(before, after);
     assert!(
         after.iter().all(|found| *found == ("safe".to_owned(), 10, "none".to_owned())),
@@ -149,28 +150,28 @@ fn unclear_dns_answers_change_no_verdict() {
         gateway.sum_of_samples("riskgate_dns_resolutions_total", &[&format!("outcome=\"{word}\"")])
     };
     assert_eq!((outcome("host"), outcome("unknown")), (2.0, 4.0));
-    assert_eq!(dns_status(&gateway)["problem"], Value::Null, "no fault of riskgate");
+    assert_eq!(get_dns_status(&gateway)["problem"], Value::Null, "no fault of riskgate");
 }
 
 #[test]
 fn learned_verdicts_never_override_lists_overrides_or_stronger_rules() {
     let server = DnsServer::start(&zone_records());
-    let (gateway, key) = start_learning_gateway(server.address);
+    let (gateway, key) = start_dns_learning_gateway(server.address);
     wait_for("the operator's override outranks the learned verdict", || {
-        verdict_of(&gateway, &key, "null.com");
-        verdict_of(&gateway, &key, "burner.com");
-        (verdict_of(&gateway, &key, "null.com").2 == "dns"
-            && verdict_of(&gateway, &key, "burner.com").2 == "dns")
+        get_verdict(&gateway, &key, "null.com");
+        get_verdict(&gateway, &key, "burner.com");
+        (get_verdict(&gateway, &key, "null.com").2 == "dns"
+            && get_verdict(&gateway, &key, "burner.com").2 == "dns")
             .then_some(())
     });
     gateway.cli(&["table", "allow", "null.com"]).expect(0);
     gateway.cli(&["table", "deny", "pro.com"]).expect(0);
     wait_until("both overrides apply", || {
-        verdict_of(&gateway, &key, "null.com") == ("safe".to_owned(), 0, "list".to_owned())
-            && verdict_of(&gateway, &key, "pro.com").2 == "list"
+        get_verdict(&gateway, &key, "null.com") == ("safe".to_owned(), 0, "list".to_owned())
+            && get_verdict(&gateway, &key, "pro.com").2 == "list"
     });
     assert_eq!(
-        verdict_of(&gateway, &key, "burner.com").2,
+        get_verdict(&gateway, &key, "burner.com").2,
         "dns",
         "the verdict is known with another table"
     );
@@ -183,23 +184,23 @@ fn learned_verdicts_never_override_lists_overrides_or_stronger_rules() {
         ("any.invalid", "undeliverable", "list"),
         ("name.nosuchtld", "undeliverable", "rule"),
     ] {
-        let (said_reason, _, said_from) = verdict_of(&gateway, &key, name);
+        let (said_reason, _, said_from) = get_verdict(&gateway, &key, name);
         assert_eq!((said_reason.as_str(), said_from.as_str()), (reason, from), "{name}");
     }
-    verdict_of(&gateway, &key, "own.com");
-    wait_for_resolutions(&gateway, query_count as u64 + 1);
-    let known = dns_status(&gateway)["known"].as_u64().unwrap();
+    get_verdict(&gateway, &key, "own.com");
+    wait_for_resolution_count(&gateway, query_count as u64 + 1);
+    let known = get_dns_status(&gateway)["known"].as_u64().unwrap();
     assert!(known <= query_count as u64 + 2, "names of lists are not asked for: {known}");
 }
 
 /// The median latency of 300 new names.
-fn median_latency(gateway: &Gateway, key: &str) -> Duration {
+fn median_latency_of_new_names(gateway: &Gateway, key: &str) -> Duration {
     let mut connection = gateway.connect();
     let mut times: Vec<Duration> = (0..300)
         .map(|number| {
             let target = format!("/v1/public/domain/name-{number}.com");
             let begun = Instant::now();
-            let answer = connection.ask(&get(&target).key(key)).expect(200);
+            let answer = connection.send_request(&get(&target).key(key)).expect(200);
             assert_eq!(verdict_source(&answer), "none");
             begun.elapsed()
         })
@@ -211,33 +212,33 @@ fn median_latency(gateway: &Gateway, key: &str) -> Duration {
 #[test]
 fn a_silent_dns_server_delays_no_request_and_is_reported() {
     let silent = DelayingDnsProxy::start(None, Duration::ZERO);
-    let (gateway, key) = start_learning_gateway(silent.address);
-    let other = learning_setup(silent.address).set("dns.learn", "false").start();
+    let (gateway, key) = start_dns_learning_gateway(silent.address);
+    let other = setup_with_dns_learning(silent.address).set("dns.learn", "false").start();
     let other_key = other.create_active_key("acme", &[]);
-    let with = median_latency(&gateway, &key);
-    let without = median_latency(&other, &other_key);
+    let with = median_latency_of_new_names(&gateway, &key);
+    let without = median_latency_of_new_names(&other, &other_key);
     // Waiting for the DNS would take seconds.
     assert!(with < 3 * without + Duration::from_millis(2), "{with:?}, without {without:?}");
     wait_until("riskgate reports it", || {
-        let problem = dns_status(&gateway)["problem"].as_str().unwrap_or_default().to_owned();
+        let problem = get_dns_status(&gateway)["problem"].as_str().unwrap_or_default().to_owned();
         problem.contains("expected the mail hosts of") && problem.contains("no answer within 2 s")
     });
     assert!(gateway.readyz().expect(200).text().contains("dns: "));
-    assert_eq!(dns_status(&gateway)["queue"], 300, "all names wait for the recovery");
+    assert_eq!(get_dns_status(&gateway)["queue"], 300, "all names wait for the recovery");
 }
 
 #[test]
 fn riskgate_learns_from_a_slow_dns_server_without_delaying_requests() {
     let server = DnsServer::start(&zone_records());
     let slow = DelayingDnsProxy::start(Some(server.address), Duration::from_millis(900));
-    let (gateway, key) = start_learning_gateway(slow.address);
+    let (gateway, key) = start_dns_learning_gateway(slow.address);
     let begun = Instant::now();
-    verdict_of(&gateway, &key, "null.com");
-    verdict_of(&gateway, &key, "burner.com");
+    get_verdict(&gateway, &key, "null.com");
+    get_verdict(&gateway, &key, "burner.com");
     assert!(begun.elapsed() < Duration::from_millis(900), "no request waits for it");
     wait_until("both are known", || {
-        verdict_of(&gateway, &key, "null.com").1 == 95
-            && verdict_of(&gateway, &key, "burner.com").1 == 85
+        get_verdict(&gateway, &key, "null.com").1 == 95
+            && get_verdict(&gateway, &key, "burner.com").1 == 85
     });
 }
 
@@ -245,13 +246,13 @@ fn riskgate_learns_from_a_slow_dns_server_without_delaying_requests() {
 fn riskgate_sends_no_more_dns_queries_than_dns_rate_allows() {
     let server = DnsServer::start(&zone_records());
     let proxy = DelayingDnsProxy::start(Some(server.address), Duration::ZERO);
-    let gateway = learning_setup(proxy.address).set("dns.rate", "10").start();
+    let gateway = setup_with_dns_learning(proxy.address).set("dns.rate", "10").start();
     let key = gateway.create_active_key("acme", &[]);
     let query_count = || proxy.query_count.load(Ordering::Relaxed);
     wait_until("riskgate sends its first query", || query_count() > 0);
     let (begun, before) = (Instant::now(), query_count());
     for number in 0..100 {
-        verdict_of(&gateway, &key, &format!("there-is-no-{number}.com"));
+        get_verdict(&gateway, &key, &format!("there-is-no-{number}.com"));
     }
     wait_until("riskgate has sent thirty queries", || query_count() >= before + 30);
     assert!(begun.elapsed() > Duration::from_millis(2_500), "{:?}", begun.elapsed());
@@ -260,36 +261,38 @@ fn riskgate_sends_no_more_dns_queries_than_dns_rate_allows() {
 #[test]
 fn riskgate_ignores_a_resolver_that_does_not_know_the_large_providers() {
     let mut server = DnsServer::start("x A 192.0.2.1\n");
-    let (gateway, key) = start_learning_gateway(server.address);
+    let (gateway, key) = start_dns_learning_gateway(server.address);
     wait_until("riskgate reports it", || {
-        dns_status(&gateway)["problem"].as_str().is_some_and(|it| it.contains("found no such name"))
+        get_dns_status(&gateway)["problem"]
+            .as_str()
+            .is_some_and(|it| it.contains("found no such name"))
     });
-    assert_eq!(verdict_of(&gateway, &key, "there-is-no-such-name.com").2, "none");
+    assert_eq!(get_verdict(&gateway, &key, "there-is-no-such-name.com").2, "none");
     assert_eq!(gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]), 0.0);
     server.replace_records(&zone_records());
     wait_until("riskgate uses the resolver", || {
-        verdict_of(&gateway, &key, "there-is-no-such-name.com").1 == 95
+        get_verdict(&gateway, &key, "there-is-no-such-name.com").1 == 95
     });
-    wait_until("/status reports no problem", || dns_status(&gateway)["problem"].is_null());
+    wait_until("/status reports no problem", || get_dns_status(&gateway)["problem"].is_null());
 }
 
 #[test]
 fn learned_verdicts_stay_while_the_dns_server_is_down() {
     let mut server = DnsServer::start(&zone_records());
-    let (gateway, key) = start_learning_gateway(server.address);
-    wait_until("it is known", || verdict_of(&gateway, &key, "null.com").1 == 95);
+    let (gateway, key) = start_dns_learning_gateway(server.address);
+    wait_until("it is known", || get_verdict(&gateway, &key, "null.com").1 == 95);
     server.stop();
-    verdict_of(&gateway, &key, "burner.com");
-    assert_eq!(verdict_of(&gateway, &key, "null.com").1, 95);
+    get_verdict(&gateway, &key, "burner.com");
+    assert_eq!(get_verdict(&gateway, &key, "null.com").1, 95);
     server.replace_records(&zone_records());
-    assert_eq!(verdict_of(&gateway, &key, "null.com").1, 95);
+    assert_eq!(get_verdict(&gateway, &key, "null.com").1, 95);
 }
 
 #[test]
 fn learned_verdicts_survive_a_restart_and_end_if_dns_learn_is_set_to_false() {
     let server = DnsServer::start(&zone_records());
-    let (gateway, key) = start_learning_gateway(server.address);
-    wait_until("it is known", || verdict_of(&gateway, &key, "null.com").1 == 95);
+    let (gateway, key) = start_dns_learning_gateway(server.address);
+    wait_until("it is known", || get_verdict(&gateway, &key, "null.com").1 == 95);
     // riskgate writes what it learned within about one second.
     std::mem::drop(server);
     let path = gateway.path("riskgate.db");
@@ -308,37 +311,37 @@ fn learned_verdicts_survive_a_restart_and_end_if_dns_learn_is_set_to_false() {
     let shown = gateway.cli(&["table", "lookup", "--json", "null.com"]).expect(0).json();
     assert_eq!((&shown[0]["learned"], &shown[0]["source"]), (&".".into(), &"dns".into()));
     let gateway = gateway.restart();
-    wait_until("it is known again", || verdict_of(&gateway, &key, "null.com").1 == 95);
+    wait_until("it is known again", || get_verdict(&gateway, &key, "null.com").1 == 95);
     gateway.edit_config(|text| text.replace("learn = true", "learn = false"));
     wait_until("the table alone answers", || {
-        verdict_of(&gateway, &key, "null.com") == ("safe".to_owned(), 10, "none".to_owned())
+        get_verdict(&gateway, &key, "null.com") == ("safe".to_owned(), 10, "none".to_owned())
     });
     wait_until("/status reports that learning is off", || {
-        dns_status(&gateway)["learning"] == false && dns_status(&gateway)["known"] == 0
+        get_dns_status(&gateway)["learning"] == false && get_dns_status(&gateway)["known"] == 0
     });
 }
 
 #[test]
 fn nodes_with_a_common_store_share_learned_verdicts() {
     let (server, redis) = (DnsServer::start(&zone_records()), RedisServer::start());
-    let first = learning_setup(server.address).with_redis(&redis).start();
+    let first = setup_with_dns_learning(server.address).with_redis(&redis).start();
     let key = first.create_active_key("acme", &[]);
     // The second gateway has no resolver.
     let silent = DelayingDnsProxy::start(None, Duration::ZERO);
-    let second = learning_setup(silent.address).with_redis(&redis).start();
+    let second = setup_with_dns_learning(silent.address).with_redis(&redis).start();
     wait_until("the key is accepted", || second.get("/v1/usage", &key).status == 200);
-    wait_until("the first one knows", || verdict_of(&first, &key, "burner.com").1 == 85);
-    wait_until("the second one knows too", || verdict_of(&second, &key, "burner.com").1 == 85);
+    wait_until("the first one knows", || get_verdict(&first, &key, "burner.com").1 == 85);
+    wait_until("the second one knows too", || get_verdict(&second, &key, "burner.com").1 == 85);
 }
 
 #[test]
 fn names_beyond_the_dns_queue_are_dropped_and_counted() {
     let silent = DelayingDnsProxy::start(None, Duration::ZERO);
-    let (gateway, key) = start_learning_gateway(silent.address);
+    let (gateway, key) = start_dns_learning_gateway(silent.address);
     let mut connection = gateway.connect();
     for number in 0..12_000 {
         let target = format!("/v1/public/domain/a-name-that-nobody-has-{number}.com");
-        connection.ask(&get(&target).key(&key)).expect(200);
+        connection.send_request(&get(&target).key(&key)).expect(200);
     }
     wait_until("the rest is counted", || {
         gateway.sum_of_samples("riskgate_dns_names_dropped_total", &[]) >= 1_900.0

@@ -1,12 +1,12 @@
 //! Commands that build lists from the DNS: `table resolve` and `table suggest-hosts`.
 
-use crate::dns::{learning_setup, zone_records};
+use crate::dns::{setup_with_dns_learning, zone_records};
 use crate::harness::{DnsServer, Setup};
 
 #[test]
 fn table_resolve_turns_a_list_of_names_into_a_list_of_kind_mx() {
     let server = DnsServer::start(&zone_records());
-    let setup = learning_setup(server.address).set("dns.rate", "1000");
+    let setup = setup_with_dns_learning(server.address).set("dns.rate", "1000");
     let names = setup.path("names.txt");
     let text = "domain\nnull.com\n# a comment\nBURNER.com,more\nx.broken.net\nno such name.com\n\
                 a-only.com\nself.com\ngone-for-good.com\nlocal.com\nunderscore.com\nstrange.com\n192.0.2.1\nany.invalid\n";
@@ -28,7 +28,7 @@ fn table_resolve_turns_a_list_of_names_into_a_list_of_kind_mx() {
 #[test]
 fn table_resolve_fails_if_the_resolver_does_not_know_the_large_providers() {
     let server = DnsServer::start("x A 192.0.2.1\n");
-    let setup = learning_setup(server.address);
+    let setup = setup_with_dns_learning(server.address);
     let names = setup.path("names.txt");
     std::fs::write(&names, "null.com\n").unwrap();
     let ran = setup.cli(&["table", "resolve", &names.display().to_string()]).expect(1);

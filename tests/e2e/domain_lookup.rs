@@ -3,7 +3,7 @@
 use crate::harness::{Setup, shared_gateway};
 
 /// Spellings of a domain, and its one canonical form.
-const DOMAINS: [(&str, &str); 36] = [
+const DOMAIN_SPELLINGS: [(&str, &str); 36] = [
     ("yopmail.com", "yopmail.com"),
     ("YOPMAIL.COM", "yopmail.com"),
     ("YopMail.Com", "yopmail.com"),
@@ -42,7 +42,7 @@ const DOMAINS: [(&str, &str); 36] = [
     ("co.uk", "co.uk"),
 ];
 
-const NO_DOMAINS: [&str; 45] = [
+const INVALID_DOMAINS: [&str; 45] = [
     "com",
     "com.",
     "localhost",
@@ -93,7 +93,7 @@ const NO_DOMAINS: [&str; 45] = [
 #[test]
 fn every_spelling_of_a_domain_has_the_same_canonical_form() {
     let (gateway, key) = shared_gateway();
-    for (written, canonical) in DOMAINS {
+    for (written, canonical) in DOMAIN_SPELLINGS {
         let answer = gateway.get_domain(written, key).expect(200);
         assert_eq!(answer.json()["domain"], canonical, "{written}");
     }
@@ -102,7 +102,7 @@ fn every_spelling_of_a_domain_has_the_same_canonical_form() {
 #[test]
 fn a_text_that_is_no_domain_gets_a_422() {
     let (gateway, key) = shared_gateway();
-    for written in NO_DOMAINS {
+    for written in INVALID_DOMAINS {
         let answer = gateway.get_domain(written, key);
         assert_eq!(answer.status, 422, "{written} {}", answer.text());
         assert!(answer.json()["detail"].is_string(), "{written}");

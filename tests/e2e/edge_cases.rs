@@ -1,8 +1,8 @@
-//! The table of edge cases: bytes in; responses, connection, forwarded requests, counts and log
-//! lines out.
+//! Tests edge cases of HTTP. A case names the bytes that a client sends, and what must follow: the
+//! responses, the state of the connection, the forwarded requests, the counts and the log lines.
 //!
-//! Each file below is a group of cases on one gateway. The runner makes the five checks that
-//! [`Case`] names for every case, and prints each failed case on its own line.
+//! Each module is a group of cases that share a gateway. The runner checks the five results that
+//! [`Case`] names, and prints each failed case on its own line.
 
 mod assertions;
 mod authorization;
@@ -21,4 +21,4 @@ mod test_faults;
 mod upstreams;
 
 pub use case::{Case, ForwardedRequest};
-pub use runner::Group;
+pub use runner::CaseGroup;

@@ -13,20 +13,20 @@ use std::time::Duration;
 use crate::harness::{Gateway, MockUpstream, Setup, Step, get, response_bytes, wait_until};
 
 use compared_gateway::{ComparedGateway, normalized_responses};
-use random_requests::{KEY, random_input};
+use random_requests::{KEY, random_client_input};
 
 const DEFAULT_SEED_COUNT: u64 = 400;
 
 /// Panics with the first difference only.
 #[track_caller]
-fn assert_all_equal(one: &[String], other: &[String]) {
+fn assert_same_lines(one: &[String], other: &[String]) {
     assert_eq!(one.len(), other.len());
     for (one, other) in one.iter().zip(other) {
         assert_eq!(one, other);
     }
 }
 
-fn seeds() -> std::ops::Range<u64> {
+fn seed_range() -> std::ops::Range<u64> {
     let Ok(told) = std::env::var("RISKGATE_TEST_SEEDS") else { return 0..DEFAULT_SEED_COUNT };
     let (first, end) = told.split_once("..").expect("FIRST..END");
     first.parse().expect("a number")..end.parse().expect("a number")
@@ -36,9 +36,9 @@ fn seeds() -> std::ops::Range<u64> {
 fn the_fast_path_and_the_pingora_path_respond_alike() {
     let (with, without) = (ComparedGateway::start(true), ComparedGateway::start(false));
     let (mut plain, mut answered) = (0, 0);
-    for seed in seeds() {
-        let sent = random_input(seed);
-        let before = with.fast_path_requests();
+    for seed in seed_range() {
+        let sent = random_client_input(seed);
+        let before = with.fast_path_request_count();
         let (one, other) = (with.send_and_read(&sent), without.send_and_read(&sent));
         assert_eq!(
             normalized_responses(&one),
@@ -47,15 +47,15 @@ fn the_fast_path_and_the_pingora_path_respond_alike() {
             String::from_utf8_lossy(&sent.bytes)
         );
         plain += sent.plain;
-        answered += (with.fast_path_requests() - before).min(sent.plain);
+        answered += (with.fast_path_request_count() - before).min(sent.plain);
     }
-    assert_eq!(without.fast_path_requests(), 0);
+    assert_eq!(without.fast_path_request_count(), 0);
     assert!(plain > 0 && answered * 100 >= plain * 95, "{answered} of {plain} plain requests");
-    assert_all_equal(&with.forwarded_requests(), &without.forwarded_requests());
+    assert_same_lines(&with.forwarded_requests(), &without.forwarded_requests());
     wait_until("both gateways have logged the same number of lines", || {
         with.sorted_log_lines().len() == without.sorted_log_lines().len()
     });
-    assert_all_equal(&with.sorted_log_lines(), &without.sorted_log_lines());
+    assert_same_lines(&with.sorted_log_lines(), &without.sorted_log_lines());
     let used = |side: &ComparedGateway| side.gateway.get("/v1/usage", KEY).expect(200).text();
     assert_eq!(used(&with), used(&without));
     for metric in ["domain", "top_domains", "check", "none"] {
@@ -78,13 +78,13 @@ fn a_connection_that_returns_to_the_fast_path_has_the_keepalive_timeout() {
     let key = gateway.create_active_key("acme", &[]);
     let answers = || gateway.sum_of_samples("riskgate_fast_path_requests_total", &[]);
     let mut connection = gateway.connect();
-    connection.ask(&get("/v1/usage").key(&key)).expect(200);
+    connection.send_request(&get("/v1/usage").key(&key)).expect(200);
     let before = answers();
-    connection.ask(&get("/v1/public/top-domains")).expect(401);
+    connection.send_request(&get("/v1/public/top-domains")).expect(401);
     assert_eq!(answers(), before + 1.0);
     // An idle connection closes after the keep-alive time-out of one second, not after the header
     // time-out of one hour.
-    assert!(connection.is_closed_by_peer());
+    assert!(connection.ends_without_more_bytes());
 }
 
 #[test]
@@ -109,14 +109,14 @@ fn an_upstream_connection_with_unexpected_bytes_is_not_reused() {
         // The connection that asked for the metrics closes a moment later.
         let polls = (0..20).map(|_| {
             std::thread::sleep(Duration::from_millis(10));
-            gateway.open_descriptors()
+            gateway.open_descriptor_count()
         });
         let before = polls.min().unwrap();
         for number in 0..3 {
             let own = gateway.get(format!("/v1/check/{number}"), &key).expect(200).text();
             assert_eq!(own, format!("GET /v1/check/{number} HTTP/1.1"), "fast_path = {fast_path}");
             wait_until("the upstream connection is closed", || {
-                gateway.open_descriptors() <= before
+                gateway.open_descriptor_count() <= before
             });
         }
     }
@@ -136,7 +136,7 @@ fn every_plan_admits_exactly_its_limit_with_and_without_the_fast_path() {
         for (plan, limit) in plans {
             let key = gateway.create_active_key(plan, &["--plan", plan]);
             let mut left: Vec<u64> = std::thread::scope(|scope| {
-                let spend = || spend_all(&gateway, &key);
+                let spend = || remaining_after_each_call(&gateway, &key);
                 let clients: Vec<_> = (0..6).map(|_| scope.spawn(spend)).collect();
                 clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
             });
@@ -150,11 +150,11 @@ fn every_plan_admits_exactly_its_limit_with_and_without_the_fast_path() {
 }
 
 /// The remaining calls of the month after each call, until none is left.
-fn spend_all(gateway: &Gateway, key: &str) -> Vec<u64> {
+fn remaining_after_each_call(gateway: &Gateway, key: &str) -> Vec<u64> {
     let mut connection = gateway.connect();
     let mut left = Vec::new();
     loop {
-        let answer = connection.ask(&get("/v1/public/domain/first.test").key(key));
+        let answer = connection.send_request(&get("/v1/public/domain/first.test").key(key));
         if answer.status == 429 {
             return left;
         }

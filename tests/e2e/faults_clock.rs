@@ -1,5 +1,5 @@
-//! Clock steps: a month begins on time, never twice and never early, and no month admits more calls
-//! than its limit.
+//! Whatever steps the clocks make, a month begins on time, never twice and never early. No month
+//! admits more calls than its limit.
 
 use crate::harness::{FakeClock, Gateway, Setup, get, wait_until};
 use crate::redis_server::RedisServer;
@@ -18,7 +18,7 @@ fn setup(clock: &FakeClock) -> Setup {
 }
 
 /// The end of the current month, and the number of spent calls.
-fn usage(gateway: &Gateway, key: &str) -> (String, u64) {
+fn reset_and_month_count(gateway: &Gateway, key: &str) -> (String, u64) {
     let usage = gateway.get("/v1/usage", key).expect(200).json();
     (usage["reset_at"].as_str().unwrap().to_owned(), usage["month_count"].as_u64().unwrap())
 }
@@ -26,14 +26,14 @@ fn usage(gateway: &Gateway, key: &str) -> (String, u64) {
 /// Makes far more calls than the limit allows. Returns the number of admitted calls.
 fn spend_all(gateway: &Gateway, key: &str) -> u64 {
     let mut connection = gateway.connect();
-    let answers = (0..LIMIT + 20).map(|_| connection.ask(&get(DOMAIN).key(key)).status);
+    let answers = (0..LIMIT + 20).map(|_| connection.send_request(&get(DOMAIN).key(key)).status);
     answers.filter(|status| *status == 200).count() as u64
 }
 
 #[track_caller]
-fn assert_spent(gateway: &Gateway, key: &str, reset_at: &str) {
+fn assert_quota_spent(gateway: &Gateway, key: &str, reset_at: &str) {
     assert_eq!(spend_all(gateway, key), 0);
-    assert_eq!(usage(gateway, key), (reset_at.to_owned(), LIMIT));
+    assert_eq!(reset_and_month_count(gateway, key), (reset_at.to_owned(), LIMIT));
 }
 
 /// Spends April, and May once it has begun; no clock steps before that.
@@ -43,10 +43,12 @@ fn spend_two_months(gateway: &Gateway, key: &str) {
     assert_eq!(refused.json()["reset_at"], END_OF_APRIL);
     let wait: u64 = refused.header("Retry-After").unwrap().parse().unwrap();
     assert!((1..=15).contains(&wait), "{wait}");
-    assert_spent(gateway, key, END_OF_APRIL);
-    wait_until("May has begun", || usage(gateway, key) == (END_OF_MAY.to_owned(), 0));
+    assert_quota_spent(gateway, key, END_OF_APRIL);
+    wait_until("May has begun", || {
+        reset_and_month_count(gateway, key) == (END_OF_MAY.to_owned(), 0)
+    });
     assert_eq!(spend_all(gateway, key), LIMIT);
-    assert_spent(gateway, key, END_OF_MAY);
+    assert_quota_spent(gateway, key, END_OF_MAY);
 }
 
 #[test]
@@ -58,31 +60,31 @@ fn on_sqlite_a_month_begins_on_time_and_clock_steps_begin_no_other_month() {
     // The clocks step back over the month's end, by little and by much: April is over.
     for back in [60, DAY, 20 * DAY] {
         clock.step(-back);
-        assert_spent(&gateway, &key, END_OF_MAY);
+        assert_quota_spent(&gateway, &key, END_OF_MAY);
         clock.step(back);
     }
     // The machine's clock steps ahead; no second clock confirms the step.
     clock.step(40 * DAY);
-    assert_spent(&gateway, &key, END_OF_MAY);
+    assert_quota_spent(&gateway, &key, END_OF_MAY);
     clock.step(-40 * DAY);
-    assert_spent(&gateway, &key, END_OF_MAY);
+    assert_quota_spent(&gateway, &key, END_OF_MAY);
     // A start with a wrong clock changes nothing either.
     for wrong in [-40 * DAY, 70 * DAY] {
         clock.step(wrong);
     }
     let setup = gateway.shut_down();
     let gateway = setup.start();
-    assert_spent(&gateway, &key, END_OF_MAY);
+    assert_quota_spent(&gateway, &key, END_OF_MAY);
     clock.step(-70 * DAY);
     let gateway = gateway.restart();
-    assert_spent(&gateway, &key, END_OF_MAY);
+    assert_quota_spent(&gateway, &key, END_OF_MAY);
 }
 
 #[test]
-fn on_redis_a_month_begins_on_time_and_a_step_of_one_clock_begins_no_other() {
+fn on_redis_a_month_begins_on_time_and_one_clock_step_begins_no_other_month() {
     let (gateway_clock, redis_clock) =
         (FakeClock::starting_at(SHORTLY_BEFORE_MAY), FakeClock::starting_at(SHORTLY_BEFORE_MAY));
-    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let server = RedisServer::start_with_env(&redis_clock.environment_variables());
     let setup = setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup.start(), made.stdout.trim_end());
@@ -91,14 +93,14 @@ fn on_redis_a_month_begins_on_time_and_a_step_of_one_clock_begins_no_other() {
     let jumps = || gateway.stderr().matches("clock jumped by").count();
     for step in [-DAY, 40 * DAY] {
         gateway_clock.step(step);
-        assert_spent(&gateway, key, END_OF_MAY);
+        assert_quota_spent(&gateway, key, END_OF_MAY);
         gateway_clock.step(-step);
         let before = jumps();
         redis_clock.step(step);
         wait_until("the step was noticed", || jumps() > before);
-        assert_spent(&gateway, key, END_OF_MAY);
+        assert_quota_spent(&gateway, key, END_OF_MAY);
         redis_clock.step(-step);
-        assert_spent(&gateway, key, END_OF_MAY);
+        assert_quota_spent(&gateway, key, END_OF_MAY);
     }
     // The nodes report again the counts that Redis expired.
     let counted = || gateway.cli(&["usage", "--json"]).expect(0).json()[0]["month_count"] == LIMIT;
@@ -107,19 +109,21 @@ fn on_redis_a_month_begins_on_time_and_a_step_of_one_clock_begins_no_other() {
     gateway_clock.step(-DAY);
     redis_clock.step(-DAY);
     let gateway = gateway.restart();
-    assert_spent(&gateway, key, END_OF_MAY);
+    assert_quota_spent(&gateway, key, END_OF_MAY);
     gateway_clock.step(DAY);
     redis_clock.step(DAY);
     // Both clocks step ahead: each confirms the other.
     gateway_clock.step(31 * DAY);
     redis_clock.step(31 * DAY);
-    wait_until("June has begun", || usage(&gateway, key) == (END_OF_JUNE.to_owned(), 0));
+    wait_until("June has begun", || {
+        reset_and_month_count(&gateway, key) == (END_OF_JUNE.to_owned(), 0)
+    });
     assert_eq!(spend_all(&gateway, key), LIMIT);
-    assert_spent(&gateway, key, END_OF_JUNE);
+    assert_quota_spent(&gateway, key, END_OF_JUNE);
 }
 
 /// The seconds to the reset, from a counted response and from a 429.
-fn seconds_left(gateway: &Gateway, key: &str, spent: &str) -> [u64; 2] {
+fn seconds_to_reset(gateway: &Gateway, key: &str, spent: &str) -> [u64; 2] {
     let counted = gateway.get(DOMAIN, key).expect(200);
     let (_, left) = counted.header("RateLimit").unwrap().rsplit_once(";t=").unwrap();
     let refused = gateway.get(DOMAIN, spent).expect(429);
@@ -137,12 +141,12 @@ fn assert_clock_step_has_no_effect(gateway: &Gateway, step: impl Fn(i64)) {
         gateway.get(DOMAIN, &good).expect(200);
     }
     wait_until("it has expired", || gateway.get(DOMAIN, &expired).status == 401);
-    let before = seconds_left(gateway, &good, &spent);
+    let before = seconds_to_reset(gateway, &good, &spent);
     for by in [DAY, -DAY, 40 * DAY, -40 * DAY] {
         step(by);
         for _ in 0..3 {
             gateway.get(DOMAIN, &expired).expect(401);
-            let now = seconds_left(gateway, &good, &spent);
+            let now = seconds_to_reset(gateway, &good, &spent);
             let apart = [before[0].abs_diff(now[0]), before[1].abs_diff(now[1])];
             assert!(apart.iter().all(|apart| *apart < 60), "{by}: {before:?} {now:?}");
         }
@@ -173,7 +177,7 @@ fn a_step_of_the_redis_clock_neither_revives_nor_ends_a_key() {
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let server = RedisServer::start_with_env(&redis_clock.environment_variables());
     let setup = with_fast_path(setup(&gateway_clock).with_redis(&server), true)
         .set_text("store.deadline", "2s");
     setup.cli(&["store", "init"]).expect(0);
@@ -181,7 +185,7 @@ fn a_step_of_the_redis_clock_neither_revives_nor_ends_a_key() {
     assert_clock_step_has_no_effect(&gateway, |by| {
         redis_clock.step(by);
         wait_until("the step was seen, or taken back", || {
-            ((redis_clock.now() - gateway_clock.now()).abs() > DAY / 2)
+            ((redis_clock.unix_seconds() - gateway_clock.unix_seconds()).abs() > DAY / 2)
                 == is_clock_doubted(&gateway)
         });
     });
@@ -193,7 +197,7 @@ fn on_redis_a_step_of_the_machine_clock_changes_no_key_and_no_reset_time() {
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let server = RedisServer::start_with_env(&redis_clock.environment_variables());
     let setup = with_fast_path(setup(&gateway_clock).with_redis(&server), false)
         .set_text("store.deadline", "2s");
     setup.cli(&["store", "init"]).expect(0);
@@ -236,14 +240,14 @@ fn a_redis_clock_far_ahead_at_a_start_is_reported_and_begins_no_month() {
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let server = RedisServer::start_with_env(&redis_clock.environment_variables());
     let setup = || setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     // A new server whose clock is wrong from the start.
     redis_clock.step(70 * DAY);
     let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup().start(), made.stdout.trim_end());
     assert_eq!(spend_all(&gateway, key), LIMIT);
-    assert_spent(&gateway, key, END_OF_APRIL);
+    assert_quota_spent(&gateway, key, END_OF_APRIL);
     assert!(is_clock_doubted(&gateway), "{}", gateway.readyz().text());
     redis_clock.step(-70 * DAY);
     wait_until("the clock is no longer doubted", || !is_clock_doubted(&gateway));
@@ -253,14 +257,14 @@ fn a_redis_clock_far_ahead_at_a_start_is_reported_and_begins_no_month() {
         redis_clock.step(jump);
         let gateways = [setup().start(), setup().start()];
         for gateway in &gateways {
-            assert_spent(gateway, key, END_OF_APRIL);
+            assert_quota_spent(gateway, key, END_OF_APRIL);
             wait_until("riskgate reports it", || is_clock_doubted(gateway));
             assert_eq!(gateway.readyz().status, 200, "it serves");
         }
         redis_clock.step(-jump);
         for gateway in &gateways {
             wait_until("the clock is no longer doubted", || !is_clock_doubted(gateway));
-            assert_spent(gateway, key, END_OF_APRIL);
+            assert_quota_spent(gateway, key, END_OF_APRIL);
         }
     }
     let listed = setup().cli(&["usage", "--json"]).expect(0).json();
@@ -270,11 +274,11 @@ fn a_redis_clock_far_ahead_at_a_start_is_reported_and_begins_no_month() {
     );
 }
 
-/// Because of wrong clocks, a gateway counted calls in May; now the clocks show April again. Asserts
-/// that riskgate reports the command `store repair-month 2031-04`, and that the command returns to
-/// April with its counts unchanged, but only while no gateway runs.
+/// Wrong clocks made the gateway count calls in May; now the clocks show April again. Asserts that
+/// riskgate reports the command `store repair-month 2031-04`. The command must fail while a gateway
+/// runs; without a running gateway, it must restore April with the counts that April had.
 fn assert_month_can_be_repaired(gateway: Gateway, key: &str, store: &str) {
-    assert_spent(&gateway, key, END_OF_MAY);
+    assert_quota_spent(&gateway, key, END_OF_MAY);
     wait_until("riskgate reports what to do", || {
         gateway.readyz().text().contains("riskgate store repair-month 2031-04")
     });
@@ -295,10 +299,10 @@ fn assert_month_can_be_repaired(gateway: Gateway, key: &str, store: &str) {
     let again = setup.cli(&words).expect(0).json();
     assert_eq!((&again["changed"], &again["dropped"]), (&false.into(), &0.into()));
     let gateway = setup.start();
-    assert_eq!(usage(&gateway, key), (END_OF_APRIL.to_owned(), 7));
+    assert_eq!(reset_and_month_count(&gateway, key), (END_OF_APRIL.to_owned(), 7));
     assert!(!is_clock_doubted(&gateway), "{}", gateway.readyz().text());
     assert_eq!(spend_all(&gateway, key), LIMIT - 7);
-    assert_spent(&gateway, key, END_OF_APRIL);
+    assert_quota_spent(&gateway, key, END_OF_APRIL);
 }
 
 #[test]
@@ -323,7 +327,7 @@ fn a_month_that_ran_ahead_in_redis_is_reported_and_can_be_repaired() {
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let server = RedisServer::start_with_env(&redis_clock.environment_variables());
     let setup = setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup.start(), made.stdout.trim_end());
@@ -331,7 +335,9 @@ fn a_month_that_ran_ahead_in_redis_is_reported_and_can_be_repaired() {
     // Both clocks step while the gateway runs: each confirms the other.
     gateway_clock.step(20 * DAY);
     redis_clock.step(20 * DAY);
-    wait_until("May has begun", || usage(&gateway, key) == (END_OF_MAY.to_owned(), 0));
+    wait_until("May has begun", || {
+        reset_and_month_count(&gateway, key) == (END_OF_MAY.to_owned(), 0)
+    });
     assert_eq!(spend_all(&gateway, key), LIMIT);
     gateway_clock.step(-20 * DAY);
     redis_clock.step(-20 * DAY);
@@ -344,14 +350,14 @@ fn a_node_with_a_wrong_clock_does_not_change_the_month_in_redis() {
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let server = RedisServer::start_with_env(&redis_clock.environment_variables());
     let setup = || setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
     let key = made.stdout.trim_end();
     for wrong in [20 * DAY, 70 * DAY, -40 * DAY] {
         gateway_clock.step(wrong);
         let gateway = setup().start();
-        assert_eq!(usage(&gateway, key).0, END_OF_APRIL, "{wrong}");
+        assert_eq!(reset_and_month_count(&gateway, key).0, END_OF_APRIL, "{wrong}");
         gateway.get(DOMAIN, key).expect(200);
         gateway.shut_down();
         gateway_clock.step(-wrong);
@@ -366,7 +372,7 @@ fn on_redis_a_wrong_machine_clock_does_not_change_how_long_a_key_lasts() {
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let server = RedisServer::start_with_env(&redis_clock.environment_variables());
     let setup = setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     setup.cli(&["store", "init"]).expect(0);
     let gateway = setup.start();

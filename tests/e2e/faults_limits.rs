@@ -1,5 +1,5 @@
-//! Limits of the host: too few file descriptors, clients that use up memory, a log that nothing
-//! reads.
+//! riskgate still serves with too few file descriptors, while clients make it use memory, and while
+//! nothing reads its access log.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,20 +28,20 @@ fn without_free_descriptors_earlier_connections_are_still_served() {
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     let mut first = gateway.connect();
-    // Each path keeps its own upstream connection; for the first call the account holds no leased
-    // calls, so the Pingora path serves it.
+    // Each path keeps its own upstream connection. The Pingora path serves the first call, because
+    // the account holds no leased calls yet.
     for _ in 0..2 {
-        first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
+        first.send_request(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
     let spare = 20;
-    limit_descriptors(&gateway, gateway.open_descriptors() + spare);
+    limit_descriptors(&gateway, gateway.open_descriptor_count() + spare);
     let clients: Vec<Connection> =
         (0..200).filter_map(|_| Connection::try_open(gateway.http)).collect();
     assert!(clients.len() > spare);
     for _ in 0..50 {
-        first.ask(&get(DOMAIN).key(&key)).expect(200);
+        first.send_request(&get(DOMAIN).key(&key)).expect(200);
         // riskgate keeps its upstream connection.
-        first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
+        first.send_request(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
     drop(clients);
     wait_until("others are served again", || {
@@ -56,7 +56,7 @@ fn without_free_descriptors_earlier_connections_are_still_served() {
 
 /// Kinds of requests that a gateway must buffer for a while.
 #[derive(Clone, Copy, PartialEq)]
-enum Flood {
+enum FloodKind {
     /// A header that exceeds the limit.
     LargeHeaders,
     /// A header that never ends.
@@ -65,16 +65,16 @@ enum Flood {
     UnfinishedBodies,
 }
 
-impl Flood {
-    fn bytes(self, key: &str) -> Vec<u8> {
+impl FloodKind {
+    fn request_bytes(self, key: &str) -> Vec<u8> {
         let value = "a".repeat(900);
         let fields: String = (0..16).map(|at| format!("X-Field-{at}: {value}\r\n")).collect();
         let bytes = match self {
-            Flood::LargeHeaders => {
+            FloodKind::LargeHeaders => {
                 format!("GET {DOMAIN} HTTP/1.1\r\nHost: a\r\n{fields}{fields}\r\n")
             }
-            Flood::UnfinishedHeaders => format!("GET {DOMAIN} HTTP/1.1\r\nHost: a\r\n{fields}"),
-            Flood::UnfinishedBodies => format!(
+            FloodKind::UnfinishedHeaders => format!("GET {DOMAIN} HTTP/1.1\r\nHost: a\r\n{fields}"),
+            FloodKind::UnfinishedBodies => format!(
                 "POST /v1/signup HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\
                  Content-Length: 1048576\r\n\r\n{}",
                 "b".repeat(64 * 1024)
@@ -85,7 +85,7 @@ impl Flood {
 
     /// Opens connections continuously, and keeps the last hundred open.
     fn run_flood(self, gateway: SocketAddr, key: &str, is_over: &AtomicBool) {
-        let bytes = self.bytes(key);
+        let bytes = self.request_bytes(key);
         let mut kept = VecDeque::new();
         while !is_over.load(Ordering::Relaxed) {
             let Some(mut connection) = Connection::try_open(gateway) else { continue };
@@ -113,24 +113,29 @@ fn a_flood_of_headers_and_bodies_takes_less_than_128_mib() {
     std::thread::scope(|scope| {
         let _stop_guard = (clients.stop_on_drop(), SetOnDrop(&is_over));
         clients.spawn_clients(scope, gateway.http, 2);
-        for flood in [Flood::LargeHeaders, Flood::UnfinishedHeaders, Flood::UnfinishedBodies] {
+        for flood in
+            [FloodKind::LargeHeaders, FloodKind::UnfinishedHeaders, FloodKind::UnfinishedBodies]
+        {
             let (address, key, is_over) = (gateway.http, &key, &is_over);
             scope.spawn(move || flood.run_flood(address, key, is_over));
         }
         wait_until("the flood is high", || {
             gateway.sum_of_samples("riskgate_connections", &[]) > 150.0
                 && gateway.sum_of_samples("riskgate_requests_total", &["headers_too_large"]) > 500.0
-                && clients.counts().admitted > 500
+                && clients.response_counts().admitted > 500
         });
     });
     let grown = gateway.peak_memory_kib() - before;
     println!(
         "{before} KiB, and {grown} more; {:?} {:?}",
-        clients.counts(),
+        clients.response_counts(),
         clients.latency_p99_and_max()
     );
     assert!(grown < 128 * KIB_PER_MIB, "{grown} KiB");
-    assert_eq!((clients.counts().internal_errors, clients.counts().unknown), (0, 0));
+    assert_eq!(
+        (clients.response_counts().internal_errors, clients.response_counts().unknown),
+        (0, 0)
+    );
     wait_until("the connections of the flood are closed", || {
         gateway.sum_of_samples("riskgate_connections", &[]) <= 1.0
     });
@@ -138,7 +143,7 @@ fn a_flood_of_headers_and_bodies_takes_less_than_128_mib() {
 }
 
 /// A named pipe, held open by a reader that never reads.
-fn unread_pipe(setup: &Setup) -> (String, std::fs::File) {
+fn create_unread_pipe(setup: &Setup) -> (String, std::fs::File) {
     let path = setup.path("pipe");
     run_command(Command::new("mkfifo").arg(&path)).expect(0);
     let reader = std::fs::OpenOptions::new()
@@ -157,21 +162,21 @@ fn overflow_log_and_shut_down(setup: Setup) -> f64 {
     let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
     for _ in 0..1_500 {
-        connection.ask(&get(DOMAIN).key(&key)).expect(200);
+        connection.send_request(&get(DOMAIN).key(&key)).expect(200);
     }
     let dropped = gateway.sum_of_samples("riskgate_access_log_lines_dropped_total", &[]);
     let begun = Instant::now();
     gateway.send_signal("TERM");
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
-    assert_eq!(gateway.start_again().get_month_count(&key), 1_500);
+    assert_eq!(gateway.start_after_exit().get_month_count(&key), 1_500);
     dropped
 }
 
 #[test]
 fn an_unread_access_log_pipe_delays_no_request_and_no_stop() {
     let setup = Setup::new();
-    let (path, _reader) = unread_pipe(&setup);
+    let (path, _reader) = create_unread_pipe(&setup);
     let dropped = overflow_log_and_shut_down(setup.set_text("log.path", &path));
     assert!(dropped > 500.0, "{dropped}");
 }
@@ -179,7 +184,7 @@ fn an_unread_access_log_pipe_delays_no_request_and_no_stop() {
 #[test]
 fn run_refuses_an_access_log_pipe_without_a_reader() {
     let setup = Setup::new();
-    let (path, reader) = unread_pipe(&setup);
+    let (path, reader) = create_unread_pipe(&setup);
     drop(reader);
     let ran =
         setup.set_text("log.path", &path).run_under(&["timeout", "20"]).cli(&["run"]).expect(78);
@@ -189,7 +194,7 @@ fn run_refuses_an_access_log_pipe_without_a_reader() {
 #[test]
 fn an_access_log_to_an_unread_stdout_delays_no_request_and_no_stop() {
     let setup = Setup::new();
-    let (path, _reader) = unread_pipe(&setup);
+    let (path, _reader) = create_unread_pipe(&setup);
     let script = format!("[ \"$2\" != run ] || exec >>{path}; exec \"$@\"");
     let setup = setup.unset("log.path").run_under(&["sh", "-c", &script, "sh"]);
     overflow_log_and_shut_down(setup);
@@ -216,14 +221,14 @@ fn many_clients_leave_descriptors_for_the_upstream_the_store_and_reloads() {
     assert!(gateway.stderr().contains("the limit of open files leaves"), "{}", gateway.stderr());
     let key = gateway.create_active_key("acme", &[]);
     let mut first = gateway.connect();
-    first.ask(&get("/v1/usage").key(&key)).expect(200);
+    first.send_request(&get("/v1/usage").key(&key)).expect(200);
     let clients: Vec<Connection> =
         (0..300).filter_map(|_| Connection::try_open(gateway.http)).collect();
     wait_until("all connections are in use", || {
         gateway.sum_of_samples("riskgate_connections_rejected_total", &[]) > 100.0
     });
     for _ in 0..50 {
-        first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
+        first.send_request(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
     // The store and the files can still be opened.
     gateway.create_key("other", &[]);

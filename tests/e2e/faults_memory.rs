@@ -1,5 +1,5 @@
-//! With a tight but sufficient memory limit, clients that use all connections neither end the
-//! process nor block others, and riskgate refuses files that are far too large.
+//! The tests give the gateway just enough memory. Clients that use all connections must neither end
+//! the process nor block other clients. riskgate must refuse files that are far too large.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,14 +14,14 @@ use crate::harness::{
 };
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
-const CONNECTIONS: usize = 400;
-const EXCHANGES: usize = 50;
+const MAX_CONNECTIONS: usize = 400;
+const MAX_EXCHANGES: usize = 50;
 /// The anonymous memory that the process may use, including stacks; see docs/operations.md.
 const DATA_LIMIT_OPTION: &str = "--data=192000000";
 
 /// What clients can make a gateway buffer, each at its largest size.
 #[derive(Clone, Copy)]
-enum Flood {
+enum FloodKind {
     /// A header without its end.
     Headers,
     /// A body without its end.
@@ -32,28 +32,28 @@ enum Flood {
     Answers,
 }
 
-impl Flood {
-    fn bytes(self, key: &str) -> Vec<u8> {
+impl FloodKind {
+    fn request_bytes(self, key: &str) -> Vec<u8> {
         let fields = format!("X-Field: {}\r\n", "a".repeat(970)).repeat(16);
         let own = format!("Host: a\r\nAuthorization: Bearer {key}\r\n");
         let body = "b".repeat(128 << 10);
         let text = match self {
-            Flood::Headers => format!("GET {DOMAIN} HTTP/1.1\r\n{own}{fields}"),
-            Flood::Bodies => {
+            FloodKind::Headers => format!("GET {DOMAIN} HTTP/1.1\r\n{own}{fields}"),
+            FloodKind::Bodies => {
                 format!("POST /v1/signup HTTP/1.1\r\n{own}Content-Length: 1048576\r\n\r\n{body}")
             }
-            Flood::ShortBodies => {
+            FloodKind::ShortBodies => {
                 let body = "b".repeat((64 << 10) - 1);
                 format!("POST /v1/signup HTTP/1.1\r\n{own}Content-Length: 65536\r\n\r\n{body}")
             }
-            Flood::Answers => format!("GET /v1/check/a@b.com HTTP/1.1\r\n{own}\r\n"),
+            FloodKind::Answers => format!("GET /v1/check/a@b.com HTTP/1.1\r\n{own}\r\n"),
         };
         text.into_bytes()
     }
 
     /// Opens connections continuously, and keeps the last ones open.
     fn run_flood(self, gateway: &Gateway, key: &str, is_over: &AtomicBool) {
-        let bytes = self.bytes(key);
+        let bytes = self.request_bytes(key);
         let mut kept = VecDeque::new();
         while !is_over.load(Ordering::Relaxed) {
             let Ok(mut stream) = TcpStream::connect(gateway.http) else { continue };
@@ -61,7 +61,7 @@ impl Flood {
             // The gateway may refuse the connection.
             let _ = stream.write_all(&bytes);
             kept.push_back(stream);
-            if kept.len() > CONNECTIONS {
+            if kept.len() > MAX_CONNECTIONS {
                 kept.pop_front();
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -69,13 +69,12 @@ impl Flood {
     }
 }
 
-/// A gateway under the memory limit, with responses that exceed every buffer; its table is
-/// compiled.
-fn start(upstream: &MockUpstream) -> (Gateway, String) {
+/// Starts a gateway with a compiled table under the memory limit, and creates a key.
+fn start_gateway_with_key(upstream: &MockUpstream) -> (Gateway, String) {
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
     let setup = Setup::new().with_upstreams(&[upstream.address]).append_toml(route);
-    let setup = setup.set("listen.max_connections", &CONNECTIONS.to_string());
-    let setup = setup.set("upstream.max_in_flight", &EXCHANGES.to_string());
+    let setup = setup.set("listen.max_connections", &MAX_CONNECTIONS.to_string());
+    let setup = setup.set("upstream.max_in_flight", &MAX_EXCHANGES.to_string());
     let setup = setup.set("plans.free", "10000000").run_under(&["prlimit", DATA_LIMIT_OPTION]);
     let keys = setup.path("keys.toml");
     std::fs::write(&keys, "# None.\n").unwrap();
@@ -103,7 +102,7 @@ fn with_limited_memory_a_flood_at_the_connection_limits_fails_no_other_client() 
             true => vec![Step::Send(response_bytes(200, "", &large))],
             false => vec![Step::Send(response_bytes(200, "", "{}"))],
         });
-    let (gateway, key) = start(&upstream);
+    let (gateway, key) = start_gateway_with_key(&upstream);
     let other = gateway.create_active_key("other", &[]);
     println!("before: {}", proc_status_line(&gateway, "VmData"));
     let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
@@ -111,24 +110,31 @@ fn with_limited_memory_a_flood_at_the_connection_limits_fails_no_other_client() 
     std::thread::scope(|scope| {
         let _stop_guard = (clients.stop_on_drop(), SetOnDrop(&is_over));
         clients.spawn_clients(scope, gateway.http, 2);
-        wait_until("calls are under way", || clients.counts().admitted > 20);
-        for flood in [Flood::Headers, Flood::Bodies, Flood::ShortBodies, Flood::Answers] {
+        wait_until("calls are under way", || clients.response_counts().admitted > 20);
+        for flood in
+            [FloodKind::Headers, FloodKind::Bodies, FloodKind::ShortBodies, FloodKind::Answers]
+        {
             let (gateway, key, is_over) = (&gateway, &other, &is_over);
             scope.spawn(move || flood.run_flood(gateway, key, is_over));
         }
         wait_until("connections are turned away", || {
             gateway.sum_of_samples("riskgate_connections_rejected_total", &[]) > 100.0
         });
-        let before = clients.counts();
-        wait_until("others are served", || clients.counts().admitted > before.admitted + 200);
+        let before = clients.response_counts();
+        wait_until("others are served", || {
+            clients.response_counts().admitted > before.admitted + 200
+        });
         println!(
             "in the flood: {}, {}",
             proc_status_line(&gateway, "VmData"),
             proc_status_line(&gateway, "VmRSS")
         );
     });
-    println!("{:?} {:?}", clients.counts(), clients.latency_p99_and_max());
-    assert_eq!((clients.counts().internal_errors, clients.counts().unknown), (0, 0));
+    println!("{:?} {:?}", clients.response_counts(), clients.latency_p99_and_max());
+    assert_eq!(
+        (clients.response_counts().internal_errors, clients.response_counts().unknown),
+        (0, 0)
+    );
     assert!(
         clients.latency_p99_and_max().1 < TEST_TIMEOUT / 2,
         "{:?}",
@@ -144,7 +150,7 @@ fn with_limited_memory_a_flood_at_the_connection_limits_fails_no_other_client() 
 
 #[test]
 fn with_limited_memory_a_reload_refuses_far_too_large_files() {
-    let (gateway, key) = start(&MockUpstream::start());
+    let (gateway, key) = start_gateway_with_key(&MockUpstream::start());
     let fails = |part: &str| gateway.sum_of_samples("riskgate_reload_failing", &[part]) == 1.0;
     let table = std::fs::read(gateway.path("built.table")).unwrap();
     let swap = |name: &str, bytes: &[u8], length: u64| {

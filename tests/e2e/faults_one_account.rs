@@ -1,19 +1,19 @@
-//! A fault in one account or key affects only that account or key: all others are served, and
-//! riskgate still follows changes of keys.
+//! A fault in one account or key affects only that account or key. riskgate serves all others, and
+//! still applies changes of keys.
 
 use crate::harness::{Gateway, Setup, get, wait_until};
 use crate::redis_server::RedisServer;
 
-const USAGE: &str = "/v1/usage";
+const USAGE_TARGET: &str = "/v1/usage";
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
 /// A setup with a long deadline, so that no call fails because the machine is loaded.
-fn setup_on(server: &RedisServer) -> Setup {
+fn setup_with_long_deadline(server: &RedisServer) -> Setup {
     Setup::new().with_redis(server).set_text("store.deadline", "5s")
 }
 
-fn status(gateway: &Gateway, key: &str) -> u16 {
-    gateway.get(USAGE, key).status
+fn usage_status(gateway: &Gateway, key: &str) -> u16 {
+    gateway.get(USAGE_TARGET, key).status
 }
 
 fn degraded_reasons(gateway: &Gateway) -> String {
@@ -23,12 +23,12 @@ fn degraded_reasons(gateway: &Gateway) -> String {
 /// Every call of the account gets a 500 on every route that needs a key.
 #[track_caller]
 fn assert_fail_open_500s(gateway: &Gateway, key: &str) {
-    for target in [USAGE, DOMAIN, "/v1/check/first.test"] {
+    for target in [USAGE_TARGET, DOMAIN, "/v1/check/first.test"] {
         let refused = gateway.get(target, key).expect(500);
         assert_eq!(refused.header("X-Fail-Open"), Some("true"), "{target}");
         assert_eq!(refused.json()["error"], "internal_error", "{target}");
     }
-    let browser = get(USAGE).key(key).with_header("Origin", "https://app.example.com");
+    let browser = get(USAGE_TARGET).key(key).with_header("Origin", "https://app.example.com");
     let seen = gateway.send_request(&browser).expect(500);
     assert_eq!(seen.header("Access-Control-Allow-Origin"), Some("https://app.example.com"));
 }
@@ -36,11 +36,11 @@ fn assert_fail_open_500s(gateway: &Gateway, key: &str) {
 #[test]
 fn an_account_with_an_unknown_plan_gets_500s_and_other_accounts_are_served() {
     let server = RedisServer::start();
-    let gateway = setup_on(&server).start();
+    let gateway = setup_with_long_deadline(&server).start();
     let key = gateway.create_active_key("acme", &["--plan", "pro"]);
     let (other, other_id) = gateway.create_active_key_with_id("other", &[]);
     // Another node has a plan that this node's config lacks.
-    let newer = setup_on(&server).set("plans.free", "100").set("plans.gold", "7");
+    let newer = setup_with_long_deadline(&server).set("plans.free", "100").set("plans.gold", "7");
     newer.cli(&["accounts", "set", "acme", "--plan", "gold"]).expect(0);
     let unknown = "keys: account acme: expected one of the plans business, free, pro, starter";
     wait_until("/readyz reports the plan", || degraded_reasons(&gateway).contains(unknown));
@@ -50,18 +50,18 @@ fn an_account_with_an_unknown_plan_gets_500s_and_other_accounts_are_served() {
     assert_eq!(reported(), 1, "it is reported once: {}", gateway.stderr());
     assert_fail_open_500s(&gateway, &key);
     gateway.cli(&["keys", "revoke", &other_id]).expect(0);
-    wait_until("a key of another account is refused", || status(&gateway, &other) == 401);
+    wait_until("a key of another account is refused", || usage_status(&gateway, &other) == 401);
     let later = gateway.create_active_key("another", &["--plan", "free"]);
     // A node can start with this fault, and `check` reports it.
     let gateway = gateway.restart();
     assert!(degraded_reasons(&gateway).contains(unknown), "{}", degraded_reasons(&gateway));
     assert_fail_open_500s(&gateway, &key);
-    assert_eq!((status(&gateway, &other), status(&gateway, &later)), (401, 200));
+    assert_eq!((usage_status(&gateway, &other), usage_status(&gateway, &later)), (401, 200));
     let printed = gateway.cli(&["check"]).expect(0).stderr;
     assert!(printed.contains("warning: account acme: expected one of the plans"), "{printed}");
     gateway.edit_config(|text| text + "[plans]\nfree = 100\ngold = 8\n");
-    wait_until("the account is served by its plan", || status(&gateway, &key) == 200);
-    assert_eq!(gateway.get(USAGE, &key).json()["monthly_limit"], 8);
+    wait_until("the account is served by its plan", || usage_status(&gateway, &key) == 200);
+    assert_eq!(gateway.get(USAGE_TARGET, &key).json()["monthly_limit"], 8);
     wait_until("no fault is reported", || degraded_reasons(&gateway) == "[]");
 }
 
@@ -89,14 +89,14 @@ fn removing_a_plan_from_the_config_does_not_stop_key_changes() {
         assert_fail_open_500s(&gateway, key);
     }
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("another key is refused", || status(&gateway, &other) == 401);
+    wait_until("another key is refused", || usage_status(&gateway, &other) == 401);
     let (later, later_id) = gateway.create_active_key_with_id("other", &[]);
-    assert_eq!(status(&gateway, &later), 200);
+    assert_eq!(usage_status(&gateway, &later), 200);
     gateway.cli(&["keys", "revoke", &later_id]).expect(0);
-    wait_until("and so is a later one", || status(&gateway, &later) == 401);
+    wait_until("and so is a later one", || usage_status(&gateway, &later) == 401);
     gateway.edit_config(|text| text.replace("free = 100\n", "free = 100\ngold = 9\n"));
     wait_until("both are served", || {
-        [gold.as_str(), token].iter().all(|key| status(&gateway, key) == 200)
+        [gold.as_str(), token].iter().all(|key| usage_status(&gateway, key) == 200)
     });
     wait_until("no fault is reported", || degraded_reasons(&gateway) == "[]");
 }
@@ -112,7 +112,7 @@ fn an_id_with_different_keys_in_store_and_key_file_does_not_stop_key_changes() {
     std::fs::write(&import, other).unwrap();
     let setup = setup.env("KEY", token).set_text("keys.file", &file.display().to_string());
     let gateway = setup.start();
-    assert_eq!(status(&gateway, token), 200);
+    assert_eq!(usage_status(&gateway, token), 200);
     gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
     wait_until("/readyz reports it", || {
         degraded_reasons(&gateway).contains("keys: key web: expected one key")
@@ -120,19 +120,19 @@ fn an_id_with_different_keys_in_store_and_key_file_does_not_stop_key_changes() {
     assert_fail_open_500s(&gateway, token);
     let (key, id) = gateway.create_active_key_with_id("acme", &[]);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("another key is refused", || status(&gateway, &key) == 401);
+    wait_until("another key is refused", || usage_status(&gateway, &key) == 401);
     let gateway = gateway.restart();
     assert_fail_open_500s(&gateway, token);
-    assert_eq!(status(&gateway, &key), 401);
+    assert_eq!(usage_status(&gateway, &key), 401);
 }
 
 /// Bad values in an account's row, a key's row and the account's counts.
-const GARBAGE: [&str; 4] = ["", "garbage", "- nonsense {}", "\u{1}\u{2} \u{3} {\"a\": [}"];
+const GARBAGE_VALUES: [&str; 4] = ["", "garbage", "- nonsense {}", "\u{1}\u{2} \u{3} {\"a\": [}"];
 
 #[test]
 fn unreadable_rows_of_one_account_or_key_fail_only_that_account_or_key() {
     let server = RedisServer::start();
-    let setup = setup_on(&server);
+    let setup = setup_with_long_deadline(&server);
     let make = |account: &str| {
         let words = ["keys", "create", "--account", account, "--origin", "https://app.example.com"];
         let made = setup.cli(&[&words[..], &["--json"]].concat()).expect(0).json();
@@ -141,19 +141,19 @@ fn unreadable_rows_of_one_account_or_key_fail_only_that_account_or_key() {
     let (by_account, _) = make("broken-account");
     let (by_key, key_id) = make("broken-key");
     let (good, good_id) = make("good");
-    for garbage in GARBAGE {
+    for garbage in GARBAGE_VALUES {
         server.run(&["HSET", "riskgate:{ring}:accounts", "broken-account", garbage]);
         server.run(&["HSET", "riskgate:{ring}:keys", &key_id, garbage]);
-        let gateway = setup_on(&server).start();
+        let gateway = setup_with_long_deadline(&server).start();
         assert_fail_open_500s(&gateway, &by_account);
         assert_fail_open_500s(&gateway, &by_key);
-        assert_eq!(status(&gateway, &good), 200);
+        assert_eq!(usage_status(&gateway, &good), 200);
         for what in ["account broken-account: ", &format!("key {key_id}: ")] {
             assert!(degraded_reasons(&gateway).contains(what), "{}", degraded_reasons(&gateway));
         }
         let (later, later_id) = gateway.create_active_key_with_id("good", &[]);
         gateway.cli(&["keys", "revoke", &later_id]).expect(0);
-        wait_until("another key is refused", || status(&gateway, &later) == 401);
+        wait_until("another key is refused", || usage_status(&gateway, &later) == 401);
         // Other readers of rows still list the other accounts.
         let listed = gateway.cli(&["keys", "list"]).expect(0);
         assert!(listed.stdout.contains(&good_id), "{}", listed.stdout);
@@ -164,14 +164,14 @@ fn unreadable_rows_of_one_account_or_key_fail_only_that_account_or_key() {
         gateway.cli(&["check"]).expect(0);
         // Setting the account again repairs its row.
         gateway.cli(&["accounts", "set", "broken-account", "--limit", "7"]).expect(0);
-        wait_until("the account is served", || status(&gateway, &by_account) == 200);
+        wait_until("the account is served", || usage_status(&gateway, &by_account) == 200);
     }
 }
 
 #[test]
 fn bad_counts_of_one_account_fail_only_that_account() {
     let server = RedisServer::start();
-    let setup = setup_on(&server).set_text("store.on_failure", "closed");
+    let setup = setup_with_long_deadline(&server).set_text("store.on_failure", "closed");
     let gateway = setup.start();
     let good = gateway.create_active_key("good", &[]);
     let broken: Vec<(String, String)> = (0..11)
@@ -182,10 +182,10 @@ fn bad_counts_of_one_account_fail_only_that_account() {
         gateway.get_domain("first.test", key).expect(200);
     }
     wait_until("all numbers are in the store", || {
-        server.keys("riskgate:ledger:*").len() == broken.len() + 1
+        server.matching_keys("riskgate:ledger:*").len() == broken.len() + 1
     });
     for (n, (_, account)) in broken.iter().enumerate() {
-        let name = server.keys(&format!("riskgate:ledger:{{{account}}}:*")).remove(0);
+        let name = server.matching_keys(&format!("riskgate:ledger:{{{account}}}:*")).remove(0);
         let fields = server.run(&["HKEYS", &name]);
         let node = fields.lines().find(|field| field.len() == 32).unwrap();
         let corrupting_command: &[&str] = match n {
@@ -252,7 +252,7 @@ fn an_unreadable_row_of_the_top_list_is_ignored_and_replaced() {
 #[test]
 fn foreign_entries_in_the_store_are_reported_and_keys_and_counts_still_work() {
     let server = RedisServer::start();
-    let gateway = setup_on(&server).start();
+    let gateway = setup_with_long_deadline(&server).start();
     let key = gateway.create_active_key("good", &[]);
     let bytes = "'\\255\\254'";
     for line in [
@@ -271,7 +271,7 @@ fn foreign_entries_in_the_store_are_reported_and_keys_and_counts_still_work() {
     }
     let (other, id) = gateway.create_active_key_with_id("other", &[]);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the other key is refused", || status(&gateway, &other) == 401);
+    wait_until("the other key is refused", || usage_status(&gateway, &other) == 401);
     wait_until("calls are counted", || {
         gateway.get_domain("first.test", &key).status == 200 && gateway.get_month_count(&key) > 0
     });
@@ -280,7 +280,7 @@ fn foreign_entries_in_the_store_are_reported_and_keys_and_counts_still_work() {
     assert!(gateway.cli(&["usage"]).expect(0).stdout.contains("good"));
     // A node can start with this fault, and the report ends once the fault is gone.
     let gateway = gateway.restart();
-    assert_eq!((status(&gateway, &key), status(&gateway, &other)), (200, 401));
+    assert_eq!((usage_status(&gateway, &key), usage_status(&gateway, &other)), (200, 401));
     server.run(&["DEL", "riskgate:{ring}:imports"]);
     server.run(&["HDEL", "riskgate:{ring}:keys", "extra"]);
     server.run(&["ZREMRANGEBYSCORE", "riskgate:{ring}:changed", "9", "9"]);

@@ -1,5 +1,5 @@
-//! Disks that become read-only while a gateway runs: riskgate counts or refuses calls as
-//! configured, loses no counted call, and recovers by itself when the disk accepts writes again.
+//! If the disk becomes read-only while a gateway runs, riskgate counts or refuses calls as
+//! configured, and loses no counted call. It recovers by itself when the disk accepts writes again.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ const MAX_LEASE: u64 = 64;
 const LATENCY_LIMIT: Duration = Duration::from_secs(5);
 
 /// A gateway whose store and log lie on the disk.
-fn start(disk: &TestDisk, on_failure: &str) -> (Gateway, String) {
-    let inside = disk.nsenter_prefix();
+fn start_gateway_with_key(disk: &TestDisk, on_failure: &str) -> (Gateway, String) {
+    let inside = disk.namespace_command_prefix();
     let words: Vec<&str> = inside.iter().map(String::as_str).collect();
     let lies = |name: &str| disk.path().join(name).display().to_string();
     let setup = Setup::new().run_under(&words).set("plans.free", &LIMIT.to_string());
@@ -30,7 +30,7 @@ fn is_store_down(gateway: &Gateway) -> bool {
 
 /// Each call has a log line or was counted as a dropped line; no line is incomplete.
 fn assert_calls_logged_or_dropped(disk: &TestDisk, calls: u64, dropped: u64) {
-    let lines = disk.read("access.log");
+    let lines = disk.read_file("access.log");
     let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
     let lines: Vec<serde_json::Value> = lines.lines().map(parse).collect();
     let logged = lines.iter().filter(|line| line["route"] == "domain").count() as u64;
@@ -41,35 +41,35 @@ fn assert_calls_logged_or_dropped(disk: &TestDisk, calls: u64, dropped: u64) {
 #[test]
 fn on_a_read_only_disk_with_on_failure_open_calls_are_served_and_settled_later() {
     let disk = TestDisk::file_backed("16m");
-    let (gateway, key) = start(&disk, "open");
+    let (gateway, key) = start_gateway_with_key(&disk, "open");
     let dropped = || gateway.sum_of_samples("riskgate_access_log_lines_dropped_total", &[]);
     let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     std::thread::scope(|scope| {
         let _stop_guard = clients.stop_on_drop();
         clients.spawn_clients(scope, gateway.http, 4);
-        wait_until("calls are under way", || clients.counts().admitted > 100);
+        wait_until("calls are under way", || clients.response_counts().admitted > 100);
         disk.refuse_writes();
         wait_until("the store counts as down", || is_store_down(&gateway));
         assert!(gateway.readyz().text().contains("store: down"));
         assert_eq!(gateway.readyz().status, 200, "it serves");
         gateway.send_request(&get(DOMAIN)).expect(401);
-        let before = clients.counts();
+        let before = clients.response_counts();
         wait_until("lines are dropped", || dropped() > 100.0);
-        wait_until("it serves", || clients.counts().admitted > before.admitted + 200);
+        wait_until("it serves", || clients.response_counts().admitted > before.admitted + 200);
         assert_eq!(
-            clients.counts().internal_errors,
+            clients.response_counts().internal_errors,
             before.internal_errors,
             "it is known to be down"
         );
-        let logged = disk.read("access.log").len();
+        let logged = disk.read_file("access.log").len();
         disk.allow_writes();
         wait_until("the store is back", || !is_store_down(&gateway));
-        wait_until("lines are written again", || disk.read("access.log").len() > logged);
+        wait_until("lines are written again", || disk.read_file("access.log").len() > logged);
     });
     wait_until("every call is settled", || {
         gateway.sum_of_samples("riskgate_store_unsettled_calls", &[]) == 0.0
     });
-    let counts = clients.counts();
+    let counts = clients.response_counts();
     assert_eq!((counts.quota_exceeded, counts.unknown), (0, 0), "{counts:?}");
     assert!(clients.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", clients.latency_p99_and_max());
     assert_eq!(gateway.get_month_count(&key), counts.admitted);
@@ -83,20 +83,22 @@ fn on_a_read_only_disk_with_on_failure_open_calls_are_served_and_settled_later()
 #[test]
 fn on_a_read_only_disk_with_on_failure_closed_calls_are_refused_meanwhile() {
     let disk = TestDisk::file_backed("16m");
-    let (gateway, key) = start(&disk, "closed");
+    let (gateway, key) = start_gateway_with_key(&disk, "closed");
     let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     std::thread::scope(|scope| {
         let _stop_guard = clients.stop_on_drop();
         clients.spawn_clients(scope, gateway.http, 4);
-        wait_until("calls are under way", || clients.counts().admitted > 100);
+        wait_until("calls are under way", || clients.response_counts().admitted > 100);
         disk.refuse_writes();
-        wait_until("the leased calls are spent", || clients.counts().internal_errors > 50);
+        wait_until("the leased calls are spent", || clients.response_counts().internal_errors > 50);
         wait_until("riskgate reports it", || gateway.readyz().text().contains("store: down"));
         disk.allow_writes();
-        let before = clients.counts();
-        wait_until("it serves again", || clients.counts().admitted > before.admitted + 100);
+        let before = clients.response_counts();
+        wait_until("it serves again", || {
+            clients.response_counts().admitted > before.admitted + 100
+        });
     });
-    let counts = clients.counts();
+    let counts = clients.response_counts();
     assert!(clients.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", clients.latency_p99_and_max());
     assert_eq!(gateway.get_month_count(&key), counts.admitted);
     assert_eq!(gateway.restart().get_month_count(&key), counts.admitted);
@@ -105,14 +107,14 @@ fn on_a_read_only_disk_with_on_failure_closed_calls_are_refused_meanwhile() {
 #[test]
 fn with_on_failure_open_calls_are_served_after_a_disk_error_and_old_counts_survive() {
     let disk = TestDisk::file_backed("16m");
-    let (mut gateway, key) = start(&disk, "open");
+    let (mut gateway, key) = start_gateway_with_key(&disk, "open");
     let connection = &mut gateway.connect();
     for _ in 0..100 {
-        connection.ask(&get(DOMAIN).key(&key)).expect(200);
+        connection.send_request(&get(DOMAIN).key(&key)).expect(200);
     }
     let stated = || gateway.cli(&["usage", "--json"]).expect(0).json()[0]["month_count"].as_u64();
     wait_until("the leases are reported", || stated() == Some(100));
-    disk.trigger_error();
+    disk.trigger_file_system_error();
     wait_until("the store counts as down", || is_store_down(&gateway));
     // Reads still succeed, so the store counts as up from time to time.
     let mut served = 0;
@@ -125,7 +127,7 @@ fn with_on_failure_open_calls_are_served_after_a_disk_error_and_old_counts_survi
     assert!(gateway.wait_for_exit().success());
     assert!(gateway.stderr().contains("unspent leased calls are lost"), "{}", gateway.stderr());
     disk.repair();
-    let gateway = gateway.start_again();
+    let gateway = gateway.start_after_exit();
     let counted = gateway.get_month_count(&key);
     assert!((100..=100 + MAX_LEASE).contains(&counted), "{counted}");
     wait_until("it serves", || gateway.get(DOMAIN, &key).status == 200);

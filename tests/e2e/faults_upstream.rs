@@ -1,6 +1,6 @@
-//! An upstream server behind a faulty network: no client waits too long or gets the response of
-//! another, no truncated response looks complete, and riskgate refunds calls exactly as the
-//! contract says.
+//! The network to the upstream server is faulty. Still, no client waits too long or gets another
+//! client's response, and no truncated response looks complete. riskgate refunds exactly the calls
+//! that no server could serve.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +11,11 @@ use crate::harness::{
     SetOnDrop, Setup, Step, get, response_bytes, wait_until,
 };
 
-const CALLERS: usize = 6;
+const CALLER_COUNT: usize = 6;
 /// Far longer than the deadline of an exchange in these tests, which is one second.
 const LATENCY_LIMIT: Duration = Duration::from_secs(4);
 /// The offsets, in each response, of the end of the header and of the last digit of Content-Length.
-const HEADER_END: usize = 40;
+const HEADER_END_OFFSET: usize = 40;
 const LENGTH_DIGIT_OFFSET: usize = 35;
 
 /// The result of an exchange, as the client saw it.
@@ -30,18 +30,18 @@ use ExchangeOutcome::{Complete, Timeout, Truncated, Unavailable};
 
 /// How often each result occurred.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally([usize; 4]);
+struct OutcomeCounts([usize; 4]);
 
-impl Tally {
+impl OutcomeCounts {
     fn count_of(self, came: ExchangeOutcome) -> usize {
         self.0[came as usize]
     }
 
-    fn failed(self) -> usize {
-        self.total() - self.count_of(Complete)
+    fn failed_count(self) -> usize {
+        self.total_count() - self.count_of(Complete)
     }
 
-    fn total(self) -> usize {
+    fn total_count(self) -> usize {
         self.0.iter().sum()
     }
 }
@@ -53,7 +53,7 @@ struct Callers<'g> {
     done: AtomicBool,
     /// The fault changes bytes of bodies, so the clients do not compare bodies.
     garbled: AtomicBool,
-    tally: Mutex<Tally>,
+    tally: Mutex<OutcomeCounts>,
 }
 
 impl Callers<'_> {
@@ -71,30 +71,30 @@ impl Callers<'_> {
             let says_close = |answer: &Response| answer.header("Connection") == Some("close");
             if !is_whole {
                 assert!(
-                    connection.is_closed_by_peer(),
+                    connection.ends_without_more_bytes(),
                     "{target}: the rest of this response would be read as the next response"
                 );
             }
-            self.record(&target, answer.as_ref());
+            self.record_outcome(&target, answer.as_ref());
             if !is_whole || answer.as_ref().is_some_and(says_close) {
                 connection = self.gateway.connect();
             }
         }
     }
 
-    fn record(&self, target: &str, answer: Option<&Response>) {
-        let came = self.classify(target, answer);
+    fn record_outcome(&self, target: &str, answer: Option<&Response>) {
+        let came = self.outcome_of(target, answer);
         self.tally.lock().unwrap().0[came as usize] += 1;
     }
 
-    fn classify(&self, target: &str, answer: Option<&Response>) -> ExchangeOutcome {
+    fn outcome_of(&self, target: &str, answer: Option<&Response>) -> ExchangeOutcome {
         let Some(answer) = answer.filter(|answer| answer.is_complete) else {
             // The connection may have ended before the header.
             assert!(answer.is_none_or(|answer| answer.status == 200), "{target}: {answer:?}");
             return Truncated;
         };
         if answer.status == 200 {
-            let is_own = answer.body == body_for(target).into_bytes();
+            let is_own = answer.body == body_with_target(target).into_bytes();
             assert!(is_own || self.garbled.load(Ordering::SeqCst), "{target}: {answer:?}");
             return Complete;
         }
@@ -107,20 +107,20 @@ impl Callers<'_> {
         }
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> OutcomeCounts {
         *self.tally.lock().unwrap()
     }
 }
 
 /// A body of 65 bytes that contains the target.
-fn body_for(target: &str) -> String {
+fn body_with_target(target: &str) -> String {
     format!("{target:065}")
 }
 
 /// Answers each request with its own target.
-fn echo(seen: &ReceivedRequest) -> Vec<Step> {
+fn respond_with_target(seen: &ReceivedRequest) -> Vec<Step> {
     let target = seen.request_line().split(' ').nth(1).unwrap();
-    let bytes = response_bytes(200, "", &body_for(target));
+    let bytes = response_bytes(200, "", &body_with_target(target));
     vec![Step::Send(bytes)]
 }
 
@@ -156,7 +156,7 @@ impl FaultScenario {
     }
 
     /// The number of failures between the two tallies that this fault may cause.
-    fn count_explained_failures(&self, before: Tally, after: Tally) -> usize {
+    fn count_explained_failures(&self, before: OutcomeCounts, after: OutcomeCounts) -> usize {
         let failures = self
             .allowed_outcomes
             .iter()
@@ -166,7 +166,7 @@ impl FaultScenario {
     }
 }
 
-fn accept_fault(accept_mode: AcceptMode, until: ExchangeOutcome) -> FaultScenario {
+fn accept_fault_scenario(accept_mode: AcceptMode, until: ExchangeOutcome) -> FaultScenario {
     FaultScenario {
         injection: Injection::AcceptMode(accept_mode),
         required_outcome: until,
@@ -174,7 +174,7 @@ fn accept_fault(accept_mode: AcceptMode, until: ExchangeOutcome) -> FaultScenari
     }
 }
 
-fn request_fault(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
+fn request_fault_scenario(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
     FaultScenario {
         injection: Injection::Requests(fault),
         required_outcome: until,
@@ -182,7 +182,7 @@ fn request_fault(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
     }
 }
 
-fn response_fault(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
+fn response_fault_scenario(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
     FaultScenario {
         injection: Injection::Answers(fault),
         required_outcome: until,
@@ -190,10 +190,10 @@ fn response_fault(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
     }
 }
 
-/// Runs clients of one gateway through several faults, one after the other, with a recovery after
-/// each.
+/// Runs clients of one gateway through several faults, with a recovery after each. Asserts that
+/// each fault causes only the failures of its scenario, and that the refunds match.
 fn run_through_faults(scenarios: &[FaultScenario]) {
-    let upstream = MockUpstream::with_script(echo);
+    let upstream = MockUpstream::with_script(respond_with_target);
     let proxy = FaultProxy::in_front_of(upstream.address);
     let setup = Setup::new().with_upstreams(&[proxy.address]).set_text("upstream.deadline", "1s");
     let setup = setup.set_text("upstream.connect_timeout", "300ms").set("plans.free", "1000000");
@@ -208,29 +208,31 @@ fn run_through_faults(scenarios: &[FaultScenario]) {
     };
     std::thread::scope(|scope| {
         let _stop_guard = SetOnDrop(&callers.done);
-        for caller in 0..CALLERS {
+        for caller in 0..CALLER_COUNT {
             let callers = &callers;
             scope.spawn(move || callers.send_until_done(caller));
         }
-        wait_until("calls are under way", || callers.tally().count_of(Complete) > 20 * CALLERS);
-        let (descriptors, threads) = (gateway.open_descriptors(), gateway.thread_count());
+        wait_until("calls are under way", || {
+            callers.tally().count_of(Complete) > 20 * CALLER_COUNT
+        });
+        let (descriptors, threads) = (gateway.open_descriptor_count(), gateway.thread_count());
         for scenario in scenarios {
             let before = callers.tally();
             callers.garbled.store(scenario.flips_bits(), Ordering::SeqCst);
             scenario.inject(&proxy);
             wait_until("clients notice the fault", || {
                 callers.tally().count_of(scenario.required_outcome)
-                    >= before.count_of(scenario.required_outcome) + CALLERS
+                    >= before.count_of(scenario.required_outcome) + CALLER_COUNT
             });
             proxy.clear_faults();
             assert_recovered(&callers);
             let after = callers.tally();
-            let failed = after.failed() - before.failed();
+            let failed = after.failed_count() - before.failed_count();
             let expected = scenario.count_explained_failures(before, after);
             assert_eq!(expected, failed, "{:?}: {before:?} {after:?}", scenario.injection);
             wait_until("no connection is left over", || {
-                gateway.open_descriptors() <= descriptors + 2 * CALLERS
-                    && proxy.connection_count() <= 2 * CALLERS
+                gateway.open_descriptor_count() <= descriptors + 2 * CALLER_COUNT
+                    && proxy.connection_count() <= 2 * CALLER_COUNT
             });
             assert!(gateway.thread_count() <= threads + 8);
         }
@@ -239,83 +241,84 @@ fn run_through_faults(scenarios: &[FaultScenario]) {
     println!("{tally:?}, {} reached the upstream", upstream.request_count());
     let refunded = gateway.sum_of_samples("riskgate_quota_refunds_total", &[]) as usize;
     assert_eq!(refunded, tally.count_of(Unavailable), "only the calls that could not be served");
-    assert_eq!(gateway.get_month_count(&key) as usize, tally.total() - refunded);
+    assert_eq!(gateway.get_month_count(&key) as usize, tally.total_count() - refunded);
     wait_until("nothing is in flight", || {
         gateway.sum_of_samples("riskgate_requests_in_flight", &[]) == 0.0
     });
     assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
 }
 
-/// Waits until a while has passed without a failure. From then on each body must contain the
-/// client's own target.
+/// Waits until `10 * CALLER_COUNT` calls have succeeded and none has failed meanwhile. From then on
+/// each body must contain the client's own target.
 fn assert_recovered(callers: &Callers<'_>) {
     let mut since = callers.tally();
     wait_until("calls succeed again", || {
         let now = callers.tally();
-        if now.failed() > since.failed() {
+        if now.failed_count() > since.failed_count() {
             since = now;
         }
-        now.count_of(Complete) >= since.count_of(Complete) + 10 * CALLERS
+        now.count_of(Complete) >= since.count_of(Complete) + 10 * CALLER_COUNT
     });
     callers.garbled.store(false, Ordering::SeqCst);
     let since = callers.tally();
     wait_until("all clients get their own responses", || {
-        callers.tally().count_of(Complete) >= since.count_of(Complete) + 10 * CALLERS
+        callers.tally().count_of(Complete) >= since.count_of(Complete) + 10 * CALLER_COUNT
     });
     // If the machine stalls for a second, an exchange is late, but no response is wrong.
-    let broken = |tally: Tally| tally.failed() - tally.count_of(Timeout);
+    let broken = |tally: OutcomeCounts| tally.failed_count() - tally.count_of(Timeout);
     assert_eq!(broken(callers.tally()), broken(since), "a call failed after the fault had ended");
 }
 
 #[test]
 fn an_unreachable_upstream_is_a_500_and_the_call_is_refunded() {
     run_through_faults(&[
-        accept_fault(AcceptMode::Refuse, Unavailable).also_allow(&[Truncated]),
-        accept_fault(AcceptMode::BacklogFull, Unavailable).also_allow(&[Truncated]),
+        accept_fault_scenario(AcceptMode::Refuse, Unavailable).also_allow(&[Truncated]),
+        accept_fault_scenario(AcceptMode::BacklogFull, Unavailable).also_allow(&[Truncated]),
     ]);
 }
 
 #[test]
 fn a_silent_upstream_is_a_500_and_the_call_stays_counted() {
     run_through_faults(&[
-        response_fault(Fault::Blackhole, Timeout),
-        request_fault(Fault::Blackhole, Timeout),
-        accept_fault(AcceptMode::AcceptOnly, Timeout).also_allow(&[Unavailable, Truncated]),
+        response_fault_scenario(Fault::Blackhole, Timeout),
+        request_fault_scenario(Fault::Blackhole, Timeout),
+        accept_fault_scenario(AcceptMode::AcceptOnly, Timeout)
+            .also_allow(&[Unavailable, Truncated]),
     ]);
 }
 
 #[test]
 fn a_late_response_is_a_500_and_the_call_stays_counted() {
     run_through_faults(&[
-        response_fault(Fault::Delay(Duration::from_secs(2)), Timeout),
+        response_fault_scenario(Fault::Delay(Duration::from_secs(2)), Timeout),
         // About thirty bytes of the header arrive within the deadline of one second.
-        response_fault(Fault::Trickle(Duration::from_millis(35)), Timeout),
+        response_fault_scenario(Fault::Trickle(Duration::from_millis(35)), Timeout),
     ]);
 }
 
 #[test]
 fn a_response_cut_within_its_header_is_a_500_and_the_call_is_refunded() {
     run_through_faults(&[
-        response_fault(Fault::Cut { after: 0, by: CloseMode::Reset }, Unavailable),
-        response_fault(Fault::Cut { after: 0, by: CloseMode::Close }, Unavailable),
-        response_fault(Fault::Cut { after: 0, by: CloseMode::HalfClose }, Unavailable),
-        response_fault(Fault::Cut { after: 20, by: CloseMode::Reset }, Unavailable),
-        response_fault(Fault::Cut { after: 20, by: CloseMode::Close }, Unavailable),
-        response_fault(Fault::Cut { after: 20, by: CloseMode::HalfClose }, Unavailable),
-        request_fault(Fault::Cut { after: 30, by: CloseMode::Reset }, Unavailable),
+        response_fault_scenario(Fault::Cut { after: 0, by: CloseMode::Reset }, Unavailable),
+        response_fault_scenario(Fault::Cut { after: 0, by: CloseMode::Close }, Unavailable),
+        response_fault_scenario(Fault::Cut { after: 0, by: CloseMode::HalfClose }, Unavailable),
+        response_fault_scenario(Fault::Cut { after: 20, by: CloseMode::Reset }, Unavailable),
+        response_fault_scenario(Fault::Cut { after: 20, by: CloseMode::Close }, Unavailable),
+        response_fault_scenario(Fault::Cut { after: 20, by: CloseMode::HalfClose }, Unavailable),
+        request_fault_scenario(Fault::Cut { after: 30, by: CloseMode::Reset }, Unavailable),
     ]);
 }
 
 #[test]
 fn only_a_request_without_a_response_on_a_reused_connection_is_retried() {
-    let upstream = MockUpstream::with_script(echo);
+    let upstream = MockUpstream::with_script(respond_with_target);
     let proxy = FaultProxy::in_front_of(upstream.address);
     let gateway = Setup::new().with_upstreams(&[proxy.address]).start();
     let key = gateway.create_active_key("acme", &[]);
     for (after, asked) in [(0, 2), (1, 1), (20, 1)] {
         proxy.clear_faults();
-        // Each path keeps one connection; for the first call the account holds no leased calls, so
-        // the Pingora path serves it.
+        // Each path keeps its own upstream connection. The Pingora path serves the first call,
+        // because the account holds no leased calls yet.
         gateway.get("/v1/check/kept", &key).expect(200);
         gateway.get("/v1/check/kept", &key).expect(200);
         let before = upstream.request_count();
@@ -331,12 +334,22 @@ fn only_a_request_without_a_response_on_a_reused_connection_is_retried() {
 fn a_response_cut_within_its_body_never_looks_complete_and_stays_counted() {
     run_through_faults(&[
         // A reset may overtake the header.
-        response_fault(Fault::Cut { after: HEADER_END + 30, by: CloseMode::Reset }, Truncated)
-            .also_allow(&[Unavailable]),
-        response_fault(Fault::Cut { after: HEADER_END + 30, by: CloseMode::Close }, Truncated),
-        response_fault(Fault::Cut { after: HEADER_END + 64, by: CloseMode::HalfClose }, Truncated),
+        response_fault_scenario(
+            Fault::Cut { after: HEADER_END_OFFSET + 30, by: CloseMode::Reset },
+            Truncated,
+        )
+        .also_allow(&[Unavailable]),
+        response_fault_scenario(
+            Fault::Cut { after: HEADER_END_OFFSET + 30, by: CloseMode::Close },
+            Truncated,
+        ),
+        response_fault_scenario(
+            Fault::Cut { after: HEADER_END_OFFSET + 64, by: CloseMode::HalfClose },
+            Truncated,
+        ),
         // The header arrives within the deadline of one second, the body does not.
-        response_fault(Fault::Trickle(Duration::from_millis(13)), Truncated).also_allow(&[Timeout]),
+        response_fault_scenario(Fault::Trickle(Duration::from_millis(13)), Truncated)
+            .also_allow(&[Timeout]),
     ]);
 }
 
@@ -345,17 +358,17 @@ fn a_corrupt_response_does_not_affect_the_next_request() {
     let length = |bits| Fault::FlipBits { from: LENGTH_DIGIT_OFFSET, every: usize::MAX, bits };
     run_through_faults(&[
         // No header arrives.
-        response_fault(Fault::FlipBits { from: 0, every: 7, bits: 0x80 }, Unavailable),
+        response_fault_scenario(Fault::FlipBits { from: 0, every: 7, bits: 0x80 }, Unavailable),
         // 65 becomes 64 in the first response on each connection: one byte remains.
-        response_fault(length(0x01), Complete),
+        response_fault_scenario(length(0x01), Complete),
         // 65 becomes 67: two bytes never arrive.
-        response_fault(length(0x02), Truncated).also_allow(&[Unavailable, Timeout]),
+        response_fault_scenario(length(0x02), Truncated).also_allow(&[Unavailable, Timeout]),
     ]);
 }
 
 #[test]
 fn injected_faults_hit_the_intended_part_of_a_response() {
-    let bytes = response_bytes(200, "", &body_for("/"));
-    assert_eq!(&bytes[HEADER_END - 4..HEADER_END], b"\r\n\r\n");
+    let bytes = response_bytes(200, "", &body_with_target("/"));
+    assert_eq!(&bytes[HEADER_END_OFFSET - 4..HEADER_END_OFFSET], b"\r\n\r\n");
     assert_eq!(&bytes[LENGTH_DIGIT_OFFSET - 1..=LENGTH_DIGIT_OFFSET], b"65");
 }

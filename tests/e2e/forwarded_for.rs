@@ -1,5 +1,5 @@
-//! Real proxies in front of a gateway: whatever a client claims, the upstream server learns the
-//! client's address from the trusted proxies.
+//! Tests riskgate behind real proxies. Whatever address a client claims to have, the upstream
+//! server must get the address that the trusted proxies report.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,35 +8,36 @@ use crate::harness::{
 };
 
 /// The number of requests through each proxy on each of the two paths.
-const REQUESTS: usize = 1_000;
+const REQUEST_COUNT: usize = 1_000;
 /// The number of requests that a client sends before it reads a response.
-const PIPELINED: usize = 10;
+const PIPELINED_REQUESTS: usize = 10;
 /// The number of requests on one connection.
 const REQUESTS_PER_CONNECTION: usize = 40;
 /// The addresses of the proxies, which the gateway trusts.
 const TRUSTED_PROXY: &str = "127.0.0.1";
 
 /// The address of the client of this request.
-fn client_address(request: usize) -> Ipv4Addr {
+fn client_address_of_request(request: usize) -> Ipv4Addr {
     let [_, _, high, low] = ((request / REQUESTS_PER_CONNECTION) as u32).to_be_bytes();
     Ipv4Addr::new(127, 31, high, low + 1)
 }
 
-/// A request with forged X-Forwarded fields. Its number decides how many lines and list members
-/// they have.
+/// A request with forged X-Forwarded fields. `number` determines how many lines and list members
+/// these fields have.
 fn forged_request(number: usize, key: &str) -> Request {
-    const MEMBERS: [&str; 7] =
+    const LIST_MEMBERS: [&str; 7] =
         ["127.0.0.1", "6.6.6.6", "", " ", "::1", "unknown", "2001:db8::6, 10.0.0.1"];
-    const NAMES: [&str; 4] =
+    const FIELD_NAME_SPELLINGS: [&str; 4] =
         ["X-Forwarded-For", "x-forwarded-for", "X-FORWARDED-FOR", "x-Forwarded-fOR"];
     let mut request = get(format!("/v1/check/a@b.com?n={number}")).key(key);
     for line in 0..number % 5 {
         let members = (number + line) % 9;
-        let mut list: Vec<&str> = (0..members).map(|at| MEMBERS[(number / 5 + at) % 7]).collect();
+        let mut list: Vec<&str> =
+            (0..members).map(|at| LIST_MEMBERS[(number / 5 + at) % 7]).collect();
         if number % 100 == 1 {
             list = vec!["127.0.0.1"; 200];
         }
-        request = request.with_header(NAMES[(number + line) % 4], &list.join(","));
+        request = request.with_header(FIELD_NAME_SPELLINGS[(number + line) % 4], &list.join(","));
     }
     if number % 3 == 1 {
         request = request
@@ -85,35 +86,39 @@ fn assert_true_client_is_forwarded(fast_path: bool, proxies: &[ProxyKind]) {
         fronts.push(FrontProxy::start(*proxy, behind));
     }
     let front = fronts.last().unwrap().address;
-    for first in (0..REQUESTS).step_by(REQUESTS_PER_CONNECTION) {
-        let mut connection = Connection::open_from(IpAddr::V4(client_address(first)), front);
-        for batch in (first..first + REQUESTS_PER_CONNECTION).step_by(PIPELINED) {
-            let numbers = batch..batch + PIPELINED;
+    for first in (0..REQUEST_COUNT).step_by(REQUESTS_PER_CONNECTION) {
+        let mut connection =
+            Connection::open_from(IpAddr::V4(client_address_of_request(first)), front);
+        for batch in (first..first + REQUESTS_PER_CONNECTION).step_by(PIPELINED_REQUESTS) {
+            let numbers = batch..batch + PIPELINED_REQUESTS;
             let bytes: Vec<Vec<u8>> =
                 numbers.map(|at| forged_request(at, &key).to_bytes()).collect();
             connection.send(&bytes.concat());
-            for _ in 0..PIPELINED {
+            for _ in 0..PIPELINED_REQUESTS {
                 connection.read_response().expect("an answer").expect(200);
             }
         }
     }
     let seen = upstream.received_requests();
-    assert_eq!(seen.len(), REQUESTS);
+    assert_eq!(seen.len(), REQUEST_COUNT);
     for seen in &seen {
         let (_, number) = seen.request_line().split_once("?n=").unwrap();
         let number = number.split(' ').next().unwrap().parse().unwrap();
         assert_eq!(
             first_untrusted_address(seen),
-            client_address(number).to_string(),
+            client_address_of_request(number).to_string(),
             "{}",
             seen.head
         );
         let mut members = seen.header("X-Forwarded-For").split(',').map(str::trim);
         assert!(members.all(|member| !member.is_empty()), "{}", seen.head);
         if names_client {
-            // By the PROXY header the client itself is the peer. riskgate does not trust this
-            // peer, and drops its X-Forwarded fields.
-            assert_eq!(seen.header("X-Forwarded-For"), client_address(number).to_string());
+            // The PROXY header tells riskgate that the peer is the client, not the proxy. riskgate
+            // does not trust the client, and drops its X-Forwarded fields.
+            assert_eq!(
+                seen.header("X-Forwarded-For"),
+                client_address_of_request(number).to_string()
+            );
             assert_eq!(seen.header("X-Forwarded-Proto"), "http", "{}", seen.head);
             assert_eq!(seen.header("X-Forwarded-Host"), "gate.test", "{}", seen.head);
             assert!(seen.header_values("X-Forwarded-Port").is_empty(), "{}", seen.head);
@@ -128,7 +133,7 @@ fn assert_true_client_is_forwarded(fast_path: bool, proxies: &[ProxyKind]) {
 }
 
 /// Both paths run at the same time.
-fn assert_on_both_paths(proxies: &[ProxyKind]) {
+fn assert_true_client_on_both_paths(proxies: &[ProxyKind]) {
     std::thread::scope(|scope| {
         scope.spawn(|| assert_true_client_is_forwarded(false, proxies));
         assert_true_client_is_forwarded(true, proxies);
@@ -137,22 +142,22 @@ fn assert_on_both_paths(proxies: &[ProxyKind]) {
 
 #[test]
 fn behind_haproxy_the_upstream_sees_the_true_client() {
-    assert_on_both_paths(&[ProxyKind::HaProxy]);
-    assert_on_both_paths(&[ProxyKind::HaProxyProtocol]);
+    assert_true_client_on_both_paths(&[ProxyKind::HaProxy]);
+    assert_true_client_on_both_paths(&[ProxyKind::HaProxyProtocol]);
 }
 
 #[test]
 fn behind_nginx_the_upstream_sees_the_true_client() {
-    assert_on_both_paths(&[ProxyKind::Nginx]);
-    assert_on_both_paths(&[ProxyKind::NginxSecondLine]);
+    assert_true_client_on_both_paths(&[ProxyKind::Nginx]);
+    assert_true_client_on_both_paths(&[ProxyKind::NginxSecondLine]);
 }
 
 #[test]
 fn behind_envoy_the_upstream_sees_the_true_client() {
-    assert_on_both_paths(&[ProxyKind::Envoy]);
+    assert_true_client_on_both_paths(&[ProxyKind::Envoy]);
 }
 
 #[test]
 fn behind_a_chain_of_proxies_the_upstream_sees_the_true_client() {
-    assert_on_both_paths(&[ProxyKind::HaProxy, ProxyKind::Nginx, ProxyKind::HaProxy]);
+    assert_true_client_on_both_paths(&[ProxyKind::HaProxy, ProxyKind::Nginx, ProxyKind::HaProxy]);
 }

@@ -1,5 +1,5 @@
-//! Tools of all end-to-end tests: gateway processes, clients, upstream servers, and servers and
-//! proxies with faults.
+//! Tools that the end-to-end tests share. They start gateway processes, clients, upstream servers,
+//! DNS servers and proxies, and cause faults.
 
 mod certificate_authority;
 mod command;
@@ -38,7 +38,7 @@ pub use list_folder::ListFolder;
 pub use load_generator::{LoadGenerator, p99_and_max};
 pub use mock_upstream::{MockUpstream, ReceivedRequest, Step, free_address, response_bytes};
 pub use secrets::GatewaySecrets;
-pub use setup::{Setup, is_fast_path_enabled};
+pub use setup::{Setup, is_fast_path_the_default};
 pub use tcp_forwarder::TcpForwarder;
 pub use test_disk::TestDisk;
 
@@ -64,7 +64,7 @@ pub fn wait_until(what: &str, mut ask: impl FnMut() -> bool) {
     wait_for(what, || ask().then_some(()));
 }
 
-/// Stops the threads that poll this flag, also if the test fails.
+/// Sets the flag to true when dropped: threads that poll it stop, even if the test fails.
 pub struct SetOnDrop<'d>(pub &'d AtomicBool);
 
 impl Drop for SetOnDrop<'_> {

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use crate::harness::{Gateway, MockUpstream, Step, TEST_TIMEOUT, get, response_bytes};
 use crate::proxying::gateway_with_script;
 
-const CHUNKED: &[u8] =
+const CHUNKED_RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n";
 
 /// How a connection ended.
@@ -43,7 +43,7 @@ fn send_http_1_0(gateway: &Gateway, method: &str, key: &str) -> (String, String,
 fn an_http_1_0_client_gets_a_body_of_unknown_length_unchunked_until_close() {
     let until_closed = b"HTTP/1.1 200 OK\r\n\r\nabcdefg".to_vec();
     let older = b"HTTP/1.0 200 OK\r\n\r\nabcdefg".to_vec();
-    for bytes in [CHUNKED.to_vec(), until_closed, older] {
+    for bytes in [CHUNKED_RESPONSE.to_vec(), until_closed, older] {
         let (_stand_in, gateway, key) =
             gateway_with_script(move |_| vec![Step::Send(bytes.clone()), Step::Close]);
         let (header, body, end) = send_http_1_0(&gateway, "GET", &key);
@@ -76,8 +76,10 @@ fn an_http_1_0_client_gets_the_content_length_and_no_body_after_head() {
 #[test]
 fn a_truncated_response_to_an_http_1_0_client_ends_with_a_reset() {
     let cut = MockUpstream::with_script(|seen| match seen.request_line().contains("whole") {
-        true => vec![Step::Send(CHUNKED.to_vec())],
-        false => vec![Step::Send(CHUNKED[..CHUNKED.len() - 8].to_vec()), Step::Close],
+        true => vec![Step::Send(CHUNKED_RESPONSE.to_vec())],
+        false => {
+            vec![Step::Send(CHUNKED_RESPONSE[..CHUNKED_RESPONSE.len() - 8].to_vec()), Step::Close]
+        }
     });
     let (gateway, key) = crate::proxying::gateway_in_front_of(&cut);
     let (header, body, end) = send_http_1_0(&gateway, "GET", &key);

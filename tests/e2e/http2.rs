@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, PING, PREFACE, RST_STREAM,
-    SETTINGS, encode_field, frame, header_block,
+    SETTINGS, encode_field, encode_frame, encode_request_fields,
 };
 use crate::harness::{
     CertificateAuthority, Gateway, MockUpstream, Setup, get, response_bytes, run_command,
@@ -38,7 +38,7 @@ fn http2_by_alpn_gets_the_same_responses_as_http_1_1() {
         command.args(["--resolve", &format!("gate.test:{}:127.0.0.1", at.port())]);
         command.args(["-H", &format!("Authorization: Bearer {key}")]).args(more);
         let ran = run_command(command.arg(format!("https://gate.test:{}{path}", at.port())));
-        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        assert_eq!(ran.exit_code, 0, "{}", ran.stderr);
         ran.stdout
     };
     let compared_lines = |text: &str| {
@@ -69,7 +69,7 @@ fn without_listen_h2c_an_http2_preface_gets_a_400() {
     let mut connection = gateway.connect();
     connection.send(PREFACE);
     connection.read_response().expect("an answer").expect(400);
-    assert!(connection.is_closed_by_peer());
+    assert!(connection.ends_without_more_bytes());
 }
 
 #[test]
@@ -84,26 +84,36 @@ fn with_listen_h2c_http2_requests_are_checked_as_strictly_as_http_1_1() {
     let mut frames = FrameClient::open(gateway.http);
     let mut stream = 1;
     for (status, counted, block, body) in [
-        (200, 1, header_block("GET", DOMAIN, &key, &[]), false),
-        (200, 1, header_block("HEAD", DOMAIN, &key, &[]), false),
-        (422, 1, header_block("GET", "/v1/public/domain/no", &key, &[]), false),
-        (401, 0, header_block("GET", DOMAIN, "rg_nobody", &[]), false),
-        (401, 0, header_block("GET", DOMAIN, &key, &[("authorization", "Bearer x")]), false),
-        (404, 0, header_block("GET", "/v1/../v1/usage", &key, &[]), false),
-        (405, 0, header_block("DELETE", DOMAIN, &key, &[]), false),
-        (405, 0, header_block("TRACE", DOMAIN, &key, &[]), false),
-        (414, 0, header_block("GET", &long, &key, &[]), false),
-        (431, 0, header_block("GET", DOMAIN, &key, &many), false),
-        (431, 0, header_block("GET", DOMAIN, &key, &[("x-big", &big)]), false),
+        (200, 1, encode_request_fields("GET", DOMAIN, &key, &[]), false),
+        (200, 1, encode_request_fields("HEAD", DOMAIN, &key, &[]), false),
+        (422, 1, encode_request_fields("GET", "/v1/public/domain/no", &key, &[]), false),
+        (401, 0, encode_request_fields("GET", DOMAIN, "rg_nobody", &[]), false),
+        (
+            401,
+            0,
+            encode_request_fields("GET", DOMAIN, &key, &[("authorization", "Bearer x")]),
+            false,
+        ),
+        (404, 0, encode_request_fields("GET", "/v1/../v1/usage", &key, &[]), false),
+        (405, 0, encode_request_fields("DELETE", DOMAIN, &key, &[]), false),
+        (405, 0, encode_request_fields("TRACE", DOMAIN, &key, &[]), false),
+        (414, 0, encode_request_fields("GET", &long, &key, &[]), false),
+        (431, 0, encode_request_fields("GET", DOMAIN, &key, &many), false),
+        (431, 0, encode_request_fields("GET", DOMAIN, &key, &[("x-big", &big)]), false),
         // A method without a body accepts neither an announced nor an unannounced body.
-        (400, 0, header_block("GET", DOMAIN, &key, &[("content-length", "3")]), true),
-        (400, 0, header_block("GET", DOMAIN, &key, &[]), true),
-        (400, 0, header_block("GET", DOMAIN, &key, &[("host", "other.test")]), false),
-        (200, 1, header_block("GET", DOMAIN, &key, &[("host", "gate.test")]), false),
+        (400, 0, encode_request_fields("GET", DOMAIN, &key, &[("content-length", "3")]), true),
+        (400, 0, encode_request_fields("GET", DOMAIN, &key, &[]), true),
+        (400, 0, encode_request_fields("GET", DOMAIN, &key, &[("host", "other.test")]), false),
+        (200, 1, encode_request_fields("GET", DOMAIN, &key, &[("host", "gate.test")]), false),
         // Connection-specific fields are a stream error (RFC 9113 section 8.2.2).
-        (0, 0, header_block("GET", DOMAIN, &key, &[("connection", "close")]), false),
-        (0, 0, header_block("GET", DOMAIN, &key, &[("transfer-encoding", "chunked")]), false),
-        (200, 1, header_block("GET", DOMAIN, &key, &[]), false),
+        (0, 0, encode_request_fields("GET", DOMAIN, &key, &[("connection", "close")]), false),
+        (
+            0,
+            0,
+            encode_request_fields("GET", DOMAIN, &key, &[("transfer-encoding", "chunked")]),
+            false,
+        ),
+        (200, 1, encode_request_fields("GET", DOMAIN, &key, &[]), false),
     ] {
         let before = gateway.get_month_count(&key);
         let end = if body { 0 } else { END_STREAM };
@@ -112,51 +122,56 @@ fn with_listen_h2c_http2_requests_are_checked_as_strictly_as_http_1_1() {
             let flags = if last { END_HEADERS } else { 0 };
             let kind = if at == 0 { HEADERS } else { CONTINUATION };
             let flags = if at == 0 { flags | end } else { flags };
-            assert!(frames.send(&frame(kind, flags, stream, part)));
+            assert!(frames.try_send(&encode_frame(kind, flags, stream, part)));
         }
         if body {
-            assert!(frames.send(&frame(DATA, END_STREAM, stream, b"abc")));
+            assert!(frames.try_send(&encode_frame(DATA, END_STREAM, stream, b"abc")));
         }
-        assert_eq!(frames.status(stream), status, "stream {stream}");
+        assert_eq!(frames.read_status(stream), status, "stream {stream}");
         assert_eq!(gateway.get_month_count(&key), before + counted, "stream {stream}, {status}");
         stream += 2;
     }
     // An invalid field name closes the connection.
     let mut frames = FrameClient::open(gateway.http);
-    let block = header_block("GET", DOMAIN, &key, &[("Upper", "case")]);
-    assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
-    assert!(frames.goaway_error_code().is_some());
+    let block = encode_request_fields("GET", DOMAIN, &key, &[("Upper", "case")]);
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
+    assert!(frames.read_goaway_error_code().is_some());
 }
 
 /// The n-th part of a flood of frames.
-type Flood<'f> = dyn Fn(u32) -> Vec<u8> + Sync + 'f;
+type FloodPartBuilder<'f> = dyn Fn(u32) -> Vec<u8> + Sync + 'f;
 
 #[test]
 fn http2_frame_floods_are_disconnected_and_other_clients_are_served() {
     let (gateway, key) = start_h2c_gateway();
-    let memory = || resident_kb(gateway.pid());
+    let memory = || resident_memory_kib(gateway.pid());
     gateway.get_domain("first.test", &key).expect(200);
     let before = memory();
-    let get = header_block("GET", DOMAIN, &key, &[]);
-    let floods: [(&str, Box<Flood<'_>>); 4] = [
+    let get = encode_request_fields("GET", DOMAIN, &key, &[]);
+    let floods: [(&str, Box<FloodPartBuilder<'_>>); 4] = [
         (
             "rapid reset",
             Box::new(|at| {
                 let stream = at * 2 + 1;
-                let mut bytes = frame(HEADERS, END_HEADERS | END_STREAM, stream, &get);
-                bytes.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+                let mut bytes = encode_frame(HEADERS, END_HEADERS | END_STREAM, stream, &get);
+                bytes.extend(encode_frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
                 bytes
             }),
         ),
         (
             "continuation",
             Box::new(|at| match at {
-                0 => frame(HEADERS, END_STREAM, 1, &get),
-                _ => frame(CONTINUATION, 0, 1, &encode_field(&format!("x-{at}"), &"y".repeat(200))),
+                0 => encode_frame(HEADERS, END_STREAM, 1, &get),
+                _ => encode_frame(
+                    CONTINUATION,
+                    0,
+                    1,
+                    &encode_field(&format!("x-{at}"), &"y".repeat(200)),
+                ),
             }),
         ),
-        ("settings", Box::new(|_| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]))),
-        ("ping", Box::new(|_| frame(PING, 0, 0, b"12345678"))),
+        ("settings", Box::new(|_| encode_frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]))),
+        ("ping", Box::new(|_| encode_frame(PING, 0, 0, b"12345678"))),
     ];
     for (name, flood) in &floods {
         std::thread::scope(|scope| {
@@ -178,9 +193,10 @@ fn http2_frame_floods_are_disconnected_and_other_clients_are_served() {
     assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
 }
 
-/// Sends a flood until riskgate closes the connection, for two seconds at most. Returns the number
-/// of sent parts, the error code of the GOAWAY frame, and whether riskgate closed the connection.
-fn send_flood(address: SocketAddr, flood: &Flood<'_>) -> (u32, Option<u32>, bool) {
+/// Sends a flood for at most two seconds, or until riskgate closes the connection. Returns the
+/// number of sent parts, the error code of the GOAWAY frame if one came, and true if riskgate
+/// closed the connection.
+fn send_flood(address: SocketAddr, flood: &FloodPartBuilder<'_>) -> (u32, Option<u32>, bool) {
     let mut frames = FrameClient::open(address);
     let begun = Instant::now();
     let mut at = 0;
@@ -188,24 +204,24 @@ fn send_flood(address: SocketAddr, flood: &Flood<'_>) -> (u32, Option<u32>, bool
     frames.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     while begun.elapsed() < Duration::from_secs(2) && at < 200_000 {
         let bytes: Vec<u8> = (at..at + 50).flat_map(flood).collect();
-        if !frames.send(&bytes) {
+        if !frames.try_send(&bytes) {
             break;
         }
         at += 50;
     }
     frames.stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    let error_code = frames.goaway_error_code();
+    let error_code = frames.read_goaway_error_code();
     // The kernel may have accepted some bytes after riskgate closed.
-    let ping = frame(PING, 0, 0, b"12345678");
+    let ping = encode_frame(PING, 0, 0, b"12345678");
     let ended = (0..100).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
-        !frames.send(&ping)
+        !frames.try_send(&ping)
     });
     (at, error_code, ended)
 }
 
-/// Resident memory in kB.
-fn resident_kb(pid: u32) -> u64 {
+/// Resident memory in KiB.
+fn resident_memory_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().split(' ').next().unwrap().parse().unwrap()
@@ -216,23 +232,33 @@ fn idle_http2_connections_and_a_drain_end_with_goaway() {
     let setup = Setup::new().set("listen.h2c", "true").set_text("listen.keepalive_timeout", "1s");
     let mut gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
-    let ask = frame(HEADERS, END_HEADERS | END_STREAM, 1, &header_block("GET", DOMAIN, &key, &[]));
+    let ask = encode_frame(
+        HEADERS,
+        END_HEADERS | END_STREAM,
+        1,
+        &encode_request_fields("GET", DOMAIN, &key, &[]),
+    );
     let mut idle = FrameClient::open(gateway.http);
-    assert!(idle.send(&ask));
-    assert_eq!(idle.status(1), 200);
-    assert_eq!(idle.goaway_error_code(), Some(0));
+    assert!(idle.try_send(&ask));
+    assert_eq!(idle.read_status(1), 200);
+    assert_eq!(idle.read_goaway_error_code(), Some(0));
     // One client sends only its preface, another a header that never ends.
     let mut silent = FrameClient::open(gateway.http);
-    assert_eq!(silent.goaway_error_code(), Some(0));
+    assert_eq!(silent.read_goaway_error_code(), Some(0));
     let mut endless = FrameClient::open(gateway.http);
-    assert!(endless.send(&frame(HEADERS, END_STREAM, 1, &encode_field(":method", "GET"))));
-    assert!(matches!(endless.goaway_error_code(), Some(0) | None));
+    assert!(endless.try_send(&encode_frame(
+        HEADERS,
+        END_STREAM,
+        1,
+        &encode_field(":method", "GET")
+    )));
+    assert!(matches!(endless.read_goaway_error_code(), Some(0) | None));
 
     let mut busy = FrameClient::open(gateway.http);
-    assert!(busy.send(&ask));
-    assert_eq!(busy.status(1), 200);
+    assert!(busy.try_send(&ask));
+    assert_eq!(busy.read_status(1), 200);
     gateway.send_signal("TERM");
-    assert_eq!(busy.goaway_error_code(), Some(0));
+    assert_eq!(busy.read_goaway_error_code(), Some(0));
     drop(busy);
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
 }
@@ -245,19 +271,24 @@ fn http2_streams_beyond_listen_max_streams_are_refused() {
     let key = gateway.create_active_key("acme", &[]);
     let mut frames = FrameClient::open(gateway.http);
     // The limit applies after the client has acknowledged the settings.
-    while let Some((kind, flags, _, _)) = frames.next_frame() {
+    while let Some((kind, flags, _, _)) = frames.read_frame() {
         if kind == SETTINGS && flags == 0 {
-            assert!(frames.send(&frame(SETTINGS, 1, 0, &[])));
+            assert!(frames.try_send(&encode_frame(SETTINGS, 1, 0, &[])));
             break;
         }
     }
-    let ask = header_block("GET", "/v1/check/a@b.com", &key, &[]);
+    let ask = encode_request_fields("GET", "/v1/check/a@b.com", &key, &[]);
     for stream in 0..9 {
-        assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream * 2 + 1, &ask)));
+        assert!(frames.try_send(&encode_frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            stream * 2 + 1,
+            &ask
+        )));
     }
     let mut refused = 0;
     while refused < 4 {
-        let (kind, _, _, payload) = frames.next_frame().expect("a refusal");
+        let (kind, _, _, payload) = frames.read_frame().expect("a refusal");
         // 7 is REFUSED_STREAM: the client may try again.
         refused += u32::from(kind == RST_STREAM && payload == [0, 0, 0, 7]);
     }

@@ -1,7 +1,7 @@
 //! The key file: keys that it declares beside those in the store, and how changes take effect.
 
 use crate::harness::{Gateway, Setup, get, wait_until};
-use crate::keys::{USAGE, is_accepted, sha256};
+use crate::keys::{USAGE, is_key_accepted, sha256_hex};
 
 fn start_with_key_file(text: &str) -> Gateway {
     let setup = Setup::new().env("WEB_KEY_OF_TESTS", "sv_from_the_environment");
@@ -10,29 +10,29 @@ fn start_with_key_file(text: &str) -> Gateway {
     setup.set_text("keys.file", &path.display().to_string()).start()
 }
 
-fn declared_keys() -> String {
+fn key_file_with_three_keys() -> String {
     format!(
         "[[key]]\nid = \"by-hash\"\naccount = \"filed\"\nplan = \"pro\"\nhash = \"sha256:{}\"\n\
          origins = [\"https://app.example.com\"]\nrequire_origin = true\n\
          [[key]]\nid = \"by-env\"\naccount = \"filed\"\nenv = \"WEB_KEY_OF_TESTS\"\n\
          [[key]]\nid = \"ended\"\naccount = \"filed\"\nhash = \"sha256:{}\"\n\
          expires = \"2026-01-01T00:00:00Z\"\n",
-        sha256("sv_the_key_by_its_hash"),
-        sha256("sv_the_key_that_ended"),
+        sha256_hex("sv_the_key_by_its_hash"),
+        sha256_hex("sv_the_key_that_ended"),
     )
 }
 
 #[test]
 fn a_key_file_declares_keys_by_hash_or_variable_beside_those_of_the_store() {
-    let gateway = start_with_key_file(&declared_keys());
+    let gateway = start_with_key_file(&key_file_with_three_keys());
     let (hash, env) = ("sv_the_key_by_its_hash", "sv_from_the_environment");
     gateway.get(USAGE, hash).expect(403);
     let app = get(USAGE).key(hash).with_header("Origin", "https://app.example.com");
     assert_eq!(gateway.send_request(&app).expect(200).json()["plan"], "pro");
-    assert!(is_accepted(&gateway, env) && !is_accepted(&gateway, "sv_the_key_that_ended"));
+    assert!(is_key_accepted(&gateway, env) && !is_key_accepted(&gateway, "sv_the_key_that_ended"));
     let stored = gateway.create_active_key("stored", &[]);
     assert!(
-        is_accepted(&gateway, &stored) && is_accepted(&gateway, env),
+        is_key_accepted(&gateway, &stored) && is_key_accepted(&gateway, env),
         "both sources form one key ring"
     );
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
@@ -44,24 +44,25 @@ fn a_key_file_declares_keys_by_hash_or_variable_beside_those_of_the_store() {
 
 #[test]
 fn a_key_revoked_in_the_store_or_in_the_key_file_is_refused() {
-    let gateway = start_with_key_file(&declared_keys());
+    let gateway = start_with_key_file(&key_file_with_three_keys());
     let env = "sv_from_the_environment";
-    assert!(is_accepted(&gateway, env));
+    assert!(is_key_accepted(&gateway, env));
     gateway.cli(&["keys", "revoke", "by-env"]).expect(0);
-    wait_until("the declared key is refused", || !is_accepted(&gateway, env));
+    wait_until("the declared key is refused", || !is_key_accepted(&gateway, env));
     let gateway = gateway.restart();
-    assert!(!is_accepted(&gateway, env), "the file still declares it, and it stays revoked");
+    assert!(!is_key_accepted(&gateway, env), "the file still declares it, and it stays revoked");
 
     let token = "sv_revoked_by_the_file";
     let key =
-        format!("[[key]]\nid = \"x\"\naccount = \"a\"\nhash = \"sha256:{}\"\n", sha256(token));
+        format!("[[key]]\nid = \"x\"\naccount = \"a\"\nhash = \"sha256:{}\"\n", sha256_hex(token));
     let import = gateway.path("import.toml");
     std::fs::write(&import, &key).unwrap();
     gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
-    wait_until("the imported key is accepted", || is_accepted(&gateway, token));
-    let revoked = format!("{}{key}revoked = \"2026-01-01T00:00:00Z\"\n", declared_keys());
+    wait_until("the imported key is accepted", || is_key_accepted(&gateway, token));
+    let revoked =
+        format!("{}{key}revoked = \"2026-01-01T00:00:00Z\"\n", key_file_with_three_keys());
     std::fs::write(gateway.path("keys.toml"), revoked).unwrap();
-    wait_until("the key revoked in the file is refused", || !is_accepted(&gateway, token));
+    wait_until("the key revoked in the file is refused", || !is_key_accepted(&gateway, token));
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn a_key_in_store_and_key_file_has_the_restrictions_of_both() {
     let setup = Setup::new();
     let token = |n: u8| format!("sv_in_both_places_{n}");
     let key = |n: u8, more: &str| {
-        let hash = sha256(&token(n));
+        let hash = sha256_hex(&token(n));
         format!("[[key]]\nid = \"k{n}\"\naccount = \"a\"\nhash = \"sha256:{hash}\"\n{more}")
     };
     let past = "expires = \"2026-01-01T00:00:00Z\"\n";
@@ -141,39 +142,39 @@ fn a_rotated_key_that_the_file_declares_too_ends_after_its_overlap() {
     let gateway = start_with_key_file("# none yet\n");
     let token = "sv_that_is_rotated_soon";
     let key =
-        format!("[[key]]\nid = \"r\"\naccount = \"a\"\nhash = \"sha256:{}\"\n", sha256(token));
+        format!("[[key]]\nid = \"r\"\naccount = \"a\"\nhash = \"sha256:{}\"\n", sha256_hex(token));
     let import = gateway.path("import.toml");
     std::fs::write(&import, &key).unwrap();
     std::fs::write(gateway.path("keys.toml"), &key).unwrap();
     gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
-    wait_until("the key is accepted", || is_accepted(&gateway, token));
+    wait_until("the key is accepted", || is_key_accepted(&gateway, token));
     let new = gateway.cli(&["keys", "rotate", "r", "--overlap", "1s"]).expect(0);
-    wait_until("the old key is refused", || !is_accepted(&gateway, token));
-    assert!(is_accepted(&gateway, new.stdout.trim_end()));
+    wait_until("the old key is refused", || !is_key_accepted(&gateway, token));
+    assert!(is_key_accepted(&gateway, new.stdout.trim_end()));
     let gateway = gateway.restart();
-    assert!(!is_accepted(&gateway, token), "the same after a restart");
+    assert!(!is_key_accepted(&gateway, token), "the same after a restart");
 }
 
 #[test]
 fn a_changed_key_file_takes_effect_and_a_broken_one_keeps_the_last_keys() {
-    let gateway = start_with_key_file(&declared_keys());
+    let gateway = start_with_key_file(&key_file_with_three_keys());
     let file = gateway.path("keys.toml");
     let env = "sv_from_the_environment";
-    assert!(is_accepted(&gateway, env));
+    assert!(is_key_accepted(&gateway, env));
     std::fs::write(&file, "[[key]]\nid = \"broken\n").unwrap();
     wait_until("/readyz reports the broken file", || {
         gateway.readyz().text().contains("keys.toml:2")
     });
-    assert!(is_accepted(&gateway, env), "the last good keys stay");
+    assert!(is_key_accepted(&gateway, env), "the last good keys stay");
     assert_eq!(gateway.readyz().status, 200);
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
     // A broken key file does not delay changes in the store.
     let (stored, id) = gateway.create_active_key_with_id("stored", &[]);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the stored key is refused", || !is_accepted(&gateway, &stored));
-    assert!(is_accepted(&gateway, env));
+    wait_until("the stored key is refused", || !is_key_accepted(&gateway, &stored));
+    assert!(is_key_accepted(&gateway, env));
     std::fs::write(&file, "# No key any more.\n").unwrap();
-    wait_until("a file without keys closes them", || !is_accepted(&gateway, env));
+    wait_until("a file without keys closes them", || !is_key_accepted(&gateway, env));
     wait_until("/readyz reports no fault", || {
         gateway.readyz().json()["degraded"].as_array().unwrap().is_empty()
     });
@@ -181,30 +182,30 @@ fn a_changed_key_file_takes_effect_and_a_broken_one_keeps_the_last_keys() {
 }
 
 #[test]
-fn a_key_file_with_an_unknown_plan_waits_and_other_key_changes_take_effect() {
-    let gateway = start_with_key_file(&declared_keys());
+fn a_key_file_with_an_unknown_plan_delays_no_other_key_change() {
+    let gateway = start_with_key_file(&key_file_with_three_keys());
     let (env, gold) = ("sv_from_the_environment", "sv_of_an_unknown_plan");
     let (stored, id) = gateway.create_active_key_with_id("stored", &[]);
     let key = |account: &str| {
-        let hash = sha256(gold);
+        let hash = sha256_hex(gold);
         format!(
             "[[key]]\nid = \"g\"\naccount = \"{account}\"\nplan = \"gold\"\nhash = \"sha256:{hash}\"\n"
         )
     };
     let is_healthy = || gateway.readyz().json()["degraded"].as_array().unwrap().is_empty();
-    std::fs::write(gateway.path("keys.toml"), declared_keys() + &key("golden")).unwrap();
+    std::fs::write(gateway.path("keys.toml"), key_file_with_three_keys() + &key("golden")).unwrap();
     wait_until("/readyz reports the plan", || gateway.readyz().text().contains("gold"));
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the stored key is refused", || !is_accepted(&gateway, &stored));
-    assert!(is_accepted(&gateway, env) && !is_accepted(&gateway, gold) && !is_healthy());
+    wait_until("the stored key is refused", || !is_key_accepted(&gateway, &stored));
+    assert!(is_key_accepted(&gateway, env) && !is_key_accepted(&gateway, gold) && !is_healthy());
     // The file becomes valid when the store gets the plan.
     gateway.cli(&["accounts", "set", "golden", "--plan", "pro"]).expect(0);
-    wait_until("the key of the file is accepted", || is_accepted(&gateway, gold));
+    wait_until("the key of the file is accepted", || is_key_accepted(&gateway, gold));
     assert!(is_healthy());
     // The file becomes valid when the config gets the plan.
-    std::fs::write(gateway.path("keys.toml"), declared_keys() + &key("other")).unwrap();
+    std::fs::write(gateway.path("keys.toml"), key_file_with_three_keys() + &key("other")).unwrap();
     wait_until("/readyz reports the plan again", || gateway.readyz().text().contains("gold"));
-    assert!(is_accepted(&gateway, gold), "the last good file serves");
+    assert!(is_key_accepted(&gateway, gold), "the last good file serves");
     gateway.edit_config(|text| text + "[plans]\nfree = 100\npro = 10000\ngold = 7\n");
     wait_until("no fault is reported", is_healthy);
     assert_eq!(gateway.get(USAGE, gold).json()["monthly_limit"], 7);

@@ -6,11 +6,11 @@ use crate::harness::{Gateway, Setup, get, wait_until};
 
 pub const USAGE: &str = "/v1/usage";
 
-pub fn sha256(text: &str) -> String {
+pub fn sha256_hex(text: &str) -> String {
     hex::encode(Sha256::digest(text.as_bytes()))
 }
 
-pub fn is_accepted(gateway: &Gateway, key: &str) -> bool {
+pub fn is_key_accepted(gateway: &Gateway, key: &str) -> bool {
     match gateway.get(USAGE, key).status {
         200 => true,
         401 => false,
@@ -22,7 +22,7 @@ pub fn is_accepted(gateway: &Gateway, key: &str) -> bool {
 fn a_new_key_has_its_prefix_and_a_checksum_and_is_accepted_on_a_kept_connection() {
     let gateway = Setup::new().start();
     let mut connection = gateway.connect();
-    connection.ask(&get(USAGE)).expect(401);
+    connection.send_request(&get(USAGE)).expect(401);
     let made = gateway.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let key = made.stdout.strip_suffix('\n').unwrap().to_owned();
     let random = key.strip_prefix("rg_").expect("the prefix");
@@ -31,17 +31,18 @@ fn a_new_key_has_its_prefix_and_a_checksum_and_is_accepted_on_a_kept_connection(
     assert_eq!(crc32_base62(&key[..key.len() - 6]), key[key.len() - 6..]);
     assert!(made.stderr.contains("acme") && !made.stderr.contains(&key), "{}", made.stderr);
     wait_until("the existing connection accepts the key", || {
-        connection.ask(&get(USAGE).key(&key)).status == 200
+        connection.send_request(&get(USAGE).key(&key)).status == 200
     });
 }
 
 /// The CRC-32 of a text in six base62 digits, most significant digit first.
 fn crc32_base62(text: &str) -> String {
-    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const BASE62_DIGITS: &[u8; 62] =
+        b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut rest = crc32fast::hash(text.as_bytes()) as usize;
     let mut digits = [b'0'; 6];
     for digit in digits.iter_mut().rev() {
-        *digit = DIGITS[rest % 62];
+        *digit = BASE62_DIGITS[rest % 62];
         rest /= 62;
     }
     String::from_utf8(digits.to_vec()).unwrap()
@@ -60,12 +61,14 @@ fn a_revoked_key_is_refused_on_a_kept_connection_and_others_are_not() {
     let (key, id) = gateway.create_active_key_with_id("acme", &[]);
     let other = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
-    connection.ask(&get(USAGE).key(&key)).expect(200);
+    connection.send_request(&get(USAGE).key(&key)).expect(200);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the key is refused", || connection.ask(&get(USAGE).key(&key)).status == 401);
-    connection.ask(&get(USAGE).key(&other)).expect(200);
+    wait_until("the key is refused", || {
+        connection.send_request(&get(USAGE).key(&key)).status == 401
+    });
+    connection.send_request(&get(USAGE).key(&other)).expect(200);
     let gateway = gateway.restart();
-    assert!(!is_accepted(&gateway, &key) && is_accepted(&gateway, &other));
+    assert!(!is_key_accepted(&gateway, &key) && is_key_accepted(&gateway, &other));
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
     let listed_key =
         listed.as_array().unwrap().iter().find(|row| row["id"] == id.as_str()).unwrap();
@@ -79,8 +82,8 @@ fn a_rotated_key_works_beside_its_successor_until_the_overlap_ends() {
         gateway.create_active_key_with_id("acme", &["--label", "web", "--origin", "https://a.com"]);
     let new = gateway.cli(&["keys", "rotate", &id, "--overlap", "7d"]).expect(0);
     let new = new.stdout.trim_end().to_owned();
-    wait_until("the new key is accepted", || is_accepted(&gateway, &new));
-    assert!(is_accepted(&gateway, &old), "the overlap has only begun");
+    wait_until("the new key is accepted", || is_key_accepted(&gateway, &new));
+    assert!(is_key_accepted(&gateway, &old), "the overlap has only begun");
     let evil = |key: &str| get(USAGE).key(key).with_header("Origin", "https://evil.example");
     gateway.send_request(&evil(&new)).expect(403);
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
@@ -91,18 +94,18 @@ fn a_rotated_key_works_beside_its_successor_until_the_overlap_ends() {
         assert_eq!(row["expires_at"].is_string(), row["id"] == id.as_str(), "{row}");
     }
     let third = gateway.cli(&["keys", "rotate", &id, "--overlap", "0"]).expect(0);
-    wait_until("the old key is refused", || !is_accepted(&gateway, &old));
-    assert!(is_accepted(&gateway, &new) && is_accepted(&gateway, third.stdout.trim_end()));
+    wait_until("the old key is refused", || !is_key_accepted(&gateway, &old));
+    assert!(is_key_accepted(&gateway, &new) && is_key_accepted(&gateway, third.stdout.trim_end()));
 }
 
 #[test]
 fn a_key_is_refused_once_it_has_expired() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &["--expires", "2s"]);
-    assert!(is_accepted(&gateway, &key));
-    wait_until("the key has expired", || !is_accepted(&gateway, &key));
+    assert!(is_key_accepted(&gateway, &key));
+    wait_until("the key has expired", || !is_key_accepted(&gateway, &key));
     let long = gateway.create_active_key("acme", &["--expires", "90d"]);
-    assert!(is_accepted(&gateway, &long));
+    assert!(is_key_accepted(&gateway, &long));
     gateway.cli(&["keys", "create", "--account", "a", "--expires", "soon"]).expect(2);
 }
 
@@ -114,7 +117,7 @@ fn keys_import_imports_all_keys_of_a_file_or_none() {
     let key = |id: &str, token: &str, more: &str| {
         format!(
             "[[key]]\nid = \"{id}\"\naccount = \"old\"\nhash = \"sha256:{}\"\n{more}",
-            sha256(token)
+            sha256_hex(token)
         )
     };
     let path = file.to_str().unwrap();
@@ -127,7 +130,7 @@ fn keys_import_imports_all_keys_of_a_file_or_none() {
     let imported = gateway.cli(&["keys", "import", path, "--json"]).expect(0).json();
     assert_eq!(imported, serde_json::json!(["a", "b"]));
     for token in [first, second] {
-        wait_until("the imported key is accepted", || is_accepted(&gateway, token));
+        wait_until("the imported key is accepted", || is_key_accepted(&gateway, token));
         assert_eq!(gateway.get(USAGE, token).json()["plan"], "pro");
     }
 }
@@ -139,14 +142,14 @@ fn keys_of_16_to_256_visible_characters_work_and_shorter_ones_do_not() {
     let short = "t".repeat(15);
     let mut file = String::new();
     for (at, token) in tokens.iter().chain([&short]).enumerate() {
-        let hash = sha256(token);
+        let hash = sha256_hex(token);
         file += &format!("[[key]]\nid = \"k{at}\"\naccount = \"acme\"\nhash = \"sha256:{hash}\"\n");
     }
     std::fs::write(gateway.path("keys.toml"), file).unwrap();
     let path = gateway.path("keys.toml").display().to_string();
     let gateway = gateway.set_text("keys.file", &path).start();
     for token in &tokens {
-        assert!(is_accepted(&gateway, token), "{token}");
+        assert!(is_key_accepted(&gateway, token), "{token}");
         // riskgate accepts no key text as an id, because it logs ids.
         let named = gateway.send_request(&get("/nowhere").with_header("X-Request-Id", token));
         assert_ne!(named.header("X-Request-Id"), Some(token.as_str()));
@@ -157,7 +160,7 @@ fn keys_of_16_to_256_visible_characters_work_and_shorter_ones_do_not() {
         let named = gateway.send_request(&get("/nowhere").with_header("X-Request-Id", &id));
         assert_ne!(named.header("X-Request-Id"), Some(id.as_str()));
     }
-    assert!(!is_accepted(&gateway, &short));
+    assert!(!is_key_accepted(&gateway, &short));
 }
 
 #[test]
@@ -168,7 +171,7 @@ fn the_text_of_a_key_is_never_stored_or_listed() {
     for arguments in [&["keys", "list"][..], &["keys", "list", "--json"], &["accounts", "list"]] {
         let listed = gateway.cli(arguments).expect(0);
         assert!(!listed.stdout.contains(&key) && !listed.stderr.contains(&key));
-        assert!(!listed.stdout.contains(&sha256(&key)), "the list shows no hash of the key");
+        assert!(!listed.stdout.contains(&sha256_hex(&key)), "the list shows no hash of the key");
     }
     assert!(gateway.cli(&["keys", "list"]).stdout.contains(&id));
     let (stderr, metrics, page) =
@@ -186,7 +189,7 @@ fn the_text_of_a_key_is_never_stored_or_listed() {
 }
 
 #[test]
-fn an_emptied_store_keeps_the_known_keys_valid() {
+fn known_keys_stay_valid_if_the_store_is_emptied() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     let store = rusqlite::Connection::open(gateway.path("riskgate.db")).unwrap();
@@ -197,11 +200,11 @@ fn an_emptied_store_keeps_the_known_keys_valid() {
     wait_until("stderr reports that the store lost changes", || {
         gateway.stderr().contains("the store lost changes of keys or accounts")
     });
-    assert!(is_accepted(&gateway, &key), "the last good keys stay");
+    assert!(is_key_accepted(&gateway, &key), "the last good keys stay");
     wait_until("the keys are written back", || {
         let count = "SELECT count(*) FROM api_key";
         store.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap() == 1
     });
     let gateway = gateway.restart();
-    assert!(is_accepted(&gateway, &key), "the same after a restart");
+    assert!(is_key_accepted(&gateway, &key), "the same after a restart");
 }

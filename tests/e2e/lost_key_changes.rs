@@ -1,14 +1,14 @@
-//! A store that lost acknowledged key changes, after a failover or a restored backup. Revocations
-//! and keys that a node knew stay in force, and the node writes them back.
+//! After a failover or a restored backup, the store has lost key changes that it had acknowledged.
+//! Revocations and keys that a node knew stay in force, and the node writes them back to the store.
 
 use crate::harness::{Gateway, Setup, get, wait_until};
 use crate::redis_server::RedisServer;
 
 const USAGE: &str = "/v1/usage";
 /// The Redis keys of the key ring.
-const RING_KEYS: [&str; 5] = ["meta", "keys", "digests", "accounts", "changed"];
+const KEY_RING_REDIS_KEYS: [&str; 5] = ["meta", "keys", "digests", "accounts", "changed"];
 
-fn status(gateway: &Gateway, key: &str) -> u16 {
+fn usage_status(gateway: &Gateway, key: &str) -> u16 {
     gateway.get(USAGE, key).status
 }
 
@@ -19,17 +19,17 @@ fn degraded_reasons(gateway: &Gateway) -> String {
     reported.join("\n")
 }
 
-fn keys_reload_failing(gateway: &Gateway) -> f64 {
+fn keys_reload_failing_metric(gateway: &Gateway) -> f64 {
     gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""])
 }
 
 fn wait_until_healthy(gateway: &Gateway) {
     wait_until("/readyz and the metric report no fault", || {
-        degraded_reasons(gateway).is_empty() && keys_reload_failing(gateway) == 0.0
+        degraded_reasons(gateway).is_empty() && keys_reload_failing_metric(gateway) == 0.0
     });
 }
 
-fn monthly_limit(gateway: &Gateway, key: &str) -> u64 {
+fn get_monthly_limit(gateway: &Gateway, key: &str) -> u64 {
     gateway.get(USAGE, key).expect(200).json()["monthly_limit"].as_u64().unwrap()
 }
 
@@ -47,7 +47,7 @@ enum RestorableStore {
 }
 
 impl RestorableStore {
-    fn setup(&self) -> Setup {
+    fn new_gateway_setup(&self) -> Setup {
         match self {
             RestorableStore::File(first) => {
                 let path = first.path("riskgate.db").display().to_string();
@@ -60,22 +60,22 @@ impl RestorableStore {
         }
     }
 
-    fn save(&self) {
+    fn save_backup(&self) {
         match self {
             RestorableStore::File(first) => {
                 let backup = first.path("backup.db").display().to_string();
-                self.open_file().execute("VACUUM INTO ?1", [backup]).unwrap();
+                self.open_sqlite_file().execute("VACUUM INTO ?1", [backup]).unwrap();
             }
-            RestorableStore::Server(server) => copy_ring(server, "riskgate:{ring}:", "backup:"),
+            RestorableStore::Server(server) => copy_key_ring(server, "riskgate:{ring}:", "backup:"),
         }
     }
 
     /// Sets the store back in one step, as a failover would.
-    fn restore(&self) {
+    fn restore_backup(&self) {
         match self {
             RestorableStore::File(first) => {
                 let backup = first.path("backup.db").display().to_string();
-                let file = self.open_file();
+                let file = self.open_sqlite_file();
                 file.execute("ATTACH ?1 AS backup", [backup]).unwrap();
                 let table = |name| {
                     format!("DELETE FROM {name}; INSERT INTO {name} SELECT * FROM backup.{name};")
@@ -83,11 +83,11 @@ impl RestorableStore {
                 let tables = ["api_key", "account", "meta"].map(table).concat();
                 file.execute_batch(&format!("BEGIN IMMEDIATE; {tables} COMMIT")).unwrap();
             }
-            RestorableStore::Server(server) => copy_ring(server, "backup:", "riskgate:{ring}:"),
+            RestorableStore::Server(server) => copy_key_ring(server, "backup:", "riskgate:{ring}:"),
         }
     }
 
-    fn open_file(&self) -> rusqlite::Connection {
+    fn open_sqlite_file(&self) -> rusqlite::Connection {
         let RestorableStore::File(first) = self else { panic!("a server has no file") };
         let file = rusqlite::Connection::open(first.path("riskgate.db")).unwrap();
         file.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
@@ -95,18 +95,20 @@ impl RestorableStore {
     }
 }
 
-fn copy_ring(server: &RedisServer, from: &str, to: &str) {
-    let names: Vec<[String; 2]> =
-        RING_KEYS.iter().map(|name| [format!("{from}{name}"), format!("{to}{name}")]).collect();
+fn copy_key_ring(server: &RedisServer, from: &str, to: &str) {
+    let names: Vec<[String; 2]> = KEY_RING_REDIS_KEYS
+        .iter()
+        .map(|name| [format!("{from}{name}"), format!("{to}{name}")])
+        .collect();
     let script =
         "for at = 1, #KEYS, 2 do redis.call('COPY', KEYS[at], KEYS[at + 1], 'REPLACE') end";
-    let count = (2 * RING_KEYS.len()).to_string();
+    let count = (2 * KEY_RING_REDIS_KEYS.len()).to_string();
     let words = ["EVAL", script, &count].into_iter();
     server.run(&words.chain(names.iter().flatten().map(String::as_str)).collect::<Vec<_>>());
 }
 
 /// Runs the test with SQLite and with Redis.
-fn on_both_stores(test: impl Fn(&RestorableStore)) {
+fn run_on_both_stores(test: impl Fn(&RestorableStore)) {
     println!("on SQLite");
     test(&RestorableStore::File(Setup::new()));
     println!("on Redis");
@@ -115,51 +117,51 @@ fn on_both_stores(test: impl Fn(&RestorableStore)) {
 
 #[test]
 fn a_revocation_that_the_store_lost_stays_in_force_and_is_written_back() {
-    on_both_stores(|store| {
-        store.setup().cli(&["store", "init"]).expect(0);
-        let gateway = store.setup().start();
+    run_on_both_stores(|store| {
+        store.new_gateway_setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.new_gateway_setup().start();
         let (first, first_id) = gateway.create_active_key_with_id("acme", &[]);
         let (second, second_id) = gateway.create_active_key_with_id("acme", &[]);
-        store.save();
+        store.save_backup();
         gateway.cli(&["keys", "revoke", &first_id]).expect(0);
-        wait_until("the first key is refused", || status(&gateway, &first) == 401);
-        store.restore();
+        wait_until("the first key is refused", || usage_status(&gateway, &first) == 401);
+        store.restore_backup();
         // This change gets the same number as the lost change.
         gateway.cli(&["keys", "revoke", &second_id]).expect(0);
-        wait_until("the second key is refused", || status(&gateway, &second) == 401);
-        assert_eq!(status(&gateway, &first), 401, "the known keys stay in force");
+        wait_until("the second key is refused", || usage_status(&gateway, &second) == 401);
+        assert_eq!(usage_status(&gateway, &first), 401, "the known keys stay in force");
         wait_until("it is written back", || {
             listed_key(gateway.setup(), &first_id)["revoked_at"].is_string()
         });
         wait_until_healthy(&gateway);
         let reported = "keys is degraded: the store lost data that it had acknowledged";
         assert!(gateway.stderr().contains(reported), "{}", gateway.stderr());
-        let other = store.setup().start();
-        assert_eq!((status(&other, &first), status(&other, &second)), (401, 401));
+        let other = store.new_gateway_setup().start();
+        assert_eq!((usage_status(&other, &first), usage_status(&other, &second)), (401, 401));
         // The node still follows further changes.
         let third = gateway.create_active_key("acme", &[]);
-        assert_eq!(status(&gateway, &third), 200);
+        assert_eq!(usage_status(&gateway, &third), 200);
     });
 }
 
 #[test]
 fn a_key_that_the_store_lost_is_still_accepted_and_is_written_back() {
-    on_both_stores(|store| {
-        store.setup().cli(&["store", "init"]).expect(0);
-        let gateway = store.setup().start();
+    run_on_both_stores(|store| {
+        store.new_gateway_setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.new_gateway_setup().start();
         let old = gateway.create_active_key("acme", &[]);
-        store.save();
+        store.save_backup();
         let (lost, lost_id) =
             gateway.create_active_key_with_id("late", &["--plan", "pro", "--expires", "90d"]);
         let row = listed_key(gateway.setup(), &lost_id);
-        store.restore();
-        let other = store.setup().start();
+        store.restore_backup();
+        let other = store.new_gateway_setup().start();
         wait_until("a node that never knew the lost key accepts it", || {
-            status(&other, &lost) == 200
+            usage_status(&other, &lost) == 200
         });
-        assert_eq!((status(&gateway, &lost), status(&gateway, &old)), (200, 200));
+        assert_eq!((usage_status(&gateway, &lost), usage_status(&gateway, &old)), (200, 200));
         assert_eq!(
-            (monthly_limit(&other, &lost), monthly_limit(&gateway, &lost)),
+            (get_monthly_limit(&other, &lost), get_monthly_limit(&gateway, &lost)),
             (10_000, 10_000)
         );
         assert_eq!(listed_key(gateway.setup(), &lost_id), row);
@@ -169,15 +171,15 @@ fn a_key_that_the_store_lost_is_still_accepted_and_is_written_back() {
 
 #[test]
 fn a_lost_limit_is_reported_and_the_limit_in_the_store_applies() {
-    on_both_stores(|store| {
-        store.setup().cli(&["store", "init"]).expect(0);
-        let gateway = store.setup().start();
+    run_on_both_stores(|store| {
+        store.new_gateway_setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.new_gateway_setup().start();
         let key = gateway.create_active_key("acme", &[]);
-        store.save();
+        store.save_backup();
         gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
-        wait_until("the limit is in force", || monthly_limit(&gateway, &key) == 7);
-        store.restore();
-        wait_until("the store's limit is followed", || monthly_limit(&gateway, &key) == 100);
+        wait_until("the limit is in force", || get_monthly_limit(&gateway, &key) == 7);
+        store.restore_backup();
+        wait_until("the store's limit is followed", || get_monthly_limit(&gateway, &key) == 100);
         let reported = "account acme: the store lost the limit 7";
         wait_until("/readyz reports it", || degraded_reasons(&gateway).contains(reported));
         assert!(
@@ -187,11 +189,14 @@ fn a_lost_limit_is_reported_and_the_limit_in_the_store_applies() {
         );
         // The new key of the account sets no limit.
         let other = gateway.create_active_key("acme", &[]);
-        assert_eq!((monthly_limit(&gateway, &other), keys_reload_failing(&gateway)), (100, 1.0));
+        assert_eq!(
+            (get_monthly_limit(&gateway, &other), keys_reload_failing_metric(&gateway)),
+            (100, 1.0)
+        );
         assert!(degraded_reasons(&gateway).contains(reported), "{}", degraded_reasons(&gateway));
         // The node also follows a lowered limit whose change has the number of the lost change.
         gateway.cli(&["accounts", "set", "acme", "--limit", "5"]).expect(0);
-        wait_until("the new limit is in force", || monthly_limit(&gateway, &key) == 5);
+        wait_until("the new limit is in force", || get_monthly_limit(&gateway, &key) == 5);
         wait_until_healthy(&gateway);
     });
 }
@@ -201,27 +206,27 @@ fn a_node_without_write_rights_keeps_a_lost_revocation_and_reports_the_command()
     let server = RedisServer::start();
     let store = RestorableStore::Server(server);
     let RestorableStore::Server(server) = &store else { unreachable!() };
-    store.setup().cli(&["store", "init"]).expect(0);
+    store.new_gateway_setup().cli(&["store", "init"]).expect(0);
     let rights = "on >pw ~riskgate:* +@all -zadd -hincrby -hsetnx";
     let user: Vec<&str> = ["ACL", "SETUSER", "node"].into_iter().chain(rights.split(' ')).collect();
     server.run(&user);
     let gateway = Setup::new().set_text("store.url", &server.url_as("node", "pw"));
     let gateway = gateway.set_text("store.deadline", "5s").start();
-    let setup = store.setup();
+    let setup = store.new_gateway_setup();
     let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
     let (key, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
-    wait_until("the key is accepted", || status(&gateway, key) == 200);
-    store.save();
+    wait_until("the key is accepted", || usage_status(&gateway, key) == 200);
+    store.save_backup();
     setup.cli(&["keys", "revoke", id]).expect(0);
-    wait_until("the key is refused", || status(&gateway, key) == 401);
-    store.restore();
+    wait_until("the key is refused", || usage_status(&gateway, key) == 401);
+    store.restore_backup();
     let command = format!("riskgate keys revoke {id}");
     wait_until("/readyz reports what to do", || degraded_reasons(&gateway).contains(&command));
-    assert_eq!((status(&gateway, key), keys_reload_failing(&gateway)), (401, 1.0));
+    assert_eq!((usage_status(&gateway, key), keys_reload_failing_metric(&gateway)), (401, 1.0));
     let asked = get(USAGE).key(key);
     // The node follows other changes meanwhile.
     let other = setup.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
-    wait_until("a new key is accepted", || status(&gateway, other.trim_end()) == 200);
+    wait_until("a new key is accepted", || usage_status(&gateway, other.trim_end()) == 200);
     gateway.send_request(&asked).expect(401);
     setup.cli(&["keys", "revoke", id]).expect(0);
     wait_until_healthy(&gateway);
@@ -230,16 +235,16 @@ fn a_node_without_write_rights_keeps_a_lost_revocation_and_reports_the_command()
 
 #[test]
 fn a_node_follows_a_store_without_change_ids_from_an_older_riskgate() {
-    on_both_stores(|store| {
-        store.setup().cli(&["store", "init"]).expect(0);
-        let gateway = store.setup().start();
+    run_on_both_stores(|store| {
+        store.new_gateway_setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.new_gateway_setup().start();
         let (first, id) = gateway.create_active_key_with_id("acme", &[]);
         let (second, second_id) = gateway.create_active_key_with_id("acme", &[]);
         // Removes the ids of all changes, as in a store from before changes had ids.
         let forget = || match store {
             RestorableStore::File(_) => {
                 store
-                    .open_file()
+                    .open_sqlite_file()
                     .execute("DELETE FROM meta WHERE key LIKE 'change:%'", [])
                     .unwrap();
             }
@@ -252,23 +257,23 @@ fn a_node_follows_a_store_without_change_ids_from_an_older_riskgate() {
         };
         forget();
         gateway.cli(&["keys", "revoke", &id]).expect(0);
-        wait_until("the first key is refused", || status(&gateway, &first) == 401);
+        wait_until("the first key is refused", || usage_status(&gateway, &first) == 401);
         gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
-        wait_until("the limit is in force", || monthly_limit(&gateway, &second) == 7);
+        wait_until("the limit is in force", || get_monthly_limit(&gateway, &second) == 7);
         forget();
-        let fresh = store.setup().start();
+        let fresh = store.new_gateway_setup().start();
         fresh.cli(&["keys", "revoke", &second_id]).expect(0);
         for gateway in [&gateway, &fresh] {
-            wait_until("the second key is refused", || status(gateway, &second) == 401);
+            wait_until("the second key is refused", || usage_status(gateway, &second) == 401);
             assert_eq!(
-                (degraded_reasons(gateway), keys_reload_failing(gateway)),
+                (degraded_reasons(gateway), keys_reload_failing_metric(gateway)),
                 (String::new(), 0.0)
             );
         }
     });
 }
 
-/// A key file with one key, whose token is in the variable.
+/// Writes a key file with one key whose text is in the environment variable; returns the path.
 fn write_key_file(setup: &Setup, id: &str, variable: &str) -> String {
     let path = setup.path(&format!("{id}-{variable}.toml"));
     let key = format!("[[key]]\nid = \"{id}\"\naccount = \"acme\"\nenv = \"{variable}\"\n");
@@ -276,64 +281,64 @@ fn write_key_file(setup: &Setup, id: &str, variable: &str) -> String {
     path.display().to_string()
 }
 
-/// Restores the store and changes it while the gateway's process is stopped by SIGSTOP, so that the
-/// gateway sees both changes at once.
+/// Stops the gateway's process with SIGSTOP, restores the backup of the store, runs `change`, and
+/// continues the process. The gateway then sees the restored and changed store at once.
 fn restore_while_gateway_is_stopped(
     gateway: &Gateway,
     store: &RestorableStore,
     change: impl FnOnce(),
 ) {
     gateway.send_signal("STOP");
-    store.restore();
+    store.restore_backup();
     change();
     gateway.send_signal("CONT");
 }
 
 #[test]
 fn a_revoked_key_stays_refused_if_the_restored_store_has_it_under_another_id() {
-    on_both_stores(|store| {
+    run_on_both_stores(|store| {
         let token = "sv_of_an_imported_key";
-        let setup = || store.setup().env("KEY", token);
+        let setup = || store.new_gateway_setup().env("KEY", token);
         setup().cli(&["store", "init"]).expect(0);
         let gateway = setup().start();
         gateway.create_active_key("acme", &[]);
-        store.save();
+        store.save_backup();
         let [old, new] = ["old", "new"].map(|id| write_key_file(gateway.setup(), id, "KEY"));
         gateway.cli(&["keys", "import", &old]).expect(0);
-        wait_until("the key is accepted", || status(&gateway, token) == 200);
+        wait_until("the key is accepted", || usage_status(&gateway, token) == 200);
         gateway.cli(&["keys", "revoke", "old"]).expect(0);
-        wait_until("the key is refused", || status(&gateway, token) == 401);
+        wait_until("the key is refused", || usage_status(&gateway, token) == 401);
         restore_while_gateway_is_stopped(&gateway, store, || {
             setup().cli(&["keys", "import", &new]).expect(0);
         });
         wait_until("the revocation is written back", || {
-            assert_eq!(status(&gateway, token), 401);
+            assert_eq!(usage_status(&gateway, token), 401);
             listed_key(gateway.setup(), "new")["revoked_at"].is_string()
         });
         wait_until_healthy(&gateway);
         let reported = "that key new was revoked; or run `riskgate keys revoke new`";
         assert!(gateway.stderr().contains(reported), "{}", gateway.stderr());
-        assert_eq!(status(&setup().start(), token), 401);
+        assert_eq!(usage_status(&setup().start(), token), 401);
     });
 }
 
 #[test]
 fn a_key_whose_id_the_restored_store_gave_to_another_key_still_works() {
-    on_both_stores(|store| {
+    run_on_both_stores(|store| {
         let (first, second) = ("sv_of_the_first_key", "sv_of_the_second_key");
-        let setup = || store.setup().env("FIRST", first).env("SECOND", second);
+        let setup = || store.new_gateway_setup().env("FIRST", first).env("SECOND", second);
         setup().cli(&["store", "init"]).expect(0);
         let gateway = setup().start();
         gateway.create_active_key("acme", &[]);
-        store.save();
+        store.save_backup();
         let files = ["FIRST", "SECOND"].map(|token| write_key_file(gateway.setup(), "web", token));
         gateway.cli(&["keys", "import", &files[0]]).expect(0);
-        wait_until("the first key is accepted", || status(&gateway, first) == 200);
+        wait_until("the first key is accepted", || usage_status(&gateway, first) == 200);
         restore_while_gateway_is_stopped(&gateway, store, || {
             setup().cli(&["keys", "import", &files[1]]).expect(0);
         });
-        wait_until("the second key is accepted", || status(&gateway, second) == 200);
-        assert_eq!(status(&gateway, first), 200, "the known keys still work");
+        wait_until("the second key is accepted", || usage_status(&gateway, second) == 200);
+        assert_eq!(usage_status(&gateway, first), 200, "the known keys still work");
         let own_ids = || {
             let rows = setup().cli(&["keys", "list", "--json"]).expect(0).json();
             let ids = rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap());
@@ -344,9 +349,9 @@ fn a_key_whose_id_the_restored_store_gave_to_another_key_still_works() {
         let [kept] = &own_ids()[..] else { panic!("the first key has one id") };
         assert!(gateway.stderr().contains("(its id web is another key's now)"));
         let other = setup().start();
-        assert_eq!((status(&other, first), status(&other, second)), (200, 200));
+        assert_eq!((usage_status(&other, first), usage_status(&other, second)), (200, 200));
         gateway.cli(&["keys", "revoke", kept]).expect(0);
-        wait_until("only this key is refused", || status(&gateway, first) == 401);
-        assert_eq!(status(&gateway, second), 200);
+        wait_until("only this key is refused", || usage_status(&gateway, first) == 401);
+        assert_eq!(usage_status(&gateway, second), 200);
     });
 }

@@ -5,7 +5,7 @@ use crate::harness::{Gateway, Request, Response, Setup, free_address, get, reque
 const APP: &str = "https://app.example.com";
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
-fn request_from(origin: &str) -> Request {
+fn request_from_origin(origin: &str) -> Request {
     get(DOMAIN).with_header("Origin", origin)
 }
 
@@ -53,17 +53,21 @@ fn an_origin_matches_however_its_host_is_written() {
     ] {
         let key = gateway.create_active_key(account, &["--origin", written]);
         assert_browser_can_read(
-            &gateway.send_request(&request_from(sent).key(&key)).expect(200),
+            &gateway.send_request(&request_from_origin(sent).key(&key)).expect(200),
             sent,
         );
-        gateway.send_request(&request_from("http://[::2]:3001").key(&key)).expect(403);
+        gateway.send_request(&request_from_origin("http://[::2]:3001").key(&key)).expect(403);
         let preflight = request("OPTIONS", DOMAIN).with_header("Origin", sent);
         let preflight = preflight.with_header("Access-Control-Request-Method", "GET");
         assert_browser_can_read(&gateway.send_request(&preflight).expect(204), sent);
     }
     for never in ["http://127.1", "http://256.0.0.1", "http://*.127.0.0.1"] {
         let made = gateway.cli(&["keys", "create", "--account", "other", "--origin", never]);
-        assert!(made.code != 0 && made.stderr.contains("expected an origin"), "{}", made.stderr);
+        assert!(
+            made.exit_code != 0 && made.stderr.contains("expected an origin"),
+            "{}",
+            made.stderr
+        );
     }
 }
 
@@ -147,9 +151,9 @@ fn a_browser_of_an_allowed_origin_can_read_every_error() {
     assert_browser_can_read(&spent, APP);
     assert_eq!(spent.header("X-Fail-Open"), Some("true"));
     assert_browser_cannot_read(
-        &gateway.send_request(&request_from("https://evil.example")).expect(401),
+        &gateway.send_request(&request_from_origin("https://evil.example")).expect(401),
     );
     assert_browser_cannot_read(
-        &gateway.send_request(&request_from("https://evil.example").key(&key)).expect(403),
+        &gateway.send_request(&request_from_origin("https://evil.example").key(&key)).expect(403),
     );
 }

@@ -4,13 +4,13 @@ use std::process::Command;
 
 use crate::harness::{BINARY, Gateway, Setup, run_command, wait_until};
 
-fn verdict(gateway: &Gateway, key: &str, name: &str) -> (String, u64) {
+fn get_verdict(gateway: &Gateway, key: &str, name: &str) -> (String, u64) {
     let body = gateway.get_domain(name, key).expect(200).json();
     (body["reason"].as_str().unwrap().to_owned(), body["risk_score"].as_u64().unwrap())
 }
 
 fn has_verdict(gateway: &Gateway, key: &str, name: &str, reason: &str, score: u64) -> bool {
-    verdict(gateway, key, name) == (reason.to_owned(), score)
+    get_verdict(gateway, key, name) == (reason.to_owned(), score)
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn table_allow_and_table_deny_change_verdicts_of_a_running_gateway() {
     {
         let gateway = setup.start();
         let key = gateway.create_active_key("acme", &[]);
-        assert_eq!(verdict(&gateway, &key, listed).0, "disposable");
+        assert_eq!(get_verdict(&gateway, &key, listed).0, "disposable");
         gateway.cli(&["table", "allow", listed, "--note", "a partner"]).expect(0);
         wait_until("it is allowed", || has_verdict(&gateway, &key, listed, "safe", 0));
         let below = format!("www.{listed}");
@@ -43,7 +43,7 @@ fn table_allow_and_table_deny_change_verdicts_of_a_running_gateway() {
         let printed = gateway.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
         assert!(printed.contains("rule     override"), "{printed}");
         gateway.cli(&["table", "clear", listed]).expect(0);
-        wait_until("it is flagged again", || verdict(&gateway, &key, listed).0 == "disposable");
+        wait_until("it is flagged again", || get_verdict(&gateway, &key, listed).0 == "disposable");
         let none = gateway.cli(&["table", "clear", listed]).expect(1);
         assert!(none.stderr.contains("expected an override, but found none"), "{}", none.stderr);
     }

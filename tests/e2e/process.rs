@@ -11,7 +11,7 @@ use crate::harness::{
 };
 
 /// Longer than an immediate stop takes, shorter than any grace period.
-const IMMEDIATE_LIMIT: Duration = Duration::from_secs(5);
+const IMMEDIATE_STOP_LIMIT: Duration = Duration::from_secs(5);
 
 #[test]
 fn sigterm_ends_an_idle_gateway_at_once_with_exit_code_0() {
@@ -20,12 +20,12 @@ fn sigterm_ends_an_idle_gateway_at_once_with_exit_code_0() {
     gateway.get_domain("first.test", &key).expect(200);
     // A kept connection without a request is idle too.
     let mut idle = gateway.connect();
-    idle.ask(&get("/v1/usage").key(&key)).expect(200);
+    idle.send_request(&get("/v1/usage").key(&key)).expect(200);
     let begun = Instant::now();
     gateway.send_signal("TERM");
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
-    assert!(begun.elapsed() < IMMEDIATE_LIMIT, "{:?}", begun.elapsed());
-    assert!(idle.is_closed_by_peer());
+    assert!(begun.elapsed() < IMMEDIATE_STOP_LIMIT, "{:?}", begun.elapsed());
+    assert!(idle.ends_without_more_bytes());
 }
 
 #[test]
@@ -39,8 +39,8 @@ fn silent_connections_do_not_delay_the_shutdown() {
         let begun = Instant::now();
         gateway.send_signal("TERM");
         assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
-        assert!(begun.elapsed() < IMMEDIATE_LIMIT, "{:?}", begun.elapsed());
-        assert!(silent.is_closed_by_peer());
+        assert!(begun.elapsed() < IMMEDIATE_STOP_LIMIT, "{:?}", begun.elapsed());
+        assert!(silent.ends_without_more_bytes());
     }
 }
 
@@ -95,7 +95,7 @@ fn sigint_ends_the_gateway_and_keeps_its_counts() {
     let mut gateway = gateway;
     gateway.send_signal("INT");
     gateway.wait_for_exit();
-    let gateway = gateway.start_again();
+    let gateway = gateway.start_after_exit();
     assert_eq!(gateway.get_month_count(&key), 7);
 }
 
@@ -118,9 +118,9 @@ fn after_sigterm_a_request_in_flight_is_completed_and_counted() {
     assert!(answer.is_complete);
     assert_eq!(answer.text(), "the response arrives late but complete");
     assert_eq!(answer.header("Connection"), Some("close"));
-    assert!(connection.is_closed_by_peer(), "a process that ends keeps no connection");
+    assert!(connection.ends_without_more_bytes(), "a process that ends keeps no connection");
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
-    let gateway = gateway.start_again();
+    let gateway = gateway.start_after_exit();
     assert_eq!(gateway.get_month_count(&key), WARM_UP_CALLS + 1);
 }
 
@@ -142,10 +142,10 @@ fn a_keepalive_connection_gets_one_more_response_during_a_drain() {
     wait_until("it drains", || gateway.readyz().status == 503);
     let answer = connection.read_response().expect("an answer").expect(200);
     if answer.header("Connection") != Some("close") {
-        let last = connection.ask(&get("/v1/usage").key(&key)).expect(200);
+        let last = connection.send_request(&get("/v1/usage").key(&key)).expect(200);
         assert_eq!(last.header("Connection"), Some("close"));
     }
-    assert!(connection.is_closed_by_peer());
+    assert!(connection.ends_without_more_bytes());
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
 }
 
@@ -154,7 +154,7 @@ fn during_drain_delay_readyz_says_503_and_new_connections_are_served() {
     let mut gateway = Setup::new().set_text("drain.delay", "3s").start();
     let key = gateway.create_active_key("acme", &[]);
     let mut kept = gateway.connect();
-    kept.ask(&get("/v1/usage").key(&key)).expect(200);
+    kept.send_request(&get("/v1/usage").key(&key)).expect(200);
     gateway.send_signal("TERM");
     wait_until("/readyz says 503", || gateway.readyz().status == 503);
     assert_eq!(gateway.readyz().json()["draining"], true);
@@ -224,7 +224,7 @@ fn calls_are_served_and_counted_while_commands_write_to_the_store() {
         let mut connection = gateway.connect();
         let mut calls = 0;
         while !writer.is_finished() || calls == 0 {
-            connection.ask(&get("/v1/public/domain/first.test").key(&key)).expect(200);
+            connection.send_request(&get("/v1/public/domain/first.test").key(&key)).expect(200);
             calls += 1;
         }
         writer.join().unwrap();
@@ -260,7 +260,7 @@ fn the_three_curl_lines_of_the_demo_work_and_the_demo_removes_its_files() {
     assert_eq!(pasted.len(), 3);
     let shell = |line: &str| {
         let ran = run_command(Command::new("sh").args(["-c", line]));
-        assert_eq!(ran.code, 0, "curl is needed here: {line}\n{}", ran.stderr);
+        assert_eq!(ran.exit_code, 0, "curl is needed here: {line}\n{}", ran.stderr);
         serde_json::from_str::<serde_json::Value>(&ran.stdout)
             .unwrap_or_else(|e| panic!("{e}: {line}: {}", ran.stdout))
     };

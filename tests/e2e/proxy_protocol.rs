@@ -1,10 +1,10 @@
-//! Proxies in front of riskgate: which PROXY headers it accepts, and how many connections one
-//! client address may have.
+//! Tests which PROXY headers riskgate accepts from proxies in front of it, and how many connections
+//! one client address may have.
 
 use crate::harness::{Connection, MockUpstream, Setup, get, wait_until};
 
-fn assert_check_passes(connection: &mut Connection, key: &str) {
-    connection.ask(&get("/v1/check/a@b.com").key(key)).expect(200);
+fn assert_check_gets_a_200(connection: &mut Connection, key: &str) {
+    connection.send_request(&get("/v1/check/a@b.com").key(key)).expect(200);
 }
 
 #[test]
@@ -40,8 +40,8 @@ fn both_proxy_protocol_versions_give_the_clients_address() {
         for byte in &header {
             connection.send(&[*byte]);
         }
-        assert_check_passes(&mut connection, &key);
-        assert_check_passes(&mut connection, &key);
+        assert_check_gets_a_200(&mut connection, &key);
+        assert_check_gets_a_200(&mut connection, &key);
         wait_until("it is logged", || {
             gateway.read_access_log().last().is_some_and(|line| line["client"] == client)
         });
@@ -57,11 +57,11 @@ fn a_connection_without_a_trusted_proxy_header_is_closed() {
     let before = refused();
     let mut untrusted = Connection::open_from([127, 0, 0, 5].into(), gateway.http);
     let _ = untrusted.try_send(b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\nGET / HTTP/1.1\r\n\r\n");
-    assert!(untrusted.is_closed_by_peer());
+    assert!(untrusted.ends_without_more_bytes());
     for bytes in ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PROXY TCP4 nowhere\r\n", "PROXY TCP"] {
         let mut silent = gateway.connect();
         let _ = silent.try_send(bytes.as_bytes());
-        assert!(silent.is_closed_by_peer(), "{bytes:?}");
+        assert!(silent.ends_without_more_bytes(), "{bytes:?}");
     }
     wait_until("all are counted", || refused() >= before + 4.0);
     assert!(gateway.read_access_log().is_empty(), "none of the bytes became a request");
@@ -73,7 +73,7 @@ fn without_listen_proxy_protocol_a_proxy_header_gets_a_400() {
     let mut connection = gateway.connect();
     connection.send(b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\nGET / HTTP/1.1\r\n\r\n");
     connection.read_response().expect("an answer").expect(400);
-    assert!(connection.is_closed_by_peer());
+    assert!(connection.ends_without_more_bytes());
 }
 
 #[test]
@@ -85,11 +85,11 @@ fn a_client_address_has_a_connection_limit_and_a_trusted_proxy_has_none() {
     let mut open: Vec<Connection> =
         (0..20).map(|_| Connection::open_from(source.into(), gateway.http)).collect();
     for connection in &mut open {
-        connection.ask(&ask).expect(200);
+        connection.send_request(&ask).expect(200);
     }
     let mut beyond = Connection::open_from(source.into(), gateway.http);
     let _ = beyond.try_send(&ask.to_bytes());
-    assert!(beyond.is_closed_by_peer());
+    assert!(beyond.ends_without_more_bytes());
     assert!(gateway.sum_of_samples("riskgate_connections_rejected_total", &[]) >= 1.0);
     gateway.send_request(&ask).expect(200);
     open.truncate(10);
@@ -103,7 +103,7 @@ fn a_client_address_has_a_connection_limit_and_a_trusted_proxy_has_none() {
     let mut many: Vec<Connection> =
         (0..40).map(|_| Connection::open_from(source.into(), gateway.http)).collect();
     for connection in &mut many {
-        connection.ask(&ask).expect(200);
+        connection.send_request(&ask).expect(200);
     }
 }
 

@@ -52,7 +52,7 @@ fn the_client_gets_a_chunked_upstream_response_complete() {
     });
     let mut connection = gateway.connect();
     for _ in 0..3 {
-        let answer = connection.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
+        let answer = connection.send_request(&get("/v1/check/a@b.com").key(&key)).expect(200);
         assert!(answer.is_complete);
         assert_eq!(answer.text(), "abcdefg");
     }
@@ -64,10 +64,10 @@ fn a_head_request_is_forwarded_as_head() {
         vec![Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 42\r\n\r\n".to_vec())]
     });
     let mut connection = gateway.connect();
-    let head = connection.ask(&request("HEAD", "/v1/check/a@b.com").key(&key)).expect(200);
+    let head = connection.send_request(&request("HEAD", "/v1/check/a@b.com").key(&key)).expect(200);
     assert_eq!(head.header("Content-Length"), Some("42"));
     assert_eq!(upstream.last_request().request_line(), "HEAD /v1/check/a%40b.com HTTP/1.1");
-    connection.ask(&get("/v1/usage").key(&key)).expect(200);
+    connection.send_request(&get("/v1/usage").key(&key)).expect(200);
 }
 
 #[test]

@@ -8,9 +8,9 @@ use crate::responses::{seconds_until, start_of_next_month};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
-/// Makes calls with eight clients at once, spread over the gateways. Returns the number of admitted
-/// calls.
-fn count_admitted(gateways: &[SocketAddr], key: &str, calls: usize) -> usize {
+/// Eight parallel clients, spread over the gateways, make `calls` calls in all. Returns the number
+/// of admitted calls.
+fn make_calls_in_parallel(gateways: &[SocketAddr], key: &str, calls: usize) -> usize {
     let (next, admitted) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for client in 0..8 {
@@ -18,7 +18,7 @@ fn count_admitted(gateways: &[SocketAddr], key: &str, calls: usize) -> usize {
             scope.spawn(move || {
                 let mut connection = Connection::open(gateways[client % gateways.len()]);
                 while next.fetch_add(1, Ordering::SeqCst) < calls {
-                    match connection.ask(&get(DOMAIN).key(key)).status {
+                    match connection.send_request(&get(DOMAIN).key(key)).status {
                         200 => admitted.fetch_add(1, Ordering::SeqCst),
                         429 => 0,
                         status => panic!("{status}"),
@@ -31,14 +31,14 @@ fn count_admitted(gateways: &[SocketAddr], key: &str, calls: usize) -> usize {
 }
 
 /// The most calls that one process may hold as its lease, which a crash may lose.
-fn max_lease(limit: u64) -> u64 {
+fn max_lease_for_limit(limit: u64) -> u64 {
     (limit / 100).clamp(1, 64)
 }
 
 fn spend_calls(gateway: &Gateway, key: &str, calls: u64) {
     let mut connection = gateway.connect();
     for _ in 0..calls {
-        connection.ask(&get(DOMAIN).key(key)).expect(200);
+        connection.send_request(&get(DOMAIN).key(key)).expect(200);
     }
 }
 
@@ -46,7 +46,7 @@ fn spend_calls(gateway: &Gateway, key: &str, calls: u64) {
 fn of_400_parallel_calls_exactly_the_limit_of_100_is_admitted() {
     let gateway = Setup::new().set("plans.free", "100").start();
     let key = gateway.create_active_key("acme", &[]);
-    assert_eq!(count_admitted(&[gateway.http], &key, 400), 100);
+    assert_eq!(make_calls_in_parallel(&[gateway.http], &key, 400), 100);
     assert_eq!(gateway.get_month_count(&key), 100);
     gateway.get_domain("first.test", &key).expect(429);
 }
@@ -58,7 +58,7 @@ fn exactly_the_limit_of_an_account_with_its_own_limit_is_admitted() {
         let account = format!("own-{limit}");
         gateway.cli(&["accounts", "set", &account, "--limit", &limit.to_string()]).expect(0);
         let key = gateway.create_active_key(&account, &[]);
-        assert_eq!(count_admitted(&[gateway.http], &key, 4 * limit), limit, "{limit}");
+        assert_eq!(make_calls_in_parallel(&[gateway.http], &key, 4 * limit), limit, "{limit}");
         assert_eq!(gateway.get_month_count(&key), limit as u64);
     }
 }
@@ -71,15 +71,15 @@ fn two_processes_on_one_store_never_admit_more_than_the_limit() {
     let key = first.create_active_key("acme", &[]);
     wait_until("the second process knows the key", || second.get("/v1/usage", &key).status == 200);
     let both = [first.http, second.http];
-    let mut sum = count_admitted(&both, &key, 1200);
+    let mut sum = make_calls_in_parallel(&both, &key, 1200);
     assert!(sum <= 300, "{sum}");
     // The other process returns its unspent lease, so in the end no call is lost.
     wait_until("every call of the limit could be spent", || {
-        sum += count_admitted(&both, &key, 8);
+        sum += make_calls_in_parallel(&both, &key, 8);
         sum >= 300
     });
     assert_eq!(sum, 300);
-    assert_eq!(count_admitted(&both, &key, 40), 0);
+    assert_eq!(make_calls_in_parallel(&both, &key, 40), 0);
     wait_until("both gateways report the spent calls", || {
         first.get_month_count(&key) == 300 && second.get_month_count(&key) == 300
     });
@@ -92,15 +92,15 @@ fn killing_one_of_two_processes_loses_at_most_a_lease_and_never_exceeds_the_limi
     let second = Setup::new().set("plans.free", "300").set_text("store.url", &store).start();
     let key = first.create_active_key("acme", &[]);
     wait_until("the second process knows the key", || second.get("/v1/usage", &key).status == 200);
-    let mut sum = count_admitted(&[first.http, second.http], &key, 100);
+    let mut sum = make_calls_in_parallel(&[first.http, second.http], &key, 100);
     let second = second.crash_and_restart();
     let both = [first.http, second.http];
-    let at_least = 300 - max_lease(300) as usize;
+    let at_least = 300 - max_lease_for_limit(300) as usize;
     wait_until("all but one lease could be spent", || {
-        sum += count_admitted(&both, &key, 40);
+        sum += make_calls_in_parallel(&both, &key, 40);
         sum >= at_least
     });
-    sum += count_admitted(&both, &key, 100);
+    sum += make_calls_in_parallel(&both, &key, 100);
     assert!((at_least..=300).contains(&sum), "{sum}");
 }
 
@@ -110,14 +110,14 @@ fn the_rate_limit_headers_are_exact_and_fall_by_one() {
     let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
     for call in 1..=100u64 {
-        let response = connection.ask(&get(DOMAIN).key(&key)).expect(200);
+        let response = connection.send_request(&get(DOMAIN).key(&key)).expect(200);
         assert_eq!(response.header("RateLimit-Policy"), Some("\"monthly\";q=100"));
         let value = response.header("RateLimit").unwrap().to_owned();
         let left: i64 = value.rsplit_once(";t=").unwrap().1.parse().unwrap();
         assert_eq!(value, format!("\"monthly\";r={};t={left}", 100 - call));
         assert!((left - seconds_until(&start_of_next_month())).abs() <= 60, "{value}");
     }
-    connection.ask(&get(DOMAIN).key(&key)).expect(429);
+    connection.send_request(&get(DOMAIN).key(&key)).expect(429);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn every_counted_answer_carries_the_rate_limit_headers() {
 }
 
 #[test]
-fn only_answered_calls_and_422s_are_counted() {
+fn refusals_are_not_counted_except_422s() {
     let gateway = Setup::new().set("plans.free", "50").start();
     let key = gateway.create_active_key("acme", &["--origin", "https://app.example.com"]);
     let calls = [
@@ -218,15 +218,15 @@ fn counts_are_exact_after_an_orderly_restart() {
 }
 
 #[test]
-fn a_kill_loses_at_most_one_lease_of_counts_and_of_calls() {
+fn a_kill_loses_at_most_one_lease() {
     let gateway = Setup::new().set("plans.free", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
     spend_calls(&gateway, &key, 500);
     let gateway = gateway.crash_and_restart();
-    let bound = max_lease(1000);
+    let bound = max_lease_for_limit(1000);
     let counted = gateway.get_month_count(&key);
     assert!((500 - bound..=500).contains(&counted), "{counted}");
-    let rest = count_admitted(&[gateway.http], &key, 1000) as u64;
+    let rest = make_calls_in_parallel(&[gateway.http], &key, 1000) as u64;
     assert!((500 - bound..=500).contains(&rest), "{rest}");
 }
 
@@ -236,11 +236,11 @@ fn repeated_kills_never_admit_more_calls_than_the_limit() {
     let key = gateway.create_active_key("acme", &[]);
     let mut sum = 0;
     for _ in 0..4 {
-        sum += count_admitted(&[gateway.http], &key, 30) as u64;
+        sum += make_calls_in_parallel(&[gateway.http], &key, 30) as u64;
         gateway = gateway.crash_and_restart();
     }
-    sum += count_admitted(&[gateway.http], &key, 300) as u64;
-    assert!((200 - 4 * max_lease(200)..=200).contains(&sum), "{sum}");
+    sum += make_calls_in_parallel(&[gateway.http], &key, 300) as u64;
+    assert!((200 - 4 * max_lease_for_limit(200)..=200).contains(&sum), "{sum}");
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_changed_limit_takes_effect_on_a_kept_connection() {
     let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
     let mut status = |wanted: u16, what: &str| {
-        wait_until(what, || connection.ask(&get(DOMAIN).key(&key)).status == wanted);
+        wait_until(what, || connection.send_request(&get(DOMAIN).key(&key)).status == wanted);
     };
     let set = |limit: &str| gateway.cli(&["accounts", "set", "acme", "--limit", limit]).expect(0);
     spend_calls(&gateway, &key, 20);

@@ -14,7 +14,7 @@ pub const DEFAULT_DEADLINE: &str = "50ms";
 /// A deadline for tests in which no call may fail, however loaded the machine is.
 const LONG_DEADLINE: &str = "5s";
 
-/// Gateways on one server, and a key of an account with this limit.
+/// Starts gateways on one Redis server, and creates a key of an account with this limit.
 pub fn start_gateways(
     [url, account, on_failure, deadline]: [&str; 4],
     limit: u64,
@@ -31,8 +31,8 @@ pub fn start_gateways(
     (setups.into_iter().map(Setup::start).collect(), made.stdout.trim_end().to_owned())
 }
 
-/// Makes calls until this many more are admitted, and for a while longer. Returns the number of
-/// admitted calls.
+/// Makes calls until `at_least` of them are admitted, and for two seconds more. Returns the number
+/// of admitted calls.
 pub fn spend_the_rest(gateways: &[&Gateway], key: &str, at_least: u64) -> u64 {
     let clients = LoadGenerator::new(DOMAIN, key).with_pause(Duration::from_millis(1));
     std::thread::scope(|scope| {
@@ -40,20 +40,20 @@ pub fn spend_the_rest(gateways: &[&Gateway], key: &str, at_least: u64) -> u64 {
         for gateway in gateways {
             clients.spawn_clients(scope, gateway.http, 2);
         }
-        wait_until("all is spent", || clients.counts().admitted >= at_least);
+        wait_until("all is spent", || clients.response_counts().admitted >= at_least);
         // Other processes return unspent leases within two seconds; none of these calls may exceed
         // the limit.
         let begun = Instant::now();
         wait_until("all unspent leases are returned", || begun.elapsed() > Duration::from_secs(2));
     });
-    clients.counts().admitted
+    clients.response_counts().admitted
 }
 
 pub fn is_store_down(gateway: &Gateway) -> bool {
     gateway.sum_of_samples("riskgate_store_down", &[]) == 1.0
 }
 
-pub fn reports_store_degraded(gateway: &Gateway) -> bool {
+pub fn readyz_reports_store(gateway: &Gateway) -> bool {
     let degraded = gateway.readyz().json()["degraded"].clone();
     degraded.as_array().unwrap().iter().any(|part| part.as_str().unwrap().starts_with("store"))
 }
@@ -64,7 +64,7 @@ fn unsettled_calls(gateway: &Gateway) -> u64 {
 
 /// The duration of calls inside the gateway, which a loaded machine affects less than the duration
 /// that clients measure.
-fn latencies(gateway: &Gateway) -> Vec<Duration> {
+fn logged_latencies(gateway: &Gateway) -> Vec<Duration> {
     let calls = gateway.read_access_log().into_iter().filter(|line| line["route"] == "domain");
     calls.map(|line| Duration::from_micros(line["duration_us"].as_u64().unwrap())).collect()
 }
@@ -74,7 +74,7 @@ fn latencies(gateway: &Gateway) -> Vec<Duration> {
 /// This many gateways share an account of 10,000 calls; the test kills some of them on the way.
 fn assert_gateways_share_a_limit(gateways: usize, kills: usize) {
     const LIMIT: u64 = 10_000;
-    const CLIENTS: usize = 4;
+    const CLIENTS_PER_GATEWAY: usize = 4;
     let server = RedisServer::start();
     let (mut gateways, key) =
         start_gateways([&server.url(), "acme", "closed", LONG_DEADLINE], LIMIT, gateways);
@@ -83,18 +83,20 @@ fn assert_gateways_share_a_limit(gateways: usize, kills: usize) {
     std::thread::scope(|scope| {
         let _stop_guard = clients.stop_on_drop();
         for gateway in &gateways {
-            clients.spawn_clients(scope, gateway.http, CLIENTS);
+            clients.spawn_clients(scope, gateway.http, CLIENTS_PER_GATEWAY);
         }
         for kill in 0..kills as u64 {
-            wait_until("calls are under way", || clients.counts().admitted > 2_000 * (kill + 1));
+            wait_until("calls are under way", || {
+                clients.response_counts().admitted > 2_000 * (kill + 1)
+            });
             gateways.pop().unwrap().kill();
         }
-        wait_until("most is spent", || clients.counts().quota_exceeded > 100);
+        wait_until("most is spent", || clients.response_counts().quota_exceeded > 100);
     });
-    let (first, took) = (clients.counts(), begun.elapsed());
+    let (first, took) = (clients.response_counts(), begun.elapsed());
     let all: Vec<&Gateway> = gateways.iter().collect();
     // Each kill loses the lease, and the responses to calls in progress.
-    let may_be_lost = kills as u64 * (MAX_LEASE + CLIENTS as u64);
+    let may_be_lost = kills as u64 * (MAX_LEASE + CLIENTS_PER_GATEWAY as u64);
     let at_least = (LIMIT - may_be_lost).saturating_sub(first.admitted);
     let sum = first.admitted + spend_the_rest(&all, &key, at_least);
     println!("{} gateways, {kills} kills: {first:?} in {took:?}, {sum} in all", all.len());
@@ -132,11 +134,11 @@ fn killed_gateways_lose_at_most_a_lease_each_and_never_exceed_the_limit() {
 struct FaultScenario {
     begin: fn(&mut RedisServer),
     end: fn(&mut RedisServer),
-    duration: FaultDuration,
+    effect: FaultEffect,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FaultDuration {
+enum FaultEffect {
     /// No call may fail.
     Unnoticed,
     /// Some calls may fail.
@@ -145,15 +147,13 @@ enum FaultDuration {
     UntilEnded,
 }
 
-/// Runs two gateways under steady load, one with each value of `store.on_failure`, each with
-/// its own account. The server writes to disk, so that every call must be counted in the end.
-fn run_through_fault(scenario: &FaultScenario) {
+/// Runs two gateways under steady load, one with each value of `store.on_failure`, and injects the
+/// fault. Asserts that in the end every admitted call is counted. Each gateway has its own account;
+/// Redis writes to disk, so that no count may be lost.
+fn assert_counts_through_fault(scenario: &FaultScenario) {
     let mut server = RedisServer::start_on_disk();
-    let deadline = if scenario.duration == FaultDuration::Unnoticed {
-        LONG_DEADLINE
-    } else {
-        DEFAULT_DEADLINE
-    };
+    let deadline =
+        if scenario.effect == FaultEffect::Unnoticed { LONG_DEADLINE } else { DEFAULT_DEADLINE };
     let (url, limit) = (server.url(), 1_000_000);
     let (open, open_key) = start_gateways([&url, "one", "open", deadline], limit, 1);
     let (closed, closed_key) = start_gateways([&url, "other", "closed", deadline], limit, 1);
@@ -167,36 +167,39 @@ fn run_through_fault(scenario: &FaultScenario) {
         open_clients.spawn_clients(scope, open.http, 3);
         closed_clients.spawn_clients(scope, closed.http, 3);
         wait_until("calls are under way", || {
-            open_clients.counts().admitted > 300 && closed_clients.counts().admitted > 300
+            open_clients.response_counts().admitted > 300
+                && closed_clients.response_counts().admitted > 300
         });
         (scenario.begin)(&mut server);
-        if scenario.duration == FaultDuration::UntilEnded {
+        if scenario.effect == FaultEffect::UntilEnded {
             assert_outage_is_handled([open, closed], [&open_clients, &closed_clients]);
         }
         (scenario.end)(&mut server);
         for gateway in [open, closed] {
             wait_until("the store is back", || {
-                !is_store_down(gateway) && !reports_store_degraded(gateway)
+                !is_store_down(gateway) && !readyz_reports_store(gateway)
             });
         }
-        let (served, failed) =
-            (closed_clients.counts().admitted, closed_clients.counts().internal_errors);
-        wait_until("both serve", || closed_clients.counts().admitted > served + 200);
+        let (served, failed) = (
+            closed_clients.response_counts().admitted,
+            closed_clients.response_counts().internal_errors,
+        );
+        wait_until("both serve", || closed_clients.response_counts().admitted > served + 200);
         println!("while it lasted: closed served {served}, refused {failed}");
     });
     wait_until("every call is settled", || unsettled_calls(open) == 0);
     for (gateway, clients, key) in
         [(open, &open_clients, &open_key), (closed, &closed_clients, &closed_key)]
     {
-        let counts = clients.counts();
-        let inside = p99_and_max(latencies(gateway));
+        let counts = clients.response_counts();
+        let inside = p99_and_max(logged_latencies(gateway));
         println!(
             "{counts:?} within {:?} outside, {inside:?} inside",
             clients.latency_p99_and_max()
         );
         assert_eq!((counts.quota_exceeded, counts.unknown), (0, 0), "{counts:?}");
         assert!(
-            counts.internal_errors == 0 || scenario.duration != FaultDuration::Unnoticed,
+            counts.internal_errors == 0 || scenario.effect != FaultEffect::Unnoticed,
             "{counts:?}"
         );
         // Bounds that a loaded machine keeps too; benches/quota measures the real values.
@@ -211,28 +214,28 @@ fn run_through_fault(scenario: &FaultScenario) {
     }
 }
 
-/// Asserts that during the outage the first gateway serves its clients, and the second gateway
-/// refuses its clients, and that both report the outage.
+/// Asserts that during the outage the gateway `open` serves its clients, the gateway `closed`
+/// answers its clients 500, and both report the outage.
 fn assert_outage_is_handled(
     [open, closed]: [&Gateway; 2],
     [open_clients, closed_clients]: [&LoadGenerator; 2],
 ) {
     for gateway in [open, closed] {
         wait_until("the store counts as down", || is_store_down(gateway));
-        wait_until("riskgate reports it", || reports_store_degraded(gateway));
+        wait_until("riskgate reports it", || readyz_reports_store(gateway));
         assert_eq!(gateway.readyz().status, 200, "it serves");
     }
     // Calls in progress at that moment have their responses.
-    let at_first = open_clients.counts().admitted;
-    wait_until("one serves", || open_clients.counts().admitted > at_first + 20);
-    let at_first = open_clients.counts();
-    let refused = closed_clients.counts().internal_errors;
+    let at_first = open_clients.response_counts().admitted;
+    wait_until("one serves", || open_clients.response_counts().admitted > at_first + 20);
+    let at_first = open_clients.response_counts();
+    let refused = closed_clients.response_counts().internal_errors;
     wait_until("one gateway serves, the other refuses", || {
-        open_clients.counts().admitted > at_first.admitted + 200
-            && closed_clients.counts().internal_errors > refused + 200
+        open_clients.response_counts().admitted > at_first.admitted + 200
+            && closed_clients.response_counts().internal_errors > refused + 200
     });
     assert_eq!(
-        open_clients.counts().internal_errors,
+        open_clients.response_counts().internal_errors,
         at_first.internal_errors,
         "it is known to be down"
     );
@@ -242,60 +245,60 @@ fn assert_outage_is_handled(
 
 #[test]
 fn killing_redis_under_load_delays_no_request_and_loses_no_count() {
-    run_through_fault(&FaultScenario {
+    assert_counts_through_fault(&FaultScenario {
         begin: RedisServer::kill,
         end: RedisServer::restart,
-        duration: FaultDuration::UntilEnded,
+        effect: FaultEffect::UntilEnded,
     });
 }
 
 #[test]
 fn pausing_redis_under_load_delays_no_request_and_loses_no_count() {
-    run_through_fault(&FaultScenario {
+    assert_counts_through_fault(&FaultScenario {
         begin: |server| server.pause(),
         end: |server| server.resume(),
-        duration: FaultDuration::UntilEnded,
+        effect: FaultEffect::UntilEnded,
     });
 }
 
 #[test]
 fn a_read_only_redis_is_handled_as_an_outage() {
-    run_through_fault(&FaultScenario {
+    assert_counts_through_fault(&FaultScenario {
         begin: |server| drop(server.run(&["REPLICAOF", "127.0.0.1", "1"])),
         end: |server| drop(server.run(&["REPLICAOF", "NO", "ONE"])),
-        duration: FaultDuration::UntilEnded,
+        effect: FaultEffect::UntilEnded,
     });
 }
 
 #[test]
 fn a_redis_with_full_memory_is_handled_as_an_outage() {
-    run_through_fault(&FaultScenario {
+    assert_counts_through_fault(&FaultScenario {
         begin: |server| drop(server.run(&["CONFIG", "SET", "maxmemory", "1"])),
         end: |server| drop(server.run(&["CONFIG", "SET", "maxmemory", "0"])),
-        duration: FaultDuration::UntilEnded,
+        effect: FaultEffect::UntilEnded,
     });
 }
 
 #[test]
 fn flushing_redis_scripts_under_load_fails_no_call() {
-    run_through_fault(&FaultScenario {
+    assert_counts_through_fault(&FaultScenario {
         begin: |server| {
             for _ in 0..20 {
                 server.run(&["SCRIPT", "FLUSH"]);
             }
         },
         end: |_| (),
-        duration: FaultDuration::Unnoticed,
+        effect: FaultEffect::Unnoticed,
     });
 }
 
 #[test]
 fn a_redis_pause_of_300_ms_delays_no_request_and_loses_no_count() {
-    run_through_fault(&FaultScenario {
+    assert_counts_through_fault(&FaultScenario {
         begin: |server| drop(server.run(&["CLIENT", "PAUSE", "300", "ALL"])),
         // Redis answers this PING once its pause is over.
         end: |server| drop(server.run(&["PING"])),
-        duration: FaultDuration::Brief,
+        effect: FaultEffect::Brief,
     });
 }
 
@@ -311,14 +314,18 @@ fn store_max_unsettled_limits_the_unsettled_calls() {
     server.kill();
     let mut connection = gateway.connect();
     wait_until("the store counts as down", || {
-        connection.ask(&get(DOMAIN).key(&key));
+        connection.send_request(&get(DOMAIN).key(&key));
         is_store_down(&gateway)
     });
-    wait_until("the cap is reached", || connection.ask(&get(DOMAIN).key(&key)).status == 500);
+    wait_until("the cap is reached", || {
+        connection.send_request(&get(DOMAIN).key(&key)).status == 500
+    });
     assert_eq!(unsettled_calls(&gateway), 50);
-    let refused = connection.ask(&get(DOMAIN).key(&key)).expect(500);
+    let refused = connection.send_request(&get(DOMAIN).key(&key)).expect(500);
     assert_eq!(refused.header("X-Fail-Open"), Some("true"));
     server.restart();
     wait_until("they are settled", || unsettled_calls(&gateway) == 0);
-    wait_until("calls are admitted", || connection.ask(&get(DOMAIN).key(&key)).status == 200);
+    wait_until("calls are admitted", || {
+        connection.send_request(&get(DOMAIN).key(&key)).status == 200
+    });
 }

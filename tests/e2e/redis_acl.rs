@@ -5,7 +5,7 @@ use crate::harness::{Gateway, Setup, wait_until};
 use crate::redis_server::RedisServer;
 
 /// The base rules in docs/redis.md, and the additional rules below them, in order.
-fn documented_acl() -> (Vec<String>, Vec<Vec<String>>) {
+fn documented_acl_rules() -> (Vec<String>, Vec<Vec<String>>) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md");
     let document = std::fs::read_to_string(path).unwrap();
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
@@ -21,18 +21,18 @@ struct AclUser<'s> {
 }
 
 impl AclUser<'_> {
-    fn set(&self, words: &[String]) {
+    fn set_rules(&self, words: &[String]) {
         let mut command = vec!["ACL", "SETUSER"];
         command.extend(words.iter().map(String::as_str));
         self.server.run(&command);
     }
 
-    fn add(&self, rights: &[String]) {
-        self.set(&[&["riskgate".to_owned()], rights].concat());
+    fn add_rules(&self, rights: &[String]) {
+        self.set_rules(&[&["riskgate".to_owned()], rights].concat());
     }
 
     /// A config with this user, on a database other than 0.
-    fn setup(&self) -> Setup {
+    fn setup_as_user(&self) -> Setup {
         let url = format!("{}/2", self.server.url_as("riskgate", "PASSWORD"));
         Setup::new().set("plans.free", "1000000").set_text("store.url", &url)
     }
@@ -54,36 +54,36 @@ fn use_every_feature(gateway: &Gateway, key: &str) {
 
 #[test]
 fn the_acl_rules_in_redis_md_suffice_for_a_gateway_and_for_commands() {
-    let (line, further) = documented_acl();
+    let (line, further) = documented_acl_rules();
     let [changes, imports, repair, copies, waits, learns] = &further[..] else {
         panic!("{further:?}")
     };
     let server = RedisServer::start();
     let user = AclUser { server: &server };
-    user.set(&line);
+    user.set_rules(&line);
     // Another user creates keys in the same database.
     let other = Setup::new().set_text("store.url", &format!("{}/2", server.url()));
     let key = other.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
-    let gateway = user.setup().start();
+    let gateway = user.setup_as_user().start();
     use_every_feature(&gateway, key.trim_end());
     let refused = gateway.cli(&["keys", "create", "--account", "acme"]).expect(1).stderr;
     assert!(refused.contains("can't run this command") || refused.contains("NOPERM"), "{refused}");
 
-    user.add(changes);
+    user.add_rules(changes);
     change_keys(&gateway);
-    user.add(imports);
+    user.add_rules(imports);
     import_keys(&gateway);
     let setup = gateway.shut_down();
 
-    user.set(&[&["riskgate".to_owned(), "-del".to_owned()], &repair[..]].concat());
+    user.set_rules(&[&["riskgate".to_owned(), "-del".to_owned()], &repair[..]].concat());
     repair_month(&server, &setup);
 
-    user.set(&["riskgate".to_owned(), "-del".to_owned()]);
+    user.set_rules(&["riskgate".to_owned(), "-del".to_owned()]);
     copy_store(&user, &setup, &line, [changes, copies]);
 
     let _replica = RedisServer::replica_of(&server);
-    user.add(waits);
-    spend_with_replica(&user);
+    user.add_rules(waits);
+    make_call_with_wait_replicas(&user);
     assert_eq!(learns[..], ["+zadd", "+zrem"], "the rules of the store's own test");
 }
 
@@ -126,23 +126,24 @@ fn repair_month(server: &RedisServer, setup: &Setup) {
 fn copy_store(user: &AclUser, setup: &Setup, rules: &[String], more: [&Vec<String>; 2]) {
     let target = RedisServer::start();
     let other = AclUser { server: &target };
-    other.set(rules);
+    other.set_rules(rules);
     let [from, to] =
         [user.server, &target].map(|it| format!("{}/2", it.url_as("riskgate", "PASSWORD")));
     let lacks = setup.cli(&["store", "copy", &from, &to]).expect(1).stderr;
     assert!(lacks.contains("can't run this command") || lacks.contains("NOPERM"), "{lacks}");
-    more.iter().for_each(|rules| other.add(rules));
+    more.iter().for_each(|rules| other.add_rules(rules));
     setup.cli(&["store", "copy", &from, &to]).expect(0);
     setup.cli(&["store", "copy", &from, &to]).expect(1);
     let listed = |setup: &Setup| setup.cli(&["keys", "list"]).expect(0).stdout;
-    assert_eq!(listed(&other.setup()), listed(setup));
+    assert_eq!(listed(&other.setup_as_user()), listed(setup));
 }
 
-fn spend_with_replica(user: &AclUser) {
-    let gateway = user.setup().set("store.wait_replicas", "1").set("store.deadline", "\"2s\"");
+fn make_call_with_wait_replicas(user: &AclUser) {
+    let gateway =
+        user.setup_as_user().set("store.wait_replicas", "1").set("store.deadline", "\"2s\"");
     let gateway = gateway.start();
     wait_until("the replica follows", || {
-        gateway.cli(&["keys", "create", "--account", "late"]).code == 0
+        gateway.cli(&["keys", "create", "--account", "late"]).exit_code == 0
     });
     let key = gateway.create_active_key("late", &[]);
     gateway.get_domain("first.test", &key).expect(200);

@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use crate::harness::{Gateway, LoadGenerator, TcpForwarder, wait_until};
 use crate::redis::{
-    DEFAULT_DEADLINE, DOMAIN, MAX_LEASE, is_store_down, reports_store_degraded, spend_the_rest,
+    DEFAULT_DEADLINE, DOMAIN, MAX_LEASE, is_store_down, readyz_reports_store, spend_the_rest,
     start_gateways,
 };
 use crate::redis_server::RedisServer;
 
 const LIMIT: u64 = 6_400;
-/// The most calls that the limit may lack in the end: for each of two gateways, the lease of the
-/// other gateway that the server lost.
-const MAX_STALE_CALLS: u64 = 2 * MAX_LEASE;
+/// At most this many calls of the limit stay unspent after the loss: for each of the two gateways,
+/// one lease that the server has lost.
+const MAX_UNSPENDABLE_CALLS: u64 = 2 * MAX_LEASE;
 
-/// Two gateways with `store.on_failure = "closed"` spend the limit while the server loses its data.
-/// Returns the number of admitted calls, and asserts that it does not exceed the limit.
-fn spend_while_state_is_lost(url: &str, at_least: u64, lose: impl FnOnce()) -> u64 {
+/// Two gateways with `store.on_failure = "closed"` spend the limit. Halfway, `lose` makes the
+/// server lose its data. Asserts that the admitted calls don't exceed the limit, and returns their
+/// number.
+fn spend_limit_while_data_is_lost(url: &str, at_least: u64, lose: impl FnOnce()) -> u64 {
     let (gateways, key) = start_gateways([url, "acme", "closed", DEFAULT_DEADLINE], LIMIT, 2);
     let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(1));
     std::thread::scope(|scope| {
@@ -24,18 +25,18 @@ fn spend_while_state_is_lost(url: &str, at_least: u64, lose: impl FnOnce()) -> u
         for gateway in &gateways {
             clients.spawn_clients(scope, gateway.http, 3);
         }
-        wait_until("half is spent", || clients.counts().admitted > LIMIT / 2);
+        wait_until("half is spent", || clients.response_counts().admitted > LIMIT / 2);
         lose();
-        wait_until("all is spent", || clients.counts().quota_exceeded > 100);
+        wait_until("all is spent", || clients.response_counts().quota_exceeded > 100);
     });
     for gateway in &gateways {
         // The gateways keep known keys, whatever data the store lost.
         assert_eq!(gateway.get("/v1/usage", &key).status, 200);
         wait_until("the store is back", || {
-            !is_store_down(gateway) && !reports_store_degraded(gateway)
+            !is_store_down(gateway) && !readyz_reports_store(gateway)
         });
     }
-    let first = clients.counts();
+    let first = clients.response_counts();
     let all: Vec<&Gateway> = gateways.iter().collect();
     let rest = spend_the_rest(&all, &key, at_least.saturating_sub(first.admitted));
     let sum = first.admitted + rest;
@@ -53,13 +54,13 @@ fn spend_while_state_is_lost(url: &str, at_least: u64, lose: impl FnOnce()) -> u
 fn a_redis_restarted_with_its_data_admits_exactly_the_limit() {
     let mut server = RedisServer::start_on_disk();
     let url = server.url();
-    assert_eq!(spend_while_state_is_lost(&url, LIMIT, || server.restart()), LIMIT);
+    assert_eq!(spend_limit_while_data_is_lost(&url, LIMIT, || server.restart()), LIMIT);
 }
 
 #[test]
 fn an_emptied_redis_never_leads_to_more_calls_than_the_limit() {
     let server = RedisServer::start();
-    spend_while_state_is_lost(&server.url(), LIMIT - MAX_STALE_CALLS, || {
+    spend_limit_while_data_is_lost(&server.url(), LIMIT - MAX_UNSPENDABLE_CALLS, || {
         drop(server.run(&["FLUSHALL"]))
     });
 }
@@ -68,7 +69,7 @@ fn an_emptied_redis_never_leads_to_more_calls_than_the_limit() {
 fn a_redis_restarted_without_its_data_never_leads_to_more_calls_than_the_limit() {
     let mut server = RedisServer::start();
     let url = server.url();
-    spend_while_state_is_lost(&url, LIMIT - MAX_STALE_CALLS, || server.restart());
+    spend_limit_while_data_is_lost(&url, LIMIT - MAX_UNSPENDABLE_CALLS, || server.restart());
 }
 
 #[test]
@@ -78,8 +79,8 @@ fn a_failover_to_a_stale_replica_never_leads_to_more_calls_than_the_limit() {
     wait_until("the replica follows", || {
         replica.run(&["INFO", "replication"]).contains("master_link_status:up")
     });
-    let forwarder = TcpForwarder::to(&primary);
-    spend_while_state_is_lost(&forwarder.url(), LIMIT - MAX_STALE_CALLS, || {
+    let forwarder = TcpForwarder::start_to(&primary);
+    spend_limit_while_data_is_lost(&forwarder.url(), LIMIT - MAX_UNSPENDABLE_CALLS, || {
         // From here on the replica misses what the server acknowledges.
         replica.pause();
         let leased = primary.run(&["INFO", "commandstats"]);

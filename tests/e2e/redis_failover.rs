@@ -14,7 +14,7 @@ fn wait_until_replicating(replica: &RedisServer) {
     });
 }
 
-fn reports_degraded(gateway: &Gateway, words: &str) -> bool {
+fn readyz_reports(gateway: &Gateway, words: &str) -> bool {
     gateway.readyz().json()["degraded"].to_string().contains(words)
 }
 
@@ -53,7 +53,7 @@ fn v1_usage_is_answered_throughout_a_redis_failover() {
     let mut primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
     wait_until_replicating(&replica);
-    let forwarder = crate::harness::TcpForwarder::to(&primary);
+    let forwarder = crate::harness::TcpForwarder::start_to(&primary);
     let setup = Setup::new().set_text("store.url", &forwarder.url());
     let setup = setup.set_text("store.deadline", "300ms").set("store.wait_replicas", "1");
     let make = |account| {
@@ -82,7 +82,8 @@ fn v1_usage_is_answered_throughout_a_redis_failover() {
     assert_eq!(gateway.get_month_count(&caller), 1);
 }
 
-/// Two gateways spend a whole limit; the only replica is lost well after half of it.
+/// Two gateways spend a limit. Once a third of the limit is spent, the only replica is killed.
+/// Returns the gateways, the primary, the replica, the key, and the number of admitted calls.
 fn spend_while_the_replica_is_lost(
     on_failure: &str,
 ) -> (Vec<Gateway>, RedisServer, RedisServer, String, u64) {
@@ -103,25 +104,25 @@ fn spend_while_the_replica_is_lost(
         for gateway in &gateways {
             clients.spawn_clients(scope, gateway.http, 3);
         }
-        wait_until("much is spent", || clients.counts().admitted > LIMIT / 3);
+        wait_until("much is spent", || clients.response_counts().admitted > LIMIT / 3);
         replica.kill();
         wait_until("riskgate reports it", || {
             gateways.iter().all(|gateway| {
                 gateway.sum_of_samples("riskgate_store_replicas_missing", &[]) == 1.0
-                    && reports_degraded(gateway, "store: 1 of store.wait_replicas are missing")
+                    && readyz_reports(gateway, "store: 1 of store.wait_replicas are missing")
             })
         });
         assert!(gateways.iter().all(|gateway| gateway.readyz().status == 200), "they serve");
-        let counts = clients.counts();
+        let counts = clients.response_counts();
         wait_until("one policy serves on, the other refuses", || {
-            let now = clients.counts();
+            let now = clients.response_counts();
             match on_failure {
                 "open" => now.quota_exceeded > counts.quota_exceeded + 100,
                 _ => now.internal_errors > counts.internal_errors + 100,
             }
         });
     });
-    let admitted = clients.counts().admitted;
+    let admitted = clients.response_counts().admitted;
     (gateways, primary, replica, key, admitted)
 }
 
@@ -138,7 +139,7 @@ fn with_on_failure_open_a_lost_replica_still_admits_exactly_the_limit() {
     }
     replica.restart();
     for gateway in &gateways {
-        wait_until("all is well", || !reports_degraded(gateway, "store"));
+        wait_until("all is well", || !readyz_reports(gateway, "store"));
         assert_eq!(gateway.sum_of_samples("riskgate_store_replicas_missing", &[]), 0.0);
     }
     drop(primary);
@@ -150,7 +151,7 @@ fn with_on_failure_closed_a_lost_replica_refuses_calls_until_it_is_back() {
         spend_while_the_replica_is_lost("closed");
     assert!(admitted < LIMIT, "{admitted}");
     for gateway in &gateways {
-        assert!(reports_degraded(gateway, "refused"), "{}", gateway.readyz().text());
+        assert!(readyz_reports(gateway, "refused"), "{}", gateway.readyz().text());
         assert_eq!(gateway.sum_of_samples("riskgate_store_down", &[]), 1.0);
         let usage = gateway.get("/v1/usage", &key).expect(200).json();
         assert!(usage["month_count"].as_u64().unwrap() <= admitted);
@@ -159,13 +160,13 @@ fn with_on_failure_closed_a_lost_replica_refuses_calls_until_it_is_back() {
     let mut connections: Vec<_> = gateways.iter().map(Gateway::connect).collect();
     wait_until("the rest is spent", || {
         for connection in &mut connections {
-            admitted += u64::from(connection.ask(&get(DOMAIN).key(&key)).status == 200);
+            admitted += u64::from(connection.send_request(&get(DOMAIN).key(&key)).status == 200);
         }
         admitted >= LIMIT
     });
     for connection in &mut connections {
         for _ in 0..50 {
-            assert_ne!(connection.ask(&get(DOMAIN).key(&key)).status, 200);
+            assert_ne!(connection.send_request(&get(DOMAIN).key(&key)).status, 200);
         }
     }
     drop(primary);

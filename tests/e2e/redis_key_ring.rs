@@ -6,7 +6,7 @@ use crate::redis_server::RedisServer;
 const USAGE: &str = "/v1/usage";
 const UNKNOWN_KEY: &str = "rg_0000000000000000000000000000000000";
 
-fn setup_on(server: &RedisServer) -> Setup {
+fn setup_on_redis(server: &RedisServer) -> Setup {
     Setup::new().set_text("store.url", &server.url())
 }
 
@@ -38,7 +38,7 @@ fn assert_unready_with_500s(gateway: &Gateway) {
 fn a_gateway_starts_without_redis_and_serves_once_redis_answers() {
     let mut server = RedisServer::start();
     server.kill();
-    let gateway = setup_on(&server).start();
+    let gateway = setup_on_redis(&server).start();
     assert_unready_with_500s(&gateway);
     gateway.get("/nowhere", UNKNOWN_KEY).expect(404);
     assert!(
@@ -60,7 +60,7 @@ fn a_gateway_starts_without_redis_and_serves_once_redis_answers() {
 #[test]
 fn before_the_store_is_initialised_a_preflight_gets_a_500_and_other_options_a_204() {
     let server = RedisServer::start();
-    let gateway = setup_on(&server).start();
+    let gateway = setup_on_redis(&server).start();
     let options = || request("OPTIONS", USAGE);
     let preflight = options()
         .with_header("Origin", "https://app.example.com")
@@ -76,7 +76,7 @@ fn before_the_store_is_initialised_a_preflight_gets_a_500_and_other_options_a_20
 #[test]
 fn a_wiped_redis_removes_no_known_key_before_a_restart() {
     let server = RedisServer::start();
-    let gateway = setup_on(&server).start();
+    let gateway = setup_on_redis(&server).start();
     let key = gateway.create_active_key("acme", &[]);
     server.run(&["FLUSHALL"]);
     let lost = "keys: the store is another one or was emptied: expected version";
@@ -100,7 +100,7 @@ fn a_wiped_redis_removes_no_known_key_before_a_restart() {
 #[test]
 fn a_redis_that_lost_key_rows_removes_no_known_key() {
     let server = RedisServer::start();
-    let gateway = setup_on(&server).start();
+    let gateway = setup_on_redis(&server).start();
     let key = gateway.create_active_key("acme", &[]);
     server.run(&["COPY", "riskgate:{ring}:keys", "kept"]);
     server.run(&["DEL", "riskgate:{ring}:keys"]);
@@ -119,7 +119,7 @@ fn a_redis_that_lost_key_rows_removes_no_known_key() {
 #[test]
 fn known_keys_are_accepted_while_redis_is_down() {
     let mut server = RedisServer::start_on_disk();
-    let gateway = setup_on(&server).start();
+    let gateway = setup_on_redis(&server).start();
     let (key, id) = gateway.create_active_key_with_id("acme", &[]);
     server.kill();
     wait_until("/readyz reports it", || degraded_reasons(&gateway).contains("store: redis://"));
@@ -134,8 +134,8 @@ fn known_keys_are_accepted_while_redis_is_down() {
 
 #[test]
 fn a_redis_with_an_eviction_policy_is_refused_at_the_start_and_reported_later() {
-    let server = RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]);
-    let setup = setup_on(&server);
+    let server = RedisServer::start_with_arguments(&["--maxmemory-policy", "allkeys-lru"]);
+    let setup = setup_on_redis(&server);
     for subcommand in ["run", "check"] {
         let printed = setup.cli(&[subcommand]).expect(78).stderr;
         assert!(printed.contains("maxmemory-policy noeviction, because"), "{printed}");
@@ -155,7 +155,7 @@ fn a_redis_with_an_eviction_policy_is_refused_at_the_start_and_reported_later() 
 #[test]
 fn check_reports_whether_redis_is_empty_filled_or_down() {
     let mut server = RedisServer::start();
-    let setup = setup_on(&server);
+    let setup = setup_on_redis(&server);
     let printed = setup.cli(&["check"]).expect(0).stderr;
     assert!(
         printed.contains("warning: the server is empty") && printed.contains("0 keys"),
@@ -196,17 +196,17 @@ fn no_output_shows_the_redis_password() {
 }
 
 /// Runs the test with SQLite and with Redis, each beside a gateway.
-fn on_both_stores(test: impl Fn(Setup)) {
+fn run_on_both_stores(test: impl Fn(Setup)) {
     println!("on SQLite");
     test(Setup::new());
     println!("on Redis");
     let server = RedisServer::start();
-    test(setup_on(&server));
+    test(setup_on_redis(&server));
 }
 
 #[test]
 fn every_command_about_keys_and_accounts_works_on_both_stores() {
-    on_both_stores(|setup| {
+    run_on_both_stores(|setup| {
         setup.cli(&["store", "init"]).expect(0);
         let gateway = setup.start();
         let (key, id) =
@@ -300,19 +300,19 @@ fn store_copy_needs_an_existing_source_and_an_empty_target() {
     assert!(!setup.path("riskgate.db").exists());
     setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     setup.cli(&["store", "copy", &file, &server.url()]).expect(0);
-    let keys = server.keys("*");
+    let keys = server.matching_keys("*");
     for (from, to) in [(&file, &server.url()), (&server.url(), &file), (&file, &file)] {
         let refused = setup.cli(&["store", "copy", from, to]).expect(1);
         assert!(refused.stderr.contains("expected an empty store"), "{}", refused.stderr);
     }
-    assert_eq!(server.keys("*").len(), keys.len());
+    assert_eq!(server.matching_keys("*").len(), keys.len());
     setup.cli(&["store", "copy", "localhost:6379", &file]).expect(2);
 }
 
 #[test]
 fn while_redis_is_down_readyz_and_metrics_report_the_keys_as_failing() {
     let mut server = RedisServer::start_on_disk();
-    let gateway = setup_on(&server).start();
+    let gateway = setup_on_redis(&server).start();
     let key = gateway.create_active_key("acme", &[]);
     let failing = || gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]);
     gateway.get_domain("first.test", &key).expect(200);

@@ -1,4 +1,4 @@
-//! Reloads of a running gateway: each component changes completely or not at all, and riskgate
+//! When a running gateway reloads, each component changes completely or not at all. riskgate
 //! reports a refused change.
 
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use crate::harness::{Gateway, ListFolder, Setup, request, wait_until};
 
 const LONGER_LIST: &str = "first.test\nsecond.test\nthird.test\n=exact.test\nmail.com\nnew.test\n";
 
-pub fn start() -> (Gateway, String) {
+pub fn start_gateway_without_limit() -> (Gateway, String) {
     let gateway = Setup::new().set("plans.free", "\"unlimited\"").start();
     let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
@@ -27,13 +27,13 @@ fn reload_count(gateway: &Gateway, part: &str, outcome: &str) -> f64 {
     gateway.sum_of_samples("riskgate_reloads_total", &[&labels[0], &labels[1]])
 }
 
-fn is_nothing_degraded(gateway: &Gateway) -> bool {
+fn readyz_reports_no_fault(gateway: &Gateway) -> bool {
     gateway.readyz().json()["degraded"].as_array().unwrap().is_empty()
 }
 
 #[test]
 fn a_list_written_in_place_is_picked_up() {
-    let (gateway, key) = start();
+    let (gateway, key) = start_gateway_without_limit();
     let before = gateway.get_domain("new.test", &key).header("X-Table-Version").unwrap().to_owned();
     assert!(!is_flagged(&gateway, &key, "new.test"));
     gateway.lists().write("disposable.txt", LONGER_LIST);
@@ -45,7 +45,7 @@ fn a_list_written_in_place_is_picked_up() {
 
 #[test]
 fn a_list_renamed_over_the_old_one_is_picked_up() {
-    let (gateway, key) = start();
+    let (gateway, key) = start_gateway_without_limit();
     gateway.lists().replace_by_rename("disposable.txt", LONGER_LIST);
     wait_until("the new row answers", || is_flagged(&gateway, &key, "new.test"));
 }
@@ -88,13 +88,13 @@ fn a_compiled_table_replaced_by_another_is_picked_up() {
     wait_until("the new row answers", || is_flagged(&gateway, &key, "new.test"));
     std::fs::write(gateway.path("broken"), "no table at all").unwrap();
     std::fs::rename(gateway.path("broken"), &built).unwrap();
-    wait_until("riskgate reports the broken file", || !is_nothing_degraded(&gateway));
+    wait_until("riskgate reports the broken file", || !readyz_reports_no_fault(&gateway));
     assert!(is_flagged(&gateway, &key, "new.test") && is_flagged(&gateway, &key, "first.test"));
 }
 
 #[test]
 fn a_broken_list_is_reported_with_its_line_and_the_old_table_serves() {
-    let (gateway, key) = start();
+    let (gateway, key) = start_gateway_without_limit();
     gateway.lists().write("disposable.txt", "first.test\nnew.test\nnot a name\n");
     wait_until("/readyz reports the fault", || {
         gateway.readyz().text().contains("disposable.txt:3: expected")
@@ -109,32 +109,32 @@ fn a_broken_list_is_reported_with_its_line_and_the_old_table_serves() {
     gateway.get_domain("first.test", &other).expect(200);
     gateway.lists().write("disposable.txt", LONGER_LIST);
     wait_until("the mended table answers", || is_flagged(&gateway, &key, "new.test"));
-    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || readyz_reports_no_fault(&gateway));
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"table\""]), 0.0);
 }
 
 #[test]
 fn if_the_table_folder_vanishes_the_old_table_serves() {
-    let (gateway, key) = start();
+    let (gateway, key) = start_gateway_without_limit();
     let lists = gateway.lists().path;
     std::fs::rename(&lists, gateway.path("away")).unwrap();
-    wait_until("riskgate reports the missing folder", || !is_nothing_degraded(&gateway));
+    wait_until("riskgate reports the missing folder", || !readyz_reports_no_fault(&gateway));
     assert!(is_flagged(&gateway, &key, "first.test"));
     std::fs::rename(gateway.path("away"), &lists).unwrap();
-    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || readyz_reports_no_fault(&gateway));
 }
 
 #[test]
 fn a_table_that_flags_a_protected_name_is_refused() {
-    let (gateway, key) = start();
-    let header = std::fs::read_to_string(gateway.lists().file("overrides.csv")).unwrap();
+    let (gateway, key) = start_gateway_without_limit();
+    let header = std::fs::read_to_string(gateway.lists().file_path("overrides.csv")).unwrap();
     gateway
         .lists()
         .write("overrides.csv", &format!("{header}gmail.com,subtree,disposable,100,,,\n"));
     wait_until("riskgate reports the refusal", || gateway.readyz().text().contains("gmail.com"));
     assert_eq!(verdict_reason(&gateway, &key, "gmail.com"), "safe");
     gateway.lists().write("overrides.csv", &header);
-    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || readyz_reports_no_fault(&gateway));
 }
 
 #[test]
@@ -145,13 +145,13 @@ fn a_table_that_lost_most_of_its_rows_is_refused() {
     lists.write("disposable.txt", &format!("{LONGER_LIST}{rows}"));
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
-    let manifest = std::fs::read_to_string(lists.file("manifest.toml")).unwrap();
+    let manifest = std::fs::read_to_string(lists.file_path("manifest.toml")).unwrap();
     lists.write("manifest.toml", &manifest.replace("= 1.0", "= 0.3"));
     lists.write("disposable.txt", LONGER_LIST);
-    wait_until("riskgate reports the refusal", || !is_nothing_degraded(&gateway));
+    wait_until("riskgate reports the refusal", || !readyz_reports_no_fault(&gateway));
     assert!(is_flagged(&gateway, &key, "flagged007.test"));
     lists.write("disposable.txt", &format!("{LONGER_LIST}{rows}"));
-    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || readyz_reports_no_fault(&gateway));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_broken_config_is_reported_and_the_old_config_stays() {
     wait_until("the mended plan is in effect", || {
         gateway.get("/v1/usage", &key).json()["monthly_limit"] == 60
     });
-    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || readyz_reports_no_fault(&gateway));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn an_emptied_key_file_or_config_is_reported_and_the_last_good_one_stays() {
     assert_eq!(limit(), Some(50));
     gateway.edit_config(|_| config.replace("free = 50", "free = 60"));
     wait_until("the config is accepted again", || limit() == Some(60));
-    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || readyz_reports_no_fault(&gateway));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_changed_setting_that_needs_a_restart_is_reported_and_not_applied() {
 
 #[test]
 fn sighup_and_post_reload_reload_config_table_and_keys() {
-    let (gateway, key) = start();
+    let (gateway, key) = start_gateway_without_limit();
     gateway.send_signal("HUP");
     wait_until("everything was read again", || {
         ["config", "table", "keys"].iter().all(|part| reload_count(&gateway, part, "ok") >= 1.0)

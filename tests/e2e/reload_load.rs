@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::harness::{CertificateAuthority, SetOnDrop, Setup, get, request, wait_until};
-use crate::reload::start;
+use crate::reload::start_gateway_without_limit;
 
 #[test]
 fn every_response_comes_from_one_table_while_tables_change() {
-    let (gateway, key) = start();
+    let (gateway, key) = start_gateway_without_limit();
     let lists = gateway.lists();
     // Between the two tables, reason, score and label of swap.test differ together.
-    let header = std::fs::read_to_string(lists.file("overrides.csv")).unwrap();
+    let header = std::fs::read_to_string(lists.file_path("overrides.csv")).unwrap();
     let one = format!("{header}swap.test,exact,disposable,11,true,false,One\n");
     let two = format!("{header}swap.test,exact,role_account,22,false,true,Two\n");
     let bodies = [
@@ -31,7 +31,7 @@ fn every_response_comes_from_one_table_while_tables_change() {
                     let mut versions = std::collections::HashMap::new();
                     while !done.load(Ordering::Relaxed) {
                         let ask = get("/v1/public/domain/swap.test").key(key);
-                        let answer = connection.ask(&ask).expect(200);
+                        let answer = connection.send_request(&ask).expect(200);
                         let text = answer.text();
                         assert!(bodies.contains(&text.as_str()), "{text}");
                         let version = answer.header("X-Table-Version").unwrap().to_owned();
@@ -112,10 +112,10 @@ fn reloads_leak_no_descriptors_threads_or_memory() {
         request("POST", "/reload").with_header("Host", "localhost").send(gateway.admin).expect(200);
     };
     (1..=20).for_each(reload);
-    let (descriptors, threads) = (gateway.open_descriptors(), gateway.thread_count());
-    let memory = gateway.resident_kib();
+    let (descriptors, threads) = (gateway.open_descriptor_count(), gateway.thread_count());
+    let memory = gateway.resident_memory_kib();
     (21..=120).for_each(reload);
-    wait_until("descriptors are closed", || gateway.open_descriptors() <= descriptors);
+    wait_until("descriptors are closed", || gateway.open_descriptor_count() <= descriptors);
     // Tokio keeps threads for blocking work for a while.
     assert!(
         gateway.thread_count() < threads + 8,
@@ -124,5 +124,5 @@ fn reloads_leak_no_descriptors_threads_or_memory() {
     );
     // The names of the methods alone would take 3 MB if they leaked.
     let most = memory + 2048;
-    wait_until("the memory is freed", || gateway.resident_kib() < most);
+    wait_until("the memory is freed", || gateway.resident_memory_kib() < most);
 }

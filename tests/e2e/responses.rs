@@ -52,12 +52,12 @@ fn a_head_request_gets_the_same_header_and_no_body() {
     let key = &gateway.create_active_key("head", &[]);
     for path in ["/v1/public/domain/yopmail.com", "/v1/public/top-domains", "/v1/usage"] {
         let mut connection = gateway.connect();
-        let full = connection.ask(&get(path).key(key)).expect(200);
-        let head = connection.ask(&request("HEAD", path).key(key)).expect(200);
+        let full = connection.send_request(&get(path).key(key)).expect(200);
+        let head = connection.send_request(&request("HEAD", path).key(key)).expect(200);
         assert_eq!(head.header("Content-Length"), full.header("Content-Length"), "{path}");
         assert_eq!(head.header("Content-Type"), Some("application/json"));
         // The client would parse a body here as the next response.
-        connection.ask(&get(path).key(key)).expect(200);
+        connection.send_request(&get(path).key(key)).expect(200);
     }
 }
 
@@ -65,10 +65,10 @@ fn a_head_request_gets_the_same_header_and_no_body() {
 fn a_head_request_that_is_refused_has_no_body_either() {
     let (gateway, key) = shared_gateway();
     let mut connection = gateway.connect();
-    connection.ask(&request("HEAD", "/v1/usage")).expect(401);
-    connection.ask(&request("HEAD", "/nowhere").key(key)).expect(404);
-    connection.ask(&request("HEAD", "/v1/public/domain/a_b").key(key)).expect(422);
-    connection.ask(&get("/v1/usage").key(key)).expect(200);
+    connection.send_request(&request("HEAD", "/v1/usage")).expect(401);
+    connection.send_request(&request("HEAD", "/nowhere").key(key)).expect(404);
+    connection.send_request(&request("HEAD", "/v1/public/domain/a_b").key(key)).expect(422);
+    connection.send_request(&get("/v1/usage").key(key)).expect(200);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn the_connection_stays_open_after_a_refusal() {
         (get(domain).key(&other), 429),
         (get(domain).key(&key), 200),
     ] {
-        let answer = connection.ask(&request).expect(status);
+        let answer = connection.send_request(&request).expect(status);
         assert_ne!(answer.header("Connection"), Some("close"), "{status}");
         assert!(answer.is_complete && answer.has_header("Content-Length"), "{status}");
         assert_eq!(answer.header("Content-Type"), Some("application/json"), "{status}");
@@ -305,7 +305,7 @@ fn three_requests_in_one_packet_are_answered_in_order_each_for_its_own_key() {
     assert_eq!(answers[1].header("RateLimit-Policy"), Some("\"monthly\";q=20"));
     assert_eq!(answers[2].status, 401);
     assert_eq!((gateway.get_month_count(&first), gateway.get_month_count(&second)), (1, 1));
-    connection.ask(&get("/v1/usage").key(&first)).expect(200);
+    connection.send_request(&get("/v1/usage").key(&first)).expect(200);
 }
 
 #[test]

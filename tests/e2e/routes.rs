@@ -5,7 +5,7 @@ use crate::harness::{
     Gateway, MockUpstream, Setup, Step, free_address, get, request, response_bytes, shared_gateway,
 };
 
-const ROUTES: &str = "
+const ROUTES_TOML: &str = "
 [[upstream.route]]
 prefix = \"/v1/signup\"
 methods = [\"GET\", \"POST\"]
@@ -19,9 +19,11 @@ prefix = \"/free-of-charge\"
 counts = false
 ";
 
-fn start(upstream: &MockUpstream) -> (Gateway, String) {
-    let setup =
-        Setup::new().with_upstreams(&[upstream.address]).set("plans.free", "5").append_toml(ROUTES);
+fn start_gateway_with_routes(upstream: &MockUpstream) -> (Gateway, String) {
+    let setup = Setup::new()
+        .with_upstreams(&[upstream.address])
+        .set("plans.free", "5")
+        .append_toml(ROUTES_TOML);
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
@@ -30,13 +32,13 @@ fn start(upstream: &MockUpstream) -> (Gateway, String) {
 #[test]
 fn a_post_with_a_body_is_forwarded_whole() {
     let upstream = MockUpstream::with_script(|_| vec![Step::Send(response_bytes(201, "", "made"))]);
-    let (gateway, key) = start(&upstream);
+    let (gateway, key) = start_gateway_with_routes(&upstream);
     let body = "{\"email\":\"user@example.com\"}".repeat(1000);
     let mut connection = gateway.connect();
     for path in ["/v1/signup", "/v1/signup/", "/v1/signup/form?step=2&x=%20"] {
         let post =
             request("POST", path).key(&key).with_header("Content-Type", "text/plain").body(&body);
-        let answer = connection.ask(&post).expect(201);
+        let answer = connection.send_request(&post).expect(201);
         assert_eq!(answer.text(), "made");
         assert_eq!(answer.header("X-Riskgate-Source"), Some("upstream"));
         let seen = upstream.last_request();
@@ -85,7 +87,7 @@ fn check_refuses_two_routes_with_the_same_prefix() {
 #[test]
 fn a_route_can_be_configured_without_a_key_or_without_counting() {
     let upstream = MockUpstream::start();
-    let (gateway, key) = start(&upstream);
+    let (gateway, key) = start_gateway_with_routes(&upstream);
     for _ in 0..8 {
         let answer = gateway.send_request(&get("/open/item")).expect(200);
         assert!(!answer.has_header("RateLimit"));
@@ -110,7 +112,7 @@ fn a_post_is_not_retried_if_its_reused_connection_closes() {
         0 => vec![Step::Send(response_bytes(200, "", "ok"))],
         _ => vec![Step::Close],
     });
-    let (gateway, key) = start(&upstream);
+    let (gateway, key) = start_gateway_with_routes(&upstream);
     let post = || request("POST", "/v1/signup").key(&key).body("once");
     gateway.send_request(&post()).expect(200);
     // The upstream server closes the reused connection after it has received the body. riskgate
@@ -122,8 +124,10 @@ fn a_post_is_not_retried_if_its_reused_connection_closes() {
 
 #[test]
 fn a_post_without_a_reachable_upstream_is_refunded() {
-    let setup =
-        Setup::new().with_upstreams(&[free_address()]).set("plans.free", "5").append_toml(ROUTES);
+    let setup = Setup::new()
+        .with_upstreams(&[free_address()])
+        .set("plans.free", "5")
+        .append_toml(ROUTES_TOML);
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     for _ in 0..8 {

@@ -1,7 +1,7 @@
 //! No output shows a key, a password or a whole e-mail address, whatever went wrong.
 //!
-//! The test sends mixed traffic with secrets in right and wrong places, then searches everything
-//! that the gateway wrote. The harness checks the output of every other test.
+//! The test sends requests with secrets in right and wrong places. It then searches everything that
+//! the gateway wrote. For every other test, the harness searches the logs.
 
 use std::time::Duration;
 
@@ -11,27 +11,28 @@ use crate::harness::{
 };
 use crate::redis_server::RedisServer;
 
-const TOKEN: &str = "operator-s3cr3t-token";
-const WRONG_TOKEN: &str = "operator-s3cr3t-tokem";
-const PASSWORD: &str = "st0re-s3cr3t";
-const NEW_PASSWORD: &str = "st0re-s3cr3t-2";
+const ADMIN_TOKEN: &str = "operator-s3cr3t-token";
+const WRONG_ADMIN_TOKEN: &str = "operator-s3cr3t-tokem";
+const STORE_PASSWORD: &str = "st0re-s3cr3t";
+const NEW_STORE_PASSWORD: &str = "st0re-s3cr3t-2";
 /// A key that another program created; the key file declares it by its hash.
-const IMPORTED: &str = "sv_imported0123456789abcdefghijABCD";
-const UNKNOWN: &str = "rg_0000000000000000000000000000000x";
-const JANE: &str = "jane.doe@example.com";
-const ENCODED: &str = "jane.doe%40example.com";
+const IMPORTED_KEY: &str = "sv_imported0123456789abcdefghijABCD";
+const UNKNOWN_KEY: &str = "rg_0000000000000000000000000000000x";
+const MAIL_ADDRESS: &str = "jane.doe@example.com";
+const ENCODED_MAIL_ADDRESS: &str = "jane.doe%40example.com";
 
 #[test]
 fn no_output_shows_a_secret_after_bad_requests_upstream_faults_and_broken_files() {
     let server = RedisServer::start();
-    let password = format!(">{PASSWORD}");
+    let password = format!(">{STORE_PASSWORD}");
     server.run(&["ACL", "SETUSER", "me", "on", &password, "~*", "&*", "+@all"]);
     let upstream = MockUpstream::with_script(|seen| leaky_response(seen.request_line()));
-    let setup = Setup::new().with_upstreams(&[upstream.address]).set_text("admin.token", TOKEN);
-    let setup = setup.set_text("store.url", &server.url_as("me", PASSWORD));
+    let setup =
+        Setup::new().with_upstreams(&[upstream.address]).set_text("admin.token", ADMIN_TOKEN);
+    let setup = setup.set_text("store.url", &server.url_as("me", STORE_PASSWORD));
     let setup = setup.set_text("upstream.deadline", "400ms");
     let keys = setup.path("keys.toml");
-    std::fs::write(&keys, key_file_toml(&hash_line(IMPORTED))).unwrap();
+    std::fs::write(&keys, key_file_toml(&key_hash_line(IMPORTED_KEY))).unwrap();
     let setup = setup.set_text("keys.file", keys.to_str().unwrap());
     setup.cli(&["store", "init"]).expect(0);
     let gateway = setup.start();
@@ -39,9 +40,17 @@ fn no_output_shows_a_secret_after_bad_requests_upstream_faults_and_broken_files(
 
     let secrets = GatewaySecrets {
         prefixes: vec!["sv_".to_owned()],
-        texts: [&key, TOKEN, WRONG_TOKEN, PASSWORD, IMPORTED, UNKNOWN, "jane"]
-            .map(str::to_owned)
-            .to_vec(),
+        texts: [
+            &key,
+            ADMIN_TOKEN,
+            WRONG_ADMIN_TOKEN,
+            STORE_PASSWORD,
+            IMPORTED_KEY,
+            UNKNOWN_KEY,
+            "jane",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
     };
     send_secrets_everywhere(&gateway, &key, &secrets);
     send_malformed_requests(&gateway, &key);
@@ -49,7 +58,7 @@ fn no_output_shows_a_secret_after_bad_requests_upstream_faults_and_broken_files(
     change_store_password(&gateway, &server);
 
     for path in ["/", "/status", "/metrics", "/readyz"] {
-        let page = send_admin_request(&gateway, "GET", path, TOKEN);
+        let page = send_admin_request(&gateway, "GET", path, ADMIN_TOKEN);
         secrets.assert_no_secret_in(path, &page.text());
     }
     gateway.send_request(&get("/v1/usage").with_header("X-Request-Id", "the-last-one"));
@@ -66,14 +75,14 @@ fn no_output_shows_a_secret_after_bad_requests_upstream_faults_and_broken_files(
 
 /// The upstream server's response to each target.
 fn leaky_response(line: &str) -> Vec<Step> {
-    let echo = format!("{{\"email\":\"{JANE}\"}}");
-    let header = format!("X-Echo: {JANE}\r\n");
+    let echo = format!("{{\"email\":\"{MAIL_ADDRESS}\"}}");
+    let header = format!("X-Echo: {MAIL_ADDRESS}\r\n");
     match line {
         _ if line.contains("garbage") => {
-            vec![Step::Send(format!("{JANE}\r\n\r\n").into()), Step::Close]
+            vec![Step::Send(format!("{MAIL_ADDRESS}\r\n\r\n").into()), Step::Close]
         }
         _ if line.contains("half") => {
-            vec![Step::Send(format!("HTTP/1.1 200 {JANE}\r\nX").into()), Step::Close]
+            vec![Step::Send(format!("HTTP/1.1 200 {MAIL_ADDRESS}\r\nX").into()), Step::Close]
         }
         _ if line.contains("closed") => vec![Step::Close],
         _ if line.contains("reset") => vec![Step::Reset],
@@ -88,32 +97,37 @@ fn leaky_response(line: &str) -> Vec<Step> {
 
 fn send_secrets_everywhere(gateway: &Gateway, key: &str, secrets: &GatewaySecrets) {
     for target in [
-        format!("/v1/check/{JANE}"),
-        format!("/v1/check/{ENCODED}?from={JANE}&key={key}"),
-        format!("/v1/check/garbage.{JANE}"),
-        format!("/v1/check/half.{JANE}"),
-        format!("/v1/check/closed.{JANE}"),
-        format!("/v1/check/reset.{JANE}"),
-        format!("/v1/check/silent.{JANE}"),
-        format!("/v1/check/trickle.{JANE}"),
-        format!("/v1/check/status.{JANE}"),
-        format!("/v1/check/{ENCODED}%FF"),
+        format!("/v1/check/{MAIL_ADDRESS}"),
+        format!("/v1/check/{ENCODED_MAIL_ADDRESS}?from={MAIL_ADDRESS}&key={key}"),
+        format!("/v1/check/garbage.{MAIL_ADDRESS}"),
+        format!("/v1/check/half.{MAIL_ADDRESS}"),
+        format!("/v1/check/closed.{MAIL_ADDRESS}"),
+        format!("/v1/check/reset.{MAIL_ADDRESS}"),
+        format!("/v1/check/silent.{MAIL_ADDRESS}"),
+        format!("/v1/check/trickle.{MAIL_ADDRESS}"),
+        format!("/v1/check/status.{MAIL_ADDRESS}"),
+        format!("/v1/check/{ENCODED_MAIL_ADDRESS}%FF"),
         format!("/v1/check/{key}"),
-        format!("/v1/check/{JANE}/{key}"),
-        format!("/v1/public/domain/{JANE}"),
-        format!("/v1/public/domain/{ENCODED}"),
+        format!("/v1/check/{MAIL_ADDRESS}/{key}"),
+        format!("/v1/public/domain/{MAIL_ADDRESS}"),
+        format!("/v1/public/domain/{ENCODED_MAIL_ADDRESS}"),
         format!("/v1/public/domain/{key}"),
-        format!("/v1/public/domain/first.test?key={key}&mail={JANE}"),
+        format!("/v1/public/domain/first.test?key={key}&mail={MAIL_ADDRESS}"),
         format!("/v1/usage?api_key={key}"),
         format!("/v1/usage/{key}"),
         format!("/{key}"),
-        format!("/{ENCODED}/x"),
+        format!("/{ENCODED_MAIL_ADDRESS}/x"),
         "/v1/jane.doe\u{ff20}example.com".to_owned(),
         format!("http://gate.test/{key}"),
     ] {
-        for authorization in
-            [key, IMPORTED, UNKNOWN, "", &format!("{key}, {key}"), &format!("{key} {JANE}")]
-        {
+        for authorization in [
+            key,
+            IMPORTED_KEY,
+            UNKNOWN_KEY,
+            "",
+            &format!("{key}, {key}"),
+            &format!("{key} {MAIL_ADDRESS}"),
+        ] {
             let asked =
                 get(&target).with_header("Authorization", &format!("Bearer {authorization}"));
             assert_own_response_has_no_secret(&gateway.send_request(&asked), secrets, &target);
@@ -123,26 +137,32 @@ fn send_secrets_everywhere(gateway: &Gateway, key: &str, secrets: &GatewaySecret
     for asked in [
         usage().with_header("Authorization", key),
         usage().with_header("Authorization", &format!("Basic {key}")),
-        usage().key(key).key(UNKNOWN),
+        usage().key(key).key(UNKNOWN_KEY),
         usage()
             .with_header("X-Api-Key", key)
-            .with_header("Cookie", &format!("key={key}; mail={JANE}")),
+            .with_header("Cookie", &format!("key={key}; mail={MAIL_ADDRESS}")),
         usage()
             .key(key)
-            .with_header("Referer", &format!("https://x/?{JANE}"))
-            .with_header("User-Agent", JANE),
-        usage().key(key).with_header("X-Request-Id", JANE),
+            .with_header("Referer", &format!("https://x/?{MAIL_ADDRESS}"))
+            .with_header("User-Agent", MAIL_ADDRESS),
+        usage().key(key).with_header("X-Request-Id", MAIL_ADDRESS),
         usage().key(key).with_header("X-Request-Id", &format!("Bearer,{key}")),
         usage().with_header("X-Request-Id", key),
-        usage().key(IMPORTED).with_header("X-Request-Id", &format!("id-{IMPORTED}")),
-        usage().key(key).with_header("X-Forwarded-For", JANE).with_header("From", JANE),
+        usage().key(IMPORTED_KEY).with_header("X-Request-Id", &format!("id-{IMPORTED_KEY}")),
+        usage()
+            .key(key)
+            .with_header("X-Forwarded-For", MAIL_ADDRESS)
+            .with_header("From", MAIL_ADDRESS),
         request(key, "/v1/usage"),
-        request("POST", format!("/v1/check/{JANE}")).key(key).body(&format!("{key} {JANE}")),
+        request("POST", format!("/v1/check/{MAIL_ADDRESS}"))
+            .key(key)
+            .body(&format!("{key} {MAIL_ADDRESS}")),
     ] {
         assert_own_response_has_no_secret(&gateway.send_request(&asked), secrets, "a header");
     }
     // riskgate repeats a refused origin only to its client.
-    gateway.send_request(&usage().key(key).with_header("Origin", &format!("https://{JANE}")));
+    gateway
+        .send_request(&usage().key(key).with_header("Origin", &format!("https://{MAIL_ADDRESS}")));
 }
 
 /// riskgate's own responses repeat no secret; the upstream server's responses may.
@@ -158,13 +178,15 @@ fn send_malformed_requests(gateway: &Gateway, key: &str) {
     let long = "x".repeat(3_000);
     let wide = "x".repeat(20_000);
     for bytes in [
-        format!("GET /v1/check/{JANE} HTTP/1.1\nAuthorization: Bearer {key}\n\n"),
-        format!("GET /v1/check/{JANE}?{long} HTTP/1.1\r\nHost: a\r\n\r\n"),
-        format!("GET /v1/check/{JANE} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}{wide}"),
-        format!("GET /{JANE} HTTP/1.1\r\nHost: {JANE}\r\n\r\n"),
-        format!("{key} {JANE} {key}\r\n\r\n"),
-        format!("CONNECT {JANE}:443 HTTP/1.1\r\nHost: a\r\nX: {key}\r\n\r\n"),
-        format!("GET http://{JANE}/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+        format!("GET /v1/check/{MAIL_ADDRESS} HTTP/1.1\nAuthorization: Bearer {key}\n\n"),
+        format!("GET /v1/check/{MAIL_ADDRESS}?{long} HTTP/1.1\r\nHost: a\r\n\r\n"),
+        format!(
+            "GET /v1/check/{MAIL_ADDRESS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}{wide}"
+        ),
+        format!("GET /{MAIL_ADDRESS} HTTP/1.1\r\nHost: {MAIL_ADDRESS}\r\n\r\n"),
+        format!("{key} {MAIL_ADDRESS} {key}\r\n\r\n"),
+        format!("CONNECT {MAIL_ADDRESS}:443 HTTP/1.1\r\nHost: a\r\nX: {key}\r\n\r\n"),
+        format!("GET http://{MAIL_ADDRESS}/ HTTP/1.1\r\nHost: a\r\n\r\n"),
     ] {
         let mut connection = gateway.connect();
         // riskgate may refuse the request before the client has sent all of it.
@@ -174,17 +196,18 @@ fn send_malformed_requests(gateway: &Gateway, key: &str) {
     }
 }
 
-/// Files with secrets in wrong places, and tokens that are nearly valid.
+/// Writes secrets into wrong places of the key file and the config, and reloads. Asserts that no
+/// response and no command shows a secret.
 fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &GatewaySecrets) {
     let file = gateway.path("keys.toml");
     let good = std::fs::read_to_string(&file).unwrap();
     let config = std::fs::read_to_string(&gateway.config).unwrap();
     let reload = |status: u16| {
-        let answer = send_admin_request(gateway, "POST", "/reload", TOKEN).expect(status);
+        let answer = send_admin_request(gateway, "POST", "/reload", ADMIN_TOKEN).expect(status);
         secrets.assert_no_secret_in("the answer to a reload", &answer.text());
         secrets.assert_no_secret_in(
             "/readyz",
-            &send_admin_request(gateway, "GET", "/readyz", TOKEN).text(),
+            &send_admin_request(gateway, "GET", "/readyz", ADMIN_TOKEN).text(),
         );
         let check = gateway.cli(&["check"]).expect(if status == 200 { 0 } else { 78 });
         secrets.assert_no_secret_in("check", &check.stderr);
@@ -203,8 +226,8 @@ fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &GatewaySecrets) 
     }
     std::fs::write(&file, &good).unwrap();
     for (written, instead) in [
-        (format!("\"{TOKEN}\""), format!("[\"{TOKEN}\"]")),
-        (format!("\"{TOKEN}\""), "\"jane\"".to_owned()),
+        (format!("\"{ADMIN_TOKEN}\""), format!("[\"{ADMIN_TOKEN}\"]")),
+        (format!("\"{ADMIN_TOKEN}\""), "\"jane\"".to_owned()),
         (":st0re-s3cr3t@127.0.0.1:".to_owned(), ":st0re-s3cr3t@127.0.0.1:x".to_owned()),
         ("\"redis://me:".to_owned(), "\"me:".to_owned()),
     ] {
@@ -215,7 +238,7 @@ fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &GatewaySecrets) 
     std::fs::write(&gateway.config, config).unwrap();
     reload(200);
     for path in ["/", "/status", "/metrics"] {
-        send_admin_request(gateway, "GET", path, WRONG_TOKEN).expect(401);
+        send_admin_request(gateway, "GET", path, WRONG_ADMIN_TOKEN).expect(401);
     }
     for subcommand in [["keys", "list"], ["accounts", "list"], ["usage", "--account"]] {
         let more = if subcommand[0] == "usage" { &["acme", "--json"][..] } else { &["--json"] };
@@ -226,11 +249,11 @@ fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &GatewaySecrets) 
 
 /// From now on the password differs from the gateway's config.
 fn change_store_password(gateway: &Gateway, server: &RedisServer) {
-    let other = format!(">{NEW_PASSWORD}");
+    let other = format!(">{NEW_STORE_PASSWORD}");
     server.run(&["ACL", "SETUSER", "me", "resetpass", &other]);
     server.run(&["CLIENT", "KILL", "USER", "me"]);
     wait_until("/readyz reports it", || {
-        send_admin_request(gateway, "GET", "/readyz", TOKEN).text().contains("redis://")
+        send_admin_request(gateway, "GET", "/readyz", ADMIN_TOKEN).text().contains("redis://")
     });
     wait_until("stderr reports it", || gateway.stderr().contains("redis://"));
 }
@@ -248,6 +271,6 @@ fn key_file_toml(rest: &str) -> String {
     format!("[[key]]\nid = \"imported\"\naccount = \"elsewhere\"\n{rest}\n")
 }
 
-fn hash_line(key: &str) -> String {
+fn key_hash_line(key: &str) -> String {
     format!("hash = {:?}", riskgate::keys::format_key_hash(key))
 }

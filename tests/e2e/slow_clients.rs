@@ -13,7 +13,7 @@ fn a_connection_closes_if_its_whole_header_takes_longer_than_header_timeout() {
     for first in [true, false] {
         let mut connection = gateway.connect();
         if !first {
-            connection.ask(&get("/v1/usage").key(&key)).expect(200);
+            connection.send_request(&get("/v1/usage").key(&key)).expect(200);
         }
         // Each byte comes soon after the last, but the whole header takes longer than the time-out.
         let begun = Instant::now();
@@ -26,7 +26,7 @@ fn a_connection_closes_if_its_whole_header_takes_longer_than_header_timeout() {
     }
     // A silent client is disconnected too.
     let mut silent = gateway.connect();
-    assert!(silent.is_closed_by_peer());
+    assert!(silent.ends_without_more_bytes());
 }
 
 /// Returns true if the gateway closes while these bytes arrive one by one.
@@ -45,8 +45,8 @@ fn an_idle_connection_is_closed_after_keepalive_timeout() {
     let gateway = Setup::new().set_text("listen.keepalive_timeout", "1s").start();
     let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
-    connection.ask(&get("/v1/usage").key(&key)).expect(200);
-    assert!(connection.is_closed_by_peer());
+    connection.send_request(&get("/v1/usage").key(&key)).expect(200);
+    assert!(connection.ends_without_more_bytes());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn beyond_max_connections_a_new_connection_is_closed_until_another_ends() {
     });
     let mut held: Vec<Connection> = (0..4).map(|_| gateway.connect()).collect();
     for connection in &mut held {
-        connection.ask(&usage).expect(200);
+        connection.send_request(&usage).expect(200);
     }
     assert!(gateway.connect().try_send_request(&usage).is_none(), "a fifth is closed");
     held.pop();
@@ -67,7 +67,7 @@ fn beyond_max_connections_a_new_connection_is_closed_until_another_ends() {
         gateway.connect().try_send_request(&usage).is_some_and(|answer| answer.status == 200)
     });
     for connection in &mut held {
-        connection.ask(&usage).expect(200);
+        connection.send_request(&usage).expect(200);
     }
     assert!(gateway.sum_of_samples("riskgate_connections_rejected_total", &[]) >= 1.0);
 }

@@ -1,4 +1,4 @@
-//! Clients that read their responses slowly or not at all: riskgate disconnects them in time, they
+//! If clients read their responses slowly or not at all, riskgate disconnects them in time. They
 //! delay no other client, and no truncated response looks complete.
 
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
-    END_HEADERS, END_STREAM, FrameClient, HEADERS, RST_STREAM, SETTINGS, frame,
+    END_HEADERS, END_STREAM, FrameClient, HEADERS, RST_STREAM, SETTINGS, encode_frame,
 };
 use crate::harness::{
     Gateway, MockUpstream, Setup, Step, TEST_TIMEOUT, WARM_UP_CALLS, get, response_bytes,
@@ -16,9 +16,9 @@ use crate::harness::{
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LARGE_BODY_BYTES: usize = 8 << 20;
 
-/// A gateway with a deadline of one second for exchanges, and far longer write time-outs than any
-/// test takes. The upstream server's responses exceed every buffer.
-fn gateway_with_large_responses() -> (MockUpstream, Gateway, String) {
+/// Starts an upstream server whose responses exceed every buffer, and a gateway. The deadline of an
+/// exchange is one second; the write time-out is longer than any test takes.
+fn start_with_large_responses() -> (MockUpstream, Gateway, String) {
     let upstream = MockUpstream::with_script(|_| {
         vec![Step::Send(response_bytes(200, "", &"x".repeat(LARGE_BODY_BYTES)))]
     });
@@ -30,7 +30,7 @@ fn gateway_with_large_responses() -> (MockUpstream, Gateway, String) {
     (upstream, gateway, key)
 }
 
-fn request(method: &str, target: &str, key: &str) -> Vec<u8> {
+fn request_bytes(method: &str, target: &str, key: &str) -> Vec<u8> {
     let line = format!("{method} {target} HTTP/1.1\r\nHost: gate.test\r\n");
     format!("{line}Authorization: Bearer {key}\r\n\r\n").into_bytes()
 }
@@ -51,11 +51,11 @@ fn read_length_until_end(mut stream: TcpStream) -> usize {
 
 #[test]
 fn a_slow_reader_is_disconnected_at_the_deadline_and_its_call_stays_counted() {
-    let (_stand_in, gateway, key) = gateway_with_large_responses();
+    let (_stand_in, gateway, key) = start_with_large_responses();
     let mut readers: Vec<TcpStream> =
         (0..30).map(|_| connect_with_timeouts(gateway.http)).collect();
     for reader in &mut readers {
-        reader.write_all(&request("GET", "/v1/check/a@b.com", &key)).unwrap();
+        reader.write_all(&request_bytes("GET", "/v1/check/a@b.com", &key)).unwrap();
     }
     // Reading a few bytes now and then does not extend the deadline.
     let mut taken = 0;
@@ -86,7 +86,7 @@ fn a_client_that_reads_nothing_is_closed_and_gets_no_refund() {
     let key = gateway.create_active_key("acme", &[]);
     for method in ["HEAD", "GET"] {
         let mut client = connect_with_timeouts(gateway.http);
-        let many = request(method, DOMAIN, &key).repeat(100);
+        let many = request_bytes(method, DOMAIN, &key).repeat(100);
         // Fills the buffers until no more bytes fit.
         while client.write_all(&many).is_ok() {}
         wait_until("it is gone", || gateway.sum_of_samples("riskgate_connections", &[]) == 0.0);
@@ -100,18 +100,23 @@ fn a_client_that_reads_nothing_is_closed_and_gets_no_refund() {
 fn open_streams_without_window(gateway: &Gateway, block: &[u8], streams: u32) -> FrameClient {
     let mut frames = FrameClient::open(gateway.http);
     // 4 is SETTINGS_INITIAL_WINDOW_SIZE.
-    assert!(frames.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])));
+    assert!(frames.try_send(&encode_frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])));
     for stream in 0..streams {
-        assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream * 2 + 1, block)));
+        assert!(frames.try_send(&encode_frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            stream * 2 + 1,
+            block
+        )));
     }
     frames
 }
 
 /// Reads until this many streams were reset; no stream may end as if it were complete.
-fn assert_all_reset(frames: &mut FrameClient, streams: u32) {
+fn assert_all_streams_reset(frames: &mut FrameClient, streams: u32) {
     let mut reset = 0;
     while reset < streams {
-        let (kind, flags, stream, _) = frames.next_frame().expect("a frame");
+        let (kind, flags, stream, _) = frames.read_frame().expect("a frame");
         let is_whole = kind <= HEADERS && flags & END_STREAM != 0;
         assert!(!is_whole, "stream {stream} looks complete");
         reset += u32::from(kind == RST_STREAM);
@@ -120,21 +125,22 @@ fn assert_all_reset(frames: &mut FrameClient, streams: u32) {
 
 #[test]
 fn a_stream_whose_window_stays_closed_is_reset_at_the_deadline() {
-    let (_stand_in, gateway, key) = gateway_with_large_responses();
-    let block = crate::harness::http2_frames::header_block("GET", "/v1/check/a@b.com", &key, &[]);
+    let (_stand_in, gateway, key) = start_with_large_responses();
+    let block =
+        crate::harness::http2_frames::encode_request_fields("GET", "/v1/check/a@b.com", &key, &[]);
     let mut peaks = vec![];
     for _ in 0..8 {
         let begun = Instant::now();
         let mut frames = open_streams_without_window(&gateway, &block, 30);
-        assert_all_reset(&mut frames, 30);
+        assert_all_streams_reset(&mut frames, 30);
         assert!(
             begun.elapsed() > Duration::from_millis(500),
             "the streams stayed open until the deadline"
         );
         // The connection itself still works.
-        let head = crate::harness::http2_frames::header_block("HEAD", DOMAIN, &key, &[]);
-        assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 201, &head)));
-        assert_eq!(frames.status(201), 200);
+        let head = crate::harness::http2_frames::encode_request_fields("HEAD", DOMAIN, &key, &[]);
+        assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS | END_STREAM, 201, &head)));
+        assert_eq!(frames.read_status(201), 200);
         peaks.push(gateway.peak_memory_kib());
     }
     println!("{peaks:?} KiB");
@@ -149,9 +155,9 @@ fn riskgates_own_response_without_a_stream_window_is_reset_after_write_timeout()
     let setup = Setup::new().set_text("listen.write_timeout", "500ms").set("listen.h2c", "true");
     let gateway = setup.set("plans.free", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
-    let block = crate::harness::http2_frames::header_block("GET", DOMAIN, &key, &[]);
+    let block = crate::harness::http2_frames::encode_request_fields("GET", DOMAIN, &key, &[]);
     let mut frames = open_streams_without_window(&gateway, &block, 50);
-    assert_all_reset(&mut frames, 50);
+    assert_all_streams_reset(&mut frames, 50);
     assert_eq!(gateway.get_month_count(&key), 50);
     assert_eq!(gateway.sum_of_samples("riskgate_quota_refunds_total", &[]), 0.0);
 }
@@ -160,17 +166,17 @@ fn riskgates_own_response_without_a_stream_window_is_reset_after_write_timeout()
 fn a_stream_reset_by_its_client_gets_no_refund() {
     let gateway = Setup::new().set("listen.h2c", "true").set("plans.free", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
-    let block = crate::harness::http2_frames::header_block("GET", DOMAIN, &key, &[]);
+    let block = crate::harness::http2_frames::encode_request_fields("GET", DOMAIN, &key, &[]);
     let mut frames = FrameClient::open(gateway.http);
     let mut bytes = vec![];
     for stream in 0..10 {
-        bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream * 2 + 1, &block));
+        bytes.extend(encode_frame(HEADERS, END_HEADERS | END_STREAM, stream * 2 + 1, &block));
         // 8 is CANCEL.
-        bytes.extend(frame(RST_STREAM, 0, stream * 2 + 1, &[0, 0, 0, 8]));
+        bytes.extend(encode_frame(RST_STREAM, 0, stream * 2 + 1, &[0, 0, 0, 8]));
     }
-    bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, 21, &block));
-    assert!(frames.send(&bytes));
-    assert_eq!(frames.status(21), 200);
+    bytes.extend(encode_frame(HEADERS, END_HEADERS | END_STREAM, 21, &block));
+    assert!(frames.try_send(&bytes));
+    assert_eq!(frames.read_status(21), 200);
     wait_until("nothing is in flight", || {
         gateway.sum_of_samples("riskgate_requests_in_flight", &[]) == 0.0
     });

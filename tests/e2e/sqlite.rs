@@ -13,9 +13,9 @@ use crate::harness::{
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
 #[test]
-fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() {
-    const KILLS: u64 = 50;
-    const CLIENTS: u64 = 4;
+fn fifty_kills_lose_at_most_fifty_leases_and_never_exceed_the_limit() {
+    const KILL_COUNT: u64 = 50;
+    const CLIENT_COUNT: u64 = 4;
     const LIMIT: u64 = 15_000;
     const MAX_LEASE: u64 = 64;
     let begun = Instant::now();
@@ -25,18 +25,20 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
     let mut gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     let mut admitted = 0;
-    for kill in 0..KILLS {
+    for kill in 0..KILL_COUNT {
         // The calls come slowly enough that some are left at the last kill.
         let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(1));
         std::thread::scope(|scope| {
             let ending = clients.stop_on_drop();
-            clients.spawn_clients(scope, gateway.http, CLIENTS as usize);
-            wait_until("calls are under way", || clients.counts().admitted > 20 + kill % 7);
+            clients.spawn_clients(scope, gateway.http, CLIENT_COUNT as usize);
+            wait_until("calls are under way", || {
+                clients.response_counts().admitted > 20 + kill % 7
+            });
             gateway.kill();
             drop(ending);
         });
-        gateway = gateway.start_again();
-        let counts = clients.counts();
+        gateway = gateway.start_after_exit();
+        let counts = clients.response_counts();
         assert_eq!(counts.internal_errors, 0, "{counts:?}");
         admitted += counts.admitted;
     }
@@ -44,14 +46,14 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
     let clients = LoadGenerator::new(DOMAIN, &key);
     std::thread::scope(|scope| {
         let _stop_guard = clients.stop_on_drop();
-        clients.spawn_clients(scope, gateway.http, CLIENTS as usize);
-        wait_until("all is spent", || clients.counts().quota_exceeded > 50);
+        clients.spawn_clients(scope, gateway.http, CLIENT_COUNT as usize);
+        wait_until("all is spent", || clients.response_counts().quota_exceeded > 50);
     });
-    admitted += clients.counts().admitted;
-    println!("{under_kills} under {KILLS} kills, {admitted} in all, {:?}", begun.elapsed());
+    admitted += clients.response_counts().admitted;
+    println!("{under_kills} under {KILL_COUNT} kills, {admitted} in all, {:?}", begun.elapsed());
     assert!(admitted <= LIMIT, "{admitted}");
     // Each kill loses the lease, and the responses to calls in progress.
-    assert!(admitted + KILLS * (MAX_LEASE + CLIENTS) >= LIMIT, "{admitted}");
+    assert!(admitted + KILL_COUNT * (MAX_LEASE + CLIENT_COUNT) >= LIMIT, "{admitted}");
     let setup = gateway.shut_down();
     let store = Connection::open(setup.path("riskgate.db")).unwrap();
     let intact: String = store.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -80,7 +82,11 @@ fn an_unwritable_store_is_reported_and_not_changed() {
                 run_command(command.args(&words[1..]).args(subcommand).arg("-c").arg(&config));
             let expected = format!("{}: expected a file that we may write", file.display());
             assert!(ran.stderr.starts_with(&expected), "{of_folder:o} {of_file:o} {ran:?}");
-            assert_eq!((ran.code, ran.stderr.lines().count()), (78, 1), "{subcommand:?} {ran:?}");
+            assert_eq!(
+                (ran.exit_code, ran.stderr.lines().count()),
+                (78, 1),
+                "{subcommand:?} {ran:?}"
+            );
         }
         assert!(std::fs::read(&file).unwrap() == before, "{of_folder:o} {of_file:o}");
     }

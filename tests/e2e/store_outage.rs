@@ -1,5 +1,5 @@
-//! A store that does not answer: riskgate serves or refuses as configured, reports the outage, and
-//! counts correctly afterwards.
+//! While the store does not answer, riskgate serves or refuses calls as configured, and reports the
+//! outage. Afterwards it has counted each call correctly.
 
 use rusqlite::Connection;
 
@@ -7,7 +7,7 @@ use crate::harness::{Gateway, Setup, get, wait_until};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
-fn start(on_failure: &str, limit: u64) -> (Gateway, String) {
+fn start_gateway_and_make_a_call(on_failure: &str, limit: u64) -> (Gateway, String) {
     let setup =
         Setup::new().set_text("store.on_failure", on_failure).set_text("store.deadline", "300ms");
     let gateway = setup.set("plans.free", &limit.to_string()).start();
@@ -28,19 +28,19 @@ fn is_store_down(gateway: &Gateway) -> bool {
     gateway.sum_of_samples("riskgate_store_down", &[]) == 1.0
 }
 
-fn reports_store_degraded(gateway: &Gateway) -> bool {
+fn readyz_reports_store(gateway: &Gateway) -> bool {
     let degraded = gateway.readyz().json()["degraded"].to_string();
     degraded.contains("store")
 }
 
 #[test]
 fn with_on_failure_open_an_outage_shows_in_readyz_and_every_served_call_is_counted() {
-    let (gateway, key) = start("open", 10_000);
+    let (gateway, key) = start_gateway_and_make_a_call("open", 10_000);
     let locked = lock_store(&gateway);
     let mut connection = gateway.connect();
     let mut served = 1;
     let mut ask = || {
-        let answer = connection.ask(&get(DOMAIN).key(&key));
+        let answer = connection.send_request(&get(DOMAIN).key(&key));
         assert!(matches!(answer.status, 200 | 500), "{}", answer.text());
         if answer.status == 500 {
             assert_eq!(answer.header("X-Fail-Open"), Some("true"));
@@ -56,12 +56,10 @@ fn with_on_failure_open_an_outage_shows_in_readyz_and_every_served_call_is_count
     for _ in 0..300 {
         assert_eq!(ask(), 200, "once the store counts as down, no call waits for it");
     }
-    assert!(reports_store_degraded(&gateway));
+    assert!(readyz_reports_store(&gateway));
     assert_eq!(gateway.readyz().status, 200, "it serves");
     drop(locked);
-    wait_until("the store is back", || {
-        !is_store_down(&gateway) && !reports_store_degraded(&gateway)
-    });
+    wait_until("the store is back", || !is_store_down(&gateway) && !readyz_reports_store(&gateway));
     wait_until("every call is settled", || {
         gateway.sum_of_samples("riskgate_store_unsettled_calls", &[]) == 0.0
     });
@@ -71,7 +69,7 @@ fn with_on_failure_open_an_outage_shows_in_readyz_and_every_served_call_is_count
 
 #[test]
 fn with_on_failure_closed_an_outage_gets_a_500_and_refused_calls_are_not_counted() {
-    let (gateway, key) = start("closed", 500);
+    let (gateway, key) = start_gateway_and_make_a_call("closed", 500);
     let locked = lock_store(&gateway);
     let mut served = 1;
     wait_until("the leased calls are spent", || {
@@ -99,7 +97,7 @@ fn with_on_failure_closed_an_outage_gets_a_500_and_refused_calls_are_not_counted
 
 #[test]
 fn with_on_failure_open_an_outage_admits_no_call_beyond_a_limit_known_to_be_spent() {
-    let (gateway, key) = start("open", 40);
+    let (gateway, key) = start_gateway_and_make_a_call("open", 40);
     let locked = lock_store(&gateway);
     let mut served = 1;
     wait_until("the store counts as down", || {
@@ -118,7 +116,7 @@ fn with_on_failure_open_an_outage_admits_no_call_beyond_a_limit_known_to_be_spen
 
 #[test]
 fn if_the_store_files_vanish_a_known_key_never_gets_a_401() {
-    let (gateway, key) = start("open", 10_000);
+    let (gateway, key) = start_gateway_and_make_a_call("open", 10_000);
     for file in ["riskgate.db", "riskgate.db-wal", "riskgate.db-shm"] {
         let path = gateway.path(file);
         if path.exists() {

@@ -19,7 +19,7 @@ impl NotifySocket {
 
     /// The next message other than WATCHDOG=1.
     #[track_caller]
-    fn next_notification(&self) -> String {
+    fn next_message_but_watchdog(&self) -> String {
         loop {
             let message = self.next_message();
             if message != "WATCHDOG=1" {
@@ -36,7 +36,9 @@ impl NotifySocket {
     }
 }
 
-fn start_under_systemd(manager: impl FnOnce(&Setup) -> NotifySocket) -> (Gateway, NotifySocket) {
+fn start_with_notify_socket(
+    manager: impl FnOnce(&Setup) -> NotifySocket,
+) -> (Gateway, NotifySocket) {
     let setup = Setup::new();
     let manager = manager(&setup);
     let socket = setup.path("notify.sock").display().to_string();
@@ -46,21 +48,21 @@ fn start_under_systemd(manager: impl FnOnce(&Setup) -> NotifySocket) -> (Gateway
 
 #[test]
 fn riskgate_notifies_systemd_of_ready_reloading_and_stopping() {
-    let (mut gateway, manager) = start_under_systemd(NotifySocket::new);
+    let (mut gateway, manager) = start_with_notify_socket(NotifySocket::new);
     let ready = format!("READY=1\nMAINPID={}", gateway.pid());
-    assert_eq!(manager.next_notification(), ready);
+    assert_eq!(manager.next_message_but_watchdog(), ready);
     gateway.send_signal("HUP");
-    let reloading = manager.next_notification();
+    let reloading = manager.next_message_but_watchdog();
     assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
-    assert_eq!(manager.next_notification(), ready);
+    assert_eq!(manager.next_message_but_watchdog(), ready);
     gateway.send_signal("TERM");
-    assert_eq!(manager.next_notification(), "STOPPING=1");
+    assert_eq!(manager.next_message_but_watchdog(), "STOPPING=1");
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
 }
 
 #[test]
 fn watchdog_messages_are_sent_only_while_the_process_runs() {
-    let (gateway, manager) = start_under_systemd(NotifySocket::new);
+    let (gateway, manager) = start_with_notify_socket(NotifySocket::new);
     for _ in 0..5 {
         wait_until("a WATCHDOG=1 message", || manager.next_message() == "WATCHDOG=1");
     }
@@ -77,20 +79,21 @@ fn watchdog_messages_are_sent_only_while_the_process_runs() {
 
 #[test]
 fn a_successor_sends_mainpid_after_the_upgrade() {
-    let (mut gateway, manager) = start_under_systemd(NotifySocket::new);
-    assert!(manager.next_notification().starts_with("READY=1"));
+    let (mut gateway, manager) = start_with_notify_socket(NotifySocket::new);
+    assert!(manager.next_message_but_watchdog().starts_with("READY=1"));
     let successor = gateway.spawn_successor();
     successor.wait_until_ready();
     gateway.send_signal("QUIT");
     gateway.replace_process(successor);
-    let mut messages = vec![manager.next_notification(), manager.next_notification()];
+    let mut messages =
+        vec![manager.next_message_but_watchdog(), manager.next_message_but_watchdog()];
     messages.sort();
     assert_eq!(messages, [format!("READY=1\nMAINPID={}", gateway.pid()), "STOPPING=1".to_owned()]);
 }
 
 #[test]
 fn a_full_notify_socket_blocks_neither_a_reload_nor_the_stop() {
-    let (mut gateway, _manager) = start_under_systemd(|setup| {
+    let (mut gateway, _manager) = start_with_notify_socket(|setup| {
         let manager = NotifySocket::new(setup);
         let sender = UnixDatagram::unbound().unwrap();
         sender.set_nonblocking(true).unwrap();

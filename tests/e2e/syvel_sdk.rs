@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::{DemoUpstream, Gateway, Setup, free_address, run_command, wait_until};
 
 /// Calls the SDK as its users do, and prints what each call returns or raises.
-const PROGRAM: &str = r#"
+const SDK_PROGRAM: &str = r#"
 import asyncio, dataclasses, json, sys
 import syvel
 
@@ -53,11 +53,11 @@ outcomes = list(sync_calls()) if client_name == "Syvel" else asyncio.run(async_c
 print(json.dumps([syvel.__version__, outcomes], default=to_json))
 "#;
 
-const CLIENTS: [&str; 2] = ["Syvel", "AsyncSyvel"];
+const SDK_CLIENT_CLASSES: [&str; 2] = ["Syvel", "AsyncSyvel"];
 
 /// The result or the exception of each call of the SDK.
 #[track_caller]
-fn outcomes_of(client: &str, gateway: SocketAddr, key: &str, calls: &[&str]) -> Vec<Value> {
+fn call_sdk(client: &str, gateway: SocketAddr, key: &str, calls: &[&str]) -> Vec<Value> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/syvel");
     assert!(
         package.join("syvel").is_dir(),
@@ -67,7 +67,7 @@ fn outcomes_of(client: &str, gateway: SocketAddr, key: &str, calls: &[&str]) -> 
     let base_url = format!("http://{gateway}");
     let mut command = Command::new("python3");
     command.env("PYTHONPATH", package).env("NO_PROXY", "127.0.0.1");
-    command.args(["-c", PROGRAM, &base_url, key, client]).args(calls);
+    command.args(["-c", SDK_PROGRAM, &base_url, key, client]).args(calls);
     let printed: Value = run_command(&mut command).expect(0).json();
     assert_eq!(printed[0], "0.1.0");
     printed[1].as_array().unwrap().clone()
@@ -78,13 +78,13 @@ fn start_gateway_for(upstream: SocketAddr) -> Gateway {
 }
 
 #[test]
-fn checks_and_usage_arrive_as_the_results_of_the_sdk() {
+fn the_sdk_returns_the_results_of_checks_and_usage() {
     let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
     let gateway = start_gateway_for(upstream.address);
-    for client in CLIENTS {
+    for client in SDK_CLIENT_CLASSES {
         let key = gateway.create_active_key(client, &["--plan", "pro"]);
         let calls = ["check mail.yopmail.com", "check_email jane+news@gmial.com", "usage"];
-        let outcomes = outcomes_of(client, gateway.http, &key, &calls);
+        let outcomes = call_sdk(client, gateway.http, &key, &calls);
         assert_eq!(
             outcomes[0],
             json!({
@@ -111,29 +111,31 @@ fn checks_and_usage_arrive_as_the_results_of_the_sdk() {
 
 #[test]
 fn an_imported_key_of_syvel_keeps_working() {
-    const KEY: &str = "sv_0123456789abcdef0123456789abcdef";
+    const SYVEL_KEY: &str = "sv_0123456789abcdef0123456789abcdef";
     let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
-    let setup = Setup::new().with_upstreams(&[upstream.address]).env("SYVEL_API_KEY", KEY);
+    let setup = Setup::new().with_upstreams(&[upstream.address]).env("SYVEL_API_KEY", SYVEL_KEY);
     let gateway = setup.start();
     let file = gateway.path("import.toml");
     let text = "[[key]]\nid = \"web\"\naccount = \"acme\"\nenv = \"SYVEL_API_KEY\"\n";
     std::fs::write(&file, text).unwrap();
     gateway.cli(&["keys", "import", file.to_str().unwrap()]).expect(0);
-    wait_until("the imported key is accepted", || gateway.get("/v1/usage", KEY).status == 200);
-    let outcomes = outcomes_of("Syvel", gateway.http, KEY, &["check example.com"]);
+    wait_until("the imported key is accepted", || {
+        gateway.get("/v1/usage", SYVEL_KEY).status == 200
+    });
+    let outcomes = call_sdk("Syvel", gateway.http, SYVEL_KEY, &["check example.com"]);
     assert_eq!(outcomes[0]["email"], "example.com");
 }
 
 #[test]
-fn refusals_arrive_as_the_exceptions_of_the_sdk() {
+fn the_sdk_raises_its_exceptions_for_refusals() {
     let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
     let gateway = start_gateway_for(upstream.address);
     let raised = |client: &str, key: &str, call: &str| {
-        let outcome = outcomes_of(client, gateway.http, key, &[call]).remove(0);
+        let outcome = call_sdk(client, gateway.http, key, &[call]).remove(0);
         assert!(outcome.get("raised").is_some(), "{call}: {outcome}");
         outcome
     };
-    for client in CLIENTS {
+    for client in SDK_CLIENT_CLASSES {
         let wrong = raised(client, "sv_wrong", "check example.com");
         assert_eq!(
             (&wrong["raised"], &wrong["status_code"]),
@@ -144,7 +146,7 @@ fn refusals_arrive_as_the_exceptions_of_the_sdk() {
         gateway.cli(&["accounts", "set", &account, "--limit", "1"]).expect(0);
         let key = gateway.create_active_key(&account, &[]);
         let outcomes =
-            outcomes_of(client, gateway.http, &key, &["check a.com", "check a.com", "usage"]);
+            call_sdk(client, gateway.http, &key, &["check a.com", "check a.com", "usage"]);
         assert_eq!(outcomes[0]["email"], "a.com");
         assert_eq!(outcomes[1]["raised"], "SyvelRateLimitError");
         assert_eq!(outcomes[1]["status_code"], 429);
@@ -173,7 +175,7 @@ fn refusals_arrive_as_the_exceptions_of_the_sdk() {
 fn with_the_upstream_down_the_sdk_raises_an_error_with_status_500() {
     let gateway = start_gateway_for(free_address());
     let key = gateway.create_active_key("acme", &[]);
-    let outcome = outcomes_of("Syvel", gateway.http, &key, &["check a.com"]).remove(0);
+    let outcome = call_sdk("Syvel", gateway.http, &key, &["check a.com"]).remove(0);
     assert_eq!((&outcome["raised"], &outcome["status_code"]), (&json!("SyvelError"), &json!(500)));
     assert!(outcome["message"].as_str().unwrap().ends_with("Let your user through."), "{outcome}");
     assert_eq!(gateway.get_month_count(&key), 0);

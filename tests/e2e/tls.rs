@@ -1,5 +1,5 @@
-//! TLS: which certificate riskgate presents, which versions it accepts, and how both change without
-//! a dropped connection.
+//! Tests which certificate riskgate presents and which TLS versions it accepts, and that a renewed
+//! certificate closes no open connection.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -37,9 +37,9 @@ fn try_handshake(
 fn each_server_name_gets_its_certificate_and_unknown_names_get_the_first() {
     let (gateway, authority, key) = start_with_certificates();
     for name in ["gate.test", "other.test", "any.other.test", "ANY.other.test", "127.0.0.1"] {
-        let mut connection = authority.connect(gateway.https_address(), name);
-        connection.ask(&get(DOMAIN).key(&key)).expect(200);
-        connection.ask(&get(DOMAIN).key(&key)).expect(200);
+        let mut connection = authority.connect_with_tls(gateway.https_address(), name);
+        connection.send_request(&get(DOMAIN).key(&key)).expect(200);
+        connection.send_request(&get(DOMAIN).key(&key)).expect(200);
     }
     // riskgate presents the first certificate, which the client refuses for these names.
     for name in ["nobody.test", "two.labels.other.test"] {
@@ -74,16 +74,16 @@ fn the_tls_listener_accepts_tls_1_2_and_1_3_but_no_older_tls_and_no_plain_http()
 fn a_renewed_certificate_is_used_without_closing_open_connections() {
     let (gateway, authority, key) = start_with_certificates();
     let ask = get(DOMAIN).key(&key);
-    let mut open = authority.connect(gateway.https_address(), "gate.test");
-    open.ask(&ask).expect(200);
+    let mut open = authority.connect_with_tls(gateway.https_address(), "gate.test");
+    open.send_request(&ask).expect(200);
     authority.issue_certificate("first", "DNS:renewed.test,IP:127.0.0.1");
     wait_until("the renewed certificate is presented", || {
         try_handshake(&gateway, &authority, "renewed.test", rustls::ALL_VERSIONS).is_ok()
     });
-    open.ask(&ask).expect(200);
+    open.send_request(&ask).expect(200);
 
-    // First a key of another certificate, then no certificate: riskgate keeps the last good
-    // certificate.
+    // The test writes a key of another certificate, and later a file without a certificate.
+    // riskgate keeps the last good certificate.
     let key_file = gateway.path("first.key");
     let good = std::fs::read(&key_file).unwrap();
     std::fs::copy(gateway.path("second.key"), &key_file).unwrap();
@@ -104,7 +104,7 @@ fn a_renewed_certificate_is_used_without_closing_open_connections() {
     wait_until("/readyz reports no fault of the certificates", || {
         !gateway.readyz().text().contains("certificates")
     });
-    open.ask(&ask).expect(200);
+    open.send_request(&ask).expect(200);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn x_forwarded_proto_tells_the_upstream_whether_the_client_used_tls() {
     let gateway = setup.with_certificates(&[certificate]).start();
     let key = gateway.create_active_key("acme", &[]);
     let ask = get("/v1/check/a@b.com").key(&key);
-    authority.connect(gateway.https_address(), "gate.test").ask(&ask).expect(200);
+    authority.connect_with_tls(gateway.https_address(), "gate.test").send_request(&ask).expect(200);
     assert_eq!(upstream.last_request().header("X-Forwarded-Proto"), "https");
     gateway.send_request(&ask).expect(200);
     assert_eq!(upstream.last_request().header("X-Forwarded-Proto"), "http");
@@ -158,7 +158,7 @@ fn the_first_bytes_of_a_slow_response_are_forwarded_at_once() {
         setup.with_certificates(&[authority.issue_certificate("first", "DNS:gate.test")]).start();
     let key = gateway.create_active_key("acme", &[]);
     for mut connection in
-        [gateway.connect(), authority.connect(gateway.https_address(), "gate.test")]
+        [gateway.connect(), authority.connect_with_tls(gateway.https_address(), "gate.test")]
     {
         connection.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
         connection.wait_for_bytes();

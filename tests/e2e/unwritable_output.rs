@@ -1,5 +1,5 @@
-//! Commands whose output can't be written fail with one line, and create no key that the operator
-//! never saw.
+//! A command whose output can't be written fails with one line on standard error. It leaves no
+//! usable key that the operator never saw.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::harness::{BINARY, Setup, run_command};
 use crate::redis_server::RedisServer;
 
 /// A device on which every write fails with ENOSPC.
-fn full_device() -> Stdio {
+fn open_full_device() -> Stdio {
     File::options().write(true).open("/dev/full").unwrap().into()
 }
 
 /// A pipe without a reader.
-fn broken_pipe() -> Stdio {
+fn create_broken_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     writer.into()
@@ -57,9 +57,10 @@ fn assert_unprinted_keys_are_revoked(setup: &Setup) {
         used.map(|key| key["id"].as_str().unwrap().to_owned()).collect()
     };
     for json in [&[][..], &["--json"]] {
-        for (stdout, name) in
-            [(full_device as fn() -> Stdio, "a full disk"), (broken_pipe, "a broken pipe")]
-        {
+        for (stdout, name) in [
+            (open_full_device as fn() -> Stdio, "a full disk"),
+            (create_broken_pipe, "a broken pipe"),
+        ] {
             let create = [&["keys", "create", "--account", "acme"], json].concat();
             let ended = run_with_stdout(stdout(), Some(&config), &create);
             assert_stdout_error(&ended, &create);
@@ -71,13 +72,13 @@ fn assert_unprinted_keys_are_revoked(setup: &Setup) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "exec \"$0\" keys create --account acme -c \"$1\" >&-", BINARY]);
     let ran = run_command(shell.arg(&config));
-    assert_eq!((ran.code, ran.stderr.lines().count()), (1, 1), "{}", ran.stderr);
+    assert_eq!((ran.exit_code, ran.stderr.lines().count()), (1, 1), "{}", ran.stderr);
     assert!(ran.stderr.contains("could not be shown and is revoked"), "{}", ran.stderr);
     assert_eq!(in_use(setup), [""; 0], "a closed standard output");
     let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
     let id = made["id"].as_str().unwrap();
     let rotate = ["keys", "rotate", id, "--overlap", "1d"];
-    let ended = run_with_stdout(full_device(), Some(&config), &rotate);
+    let ended = run_with_stdout(open_full_device(), Some(&config), &rotate);
     assert_stdout_error(&ended, &rotate);
     assert!(ended.stderr.contains("could not be shown and is revoked"), "{}", ended.stderr);
     assert_eq!(in_use(setup), [id], "only the old key keeps working");
@@ -169,17 +170,20 @@ fn every_command_fails_in_one_line_when_its_output_cannot_be_written() {
         &["table", "build", &lists, "-o", &built],
     ];
     for arguments in listing {
-        assert_stdout_error(&run_with_stdout(full_device(), Some(&config), arguments), arguments);
-        let ended = run_with_stdout(broken_pipe(), Some(&config), arguments);
+        assert_stdout_error(
+            &run_with_stdout(open_full_device(), Some(&config), arguments),
+            arguments,
+        );
+        let ended = run_with_stdout(create_broken_pipe(), Some(&config), arguments);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""), "{arguments:?}");
     }
     for (arguments, done) in changing {
-        let ended = run_with_stdout(full_device(), Some(&config), arguments);
+        let ended = run_with_stdout(open_full_device(), Some(&config), arguments);
         assert_stdout_error(&ended, arguments);
         assert!(ended.stderr.contains(done), "{arguments:?}: {}", ended.stderr);
     }
     for arguments in plain {
-        assert_stdout_error(&run_with_stdout(full_device(), None, arguments), arguments);
+        assert_stdout_error(&run_with_stdout(open_full_device(), None, arguments), arguments);
     }
     assert!(Path::new(&built).exists(), "the command has done its work");
 }
@@ -195,7 +199,7 @@ fn a_command_works_even_if_its_stderr_cannot_be_written() {
     ] {
         let mut command = Command::new(BINARY);
         command.args(arguments).arg("-c").arg(&config).stdin(Stdio::null());
-        let done = command.stderr(full_device()).stdout(Stdio::piped()).spawn().unwrap();
+        let done = command.stderr(open_full_device()).stdout(Stdio::piped()).spawn().unwrap();
         let done = done.wait_with_output().unwrap();
         assert_eq!(done.status.code(), Some(0), "{arguments:?}");
         assert_eq!(done.stdout.is_empty(), arguments == ["check"], "{arguments:?}");
@@ -204,5 +208,5 @@ fn a_command_works_even_if_its_stderr_cannot_be_written() {
     std::fs::write(&config, "nonsense = 1\n").unwrap();
     let mut shell = Command::new("sh");
     shell.args(["-c", "exec \"$0\" check -c \"$1\" 2> /dev/full", BINARY]).arg(&config);
-    assert_eq!(run_command(&mut shell).code, 78);
+    assert_eq!(run_command(&mut shell).exit_code, 78);
 }

@@ -1,5 +1,5 @@
-//! A new binary takes over: no connection is refused, no call is counted twice, and the old process
-//! serves until the new process is ready.
+//! When the process of a new binary takes over, no connection is refused and no call is counted
+//! twice. The old process serves until the new process is ready.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,11 +25,11 @@ fn an_upgrade_under_load_fails_no_call_and_counts_each_call_once() {
                 while !done.load(Ordering::Relaxed) {
                     // riskgate announces the close of a connection in its last response, so no
                     // request is lost.
-                    let answer = connection.ask(&get(path).key(key)).expect(200);
+                    let answer = connection.send_request(&get(path).key(key)).expect(200);
                     assert!(answer.is_complete);
                     answered.fetch_add(1, Ordering::SeqCst);
-                    // Half of the clients open a connection for each call, which is the hardest
-                    // case.
+                    // A third of the clients open a connection for each call, which is the
+                    // hardest case.
                     if client % 3 == 0 || answer.header("Connection") == Some("close") {
                         connection = Connection::open(address);
                     }
@@ -135,16 +135,16 @@ fn a_kept_connection_gets_one_more_response_from_the_old_process() {
     let mut gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     let mut kept = gateway.connect();
-    kept.ask(&get(DOMAIN).key(&key)).expect(200);
+    kept.send_request(&get(DOMAIN).key(&key)).expect(200);
     let successor = gateway.spawn_successor();
     successor.wait_until_ready();
     gateway.send_signal("QUIT");
     wait_until("the successor serves", || successor.stderr().contains("took over"));
     // Longer than the time that any other stop gives a recently used connection.
     std::thread::sleep(std::time::Duration::from_secs(1));
-    let last = kept.ask(&get(DOMAIN).key(&key)).expect(200);
+    let last = kept.send_request(&get(DOMAIN).key(&key)).expect(200);
     assert_eq!(last.header("Connection"), Some("close"));
-    assert!(kept.is_closed_by_peer());
+    assert!(kept.ends_without_more_bytes());
     gateway.replace_process(successor);
     assert_eq!(gateway.get_month_count(&key), 2);
 }

@@ -1,5 +1,5 @@
-//! Refused uploads: the client can read its response even if it still sends, and no client holds a
-//! connection open by continuing to send.
+//! If riskgate refuses an upload, the client can read the response even while it still sends. No
+//! client can hold a connection open by continuing to send.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,8 +13,8 @@ use crate::harness::{
 const MEGABYTE: usize = 1_000_000;
 const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
 
-/// A gateway that accepts uploads with a key, without an upstream server.
-pub fn start_without_upstream(setup: Setup) -> (Gateway, String) {
+/// Starts a gateway that accepts uploads with a key; nothing listens on its upstream address.
+pub fn start_with_upstream_down(setup: Setup) -> (Gateway, String) {
     let setup =
         setup.append_toml(ROUTES).with_upstreams(&[free_address()]).set("listen.h2c", "true");
     let gateway = setup.set("plans.free", "1000000").start();
@@ -29,7 +29,8 @@ fn upload_header(target: &str, version: &str, fields: &str) -> String {
 
 /// The response to a client that sends everything before it reads, as most clients do.
 fn write_then_read(mut stream: impl Read + Write, bytes: &[u8]) -> Result<String, String> {
-    // The client sends in parts, as from a file: the second part notices a close after the first.
+    // The client sends in parts, as from a file: if riskgate closes after the first part, sending
+    // the second part fails.
     for part in bytes.chunks(8_192) {
         stream.write_all(part).map_err(|error| format!("writing: {error}"))?;
     }
@@ -43,7 +44,7 @@ fn write_then_read(mut stream: impl Read + Write, bytes: &[u8]) -> Result<String
     String::from_utf8(response).map_err(|error| error.to_string())
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
+fn connect_with_timeouts(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
@@ -63,7 +64,7 @@ fn assert_complete_and_closing(response: &Result<String, String>, status: u16, w
 
 #[test]
 fn forty_clients_that_send_a_megabyte_before_reading_all_get_their_404() {
-    let (gateway, _) = start_without_upstream(Setup::new());
+    let (gateway, _) = start_with_upstream_down(Setup::new());
     let mut bytes = upload_header("/nowhere", "1.1", "Content-Length: 1000000\r\n").into_bytes();
     bytes.resize(bytes.len() + MEGABYTE, b'b');
     let begin = std::sync::Barrier::new(40);
@@ -71,7 +72,7 @@ fn forty_clients_that_send_a_megabyte_before_reading_all_get_their_404() {
         let clients: Vec<_> = (0..40)
             .map(|_| {
                 scope.spawn(|| {
-                    let stream = connect(gateway.http);
+                    let stream = connect_with_timeouts(gateway.http);
                     begin.wait();
                     write_then_read(stream, &bytes)
                 })
@@ -88,7 +89,7 @@ fn forty_clients_that_send_a_megabyte_before_reading_all_get_their_404() {
 
 #[test]
 fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
-    let (gateway, key) = start_without_upstream(Setup::new());
+    let (gateway, key) = start_with_upstream_down(Setup::new());
     let bound = gateway.create_active_key("bound", &["--origin", "https://app.example.com"]);
     let spent = gateway.create_active_key("spent", &[]);
     gateway.cli(&["accounts", "set", "spent", "--limit", "0"]).expect(0);
@@ -123,7 +124,7 @@ fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let bytes = [header.as_bytes(), body].concat();
-                    let response = write_then_read(connect(gateway.http), &bytes);
+                    let response = write_then_read(connect_with_timeouts(gateway.http), &bytes);
                     assert_complete_and_closing(&response, *status, header);
                 });
             }
@@ -136,7 +137,7 @@ fn a_refusal_reaches_a_client_over_tls_that_writes_first() {
     let setup = Setup::new();
     let authority = CertificateAuthority::new(setup.path("").as_path());
     let certificate = authority.issue_certificate("first", "DNS:gate.test");
-    let (gateway, _) = start_without_upstream(setup.with_certificates(&[certificate]));
+    let (gateway, _) = start_with_upstream_down(setup.with_certificates(&[certificate]));
     let mut bytes = upload_header("/nowhere", "1.1", "Content-Length: 1000000\r\n").into_bytes();
     bytes.resize(bytes.len() + MEGABYTE, b'b');
     std::thread::scope(|scope| {
@@ -157,21 +158,26 @@ fn a_refusal_reaches_a_client_over_tls_that_writes_first() {
 
 #[test]
 fn bytes_pipelined_after_connection_close_do_not_lose_the_response() {
-    let (gateway, key) = start_without_upstream(Setup::new());
+    let (gateway, key) = start_with_upstream_down(Setup::new());
     let fields = format!("Authorization: Bearer {key}\r\nConnection: close\r\nAccept: a\r\n");
     for more in ["", "Keep-Alive: timeout=5\r\n"] {
         let first =
             format!("GET /v1/public/top-domains HTTP/1.1\r\nHost: gate.test\r\n{fields}{more}\r\n");
         let mut bytes = first.into_bytes();
         bytes.resize(bytes.len() + MEGABYTE, b'x');
-        assert_complete_and_closing(&write_then_read(connect(gateway.http), &bytes), 200, more);
+        assert_complete_and_closing(
+            &write_then_read(connect_with_timeouts(gateway.http), &bytes),
+            200,
+            more,
+        );
     }
 }
 
 #[test]
 fn a_refusal_comes_before_the_body_and_a_short_body_keeps_the_connection() {
     // The answer must not come only because riskgate gives up on the body.
-    let (gateway, _) = start_without_upstream(Setup::new().set_text("listen.header_timeout", "1h"));
+    let (gateway, _) =
+        start_with_upstream_down(Setup::new().set_text("listen.header_timeout", "1h"));
     let mut connection = gateway.connect();
     for length in [1, 1_000, 65_536] {
         let bytes = request("POST", "/nowhere").body(&"b".repeat(length)).to_bytes();
@@ -182,27 +188,28 @@ fn a_refusal_comes_before_the_body_and_a_short_body_keeps_the_connection() {
         connection.send(body);
     }
     // The next bytes on this connection are a request, and no part of a body.
-    connection.ask(&request("GET", "/nowhere")).expect(404);
+    connection.send_request(&request("GET", "/nowhere")).expect(404);
     let bytes = request("POST", "/nowhere").body(&"b".repeat(65_537)).to_bytes();
     connection.send(&bytes[..bytes.len() - 65_537]);
     let answer = connection.read_response().expect("an answer before the body").expect(404);
     assert_eq!(answer.header("Connection"), Some("close"));
-    assert!(connection.is_closed_by_peer());
+    assert!(connection.ends_without_more_bytes());
 }
 
 #[test]
 fn a_client_cannot_hold_a_connection_by_sending_after_a_refusal() {
-    let (gateway, _) = start_without_upstream(Setup::new().set_text("listen.header_timeout", "1s"));
+    let (gateway, _) =
+        start_with_upstream_down(Setup::new().set_text("listen.header_timeout", "1s"));
     let header = upload_header("/nowhere", "1.1", "Content-Length: 1000000\r\n");
     // One client stops sending, one trickles, and one sends a body without an end.
-    let mut silent = connect(gateway.http);
+    let mut silent = connect_with_timeouts(gateway.http);
     silent.write_all(header.as_bytes()).unwrap();
-    let mut trickles = connect(gateway.http);
+    let mut trickles = connect_with_timeouts(gateway.http);
     trickles.write_all(header.as_bytes()).unwrap();
     let flood = std::thread::spawn({
         let (address, header) = (gateway.http, header.clone());
         move || {
-            let mut stream = connect(address);
+            let mut stream = connect_with_timeouts(address);
             stream.write_all(header.as_bytes()).unwrap();
             let (mut sent, block) = (0, vec![b'b'; 65_536]);
             while stream.write_all(&block).is_ok() {
@@ -228,7 +235,7 @@ fn a_client_cannot_hold_a_connection_by_sending_after_a_refusal() {
 
 /// A client that has received its refusal, and has a short body left to send.
 fn connect_and_get_refused(gateway: &Gateway) -> TcpStream {
-    let mut client = connect(gateway.http);
+    let mut client = connect_with_timeouts(gateway.http);
     client
         .write_all(upload_header("/nowhere", "1.1", "Content-Length: 60000\r\n").as_bytes())
         .unwrap();
@@ -251,7 +258,8 @@ fn time_until_closed(mut client: TcpStream, mut is_closed: impl FnMut() -> bool)
 
 #[test]
 fn after_a_refusal_a_trickled_body_holds_its_connection_only_for_header_timeout() {
-    let (gateway, _) = start_without_upstream(Setup::new().set_text("listen.header_timeout", "4s"));
+    let (gateway, _) =
+        start_with_upstream_down(Setup::new().set_text("listen.header_timeout", "4s"));
     let client = connect_and_get_refused(&gateway);
     let took =
         time_until_closed(client, || gateway.sum_of_samples("riskgate_connections", &[]) == 0.0);
@@ -261,7 +269,7 @@ fn after_a_refusal_a_trickled_body_holds_its_connection_only_for_header_timeout(
 #[test]
 fn after_a_refusal_a_trickled_body_does_not_delay_the_shutdown() {
     let (mut gateway, _) =
-        start_without_upstream(Setup::new().set_text("listen.header_timeout", "15s"));
+        start_with_upstream_down(Setup::new().set_text("listen.header_timeout", "15s"));
     let client = connect_and_get_refused(&gateway);
     gateway.send_signal("TERM");
     let took = time_until_closed(client, || gateway.exit_status().is_some());
@@ -270,8 +278,8 @@ fn after_a_refusal_a_trickled_body_does_not_delay_the_shutdown() {
 
 #[test]
 fn a_client_that_closes_its_sending_side_within_a_refused_body_gets_the_response() {
-    let (gateway, _) = start_without_upstream(Setup::new());
-    let mut stream = connect(gateway.http);
+    let (gateway, _) = start_with_upstream_down(Setup::new());
+    let mut stream = connect_with_timeouts(gateway.http);
     let bytes = request("POST", "/nowhere").body(&"b".repeat(100_000)).to_bytes();
     stream.write_all(&bytes[..50_000]).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
@@ -282,7 +290,7 @@ fn a_client_that_closes_its_sending_side_within_a_refused_body_gets_the_response
 
 #[test]
 fn curl_reads_the_response_to_a_refused_upload_over_http_1_1_and_http_2() {
-    let (gateway, _) = start_without_upstream(Setup::new());
+    let (gateway, _) = start_with_upstream_down(Setup::new());
     let file = gateway.path("upload");
     std::fs::write(&file, vec![b'b'; MEGABYTE]).unwrap();
     for version in ["--http1.1", "--http2-prior-knowledge"] {
@@ -291,7 +299,7 @@ fn curl_reads_the_response_to_a_refused_upload_over_http_1_1_and_http_2() {
         let at = format!("@{}", file.display());
         let ran =
             crate::harness::run_command(command.arg(at).arg(format!("http://{}/x", gateway.http)));
-        assert_eq!(ran.code, 0, "{version}: {ran:?}");
+        assert_eq!(ran.exit_code, 0, "{version}: {ran:?}");
         assert!(ran.stdout.ends_with("} 404"), "{version}: {ran:?}");
     }
 }
@@ -302,8 +310,8 @@ fn the_client_gets_the_upstreams_early_refusal_of_an_upload() {
     let setup = Setup::new().append_toml(ROUTES).with_upstreams(&[early.address]);
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
-    // With `Connection: close` the response ends the connection, also if the client has sent its
-    // whole body by then.
+    // Because of `Connection: close`, riskgate closes the connection after the response, even if
+    // the client has sent its whole body by then.
     let fields =
         format!("Authorization: Bearer {key}\r\nContent-Length: 1000000\r\nConnection: close\r\n");
     let mut bytes = upload_header("/v1/signup", "1.1", &fields).into_bytes();
@@ -311,7 +319,7 @@ fn the_client_gets_the_upstreams_early_refusal_of_an_upload() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let response = write_then_read(connect(gateway.http), &bytes);
+                let response = write_then_read(connect_with_timeouts(gateway.http), &bytes);
                 assert_complete_and_closing(&response, 413, "refused by the server");
             });
         }
@@ -320,10 +328,11 @@ fn the_client_gets_the_upstreams_early_refusal_of_an_upload() {
 
 #[test]
 fn a_connection_stays_usable_after_refused_short_uploads() {
-    let (gateway, _) = start_without_upstream(Setup::new());
+    let (gateway, _) = start_with_upstream_down(Setup::new());
     let mut connection: Connection = gateway.connect();
     for _ in 0..3 {
-        let answer = connection.ask(&request("POST", "/nowhere").body("short")).expect(404);
+        let answer =
+            connection.send_request(&request("POST", "/nowhere").body("short")).expect(404);
         assert_eq!(answer.header("Connection"), Some("keep-alive"));
     }
 }

@@ -1,38 +1,39 @@
-//! Refused uploads over HTTP/2: they don't affect other streams, and no client holds a connection
-//! by sending frames other than requests.
+//! Over HTTP/2, a refused upload does not affect other streams. No client can hold a connection
+//! open by sending frames other than requests.
 
 use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
-    DATA, END_HEADERS, END_STREAM, FrameClient, GOAWAY, HEADERS, RST_STREAM, frame,
+    DATA, END_HEADERS, END_STREAM, FrameClient, GOAWAY, HEADERS, RST_STREAM, encode_frame,
 };
 use crate::harness::{Setup, wait_until};
-use crate::uploads::start_without_upstream;
+use crate::uploads::start_with_upstream_down;
 
 const WINDOW_UPDATE: u8 = 8;
 
 /// The header of an upload on this stream.
-fn upload_over_http2(stream: u32, path: &str, key: &str) -> Vec<u8> {
+fn encode_upload_header(stream: u32, path: &str, key: &str) -> Vec<u8> {
     let fields = [("content-length", "1000000")];
-    frame(
+    encode_frame(
         HEADERS,
         END_HEADERS,
         stream,
-        &crate::harness::http2_frames::header_block("POST", path, key, &fields),
+        &crate::harness::http2_frames::encode_request_fields("POST", path, key, &fields),
     )
 }
 
 /// The initial windows of a stream and of a connection (RFC 9113 section 6.9.2).
-const WINDOW: usize = 65_535;
+const INITIAL_WINDOW: usize = 65_535;
 
 /// DATA frames with this many bytes of a body, which does not end.
-fn data_frames(stream: u32, length: usize) -> Vec<u8> {
+fn encode_data_frames(stream: u32, length: usize) -> Vec<u8> {
     let bytes = vec![b'b'; length];
-    bytes.chunks(16_384).flat_map(|part| frame(DATA, 0, stream, part)).collect()
+    bytes.chunks(16_384).flat_map(|part| encode_frame(DATA, 0, stream, part)).collect()
 }
 
-/// Reads until a stream has ended or was reset: its status, and the error code of the reset. Panics
-/// if the connection is closed.
+/// Reads frames until the stream `wanted` has ended or was reset. Returns its status (0 if no
+/// header came) and the error code of the reset (None without a reset). Panics if the connection
+/// is closed.
 fn read_stream_outcome(frames: &mut FrameClient, wanted: u32) -> (u16, Option<u32>) {
     read_stream_outcome_and_window(frames, wanted, &mut 0)
 }
@@ -45,14 +46,14 @@ fn read_stream_outcome_and_window(
 ) -> (u16, Option<u32>) {
     let mut status = 0;
     loop {
-        let (kind, flags, stream, payload) = frames.next_frame().expect("a frame");
+        let (kind, flags, stream, payload) = frames.read_frame().expect("a frame");
         assert_ne!(kind, GOAWAY, "{payload:?}");
         match kind {
             WINDOW_UPDATE if stream == 0 => {
                 *window += u32::from_be_bytes(payload[..].try_into().unwrap()) as usize;
             }
             HEADERS if stream == wanted => {
-                status = crate::harness::http2_frames::status_of(&payload)
+                status = crate::harness::http2_frames::decode_status(&payload)
             }
             RST_STREAM if stream == wanted => {
                 return (status, Some(u32::from_be_bytes(payload[..4].try_into().unwrap())));
@@ -67,22 +68,31 @@ fn read_stream_outcome_and_window(
 
 #[test]
 fn over_http2_data_in_flight_after_a_refusal_affects_no_other_stream() {
-    let (gateway, key) = start_without_upstream(Setup::new());
+    let (gateway, key) = start_with_upstream_down(Setup::new());
     let mut frames = FrameClient::open(gateway.http);
-    let (mut next, mut window) = (1, WINDOW);
+    let (mut next, mut window) = (1, INITIAL_WINDOW);
     for round in 0..40 {
         let refusals =
             [("/nowhere", 404, &*key), ("/v1/usage", 405, &key), ("/v1/signup", 401, "rg_nobody")];
         let (path, refused, with) = refusals[round % refusals.len()];
-        assert!(frames.send(&upload_over_http2(next, path, with)));
+        assert!(frames.try_send(&encode_upload_header(next, path, with)));
         let refusal = read_stream_outcome_and_window(&mut frames, next, &mut window);
         assert_eq!(refusal, (refused, None), "round {round}");
-        let length = window.min(WINDOW);
-        assert!(frames.send(&data_frames(next, length)));
+        let length = window.min(INITIAL_WINDOW);
+        assert!(frames.try_send(&encode_data_frames(next, length)));
         window -= length;
-        let block =
-            crate::harness::http2_frames::header_block("GET", "/v1/public/top-domains", &key, &[]);
-        assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, next + 2, &block)));
+        let block = crate::harness::http2_frames::encode_request_fields(
+            "GET",
+            "/v1/public/top-domains",
+            &key,
+            &[],
+        );
+        assert!(frames.try_send(&encode_frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            next + 2,
+            &block
+        )));
         let answer = read_stream_outcome_and_window(&mut frames, next + 2, &mut window);
         assert_eq!(answer, (200, None), "round {round}");
         next += 4;
@@ -91,40 +101,44 @@ fn over_http2_data_in_flight_after_a_refusal_affects_no_other_stream() {
 
 #[test]
 fn over_http2_many_refused_uploads_affect_no_other_stream() {
-    let (gateway, key) = start_without_upstream(Setup::new());
+    let (gateway, key) = start_with_upstream_down(Setup::new());
     let mut frames = FrameClient::open(gateway.http);
     let streams: Vec<u32> = (0..80).map(|at| at * 2 + 1).collect();
     for stream in &streams {
-        assert!(frames.send(&upload_over_http2(*stream, "/nowhere", &key)));
+        assert!(frames.try_send(&encode_upload_header(*stream, "/nowhere", &key)));
     }
     let mut answered = std::collections::BTreeMap::new();
     while answered.len() < streams.len() {
-        let (kind, _, stream, payload) = frames.next_frame().expect("a frame");
+        let (kind, _, stream, payload) = frames.read_frame().expect("a frame");
         assert_ne!(kind, GOAWAY, "{payload:?}");
         if kind == HEADERS {
-            answered.insert(stream, crate::harness::http2_frames::status_of(&payload));
+            answered.insert(stream, crate::harness::http2_frames::decode_status(&payload));
         }
     }
     assert!(answered.values().all(|status| *status == 404), "{answered:?}");
     // A little on each stream, until the window of the connection is used up.
     for stream in &streams {
-        assert!(frames.send(&frame(DATA, 0, *stream, &[b'b'; 800])));
+        assert!(frames.try_send(&encode_frame(DATA, 0, *stream, &[b'b'; 800])));
     }
-    let block =
-        crate::harness::http2_frames::header_block("GET", "/v1/public/top-domains", &key, &[]);
-    assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1_001, &block)));
+    let block = crate::harness::http2_frames::encode_request_fields(
+        "GET",
+        "/v1/public/top-domains",
+        &key,
+        &[],
+    );
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS | END_STREAM, 1_001, &block)));
     assert_eq!(read_stream_outcome(&mut frames, 1_001), (200, None));
 }
 
 #[test]
 fn over_http2_a_stream_that_sends_on_after_a_refusal_is_reset_with_no_error() {
-    let (gateway, key) = start_without_upstream(Setup::new());
+    let (gateway, key) = start_with_upstream_down(Setup::new());
     let mut frames = FrameClient::open(gateway.http);
-    assert!(frames.send(&upload_over_http2(1, "/nowhere", &key)));
+    assert!(frames.try_send(&encode_upload_header(1, "/nowhere", &key)));
     assert_eq!(read_stream_outcome(&mut frames, 1), (404, None));
-    assert!(frames.send(&data_frames(1, WINDOW)));
+    assert!(frames.try_send(&encode_data_frames(1, INITIAL_WINDOW)));
     loop {
-        let (kind, _, stream, payload) = frames.next_frame().expect("a frame");
+        let (kind, _, stream, payload) = frames.read_frame().expect("a frame");
         assert_ne!(kind, GOAWAY, "{payload:?}");
         if kind == RST_STREAM {
             assert_eq!((stream, &payload[..]), (1, &[0; 4][..]), "NO_ERROR");
@@ -135,21 +149,21 @@ fn over_http2_a_stream_that_sends_on_after_a_refusal_is_reset_with_no_error() {
 
 /// Frames of an unknown type, which a receiver must ignore (RFC 9113 section 4.1).
 fn send_unknown_frames(frames: &mut FrameClient) -> bool {
-    const UNKNOWN: u8 = 0xee;
-    frames.send(&frame(UNKNOWN, 0, 0, &[0; 16_384]))
+    const UNKNOWN_FRAME_TYPE: u8 = 0xee;
+    frames.try_send(&encode_frame(UNKNOWN_FRAME_TYPE, 0, 0, &[0; 16_384]))
 }
 
 #[test]
 fn a_client_cannot_hold_a_connection_after_goaway() {
     let (mut gateway, key) =
-        start_without_upstream(Setup::new().set_text("listen.header_timeout", "500ms"));
+        start_with_upstream_down(Setup::new().set_text("listen.header_timeout", "500ms"));
     let mut silent = FrameClient::open(gateway.http);
     let mut refused = FrameClient::open(gateway.http);
-    assert!(refused.send(&upload_over_http2(1, "/nowhere", &key)));
+    assert!(refused.try_send(&encode_upload_header(1, "/nowhere", &key)));
     assert_eq!(read_stream_outcome(&mut refused, 1), (404, None));
     // One connection closes because no request came in time, the other because the process stops.
     let wait_for_goaway =
-        |frames: &mut FrameClient| while frames.next_frame().expect("a frame").0 != GOAWAY {};
+        |frames: &mut FrameClient| while frames.read_frame().expect("a frame").0 != GOAWAY {};
     wait_for_goaway(&mut silent);
     gateway.send_signal("TERM");
     wait_for_goaway(&mut refused);

@@ -1,17 +1,17 @@
-//! An upstream server that is down, late or broken: riskgate answers 500 or truncates the response,
-//! retries where that is safe, and counts correctly.
+//! If the upstream server is down, late or broken, riskgate answers 500 or truncates the response.
+//! riskgate retries a request where a retry is safe, and counts each call correctly.
 
 use std::time::{Duration, Instant};
 
 use crate::harness::{MockUpstream, Response, Setup, Step, free_address, get, response_bytes};
 use crate::proxying::gateway_with_script;
 
-fn ok_step(body: &str) -> Step {
+fn send_200_step(body: &str) -> Step {
     Step::Send(response_bytes(200, "", body))
 }
 
-const UNAVAILABLE: &str = r#"{"error":"upstream_unavailable","message":"The checking service cannot be reached. Let your user through.","detail":null}"#;
-const TIMEOUT: &str = r#"{"error":"upstream_timeout","message":"The checking service did not answer in time. Let your user through.","detail":null}"#;
+const UNAVAILABLE_BODY: &str = r#"{"error":"upstream_unavailable","message":"The checking service cannot be reached. Let your user through.","detail":null}"#;
+const TIMEOUT_BODY: &str = r#"{"error":"upstream_timeout","message":"The checking service did not answer in time. Let your user through.","detail":null}"#;
 
 #[track_caller]
 fn assert_own_500(answer: &Response, body: &str) {
@@ -29,11 +29,11 @@ fn a_call_without_a_reachable_upstream_is_refunded() {
     gateway.get_domain("first.test", &key).expect(200);
     for _ in 0..5 {
         let mut connection = gateway.connect();
-        let answer = connection.ask(&get("/v1/check/a@b.com").key(&key));
-        assert_own_500(&answer, UNAVAILABLE);
+        let answer = connection.send_request(&get("/v1/check/a@b.com").key(&key));
+        assert_own_500(&answer, UNAVAILABLE_BODY);
         assert!(answer.is_complete && answer.has_header("Content-Length"));
         if answer.header("Connection") != Some("close") {
-            connection.ask(&get("/v1/usage").key(&key)).expect(200);
+            connection.send_request(&get("/v1/usage").key(&key)).expect(200);
         }
     }
     assert_eq!(gateway.get_month_count(&key), 1);
@@ -46,7 +46,7 @@ fn with_a_silent_upstream_the_client_gets_a_500_in_time_and_the_call_is_counted(
     let (upstream, gateway, key) = gateway_with_script(|_| vec![Step::StaySilent]);
     let begun = Instant::now();
     let answer = gateway.get("/v1/check/a@b.com", &key);
-    assert_own_500(&answer, TIMEOUT);
+    assert_own_500(&answer, TIMEOUT_BODY);
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(2_400) && took < Duration::from_secs(10), "{took:?}");
     assert_eq!(
@@ -71,7 +71,7 @@ fn a_response_that_the_upstream_resets_never_looks_complete() {
         // A reset may overtake the header; then riskgate sends a complete 500.
         let Some(answer) = answer else { continue };
         match answer.status {
-            200 => assert!(!answer.is_complete && connection.is_closed_by_peer(), "{part:?}"),
+            200 => assert!(!answer.is_complete && connection.ends_without_more_bytes(), "{part:?}"),
             _ => assert_eq!(answer.status, 500, "{part:?}"),
         }
     }
@@ -81,7 +81,7 @@ fn a_response_that_the_upstream_resets_never_looks_complete() {
 fn a_get_is_retried_once_if_its_reused_connection_closes() {
     // Each connection answers once and closes at the second request.
     let (upstream, gateway, key) = gateway_with_script(|seen| match seen.index_on_connection {
-        0 => vec![ok_step("{}")],
+        0 => vec![send_200_step("{}")],
         _ => vec![Step::Close],
     });
     for _ in 0..6 {
@@ -130,7 +130,7 @@ fn with_one_of_several_servers_down_every_call_succeeds() {
 fn a_response_larger_than_every_buffer_is_forwarded_complete() {
     let body = "0123456789".repeat(200_000);
     let sent = body.clone();
-    let (_stand_in, gateway, key) = gateway_with_script(move |_| vec![ok_step(&sent)]);
+    let (_stand_in, gateway, key) = gateway_with_script(move |_| vec![send_200_step(&sent)]);
     let answer = gateway.get("/v1/check/a@b.com", &key).expect(200);
     assert!(answer.is_complete);
     assert_eq!(answer.text(), body);

@@ -1,4 +1,5 @@
-"""The callers of one round, and the watchers of the admin pages. They record and check nothing.
+"""The callers of one round, and the watchers of the admin pages. They record responses and reports,
+but check nothing.
 
 Every account has a connection of its own to every node, and sends requests with its keys in turn.
 """

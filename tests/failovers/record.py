@@ -50,13 +50,13 @@ class Record:
     """What happened in a round."""
 
     terms: list = field(default_factory=list)
-    # By node and term: from when until when the node's proxy led to the primary.
+    # By node and term: the times since which and until which the node's proxy led to the primary.
     contacts: dict = field(default_factory=dict)
     changes: list = field(default_factory=list)
     samples: list = field(default_factory=list)
     status_reports: list = field(default_factory=list)
     faults: list = field(default_factory=list)
-    # Keys whose rotation failed: the command may have undone it, or not.
+    # Keys whose rotation failed. The command may have undone the rotation, or not.
     keys_in_doubt: set = field(default_factory=set)
     delays: SchedulingDelays = field(default_factory=SchedulingDelays)
     on_failure: str = ""

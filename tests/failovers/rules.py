@@ -13,7 +13,7 @@ from .servers import MAX_UNSETTLED, now
 # A change must be in effect within one second. One more second is for a loaded machine; the delays
 # of the script itself are added.
 DIRECT_SECONDS = 2.0
-# A lost change that only one node knows is first written back, and then read by the others.
+# If only one node knows a lost change, this node first writes it back, and the others then read it.
 RELAYED_SECONDS = 3.0
 # After a store lost data, nodes report their totals again for 3 s. A node that connects later may
 # lose its lease.
@@ -135,7 +135,8 @@ class _KeyRules:
         return held + ([change.ended] if change and change.term == number else [])
 
     def heard_of(self, nodes, number, contact):
-        """The times at which both this node and a node that knows were in contact."""
+        """For each node that knows: the time since which that node and this node were both in
+    contact."""
         contacts = self.record.contacts
         return [max(since, contact, contacts[node, number][0])
                 for node, since in nodes.items() if (node, number) in contacts]
@@ -175,7 +176,8 @@ def _limit_faults(record, sample):
 
 
 def _check_limits_kept(record, samples):
-    """Accounts that exceeded their highest limit by more than docs/guarantees.md says."""
+    """Yields a fault for each account that exceeded its highest limit by more than
+    docs/guarantees.md allows."""
     admitted = defaultdict(int)
     for sample in samples:
         admitted[sample.account] += sample.admitted
@@ -188,15 +190,15 @@ def _check_limits_kept(record, samples):
         lease = max(1, min(limit // 100, 64))
         # One lease per node for changed limits, and one for each failover that a node saw late.
         changed = account not in ("steady", "tight")
-        leases = record.nodes * (changed + _count_late_nodes(record))
+        leases = record.nodes * (changed + _count_late_failovers(record))
         bound = limit + record.nodes * unsettled * (len(record.terms) - 1) + leases * lease
         if admitted[account] > bound:
             yield (f"expected at most {bound} calls of account {account} with a limit of {limit}, "
                    f"but found {admitted[account]}")
 
 
-def _count_late_nodes(record):
-    """How many failovers some node noticed late."""
+def _count_late_failovers(record):
+    """Counts the failovers that at least one node noticed late."""
     late = 0
     for number in range(1, len(record.terms)):
         since = [contact[0] for (_, of), contact in record.contacts.items() if of == number]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Source;
+use super::SourceFile;
 
 /// Which modules each module imports from. A name that a module re-exports counts as imported
 /// from the module that defines it.
@@ -11,14 +11,14 @@ pub struct Imports {
 }
 
 impl Imports {
-    pub fn from_sources(sources: &[Source]) -> Imports {
+    pub fn from_sources(sources: &[SourceFile]) -> Imports {
         let modules: BTreeSet<&str> = sources.iter().map(|source| source.module.as_str()).collect();
-        // The paths behind the names that `use` brings into a module: child modules may import
-        // these names from there.
+        // By module and name: the path of each name that the module imports with `use`. Other
+        // modules may import the name from this module.
         let names: BTreeMap<(&str, String), String> = sources
             .iter()
             .flat_map(|source| {
-                let used = source.used_paths().into_iter();
+                let used = source.paths_in_use_statements().into_iter();
                 used.map(|path| {
                     let name = path.rsplit("::").next().unwrap_or_default().to_owned();
                     ((source.module.as_str(), name), source.absolute_module_path(&path))
@@ -32,7 +32,7 @@ impl Imports {
                 let mut path = source.absolute_module_path(path);
                 // Each re-export leads one folder deeper, so that four steps reach every definition.
                 for _ in 0..4 {
-                    let (module, name) = split_at_module(&path, &modules)?;
+                    let (module, name) = split_module_and_name(&path, &modules)?;
                     match names.get(&(module, name.to_owned())) {
                         Some(origin) if module != source.module => path = origin.clone(),
                         _ => return Some(module.to_owned()),
@@ -46,18 +46,20 @@ impl Imports {
         Imports { by_module: by_module.collect() }
     }
 
-    /// Modules of which each imports the next, and the last imports the first; empty if there are
-    /// none.
+    /// Returns modules of which each imports the next, and the last imports the first. Empty if no
+    /// modules import each other in a circle.
     pub fn find_circle(&self) -> Vec<&str> {
         let mut left: BTreeSet<&str> = self.by_module.keys().map(String::as_str).collect();
         // A module that imports none of the modules in `left` belongs to no circle.
-        while let Some(done) = left.iter().find(|module| self.find_import(module, &left).is_none())
+        while let Some(done) =
+            left.iter().find(|module| self.find_imported_module(module, &left).is_none())
         {
             let done = *done;
             left.remove(done);
         }
         let mut path: Vec<&str> = left.first().copied().into_iter().collect();
-        while let Some(module) = path.last().and_then(|last| self.find_import(last, &left)) {
+        while let Some(module) = path.last().and_then(|last| self.find_imported_module(last, &left))
+        {
             if let Some(start) = path.iter().position(|known| *known == module) {
                 return path.split_off(start);
             }
@@ -67,21 +69,28 @@ impl Imports {
     }
 
     /// One of `modules` that `module` imports.
-    fn find_import<'m>(&self, module: &str, modules: &BTreeSet<&'m str>) -> Option<&'m str> {
+    fn find_imported_module<'m>(
+        &self,
+        module: &str,
+        modules: &BTreeSet<&'m str>,
+    ) -> Option<&'m str> {
         modules.iter().copied().find(|other| self.by_module[module].contains(*other))
     }
 }
 
 /// Splits a path such as `gate/route/Route` into the longest module at its start, and the name
 /// after it; None if the path begins with no module.
-fn split_at_module<'p>(path: &'p str, modules: &BTreeSet<&str>) -> Option<(&'p str, &'p str)> {
+fn split_module_and_name<'p>(
+    path: &'p str,
+    modules: &BTreeSet<&str>,
+) -> Option<(&'p str, &'p str)> {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     let module = ends.rev().map(|end| &path[..end]).find(|module| modules.contains(module))?;
     let rest = path[module.len()..].trim_start_matches('/');
     Some((module, rest.split('/').next().unwrap_or_default()))
 }
 
-impl Source {
+impl SourceFile {
     /// Returns true if this file only declares modules and imports or re-exports their items.
     fn has_only_mod_and_use(&self) -> bool {
         let statements = self.text.split_inclusive(';').map(str::trim);
@@ -93,7 +102,7 @@ impl Source {
     }
 
     /// The paths of all `use` statements, with groups expanded and without `as` names.
-    fn used_paths(&self) -> Vec<String> {
+    fn paths_in_use_statements(&self) -> Vec<String> {
         let mut paths = Vec::new();
         let mut lines = self.text.lines().map(str::trim);
         while let Some(line) = lines.next() {
@@ -115,7 +124,7 @@ impl Source {
         let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
         let words = self.text.split(|c: char| !is_path(c)).filter(|word| word.contains("::"));
         let words = words.map(|word| word.trim_end_matches(':').to_owned());
-        self.used_paths().into_iter().chain(words).collect()
+        self.paths_in_use_statements().into_iter().chain(words).collect()
     }
 
     /// The path from the root of the crate, with `/` for `::`: `gate/route/find`.

@@ -61,7 +61,8 @@ class FaultWindows:
         return any(begin <= until_ and end + after >= since for begin, end in spans)
 
     def settled(self, name, moment, margin):
-        """By when a change at `moment` must be in effect, not counting the time of faults."""
+        """Returns the time by which a change at `moment` must be in effect. The time of faults does
+        not count."""
         with self.lock:
             spans = list(self.all.get(name, []))
         for begin, end in spans:

@@ -1,5 +1,5 @@
-//! A real `redis-server` for a test, on its own loopback port and in its own folder. Dropping the
-//! value ends the server and removes the folder.
+//! Runs a real `redis-server` for a test, on its own loopback port and in its own folder. Dropping
+//! a [`RedisServer`] ends the server and removes the folder.
 //!
 //! The unit tests in `src/` and the tests in `tests/e2e` include this file by its path. Without an
 //! installed `redis-server` these tests fail; `scripts/setup --tests` installs it.
@@ -29,13 +29,13 @@ impl RedisServer {
     /// Starts a server without persistence: a kill loses all data.
     #[track_caller]
     pub fn start() -> RedisServer {
-        RedisServer::start_with(&[])
+        RedisServer::start_with_arguments(&[])
     }
 
     /// Starts a server that answers a write only after the write is on disk.
     #[track_caller]
     pub fn start_on_disk() -> RedisServer {
-        RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
+        RedisServer::start_with_arguments(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
     /// Starts a server with these environment variables.
@@ -45,8 +45,8 @@ impl RedisServer {
         RedisServer::start_process(&[], false, owned.collect())
     }
 
-    /// Starts a server that also accepts TLS, with a certificate signed by the authority whose
-    /// certificate is [`RedisServer::ca_path`].
+    /// Starts a server that also accepts TLS. An authority has signed the server's certificate;
+    /// [`RedisServer::ca_certificate_path`] is the authority's certificate.
     #[track_caller]
     pub fn start_with_tls() -> RedisServer {
         RedisServer::start_process(&["--tls-auth-clients", "no"], true, Vec::new())
@@ -56,12 +56,12 @@ impl RedisServer {
     #[track_caller]
     pub fn replica_of(primary: &RedisServer) -> RedisServer {
         let port = primary.port.to_string();
-        RedisServer::start_with(&["--replicaof", "127.0.0.1", &port])
+        RedisServer::start_with_arguments(&["--replicaof", "127.0.0.1", &port])
     }
 
     /// Starts a server with further settings, written as on its command line.
     #[track_caller]
-    pub fn start_with(arguments: &[&str]) -> RedisServer {
+    pub fn start_with_arguments(arguments: &[&str]) -> RedisServer {
         RedisServer::start_process(arguments, false, Vec::new())
     }
 
@@ -87,9 +87,9 @@ impl RedisServer {
         // Another process may take the free port before the server binds it.
         for _ in 0..5 {
             let (port, tls_port) = (free_port(), if tls { free_port() } else { 0 });
-            let child = spawn(folder.path(), port, tls_port, &arguments, &environment);
+            let child = spawn_redis_server(folder.path(), port, tls_port, &arguments, &environment);
             let mut server = RedisServer { child, port, tls_port, arguments, environment, folder };
-            match server.await_ready() {
+            match server.wait_for_ready_or_exit() {
                 Ok(()) => return server,
                 Err(said) => assert!(said.contains("Address already in use"), "{said}"),
             }
@@ -118,12 +118,12 @@ impl RedisServer {
     }
 
     /// The certificate of the authority that signed the server's certificate.
-    pub fn ca_path(&self) -> PathBuf {
+    pub fn ca_certificate_path(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
     /// Runs a Redis command. Returns the reply, or the text of the error.
-    pub fn command(&self, words: &[&str]) -> Result<Value, String> {
+    pub fn try_run(&self, words: &[&str]) -> Result<Value, String> {
         let client = redis::Client::open(self.url()).map_err(|e| e.to_string())?;
         let connection = client.get_connection_with_timeout(Duration::from_secs(2));
         let mut connection = connection.map_err(|e| e.to_string())?;
@@ -137,15 +137,15 @@ impl RedisServer {
     /// its own line.
     #[track_caller]
     pub fn run(&self, words: &[&str]) -> String {
-        match self.command(words) {
-            Ok(value) => as_text(&value),
+        match self.try_run(words) {
+            Ok(value) => reply_as_text(&value),
             Err(error) => panic!("{words:?}: {error}"),
         }
     }
 
     /// The names of all keys that match a pattern.
     #[track_caller]
-    pub fn keys(&self, pattern: &str) -> Vec<String> {
+    pub fn matching_keys(&self, pattern: &str) -> Vec<String> {
         self.run(&["KEYS", pattern]).lines().map(str::to_owned).collect()
     }
 
@@ -161,34 +161,34 @@ impl RedisServer {
     pub fn restart(&mut self) {
         self.kill();
         let RedisServer { port, tls_port, arguments, environment, folder, .. } = &*self;
-        self.child = spawn(folder.path(), *port, *tls_port, arguments, environment);
-        self.await_ready().unwrap_or_else(|said| panic!("redis-server: {said}"));
+        self.child = spawn_redis_server(folder.path(), *port, *tls_port, arguments, environment);
+        self.wait_for_ready_or_exit().unwrap_or_else(|said| panic!("redis-server: {said}"));
     }
 
     /// Stops the process with SIGSTOP: the port stays open, but the server no longer answers.
     pub fn pause(&self) {
-        self.signal("STOP");
+        self.send_signal("STOP");
     }
 
     /// Continues the process with SIGCONT.
     pub fn resume(&self) {
-        self.signal("CONT");
+        self.send_signal("CONT");
     }
 
-    fn signal(&self, name: &str) {
+    fn send_signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
     /// Waits until the server answers. Returns the server's output if the process ends instead.
-    fn await_ready(&mut self) -> Result<(), String> {
+    fn wait_for_ready_or_exit(&mut self) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             if self.child.try_wait().unwrap().is_some() {
                 return Err(self.read_output());
             }
             // Another server on the same port would answer too, but with another process id.
-            let info = self.command(&["INFO"]).map(|value| as_text(&value));
+            let info = self.try_run(&["INFO"]).map(|value| reply_as_text(&value));
             let process_line = format!("process_id:{}\r\n", self.child.id());
             let ready =
                 |info: String| info.contains(&process_line) && info.contains("\nloading:0\r\n");
@@ -220,7 +220,7 @@ fn free_port() -> u16 {
 }
 
 #[track_caller]
-fn spawn(
+fn spawn_redis_server(
     folder: &Path,
     port: u16,
     tls_port: u16,
@@ -243,11 +243,13 @@ fn spawn(
     })
 }
 
-fn as_text(value: &Value) -> String {
+fn reply_as_text(value: &Value) -> String {
     match value {
         Value::Nil => String::new(),
         Value::Okay => "OK".to_owned(),
-        Value::Array(values) => values.iter().map(as_text).collect::<Vec<String>>().join("\n"),
+        Value::Array(values) => {
+            values.iter().map(reply_as_text).collect::<Vec<String>>().join("\n")
+        }
         other => redis::from_redis_value_ref(other).unwrap_or_else(|_| format!("{other:?}")),
     }
 }

@@ -1,7 +1,8 @@
 //! The stand-in checking service of `riskgate demo`.
 //!
-//! Answers `/v1/check/{email_or_domain}` with the ten fields of Syvel's API, computed from the
-//! table inside the binary, and answers `/healthz`. It judges only the domain, and logs nothing.
+//! The stand-in answers `/healthz`, and `/v1/check/{email_or_domain}` with the ten fields of the
+//! API of Syvel, a service that checks e-mail addresses. It judges only the domain, by the table
+//! inside the binary, and logs nothing.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -41,8 +42,8 @@ struct CheckResult<'a> {
 struct Request {
     method: String,
     path: String,
-    /// The connection closes after the response: the client asked for that, does not use HTTP/1.1,
-    /// or sends a body, which the stand-in does not parse.
+    /// True if the stand-in closes the connection after the response, because the client asked for
+    /// that, does not use HTTP/1.1, or sends a body. (The stand-in does not parse bodies.)
     closes_connection: bool,
 }
 
@@ -79,8 +80,8 @@ fn serve_connection(stream: TcpStream, table: &Table) -> io::Result<()> {
         reader.get_mut().write_all(message.as_bytes())?;
         if request.closes_connection {
             reader.get_mut().shutdown(Shutdown::Write)?;
-            // Closing with unread bytes would reset the connection, and the client might lose the
-            // response.
+            // If the stand-in closed with bytes unread, the kernel would reset the connection, and
+            // the client might lose the response.
             io::copy(&mut reader, &mut io::sink())?;
             break;
         }
@@ -152,11 +153,11 @@ fn render_check_result(segment: &str, table: &Table) -> Result<String, DomainErr
         risk_score: verdict.score.value(),
         reason: verdict.reason.as_str(),
         deliverability_score: if verdict.reason == Reason::Undeliverable { 0 } else { 100 },
-        did_you_mean: found.suggestion(&domain),
+        did_you_mean: found.suggest_provider(&domain),
         is_free_provider: verdict.is_free_provider,
         is_corporate_email: verdict.is_corporate_email,
         is_alias_email: verdict.rule == Rule::Alias,
-        mx_provider_label: found.label,
+        mx_provider_label: found.mail_service_label,
     };
     // A struct of plain values always serializes.
     Ok(serde_json::to_string(&result).unwrap_or_default())

@@ -25,7 +25,7 @@ impl Expiry {
     }
 
     /// Returns the expiry in Unix seconds.
-    pub(super) fn resolve(&self, now: i64) -> i64 {
+    pub(super) fn to_unix_seconds(&self, now: i64) -> i64 {
         match self {
             Expiry::At(time) => *time,
             Expiry::After(seconds) => now.saturating_add(*seconds),

@@ -10,7 +10,7 @@ use super::lookup::verdict_json;
 use crate::table::{Table, TableAnswer, TableLocation, TableRow};
 
 /// Prints the rows that differ between two tables.
-pub fn diff(
+pub fn print_diff(
     out: &mut dyn Write,
     old: PathBuf,
     new: PathBuf,
@@ -69,7 +69,7 @@ pub fn diff(
 
 fn row_json(row: &TableRow) -> Value {
     let mut value = verdict_json(&row.own_answer);
-    // The verdict for names below is shown only if it differs.
+    // The verdict for names below the row's name is shown only if it differs from the row's own.
     if row.answer_below.as_ref().is_none_or(|below| verdict_json(below) != value) {
         value["below"] = row.answer_below.as_ref().map_or(Value::Null, verdict_json);
     }
@@ -83,7 +83,7 @@ fn describe_row(row: &TableRow) -> String {
         let flags =
             [(verdict.is_free_provider, " free"), (verdict.is_corporate_email, " corporate")];
         flags.iter().filter(|(is_set, _)| *is_set).for_each(|(_, flag)| text.push_str(flag));
-        if let Some(label) = found.label {
+        if let Some(label) = found.mail_service_label {
             text.push_str(&format!(" {label:?}"));
         }
         text

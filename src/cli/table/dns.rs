@@ -9,7 +9,7 @@ use super::super::failure::CommandFailure;
 use super::super::output::{print_message, print_result};
 use super::super::store_access::STORE_TIMEOUT;
 use crate::config::{Config, StoreOptions};
-use crate::dns::{DnsClient, DnsFinding, Pacer, QueryTasks};
+use crate::dns::{DnsClient, DnsFinding, NameQueryTasks, Pacer};
 use crate::model::domain::{DnsName, Domain};
 use crate::model::verdict::Rule;
 use crate::quota::unix_now;
@@ -24,11 +24,11 @@ const MX_LIST_HEADER: &str = "domain,mx\n";
 /// The most names that are printed as examples for each proposed host.
 const EXAMPLES_PER_HOST: usize = 5;
 
-/// Opens the store with the learned DNS results. Returns None if `dns.learn` is off. Also returns
-/// None, and prints a message, if the store does not answer: look-ups then use the table alone.
-pub fn open_learned_store(config: &Config) -> Option<Store> {
+/// Opens the store, which has the learned DNS results. Returns None if `dns.learn` is off. If the
+/// store does not answer, prints a message and returns None; look-ups then use the table alone.
+pub fn open_store_with_dns_facts(config: &Config) -> Option<Store> {
     let StoreOptions { url, redis, .. } = &config.store;
-    if !config.dns.learn {
+    if !config.dns.is_learning_enabled {
         return None;
     }
     let opened = Store::open_existing(url, redis, STORE_TIMEOUT).and_then(|mut store| {
@@ -98,8 +98,8 @@ pub fn resolve_names(
     Ok(())
 }
 
-/// Returns the domains in a text, and how many lines have none. Special-use names are not in the
-/// public DNS and count as none.
+/// Returns the domain of each line of a text, and the number of lines without a domain. A
+/// special-use name counts as no domain, because it is not in the public DNS.
 fn parse_domains(text: &str, table: &Table) -> (BTreeSet<String>, usize) {
     let mut invalid_lines = 0;
     let mut domains = BTreeSet::new();
@@ -124,19 +124,19 @@ async fn query_names(
     table: &Arc<Table>,
     config: &Config,
 ) -> Result<BTreeMap<Arc<str>, DnsFinding>, String> {
-    let pacer = Arc::new(Pacer::new(config.dns.rate));
+    let pacer = Arc::new(Pacer::new(config.dns.max_queries_per_second));
     let client = Arc::new(DnsClient::new(&config.dns, pacer)?);
-    client.probe_resolvers(table.large_providers()).await?;
+    client.probe_resolvers(table.resolver_probe_providers()).await?;
     let mut names = names.into_iter();
-    let mut queries = QueryTasks::default();
+    let mut queries = NameQueryTasks::default();
     let mut findings = BTreeMap::new();
     loop {
-        while queries.in_flight_count() < config.dns.concurrency
+        while queries.in_flight_name_count() < config.dns.max_names_in_flight
             && let Some(name) = names.next()
         {
             let (client, table) = (Arc::clone(&client), Arc::clone(table));
             let name: Arc<str> = name.into();
-            queries.spawn_query(Arc::clone(&name), async move {
+            queries.spawn_name_query(Arc::clone(&name), async move {
                 client.query_mail_hosts(&name, |host| table.is_known_mx_host(host)).await
             });
         }
@@ -147,20 +147,20 @@ async fn query_names(
     }
 }
 
-/// The domains whose mail a host receives.
+/// The registrable domains whose mail a host receives, by what the table says of them.
 #[derive(Default)]
 struct HostDomains {
     /// In the lists of disposable domains.
-    listed: BTreeSet<String>,
-    /// In a list, and not flagged.
+    listed_as_disposable: BTreeSet<String>,
+    /// The table has a row for them and does not flag them.
     protected: BTreeSet<String>,
     /// All others.
     others: BTreeSet<String>,
 }
 
-/// Prints the MX hosts that serve at least `min_listed` disposable domains, fewer unlisted ones and
-/// no protected one, with examples for each host. `resolved_names_path` is the output of
-/// `riskgate table resolve`.
+/// Prints each MX host that serves at least `min_listed` disposable domains, fewer other domains
+/// than disposable ones, and no protected domain. Prints examples for each host.
+/// `resolved_names_path` is the output of `riskgate table resolve`.
 pub fn suggest_disposable_hosts(
     out: &mut dyn Write,
     resolved_names_path: &Path,
@@ -193,9 +193,9 @@ pub fn suggest_disposable_hosts(
         let found = table.lookup(&domain, unix_now());
         match found.verdict.rule {
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
-                served.listed.insert(registrable_domain)
+                served.listed_as_disposable.insert(registrable_domain)
             }
-            _ if found.matched_at.is_some() && !found.verdict.reason.is_flagged() => {
+            _ if found.matched_name_offset.is_some() && !found.verdict.reason.is_flagged() => {
                 served.protected.insert(registrable_domain)
             }
             _ => served.others.insert(registrable_domain),
@@ -203,15 +203,17 @@ pub fn suggest_disposable_hosts(
     }
     let mut proposed: Vec<(String, HostDomains)> = hosts
         .into_iter()
-        // A host that serves more unlisted names than listed ones is shared by many operators.
-        .filter(|(_, served)| served.listed.len() >= min_listed && served.protected.is_empty())
-        .filter(|(_, served)| served.others.len() < served.listed.len())
+        // A host that serves as many other domains as disposable ones is shared by many operators.
+        .filter(|(_, served)| {
+            served.listed_as_disposable.len() >= min_listed && served.protected.is_empty()
+        })
+        .filter(|(_, served)| served.others.len() < served.listed_as_disposable.len())
         .collect();
-    proposed.sort_by_key(|(_, served)| std::cmp::Reverse(served.listed.len()));
+    proposed.sort_by_key(|(_, served)| std::cmp::Reverse(served.listed_as_disposable.len()));
     writeln!(out, "# Review each host before you add it: forwarders and hosting companies serve")?;
     writeln!(out, "# disposable names too, and must never be listed here.")?;
     writeln!(out, "suffix,label,class")?;
-    for (host, HostDomains { listed, others, .. }) in proposed {
+    for (host, HostDomains { listed_as_disposable: listed, others, .. }) in proposed {
         let examples: Vec<&str> =
             listed.iter().take(EXAMPLES_PER_HOST).map(String::as_str).collect();
         let (listed, others) = (listed.len(), others.len());

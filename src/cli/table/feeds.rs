@@ -35,7 +35,9 @@ pub fn update_feeds(
     let (mut done, mut failed) = (String::new(), Vec::new());
     for feed in feeds.feeds.iter().filter(is_wanted) {
         match feed.update(&feeds.dir, &table, unix_now(), is_forced) {
-            Ok(UpdateOutcome::Replaced(rows)) => done += &format!("{}: {rows} rows\n", feed.name),
+            Ok(UpdateOutcome::ListReplaced(rows)) => {
+                done += &format!("{}: {rows} rows\n", feed.name)
+            }
             Ok(UpdateOutcome::Unchanged) => done += &format!("{}: unchanged\n", feed.name),
             Err(error) => failed.push(format!("feed {error}")),
         }
@@ -46,13 +48,17 @@ pub fn update_feeds(
     print_result(done)?;
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(CommandFailure { lines: failed, code: 1 }),
+        false => Err(CommandFailure { message_lines: failed, exit_code: 1 }),
     }
 }
 
 /// Prints the status of each feed.
-pub fn list_feeds(out: &mut dyn Write, config: &Config, json: bool) -> Result<(), CommandFailure> {
-    let status = config.feeds.status(unix_now());
+pub fn print_feed_statuses(
+    out: &mut dyn Write,
+    config: &Config,
+    json: bool,
+) -> Result<(), CommandFailure> {
+    let status = config.feeds.read_status(unix_now());
     if json {
         let values: Vec<Value> = status.iter().map(FeedStatus::to_json).collect();
         return Ok(writeln!(out, "{:#}", Value::Array(values))?);

@@ -45,18 +45,18 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
         let expected = "--until: expected today or a later day such as 2030-12-31";
         return Err(CommandFailure::usage(format!("{expected}, but found {until:?}")));
     }
-    // If the table can't be built already, gateways would not apply a further row.
+    // If the table can't be built even without the new row, gateways would not apply the row.
     Table::build(&sources, unix_now())?;
     if action == OverrideAction::Deny && !args.force {
-        let lists = TableInputs { overrides: None, ..sources.clone() };
+        let lists = TableInputs { overrides_path: None, ..sources.clone() };
         let table = Table::build(&lists, unix_now())?;
-        if let Some(protected) = protected_at_or_below(&table, &name, args) {
+        if let Some(protected) = find_protected_name(&table, &name, args) {
             let line = format!("{name}: the lists protect {protected}; --force denies it too");
             return Err(CommandFailure::failed(line));
         }
     }
     let (is_exact, until) = (args.exact, args.until.as_deref());
-    let new = NewOverride { name: &name, action, is_exact, note: &args.note, until };
+    let new = NewOverride { name: &name, action, is_exact, note: &args.note, last_day: until };
     let replaced = file.set_override(&new)?;
     let state = if action == OverrideAction::Allow { "allowed" } else { "denied" };
     let done = format!("{name} is {state} in {}", file.display_path());
@@ -77,13 +77,14 @@ pub fn clear_override(domain: &str, config: &ConfigArgs) -> Result<(), CommandFa
     print_result_of_change(&done, format!("{done}\n{}", format_rows("removed", &removed)))
 }
 
-/// Formats removed rows with `what` before each, so that people can restore them.
+/// Formats removed rows, one a line, each after `what`, so that people can write them back.
 fn format_rows(what: &str, rows: &[String]) -> String {
     rows.iter().map(|row| format!("{what} {row}\n")).collect()
 }
 
-/// Returns a name that the lists protect and that this denial would flag.
-fn protected_at_or_below(table: &Table, name: &DnsName, args: &OverrideArgs) -> Option<String> {
+/// Returns the first name that the lists protect and that this denial would flag: `name` itself or,
+/// without `--exact`, a name below it. None if there is no such name.
+fn find_protected_name(table: &Table, name: &DnsName, args: &OverrideArgs) -> Option<String> {
     let is_protected =
         |domain: &Domain| table.lookup(domain, unix_now()).verdict.rule == Rule::Protected;
     if Domain::parse(name.as_str()).is_ok_and(|domain| is_protected(&domain)) {
@@ -97,7 +98,7 @@ fn protected_at_or_below(table: &Table, name: &DnsName, args: &OverrideArgs) -> 
 }
 
 fn find_override_file(sources: &TableInputs) -> Result<OverrideFile, CommandFailure> {
-    let path = sources.overrides.as_ref();
+    let path = sources.overrides_path.as_ref();
     path.map(|path| OverrideFile::new(path)).ok_or_else(|| {
         CommandFailure::config(vec!["table.overrides: expected a file, but found none".to_owned()])
     })

@@ -3,9 +3,9 @@ use crate::model::verdict::VerdictSource;
 use crate::table::{Table, TableLocation};
 
 const NOW: i64 = 1_795_219_200;
-const DAY: i64 = 86_400;
+const DAY_SECONDS: i64 = 86_400;
 
-fn small_table() -> Table {
+fn table_with_mx_labels() -> Table {
     let folder = tempfile::tempdir().unwrap();
     let list = |file: &str, kind: &str| format!("[[list]]\nfile = \"{file}\"\nkind = \"{kind}\"\n");
     let manifest = list("mx-labels.csv", "mx_label") + &list("free.txt", "free");
@@ -24,7 +24,7 @@ fn small_table() -> Table {
 
 fn enabled_cache() -> DnsFactCache {
     let cache = DnsFactCache::default();
-    cache.set_enabled(true);
+    cache.enable_or_clear(true);
     cache
 }
 
@@ -36,130 +36,158 @@ fn failed_finding() -> DnsFinding {
     DnsFinding::Unknown("SERVFAIL".to_owned())
 }
 
-/// The score of a look-up, and whether it follows from a learned fact.
-fn look_up(cache: &DnsFactCache, table: &Table, name: &str, now: i64) -> (u8, bool) {
+/// Looks up a name in the table and in the cache. Returns the score, and whether a learned fact
+/// decided it.
+fn look_up_score_and_source(
+    cache: &DnsFactCache,
+    table: &Table,
+    name: &str,
+    now: i64,
+) -> (u8, bool) {
     let domain = Domain::parse(name).unwrap();
-    let found = cache.apply_dns_fact(table.lookup(&domain, now), &domain, now);
+    let found = cache.apply_fact_and_queue_if_due(table.lookup(&domain, now), &domain, now);
     (found.verdict.score.value(), found.verdict_source() == VerdictSource::Dns)
 }
 
 /// The next name in the queue, if there is one.
 fn pop_queued(cache: &DnsFactCache) -> Option<Arc<str>> {
-    cache.lock_pending().queue.pop_front()
+    cache.lock_names_to_resolve().queue.pop_front()
 }
 
 #[test]
-fn a_look_up_queues_a_name_once_and_later_ones_use_its_finding() {
-    let (cache, table) = (enabled_cache(), small_table());
+fn a_look_up_queues_a_name_once_and_later_look_ups_use_its_finding() {
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
     for _ in 0..3 {
-        assert_eq!(look_up(&cache, &table, "new.com", NOW), (10, false));
+        assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW), (10, false));
     }
     let name = pop_queued(&cache).unwrap();
     assert_eq!((&*name, pop_queued(&cache)), ("new.com", None), "a name is queued only once");
-    look_up(&cache, &table, "new.com", NOW);
+    look_up_score_and_source(&cache, &table, "new.com", NOW);
     assert_eq!(pop_queued(&cache), None, "the name is being resolved");
     let learned = cache.record_finding(&name, mx_finding("mx.bad.host", 600), NOW).unwrap();
-    assert_eq!((learned.name.as_str(), learned.until), ("new.com", NOW + 600));
-    assert_eq!(look_up(&cache, &table, "new.com", NOW + 1), (85, true));
+    assert_eq!((learned.name.as_str(), learned.expires_at), ("new.com", NOW + 600));
+    assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW + 1), (85, true));
     assert_eq!(pop_queued(&cache), None);
 }
 
 #[test]
 fn listed_names_and_a_disabled_cache_queue_nothing() {
-    let (cache, table) = (enabled_cache(), small_table());
-    look_up(&cache, &table, "listed.com", NOW);
-    look_up(&cache, &table, "sub.listed.com", NOW);
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
+    look_up_score_and_source(&cache, &table, "listed.com", NOW);
+    look_up_score_and_source(&cache, &table, "sub.listed.com", NOW);
     assert_eq!(pop_queued(&cache), None);
-    look_up(&cache, &table, "new.com", NOW);
+    look_up_score_and_source(&cache, &table, "new.com", NOW);
     cache.record_finding(&pop_queued(&cache).unwrap(), mx_finding(".", 600), NOW);
-    cache.set_enabled(false);
-    assert_eq!(look_up(&cache, &table, "new.com", NOW), (10, false));
-    assert_eq!((pop_queued(&cache), cache.entry_count()), (None, 0));
+    cache.enable_or_clear(false);
+    assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW), (10, false));
+    assert_eq!((pop_queued(&cache), cache.cached_name_count()), (None, 0));
 }
 
 #[test]
 fn a_flagging_fact_ends_with_its_ttl_even_without_a_new_answer() {
-    let table = small_table();
+    let table = table_with_mx_labels();
     for (text, score) in [(".", 95), ("nxdomain", 95), ("parked", 85), ("mx.bad.host", 85)] {
         let cache = enabled_cache();
         let name: Arc<str> = "new.com".into();
         cache.record_finding(&name, mx_finding(text, 600), NOW);
-        assert_eq!(look_up(&cache, &table, "new.com", NOW + 599), (score, true), "{text}");
-        assert_eq!(look_up(&cache, &table, "new.com", NOW + 600), (10, false), "{text}");
+        assert_eq!(
+            look_up_score_and_source(&cache, &table, "new.com", NOW + 599),
+            (score, true),
+            "{text}"
+        );
+        assert_eq!(
+            look_up_score_and_source(&cache, &table, "new.com", NOW + 600),
+            (10, false),
+            "{text}"
+        );
         cache.record_finding(&name, failed_finding(), NOW + 601);
-        assert_eq!(look_up(&cache, &table, "new.com", NOW + 602), (10, false), "{text}");
+        assert_eq!(
+            look_up_score_and_source(&cache, &table, "new.com", NOW + 602),
+            (10, false),
+            "{text}"
+        );
         cache.record_finding(&name, mx_finding("mx.bad.host", 600), NOW + 700);
-        assert_eq!(look_up(&cache, &table, "new.com", NOW + 701), (85, true), "{text}");
+        assert_eq!(
+            look_up_score_and_source(&cache, &table, "new.com", NOW + 701),
+            (85, true),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn a_fact_that_flags_nothing_counts_for_a_day_past_its_ttl() {
-    let (cache, table) = (enabled_cache(), small_table());
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
     let name: Arc<str> = "new.com".into();
     cache.record_finding(&name, mx_finding("mx.good.host", 600), NOW);
-    assert_eq!(look_up(&cache, &table, "new.com", NOW + 599 + DAY), (0, true));
-    cache.record_finding(&name, failed_finding(), NOW + 599 + DAY);
-    assert_eq!(look_up(&cache, &table, "new.com", NOW + 600 + DAY), (10, false));
+    assert_eq!(
+        look_up_score_and_source(&cache, &table, "new.com", NOW + 599 + DAY_SECONDS),
+        (0, true)
+    );
+    cache.record_finding(&name, failed_finding(), NOW + 599 + DAY_SECONDS);
+    assert_eq!(
+        look_up_score_and_source(&cache, &table, "new.com", NOW + 600 + DAY_SECONDS),
+        (10, false)
+    );
 }
 
 #[test]
 fn a_name_is_queued_again_in_the_last_minute_of_its_ttl_so_that_no_flag_is_interrupted() {
-    let (cache, table) = (enabled_cache(), small_table());
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
     let name: Arc<str> = "new.com".into();
     cache.record_finding(&name, mx_finding(".", 600), NOW);
-    look_up(&cache, &table, "new.com", NOW + 539);
+    look_up_score_and_source(&cache, &table, "new.com", NOW + 539);
     assert_eq!(pop_queued(&cache), None);
-    assert_eq!(look_up(&cache, &table, "new.com", NOW + 540), (95, true));
+    assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW + 540), (95, true));
     assert_eq!(pop_queued(&cache).as_deref(), Some("new.com"));
     cache.record_finding(&name, failed_finding(), NOW + 541);
-    assert_eq!(look_up(&cache, &table, "new.com", NOW + 542), (95, true));
-    look_up(&cache, &table, "new.com", NOW + 600);
+    assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW + 542), (95, true));
+    look_up_score_and_source(&cache, &table, "new.com", NOW + 600);
     assert_eq!(pop_queued(&cache), None, "the next retry is due a minute after the failure");
-    look_up(&cache, &table, "new.com", NOW + 601);
+    look_up_score_and_source(&cache, &table, "new.com", NOW + 601);
     assert_eq!(pop_queued(&cache).as_deref(), Some("new.com"));
 }
 
 #[test]
-fn a_name_without_an_answer_is_retried_with_growing_delays() {
-    let (cache, table) = (enabled_cache(), small_table());
+fn a_name_without_an_answer_is_queued_again_after_growing_delays() {
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
     let mut now = NOW;
     for pause in [60, 300, 1_800, 7_200, 7_200] {
-        look_up(&cache, &table, "new.com", now);
+        look_up_score_and_source(&cache, &table, "new.com", now);
         let name = pop_queued(&cache).expect("the name is queued again");
         assert_eq!(cache.record_finding(&name, failed_finding(), now), None);
-        look_up(&cache, &table, "new.com", now + pause - 1);
+        look_up_score_and_source(&cache, &table, "new.com", now + pause - 1);
         assert_eq!(pop_queued(&cache), None, "{pause}");
         now += pause;
     }
-    assert_eq!(look_up(&cache, &table, "new.com", now), (10, false));
+    assert_eq!(look_up_score_and_source(&cache, &table, "new.com", now), (10, false));
 }
 
 #[test]
 fn queue_and_cache_stay_bounded_with_a_million_names() {
-    let (cache, table) = (enabled_cache(), small_table());
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
     for number in 0..1_000_000 {
-        look_up(&cache, &table, &format!("name-{number}.com"), NOW);
+        look_up_score_and_source(&cache, &table, &format!("name-{number}.com"), NOW);
     }
-    assert_eq!(cache.queue_len(), MAX_QUEUED_NAMES);
-    assert_eq!(cache.lock_pending().queued_or_in_flight.len(), MAX_QUEUED_NAMES);
-    assert_eq!(cache.dropped_count(), 1_000_000 - MAX_QUEUED_NAMES as u64);
+    assert_eq!(cache.queued_name_count(), MAX_QUEUED_NAMES);
+    assert_eq!(cache.lock_names_to_resolve().queued_or_in_flight.len(), MAX_QUEUED_NAMES);
+    assert_eq!(cache.dropped_name_count(), 1_000_000 - MAX_QUEUED_NAMES as u64);
     let host = "h".repeat(60);
     for number in 0..1_000_000 {
         cache.record_finding(&format!("name-{number}.com").into(), mx_finding(&host, 600), NOW);
         if number % 1_000 == 0 {
             // A name that is looked up again and again is not evicted.
-            look_up(&cache, &table, "name-0.com", NOW);
+            look_up_score_and_source(&cache, &table, "name-0.com", NOW);
         }
     }
-    assert!(cache.bytes.load(Ordering::Relaxed) <= MAX_CACHE_BYTES);
+    assert!(cache.estimated_bytes.load(Ordering::Relaxed) <= MAX_CACHE_BYTES);
     assert!(
-        cache.entry_count() < MAX_CACHE_BYTES / ENTRY_OVERHEAD_BYTES
-            && cache.entry_count() > 50_000
+        cache.cached_name_count() < MAX_CACHE_BYTES / ENTRY_OVERHEAD_BYTES
+            && cache.cached_name_count() > 50_000
     );
-    assert_eq!(cache.lock_eviction_order().len(), cache.entry_count());
-    let counted: usize = cache.entries.iter().map(|it| it.value().size_bytes(it.key())).sum();
-    assert_eq!(counted, cache.bytes.load(Ordering::Relaxed));
+    assert_eq!(cache.lock_eviction_order().len(), cache.cached_name_count());
+    let counted: usize = cache.entries.iter().map(|it| it.value().estimated_bytes(it.key())).sum();
+    assert_eq!(counted, cache.estimated_bytes.load(Ordering::Relaxed));
     assert!(cache.entries.contains_key("name-0.com"));
     assert!(cache.entries.contains_key("name-999999.com"));
     assert!(!cache.entries.contains_key("name-1.com"));
@@ -167,12 +195,12 @@ fn queue_and_cache_stay_bounded_with_a_million_names() {
 
 #[test]
 fn a_name_whose_query_was_cancelled_can_be_queued_again() {
-    let (cache, table) = (enabled_cache(), small_table());
-    look_up(&cache, &table, "one.com", NOW);
-    look_up(&cache, &table, "two.com", NOW);
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
+    look_up_score_and_source(&cache, &table, "one.com", NOW);
+    look_up_score_and_source(&cache, &table, "two.com", NOW);
     assert_eq!(pop_queued(&cache).as_deref(), Some("one.com"));
     cache.forget_queries_in_flight();
-    look_up(&cache, &table, "one.com", NOW);
-    look_up(&cache, &table, "two.com", NOW);
-    assert_eq!(cache.queue_len(), 2);
+    look_up_score_and_source(&cache, &table, "one.com", NOW);
+    look_up_score_and_source(&cache, &table, "two.com", NOW);
+    assert_eq!(cache.queued_name_count(), 2);
 }

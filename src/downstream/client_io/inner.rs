@@ -12,6 +12,7 @@ use pingora::protocols::{SocketDigest, Stream, UniqueIDType};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+/// The stream that a `ClientIo` reads from and writes to.
 #[derive(Debug)]
 pub enum InnerIo {
     /// A TCP socket, with the addresses of its two ends.
@@ -21,7 +22,7 @@ pub enum InnerIo {
 }
 
 impl InnerIo {
-    pub fn tcp(stream: TcpStream, peer: StdAddr) -> InnerIo {
+    pub fn from_tcp(stream: TcpStream, peer: StdAddr) -> InnerIo {
         let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
         // The cell is new, so setting it can't fail.
         let _ = digest.peer_addr.set(Some(SocketAddr::Inet(peer)));
@@ -50,8 +51,8 @@ impl InnerIo {
         }
     }
 
-    /// Ready if there may be bytes to read. A TLS stream can't be asked for bytes that it has
-    /// already decrypted, so it is always ready.
+    /// Is ready if there may be bytes to read, or the connection has ended. A TLS stream can't tell
+    /// whether it has decrypted bytes, so it is always ready.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
         match self {
             InnerIo::Tcp(stream, _) => stream.poll_read_ready(context),

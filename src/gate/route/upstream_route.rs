@@ -1,7 +1,7 @@
 //! The routes of `[[upstream.route]]`: path prefixes that are forwarded to the upstream servers.
 //!
-//! The longest matching prefix wins, whatever the order in the config. If a path matches a prefix,
-//! but an upstream server could read the path as one below a longer prefix, it matches no route.
+//! The longest matching prefix wins, whatever the order in the config. A path matches no route if
+//! an upstream server could read it as a path below a longer prefix.
 
 use smol_str::SmolStr;
 
@@ -12,47 +12,49 @@ use crate::model::domain::percent_decode;
 pub struct UpstreamRoute {
     /// The prefix: it matches this path and every path below. It begins with `/` and does not end
     /// with `/`.
-    pub path: String,
+    pub path_prefix: String,
     /// The methods that are forwarded, in upper case.
     pub methods: Vec<String>,
     /// The value of `Allow`: the methods, and OPTIONS.
-    pub allow: SmolStr,
+    pub allow_value: SmolStr,
     /// Whether a request on this route needs a key.
     pub needs_key: bool,
     /// Whether a request on this route spends a call of the quota; `counts` in the config.
     pub is_counted: bool,
 }
 
-/// Returns the index of the route with the longest prefix that matches this path.
-pub(super) fn find_upstream_route(routes: &[UpstreamRoute], path: &[u8]) -> Option<usize> {
-    let below = |index: &usize| is_at_or_below(&routes[*index].path, path, <[u8]>::eq);
-    let longest = (0..routes.len()).filter(below).max_by_key(|at| routes[*at].path.len())?;
-    let length = routes[longest].path.len();
-    let decoded = decode_segments(&path[length..])?;
+/// Returns the index of the route with the longest prefix that matches this path. `None` if no
+/// prefix matches, or if upstream servers may read the path in different ways.
+pub(super) fn find_upstream_route_index(routes: &[UpstreamRoute], path: &[u8]) -> Option<usize> {
+    let below = |index: &usize| is_at_or_below(&routes[*index].path_prefix, path, <[u8]>::eq);
+    let longest = (0..routes.len()).filter(below).max_by_key(|at| routes[*at].path_prefix.len())?;
+    let length = routes[longest].path_prefix.len();
+    let decoded = normalize_as_servers_may(&path[length..])?;
     let decoded_path = [&path[..length], &decoded].concat();
     // A server may decode the path, drop parameters or ignore case before it routes.
     let is_longer_match = |prefix: &UpstreamRoute| {
-        prefix.path.len() > length
-            && is_at_or_below(&prefix.path, &decoded_path, <[u8]>::eq_ignore_ascii_case)
+        prefix.path_prefix.len() > length
+            && is_at_or_below(&prefix.path_prefix, &decoded_path, <[u8]>::eq_ignore_ascii_case)
     };
     (!routes.iter().any(is_longer_match)).then_some(longest)
 }
 
-/// Returns true if the path is this prefix or lies below it, segment by segment.
-fn is_at_or_below(prefix: &str, path: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+/// Returns true if the path is this prefix or continues it with a `/`. `are_equal`
+/// compares bytes, with or without regard to case.
+fn is_at_or_below(prefix: &str, path: &[u8], are_equal: impl Fn(&[u8], &[u8]) -> bool) -> bool {
     path.split_at_checked(prefix.len()).is_some_and(|(head, rest)| {
-        same(head, prefix.as_bytes()) && (rest.is_empty() || rest.starts_with(b"/"))
+        are_equal(head, prefix.as_bytes()) && (rest.is_empty() || rest.starts_with(b"/"))
     })
 }
 
-/// Returns the rest of a path as an upstream server may read it: each segment is decoded, and what
-/// some servers ignore is dropped: parameters, everything after a `:`, and blanks and dots at the
-/// end of a segment. Returns `None` if servers may read the rest in different ways: if a segment
-/// but the last is empty, or is empty after that (such as a dot segment), or contains a byte that
-/// some servers treat as a delimiter (such as `\`, or an encoded `/`).
-fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
-    let mut decoded_path = Vec::with_capacity(rest.len());
-    let mut segments = rest.split(|byte| *byte == b'/').skip(1).peekable();
+/// Returns the path below a prefix as an upstream server may read it. Each segment is decoded and
+/// loses what some servers ignore: parameters (from a `;` or a `:`), and blanks and dots at its
+/// end. Returns `None` if servers may read the path in different ways, which has two causes.
+/// Nothing is left of a segment, as of a dot segment; only the last one may be empty. Or a segment
+/// contains a byte that some servers treat as a delimiter, such as `\` or an encoded `/`.
+fn normalize_as_servers_may(path_below_prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut decoded_path = Vec::with_capacity(path_below_prefix.len());
+    let mut segments = path_below_prefix.split(|byte| *byte == b'/').skip(1).peekable();
     while let Some(segment) = segments.next() {
         let is_last = segments.peek().is_none();
         let decoded = percent_decode(segment).ok()?;
@@ -81,17 +83,18 @@ mod tests {
 
     fn upstream_route(path: &str) -> UpstreamRoute {
         UpstreamRoute {
-            path: path.to_owned(),
+            path_prefix: path.to_owned(),
             methods: vec!["GET".to_owned()],
-            allow: "GET, OPTIONS".into(),
+            allow_value: "GET, OPTIONS".into(),
             needs_key: true,
             is_counted: true,
         }
     }
 
-    fn matched_path(paths: &[&str], path: &str) -> Option<String> {
+    fn matched_prefix(paths: &[&str], path: &str) -> Option<String> {
         let prefixes: Vec<UpstreamRoute> = paths.iter().copied().map(upstream_route).collect();
-        find_upstream_route(&prefixes, path.as_bytes()).map(|index| prefixes[index].path.clone())
+        find_upstream_route_index(&prefixes, path.as_bytes())
+            .map(|index| prefixes[index].path_prefix.clone())
     }
 
     #[test]
@@ -108,13 +111,13 @@ mod tests {
                 ("/open/admin/users", Some("/open/admin")),
                 ("/opening", None),
             ] {
-                assert_eq!(matched_path(&paths, path).as_deref(), expected, "{path}");
+                assert_eq!(matched_prefix(&paths, path).as_deref(), expected, "{path}");
             }
         }
     }
 
     #[test]
-    fn a_respelled_longer_prefix_matches_no_route() {
+    fn a_path_that_respells_a_longer_prefix_gets_no_route() {
         let paths = ["/open", "/open/admin"];
         for path in [
             "/open/%61dmin",
@@ -138,16 +141,16 @@ mod tests {
             "/open/./admin",
             "/open/x/../admin",
         ] {
-            assert_eq!(matched_path(&paths, path), None, "{path}");
+            assert_eq!(matched_prefix(&paths, path), None, "{path}");
         }
-        assert_eq!(matched_path(&["/open"], "/open/%61dmin;x").as_deref(), Some("/open"));
+        assert_eq!(matched_prefix(&["/open"], "/open/%61dmin;x").as_deref(), Some("/open"));
     }
 
     #[test]
     fn an_ambiguous_path_matches_no_route() {
         let paths = ["/v1/signup"];
         for path in ["/v1/signup", "/v1/signup/", "/v1/signup/a/b", "/v1/signup/b%C3%BC"] {
-            assert_eq!(matched_path(&paths, path).as_deref(), Some("/v1/signup"), "{path}");
+            assert_eq!(matched_prefix(&paths, path).as_deref(), Some("/v1/signup"), "{path}");
         }
         for path in [
             "/v1/signups",
@@ -163,7 +166,7 @@ mod tests {
             "/v1/signup/%00",
             "/v1/signup/%zz",
         ] {
-            assert_eq!(matched_path(&paths, path), None, "{path}");
+            assert_eq!(matched_prefix(&paths, path), None, "{path}");
         }
     }
 }

@@ -3,10 +3,10 @@
 use crate::message::forwarding_headers::is_x_forwarded_field;
 use crate::message::request_head::{MAX_CONNECTION_OPTIONS, list_members};
 
-const RISKGATE_PREFIX: &str = "x-riskgate";
-/// Request fields that are not forwarded to the upstream server: fields meant for riskgate, fields
-/// that riskgate sets itself, fields that could change the route behind riskgate, and hop-by-hop
-/// fields (RFC 9110 section 7.6.1).
+const RISKGATE_FIELD_PREFIX: &str = "x-riskgate";
+/// Request fields that are not forwarded to the upstream server. Some are meant for riskgate or set
+/// by riskgate. Some could make the server choose another route than riskgate did (such as
+/// `X-Original-URL`). The others are hop-by-hop fields (RFC 9110 section 7.6.1).
 const DROPPED_REQUEST_FIELDS: [&str; 23] = [
     "authorization",
     "host",
@@ -54,12 +54,13 @@ const DROPPED_RESPONSE_FIELDS: [&str; 17] = [
     "upgrade",
 ];
 
-/// Returns true if a client's field is forwarded to the upstream server. Names that riskgate uses
-/// itself are not. Neither are names with characters other than letters, digits and `-`, because
-/// many servers map such a name and riskgate's own to the same variable.
+/// Returns true if a client's field is forwarded to the upstream server. Dropped fields and
+/// riskgate's own fields are not forwarded. A name with characters other than letters, digits and
+/// `-` is not forwarded either: many servers map `_` and `-` to the same variable, so the name
+/// could pass for riskgate's. `X-Forwarded-` fields are forwarded only from a trusted proxy.
 pub(super) fn is_request_field_forwarded(name: &[u8], is_trusted_proxy: bool) -> bool {
     !DROPPED_REQUEST_FIELDS.iter().any(|other| equals_ignore_case(name, other))
-        && !has_prefix_ignore_case(name, RISKGATE_PREFIX)
+        && !has_prefix_ignore_case(name, RISKGATE_FIELD_PREFIX)
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
         && (is_trusted_proxy || !is_x_forwarded_field(name))
 }
@@ -74,13 +75,13 @@ pub(crate) fn parse_connection_options<'v>(
     (names.len() <= MAX_CONNECTION_OPTIONS).then_some(names)
 }
 
-/// Returns true if a field of the upstream's response is forwarded to the client. Framing fields
-/// are, even if `Connection` lists them.
+/// Returns true if a field of the upstream server's response is forwarded to the client. Framing
+/// fields are always forwarded, even if `Connection` lists them.
 pub(crate) fn is_response_field_forwarded(name: &[u8], connection_options: &[&[u8]]) -> bool {
     is_framing_field(name)
         || !DROPPED_RESPONSE_FIELDS.iter().any(|other| equals_ignore_case(name, other))
             && !has_prefix_ignore_case(name, "access-control-")
-            && !has_prefix_ignore_case(name, RISKGATE_PREFIX)
+            && !has_prefix_ignore_case(name, RISKGATE_FIELD_PREFIX)
             && !is_listed_as_hop_by_hop(name, connection_options)
 }
 
@@ -97,10 +98,12 @@ pub(crate) fn is_framing_field(name: &[u8]) -> bool {
     equals_ignore_case(name, "content-length") || equals_ignore_case(name, "transfer-encoding")
 }
 
-/// Returns `Some(true)` if these values of `Transfer-Encoding` make a body chunked, and
-/// `Some(false)` if there are none. `None` means another transfer coding, which riskgate never
-/// forwards.
-pub(crate) fn parse_is_chunked<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Option<bool> {
+/// Returns `Some(true)` if the values of `Transfer-Encoding` are exactly one `chunked`, and
+/// `Some(false)` if there is no value. `None` means any other transfer coding: riskgate never
+/// forwards such a message.
+pub(crate) fn is_chunked_if_supported<'v>(
+    mut codings: impl Iterator<Item = &'v [u8]>,
+) -> Option<bool> {
     match (codings.next(), codings.next()) {
         (None, _) => Some(false),
         (Some(coding), None) if equals_ignore_case(coding, "chunked") => Some(true),

@@ -3,13 +3,13 @@
 const TOKEN_BYTES: [bool; 256] = byte_set_with_alphanumerics(b"!#$%&'*+-.^_`|~");
 
 /// Returns a table that is true for ASCII letters, digits and these bytes.
-pub(super) const fn byte_set_with_alphanumerics(marks: &[u8]) -> [bool; 256] {
+pub(super) const fn byte_set_with_alphanumerics(punctuation: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
         let mut mark = 0;
-        while mark < marks.len() {
-            table[marks[mark] as usize] = true;
+        while mark < punctuation.len() {
+            table[punctuation[mark] as usize] = true;
             mark += 1;
         }
         table[byte] |= (byte as u8).is_ascii_alphanumeric();

@@ -23,32 +23,33 @@ pub struct RequestFields<'b> {
     content_length: &'b [u8],
     has_transfer_encoding: bool,
     connection_option_count: usize,
-    /// `Connection` contains `close`.
+    /// Whether `Connection` contains `close`.
     pub wants_close: bool,
-    /// `Expect` contains `100-continue`.
+    /// Whether `Expect` contains `100-continue`.
     pub expects_continue: bool,
-    /// `Expect` contains another expectation.
+    /// Whether `Expect` contains any other expectation.
     has_unknown_expectation: bool,
-    /// The value of `Authorization`; if it occurs several times, the request is not plain.
+    /// The value of `Authorization`. If the field occurs several times, the fast path doesn't serve
+    /// the request.
     pub authorization: Option<&'b [u8]>,
-    /// The value of `Origin`, likewise.
+    /// The value of `Origin`; as for `authorization`.
     pub origin: Option<&'b [u8]>,
-    /// The value of `X-Request-Id`, likewise.
+    /// The value of `X-Request-Id`; as for `authorization`.
     pub request_id: Option<&'b [u8]>,
-    /// The request has a field that only the Pingora path handles, or repeats a field that may
-    /// occur only once.
-    has_unusual_field: bool,
+    /// Whether only the Pingora path can handle the fields: one of them needs it, or one that
+    /// should occur once is repeated.
+    needs_pingora_path: bool,
     has_cookie: bool,
 }
 
 impl<'b> RequestFields<'b> {
     /// Returns true if the fields allow the fast path: one `Host`, no `Content-Length`, and no
     /// field that only the Pingora path handles.
-    pub fn is_plain(&self) -> bool {
-        self.host_count == 1 && self.content_length_count == 0 && !self.has_unusual_field
+    pub fn allow_fast_path(&self) -> bool {
+        self.host_count == 1 && self.content_length_count == 0 && !self.needs_pingora_path
     }
 
-    pub(super) fn parse_line(&mut self, line: &'b [u8]) -> Result<(), Refusal> {
+    pub(super) fn parse_field_line(&mut self, line: &'b [u8]) -> Result<(), Refusal> {
         // This also refuses folded lines and blanks before the colon.
         let end = line.iter().position(|byte| !is_token_byte(*byte)).unwrap_or(line.len());
         let (name, rest) = line.split_at(end);
@@ -58,7 +59,7 @@ impl<'b> RequestFields<'b> {
     }
 
     pub(super) fn add_field(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
-        if has_control_byte(value) {
+        if has_forbidden_control_byte(value) {
             return Err(Refusal::BadRequest);
         }
         if name.eq_ignore_ascii_case(b"host") {
@@ -78,48 +79,50 @@ impl<'b> RequestFields<'b> {
                     false => self.has_unknown_expectation = true,
                 }
             }
-            self.has_unusual_field = true;
+            self.needs_pingora_path = true;
         } else {
-            self.keep_gate_field(name, value);
+            self.keep_if_gate_field(name, value);
         }
         Ok(())
     }
 
-    /// Reads a line of `Connection`; all its lines form one list.
+    /// Reads one line of `Connection`. The options of all its lines count together, up to
+    /// `MAX_CONNECTION_OPTIONS`.
     fn add_connection_options(&mut self, value: &[u8]) -> Result<(), Refusal> {
         for option in list_members(value) {
             self.connection_option_count += 1;
-            if self.connection_option_count > MAX_CONNECTION_OPTIONS || is_end_to_end_field(option)
+            if self.connection_option_count > MAX_CONNECTION_OPTIONS || must_stay_end_to_end(option)
             {
                 return Err(Refusal::BadRequest);
             }
             if option.eq_ignore_ascii_case(b"close") {
                 self.wants_close = true;
             } else if !option.eq_ignore_ascii_case(b"keep-alive") {
-                self.has_unusual_field = true;
+                self.needs_pingora_path = true;
             }
         }
         Ok(())
     }
 
-    /// Keeps a field that the gates read.
-    fn keep_gate_field(&mut self, name: &[u8], value: &'b [u8]) {
+    /// Keeps the value of a field that the gates read. Of any other field, it only notes whether
+    /// the request needs the Pingora path.
+    fn keep_if_gate_field(&mut self, name: &[u8], value: &'b [u8]) {
         let kept = match name.len() {
             6 if name.eq_ignore_ascii_case(b"origin") => &mut self.origin,
             12 if name.eq_ignore_ascii_case(b"x-request-id") => &mut self.request_id,
             13 if name.eq_ignore_ascii_case(b"authorization") => &mut self.authorization,
             6 if name.eq_ignore_ascii_case(b"cookie") => {
                 // Several Cookie fields must be joined, which only the Pingora path does.
-                self.has_unusual_field |= std::mem::replace(&mut self.has_cookie, true);
+                self.needs_pingora_path |= std::mem::replace(&mut self.has_cookie, true);
                 return;
             }
             _ => {
-                self.has_unusual_field |= name.eq_ignore_ascii_case(b"upgrade")
+                self.needs_pingora_path |= name.eq_ignore_ascii_case(b"upgrade")
                     || name.eq_ignore_ascii_case(b"keep-alive");
                 return;
             }
         };
-        self.has_unusual_field |= kept.replace(value).is_some();
+        self.needs_pingora_path |= kept.replace(value).is_some();
     }
 
     /// Checks `Host`, the fields that determine the body's length, and `Expect`.
@@ -128,8 +131,8 @@ impl<'b> RequestFields<'b> {
         request: &RequestLine<'_>,
     ) -> Result<(), Refusal> {
         let has_host = if request.is_http_11 { self.host_count == 1 } else { self.host_count <= 1 };
-        let is_host_valid = self.host_count == 0 || is_authority(self.host);
-        let is_same_host = match target_authority(request.target) {
+        let is_host_valid = self.host_count == 0 || is_host_with_optional_port(self.host);
+        let is_same_host = match authority_of_absolute_target(request.target) {
             Some(authority) => authority.eq_ignore_ascii_case(self.host),
             None => true,
         };
@@ -144,10 +147,10 @@ impl<'b> RequestFields<'b> {
 
     /// Returns the length of the body, in bytes. Only POST, PUT and PATCH may have a body, so that
     /// no second request can be smuggled in the body of another method.
-    pub(super) fn body_length(
+    pub(super) fn parse_body_length(
         &self,
         request: &RequestLine<'_>,
-        sizes: &RequestLimits,
+        limits: &RequestLimits,
     ) -> Result<usize, Refusal> {
         if self.content_length_count == 0 {
             return Ok(0);
@@ -160,7 +163,7 @@ impl<'b> RequestFields<'b> {
             sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
         });
         let takes_body = matches!(request.method, b"POST" | b"PUT" | b"PATCH");
-        if value > 0 && (!takes_body || value > sizes.body_bytes) {
+        if value > 0 && (!takes_body || value > limits.body_bytes) {
             return Err(Refusal::BadRequest);
         }
         Ok(value)
@@ -184,7 +187,7 @@ fn trim_ows(mut value: &[u8]) -> &[u8] {
 
 /// Returns true if a value contains a control character other than a tab. The fold has no early
 /// exit, so the compiler can test many bytes at a time.
-fn has_control_byte(value: &[u8]) -> bool {
+fn has_forbidden_control_byte(value: &[u8]) -> bool {
     value.iter().fold(false, |found, byte| found | (byte.is_ascii_control() & (*byte != b'\t')))
 }
 
@@ -194,8 +197,9 @@ pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     members.filter(|member| !member.is_empty())
 }
 
-/// Returns true for a field that riskgate relies on; a client must not declare it hop-by-hop.
-fn is_end_to_end_field(option: &[u8]) -> bool {
+/// Returns true for a field that a client must not list in `Connection`, because riskgate relies on
+/// it.
+fn must_stay_end_to_end(option: &[u8]) -> bool {
     const END_TO_END: [&[u8]; 8] = [
         b"authorization",
         b"host",
@@ -215,7 +219,7 @@ fn is_end_to_end_field(option: &[u8]) -> bool {
 }
 
 /// Returns the authority of a target in absolute form; `None` for every other form.
-fn target_authority(target: &[u8]) -> Option<&[u8]> {
+fn authority_of_absolute_target(target: &[u8]) -> Option<&[u8]> {
     if target.starts_with(b"/") {
         return None;
     }
@@ -225,9 +229,9 @@ fn target_authority(target: &[u8]) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
-/// Returns true for a host with an optional port (RFC 3986 section 3.2), without user information:
-/// at most 255 bytes, a colon and 5 digits.
-fn is_authority(host: &[u8]) -> bool {
+/// Returns true for a host with an optional port and without user information (RFC 3986 section
+/// 3.2). The longest accepted text has 261 bytes: 255 of the host, a colon and 5 digits.
+fn is_host_with_optional_port(host: &[u8]) -> bool {
     // The colons of an IPv6 address are inside its brackets.
     let name_end = match host.first() {
         Some(b'[') => memchr::memchr(b']', host).map_or(0, |at| at + 1),
@@ -235,7 +239,7 @@ fn is_authority(host: &[u8]) -> bool {
     };
     let (name, port) = host.split_at(name_end);
     let is_name_valid = match name.strip_prefix(b"[") {
-        Some(address) => parse_text::<Ipv6Addr>(&address[..address.len() - 1]).is_some(),
+        Some(address) => parse_from_utf8::<Ipv6Addr>(&address[..address.len() - 1]).is_some(),
         None => {
             let mark = |byte: &u8| matches!(byte, b'-' | b'.' | b'_' | b'~');
             name.iter().all(|byte| byte.is_ascii_alphanumeric() || mark(byte))
@@ -244,12 +248,14 @@ fn is_authority(host: &[u8]) -> bool {
     };
     let is_port_valid = match port {
         [] | [b':'] => true,
-        [b':', digits @ ..] => digits[0].is_ascii_digit() && parse_text::<u16>(digits).is_some(),
+        [b':', digits @ ..] => {
+            digits[0].is_ascii_digit() && parse_from_utf8::<u16>(digits).is_some()
+        }
         _ => false,
     };
     host.len() <= 261 && is_name_valid && is_port_valid
 }
 
-fn parse_text<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+fn parse_from_utf8<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }

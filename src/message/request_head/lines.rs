@@ -2,8 +2,8 @@
 
 use crate::model::refusal::Refusal;
 
-/// Splits a head into lines that end with CRLF. A bare LF is refused here; a CR within a line is
-/// refused by the parser of the line, because no element of a line allows it.
+/// Splits a head into lines that end with CRLF. It refuses a bare LF. A CR within a line is refused
+/// by the caller that parses the line, because no part of a line may contain a CR.
 #[derive(Clone)]
 pub(super) struct CrlfLines<'b>(pub &'b [u8]);
 

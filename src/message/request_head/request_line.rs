@@ -24,7 +24,10 @@ pub struct RequestLine<'b> {
 }
 
 impl<'b> RequestLine<'b> {
-    pub(super) fn parse(line: &'b [u8], sizes: &RequestLimits) -> Result<RequestLine<'b>, Refusal> {
+    pub(super) fn parse(
+        line: &'b [u8],
+        limits: &RequestLimits,
+    ) -> Result<RequestLine<'b>, Refusal> {
         let mut parts = line.split(|byte| *byte == b' ');
         let (Some(method), Some(target), Some(version), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -40,12 +43,12 @@ impl<'b> RequestLine<'b> {
             _ => Err(Refusal::BadRequest),
         };
         let line = RequestLine { method, target, is_http_11: is_http_11 == Ok(true) };
-        line.check_target(sizes).and_then(|()| is_http_11.map(|_| line))
+        line.check_method_and_target(limits).and_then(|()| is_http_11.map(|_| line))
     }
 
-    /// Refuses a target that is too long or malformed, and the methods CONNECT and TRACE.
-    pub(super) fn check_target(&self, sizes: &RequestLimits) -> Result<(), Refusal> {
-        if self.target.len() > sizes.target_bytes {
+    /// Refuses a target that is too long or malformed, and refuses the methods CONNECT and TRACE.
+    pub(super) fn check_method_and_target(&self, limits: &RequestLimits) -> Result<(), Refusal> {
+        if self.target.len() > limits.target_bytes {
             return Err(Refusal::UriTooLong);
         }
         // A path of common bytes needs no further check.
@@ -55,11 +58,12 @@ impl<'b> RequestLine<'b> {
         if is_path && !is_connect_or_trace && self.target.iter().all(is_common) {
             return Ok(());
         }
-        // Other UTF-8 is accepted here; the route that decodes the segment validates it.
+        // Non-ASCII UTF-8 is accepted here; the route validates it when it decodes the segment.
         let is_forbidden = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
         let is_text = std::str::from_utf8(self.target).is_ok();
-        // If Pingora's parser refused the target, the client would get Pingora's empty 400.
-        let is_target = is_connect_or_trace || is_accepted_by_pingora(self.target);
+        // riskgate refuses a target that Pingora's parser can't read, because Pingora itself would
+        // answer with an empty 400.
+        let is_target = is_connect_or_trace || is_target_valid_for_pingora(self.target);
         let is_empty = self.target.is_empty() && !is_connect_or_trace;
         if is_empty || !is_text || !is_target || self.target.iter().any(is_forbidden) {
             return Err(Refusal::BadRequest);
@@ -73,7 +77,7 @@ impl<'b> RequestLine<'b> {
 
 /// Returns true if Pingora's parser accepts this target. A target without a leading slash (`*`, or
 /// absolute form) is tested with a slash before it.
-fn is_accepted_by_pingora(target: &[u8]) -> bool {
+fn is_target_valid_for_pingora(target: &[u8]) -> bool {
     match target.first() {
         Some(b'/') => PathAndQuery::try_from(target).is_ok(),
         _ => PathAndQuery::try_from([b"/", target].concat().as_slice()).is_ok(),

@@ -7,28 +7,31 @@ const TEST_LIMITS: RequestLimits = RequestLimits {
     body_bytes: 1_048_576,
 };
 
-fn parse_scanned(text: &str, scanned: usize) -> Result<Option<(usize, usize)>, u16> {
-    let head = parse_request_head(text.as_bytes(), scanned, &TEST_LIMITS);
-    head.map(|head| head.map(|head| (head.length, head.body_length))).map_err(|r| r.status())
+fn parse_lengths_after_scan(
+    text: &str,
+    scanned_length: usize,
+) -> Result<Option<(usize, usize)>, u16> {
+    let head = parse_request_head(text.as_bytes(), scanned_length, &TEST_LIMITS);
+    head.map(|head| head.map(|head| (head.head_length, head.body_length))).map_err(|r| r.status())
 }
 
-fn parse(text: &str) -> Result<Option<(usize, usize)>, u16> {
-    parse_scanned(text, 0)
+fn parse_lengths(text: &str) -> Result<Option<(usize, usize)>, u16> {
+    parse_lengths_after_scan(text, 0)
 }
 
 #[test]
 fn a_head_ends_before_the_next_request() {
     let text = "GET /v1/usage HTTP/1.1\r\nHost: a\r\n\r\n";
     let head = (text.len(), 0);
-    assert_eq!(parse(text), Ok(Some(head)));
-    assert_eq!(parse(&format!("{text}{text}")), Ok(Some(head)));
-    assert_eq!(parse("GET / HTTP/1.0\r\n\r\n"), Ok(Some((18, 0))));
+    assert_eq!(parse_lengths(text), Ok(Some(head)));
+    assert_eq!(parse_lengths(&format!("{text}{text}")), Ok(Some(head)));
+    assert_eq!(parse_lengths("GET / HTTP/1.0\r\n\r\n"), Ok(Some((18, 0))));
     for cut in 0..text.len() {
-        assert_eq!(parse(&text[..cut]), Ok(None), "{cut}");
-        assert_eq!(parse_scanned(text, cut), Ok(Some(head)), "{cut}");
+        assert_eq!(parse_lengths(&text[..cut]), Ok(None), "{cut}");
+        assert_eq!(parse_lengths_after_scan(text, cut), Ok(Some(head)), "{cut}");
     }
     let post = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
-    assert_eq!(parse(post), Ok(Some((post.len() - 5, 5))));
+    assert_eq!(parse_lengths(post), Ok(Some((post.len() - 5, 5))));
 }
 
 #[test]
@@ -36,15 +39,15 @@ fn a_long_request_line_gets_only_414() {
     for length in 2_100..2_120 {
         let line = format!("GET /{} HTTP/1.1", "a".repeat(length - 14));
         let text = format!("{line}\r\nHost: a\r\n\r\n");
-        assert_eq!(parse(&text), Err(414), "{length}");
+        assert_eq!(parse_lengths(&text), Err(414), "{length}");
         for cut in 0..text.len() {
-            assert!(matches!(parse(&text[..cut]), Ok(None) | Err(414)), "{length} {cut}");
+            assert!(matches!(parse_lengths(&text[..cut]), Ok(None) | Err(414)), "{length} {cut}");
         }
     }
 }
 
 #[test]
-fn ambiguous_heads_are_refused() {
+fn malformed_or_ambiguous_heads_are_refused() {
     let host = "Host: a\r\n";
     for text in [
         "GET / HTTP/1.1\r\n\r\n".to_owned(),
@@ -93,19 +96,19 @@ fn ambiguous_heads_are_refused() {
         format!("GET / HTTP/1.1\r\n{host}Connection: x-riskgate-account\r\n\r\n"),
         "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
     ] {
-        assert_eq!(parse(&text), Err(400), "{text:?}");
+        assert_eq!(parse_lengths(&text), Err(400), "{text:?}");
     }
     let invalid_utf8 = b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n";
     assert!(parse_request_head(invalid_utf8, 0, &TEST_LIMITS).is_err());
-    assert_eq!(parse(&format!("CONNECT a:1 HTTP/1.1\r\n{host}\r\n")), Err(405));
-    assert_eq!(parse(&format!("TRACE / HTTP/1.1\r\n{host}\r\n")), Err(405));
+    assert_eq!(parse_lengths(&format!("CONNECT a:1 HTTP/1.1\r\n{host}\r\n")), Err(405));
+    assert_eq!(parse_lengths(&format!("TRACE / HTTP/1.1\r\n{host}\r\n")), Err(405));
 }
 
 #[test]
-fn unusual_requests_are_not_plain() {
+fn unusual_requests_may_not_take_the_fast_path() {
     let is_plain = |line: &str, fields: &str| {
         let text = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-        parse_request_head(text.as_bytes(), 0, &TEST_LIMITS).unwrap().unwrap().is_plain()
+        parse_request_head(text.as_bytes(), 0, &TEST_LIMITS).unwrap().unwrap().may_take_fast_path()
     };
     for fields in [
         "",
@@ -136,22 +139,25 @@ fn unusual_requests_are_not_plain() {
         assert!(!is_plain(line, ""), "{line:?}");
     }
     let old = parse_request_head(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n", 0, &TEST_LIMITS);
-    assert!(!old.unwrap().unwrap().is_plain());
+    assert!(!old.unwrap().unwrap().may_take_fast_path());
 }
 
 #[test]
 fn oversized_heads_get_414_or_431() {
     let long = "a".repeat(2048);
-    assert_eq!(parse(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), Err(414));
-    assert_eq!(parse(&format!("GET /{}", "a".repeat(3000))), Err(414));
+    assert_eq!(parse_lengths(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), Err(414));
+    assert_eq!(parse_lengths(&format!("GET /{}", "a".repeat(3000))), Err(414));
     let method = "M".repeat(200);
     let text = format!("{method} /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(2_000));
-    assert_eq!(parse(&text), Err(414), "complete");
-    assert_eq!(parse(&text[..2_120]), Err(414), "incomplete");
+    assert_eq!(parse_lengths(&text), Err(414), "complete");
+    assert_eq!(parse_lengths(&text[..2_120]), Err(414), "incomplete");
     let fields = "A: b\r\n".repeat(63);
-    assert!(parse(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).is_ok());
-    assert_eq!(parse(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n{fields}\r\n")), Err(431));
+    assert!(parse_lengths(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).is_ok());
+    assert_eq!(
+        parse_lengths(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n{fields}\r\n")),
+        Err(431)
+    );
     let big = "x".repeat(17_000);
-    assert_eq!(parse(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {big}\r\n\r\n")), Err(431));
-    assert_eq!(parse(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {big}")), Err(431));
+    assert_eq!(parse_lengths(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {big}\r\n\r\n")), Err(431));
+    assert_eq!(parse_lengths(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {big}")), Err(431));
 }

@@ -2,10 +2,12 @@
 
 use http::header::{self, HeaderName};
 
-/// A header field that riskgate writes: its name for HTTP/2, and for HTTP/1.1 the start of its line
-/// (name, colon, space), in the same spelling as Pingora's.
+/// A header field that riskgate writes, over HTTP/2 and over HTTP/1.1. The HTTP/1.1 spelling is the
+/// one that Pingora writes.
 pub struct HeaderField {
+    /// The name in lower case, as HTTP/2 writes it.
     pub name: HeaderName,
+    /// The start of an HTTP/1.1 line: name, colon, space.
     pub h1_prefix: &'static str,
 }
 
@@ -15,15 +17,15 @@ impl HeaderField {
         HeaderField { name, h1_prefix }
     }
 
-    /// Appends a line of this field.
-    pub fn write_line(&self, value: &[u8], out: &mut Vec<u8>) {
+    /// Appends the HTTP/1.1 line of this field with this value.
+    pub fn write_h1_line(&self, value: &[u8], out: &mut Vec<u8>) {
         for part in [self.h1_prefix.as_bytes(), value, b"\r\n"] {
             out.extend_from_slice(part);
         }
     }
 }
 
-/// The request's id, in both directions.
+/// The request's id: the client may send one, and the upstream server and the client get it.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Set on every response after which clients should let their own user through.
 pub const X_FAIL_OPEN: HeaderName = HeaderName::from_static("x-fail-open");

@@ -7,9 +7,9 @@ use super::register::{register_counter, register_gauge};
 /// Client connections and their failures.
 pub struct ConnectionMetrics {
     /// Connections that are open.
-    pub connections: IntGauge,
+    pub open_connections: IntGauge,
     /// Requests between their first byte and the end of their response.
-    pub in_flight: IntGauge,
+    pub requests_in_flight: IntGauge,
     /// Panics. A panic in a connection's task ends the connection.
     pub panics: IntCounter,
     /// Connections closed before any request: over a limit, or from an untrusted proxy.
@@ -21,12 +21,12 @@ pub struct ConnectionMetrics {
 impl ConnectionMetrics {
     pub(super) fn register(registry: &Registry) -> Result<ConnectionMetrics, Error> {
         Ok(ConnectionMetrics {
-            connections: register_gauge(
+            open_connections: register_gauge(
                 registry,
                 "riskgate_connections",
                 "Connections that are open.",
             )?,
-            in_flight: register_gauge(
+            requests_in_flight: register_gauge(
                 registry,
                 "riskgate_requests_in_flight",
                 "Requests being answered.",

@@ -39,21 +39,21 @@ impl DnsMetrics {
         })
     }
 
-    /// Sets the DNS metrics. `dropped` and `resolved` (by outcome) count names since the start.
-    pub fn set_dns(
+    /// Sets the DNS metrics. `dropped_total` and `resolved_by_outcome` count names since the start.
+    pub fn set_dns_metrics(
         &self,
-        learned: usize,
-        queue: usize,
-        dropped: u64,
-        resolved: impl Iterator<Item = (&'static str, u64)>,
+        cached_count: usize,
+        queued_count: usize,
+        dropped_total: u64,
+        resolved_by_outcome: impl Iterator<Item = (&'static str, u64)>,
     ) {
         let raise = |counter: &IntCounter, to: u64| {
             counter.inc_by(to.saturating_sub(counter.get()));
         };
-        self.cached_names.set(learned as i64);
-        self.queued_names.set(queue as i64);
-        raise(&self.dropped_names, dropped);
-        for (outcome, names) in resolved {
+        self.cached_names.set(cached_count as i64);
+        self.queued_names.set(queued_count as i64);
+        raise(&self.dropped_names, dropped_total);
+        for (outcome, names) in resolved_by_outcome {
             raise(&self.resolutions_by_outcome.with_label_values(&[outcome]), names);
         }
     }

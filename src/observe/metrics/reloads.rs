@@ -6,18 +6,18 @@ use super::register::{register_counter_vec, register_gauge, register_gauge_vec};
 
 /// Reloads, and the state that they loaded.
 pub struct ReloadMetrics {
-    reloads: IntCounterVec,
+    reloads_by_part_and_outcome: IntCounterVec,
     reload_failing: IntGaugeVec,
-    /// When the earliest of the serving certificates expires, in Unix seconds; 0 without one.
+    /// When the first of the certificates in use expires, in Unix seconds; 0 without a certificate.
     pub certificate_expires_at: IntGauge,
     /// Keys in the ring, revoked ones included.
-    pub keys: IntGauge,
+    pub keys_in_ring: IntGauge,
 }
 
 impl ReloadMetrics {
     pub(super) fn register(registry: &Registry) -> Result<ReloadMetrics, Error> {
         Ok(ReloadMetrics {
-            reloads: register_counter_vec(
+            reloads_by_part_and_outcome: register_counter_vec(
                 registry,
                 "riskgate_reloads_total",
                 "Reloads by part and outcome.",
@@ -34,7 +34,7 @@ impl ReloadMetrics {
                 "riskgate_tls_certificate_expires_timestamp_seconds",
                 "When the first of the serving certificates expires; 0 without one.",
             )?,
-            keys: register_gauge(
+            keys_in_ring: register_gauge(
                 registry,
                 "riskgate_keys",
                 "Keys in the ring, revoked ones included.",
@@ -46,7 +46,7 @@ impl ReloadMetrics {
     /// the part is failing.
     pub fn record_reload(&self, part: &'static str, is_good: bool) {
         let outcome = if is_good { "ok" } else { "failed" };
-        self.reloads.with_label_values(&[part, outcome]).inc();
+        self.reloads_by_part_and_outcome.with_label_values(&[part, outcome]).inc();
         self.reload_failing.with_label_values(&[part]).set(i64::from(!is_good));
     }
 }

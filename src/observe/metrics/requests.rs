@@ -74,13 +74,13 @@ pub const OUTCOMES: [&str; 18] = [
 /// Requests by route and outcome, and dropped records of requests.
 pub struct RequestMetrics {
     /// One counter per route and outcome: the outcomes of the first route, then of the second, …
-    requests: Vec<IntCounter>,
+    requests_by_route_and_outcome: Vec<IntCounter>,
     /// In seconds.
-    duration: Histogram,
+    duration_seconds: Histogram,
     /// Access-log lines that were dropped.
-    pub access_log_dropped: IntGauge,
+    pub access_log_lines_dropped: IntGauge,
     /// Lines for standard error that were dropped.
-    pub process_log_dropped: IntGauge,
+    pub process_log_lines_dropped: IntGauge,
     /// Flagged look-ups that the top list did not count.
     pub top_lookups_dropped: IntGauge,
     /// Requests served by the fast path.
@@ -110,14 +110,14 @@ impl RequestMetrics {
             .map(|(route, outcome)| requests.with_label_values(&[route.as_str(), outcome]))
             .collect();
         Ok(RequestMetrics {
-            requests: by_label,
-            duration: register_metric(registry, Histogram::with_opts(duration)?)?,
-            access_log_dropped: register_gauge(
+            requests_by_route_and_outcome: by_label,
+            duration_seconds: register_metric(registry, Histogram::with_opts(duration)?)?,
+            access_log_lines_dropped: register_gauge(
                 registry,
                 "riskgate_access_log_lines_dropped_total",
                 "Access-log lines dropped.",
             )?,
-            process_log_dropped: register_gauge(
+            process_log_lines_dropped: register_gauge(
                 registry,
                 "riskgate_process_log_lines_dropped_total",
                 "Lines for standard error dropped.",
@@ -144,7 +144,7 @@ impl RequestMetrics {
     pub fn count_request(&self, route: RouteLabel, outcome: &'static str, seconds: f64) {
         let other = OUTCOMES.len() - 1;
         let index = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(other);
-        self.requests[route as usize * OUTCOMES.len() + index].inc();
-        self.duration.observe(seconds);
+        self.requests_by_route_and_outcome[route as usize * OUTCOMES.len() + index].inc();
+        self.duration_seconds.observe(seconds);
     }
 }

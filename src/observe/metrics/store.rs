@@ -6,8 +6,8 @@ use super::register::register_gauge;
 
 /// The ledger's store and clocks.
 pub struct StoreMetrics {
-    /// 1 while riskgate does not yet follow the jump of a clock, or while calls are counted in a
-    /// month that has not begun.
+    /// 1 while riskgate ignores the jump of a clock until it is confirmed, or while riskgate counts
+    /// calls in a month that has not begun.
     pub clock_suspect: IntGauge,
     /// 1 while the store counts as down.
     pub store_down: IntGauge,
@@ -20,7 +20,7 @@ pub struct StoreMetrics {
     /// The ledger's operations on the store that failed, since the start.
     pub store_failures: IntGauge,
     /// Calls admitted while the store was down and not reported to it yet.
-    pub store_unsettled: IntGauge,
+    pub unsettled_calls: IntGauge,
 }
 
 impl StoreMetrics {
@@ -56,7 +56,7 @@ impl StoreMetrics {
                 "riskgate_store_failures_total",
                 "Failed ledger operations.",
             )?,
-            store_unsettled: register_gauge(
+            unsettled_calls: register_gauge(
                 registry,
                 "riskgate_store_unsettled_calls",
                 "Calls admitted while the store was down and not reported to it yet.",

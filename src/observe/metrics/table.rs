@@ -59,13 +59,13 @@ impl TableMetrics {
     }
 
     /// Counts a fetch of a feed.
-    pub fn count_fetch(&self, feed: &str, is_good: bool) {
+    pub fn count_feed_fetch(&self, feed: &str, is_good: bool) {
         let outcome = if is_good { "ok" } else { "failed" };
         self.feed_fetches.with_label_values(&[feed, outcome]).inc();
     }
 
     /// Sets the gauges of these feeds, and removes those of all others.
-    pub fn set_feeds(&self, feeds: &[FeedStatus]) {
+    pub fn set_feed_gauges(&self, feeds: &[FeedStatus]) {
         for gauges in [&self.feed_rows, &self.feed_fetched_at, &self.feed_changed_at] {
             let shown = gauges.collect();
             let shown = shown.iter().flat_map(|family| family.get_metric());

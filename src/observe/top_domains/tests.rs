@@ -2,7 +2,7 @@ use super::*;
 use crate::store::{RedisOptions, StoreUrl};
 use std::path::Path;
 
-fn unix_now() -> i64 {
+fn fixed_unix_now() -> i64 {
     1_790_000_000
 }
 
@@ -18,7 +18,7 @@ fn start_top_list(path: &Path, options: TopDomainsOptions) -> TopList {
         (domain != "now-safe.com").then_some((Reason::Disposable, score))
     });
     let seed = || vec!["first.com".to_owned(), "second.com".to_owned(), "now-safe.com".to_owned()];
-    TopList::start(store, options, judge, Box::new(seed), Box::new(unix_now)).unwrap()
+    TopList::start(store, options, judge, Box::new(seed), Box::new(fixed_unix_now)).unwrap()
 }
 
 fn listed_domains(top: &TopList) -> Vec<String> {
@@ -37,12 +37,12 @@ fn the_seed_list_leads_until_a_domain_has_a_higher_count() {
     let path = folder.path().join("store.db");
     let top_list = start_top_list(&path, OPTIONS);
     assert_eq!(listed_domains(&top_list), ["first.com", "second.com"]);
-    top_list.count_lookup("third.com", "acme", unix_now());
+    top_list.count_lookup("third.com", "acme", fixed_unix_now());
     top_list.close();
     let top_list = start_top_list(&path, OPTIONS);
     assert_eq!(listed_domains(&top_list), ["first.com", "second.com", "third.com"]);
     for account in 0..130 {
-        top_list.count_lookup("third.com", &format!("account-{account}"), unix_now());
+        top_list.count_lookup("third.com", &format!("account-{account}"), fixed_unix_now());
     }
     top_list.close();
     let top_list = start_top_list(&path, OPTIONS);
@@ -56,26 +56,27 @@ fn an_account_counts_once_for_each_row_and_day_over_restarts() {
     for _ in 0..3 {
         let top_list = start_top_list(&path, OPTIONS);
         for _ in 0..200 {
-            top_list.count_lookup("third.com", "acme", unix_now());
+            top_list.count_lookup("third.com", "acme", fixed_unix_now());
         }
         top_list.close();
     }
     let mut store = open_store(&path);
-    let (rows, marks) = store.top_rows_and_hashes(unix_now().div_euclid(SECONDS_PER_DAY)).unwrap();
+    let (rows, marks) =
+        store.top_rows_and_dedup_hashes(fixed_unix_now().div_euclid(SECONDS_PER_DAY)).unwrap();
     assert_eq!((rows.len(), marks.len()), (1, 1));
     assert!(rows[0].count > 0.99 && rows[0].count < 1.01, "{}", rows[0].count);
 }
 
 #[test]
-fn a_row_is_listed_once_min_accounts_have_looked_it_up() {
+fn a_row_is_not_listed_before_min_accounts_have_looked_it_up() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let top_list = start_top_list(&path, TopDomainsOptions { min_accounts: 2, ..OPTIONS });
-    top_list.count_lookup("third.com", "acme", unix_now());
+    top_list.count_lookup("third.com", "acme", fixed_unix_now());
     top_list.close();
     let top_list = start_top_list(&path, TopDomainsOptions { min_accounts: 2, ..OPTIONS });
     assert_eq!(listed_domains(&top_list), ["first.com", "second.com"]);
-    top_list.count_lookup("third.com", "other", unix_now());
+    top_list.count_lookup("third.com", "other", fixed_unix_now());
     top_list.close();
     assert_eq!(
         listed_domains(&start_top_list(&path, TopDomainsOptions { min_accounts: 2, ..OPTIONS }))
@@ -92,7 +93,7 @@ fn counts_unsaved_at_midnight_or_in_an_outage_are_saved_later() {
     // This transaction blocks all other writers.
     let outage = rusqlite::Connection::open(&path).unwrap();
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let midnight = (unix_now() / SECONDS_PER_DAY + 1) * SECONDS_PER_DAY;
+    let midnight = (fixed_unix_now() / SECONDS_PER_DAY + 1) * SECONDS_PER_DAY;
     for (domain, at) in [
         ("before.com", midnight - 1),
         ("both.com", midnight - 1),
@@ -117,7 +118,7 @@ fn counts_unsaved_at_midnight_or_in_an_outage_are_saved_later() {
 }
 
 /// Creates a worker without its thread.
-fn idle_worker(path: &Path) -> Worker {
+fn worker_without_thread(path: &Path) -> Worker {
     Worker {
         store: Store::open(
             &StoreUrl::Sqlite(path.to_owned()),
@@ -125,16 +126,16 @@ fn idle_worker(path: &Path) -> Worker {
             Duration::from_millis(20),
         )
         .unwrap(),
-        judge: Box::new(|_| None),
-        seed: Box::new(Vec::new),
-        clock: Box::new(unix_now),
+        flagged_verdict_of: Box::new(|_| None),
+        seed_list: Box::new(Vec::new),
+        clock: Box::new(fixed_unix_now),
         rows: HashMap::new(),
-        list: Arc::new(SnapshotCell::new(Bytes::new())),
+        list_json: Arc::new(SnapshotCell::new(Bytes::new())),
         options: Arc::new(SnapshotCell::new(OPTIONS)),
         is_stale: Arc::default(),
-        unsaved: BTreeMap::new(),
+        unsaved_by_day: BTreeMap::new(),
         unsaved_hashes: 0,
-        dropped: Arc::default(),
+        dropped_lookups: Arc::default(),
         stored_domains: HashSet::new(),
         evicted: BTreeSet::new(),
         last_read_attempt: Instant::now(),
@@ -145,11 +146,11 @@ impl Worker {
     fn count_generated_domains(&mut self, names: std::ops::Range<usize>, at: i64) {
         for name in names {
             let domain = format!("name-{name}.test");
-            self.apply_lookup(FlaggedLookup {
+            self.count_queued_lookup(FlaggedLookup {
                 domain,
                 account_hash: 1,
                 dedup_hash: name as u64,
-                at,
+                looked_up_at: at,
             });
         }
     }
@@ -159,25 +160,36 @@ impl Worker {
 fn rows_evicted_in_an_outage_are_remembered_only_if_the_store_has_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let mut worker = idle_worker(&path);
+    let mut worker = worker_without_thread(&path);
     let outage = rusqlite::Connection::open(&path).unwrap();
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
-    worker.count_generated_domains(0..MAX_ROWS + 200, unix_now());
+    worker.count_generated_domains(0..MAX_COUNTED_ROWS + 200, fixed_unix_now());
     assert!(!worker.save_counts());
-    assert_eq!((worker.rows.len(), worker.evicted.len()), (MAX_ROWS, 0), "the store has no row");
+    assert_eq!(
+        (worker.rows.len(), worker.evicted.len()),
+        (MAX_COUNTED_ROWS, 0),
+        "the store has no row"
+    );
     outage.execute_batch("ROLLBACK").unwrap();
     assert!(worker.save_counts());
-    assert_eq!(worker.store.top_rows().unwrap().len(), MAX_ROWS);
+    assert_eq!(worker.store.top_rows().unwrap().len(), MAX_COUNTED_ROWS);
     // An evicted row that the store still has doesn't return when the store is read, and is removed
     // from the store once.
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
     for round in 1..=3 {
-        worker.count_generated_domains(MAX_ROWS * 2..MAX_ROWS * 2 + 100 * round, unix_now() + 1);
+        worker.count_generated_domains(
+            MAX_COUNTED_ROWS * 2..MAX_COUNTED_ROWS * 2 + 100 * round,
+            fixed_unix_now() + 1,
+        );
         worker.reload_saved_rows();
-        assert_eq!((worker.rows.len(), worker.evicted.len()), (MAX_ROWS, 100 * round), "{round}");
+        assert_eq!(
+            (worker.rows.len(), worker.evicted.len()),
+            (MAX_COUNTED_ROWS, 100 * round),
+            "{round}"
+        );
     }
     outage.execute_batch("ROLLBACK").unwrap();
     assert!(worker.save_counts());
     assert!(worker.evicted.is_empty());
-    assert_eq!(worker.store.top_rows().unwrap().len(), MAX_ROWS);
+    assert_eq!(worker.store.top_rows().unwrap().len(), MAX_COUNTED_ROWS);
 }

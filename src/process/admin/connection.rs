@@ -1,7 +1,7 @@
 //! One connection of the admin listener: one request, one response.
 //!
-//! Owns its time limits. Faults of a client are answered but not logged, so that no client can fill
-//! the log.
+//! Owns the connection's time limits. riskgate answers a faulty request but does not log it, so
+//! that no client can fill the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const PHASE_TIMEOUT: Duration = Duration::from_secs(15);
 /// [`AdminApp`] answer it.
 pub struct AdminServerApp {
     admin: AdminApp,
-    limit: Arc<ConnectionLimit>,
+    connection_limit: Arc<ConnectionLimit>,
 }
 
 #[async_trait]
@@ -44,7 +44,7 @@ impl ServerApp for AdminServerApp {
     ) -> Option<Stream> {
         let digest = stream.get_socket_digest()?;
         let client = digest.peer_addr().and_then(|address| address.as_inet())?;
-        let mut guard = self.limit.register(client.ip())?;
+        let mut guard = self.connection_limit.register(client.ip())?;
         let busy_flag = guard.busy_flag();
         tokio::select! {
             biased;
@@ -56,15 +56,18 @@ impl ServerApp for AdminServerApp {
 }
 
 impl AdminServerApp {
-    /// Creates a listener that serves this app.
+    /// Creates the server app, with no connection open.
     pub fn new(admin: AdminApp) -> AdminServerApp {
         AdminServerApp {
             admin,
-            limit: Arc::new(ConnectionLimit::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT)),
+            connection_limit: Arc::new(ConnectionLimit::new(
+                MAX_CONNECTIONS,
+                MAX_CONNECTIONS_PER_CLIENT,
+            )),
         }
     }
 
-    /// Serves one request and closes, so that idle clients don't hold connections.
+    /// Serves one request and closes the connection, so that idle clients hold none.
     async fn serve_connection(&self, stream: Stream, busy_flag: &BusyFlag) {
         let mut session = ServerSession::new_http1(stream);
         let header_timeout = match is_injected(TestFault::NoDeadline) {
@@ -75,7 +78,7 @@ impl AdminServerApp {
             Ok(Ok(true)) => {
                 // A connection that waits for its response must not be evicted.
                 let _busy = busy_flag.mark_busy();
-                self.respond(&session).await
+                self.answer_request(&session).await
             }
             Ok(Err(error)) if !is_disconnected(error.etype()) => {
                 text_response(StatusCode::BAD_REQUEST, "expected a well-formed HTTP/1.1 request\n")
@@ -87,7 +90,7 @@ impl AdminServerApp {
         let _ = timeout(PHASE_TIMEOUT, send_response(session, response)).await;
     }
 
-    async fn respond(&self, session: &ServerSession) -> Response<Vec<u8>> {
+    async fn answer_request(&self, session: &ServerSession) -> Response<Vec<u8>> {
         let header = session.req_header();
         let (method, path) = (header.method.as_str(), header.uri.path());
         let mut response = self.admin.route_request(method, path, &header.headers).await;

@@ -1,9 +1,9 @@
 //! Limits the open connections of a listener, in total and per client.
 //!
 //! If either limit is reached, a new connection evicts an older one, so that no client can keep
-//! others out by holding connections open. A connection whose response is being prepared is not
-//! evicted; if all are busy, the new connection is closed. This module knows no protocol and reads
-//! nothing.
+//! others out by holding connections open. A connection is busy while its response is prepared; a
+//! busy connection is not evicted. If all candidates are busy, the new connection is closed. This
+//! module knows no protocol and reads nothing.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +13,13 @@ use tokio::sync::oneshot;
 
 use crate::model::network::ClientPrefix;
 
-/// Connections that are open at the same time: at most `max`, and `max_per_client` from one IPv4
-/// address or one /64 of IPv6.
+/// Limits the connections that are open at the same time: `max_connections` in total, and
+/// `max_per_client` from one IPv4 address or one /64 of IPv6.
 #[derive(Debug)]
 pub struct ConnectionLimit {
-    max: usize,
+    max_connections: usize,
     max_per_client: usize,
-    open: Mutex<OpenConnections>,
+    open_connections: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
@@ -75,19 +75,20 @@ impl Drop for BusyGuard<'_> {
 
 impl ConnectionLimit {
     /// Creates a limit with no open connection.
-    pub fn new(max: usize, max_per_client: usize) -> ConnectionLimit {
-        ConnectionLimit { max, max_per_client, open: Mutex::default() }
+    pub fn new(max_connections: usize, max_per_client: usize) -> ConnectionLimit {
+        ConnectionLimit { max_connections, max_per_client, open_connections: Mutex::default() }
     }
 
-    /// Registers a connection from `address`, and evicts another if a limit is reached. Returns
-    /// None if all connections that could be evicted are busy: the new one must then be closed.
+    /// Registers a connection from `address`. If a limit is reached, evicts another connection for
+    /// it. Returns None if all connections that could be evicted are busy; the caller must then
+    /// close the new connection.
     pub fn register(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionGuard> {
         let client = ClientPrefix::from(address);
         let (keep_open, evicted) = oneshot::channel();
-        let mut open = self.lock_open();
-        if open.count_of(client) >= self.max_per_client {
+        let mut open = self.lock_open_connections();
+        if open.count_connections_of(client) >= self.max_per_client {
             open.evict_oldest_of_client(client)?;
-        } else if open.connections.len() >= self.max {
+        } else if open.connections.len() >= self.max_connections {
             open.evict_oldest_of_largest_client()?;
         }
         let (id, busy_flag) = (open.next_id, BusyFlag::default());
@@ -106,17 +107,18 @@ impl ConnectionLimit {
         })
     }
 
-    fn lock_open(&self) -> MutexGuard<'_, OpenConnections> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_open_connections(&self) -> MutexGuard<'_, OpenConnections> {
+        self.open_connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl OpenConnections {
-    fn count_of(&self, client: ClientPrefix) -> usize {
+    fn count_connections_of(&self, client: ClientPrefix) -> usize {
         self.connections.iter().filter(|connection| connection.client == client).count()
     }
 
-    /// Evicts the oldest connection of this client that is not busy; None if all are busy.
+    /// Evicts the oldest connection of this client that is not busy. Returns None if all its
+    /// connections are busy.
     fn evict_oldest_of_client(&mut self, client: ClientPrefix) -> Option<()> {
         let is_evictable =
             |open: &OpenConnection| open.client == client && !open.busy_flag.is_busy();
@@ -125,12 +127,15 @@ impl OpenConnections {
         Some(())
     }
 
-    /// Evicts the oldest connection of the client with the most connections. If several clients
-    /// have equally many, evicts the oldest connection of them all. None if all are busy.
+    /// Looks at the clients that have a connection that is not busy, and chooses the one with the
+    /// most connections. If several have equally many, chooses the client of their oldest
+    /// connection that is not busy. Evicts the oldest such connection of that client. Returns None
+    /// if all connections are busy.
     fn evict_oldest_of_largest_client(&mut self) -> Option<()> {
         let is_evictable = self.connections.iter().rev().filter(|open| !open.busy_flag.is_busy());
-        let largest =
-            is_evictable.map(|open| open.client).max_by_key(|client| self.count_of(*client))?;
+        let largest = is_evictable
+            .map(|open| open.client)
+            .max_by_key(|client| self.count_connections_of(*client))?;
         self.evict_oldest_of_client(largest)
     }
 }
@@ -149,7 +154,7 @@ impl ConnectionGuard {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.connection_limit.lock_open().connections.retain(|open| open.id != self.id);
+        self.connection_limit.lock_open_connections().connections.retain(|open| open.id != self.id);
     }
 }
 
@@ -157,11 +162,11 @@ impl Drop for ConnectionGuard {
 mod tests {
     use super::*;
 
-    fn limit(max: usize, max_per_client: usize) -> Arc<ConnectionLimit> {
+    fn new_connection_limit(max: usize, max_per_client: usize) -> Arc<ConnectionLimit> {
         Arc::new(ConnectionLimit::new(max, max_per_client))
     }
 
-    fn register(limit: &Arc<ConnectionLimit>, address: &str) -> ConnectionGuard {
+    fn register_connection(limit: &Arc<ConnectionLimit>, address: &str) -> ConnectionGuard {
         limit.register(address.parse().unwrap()).unwrap()
     }
 
@@ -172,48 +177,51 @@ mod tests {
 
     #[test]
     fn a_client_over_its_limit_evicts_its_own_oldest_connection() {
-        let limit = limit(10, 2);
-        let mut other = register(&limit, "192.0.2.2");
+        let limit = new_connection_limit(10, 2);
+        let mut other = register_connection(&limit, "192.0.2.2");
         let (mut first, mut second) =
-            (register(&limit, "192.0.2.1"), register(&limit, "192.0.2.1"));
-        let mut third = register(&limit, "192.0.2.1");
+            (register_connection(&limit, "192.0.2.1"), register_connection(&limit, "192.0.2.1"));
+        let mut third = register_connection(&limit, "192.0.2.1");
         assert!(!is_open(&mut first) && is_open(&mut second) && is_open(&mut third));
         assert!(is_open(&mut other));
         drop(second);
-        let _fourth = register(&limit, "192.0.2.1");
+        let _fourth = register_connection(&limit, "192.0.2.1");
         assert!(is_open(&mut third), "a closed connection makes room first");
     }
 
     #[test]
     fn a_full_listener_evicts_from_the_client_with_the_most_connections() {
-        let limit = limit(4, 3);
-        let mut alone = register(&limit, "192.0.2.9");
-        let mut many: Vec<_> = (0..3).map(|_| register(&limit, "2001:db8::1")).collect();
-        let mut newcomer = register(&limit, "192.0.2.7");
+        let limit = new_connection_limit(4, 3);
+        let mut alone = register_connection(&limit, "192.0.2.9");
+        let mut many: Vec<_> = (0..3).map(|_| register_connection(&limit, "2001:db8::1")).collect();
+        let mut newcomer = register_connection(&limit, "192.0.2.7");
         assert!(is_open(&mut alone) && is_open(&mut newcomer));
         assert!(!is_open(&mut many[0]) && is_open(&mut many[1]) && is_open(&mut many[2]));
-        assert_eq!(limit.lock_open().connections.len(), 4);
+        assert_eq!(limit.lock_open_connections().connections.len(), 4);
         drop((alone, many, newcomer));
-        assert!(limit.lock_open().connections.is_empty(), "closed connections are not kept");
+        assert!(
+            limit.lock_open_connections().connections.is_empty(),
+            "closed connections are not kept"
+        );
     }
 
     #[test]
     fn if_clients_have_equally_many_the_oldest_connection_is_evicted() {
-        let limit = limit(3, 2);
+        let limit = new_connection_limit(3, 2);
         let mut open: Vec<_> =
-            (1..=3).map(|last| register(&limit, &format!("192.0.2.{last}"))).collect();
-        let _newcomer = register(&limit, "192.0.2.9");
+            (1..=3).map(|last| register_connection(&limit, &format!("192.0.2.{last}"))).collect();
+        let _newcomer = register_connection(&limit, "192.0.2.9");
         assert_eq!(open.iter_mut().map(is_open).collect::<Vec<_>>(), [false, true, true]);
     }
 
     #[test]
     fn a_busy_connection_is_not_evicted() {
-        let limit = limit(3, 2);
+        let limit = new_connection_limit(3, 2);
         let (mut first, mut second) =
-            (register(&limit, "192.0.2.1"), register(&limit, "192.0.2.1"));
+            (register_connection(&limit, "192.0.2.1"), register_connection(&limit, "192.0.2.1"));
         let (first_flag, second_flag) = (first.busy_flag(), second.busy_flag());
         let first_busy = first_flag.mark_busy();
-        let mut third = register(&limit, "192.0.2.1");
+        let mut third = register_connection(&limit, "192.0.2.1");
         assert!(is_open(&mut first) && !is_open(&mut second) && is_open(&mut third));
         drop(second);
         // The flag of a closed connection has no effect on others.
@@ -223,11 +231,11 @@ mod tests {
         assert!(limit.register("192.0.2.1".parse().unwrap()).is_none(), "both are busy");
         assert!(is_open(&mut first) && is_open(&mut third));
         // The listener is full, and only the client with one connection has one that is not busy.
-        let mut small = register(&limit, "192.0.2.7");
-        let _newcomer = register(&limit, "192.0.2.9");
+        let mut small = register_connection(&limit, "192.0.2.7");
+        let _newcomer = register_connection(&limit, "192.0.2.9");
         assert!(is_open(&mut first) && is_open(&mut third) && !is_open(&mut small));
         drop((first_busy, third_busy));
-        let _latest = register(&limit, "192.0.2.1");
+        let _latest = register_connection(&limit, "192.0.2.1");
         assert!(!is_open(&mut first) && is_open(&mut third));
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn text_response(status: StatusCode, text: &str) -> Response<Vec<u8>>
 }
 
 /// A 405 with the allowed methods (RFC 9110 section 15.5.6).
-pub(super) fn method_not_allowed(methods: &'static str, text: &str) -> Response<Vec<u8>> {
+pub(super) fn method_not_allowed_response(methods: &'static str, text: &str) -> Response<Vec<u8>> {
     let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, text);
     response.headers_mut().insert(ALLOW, http::HeaderValue::from_static(methods));
     response

@@ -1,8 +1,8 @@
 //! Queries the DNS for names that no list has, on a low-priority thread.
 //!
-//! Requests only queue names and never wait. The thread limits its concurrent queries, trusts
-//! resolvers only if they know the mail hosts of large providers, and exchanges what it learned
-//! with the store each second.
+//! HTTP requests only queue names; they never wait for the DNS. The thread limits its concurrent
+//! queries. It trusts resolvers only if they know the mail hosts of large providers. Each second it
+//! writes what it learned to the store, and reads what other nodes learned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::status_reporter::StatusReporter;
 use crate::config::StoreOptions;
-use crate::dns::{DnsClient, DnsFactSync, DnsOptions, DnsStatus, Pacer, QueryTasks};
+use crate::dns::{DnsClient, DnsFactSync, DnsOptions, DnsStatus, NameQueryTasks, Pacer};
 use crate::gate::GateState;
 
 /// How often the thread syncs with the store and publishes its status.
@@ -51,9 +51,9 @@ impl DnsLearner {
     pub(super) fn set_options(&mut self, options: DnsOptions) -> std::io::Result<()> {
         if let Some(changes) = &self.options_sender {
             changes.send_replace(options);
-        } else if options.learn {
+        } else if options.is_learning_enabled {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let pacer = Arc::new(Pacer::new(options.rate));
+            let pacer = Arc::new(Pacer::new(options.max_queries_per_second));
             let (changes, option_changes) = watch::channel(options);
             let worker = Worker {
                 state: Arc::clone(&self.state),
@@ -81,7 +81,7 @@ struct Worker {
     status_reporter: StatusReporter,
     store: StoreOptions,
     pacer: Arc<Pacer>,
-    /// None while the store is not open.
+    /// The open store, with the facts that it does not have yet; None while the store is not open.
     sync: Option<DnsFactSync>,
     store_problem: Option<String>,
 }
@@ -91,10 +91,10 @@ impl Worker {
         loop {
             let options = changes.borrow_and_update().clone();
             let cache = &self.state.dns;
-            cache.set_enabled(options.learn);
+            cache.enable_or_clear(options.is_learning_enabled);
             cache.forget_queries_in_flight();
-            self.pacer.set_rate(options.rate);
-            if !options.learn {
+            self.pacer.set_rate(options.max_queries_per_second);
+            if !options.is_learning_enabled {
                 (self.sync, self.store_problem) = (None, None);
                 self.publish_status(None);
             }
@@ -102,7 +102,7 @@ impl Worker {
                 changed = changes.changed() => if changed.is_err() {
                     return;
                 },
-                () = self.learn(&options), if options.learn => {}
+                () = self.learn(&options), if options.is_learning_enabled => {}
             }
         }
     }
@@ -115,11 +115,11 @@ impl Worker {
         sync_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut resolvers =
             Resolvers::new(options.clone(), Arc::clone(&self.state), Arc::clone(&self.pacer));
-        let mut queries = QueryTasks::default();
+        let mut queries = NameQueryTasks::default();
         loop {
             let client = resolvers
                 .trusted_client()
-                .filter(|_| queries.in_flight_count() < options.concurrency)
+                .filter(|_| queries.in_flight_name_count() < options.max_names_in_flight)
                 .cloned();
             tokio::select! {
                 _ = sync_timer.tick() => {
@@ -131,14 +131,14 @@ impl Worker {
                     resolvers.record_probe(probed.unwrap_or_else(|error| Err(error.to_string())));
                 }
                 Some((name, finding)) = queries.next_finding() => {
-                    let learned = cache.record_finding(&name, finding, self.state.ledger.now());
+                    let learned = cache.record_finding(&name, finding, self.state.ledger.believed_now());
                     if let (Some(learned), Some(sync)) = (learned, &mut self.sync) {
-                        sync.queue_fact(learned);
+                        sync.queue_fact_to_save(learned);
                     }
                 }
-                name = cache.wait_for_queued_name(), if client.is_some() => {
+                name = cache.wait_and_dequeue_name(), if client.is_some() => {
                     let (Some(client), state) = (client, Arc::clone(&self.state)) else { continue };
-                    queries.spawn_query(Arc::clone(&name), async move {
+                    queries.spawn_name_query(Arc::clone(&name), async move {
                         let table = state.table.snapshot();
                         client.query_mail_hosts(&name, |host| table.is_known_mx_host(host)).await
                     });
@@ -155,7 +155,7 @@ impl Worker {
                 Some(sync) => sync,
                 None => DnsFactSync::new(store.open(store.deadline)?),
             };
-            let outcome = sync.sync(&state.dns, state.ledger.now());
+            let outcome = sync.sync_with_store(&state.dns, state.ledger.believed_now());
             Ok::<_, crate::store::StoreError>((sync, outcome))
         });
         self.store_problem = match synced.await {
@@ -168,26 +168,27 @@ impl Worker {
         };
     }
 
-    /// Publishes the status and the metrics. Of two problems, that of the resolvers is shown.
+    /// Publishes the status and the metrics. If both the resolvers and the store have a problem,
+    /// only that of the resolvers is shown.
     fn publish_status(&self, resolver_problem: Option<&str>) {
         let cache = &self.state.dns;
         let status = DnsStatus {
             is_learning: cache.is_enabled(),
-            cached_names: cache.entry_count(),
-            queued_names: cache.queue_len(),
-            dropped_names: cache.dropped_count(),
+            cached_names: cache.cached_name_count(),
+            queued_names: cache.queued_name_count(),
+            dropped_names: cache.dropped_name_count(),
             last_answered_at: cache.last_answered_at(),
             problem: resolver_problem.or(self.store_problem.as_deref()).map(str::to_owned),
         };
-        self.status_reporter.record("dns", status.problem.as_deref(), false);
+        self.status_reporter.record_part("dns", status.problem.as_deref(), false);
         let (known, queue) = (status.cached_names, status.queued_names);
-        self.state.metrics.dns.set_dns(
+        self.state.metrics.dns.set_dns_metrics(
             known,
             queue,
             status.dropped_names,
-            cache.findings_by_outcome(),
+            cache.finding_counts_by_outcome(),
         );
-        self.status_reporter.set_dns(status);
+        self.status_reporter.set_dns_status(status);
     }
 }
 
@@ -197,8 +198,8 @@ struct Resolvers {
     state: Arc<GateState>,
     /// Shared by all clients, so that a new client does not raise the rate.
     pacer: Arc<Pacer>,
-    /// None while the resolvers are not trusted.
-    client: Option<Arc<DnsClient>>,
+    /// None while the resolvers are not trusted: no name is queried then.
+    trusted_client: Option<Arc<DnsClient>>,
     probes: JoinSet<Result<Arc<DnsClient>, String>>,
     next_probe_at: Instant,
     problem: Option<String>,
@@ -207,12 +208,20 @@ struct Resolvers {
 impl Resolvers {
     fn new(options: DnsOptions, state: Arc<GateState>, pacer: Arc<Pacer>) -> Resolvers {
         let (probes, next_probe_at) = (JoinSet::new(), Instant::now());
-        Resolvers { options, state, pacer, client: None, probes, next_probe_at, problem: None }
+        Resolvers {
+            options,
+            state,
+            pacer,
+            trusted_client: None,
+            probes,
+            next_probe_at,
+            problem: None,
+        }
     }
 
     /// The client, if its resolvers are trusted.
     fn trusted_client(&self) -> Option<&Arc<DnsClient>> {
-        self.client.as_ref()
+        self.trusted_client.as_ref()
     }
 
     /// Starts a probe of the resolvers if it is due. If `dns.resolvers` is empty, each probe reads
@@ -223,13 +232,13 @@ impl Resolvers {
         }
         let (options, table) = (self.options.clone(), self.state.table.snapshot());
         let pacer = Arc::clone(&self.pacer);
-        let kept = self.client.clone().filter(|_| !options.resolvers.is_empty());
+        let kept = self.trusted_client.clone().filter(|_| !options.resolver_addresses.is_empty());
         self.probes.spawn(async move {
             let client = match kept {
                 Some(client) => client,
                 None => Arc::new(DnsClient::new(&options, pacer)?),
             };
-            client.probe_resolvers(table.large_providers()).await.map(|()| client)
+            client.probe_resolvers(table.resolver_probe_providers()).await.map(|()| client)
         });
     }
 
@@ -237,11 +246,11 @@ impl Resolvers {
         let now = Instant::now();
         match probed {
             Ok(client) => {
-                (self.client, self.problem, self.next_probe_at) =
+                (self.trusted_client, self.problem, self.next_probe_at) =
                     (Some(client), None, now + PROBE_INTERVAL);
             }
             Err(problem) => {
-                (self.client, self.problem, self.next_probe_at) =
+                (self.trusted_client, self.problem, self.next_probe_at) =
                     (None, Some(problem), now + PROBE_RETRY_DELAY);
             }
         }

@@ -56,8 +56,8 @@ struct Worker {
     feeds: Feeds,
     /// Random, so that nodes do not fetch at the same time.
     jitter_seed: u64,
-    /// By feed: when it was last tried, in Unix seconds, and the fault. Kept in memory, because the
-    /// feed directory may not be writable.
+    /// For each feed's name: when this process last tried to fetch it, in Unix seconds, and the
+    /// fault, if any. Kept in memory, because the feed directory may not be writable.
     last_attempts: HashMap<String, (i64, Option<String>)>,
 }
 
@@ -67,7 +67,7 @@ impl Worker {
         let _ = rustix::process::nice(THREAD_NICENESS);
         loop {
             for feed in self.feeds.feeds.clone() {
-                self.fetch_if_due(&feed);
+                self.fetch_feed_if_due(&feed);
             }
             self.publish_status();
             match changes.recv_timeout(DUE_CHECK_INTERVAL) {
@@ -82,8 +82,8 @@ impl Worker {
         }
     }
 
-    fn fetch_if_due(&mut self, feed: &Feed) {
-        let now = self.state.ledger.now();
+    fn fetch_feed_if_due(&mut self, feed: &Feed) {
+        let now = self.state.ledger.believed_now();
         if !self.is_due(feed, now) {
             return;
         }
@@ -94,26 +94,27 @@ impl Worker {
             Ok(updated) => updated.err().map(|error| error.to_string()),
             Err(_) => Some(format!("{}: expected a list, but found a panic", feed.name)),
         };
-        self.state.metrics.table.count_fetch(&feed.name, fault.is_none());
+        self.state.metrics.table.count_feed_fetch(&feed.name, fault.is_none());
         self.last_attempts.insert(feed.name.clone(), (now, fault));
         // Published now, because the next fetch may take long.
         self.publish_status();
     }
 
-    /// Returns true if the feed is due. Each due time is delayed at random by up to a tenth of the
-    /// interval; after a fault by at most a minute. A feed is due at once if it was never tried, if
-    /// its list is damaged, or if the clock was ahead at its last attempt.
+    /// Returns true if the feed is due. A random delay of up to a tenth of the interval (after a
+    /// failed attempt, of at most a minute) is added to each due time. A feed is due at once if it
+    /// was never tried, if its list was damaged after a good attempt, or if the clock was ahead at
+    /// the last attempt.
     fn is_due(&self, feed: &Feed, now: i64) -> bool {
         let tried = self.last_attempts.get(&feed.name);
         let tried = tried.map(|(at, fault)| LastAttempt { at: *at, has_failed: fault.is_some() });
-        let on_disk = feed.last_attempt(&self.feeds.dir);
+        let on_disk = feed.read_last_attempt(&self.feeds.dir);
         let Some(last) = on_disk.into_iter().chain(tried).max_by_key(|last| last.at) else {
             return true;
         };
         if !last.has_failed && feed.has_damaged_list(&self.feeds.dir) {
             return true;
         }
-        let (due_at, interval) = (feed.next_due_at(&last), feed.interval.as_secs());
+        let (due_at, interval) = (feed.next_fetch_due_at(&last), feed.fetch_interval.as_secs());
         let max_delay = if last.has_failed { (interval / 10).min(60) } else { interval / 10 };
         let delay = self.jitter_seed.wrapping_mul(due_at.unsigned_abs() | 1) % (max_delay + 1);
         let was_ahead = due_at > now.saturating_add(2 * interval.cast_signed());
@@ -121,9 +122,10 @@ impl Worker {
     }
 
     fn publish_status(&self) {
-        let mut status = self.feeds.status(self.state.ledger.now());
+        let mut status = self.feeds.read_status(self.state.ledger.believed_now());
         for feed in &mut status {
-            // The directory's state is newer if it was writable, or if a command has fetched since.
+            // The state in the feed directory may be newer than this fault: a command may have
+            // fetched the feed since, or this process wrote the fault there too.
             if let Some((at, Some(fault))) = self.last_attempts.get(&feed.name)
                 && feed.state.attempted_at.is_none_or(|attempted_at| attempted_at < *at)
             {
@@ -133,8 +135,8 @@ impl Worker {
         let problems: Vec<&str> =
             status.iter().filter_map(|feed| feed.problem.as_deref()).collect();
         let problem = (!problems.is_empty()).then(|| problems.join("\n"));
-        self.state.metrics.table.set_feeds(&status);
-        self.status_reporter.set_feeds(status);
-        self.status_reporter.record("feeds", problem.as_deref(), false);
+        self.state.metrics.table.set_feed_gauges(&status);
+        self.status_reporter.set_feed_statuses(status);
+        self.status_reporter.record_part("feeds", problem.as_deref(), false);
     }
 }

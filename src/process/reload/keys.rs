@@ -1,9 +1,10 @@
 //! Updates the key ring from the store and the key file.
 //!
-//! Normally it reads only what changed in the store and derives a new ring from the current one. It
-//! builds the whole ring if the key file or the plans changed, on request, and if there is none
-//! yet. It refuses another store than the one that the ring came from. If the store lost keys or
-//! revocations that it had acknowledged, they stay in force here and are written back.
+//! Normally the updater reads only what changed in the store, and derives a new ring from the
+//! current one. It builds the whole ring if the key file or the plans changed, if a reload was
+//! requested, or if there is no ring yet. It refuses another store than the one that the ring came
+//! from. If the store lost keys or revocations that it had acknowledged, they stay in force here,
+//! and the updater writes them back.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,7 +17,8 @@ use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, read_key_file};
 use crate::quota::Ledger;
 use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreError};
 
-/// How often the open store is checked: whether its file was replaced, or its server reconfigured.
+/// How often the updater checks whether the open store's file was replaced, or its server
+/// reconfigured.
 const STORE_USABILITY_INTERVAL: Duration = Duration::from_secs(1);
 /// At most this many faults of keys and accounts are listed one by one.
 const MAX_LISTED_FAULTS: usize = 8;
@@ -24,31 +26,32 @@ const MAX_LISTED_FAULTS: usize = 8;
 /// The sources of the key ring, and the rows that were read from them.
 pub struct KeyRingUpdater {
     store: Store,
-    /// The rows of the store, and the rows that it lost; None before the first read.
+    /// The rows that were last read from the store, together with the rows that the store lost.
+    /// None before the first read.
     rows: Option<RingRows>,
     lost_rows: LostRows,
     write_back: WriteBack,
     /// The keys of the key file that are in the ring.
-    declared: Vec<DeclaredKey>,
+    declared_keys: Vec<DeclaredKey>,
     key_file_watch: FileWatch,
     /// When riskgate last checked that the open store's file or server is still the right one.
     store_usability_checked_at: Instant,
     /// Why the last sync with the store failed.
     sync_error: Option<String>,
     /// Faults of single keys and accounts, which are left out of the ring.
-    build_errors: Vec<String>,
+    ring_faults: Vec<String>,
     /// Why the key file was refused.
-    file_error: Option<String>,
+    key_file_error: Option<String>,
     /// Why the store does not answer.
     store_error: Option<String>,
     /// Why the open store is not safe any more: its file was replaced, or its server reconfigured.
-    store_misconfigured: Option<String>,
+    store_usability_error: Option<String>,
 }
 
 impl KeyRingUpdater {
-    /// Reads the keys for the first time. If a Redis server does not answer or is empty, the
-    /// process starts without a ring and waits for the server. A fault of the key file or of SQLite
-    /// is an error.
+    /// Reads the keys for the first time. If a Redis server does not answer or is empty, returns no
+    /// ring: the process starts without keys and reads them later. A fault of the key file or of
+    /// SQLite is an error.
     pub fn load(
         mut store: Store,
         declared: Vec<DeclaredKey>,
@@ -75,39 +78,39 @@ impl KeyRingUpdater {
             rows,
             lost_rows: LostRows::default(),
             write_back: WriteBack::default(),
-            declared,
+            declared_keys: declared,
             key_file_watch: FileWatch::new(config.key_file.clone()),
             store_usability_checked_at: Instant::now(),
             sync_error,
-            build_errors: ring.as_ref().map_or(Vec::new(), describe_faults),
-            file_error: None,
+            ring_faults: ring.as_ref().map_or(Vec::new(), describe_faults),
+            key_file_error: None,
             store_error: None,
-            store_misconfigured: None,
+            store_usability_error: None,
         };
         Ok((keys, ring))
     }
 
     /// The problems of keys, one per line.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(super) fn key_problems(&self) -> Option<String> {
         // If the store does not answer, the ring can't be updated either.
         let sync_problem = self.sync_error.as_ref().or(self.store_error.as_ref());
         let mut problems: Vec<String> =
-            [sync_problem, self.file_error.as_ref()].into_iter().flatten().cloned().collect();
-        problems.extend_from_slice(&self.build_errors);
+            [sync_problem, self.key_file_error.as_ref()].into_iter().flatten().cloned().collect();
+        problems.extend_from_slice(&self.ring_faults);
         problems.extend(self.store.describe_foreign_entries());
-        problems.extend(self.lost_rows.describe());
+        problems.extend(self.lost_rows.describe_losses());
         problems.extend(self.write_back.problem().map(str::to_owned));
         (!problems.is_empty()).then(|| problems.join("\n"))
     }
 
     /// The problem of the store itself.
     pub(super) fn store_problem(&self) -> Option<&str> {
-        self.store_error.as_deref().or(self.store_misconfigured.as_deref())
+        self.store_error.as_deref().or(self.store_usability_error.as_deref())
     }
 
     /// Reloads what changed. Returns true if anything did.
     pub(super) fn reload_if_changed(&mut self, state: &GateState, plans: &Plans) -> bool {
-        let store_changed = self.sync(state, plans, false);
+        let store_changed = self.sync_with_store(state, plans, false);
         let file_changed = self.key_file_watch.has_settled_change();
         if file_changed {
             self.reload_key_file(state, plans);
@@ -116,8 +119,8 @@ impl KeyRingUpdater {
     }
 
     /// Reads the whole store and the key file again.
-    pub(super) fn reload(&mut self, state: &GateState, plans: &Plans) {
-        self.sync(state, plans, true);
+    pub(super) fn reload_store_and_key_file(&mut self, state: &GateState, plans: &Plans) {
+        self.sync_with_store(state, plans, true);
         self.reload_key_file(state, plans);
     }
 
@@ -129,10 +132,10 @@ impl KeyRingUpdater {
     /// Rebuilds the ring with changed plans.
     pub(super) fn apply_plans(&mut self, state: &GateState, plans: &Plans) {
         if let Some(rows) = &self.rows {
-            let ring = KeyRing::build(rows, &self.declared, plans, &state.ledger);
-            self.publish(state, ring);
+            let ring = KeyRing::build(rows, &self.declared_keys, plans, &state.ledger);
+            self.publish_ring(state, ring);
         }
-        self.retry_key_file(state, plans);
+        self.retry_refused_key_file(state, plans);
     }
 
     /// Reads the key file. If it is faulty, its last good keys stay, and changes in the store are
@@ -151,11 +154,11 @@ impl KeyRingUpdater {
                 .map_err(|error| error.to_string()),
             None => Ok((declared, None)),
         });
-        self.file_error = match built {
+        self.key_file_error = match built {
             Ok((declared, ring)) => {
-                self.declared = declared;
+                self.declared_keys = declared;
                 if let Some(ring) = ring {
-                    self.publish(state, ring);
+                    self.publish_ring(state, ring);
                 }
                 None
             }
@@ -163,10 +166,11 @@ impl KeyRingUpdater {
         };
     }
 
-    /// Updates the ring from the store, records what failed, and writes lost rows back if due. With
-    /// `is_full`, reads all rows. Returns true if a new ring serves.
-    fn sync(&mut self, state: &GateState, plans: &Plans, is_full: bool) -> bool {
-        let outcome = self.update_ring_from_store(state, plans, is_full);
+    /// Updates the ring from the store, records what failed, and writes lost rows back if due. If
+    /// `reads_all_rows` is true, reads all rows and not only the changes. Returns true if a new
+    /// ring serves.
+    fn sync_with_store(&mut self, state: &GateState, plans: &Plans, reads_all_rows: bool) -> bool {
+        let outcome = self.update_ring_from_store(state, plans, reads_all_rows);
         (self.store_error, self.sync_error) = match &outcome {
             Ok(_) => (None, None),
             Err(SyncError::Store(error)) if !matches!(error, StoreError::Unusable { .. }) => {
@@ -180,15 +184,15 @@ impl KeyRingUpdater {
         }
         let has_changed = outcome.unwrap_or(false);
         if has_changed {
-            self.retry_key_file(state, plans);
+            self.retry_refused_key_file(state, plans);
         }
         has_changed
     }
 
-    /// Reads a refused key file again: it may have conflicted with rows or plans that changed
-    /// since.
-    fn retry_key_file(&mut self, state: &GateState, plans: &Plans) {
-        if self.file_error.is_some() {
+    /// If the key file was refused, reads it again, because the rows or plans that it conflicted
+    /// with may have changed.
+    fn retry_refused_key_file(&mut self, state: &GateState, plans: &Plans) {
+        if self.key_file_error.is_some() {
             self.reload_key_file(state, plans);
         }
     }
@@ -199,12 +203,12 @@ impl KeyRingUpdater {
         &mut self,
         state: &GateState,
         plans: &Plans,
-        is_full: bool,
+        reads_all_rows: bool,
     ) -> Result<bool, SyncError> {
         let version = self.store.ring_version()?;
         if self.store_usability_checked_at.elapsed() >= STORE_USABILITY_INTERVAL {
             self.store_usability_checked_at = Instant::now();
-            self.store_misconfigured =
+            self.store_usability_error =
                 self.store.check_still_usable().err().map(|error| error.to_string());
         }
         let serving = state.keys.snapshot();
@@ -218,12 +222,13 @@ impl KeyRingUpdater {
             Some(known) if known.store_id != version.store_id => {
                 self.reload_rows(state, plans, false)
             }
-            Some(known) if known == version && !is_full => Ok(false),
-            // The version has the same number but another history, or it is older.
+            Some(known) if known == version && !reads_all_rows => Ok(false),
+            // The store has the known version (a full read was requested), an older one, or another
+            // history with the same number.
             Some(known) if known.version >= version.version => {
                 self.reload_rows(state, plans, known != version)
             }
-            Some(known) if !is_full => self.apply_changes(state, plans, &known),
+            Some(known) if !reads_all_rows => self.apply_changes(state, plans, &known),
             Some(known) => {
                 let changes = self.store.ring_changes(known.version)?;
                 self.reload_rows_and_check_loss(state, plans, &changes, &known)
@@ -231,27 +236,28 @@ impl KeyRingUpdater {
         }
     }
 
-    /// Applies the changes since the version `known`, or reads all rows if the changes do not
-    /// follow that version.
+    /// Reads the changes since `known_version` and applies them. Reads all rows instead if the
+    /// store's history does not continue from that version.
     fn apply_changes(
         &mut self,
         state: &GateState,
         plans: &Plans,
-        known: &RingVersion,
+        known_version: &RingVersion,
     ) -> Result<bool, SyncError> {
-        let mut changes = self.store.ring_changes(known.version)?;
+        let mut changes = self.store.ring_changes(known_version.version)?;
         let serving = state.keys.snapshot();
-        let Some(rows) = self.rows.as_mut().filter(|_| changes.follows(known)) else {
-            return self.reload_rows_and_check_loss(state, plans, &changes, known);
+        let Some(rows) = self.rows.as_mut().filter(|_| changes.follows(known_version)) else {
+            return self.reload_rows_and_check_loss(state, plans, &changes, known_version);
         };
         self.lost_rows.merge_lost_rows_into(&mut changes);
         let ring = serving.as_ref().as_ref();
-        let ring =
-            ring.and_then(|ring| ring.with_changes(&changes, &self.declared, plans, &state.ledger));
+        let ring = ring.and_then(|ring| {
+            ring.with_changes(&changes, &self.declared_keys, plans, &state.ledger)
+        });
         rows.apply_changes(changes);
         let ring =
-            ring.unwrap_or_else(|| KeyRing::build(rows, &self.declared, plans, &state.ledger));
-        self.publish(state, ring);
+            ring.unwrap_or_else(|| KeyRing::build(rows, &self.declared_keys, plans, &state.ledger));
+        self.publish_ring(state, ring);
         Ok(true)
     }
 
@@ -262,9 +268,9 @@ impl KeyRingUpdater {
         state: &GateState,
         plans: &Plans,
         changes: &RingChanges,
-        known: &RingVersion,
+        known_version: &RingVersion,
     ) -> Result<bool, SyncError> {
-        let has_lost = changes.shows_loss_since(known);
+        let has_lost = changes.prove_loss_of(known_version);
         let has_changed = self.reload_rows(state, plans, has_lost)?;
         if has_lost {
             self.lost_rows.forget_accounts_set_again(changes);
@@ -295,17 +301,17 @@ impl KeyRingUpdater {
             }
             self.lost_rows.merge_lost_rows(known, &mut rows, store_lost_rows);
         }
-        let ring = KeyRing::build(&rows, &self.declared, plans, &state.ledger);
+        let ring = KeyRing::build(&rows, &self.declared_keys, plans, &state.ledger);
         self.rows = Some(rows);
-        self.publish(state, ring);
+        self.publish_ring(state, ring);
         Ok(true)
     }
 
-    fn publish(&mut self, state: &GateState, ring: KeyRing) {
+    fn publish_ring(&mut self, state: &GateState, ring: KeyRing) {
         if state.keys.peek().is_none() {
             log::info!("{} keys serve", ring.len());
         }
-        self.build_errors = describe_faults(&ring);
+        self.ring_faults = describe_faults(&ring);
         state.keys.publish(Some(ring));
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 /// The outcome of a reload by part: the fault, or None if the part was reloaded.
 pub type ReloadOutcome = BTreeMap<&'static str, Option<String>>;
 
-/// Where a request expects the outcome; None if nobody waits for it.
+/// The sender for the outcome of a request; None if the requester does not wait for the outcome.
 type ReplyTo = Option<oneshot::Sender<ReloadOutcome>>;
 
 /// Requests a reload of all parts.
@@ -22,7 +22,7 @@ impl ReloadTrigger {
         let _ = self.0.send(None);
     }
 
-    /// Requests a reload and waits for its outcome. `None` if the process ends before.
+    /// Requests a reload and waits for its outcome. Returns `None` if the process ends first.
     pub async fn reload_and_wait(&self) -> Option<ReloadOutcome> {
         let (sender, receiver) = oneshot::channel();
         self.0.send(Some(sender)).ok()?;
@@ -39,9 +39,10 @@ impl ReloadRequests {
         (ReloadTrigger(sender), ReloadRequests(receiver))
     }
 
-    /// Waits for a request, for `max_wait` at most, and takes all requests from the queue. `None`
-    /// if there is none; else the senders for the outcome, which may be empty.
-    pub(super) async fn take_all(
+    /// Waits for a request, for at most `max_wait`, and takes all requests from the queue. Returns
+    /// `None` if there was no request, else one sender for each requester that waits for the
+    /// outcome.
+    pub(super) async fn wait_and_take_all(
         &mut self,
         max_wait: Duration,
     ) -> Option<Vec<oneshot::Sender<ReloadOutcome>>> {
@@ -62,12 +63,12 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_arrives_with_the_timeout_is_taken() {
         let (trigger, mut requests) = ReloadRequests::new();
-        assert!(requests.take_all(Duration::ZERO).await.is_none());
+        assert!(requests.wait_and_take_all(Duration::ZERO).await.is_none());
         trigger.request_reload();
-        assert!(requests.take_all(Duration::ZERO).await.unwrap().is_empty());
+        assert!(requests.wait_and_take_all(Duration::ZERO).await.unwrap().is_empty());
         let reload = tokio::spawn(async move { trigger.reload_and_wait().await });
         tokio::task::yield_now().await;
-        let senders = requests.take_all(Duration::ZERO).await.expect("a request");
+        let senders = requests.wait_and_take_all(Duration::ZERO).await.expect("a request");
         for sender in senders {
             sender.send(ReloadOutcome::from([("keys", None)])).unwrap();
         }

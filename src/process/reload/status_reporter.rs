@@ -20,7 +20,7 @@ pub struct ReloadStatus {
     pub dns: DnsStatus,
 }
 
-/// Receives the status of all parts.
+/// Logs, counts and publishes the status of all reloadable parts. Clones share one status.
 #[derive(Clone)]
 pub(super) struct StatusReporter {
     state: Arc<GateState>,
@@ -37,23 +37,24 @@ impl StatusReporter {
     }
 
     pub(super) fn set_needs_restart(&self, settings: Vec<&'static str>) {
-        self.lock().needs_restart = settings;
+        self.lock_status().needs_restart = settings;
     }
 
-    pub(super) fn set_feeds(&self, feeds: Vec<FeedStatus>) {
-        self.lock().feeds = feeds;
+    pub(super) fn set_feed_statuses(&self, feeds: Vec<FeedStatus>) {
+        self.lock_status().feeds = feeds;
     }
 
-    pub(super) fn set_dns(&self, dns: DnsStatus) {
-        self.lock().dns = dns;
+    pub(super) fn set_dns_status(&self, dns: DnsStatus) {
+        self.lock_status().dns = dns;
     }
 
-    /// Records the problem of a part, or that it has none. Logs a problem that is new. Counts a
-    /// reload if `is_counted` is true, or if the problem of the keys has changed.
-    pub(super) fn record(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
+    /// Records the problem of a part, or that the part has none. Logs the problem if it is new.
+    /// Counts a reload of the part if `is_counted` is true, or if the part is `keys` and its
+    /// problem has changed.
+    pub(super) fn record_part(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
         let before = match problem {
-            Some(problem) => self.lock().fault_by_part.insert(part, problem.to_owned()),
-            None => self.lock().fault_by_part.remove(part),
+            Some(problem) => self.lock_status().fault_by_part.insert(part, problem.to_owned()),
+            None => self.lock_status().fault_by_part.remove(part),
         };
         let is_news = before.as_deref() != problem;
         if is_counted || (is_news && part == "keys") {
@@ -69,7 +70,7 @@ impl StatusReporter {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, ReloadStatus> {
+    fn lock_status(&self) -> MutexGuard<'_, ReloadStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,17 +14,19 @@ use crate::gate::GateState;
 use crate::support::regular_file::read_regular_text;
 use crate::table::{Table, TableInputs};
 
-/// The `nice` value of the thread. If processors are busy, it gets about a quarter of one.
+/// The `nice` value of the thread. If all processors are busy, the thread gets about a quarter of a
+/// processor.
 const THREAD_NICENESS: i32 = 5;
 
-/// The pause after a failed rebuild that an expired override had caused.
+/// The shortest time between two rebuilds that are due because an override has expired. A failed
+/// rebuild is retried after this time.
 const EXPIRY_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The largest overrides file that is kept in memory, in bytes.
 const MAX_OVERRIDES_BYTES: u64 = 64 << 20;
 
-/// Controls the thread that reads and rebuilds the table. The thread ends when this is dropped.
-pub(super) struct TableReader(Sender<RebuildRequest>);
+/// Controls the thread that rebuilds the table. The thread ends when this value is dropped.
+pub(super) struct TableRebuilder(Sender<RebuildRequest>);
 
 /// Requests a rebuild of the table from these sources. The reply is the fault, or None.
 struct RebuildRequest {
@@ -32,15 +34,15 @@ struct RebuildRequest {
     reply: oneshot::Sender<Option<String>>,
 }
 
-impl TableReader {
+impl TableRebuilder {
     /// Starts the thread. The current table was just built from `sources`.
     pub(super) fn start(
         state: Arc<GateState>,
         status_reporter: StatusReporter,
         sources: TableInputs,
-    ) -> std::io::Result<TableReader> {
+    ) -> std::io::Result<TableRebuilder> {
         let (sender, requests) = channel();
-        let watch = FileWatch::for_paths(sources.paths());
+        let watch = FileWatch::for_paths(sources.input_paths());
         let good_overrides = read_overrides(&sources);
         let reader = Worker {
             state,
@@ -50,20 +52,20 @@ impl TableReader {
             last_expiry_rebuild_at: None,
             last_good_overrides: good_overrides,
         };
-        reader.update_gauges();
+        reader.update_table_gauges();
         let thread = std::thread::Builder::new().name("table".to_owned());
         thread.spawn(move || reader.run(&requests))?;
-        Ok(TableReader(sender))
+        Ok(TableRebuilder(sender))
     }
 
-    /// Requests a rebuild from these sources. The receiver gets the fault, or None if the table was
-    /// replaced. It gets an error only if the thread has stopped.
+    /// Requests a rebuild of the table from these sources. The receiver gets None if the new table
+    /// serves, else the fault. The receiver gets an error only if the thread has stopped.
     pub(super) fn request_rebuild(
         &self,
         sources: TableInputs,
     ) -> oneshot::Receiver<Option<String>> {
         let (reply, outcome) = oneshot::channel();
-        // If the reader has stopped, the sender is dropped and the receiver notices.
+        // If the thread has stopped, the reply's sender is dropped and the receiver gets an error.
         let _ = self.0.send(RebuildRequest { sources, reply });
         outcome
     }
@@ -88,9 +90,9 @@ impl Worker {
             match requests.recv_timeout(POLL_INTERVAL) {
                 Ok(request) => self.handle_requests(request, requests),
                 Err(RecvTimeoutError::Timeout)
-                    if self.watch.has_settled_change() || self.is_expiry_rebuild_due() =>
+                    if self.watch.has_settled_change() || self.claim_due_expiry_rebuild() =>
                 {
-                    drop(self.reload());
+                    drop(self.rebuild_and_publish());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -98,25 +100,27 @@ impl Worker {
         }
     }
 
-    /// Answers all requests that have arrived so far with one rebuild.
+    /// Rebuilds the table once for all requests in the queue, from the sources of the last one, and
+    /// replies to each requester.
     fn handle_requests(&mut self, first: RebuildRequest, requests: &Receiver<RebuildRequest>) {
         let mut waiting = Vec::new();
         for RebuildRequest { sources, reply } in std::iter::once(first).chain(requests.try_iter()) {
             if sources != self.sources {
-                self.watch = FileWatch::for_paths(sources.paths());
+                self.watch = FileWatch::for_paths(sources.input_paths());
                 self.sources = sources;
             }
             waiting.push(reply);
         }
-        let problem = self.reload();
+        let problem = self.rebuild_and_publish();
         for reply in waiting {
             // The requester may be gone.
             let _ = reply.send(problem.clone());
         }
     }
 
-    /// Rebuilds the table and publishes it. Returns the fault, if there is one.
-    fn reload(&mut self) -> Option<String> {
+    /// Rebuilds the table and publishes it. If that fails, returns the fault; the old table or one
+    /// with the last good overrides then serves.
+    fn rebuild_and_publish(&mut self) -> Option<String> {
         let read = catch_unwind(AssertUnwindSafe(|| self.build_successor()));
         let problem =
             match read.unwrap_or_else(|_| Err("expected a table, but found a panic".into())) {
@@ -130,20 +134,22 @@ impl Worker {
                     Some(problem)
                 }
             };
-        self.status_reporter.record("table", problem.as_deref(), true);
+        self.status_reporter.record_part("table", problem.as_deref(), true);
         problem
     }
 
-    /// Publishes a table of the current lists and the last good overrides, because the overrides
-    /// file may be the faulty source. Does nothing if such a table can't be built either.
+    /// Publishes a table of the current lists and the last good overrides, because the fault may be
+    /// in the overrides file alone. Does nothing if that table can't be built or would change
+    /// nothing.
     fn serve_with_last_good_overrides(&mut self) {
         let last_good_overrides = self.last_good_overrides.clone();
-        if self.sources.overrides.is_none() || last_good_overrides.is_none() {
+        if self.sources.overrides_path.is_none() || last_good_overrides.is_none() {
             return;
         }
-        let sources = TableInputs { last_good_overrides, ..self.sources.clone() };
+        let sources =
+            TableInputs { last_good_overrides_text: last_good_overrides, ..self.sources.clone() };
         let serving = self.state.table.snapshot();
-        let assemble = || Table::build(&sources, self.state.ledger.now());
+        let assemble = || Table::build(&sources, self.state.ledger.believed_now());
         if let Ok(Ok(table)) = catch_unwind(AssertUnwindSafe(assemble))
             && table.version() != serving.version()
             && table.check_succession(&serving).is_ok()
@@ -156,16 +162,16 @@ impl Worker {
         log::info!("table {} serves, {} rows", table.version(), table.row_count());
         self.state.table.publish(table);
         self.state.top_domains.mark_stale();
-        self.update_gauges();
+        self.update_table_gauges();
     }
 
     /// Builds a table and checks that it may replace the current one.
     fn build_successor(&mut self) -> Result<Table, String> {
-        // If the files changed during the build, the build is repeated. If they changed during
-        // three builds, that is an error.
+        // If the files changed during a build, the table is built again. After three such builds,
+        // the table is refused.
         for _ in 0..3 {
             self.watch.mark_read();
-            let table = Table::build(&self.sources, self.state.ledger.now());
+            let table = Table::build(&self.sources, self.state.ledger.believed_now());
             let table = table.map_err(|error| error.to_string());
             if !self.watch.has_changed_since_read() {
                 let table = table?;
@@ -178,11 +184,11 @@ impl Worker {
         Err("expected files that do not change while they are read".to_owned())
     }
 
-    /// Returns true if an override of the current table has expired, and records that a rebuild was
-    /// due. So a rebuild that failed is due again only after [`EXPIRY_RETRY_INTERVAL`].
-    fn is_expiry_rebuild_due(&mut self) -> bool {
+    /// Returns true if an override of the current table has expired, but at most once in each
+    /// [`EXPIRY_RETRY_INTERVAL`], because the rebuild may fail.
+    fn claim_due_expiry_rebuild(&mut self) -> bool {
         let end = self.state.table.peek().next_override_expiry();
-        let has_ended = end.is_some_and(|end| end <= self.state.ledger.now());
+        let has_ended = end.is_some_and(|end| end <= self.state.ledger.believed_now());
         let is_due = has_ended
             && self
                 .last_expiry_rebuild_at
@@ -194,7 +200,7 @@ impl Worker {
     }
 
     /// Updates the gauges of the table.
-    fn update_gauges(&self) {
+    fn update_table_gauges(&self) {
         let table = self.state.table.peek();
         self.state.metrics.table.table_rows.set(table.row_count() as i64);
         self.state.metrics.table.table_built_at.set(table.built_at());
@@ -203,6 +209,6 @@ impl Worker {
 
 /// The text of the overrides file, empty if it can't be read; None if none is configured.
 fn read_overrides(sources: &TableInputs) -> Option<String> {
-    let path = sources.overrides.as_ref()?;
+    let path = sources.overrides_path.as_ref()?;
     Some(read_regular_text(path, MAX_OVERRIDES_BYTES).unwrap_or_default())
 }

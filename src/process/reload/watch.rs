@@ -15,8 +15,8 @@ type Fingerprints = Vec<(PathBuf, u64, u64, u64, i64, i64)>;
 /// Detects that one of several paths changed and that all have then stayed unchanged.
 pub(super) struct FileWatch {
     paths: Vec<PathBuf>,
-    last_read: Fingerprints,
-    last_seen: Fingerprints,
+    fingerprints_at_read: Fingerprints,
+    latest_fingerprints: Fingerprints,
     unchanged_since: Instant,
 }
 
@@ -28,11 +28,11 @@ impl FileWatch {
 
     /// Watches files and directories. Each may be missing.
     pub(super) fn for_paths(paths: Vec<PathBuf>) -> FileWatch {
-        let last_read = fingerprint_paths(&paths);
+        let fingerprints_at_read = fingerprint_paths(&paths);
         FileWatch {
             paths,
-            last_seen: last_read.clone(),
-            last_read,
+            latest_fingerprints: fingerprints_at_read.clone(),
+            fingerprints_at_read,
             unchanged_since: Instant::now(),
         }
     }
@@ -42,26 +42,28 @@ impl FileWatch {
         self.paths.first().map(PathBuf::as_path)
     }
 
-    /// Returns true if the paths differ from what was last read, and have been unchanged for
-    /// [`SETTLE_TIME`].
+    /// Returns true if a file has changed since the last read and all files have stayed unchanged
+    /// for [`SETTLE_TIME`]. Must be called regularly, because each call compares with the call
+    /// before.
     pub(super) fn has_settled_change(&mut self) -> bool {
         let now = fingerprint_paths(&self.paths);
-        if now != self.last_seen {
-            self.last_seen = now;
+        if now != self.latest_fingerprints {
+            self.latest_fingerprints = now;
             self.unchanged_since = Instant::now();
         }
-        self.last_seen != self.last_read && self.unchanged_since.elapsed() >= SETTLE_TIME
+        self.latest_fingerprints != self.fingerprints_at_read
+            && self.unchanged_since.elapsed() >= SETTLE_TIME
     }
 
-    /// Records the current state as read. Called just before reading.
+    /// Records that the files are read in their current state. Call it just before you read them.
     pub(super) fn mark_read(&mut self) {
-        self.last_read = fingerprint_paths(&self.paths);
-        self.last_seen = self.last_read.clone();
+        self.fingerprints_at_read = fingerprint_paths(&self.paths);
+        self.latest_fingerprints = self.fingerprints_at_read.clone();
     }
 
-    /// Returns true if the paths differ from what was last read, even if they have not settled.
+    /// Returns true if a file has changed since the last read, however recently.
     pub(super) fn has_changed_since_read(&self) -> bool {
-        fingerprint_paths(&self.paths) != self.last_read
+        fingerprint_paths(&self.paths) != self.fingerprints_at_read
     }
 }
 

@@ -1,7 +1,8 @@
-//! Writes back keys and accounts that the store lost: at once, and then with growing pauses.
+//! Writes back keys and accounts that the store lost: at once, and then repeatedly with growing
+//! pauses until the store has accepted them.
 //!
-//! Rows that the store accepts appear in its next changes and are then no longer lost. Some rows
-//! may never be accepted, such as a key whose id another key has taken.
+//! If the store accepts a row, the row appears in the store's next changes and is no longer lost.
+//! The store may never accept some rows, such as a key whose id another key has taken.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +18,14 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct WriteBack {
     /// The rows of the last attempt.
-    keys: Vec<KeyRow>,
-    accounts: Vec<AccountRow>,
+    attempted_keys: Vec<KeyRow>,
+    attempted_accounts: Vec<AccountRow>,
     /// The rows were written, but fewer replicas than `store.wait_replicas` have them.
     lacks_replicas: bool,
     /// Why the rows are not written back yet.
     problem: Option<String>,
-    /// None if the next attempt may be made at once.
-    not_before: Option<Instant>,
+    /// The earliest time of the next attempt; None if the next attempt may be made at once.
+    next_attempt_at: Option<Instant>,
     /// The pause before the next attempt.
     backoff: Duration,
 }
@@ -36,7 +37,7 @@ impl WriteBack {
 
     /// Makes the next attempt due at once, because the store lost further rows.
     pub(super) fn reset_backoff(&mut self) {
-        (self.not_before, self.backoff) = (None, Duration::ZERO);
+        (self.next_attempt_at, self.backoff) = (None, Duration::ZERO);
     }
 
     /// Writes the lost rows back if an attempt is due. Returns true if it tried, even if the store
@@ -51,13 +52,13 @@ impl WriteBack {
             *self = WriteBack::default();
             return false;
         }
-        if self.not_before.is_some_and(|next| now < next) {
+        if self.next_attempt_at.is_some_and(|next| now < next) {
             return false;
         }
         if !lost.is_fully_restored() {
-            (self.keys, self.accounts) = lost.rows_to_restore();
+            (self.attempted_keys, self.attempted_accounts) = lost.rows_to_restore();
         }
-        self.problem = match store.restore_rows(&self.keys, &self.accounts) {
+        self.problem = match store.restore_rows(&self.attempted_keys, &self.attempted_accounts) {
             Ok(missing) => {
                 self.lacks_replicas = missing > 0;
                 let what = "what the store lost is written back";
@@ -67,7 +68,7 @@ impl WriteBack {
             Err(error) => Some(error.to_string()),
         };
         self.backoff = (self.backoff * 2).clamp(MIN_BACKOFF, MAX_BACKOFF);
-        self.not_before = Some(now + self.backoff);
+        self.next_attempt_at = Some(now + self.backoff);
         true
     }
 }

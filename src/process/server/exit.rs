@@ -1,4 +1,5 @@
-//! What the process does when it ends, and what it transfers to a successor.
+//! What the process does when it ends, and what it transfers to its successor: the process that
+//! replaces this one in an upgrade.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -20,10 +21,11 @@ pub(super) struct ExitTasks {
 }
 
 impl ExitTasks {
-    /// Closes the gate and the sockets, calls the exit hook and writes the rest of the log.
+    /// Closes the gate and the duplicate sockets, releases the runtime directory, calls the exit
+    /// hook and writes the rest of the log.
     pub fn run(&self) {
         self.gate.close();
-        lock_upgrade_state(&self.upgrade_state).close_sockets();
+        lock_upgrade_state(&self.upgrade_state).close_sockets_and_release_dir();
         let exit_hook = self.exit_hook.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(exit_hook) = exit_hook {
             exit_hook();
@@ -32,15 +34,15 @@ impl ExitTasks {
     }
 }
 
-/// What the serving process has and its successor takes over.
+/// What the serving process needs for an upgrade: its runtime directory, and sockets to transfer.
 pub(super) struct UpgradeState {
     pub runtime_dir: Option<RuntimeDir>,
     /// Duplicates of the listening sockets, by name.
-    pub sockets: Vec<(String, TcpListener)>,
+    pub duplicate_sockets: Vec<(String, TcpListener)>,
 }
 
 /// Writes this process's id to its runtime directory, so that a successor finds the process.
-pub(super) fn claim_runtime_dir(runtime_dir: &mut Option<RuntimeDir>) {
+pub(super) fn claim_runtime_dir_or_warn(runtime_dir: &mut Option<RuntimeDir>) {
     let Some(runtime_dir) = runtime_dir else { return };
     match runtime_dir.claim() {
         Ok(true) => {}
@@ -54,7 +56,7 @@ pub(super) fn claim_runtime_dir(runtime_dir: &mut Option<RuntimeDir>) {
 
 impl UpgradeState {
     /// Sends the sockets to the successor that waits in the runtime directory.
-    pub fn transfer_to_successor(
+    pub fn transfer_sockets_to_successor(
         &mut self,
         is_cancelled: &dyn Fn() -> bool,
     ) -> std::io::Result<()> {
@@ -64,7 +66,7 @@ impl UpgradeState {
             Ok((name.clone(), OwnedFd::from(socket.try_clone()?)))
         };
         let sockets: std::io::Result<Vec<(String, OwnedFd)>> =
-            self.sockets.iter().map(duplicate).collect();
+            self.duplicate_sockets.iter().map(duplicate).collect();
         let sockets = sockets?;
         let named: Vec<(&str, OwnedFd)> = sockets
             .iter()
@@ -73,10 +75,10 @@ impl UpgradeState {
         self.runtime_dir.as_mut().ok_or_else(no_runtime_dir)?.transfer_sockets(&named, is_cancelled)
     }
 
-    /// Closes the duplicates, which would keep the sockets open after their accept loops have
-    /// ended.
-    pub fn close_sockets(&mut self) {
-        self.sockets.clear();
+    /// Closes the duplicate sockets, which would keep the ports open after the accept loops have
+    /// ended. Also releases the runtime directory, so that another process can claim it.
+    pub fn close_sockets_and_release_dir(&mut self) {
+        self.duplicate_sockets.clear();
         if let Some(runtime_dir) = &mut self.runtime_dir {
             runtime_dir.release();
         }

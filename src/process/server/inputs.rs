@@ -11,7 +11,7 @@ use crate::support::certificates::{self, CertificateSet};
 use crate::support::regular_file::is_same_file;
 use crate::table::Table;
 
-/// Why riskgate did not start. It serves nothing then, and has overwritten no file.
+/// Why riskgate did not start. It then serves nothing and has overwritten no file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -26,7 +26,7 @@ pub enum StartError {
     Failed(String),
 }
 
-/// Everything that `riskgate run` needs and `riskgate check` reports.
+/// Everything that `riskgate run` reads before it starts. `riskgate check` reads the same.
 pub struct StartupInputs {
     /// The config.
     pub config: Config,
@@ -77,7 +77,7 @@ impl StartupInputs {
 
 /// Checks that the access log can be written, and that its path names no other file of riskgate.
 pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), StartError> {
-    let log = AccessLog::check_target(&config.log_target);
+    let log = AccessLog::check_target_is_writable(&config.log_target);
     log.map_err(|error| access_log_error(&config.log_target, &error))?;
     let LogTarget::File(log) = &config.log_target else { return Ok(()) };
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
@@ -91,7 +91,7 @@ pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), S
     }
     others.extend(config.file.iter().map(|file| ("the config", file.clone())));
     others.extend(config.key_file.iter().map(|file| ("keys.file", file.clone())));
-    let overrides = config.table.overrides.iter();
+    let overrides = config.table.overrides_path.iter();
     others.extend(overrides.map(|file| ("table.overrides", file.clone())));
     for (whose, other) in others {
         if is_same_file(log, &other) {

@@ -12,7 +12,7 @@ use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 
-use super::exit::{ExitTasks, claim_runtime_dir, lock_upgrade_state};
+use super::exit::{ExitTasks, claim_runtime_dir_or_warn, lock_upgrade_state};
 use crate::downstream::ConnectionTracker;
 use crate::process::reload::ReloadTrigger;
 use crate::process::systemd;
@@ -22,18 +22,20 @@ use crate::support::test_fault::{TestFault, is_injected};
 /// How long the drain keeps a connection open after its last response, because the client's next
 /// request may be on its way.
 const DRAIN_KEEPALIVE: Duration = Duration::from_millis(250);
-/// The same after an upgrade. It is longer, because nothing waits for this process to end.
+/// [`DRAIN_KEEPALIVE`] after an upgrade. It is longer, because nothing waits for this process to
+/// end.
 const UPGRADE_DRAIN_KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// Keeps SIGHUP from ending the process while it starts. There is nothing to reload yet: the
-/// reloader compares all files once the process serves.
+/// Keeps SIGHUP from ending the process while it starts. A reload is not needed then, because the
+/// start itself reads all files.
 pub(super) fn ignore_sighup() {
     // Tokio keeps its handler installed for the life of the process, also without a stream.
     drop(open_signal_streams(&[SignalKind::hangup()]));
 }
 
-/// A stream for each signal, with those that have arrived since [`install_signals`] was called.
-/// `None` if the handler could not be installed: that signal is then never received.
+/// A stream for each signal. It yields the signals that arrived after the call of
+/// [`install_signal_handlers`]. A stream is `None` if its handler could not be installed: that
+/// signal is then never received.
 #[derive(Default)]
 pub(super) struct SignalStreams {
     hangup: Option<Signal>,
@@ -42,9 +44,9 @@ pub(super) struct SignalStreams {
     interrupt: Option<Signal>,
 }
 
-/// Installs the handlers. A signal that arrives before the process serves is handled once it
-/// serves.
-pub(super) fn install_signals() -> SignalStreams {
+/// Installs the signal handlers. If a signal arrives before the process serves, it is handled as
+/// soon as the process serves.
+pub(super) fn install_signal_handlers() -> SignalStreams {
     let kinds = [
         SignalKind::hangup(),
         SignalKind::quit(),
@@ -62,8 +64,8 @@ pub(super) fn install_signals() -> SignalStreams {
     }
 }
 
-/// Registers the signals in a temporary runtime. Tokio's registry is global, so the runtime that
-/// polls the streams later receives the signals.
+/// Opens the streams in a temporary runtime. Tokio's signal registry is global, so another runtime
+/// can poll these streams later.
 fn open_signal_streams(kinds: &[SignalKind]) -> Vec<Option<Signal>> {
     let warn = |error| log::warn!("expected to handle a signal, but found: {error}");
     match tokio::runtime::Builder::new_current_thread().enable_io().build() {
@@ -84,7 +86,7 @@ pub(super) struct SignalHandler {
     pub reload_trigger: ReloadTrigger,
     pub exit_tasks: Arc<ExitTasks>,
     pub drain_delay: Duration,
-    /// The process that serves until this one does.
+    /// The process that this one replaces; None if this one took over no sockets.
     pub predecessor: Mutex<Option<Predecessor>>,
     /// The streams that were opened at start, so that no signal is lost.
     pub signal_streams: Mutex<Option<SignalStreams>>,
@@ -105,7 +107,7 @@ impl ShutdownSignalWatch for SignalHandler {
         systemd::notify_ready();
         loop {
             tokio::select! {
-                () = wait_for_signal(&mut hangup) => self.reload(),
+                () = wait_for_signal(&mut hangup) => self.spawn_reload(),
                 () = wait_for_signal(&mut quit) => {
                     let is_cancelled = Arc::new(AtomicBool::new(false));
                     let transfer = self.transfer_sockets(Arc::clone(&is_cancelled));
@@ -156,8 +158,8 @@ async fn wait_for_signal(signal: &mut Option<Signal>) {
 }
 
 impl SignalHandler {
-    /// Tells the predecessor, if there is one, that this process accepts connections. Returns false
-    /// if the predecessor keeps serving.
+    /// Tells the predecessor, if there is one, that this process accepts connections. Returns true
+    /// if this process may serve, false if the predecessor did not confirm and keeps serving.
     async fn take_over_from_predecessor(&self) -> bool {
         let predecessor = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
@@ -168,7 +170,7 @@ impl SignalHandler {
                 return Ok(());
             };
             predecessor.confirm_accepting(runtime_dir)?;
-            claim_runtime_dir(&mut upgrade_state.runtime_dir);
+            claim_runtime_dir_or_warn(&mut upgrade_state.runtime_dir);
             log::info!("took over");
             Ok::<(), std::io::Error>(())
         });
@@ -187,13 +189,13 @@ impl SignalHandler {
         }
     }
 
-    /// Transfers the sockets to a successor. Returns false if there is none or the transfer failed;
-    /// this process keeps serving then.
+    /// Transfers the sockets to a waiting successor. Returns false if no successor waits or if the
+    /// transfer failed. This process then keeps serving.
     async fn transfer_sockets(&self, is_cancelled: Arc<AtomicBool>) -> bool {
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
         let is_cancelled = move || is_cancelled.load(Ordering::Relaxed);
         match spawn_blocking(move || {
-            lock_upgrade_state(&upgrade_state).transfer_to_successor(&is_cancelled)
+            lock_upgrade_state(&upgrade_state).transfer_sockets_to_successor(&is_cancelled)
         })
         .await
         {
@@ -212,7 +214,7 @@ impl SignalHandler {
         }
     }
 
-    fn reload(&self) {
+    fn spawn_reload(&self) {
         let reload_trigger = self.reload_trigger.clone();
         tokio::spawn(async move {
             systemd::notify_reloading();
@@ -222,16 +224,16 @@ impl SignalHandler {
         });
     }
 
-    /// Stops accepting, and ends the process with `exit_code` as soon as no connection is open.
-    /// Pingora's own grace period would always last its full time.
+    /// Stops accepting. As soon as no connection is open, or at SIGINT, a task ends the process
+    /// with `exit_code`. Without this task, Pingora would always wait for its full grace period.
     async fn drain(&self, mut interrupt: Option<Signal>, exit_code: i32) -> ShutdownSignal {
-        lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets();
+        lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets_and_release_dir();
         let (connections, exit_tasks) =
             (Arc::clone(&self.connection_tracker), Arc::clone(&self.exit_tasks));
         tokio::spawn(async move {
             let drained = async {
                 connections.wait_until_listeners_closed().await;
-                connections.wait_until_finished().await;
+                connections.wait_until_all_connections_close().await;
             };
             tokio::select! {
                 () = drained => {}

@@ -24,7 +24,8 @@ use crate::support::certificates::{self, CurrentCertificates};
 pub(super) struct ListenSockets(Vec<(String, TcpListener)>);
 
 impl ListenSockets {
-    /// Uses an inherited socket if its name matches a configured listener, and binds the others.
+    /// Takes one socket for each configured listener: the inherited socket of the same name, if
+    /// there is one, else a newly bound one. Closes inherited sockets of no listener.
     pub fn bind(
         config: &Config,
         inherited: Vec<(String, TcpListener)>,
@@ -47,7 +48,7 @@ impl ListenSockets {
         bound.collect::<Result<_, _>>().map(ListenSockets)
     }
 
-    /// Duplicates the sockets, to transfer them to a successor later.
+    /// Duplicates all sockets. The duplicates can be transferred to a successor later.
     pub fn try_clone(&self) -> Result<Vec<(String, TcpListener)>, StartError> {
         let duplicate =
             |(name, socket): &(String, TcpListener)| Ok((name.clone(), socket.try_clone()?));
@@ -59,14 +60,15 @@ impl ListenSockets {
     }
 
     /// Removes and returns the socket of a listener: `http`, `https` or `admin`.
-    pub fn remove_socket(&mut self, name: &str) -> Option<TcpListener> {
-        let at = self.0.iter().position(|(found, _)| found.split(' ').next() == Some(name))?;
+    pub fn remove_socket(&mut self, listener_name: &str) -> Option<TcpListener> {
+        let at =
+            self.0.iter().position(|(found, _)| found.split(' ').next() == Some(listener_name))?;
         Some(self.0.swap_remove(at).1)
     }
 }
 
-/// The parts from which the services of the HTTP and the HTTPS listener are built. Their sockets
-/// come separately.
+/// The parts from which the services of the HTTP and the HTTPS listener are built, apart from the
+/// sockets.
 pub(super) struct ProxyServiceParts<'d> {
     pub config: &'d Config,
     pub gate: &'d Gate,
@@ -101,7 +103,9 @@ impl ProxyServiceParts<'_> {
         };
         let mut add = |name, socket, app| {
             let service = ListenerService::new(name, socket, app, config.downstream.write_timeout);
-            server.add_service(service.with_threads(config.threads, self.heartbeat.clone()));
+            server.add_service(
+                service.with_threads_and_heartbeat(config.threads, self.heartbeat.clone()),
+            );
         };
         if let Some(socket) = sockets.remove_socket("http") {
             add("http", socket, app());

@@ -17,7 +17,7 @@ use crate::support::certificates::CurrentCertificates;
 use crate::support::snapshot::SnapshotCell;
 
 /// Builds the state that the gate uses, the reloader that updates it, and the reloader's trigger.
-pub(in crate::process) fn build_state(
+pub(in crate::process) fn build_gate_state_and_reloader(
     inputs: StartupInputs,
     certificates: Option<Arc<CurrentCertificates>>,
     config_sources: ConfigSources,
@@ -28,7 +28,7 @@ pub(in crate::process) fn build_state(
     let open = || config.store.open(config.store.deadline);
     let now = unix_now();
     let options = LedgerOptions {
-        deadline: config.store.deadline,
+        store_deadline: config.store.deadline,
         on_failure: config.on_failure,
         max_unsettled: config.store.max_unsettled,
     };
@@ -48,8 +48,8 @@ pub(in crate::process) fn build_state(
             let verdict = table.find_row(name)?.own_answer.verdict;
             verdict.reason.is_flagged().then_some((verdict.reason, verdict.score))
         }),
-        Box::new(move || table_of_seeds.peek().seed().to_vec()),
-        Box::new(ledger.clock()),
+        Box::new(move || table_of_seeds.peek().top_list_seed().to_vec()),
+        Box::new(ledger.believed_now_fn()),
     )
     .map_err(unusable)?;
     let log = AccessLog::start(config.log_target.clone(), config.access_log)

@@ -1,12 +1,12 @@
 //! The attempts of an exchange: when riskgate retries, and the refusal that the client gets if no
-//! server has answered. Both paths use this rule.
+//! server has answered. The Pingora path and the fast path use the same rules.
 
 use crate::model::refusal::Refusal;
 
 /// The most attempts of an exchange: one, and one retry.
 pub const MAX_ATTEMPTS: usize = 2;
 
-/// How an attempt ended without a response to forward.
+/// Why an attempt ended without a response that riskgate can forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptFailure {
     /// No connection could be opened, so no server has seen the request.
@@ -28,7 +28,7 @@ pub enum AttemptFailure {
 pub struct Attempts {
     /// The number of attempts that have started.
     count: usize,
-    /// The current attempt has a connection to a server.
+    /// Whether the current attempt has a connection to a server.
     is_connected: bool,
 }
 
@@ -49,7 +49,8 @@ impl Attempts {
         self.count > 1
     }
 
-    /// Returns true if the exchange may be retried (RFC 9112 section 9.3.1).
+    /// Returns true if the exchange may be retried (RFC 9112 section 9.3.1): the failure allows it,
+    /// an attempt is left, and the deadline has not passed.
     pub fn may_retry(&self, failure: AttemptFailure, is_past_deadline: bool) -> bool {
         let is_safe_to_retry = match failure {
             AttemptFailure::Connect => true,
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_safe_failure_is_retried_once() {
+    fn a_safe_failure_is_retried_once_and_others_never() {
         let closed_early =
             |is_reused, is_retryable| AttemptFailure::ClosedEarly { is_reused, is_retryable };
         let mut attempts = Attempts::default();
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_needs_a_connection() {
+    fn only_a_connected_attempt_gets_upstream_timeout() {
         let mut attempts = Attempts::default();
         assert_eq!(attempts.refusal_without_response(true), Refusal::UpstreamUnavailable);
         attempts.start_attempt();

@@ -17,24 +17,24 @@ use tokio::net::{TcpSocket, TcpStream};
 
 /// The interval at which idle connections are inspected.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
-/// The number of connections that are out of the pool while they are inspected; requests can use
+/// The most connections that are taken out of the pool at a time to be inspected; requests can use
 /// all the others meanwhile.
-const EVICTION_BATCH: usize = 16;
+const EVICTION_BATCH_CONNECTIONS: usize = 16;
 
 /// A connection to an upstream server, for one exchange after the other.
 #[derive(Debug)]
 pub struct UpstreamConnection {
     stream: TcpStream,
     server: SocketAddr,
-    /// The connection has served an earlier exchange.
+    /// Whether the connection has served an earlier exchange.
     pub is_reused: bool,
 }
 
 impl UpstreamConnection {
-    /// Opens a connection; `recv_buffer` is the size of the kernel's receive buffer, in bytes.
-    pub async fn open(server: SocketAddr, recv_buffer: usize) -> Result<UpstreamConnection> {
+    /// Opens a connection. `recv_buffer_bytes` is the size of the kernel's receive buffer.
+    pub async fn open(server: SocketAddr, recv_buffer_bytes: usize) -> Result<UpstreamConnection> {
         let socket = if server.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_recv_buffer_size(u32::try_from(recv_buffer).unwrap_or(u32::MAX))?;
+        socket.set_recv_buffer_size(u32::try_from(recv_buffer_bytes).unwrap_or(u32::MAX))?;
         let stream = socket.connect(server).await?;
         stream.set_nodelay(true)?;
         Ok(UpstreamConnection { stream, server, is_reused: false })
@@ -53,7 +53,7 @@ impl UpstreamConnection {
     }
 
     /// Returns true if neither bytes nor the end of the connection have arrived since the last
-    /// response. It asks the kernel, because the runtime's readiness may be out of date.
+    /// response. It asks the kernel, because Tokio's record of the socket may be out of date.
     fn is_reusable(&self) -> bool {
         let peeked = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
         peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
@@ -72,7 +72,7 @@ struct PoolState {
     /// The idle connections to each server, each with the start of its idle time. The longest idle
     /// comes first.
     by_server: HashMap<SocketAddr, Vec<(UpstreamConnection, Instant)>>,
-    /// The task of `evict_periodically` runs.
+    /// Whether the task of `evict_periodically` is running.
     is_evictor_running: bool,
 }
 
@@ -129,35 +129,36 @@ impl IdlePool {
     async fn evict_unusable(&self, is_reusable: impl Fn(&UpstreamConnection) -> bool) {
         let servers: Vec<SocketAddr> = self.lock_state().by_server.keys().copied().collect();
         for server in servers {
-            let mut seen = 0;
-            while let Some(mut batch) = self.take_batch(server, seen) {
+            let mut inspected_count = 0;
+            while let Some(mut batch) = self.take_batch(server, inspected_count) {
                 batch.retain(|(connection, since)| {
                     since.elapsed() < self.idle_timeout && is_reusable(connection)
                 });
-                seen += self.put_back_batch(server, seen, batch);
+                inspected_count += self.put_back_batch(server, inspected_count, batch);
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Takes the next batch out of the pool; `None` if all connections were inspected. The first
-    /// `seen` connections in the pool were inspected before.
+    /// Takes the next batch of connections to this server out of the pool; `None` if all were
+    /// inspected. The first `inspected_count` connections in the pool were inspected before.
     fn take_batch(
         &self,
         server: SocketAddr,
-        seen: usize,
+        inspected_count: usize,
     ) -> Option<Vec<(UpstreamConnection, Instant)>> {
         let mut state = self.lock_state();
         let kept = state.by_server.get_mut(&server)?;
-        let end = kept.len().min(seen + EVICTION_BATCH);
-        (seen < end).then(|| kept.drain(seen..end).collect())
+        let end = kept.len().min(inspected_count + EVICTION_BATCH_CONNECTIONS);
+        (inspected_count < end).then(|| kept.drain(inspected_count..end).collect())
     }
 
-    /// Puts a batch back at its position, up to the pool's limit. Returns the number put back.
+    /// Puts a batch back after the first `inspected_count` connections, up to the pool's limit, and
+    /// closes the rest. Returns the number put back.
     fn put_back_batch(
         &self,
         server: SocketAddr,
-        seen: usize,
+        inspected_count: usize,
         mut batch: Vec<(UpstreamConnection, Instant)>,
     ) -> usize {
         let mut state = self.lock_state();
@@ -165,7 +166,7 @@ impl IdlePool {
             self.max_connections.saturating_sub(state.by_server.values().map(Vec::len).sum());
         let surplus = batch.split_off(free.min(batch.len()));
         let (kept, count) = (state.by_server.entry(server).or_default(), batch.len());
-        let at = seen.min(kept.len());
+        let at = inspected_count.min(kept.len());
         kept.splice(at..at, batch);
         drop(state);
         // The lock is released before these connections are closed.
@@ -185,7 +186,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn only_a_connection_without_unread_bytes_is_reused() {
+    async fn only_an_open_connection_without_unread_bytes_is_reused() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
         let pool = Arc::new(IdlePool::new(1, Duration::from_secs(60)));
@@ -232,13 +233,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn eviction_holds_no_lock_and_one_batch_at_most() {
-        const KEPT: usize = 50;
+    async fn eviction_inspects_one_batch_at_a_time_unlocked() {
+        const CONNECTION_COUNT: usize = 50;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
-        let pool = Arc::new(IdlePool::new(KEPT, Duration::from_secs(60)));
+        let pool = Arc::new(IdlePool::new(CONNECTION_COUNT, Duration::from_secs(60)));
         let mut others = Vec::new();
-        for _ in 0..KEPT {
+        for _ in 0..CONNECTION_COUNT {
             pool.put(UpstreamConnection::open(server, 32 * 1024).await.unwrap());
             others.push(listener.accept().await.unwrap());
         }
@@ -246,16 +247,19 @@ mod tests {
         pool.evict_unusable(|connection| {
             assert!(pool.state.try_lock().is_ok(), "the pool is locked during an inspection");
             inspected.set(inspected.get() + 1);
-            let missing = KEPT - pool.lock_state().by_server[&server].len();
+            let missing = CONNECTION_COUNT - pool.lock_state().by_server[&server].len();
             let closed = inspected.get() / 2;
-            assert!(missing <= EVICTION_BATCH + closed, "{missing} are out of the pool");
+            assert!(
+                missing <= EVICTION_BATCH_CONNECTIONS + closed,
+                "{missing} are out of the pool"
+            );
             last.set(Some(connection.stream.local_addr().unwrap()));
             // Every other connection has ended.
             inspected.get() % 2 == 0
         })
         .await;
-        assert_eq!(inspected.get(), KEPT, "each is inspected once");
-        assert_eq!(pool.lock_state().by_server[&server].len(), KEPT / 2);
+        assert_eq!(inspected.get(), CONNECTION_COUNT, "each is inspected once");
+        assert_eq!(pool.lock_state().by_server[&server].len(), CONNECTION_COUNT / 2);
         // The order is unchanged: the connection that was used last comes out first.
         let first = pool.checkout(server).unwrap();
         assert_eq!(Some(first.stream.local_addr().unwrap()), last.get());

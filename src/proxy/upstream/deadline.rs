@@ -17,18 +17,20 @@ pub struct DeadlineGuard {
     socket: Arc<GuardedSocket>,
 }
 
-/// The guard's descriptor of the connection; `None` once it was shut down or released.
+/// The guard's own descriptor of the connection. `None` once the timer or the drop of the guard has
+/// taken it.
 struct GuardedSocket(Mutex<Option<OwnedFd>>);
 
 impl DeadlineGuard {
-    /// Starts the timer; `None` if the descriptor can't be duplicated.
-    pub(super) fn start(at: Instant, connection: RawFd) -> Option<DeadlineGuard> {
+    /// Starts the timer. Returns `None` if the connection's descriptor can't be duplicated; the
+    /// exchange then has no guard.
+    pub(super) fn start(deadline: Instant, connection: RawFd) -> Option<DeadlineGuard> {
         let socket = Arc::new(GuardedSocket(Mutex::new(Some(duplicate_fd(connection)?))));
         let timer_socket = Arc::clone(&socket);
         let timer = tokio::spawn(async move {
-            tokio::time::sleep_until(at.into()).await;
-            timer_socket.release_with(|connection| {
-                // It fails only if the other side has closed the connection already.
+            tokio::time::sleep_until(deadline.into()).await;
+            timer_socket.release_once_with(|connection| {
+                // The shutdown fails only if the other side has closed the connection already.
                 let _ = TcpStream::from(connection).shutdown(Shutdown::Both);
             });
         });
@@ -40,7 +42,7 @@ impl GuardedSocket {
     /// Passes the descriptor to `release`, once: later calls do nothing. `release` runs under the
     /// lock, so that dropping the guard waits for a timer task that has just begun to shut the
     /// connection down.
-    fn release_with(&self, release: impl FnOnce(OwnedFd)) {
+    fn release_once_with(&self, release: impl FnOnce(OwnedFd)) {
         let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = socket.take() {
             release(connection);
@@ -51,7 +53,7 @@ impl GuardedSocket {
 impl Drop for DeadlineGuard {
     fn drop(&mut self) {
         self.timer.abort();
-        self.socket.release_with(drop);
+        self.socket.release_once_with(drop);
     }
 }
 
@@ -70,7 +72,7 @@ mod tests {
         let (send_release, release) = channel::<()>();
         let timer = Arc::clone(&socket);
         let timer = std::thread::spawn(move || {
-            timer.release_with(|_| {
+            timer.release_once_with(|_| {
                 send_started.send(()).unwrap();
                 release.recv().unwrap();
             });
@@ -80,13 +82,13 @@ mod tests {
         let (dropped, is_dropped) = channel();
         let dropper = Arc::clone(&socket);
         let dropper = std::thread::spawn(move || {
-            dropper.release_with(drop);
+            dropper.release_once_with(drop);
             dropped.send(()).unwrap();
         });
         assert!(is_dropped.recv_timeout(Duration::from_millis(50)).is_err());
         send_release.send(()).unwrap();
         is_dropped.recv().unwrap();
-        socket.release_with(|_| panic!("the socket was released before"));
+        socket.release_once_with(|_| panic!("the socket was released before"));
         timer.join().unwrap();
         dropper.join().unwrap();
     }

@@ -11,20 +11,20 @@ use bytes::{Buf, BytesMut};
 use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::message::response::{
-    CommonHeaders, header_field, write_final_fields, write_status_line,
+    CommonHeaders, finish_http1_header, header_field, write_status_line,
 };
 
 pub use body::{BodyState, ChunkState, MalformedResponse};
 
 use crate::message::forwarding::{
-    annotate_response, is_framing_field, is_response_field_forwarded, parse_connection_options,
-    parse_is_chunked,
+    is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
+    parse_connection_options, write_riskgate_response_fields,
 };
 
 /// The most fields of a header; Pingora's limit.
-const MAX_FIELDS: usize = 256;
+const MAX_RESPONSE_FIELDS: usize = 256;
 /// The most bytes of a header; Pingora's limit.
-const MAX_HEADER_BYTES: usize = 1 << 20;
+const MAX_RESPONSE_HEADER_BYTES: usize = 1 << 20;
 
 /// The facts about the client's request and connection that a response's header depends on.
 pub struct ResponseContext<'l> {
@@ -38,27 +38,27 @@ pub struct ResponseContext<'l> {
     pub is_head_method: bool,
 }
 
-/// The facts about a response that are needed after its header was forwarded.
+/// The facts about an upstream server's response that are needed to forward its body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The status code.
     pub status: u16,
     /// The part of the body that is still to be forwarded.
     pub body: BodyState,
-    /// Whether the connection to the server can be reused after the body.
-    pub is_persistent: bool,
+    /// Whether the connection to the server can be reused once the whole body has arrived.
+    pub is_connection_reusable: bool,
 }
 
-/// Removes the header at the front of `arrived` once it is complete, and appends the header for the
-/// client to `out`. Returns `None` while it is incomplete. Informational responses (1xx) are
-/// dropped.
-pub fn forward_head(
+/// If the header at the front of `arrived` is complete, removes it and appends the header for the
+/// client to `out`. Returns `None` if the header is incomplete. Drops informational responses
+/// (1xx).
+pub fn forward_response_head(
     arrived: &mut BytesMut,
     context: &ResponseContext<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Option<ResponseHead>, MalformedResponse> {
     loop {
-        let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_FIELDS];
+        let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_RESPONSE_FIELDS];
         let mut response = Response::new(&mut []);
         let mut parser = ParserConfig::default();
         parser.allow_spaces_after_header_name_in_responses(true);
@@ -66,7 +66,7 @@ pub fn forward_head(
         let parsed = parser.parse_response_with_uninit_headers(&mut response, arrived, &mut fields);
         let length = match parsed {
             Ok(Status::Complete(length)) => length,
-            Ok(Status::Partial) if arrived.len() <= MAX_HEADER_BYTES => return Ok(None),
+            Ok(Status::Partial) if arrived.len() <= MAX_RESPONSE_HEADER_BYTES => return Ok(None),
             Ok(Status::Partial) | Err(_) => return Err(MalformedResponse),
         };
         let status = response.code.ok_or(MalformedResponse)?;
@@ -96,7 +96,8 @@ fn write_client_header(
     };
     let connection_options =
         parse_connection_options(values("connection")).ok_or(MalformedResponse)?;
-    let is_chunked = parse_is_chunked(values("transfer-encoding")).ok_or(MalformedResponse)?;
+    let is_chunked =
+        is_chunked_if_supported(values("transfer-encoding")).ok_or(MalformedResponse)?;
     let length = if is_chunked { None } else { parse_content_length(values("content-length"))? };
     let body = match (is_chunked, length) {
         _ if context.is_head_method || matches!(status, 204 | 304) => BodyState::Complete,
@@ -125,28 +126,31 @@ fn write_client_header(
     }
     match (body, length) {
         (BodyState::UntilClose | BodyState::Chunks(_), _) => {
-            header_field::TRANSFER_ENCODING.write_line(b"chunked", out)
+            header_field::TRANSFER_ENCODING.write_h1_line(b"chunked", out)
         }
         (BodyState::Complete, _) if is_chunked => {
-            header_field::TRANSFER_ENCODING.write_line(b"chunked", out)
+            header_field::TRANSFER_ENCODING.write_h1_line(b"chunked", out)
         }
         // A 204 must not carry Content-Length (RFC 9110 section 8.6).
         (_, Some(length)) if status != 204 => {
             header_field::CONTENT_LENGTH
-                .write_line(itoa::Buffer::new().format(length).as_bytes(), out);
+                .write_h1_line(itoa::Buffer::new().format(length).as_bytes(), out);
         }
         _ => {}
     }
-    annotate_response(status, has_cache_control, &mut |field, value| field.write_line(value, out));
-    context.common_headers.for_each_field(&mut |field, value| field.write_line(value, out));
-    write_final_fields(context.date, context.should_close, out);
-    // riskgate doesn't reuse the connection if the body lasts until the server closes it, or if an
-    // HTTP/1.0 server sends chunks.
+    write_riskgate_response_fields(status, has_cache_control, &mut |field, value| {
+        field.write_h1_line(value, out)
+    });
+    context.common_headers.for_each_field(&mut |field, value| field.write_h1_line(value, out));
+    finish_http1_header(context.date, context.should_close, out);
+    // The connection is not reused if the end of the connection ends the body, or if an HTTP/1.0
+    // server sends chunks.
     let is_last = body == BodyState::UntilClose || is_chunked && response.version != Some(1);
     Ok(ResponseHead {
         status,
         body,
-        is_persistent: !is_last && is_kept_alive(response.version, &connection_options),
+        is_connection_reusable: !is_last
+            && does_server_keep_alive(response.version, &connection_options),
     })
 }
 
@@ -169,7 +173,7 @@ fn parse_content_length<'v>(
 
 /// Returns true if the server keeps the connection open (RFC 9112 section 9.3). `minor_version` is
 /// 1 for HTTP/1.1.
-fn is_kept_alive(minor_version: Option<u8>, options: &[&[u8]]) -> bool {
+fn does_server_keep_alive(minor_version: Option<u8>, options: &[&[u8]]) -> bool {
     let has = |option: &str| options.iter().any(|o| o.eq_ignore_ascii_case(option.as_bytes()));
     !has("close") && (minor_version == Some(1) || has("keep-alive"))
 }
@@ -178,31 +182,32 @@ fn is_kept_alive(minor_version: Option<u8>, options: &[&[u8]]) -> bool {
 mod tests {
     use super::*;
 
-    /// Forwards a response that arrives in parts of this size. Returns the output and the rest.
+    /// Forwards a response that arrives in parts of this size. Returns the bytes for the client,
+    /// the head, and the number of bytes that arrived after the end of the response.
     fn forward_in_parts(
         answer: &str,
-        is_head: bool,
-        size: usize,
+        is_head_method: bool,
+        part_size: usize,
     ) -> Result<(String, ResponseHead, usize), MalformedResponse> {
         let common = CommonHeaders::default();
         let context = ResponseContext {
             common_headers: &common,
             date: b"now",
             should_close: false,
-            is_head_method: is_head,
+            is_head_method,
         };
         let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
-        let mut parts = answer.as_bytes().chunks(size);
+        let mut parts = answer.as_bytes().chunks(part_size);
         let mut answer = loop {
-            if let Some(answer) = forward_head(&mut arrived, &context, &mut out)? {
+            if let Some(answer) = forward_response_head(&mut arrived, &context, &mut out)? {
                 break answer;
             }
             arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);
         };
-        answer.body.forward(&mut arrived, &mut out)?;
+        answer.body.forward_arrived_bytes(&mut arrived, &mut out)?;
         for part in parts {
             arrived.extend_from_slice(part);
-            answer.body.forward(&mut arrived, &mut out)?;
+            answer.body.forward_arrived_bytes(&mut arrived, &mut out)?;
         }
         if answer.body != BodyState::Complete {
             answer.body.finish_at_eof(&mut out)?;
@@ -210,7 +215,7 @@ mod tests {
         Ok((String::from_utf8(out).unwrap(), answer, arrived.len()))
     }
 
-    /// Returns the body that a client reads, with a Content-Length or in chunks.
+    /// Returns the body of a forwarded response as a client reads it: decodes chunks, if any.
     fn decode_body(forwarded: &str) -> String {
         let (header, mut rest) = forwarded.split_once("\r\n\r\n").unwrap();
         if !header.contains("Transfer-Encoding: chunked") {
@@ -230,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_in_parts_of_any_size_is_forwarded() {
+    fn a_body_that_arrives_in_parts_is_forwarded_whole() {
         for (framing, sent, left) in [
             ("Content-Length: 5\r\n", "hello", 0),
             ("content-length: 5, 5\r\nContent-Length:5\r\n", "hello", 0),
@@ -255,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn head_and_304_keep_content_length() {
+    fn head_and_304_but_not_204_keep_content_length() {
         let forward = |answer: &str, is_head| forward_in_parts(answer, is_head, 9).unwrap().0;
         let length = forward("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true);
         assert!(length.contains("\r\nContent-Length: 5\r\n") && length.ends_with("\r\n\r\n"));
@@ -299,9 +304,9 @@ mod tests {
     }
 
     #[test]
-    fn close_or_http_10_ends_persistence() {
+    fn close_or_http_1_0_without_keep_alive_ends_persistence() {
         let is_kept = |version: u8, connection: &str| {
-            is_kept_alive(
+            does_server_keep_alive(
                 Some(version),
                 &parse_connection_options([connection.as_bytes()].into_iter()).unwrap(),
             )
@@ -323,7 +328,7 @@ mod tests {
         );
         assert_eq!(
             answer,
-            ResponseHead { status: 503, body: BodyState::Complete, is_persistent: true }
+            ResponseHead { status: 503, body: BodyState::Complete, is_connection_reusable: true }
         );
         let many = format!("HTTP/1.1 200 OK\r\nConnection: {}\r\n\r\n", "a,".repeat(65));
         assert_eq!(forward_in_parts(&many, false, 1_000).err(), Some(MalformedResponse));

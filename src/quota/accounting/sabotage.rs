@@ -5,39 +5,40 @@
 use super::{AtomicLease, LeaseAccounting};
 
 impl LeaseAccounting {
-    /// Fault: makes calls spendable again that the report in flight returns to the store.
-    /// `withdrawn` is how many calls were withdrawn from memory for that report.
+    /// Fault: the calls that the report in flight returns to the store become spendable again.
+    /// `withdrawn` is how many calls were withdrawn from the lease for that report.
     pub(in super::super) fn hold_returned_calls(
         &mut self,
         atomic_lease: &AtomicLease,
         withdrawn: u64,
     ) {
-        let Some(report) = &mut self.pending else { return };
-        let kept = report.returning.min(withdrawn);
-        report.returning -= kept;
-        self.returning -= kept;
+        let Some(report) = &mut self.pending_report else { return };
+        let kept = report.returned_calls.min(withdrawn);
+        report.returned_calls -= kept;
+        self.calls_to_return -= kept;
         let lease = atomic_lease.load();
-        atomic_lease.add_granted(kept, lease.unleased_low().saturating_sub(kept));
+        atomic_lease.add_granted(kept, lease.unleased_low_32_bits().saturating_sub(kept));
     }
 
-    /// Withdraws those calls again once the store has replied. Any that were spent meanwhile were
-    /// spent without a lease.
+    /// Withdraws the calls of `hold_returned_calls` again, once the store has replied. Those that
+    /// were spent meanwhile had no lease.
     pub(in super::super) fn withdraw_returned_calls(&mut self, atomic_lease: &AtomicLease) {
-        let Some(report) = &self.pending else { return };
-        let kept = self.own_leased + report.unsettled - report.returning - report.floor;
+        let Some(report) = &self.pending_report else { return };
+        let kept =
+            self.own_leased + report.unsettled_calls - report.returned_calls - report.leased_floor;
         let held = atomic_lease.load().held();
         let dropped = kept.min(held);
         atomic_lease.withdraw_all_but(held - dropped, false);
         // A changed limit has withdrawn some of them already.
-        self.returning -= (kept - dropped).min(self.returning - report.returning);
+        self.calls_to_return -= (kept - dropped).min(self.calls_to_return - report.returned_calls);
     }
 
     /// Fault: makes the calls that the report in flight requests spendable before they are granted.
     pub(in super::super) fn hold_ungranted_calls(&mut self, atomic_lease: &AtomicLease) {
-        let Some(report) = &mut self.pending else { return };
-        let asked = std::mem::take(&mut report.requested);
-        report.floor += asked;
+        let Some(report) = &mut self.pending_report else { return };
+        let asked = std::mem::take(&mut report.requested_calls);
+        report.leased_floor += asked;
         self.own_leased += asked;
-        atomic_lease.add_granted(asked, atomic_lease.load().unleased_low());
+        atomic_lease.add_granted(asked, atomic_lease.load().unleased_low_32_bits());
     }
 }

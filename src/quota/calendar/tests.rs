@@ -5,10 +5,10 @@ const NOVEMBER_END: i64 = 1_796_083_199;
 const DAY: i64 = 86_400;
 
 fn month_text(calendar: &Calendar, boottime: i64) -> String {
-    calendar.month_to_charge(calendar.now(boottime), || boottime).to_string()
+    calendar.month_to_charge(calendar.believed_now(boottime), || boottime).to_string()
 }
 
-fn known_month(unix_now: i64) -> Option<Month> {
+fn counted_month_at(unix_now: i64) -> Option<Month> {
     Some(Month::containing(unix_now))
 }
 
@@ -18,15 +18,19 @@ fn a_month_begins_on_time_and_never_again() {
     assert_eq!(month_text(&calendar, 100), "2026-11");
     assert_eq!(month_text(&calendar, 101), "2026-12");
     assert_eq!(month_text(&calendar, 99), "2026-12");
-    let calendar = Calendar::new(known_month(NOVEMBER_END + 1), NOVEMBER_END, 0);
+    let calendar = Calendar::new(counted_month_at(NOVEMBER_END + 1), NOVEMBER_END, 0);
     assert_eq!(month_text(&calendar, 0), "2026-12");
-    assert_eq!(calendar.now(7), NOVEMBER_END + 8, "the time is not before the month either");
+    assert_eq!(
+        calendar.believed_now(7),
+        NOVEMBER_END + 8,
+        "the time is not before the month either"
+    );
 }
 
 #[test]
 fn a_clock_far_ahead_at_the_start_is_held_until_it_proves_steady() {
     let wrong = NOVEMBER_END + 62 * DAY;
-    let calendar = Calendar::new(known_month(NOVEMBER_END), wrong, 0);
+    let calendar = Calendar::new(counted_month_at(NOVEMBER_END), wrong, 0);
     assert!(
         calendar.problem(0).unwrap().contains("this machine's clock says 2027-01-31T23:59:59Z")
     );
@@ -37,7 +41,7 @@ fn a_clock_far_ahead_at_the_start_is_held_until_it_proves_steady() {
     calendar.observe_machine_clock(wrong + 600, 600);
     assert_eq!((month_text(&calendar, 600), calendar.problem(600)), ("2027-02".to_owned(), None));
     // A gateway that did not run while a month ended accepts the new month at once.
-    let calendar = Calendar::new(known_month(NOVEMBER_END), NOVEMBER_END + 5 * DAY, 0);
+    let calendar = Calendar::new(counted_month_at(NOVEMBER_END), NOVEMBER_END + 5 * DAY, 0);
     assert_eq!(month_text(&calendar, 0), "2026-12");
 }
 
@@ -48,7 +52,7 @@ fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
     let jump = 40 * DAY;
     let observe = |ahead: i64, boottime: i64| {
         calendar.observe_machine_clock(start + ahead + boottime, boottime);
-        calendar.now(boottime)
+        calendar.believed_now(boottime)
     };
     assert_eq!(observe(jump, 1), start + 1);
     // The clock steps back, so the jump is forgotten.
@@ -70,13 +74,17 @@ fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
 fn small_clock_corrections_are_followed() {
     let calendar = Calendar::new(None, NOVEMBER_END - DAY, 0);
     calendar.observe_machine_clock(NOVEMBER_END - DAY + 101, 100);
-    assert_eq!(calendar.now(100), NOVEMBER_END - DAY + 100, "fractions of a second are no step");
+    assert_eq!(
+        calendar.believed_now(100),
+        NOVEMBER_END - DAY + 100,
+        "fractions of a second are no step"
+    );
     calendar.observe_machine_clock(NOVEMBER_END - DAY + 204, 200);
-    assert_eq!(calendar.now(200), NOVEMBER_END - DAY + 204);
+    assert_eq!(calendar.believed_now(200), NOVEMBER_END - DAY + 204);
     for boottime in 300..=901 {
         calendar.observe_machine_clock(NOVEMBER_END - DAY + 30 + boottime, boottime);
     }
-    assert_eq!(calendar.now(DAY), NOVEMBER_END + 30);
+    assert_eq!(calendar.believed_now(DAY), NOVEMBER_END + 30);
 }
 
 #[test]
@@ -84,7 +92,7 @@ fn all_nodes_follow_the_store_clock() {
     // One node is an hour behind, one an hour ahead; the store's clock is right.
     let store = NOVEMBER_END - 10;
     for wrong in [-3_600, 3_600] {
-        let calendar = Calendar::new(known_month(store), store + wrong, 0);
+        let calendar = Calendar::new(counted_month_at(store), store + wrong, 0);
         calendar.observe_store_clock(store, store + wrong, 0);
         assert_eq!(month_text(&calendar, 10), "2026-11", "{wrong}");
         assert_eq!(month_text(&calendar, 11), "2026-12", "{wrong}");
@@ -92,18 +100,18 @@ fn all_nodes_follow_the_store_clock() {
         for boottime in 12..2_000 {
             calendar.observe_machine_clock(store + 40 * DAY + boottime, boottime);
         }
-        assert_eq!(calendar.now(2_000), store + 2_000);
+        assert_eq!(calendar.believed_now(2_000), store + 2_000);
     }
 }
 
 #[test]
 fn the_first_store_time_replaces_a_wrong_machine_clock() {
     let store = NOVEMBER_END - DAY;
-    for known in [None, known_month(store)] {
+    for known in [None, counted_month_at(store)] {
         let calendar = Calendar::new(known, store + 40 * DAY, 0);
         calendar.observe_store_clock(store, store + 40 * DAY, 1);
         assert_eq!(month_text(&calendar, 2), "2026-11");
-        assert_eq!(calendar.now(1), store);
+        assert_eq!(calendar.believed_now(1), store);
         assert_eq!(calendar.month_by_store_clock(1), Some(Month::containing(store)));
     }
 }
@@ -113,53 +121,56 @@ fn a_first_store_time_far_ahead_is_held() {
     let start = NOVEMBER_END - DAY;
     // The jump is held even if no month is known, and even if it leads only to the next month.
     for (known, jump) in
-        [(known_month(start), 70), (None, 70), (known_month(start), 20), (None, 4_000)]
+        [(counted_month_at(start), 70), (None, 70), (counted_month_at(start), 20), (None, 4_000)]
     {
         let jump = jump * DAY;
         let calendar = Calendar::new(known, start, 0);
         for boottime in 0..600 {
             calendar.observe_store_clock(start + jump + boottime, start + boottime, boottime);
-            assert_eq!(calendar.now(boottime), start + boottime);
+            assert_eq!(calendar.believed_now(boottime), start + boottime);
             assert_eq!(month_text(&calendar, boottime), "2026-11");
             assert_eq!(calendar.month_by_store_clock(boottime), None, "other nodes get no month");
         }
         assert!(calendar.problem(599).unwrap().contains("the store's clock says"));
         calendar.observe_store_clock(start + jump + 600, start + 600, 600);
-        assert_eq!(calendar.now(600), start + jump + 600);
+        assert_eq!(calendar.believed_now(600), start + jump + 600);
     }
 }
 
 #[test]
 fn a_first_store_time_is_accepted_if_not_contradicted() {
     let now = NOVEMBER_END + 70 * DAY;
-    // No node ran for two months, and this machine's clock is slightly off, was never set, or shows
-    // a month that has ended.
+    // This machine's clock is slightly off, was never set, or shows a month that has ended. In the
+    // first case, no node ran for two months.
     for (known, store, machine) in [
-        (known_month(NOVEMBER_END), now, now + 3_600),
-        (known_month(NOVEMBER_END), NOVEMBER_END + 10, NOVEMBER_END - 40 * DAY),
+        (counted_month_at(NOVEMBER_END), now, now + 3_600),
+        (counted_month_at(NOVEMBER_END), NOVEMBER_END + 10, NOVEMBER_END - 40 * DAY),
         (None, now, 0),
         (None, now, now - 3_600),
-        (known_month(NOVEMBER_END), NOVEMBER_END + 1, NOVEMBER_END - 3),
+        (counted_month_at(NOVEMBER_END), NOVEMBER_END + 1, NOVEMBER_END - 3),
     ] {
         let calendar = Calendar::new(known, machine, 0);
         calendar.observe_store_clock(store, machine, 0);
-        assert_eq!(calendar.now(0), store, "{known:?} {machine}");
+        assert_eq!(calendar.believed_now(0), store, "{known:?} {machine}");
         assert_eq!(calendar.problem(0), None);
     }
     // A time before a month in which calls were already counted is certainly wrong.
-    let calendar = Calendar::new(known_month(NOVEMBER_END), NOVEMBER_END - 10, 0);
+    let calendar = Calendar::new(counted_month_at(NOVEMBER_END), NOVEMBER_END - 10, 0);
     calendar.observe_store_clock(NOVEMBER_END - 40 * DAY, NOVEMBER_END - 10, 0);
-    assert_eq!(calendar.now(0), NOVEMBER_END - 10);
+    assert_eq!(calendar.believed_now(0), NOVEMBER_END - 10);
 }
 
 #[test]
 fn a_month_counted_too_early_is_a_clock_problem() {
-    let calendar = Calendar::new(known_month(NOVEMBER_END + 40 * DAY), NOVEMBER_END, 0);
+    let calendar = Calendar::new(counted_month_at(NOVEMBER_END + 40 * DAY), NOVEMBER_END, 0);
     calendar.observe_store_clock(NOVEMBER_END, NOVEMBER_END, 0);
-    assert_eq!((calendar.now(0), month_text(&calendar, 0)), (NOVEMBER_END, "2027-01".to_owned()));
+    assert_eq!(
+        (calendar.believed_now(0), month_text(&calendar, 0)),
+        (NOVEMBER_END, "2027-01".to_owned())
+    );
     assert_eq!(
         calendar.month_by_store_clock(0),
-        known_month(NOVEMBER_END),
+        counted_month_at(NOVEMBER_END),
         "other nodes get the true month"
     );
     let problem = calendar.problem(0).unwrap();

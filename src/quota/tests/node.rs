@@ -1,4 +1,4 @@
-//! When a node sends its final reports, and when it requests more calls urgently.
+//! Tests of a node: its final reports, urgent requests, refunds to the store, and invalid grants.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,13 +17,13 @@ fn the_final_report_of_a_month_does_not_wait_for_a_call() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
-    let lease = node.lease_at_limit("acme", MonthlyLimit::Calls(10_000));
+    let lease = node.apply_limit_to_lease("acme", MonthlyLimit::Calls(10_000));
     let mut exchange_reports = |reason| {
         let batch = node.collect_reports(std::slice::from_ref(&lease), reason);
         let (id, month) = (node.id, node.calendar.latest_month());
         let context = crate::store::BatchContext {
             node_id: &id,
-            month,
+            latest_begun_month: month,
             recovery_left: Duration::ZERO,
             needs_replicas: true,
         };
@@ -47,29 +47,31 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
-    let lease = node.lease_at_limit("acme", MonthlyLimit::Calls(1_000_000));
+    let lease = node.apply_limit_to_lease("acme", MonthlyLimit::Calls(1_000_000));
     let month = Month::containing(NOVEMBER_END);
     let was_urgent = || node.has_urgent_request.swap(false, Ordering::Relaxed);
     lease.record_requested_month(month);
     let mut requests = Vec::new();
     for call in 0..2_000 {
-        if node.try_charge(&lease, month).is_some() && node.lock_queue().waiting_leases.is_empty() {
+        if node.try_charge(&lease, month).is_some()
+            && node.lock_lease_queue().waiting_leases.is_empty()
+        {
             continue;
         }
         requests.push((call, was_urgent()));
-        node.lock_queue().waiting_leases.clear();
+        node.lock_lease_queue().waiting_leases.clear();
         let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
         let context = crate::store::BatchContext {
             node_id: &node.id,
-            month,
+            latest_begun_month: month,
             recovery_left: Duration::ZERO,
             needs_replicas: true,
         };
         let grants = store.report_leases(context, &batch.reports).unwrap();
         node.deliver_grants(batch, Some(grants), 1);
     }
-    // All calls are made within one second, so the measured rate rises, and the held calls last for
-    // ever less time.
+    // No tick passes, so the node counts all calls as made in one second. The measured rate rises,
+    // and the held calls last for a shorter and shorter time.
     let first = requests.iter().position(|(_, is_urgent)| *is_urgent).expect("an urgent request");
     assert!(requests[..first].len() > 5 && requests[first].0 > 100, "{requests:?}");
     assert!(requests[first..].iter().all(|(_, is_urgent)| *is_urgent), "{requests:?}");
@@ -81,14 +83,14 @@ fn a_call_refunded_to_the_store_counts_as_remaining_at_once() {
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
     // At this limit a node holds one call at most.
-    let lease = node.lease_at_limit("acme", MonthlyLimit::Calls(100));
+    let lease = node.apply_limit_to_lease("acme", MonthlyLimit::Calls(100));
     let month = Month::containing(NOVEMBER_END);
     lease.record_requested_month(month);
     let mut request_calls = || {
         let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
         let context = crate::store::BatchContext {
             node_id: &node.id,
-            month,
+            latest_begun_month: month,
             recovery_left: Duration::ZERO,
             needs_replicas: true,
         };
@@ -109,14 +111,14 @@ fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 10);
-    let leases =
-        ["spoilt", "sound"].map(|name| node.lease_at_limit(name, MonthlyLimit::Calls(10_000)));
+    let leases = ["spoilt", "sound"]
+        .map(|name| node.apply_limit_to_lease(name, MonthlyLimit::Calls(10_000)));
     let month = Month::containing(NOVEMBER_END);
     leases.iter().for_each(|lease| lease.record_requested_month(month));
     let batch = node.collect_reports(&leases, ReportReason::CallsNeeded);
     let context = crate::store::BatchContext {
         node_id: &node.id,
-        month,
+        latest_begun_month: month,
         recovery_left: Duration::ZERO,
         needs_replicas: true,
     };
@@ -128,10 +130,10 @@ fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
     assert!(matches!(sound, ChargeProgress::Done(Ok(charge)) if !charge.is_unbacked));
 }
 
-/// In a release the same holds by `overflow-checks` in Cargo.toml.
+/// A release build panics too, because Cargo.toml sets `overflow-checks`.
 #[test]
 #[should_panic(expected = "overflow")]
-fn a_sum_of_the_ledger_never_wraps() {
+fn an_overflowing_ledger_sum_panics() {
     let mut accounting = LeaseAccounting::new(None);
     (accounting.own_leased, accounting.others_leased) = (u64::MAX, 1);
     accounting.leased_by_all();

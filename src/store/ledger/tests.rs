@@ -1,5 +1,5 @@
-//! Tests of the ledger operations. `both` runs each test on SQLite and on Redis; the other modules
-//! test what only a server can do or suffer.
+//! Tests of the ledger operations. Each test in `both` runs on SQLite and on Redis. The other
+//! modules test what only happens with a server.
 
 mod both;
 mod errors;
@@ -19,32 +19,32 @@ use crate::store::{
 };
 
 /// January 2100. The totals of a past month would expire at once.
-const MONTH_NUMBER: u16 = 1_200;
+const JANUARY_2100_NUMBER: u16 = 1_200;
 // The ids of three nodes.
 const ALICE: [u8; 16] = [0xa1; 16];
 const BOB: [u8; 16] = [0xb0; 16];
 const CAROL: [u8; 16] = [0xca; 16];
 
-fn month() -> Month {
-    Month::from_number(MONTH_NUMBER).unwrap()
+fn test_month() -> Month {
+    Month::from_number(JANUARY_2100_NUMBER).unwrap()
 }
 
-fn open_unconnected(url: &str, options: &RedisOptions, timeout: Duration) -> Store {
+fn open_without_connecting(url: &str, options: &RedisOptions, timeout: Duration) -> Store {
     Store::open(&StoreUrl::parse(url).unwrap(), options, timeout).unwrap()
 }
 
 /// A store of either kind, probed.
 fn open_and_probe(location: &TestStore) -> Store {
     let mut store = location.open();
-    store.probe(month(), None).unwrap();
+    store.probe(test_month(), None).unwrap();
     store
 }
 
 /// A store on a server, probed.
 fn open_probed_server(server: &RedisServer) -> Store {
     let mut store =
-        open_unconnected(&server.url(), &RedisOptions::default(), Duration::from_secs(5));
-    store.probe(month(), None).unwrap();
+        open_without_connecting(&server.url(), &RedisOptions::default(), Duration::from_secs(5));
+    store.probe(test_month(), None).unwrap();
     store
 }
 
@@ -55,7 +55,7 @@ struct TestNode {
     sequence: u64,
     known: KnownState,
     /// The leased and the spent total of all other nodes, as far as this node knows.
-    others_totals: (u64, u64),
+    others_leased_and_spent: (u64, u64),
     /// For how much longer the store recovers, as this node knows from a probe.
     recovery_left: Duration,
 }
@@ -66,7 +66,7 @@ impl TestNode {
             id,
             sequence: 0,
             known: KnownState::default(),
-            others_totals: (0, 0),
+            others_leased_and_spent: (0, 0),
             recovery_left: Duration::ZERO,
         }
     }
@@ -81,7 +81,7 @@ impl TestNode {
         self.sequence += 1;
         LeaseReport {
             account: "acme".to_owned(),
-            month: month(),
+            month: test_month(),
             sequence: self.sequence,
             target,
             floor,
@@ -91,33 +91,34 @@ impl TestNode {
         }
     }
 
-    fn send(&self, store: &mut Store, report: &LeaseReport) -> Result<Grant, StoreError> {
-        let grants = self.send_all(store, std::slice::from_ref(report))?;
+    fn send_report(&self, store: &mut Store, report: &LeaseReport) -> Result<Grant, StoreError> {
+        let grants = self.send_reports(store, std::slice::from_ref(report))?;
         Ok(grants[0].expect("a report that does not fail alone"))
     }
 
-    fn send_all(
+    fn send_reports(
         &self,
         store: &mut Store,
         reports: &[LeaseReport],
     ) -> Result<Vec<Option<Grant>>, StoreError> {
         let context = BatchContext {
             node_id: &self.id,
-            month: month(),
+            latest_begun_month: test_month(),
             recovery_left: self.recovery_left,
             needs_replicas: true,
         };
         store.report_leases(context, reports)
     }
 
-    /// Records a grant as the ledger does: while an account recovers, the higher totals.
+    /// Records a grant as the ledger does. While an account recovers, the higher totals of the
+    /// others stay.
     fn record_grant(&mut self, report: &LeaseReport, grant: Grant) {
         let (mut leased, mut spent) = (grant.others_leased, grant.others_spent);
         if grant.is_recovering {
-            leased = leased.max(self.others_totals.0);
-            spent = spent.max(self.others_totals.1);
+            leased = leased.max(self.others_leased_and_spent.0);
+            spent = spent.max(self.others_leased_and_spent.1);
         }
-        self.others_totals = (leased, spent);
+        self.others_leased_and_spent = (leased, spent);
         self.known = KnownState {
             sequence: report.sequence,
             revision: grant.revision,
@@ -136,14 +137,14 @@ impl TestNode {
         limit: Option<u64>,
     ) -> Grant {
         let report = self.next_report(target, floor_and_spent, limit);
-        let grant = self.send(store, &report).unwrap();
+        let grant = self.send_report(store, &report).unwrap();
         self.record_grant(&report, grant);
         grant
     }
 }
 
-/// The node's leased total, and the leased and spent totals of the others: the fields of a grant
-/// that both stores fill in.
+/// Three fields of a grant: the node's leased total, and the leased and the spent total of the
+/// other nodes. Only Redis fills in the other fields.
 fn grant_totals(grant: Grant) -> (u64, u64, u64) {
     (grant.own_leased, grant.others_leased, grant.others_spent)
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::store::{DamagedRows, RingVersion};
 
-fn key(id: &str, digest: u8) -> KeyRow {
+fn key_row(id: &str, digest: u8) -> KeyRow {
     KeyRow {
         id: id.to_owned(),
         account: "acme".to_owned(),
@@ -16,73 +16,78 @@ fn key(id: &str, digest: u8) -> KeyRow {
 }
 
 fn revoked_key(id: &str, digest: u8) -> KeyRow {
-    KeyRow { revoked_at: Some(5), ..key(id, digest) }
+    KeyRow { revoked_at: Some(5), ..key_row(id, digest) }
 }
 
 fn expiring_key(id: &str, digest: u8, at: i64) -> KeyRow {
-    KeyRow { expires_at: Some(at), ..key(id, digest) }
+    KeyRow { expires_at: Some(at), ..key_row(id, digest) }
 }
 
-fn account(calls: Option<u64>) -> AccountRow {
-    AccountRow { name: "acme".to_owned(), plan: None, limit: calls.map(MonthlyLimit::Calls) }
+fn acme_with_limit(calls: Option<u64>) -> AccountRow {
+    AccountRow { name: "acme".to_owned(), plan: None, own_limit: calls.map(MonthlyLimit::Calls) }
 }
 
-fn rows(keys: &[KeyRow]) -> RingRows {
-    RingRows { keys: keys.to_vec(), accounts: vec![account(None)], ..RingRows::default() }
+fn ring_rows(keys: &[KeyRow]) -> RingRows {
+    RingRows { keys: keys.to_vec(), accounts: vec![acme_with_limit(None)], ..RingRows::default() }
 }
 
-fn changes(keys: &[KeyRow], accounts: &[AccountRow]) -> RingChanges {
+fn ring_changes(keys: &[KeyRow], accounts: &[AccountRow]) -> RingChanges {
     RingChanges { keys: keys.to_vec(), accounts: accounts.to_vec(), ..RingChanges::default() }
 }
 
-/// The lost rows and the rows in effect on a node that knew `known`, after the store lost data and
-/// holds `now`.
-fn keep_rows_after_loss(known: &[KeyRow], now: &[KeyRow]) -> (LostRows, RingRows) {
-    let (mut lost, mut now) = (LostRows::default(), rows(now));
-    lost.merge_lost_rows(&rows(known), &mut now, true);
+/// Merges the rows of a node that knew `known` into a store that lost data and holds `now`. Returns
+/// the lost rows, and the rows that are in effect after that.
+fn merge_rows_after_loss(known: &[KeyRow], now: &[KeyRow]) -> (LostRows, RingRows) {
+    let (mut lost, mut now) = (LostRows::default(), ring_rows(now));
+    lost.merge_lost_rows(&ring_rows(known), &mut now, true);
     (lost, now)
 }
 
-fn describe_all(lost: &LostRows) -> String {
-    lost.describe().join("\n")
+fn join_descriptions(lost: &LostRows) -> String {
+    lost.describe_losses().join("\n")
 }
 
 #[test]
 fn a_lost_revocation_applies_under_the_new_id() {
-    let (mut lost, now) = keep_rows_after_loss(&[revoked_key("old", 1)], &[key("new", 1)]);
+    let (mut lost, now) = merge_rows_after_loss(&[revoked_key("old", 1)], &[key_row("new", 1)]);
     assert_eq!(now.keys, [revoked_key("new", 1)]);
     assert_eq!(lost.rows_to_restore().0, [revoked_key("new", 1)], "and is written back");
     assert!(
-        describe_all(&lost).contains("run `riskgate keys revoke new`"),
+        join_descriptions(&lost).contains("run `riskgate keys revoke new`"),
         "{}",
-        describe_all(&lost)
+        join_descriptions(&lost)
     );
     // The key stays revoked until the store says so too.
-    let mut change = changes(&[KeyRow { label: Some("x".to_owned()), ..key("new", 1) }], &[]);
+    let mut change =
+        ring_changes(&[KeyRow { label: Some("x".to_owned()), ..key_row("new", 1) }], &[]);
     lost.merge_lost_rows_into(&mut change);
     assert_eq!(change.keys[0].revoked_at, Some(5));
-    lost.merge_lost_rows_into(&mut changes(&[revoked_key("new", 1)], &[]));
-    assert!(lost.is_fully_restored() && lost.describe().is_empty());
+    lost.merge_lost_rows_into(&mut ring_changes(&[revoked_key("new", 1)], &[]));
+    assert!(lost.is_fully_restored() && lost.describe_losses().is_empty());
 }
 
 #[test]
 fn a_lost_expiry_applies_under_the_new_id() {
     let (lost, now) =
-        keep_rows_after_loss(&[expiring_key("old", 1, 900)], &[expiring_key("new", 1, 1_000)]);
+        merge_rows_after_loss(&[expiring_key("old", 1, 900)], &[expiring_key("new", 1, 1_000)]);
     assert_eq!(now.keys, [expiring_key("new", 1, 900)]);
     assert_eq!(lost.rows_to_restore().0, now.keys);
 }
 
 #[test]
 fn a_lost_key_whose_id_is_taken_gets_a_new_id() {
-    let (lost, now) = keep_rows_after_loss(&[key("web", 1)], &[key("web", 2)]);
+    let (lost, now) = merge_rows_after_loss(&[key_row("web", 1)], &[key_row("web", 2)]);
     let [other, kept] = &now.keys[..] else { panic!("{:?}", now.keys) };
-    assert_eq!((other, &kept.digest), (&key("web", 2), &[1; 32]));
+    assert_eq!((other, &kept.digest), (&key_row("web", 2), &[1; 32]));
     assert_eq!(kept.id, "web-0101010101010101");
     assert_eq!(&lost.rows_to_restore().0[0], kept);
-    assert!(describe_all(&lost).contains("its id web is another key's"), "{}", describe_all(&lost));
+    assert!(
+        join_descriptions(&lost).contains("its id web is another key's"),
+        "{}",
+        join_descriptions(&lost)
+    );
     // Each node derives the same id, and a later read changes nothing.
-    let mut second_read = rows(&[key("web", 2)]);
+    let mut second_read = ring_rows(&[key_row("web", 2)]);
     let mut lost = lost;
     lost.merge_lost_rows(&now, &mut second_read, true);
     assert_eq!((&second_read.keys, lost.rows_to_restore().0.len()), (&now.keys, 1));
@@ -90,8 +95,8 @@ fn a_lost_key_whose_id_is_taken_gets_a_new_id() {
 
 #[test]
 fn a_lost_key_gets_a_new_id_if_a_change_takes_its_id() {
-    let (mut lost, mut now) = keep_rows_after_loss(&[key("web", 1)], &[]);
-    let mut change = changes(&[key("web", 2)], &[]);
+    let (mut lost, mut now) = merge_rows_after_loss(&[key_row("web", 1)], &[]);
+    let mut change = ring_changes(&[key_row("web", 2)], &[]);
     lost.merge_lost_rows_into(&mut change);
     now.apply_changes(change);
     let ids: Vec<_> = now.keys.iter().map(|key| (key.id.as_str(), key.digest[0])).collect();
@@ -101,8 +106,8 @@ fn a_lost_key_gets_a_new_id_if_a_change_takes_its_id() {
 
 #[test]
 fn a_lost_revocation_applies_to_the_same_key_added_again() {
-    let (mut lost, mut now) = keep_rows_after_loss(&[revoked_key("old", 1)], &[]);
-    let mut change = changes(&[key("new", 1)], &[]);
+    let (mut lost, mut now) = merge_rows_after_loss(&[revoked_key("old", 1)], &[]);
+    let mut change = ring_changes(&[key_row("new", 1)], &[]);
     lost.merge_lost_rows_into(&mut change);
     now.apply_changes(change);
     assert_eq!(now.keys, [revoked_key("new", 1)]);
@@ -111,21 +116,27 @@ fn a_lost_revocation_applies_to_the_same_key_added_again() {
 
 #[test]
 fn an_undone_rotation_is_no_loss_but_a_missing_row_is() {
-    let (mut lost, mut now) = (LostRows::default(), rows(&[key("old", 1), revoked_key("new", 2)]));
-    lost.merge_lost_rows(&rows(&[expiring_key("old", 1, 900), key("new", 2)]), &mut now, false);
-    assert_eq!(now.keys, [key("old", 1), revoked_key("new", 2)]);
+    let (mut lost, mut now) =
+        (LostRows::default(), ring_rows(&[key_row("old", 1), revoked_key("new", 2)]));
+    lost.merge_lost_rows(
+        &ring_rows(&[expiring_key("old", 1, 900), key_row("new", 2)]),
+        &mut now,
+        false,
+    );
+    assert_eq!(now.keys, [key_row("old", 1), revoked_key("new", 2)]);
     assert!(lost.is_fully_restored());
     // No command removes a revocation or a row, so this is a loss whatever the ids say.
-    let known = rows(&[revoked_key("one", 1), key("two", 2)]);
-    let mut now = rows(&[key("one", 1)]);
+    let known = ring_rows(&[revoked_key("one", 1), key_row("two", 2)]);
+    let mut now = ring_rows(&[key_row("one", 1)]);
     lost.merge_lost_rows(&known, &mut now, false);
-    assert_eq!(now.keys, [revoked_key("one", 1), key("two", 2)]);
+    assert_eq!(now.keys, [revoked_key("one", 1), key_row("two", 2)]);
 }
 
 #[test]
-fn a_lost_expiry_applies_until_it_is_written_back() {
-    let (mut lost, known) = keep_rows_after_loss(&[expiring_key("old", 1, 900)], &[key("old", 1)]);
-    let mut now = rows(&[key("old", 1)]);
+fn a_lost_expiry_still_applies_at_the_next_read() {
+    let (mut lost, known) =
+        merge_rows_after_loss(&[expiring_key("old", 1, 900)], &[key_row("old", 1)]);
+    let mut now = ring_rows(&[key_row("old", 1)]);
     lost.merge_lost_rows(&known, &mut now, false);
     assert_eq!(now.keys, [expiring_key("old", 1, 900)]);
     assert!(!lost.is_fully_restored());
@@ -133,28 +144,29 @@ fn a_lost_expiry_applies_until_it_is_written_back() {
 
 #[test]
 fn a_key_with_a_damaged_row_is_not_restored() {
-    let mut now = rows(&[]);
+    let mut now = ring_rows(&[]);
     now.damaged = DamagedRows::default();
-    now.damaged.keys.insert("new".to_owned(), Some([1; 32]));
+    now.damaged.key_digests_by_id.insert("new".to_owned(), Some([1; 32]));
     let mut lost = LostRows::default();
-    lost.merge_lost_rows(&rows(&[key("old", 1)]), &mut now, true);
+    lost.merge_lost_rows(&ring_rows(&[key_row("old", 1)]), &mut now, true);
     assert_eq!((now.keys.len(), lost.is_fully_restored()), (0, true));
 }
 
 #[test]
 fn each_described_loss_names_a_repair_command() {
-    let known = [revoked_key("gone", 1), expiring_key("late", 2, 1_800_000_000), key("good", 3)];
-    let mut before = rows(&known);
+    let known =
+        [revoked_key("gone", 1), expiring_key("late", 2, 1_800_000_000), key_row("good", 3)];
+    let mut before = ring_rows(&known);
     before.accounts.push(AccountRow {
         name: "other".to_owned(),
         plan: Some("pro".to_owned()),
-        limit: Some(MonthlyLimit::Calls(7)),
+        own_limit: Some(MonthlyLimit::Calls(7)),
     });
     let mut lost = LostRows::default();
-    let mut now = rows(&[key("gone", 1), key("late", 2)]);
-    now.accounts = vec![account(Some(9))];
+    let mut now = ring_rows(&[key_row("gone", 1), key_row("late", 2)]);
+    now.accounts = vec![acme_with_limit(Some(9))];
     lost.merge_lost_rows(&before, &mut now, true);
-    let lines = lost.describe();
+    let lines = lost.describe_losses();
     for command in [
         "riskgate keys revoke gone",
         "riskgate keys revoke late",
@@ -170,15 +182,15 @@ fn each_described_loss_names_a_repair_command() {
     assert!(lines[0].contains("gone"), "lost revocations come first: {lines:?}");
 }
 
-/// A node that knows the limit 7, which the store lost; the store now has the plan's limit.
-fn lost_rows_with_limit() -> LostRows {
-    let (mut lost, mut now) = (LostRows::default(), rows(&[]));
-    let known = RingRows { accounts: vec![account(Some(7))], ..rows(&[]) };
+/// Lost rows of a node that knew acme's limit 7. The store lost it, and now has the plan's limit.
+fn lost_rows_with_lost_limit() -> LostRows {
+    let (mut lost, mut now) = (LostRows::default(), ring_rows(&[]));
+    let known = RingRows { accounts: vec![acme_with_limit(Some(7))], ..ring_rows(&[]) };
     lost.merge_lost_rows(&known, &mut now, true);
     assert!(
-        describe_all(&lost).contains("account acme: the store lost the limit 7"),
+        join_descriptions(&lost).contains("account acme: the store lost the limit 7"),
         "{}",
-        describe_all(&lost)
+        join_descriptions(&lost)
     );
     lost
 }
@@ -186,20 +198,23 @@ fn lost_rows_with_limit() -> LostRows {
 #[test]
 fn a_lost_limit_is_reported_until_a_limit_is_set() {
     for calls in [Some(7), Some(9), None] {
-        let mut lost = lost_rows_with_limit();
-        lost.merge_lost_rows_into(&mut changes(&[], &[account(calls)]));
-        assert_eq!(lost.describe(), [""; 0], "set to {calls:?}");
+        let mut lost = lost_rows_with_lost_limit();
+        lost.merge_lost_rows_into(&mut ring_changes(&[], &[acme_with_limit(calls)]));
+        assert_eq!(lost.describe_losses(), [""; 0], "set to {calls:?}");
     }
-    let mut lost = lost_rows_with_limit();
-    lost.merge_lost_rows_into(&mut changes(&[key("new", 1)], &[account(None)]));
-    assert_eq!(lost.describe().len(), 1, "a new key sets no limit");
+    let mut lost = lost_rows_with_lost_limit();
+    lost.merge_lost_rows_into(&mut ring_changes(&[key_row("new", 1)], &[acme_with_limit(None)]));
+    assert_eq!(lost.describe_losses().len(), 1, "a new key sets no limit");
 }
 
 #[test]
 fn a_limit_set_after_the_loss_is_not_reported() {
-    let mut lost = lost_rows_with_limit();
+    let mut lost = lost_rows_with_lost_limit();
     // Everything that changed after the known version changed after the loss.
     let ring_version = RingVersion { version: 9, ..RingVersion::default() };
-    lost.forget_accounts_set_again(&RingChanges { ring_version, ..changes(&[], &[account(None)]) });
-    assert_eq!(lost.describe(), [""; 0]);
+    lost.forget_accounts_set_again(&RingChanges {
+        ring_version,
+        ..ring_changes(&[], &[acme_with_limit(None)])
+    });
+    assert_eq!(lost.describe_losses(), [""; 0]);
 }

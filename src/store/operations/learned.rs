@@ -5,23 +5,27 @@ use crate::store::error::StoreError;
 use crate::store::rows::DnsFactRow;
 
 impl Store {
-    /// Saves DNS facts and replaces earlier facts of the same names. The store keeps the
-    /// [`MAX_LEARNED`](crate::store::MAX_LEARNED) names written last.
-    pub fn save_dns_facts(&mut self, rows: &[DnsFactRow]) -> Result<(), StoreError> {
+    /// Saves DNS facts, and replaces earlier facts of the same names. The store keeps the facts of
+    /// the [`MAX_DNS_FACTS`](crate::store::MAX_DNS_FACTS) names that were written last.
+    pub fn save_dns_facts(&mut self, facts: &[DnsFactRow]) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.save_dns_facts(rows),
-            Store::Redis(store) => store.save_dns_facts(rows),
+            Store::Sqlite(store) => store.save_dns_facts(facts),
+            Store::Redis(store) => store.save_dns_facts(facts),
         }
     }
 
-    /// Returns a page of the facts that were written after version `since`, in the order of
-    /// writing, and the version that the page leads to. Call it again with that version until the
-    /// version no longer changes. If `since` is newer than the store, the store was replaced or set
-    /// back, and the pages start from the oldest fact.
-    pub fn dns_facts_since(&mut self, since: u64) -> Result<(Vec<DnsFactRow>, u64), StoreError> {
+    /// Returns a page of the DNS facts that were written after version `after_version`, in the
+    /// order of writing. The number is the version up to which the page reads. To read all facts,
+    /// repeat the call with the returned version until the version stays the same. If
+    /// `after_version` is higher than the store's version, the store was replaced or restored from
+    /// a backup, and the pages start from the oldest fact.
+    pub fn read_dns_facts_page(
+        &mut self,
+        after_version: u64,
+    ) -> Result<(Vec<DnsFactRow>, u64), StoreError> {
         match self {
-            Store::Sqlite(store) => store.dns_facts_since(since),
-            Store::Redis(store) => store.dns_facts_since(since),
+            Store::Sqlite(store) => store.read_dns_facts_page(after_version),
+            Store::Redis(store) => store.read_dns_facts_page(after_version),
         }
     }
 

@@ -4,23 +4,32 @@ use super::open::Store;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
-use crate::store::reply_check::{check_probe, check_total};
+use crate::store::reply_check::{check_probe, check_total_below_2_to_63};
 use crate::store::rows::{RepairedMonth, UsageRow};
 
 impl Store {
-    /// Probes the store for its identity and time; connects if there is no connection. `known` is
-    /// the last probe. If the store has been restarted or replaced since then, it grants nothing
-    /// for a few seconds, while all nodes report their totals again.
-    pub fn probe(&mut self, month: Month, known: Option<&Probe>) -> Result<Probe, StoreError> {
+    /// Asks the store for its identity and its clock; connects first if there is no connection.
+    /// `previous_probe` is this node's last probe. If the server was restarted, replaced or emptied
+    /// since then, it grants nothing for a few seconds, while all nodes report their totals again.
+    /// The probe also raises the server's latest month to `latest_begun_month`. With SQLite, there
+    /// is nothing to probe.
+    pub fn probe(
+        &mut self,
+        latest_begun_month: Month,
+        previous_probe: Option<&Probe>,
+    ) -> Result<Probe, StoreError> {
         match self {
             Store::Sqlite(_) => Ok(Probe::default()),
-            Store::Redis(store) => store.probe(month, known).and_then(check_probe),
+            Store::Redis(store) => {
+                store.probe(latest_begun_month, previous_probe).and_then(check_probe)
+            }
         }
     }
 
-    /// Applies one node's reports, each atomically, and answers each. A report whose sequence is
-    /// not newer than the one in the store changes nothing. `None` stands for a report that failed
-    /// alone: the store may or may not have applied it.
+    /// Applies the reports of one node, each atomically, and returns a grant for each, in the same
+    /// order. A report whose sequence is not higher than the one in the store changes nothing.
+    /// `None` in place of a grant means that only this report failed. The store may or may not have
+    /// applied that report.
     pub fn report_leases(
         &mut self,
         context: BatchContext<'_>,
@@ -32,7 +41,8 @@ impl Store {
         }
     }
 
-    /// How many of `store.wait_replicas` lack the latest report; 0 if the store waits for none.
+    /// How many of `store.wait_replicas` replicas lack the latest report; 0 with SQLite, and if no
+    /// replicas are required.
     pub fn missing_replicas(&self) -> usize {
         match self {
             Store::Sqlite(_) => 0,
@@ -40,21 +50,21 @@ impl Store {
         }
     }
 
-    /// The calls that nodes other than `node` have spent.
-    pub fn others_spent(
+    /// Reads how many calls all nodes but `node_id` have spent in the month.
+    pub fn read_spent_by_others(
         &mut self,
         account: &str,
         month: Month,
-        node: &[u8; 16],
+        node_id: &[u8; 16],
     ) -> Result<u64, StoreError> {
         let total = match self {
-            Store::Sqlite(store) => store.others_spent(account, month, node)?,
-            Store::Redis(store) => store.others_spent(account, month, node)?,
+            Store::Sqlite(store) => store.read_spent_by_others(account, month, node_id)?,
+            Store::Redis(store) => store.read_spent_by_others(account, month, node_id)?,
         };
-        check_total(account, total)
+        check_total_below_2_to_63(account, total)
     }
 
-    /// The latest month in which any node has counted calls.
+    /// The latest month that any node has reported to the store; `None` if there is none.
     pub fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
         match self {
             Store::Sqlite(store) => store.latest_month(),
@@ -62,8 +72,8 @@ impl Store {
         }
     }
 
-    /// Makes `month` the latest month and deletes the totals of later months. If the latest month
-    /// is not later, it stays. Use this only while no node runs.
+    /// Lowers the store's latest month to `month`, and deletes the totals of later months. If the
+    /// latest month is `month` or an earlier one, it stays. Use this only while no node runs.
     pub fn repair_month(&mut self, month: Month) -> Result<RepairedMonth, StoreError> {
         match self {
             Store::Sqlite(store) => store.repair_month(month),
@@ -71,7 +81,7 @@ impl Store {
         }
     }
 
-    /// The store's clock in Unix seconds, if it is not this machine's.
+    /// The server's clock in Unix seconds; `None` with SQLite, which uses this machine's clock.
     pub fn unix_now(&mut self) -> Result<Option<i64>, StoreError> {
         match self {
             Store::Sqlite(_) => Ok(None),
@@ -79,15 +89,16 @@ impl Store {
         }
     }
 
-    /// Spent and leased calls of a month by account, or of one account if `account` is given.
-    pub fn usage(
+    /// Reads the spent and leased calls of a month by account: of all accounts, or of
+    /// `only_account`.
+    pub fn read_usage(
         &mut self,
         month: Month,
-        account: Option<&str>,
+        only_account: Option<&str>,
     ) -> Result<Vec<UsageRow>, StoreError> {
         match self {
-            Store::Sqlite(store) => store.usage(month, account),
-            Store::Redis(store) => store.usage(month, account),
+            Store::Sqlite(store) => store.read_usage(month, only_account),
+            Store::Redis(store) => store.read_usage(month, only_account),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::store::redis::connection::{Redis, RedisOptions};
 use crate::store::sqlite::connection::Sqlite;
 use crate::store::url::StoreUrl;
 
-/// An open store with one connection, so each thread needs its own.
+/// An open store. It has one connection, so each thread opens its own.
 pub enum Store {
     /// One SQLite file.
     Sqlite(Sqlite),
@@ -18,8 +18,8 @@ pub enum Store {
 impl Store {
     /// Opens a store. Creates the SQLite file if there is none. A server need not answer yet.
     ///
-    /// `timeout` limits one exchange with a server. In SQLite, it limits how long an operation
-    /// waits for the lock of another process.
+    /// With Redis, `timeout` limits each exchange with the server. With SQLite, it limits how long
+    /// an operation waits while another process holds the lock.
     pub fn open(
         url: &StoreUrl,
         options: &RedisOptions,
@@ -45,8 +45,8 @@ impl Store {
         }
     }
 
-    /// Opens a store for a check, without creating it. Returns `None` if the SQLite file does not
-    /// exist but could be created.
+    /// Opens a store to check it, and never creates one. Returns `None` if the SQLite file does not
+    /// exist but could be created. Fails if it could not be created.
     pub fn open_to_check(
         url: &StoreUrl,
         options: &RedisOptions,
@@ -58,8 +58,8 @@ impl Store {
         }
     }
 
-    /// Fails if the store can't be used at all: its file is damaged, or its server may evict
-    /// acknowledged data. A server that does not answer passes.
+    /// Fails if the store can't be used at all: its file is damaged or read-only, or its server may
+    /// evict acknowledged data. Succeeds if a server does not answer.
     pub fn check_usable(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.check_usable(),
@@ -67,7 +67,8 @@ impl Store {
         }
     }
 
-    /// Fails if an open store has changed: its file was replaced, or its server was reconfigured.
+    /// Fails if an open store can't be used any more: its file was moved, deleted or replaced, or
+    /// its server may now evict acknowledged data.
     pub fn check_still_usable(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.check_file_not_replaced(),
@@ -76,7 +77,7 @@ impl Store {
     }
 
     /// Lets later operations wait up to five seconds for an SQLite lock, so that a command succeeds
-    /// beside a busy gateway. Has no effect on a server.
+    /// while a busy gateway uses the same file. Does nothing if the store is in Redis.
     pub fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.raise_busy_timeout(),
@@ -84,11 +85,11 @@ impl Store {
         }
     }
 
-    /// Moves SQLite's write-ahead log into the database file, so that this file alone can be moved
-    /// or backed up. Does nothing if the store is in Redis.
-    pub fn checkpoint(&mut self) -> Result<(), StoreError> {
+    /// Moves SQLite's write-ahead log into the database file. Once no process has the store open,
+    /// this file alone can be moved or backed up. Does nothing if the store is in Redis.
+    pub fn checkpoint_wal(&mut self) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.checkpoint(),
+            Store::Sqlite(store) => store.checkpoint_wal(),
             Store::Redis(_) => Ok(()),
         }
     }

@@ -6,8 +6,8 @@ use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, KeyRow, RingChanges, RingRows, RingVersion, StoreContents};
 
 impl Store {
-    /// The identity of the store and the version of its keys and accounts; cheap enough to be read
-    /// several times a second. `None` if the store is not initialized, or has lost its id.
+    /// The id of the store, and the version of its keys and accounts. This read is cheap enough to
+    /// be made several times a second. `None` if the store is not initialized, or has lost its id.
     pub fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
         match self {
             Store::Sqlite(store) => store.ring_version(),
@@ -15,8 +15,8 @@ impl Store {
         }
     }
 
-    /// All keys and accounts, at least as new as the version that comes with them. `None` if the
-    /// store is not initialized.
+    /// Reads all keys and accounts, and the version of the ring. A row may already be newer than
+    /// this version, but never older. `None` if the store is not initialized.
     pub fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         match self {
             Store::Sqlite(store) => store.ring_rows(),
@@ -24,18 +24,18 @@ impl Store {
         }
     }
 
-    /// The keys and accounts that changed after version `since`, at least as new as the version
-    /// that comes with them. They belong to one history; [`RingChanges::follows`] tells whether it
-    /// is the one that the caller knows.
-    pub fn ring_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
+    /// Reads the keys and accounts that changed after version `after_version`, and the version that
+    /// they lead to. A row may already be newer than this version, but never older. If the store
+    /// has lost changes, the caller may know another history: see [`RingChanges::follows`].
+    pub fn ring_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError> {
         match self {
-            Store::Sqlite(store) => store.ring_changes(since),
-            Store::Redis(store) => store.ring_changes(since),
+            Store::Sqlite(store) => store.ring_changes(after_version),
+            Store::Redis(store) => store.ring_changes(after_version),
         }
     }
 
-    /// One line for each entry that riskgate did not write, as the last read found them among keys
-    /// and accounts on a server. riskgate ignores such entries.
+    /// Lines about the entries that riskgate did not write and that the latest read found among the
+    /// keys and accounts on a server. riskgate ignores such entries. Always empty with SQLite.
     pub fn describe_foreign_entries(&self) -> Vec<String> {
         match self {
             Store::Sqlite(_) => Vec::new(),
@@ -43,8 +43,8 @@ impl Store {
         }
     }
 
-    /// Initializes an empty server as a store: gives it a store id and a version. Every operation
-    /// that writes keys or accounts does so too.
+    /// Gives an empty server a store id and a version, so that it is a store without keys. Does
+    /// nothing to a store. Every operation that writes keys or accounts does the same first.
     pub fn mark_as_store(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(_) => Ok(()),
@@ -52,17 +52,21 @@ impl Store {
         }
     }
 
-    /// Adds all keys or none. A new account is created with its first key. A plan given with a key
-    /// becomes its account's plan.
-    pub fn add_keys(&mut self, keys: &[(KeyRow, Option<String>)]) -> Result<(), StoreError> {
+    /// Adds all keys or none. Creates the accounts that don't exist yet. If a plan is given with a
+    /// key, it becomes the plan of the key's account.
+    pub fn add_keys(
+        &mut self,
+        keys_with_plans: &[(KeyRow, Option<String>)],
+    ) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.add_keys(keys),
-            Store::Redis(store) => store.add_keys(keys),
+            Store::Sqlite(store) => store.add_keys(keys_with_plans),
+            Store::Redis(store) => store.add_keys(keys_with_plans),
         }
     }
 
-    /// Lowers the expiry of a key to `expires_at`, if given and earlier, and revokes the key at
-    /// `revoked_at`, if given and the key is not revoked yet.
+    /// Lowers the expiry of a key to `expires_at`, unless the key expires earlier. Sets its
+    /// revocation time to `revoked_at`, unless the key is revoked already. `None` leaves the expiry
+    /// or the revocation as it is. Both are Unix seconds.
     pub fn expire_or_revoke_key(
         &mut self,
         id: &str,
@@ -75,44 +79,47 @@ impl Store {
         }
     }
 
-    /// In one step, adds the key `new`, which must belong to the same account, and lets the key
-    /// with the id `old` expire at `old_expires_at` at the latest. Fails if the old key is revoked
-    /// or has expired at `now`. All times are in Unix seconds.
+    /// In one step, adds the key `new_key` and lowers the expiry of the key `old_id` to
+    /// `old_expires_at`, unless that key expires earlier. The caller gives both keys the same
+    /// account. Fails if the old key is revoked, or has expired at `unix_now`. All times are Unix
+    /// seconds.
     pub fn rotate_key(
         &mut self,
-        old: &str,
-        new: &KeyRow,
+        old_id: &str,
+        new_key: &KeyRow,
         old_expires_at: i64,
-        now: i64,
+        unix_now: i64,
     ) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.rotate_key(old, new, old_expires_at, now),
-            Store::Redis(store) => store.rotate_key(old, new, old_expires_at, now),
+            Store::Sqlite(store) => store.rotate_key(old_id, new_key, old_expires_at, unix_now),
+            Store::Redis(store) => store.rotate_key(old_id, new_key, old_expires_at, unix_now),
         }
     }
 
-    /// Undoes a rotation in one step: revokes the key `new` at `now`. If `old` still expires at
-    /// `old_expires_at`, sets its expiry back to `former_expires_at`.
+    /// Undoes a rotation in one step: revokes the key `new_id` at `unix_now`, and sets the expiry
+    /// of the key `old_id` back to `former_expires_at`. If that expiry is no longer
+    /// `old_expires_at`, another command has changed it, and it stays.
     pub fn undo_rotation(
         &mut self,
-        old: &str,
-        new: &str,
+        old_id: &str,
+        new_id: &str,
         old_expires_at: i64,
         former_expires_at: Option<i64>,
-        now: i64,
+        unix_now: i64,
     ) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => {
-                store.undo_rotation(old, new, old_expires_at, former_expires_at, now)
+                store.undo_rotation(old_id, new_id, old_expires_at, former_expires_at, unix_now)
             }
             Store::Redis(store) => {
-                store.undo_rotation(old, new, old_expires_at, former_expires_at, now)
+                store.undo_rotation(old_id, new_id, old_expires_at, former_expires_at, unix_now)
             }
         }
     }
 
-    /// Creates an account, or changes its settings. `None` keeps the plan or limit. A limit of
-    /// `Some(None)` removes the account's own limit, so that the limit of its plan applies.
+    /// Creates an account, or changes its settings. A `new_plan` or `new_limit` of `None` keeps the
+    /// present one. A `new_limit` of `Some(None)` removes the account's own limit, so that the
+    /// limit of its plan applies.
     pub fn set_account(
         &mut self,
         name: &str,
@@ -125,12 +132,12 @@ impl Store {
         }
     }
 
-    /// Writes back rows that the store had acknowledged and lost: adds missing keys, gives existing
-    /// keys the earlier of both ends, and creates missing accounts. Other rows stay as they are. If
-    /// there is nothing to write, the version stays the same.
+    /// Writes back rows that the store had acknowledged and lost. Adds missing keys and accounts.
+    /// If the store ends a key later than `keys` does, gives the key the earlier end. All other
+    /// rows stay as they are. If there is nothing to write, the version stays the same.
     ///
-    /// Returns how many of the `store.wait_replicas` replicas lack the rows. Repeat the call to
-    /// count them again.
+    /// Returns how many of the `store.wait_replicas` replicas lack the rows; a repeated call counts
+    /// them again.
     pub fn restore_rows(
         &mut self,
         keys: &[KeyRow],
@@ -142,12 +149,13 @@ impl Store {
         }
     }
 
-    /// Fills an empty store with the contents of another. Fails if the store holds keys, accounts
-    /// or totals. No gateway reads from it until it is complete.
-    pub fn fill_from(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
+    /// Fills an empty store with the contents of another store. Fails if the store to fill holds
+    /// keys, accounts or totals. Gateways see its keys and accounts only once all contents are
+    /// written.
+    pub fn fill_empty_store(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.fill_from(contents),
-            Store::Redis(store) => store.fill_from(contents),
+            Store::Sqlite(store) => store.fill_empty_store(contents),
+            Store::Redis(store) => store.fill_empty_store(contents),
         }
     }
 }

@@ -13,28 +13,35 @@ impl Store {
         }
     }
 
-    /// The rows of the top list, and the dedup hashes of the look-ups already counted on `day`, in
-    /// days since 1970. A dedup hash is the hash of account, row and day.
-    pub fn top_rows_and_hashes(&mut self, day: i64) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
+    /// The rows of the top list, and the dedup hashes of the look-ups that were counted on the day
+    /// `unix_day` (days since 1970). A dedup hash is the hash of account, row and day.
+    pub fn top_rows_and_dedup_hashes(
+        &mut self,
+        unix_day: i64,
+    ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
         match self {
-            Store::Sqlite(store) => store.top_rows_and_hashes(day),
-            Store::Redis(store) => store.top_rows_and_hashes(day),
+            Store::Sqlite(store) => store.top_rows_and_dedup_hashes(unix_day),
+            Store::Redis(store) => store.top_rows_and_dedup_hashes(unix_day),
         }
     }
 
-    /// Adds the look-ups in `credits` to the top list. Each dedup hash counts once on its `day`,
-    /// whatever node reports it. Deletes the rows in `evicted`, and the hashes of days before the
-    /// previous day. `half_life` is in seconds. Returns the credited rows.
-    pub fn credit_top(
+    /// Adds the look-ups in `credits` to the top list. Each dedup hash counts only once on its day,
+    /// even if several nodes report it. Deletes the rows of `evicted_domains`. Dedup hashes are
+    /// kept for two days. Returns the credited rows.
+    pub fn add_credits(
         &mut self,
         credits: &[TopCredit],
-        evicted: &[String],
-        day: i64,
-        half_life: f64,
+        evicted_domains: &[String],
+        unix_day: i64,
+        half_life_seconds: f64,
     ) -> Result<Vec<TopRow>, StoreError> {
         match self {
-            Store::Sqlite(store) => store.credit_top(credits, evicted, day, half_life),
-            Store::Redis(store) => store.credit_top(credits, evicted, day, half_life),
+            Store::Sqlite(store) => {
+                store.add_credits(credits, evicted_domains, unix_day, half_life_seconds)
+            }
+            Store::Redis(store) => {
+                store.add_credits(credits, evicted_domains, unix_day, half_life_seconds)
+            }
         }
     }
 }

@@ -2,9 +2,11 @@
 --
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports,
 --      7 plans that the import gives to existing accounts
--- ARGV 1 an id for the change, 2 the import that the keys belong to ('-': none, they take effect at
---      once), 3 '1' if the import begins, '0' if it goes on, 4 seconds for which it reserves its
---      names; then for each key its id, digest, row, account, and plan ('': none given)
+-- ARGV 1 an id for the change,
+--      2 the import that the keys belong to ('-' if none: the keys then take effect at once),
+--      3 '1' on the first page of the import, else '0',
+--      4 for how many seconds the import reserves its names;
+--      then for each key its id, digest, row, account, and plan ('' if none is given)
 -- Returns the version (0 before the import is committed), or the reason why nothing was added:
 -- 'taken' with the id and the known id; 'busy'; or 'abandoned' with the import.
 

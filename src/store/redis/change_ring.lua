@@ -1,5 +1,5 @@
--- Makes one change of keys or accounts, or only initializes the store: the operations
--- `mark_as_store`, `set_key_end` and `set_account`.
+-- Changes one key or account, or only initializes the store. ARGV 2 says which: `mark_as_store`,
+-- `set_key_end` (of the operation `expire_or_revoke_key`) or `set_account`.
 --
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports
 -- ARGV 1 an id for the change, 2 the operation, 3 the key or account,

@@ -1,7 +1,7 @@
 //! The connection to a server, and its timeouts.
 //!
-//! If an exchange fails in any way, the connection is dropped, because it may still deliver replies
-//! to earlier commands.
+//! If sending or receiving fails in any way, the connection is dropped, because it may still
+//! deliver replies to earlier commands.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,14 +12,14 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::foreign::ForeignEntries;
-use super::reply::{info_field, reply_text, server_error};
+use super::reply::{error_reply_text, info_field, reply_text_or_empty};
 use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::url::RedisUrl;
 use crate::support::regular_file::read_regular_file;
 
-/// The shortest timeout for connecting, including TLS and authentication. If the timeout of
-/// operations is longer, it applies to connecting too.
+/// The shortest timeout for connecting, which includes TLS and authentication. If the timeout of
+/// operations is longer, connecting has that timeout.
 pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for an exchange of many rows.
 pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,8 +52,8 @@ pub struct Redis {
     pub(super) script_digests: Vec<String>,
     /// How many of `wait_replicas` lack the latest write.
     pub(super) missing_replicas: usize,
-    /// Entries among the keys and accounts that riskgate did not write.
-    pub(super) foreign: ForeignEntries,
+    /// Entries that riskgate did not write, among those of the keys and accounts.
+    pub(super) foreign_entries: ForeignEntries,
     /// The accounts whose totals can't be read, and when the latest warning about each was logged.
     pub(super) warned_accounts: HashMap<String, Instant>,
 }
@@ -65,7 +65,7 @@ impl Redis {
         options: &RedisOptions,
         timeout: Duration,
     ) -> Result<Redis, StoreError> {
-        let location = url.redacted();
+        let location = url.without_credentials();
         let unusable =
             |expected, found| StoreError::Unusable { location: location.clone(), expected, found };
         if url.has_tls() {
@@ -103,7 +103,7 @@ impl Redis {
             connection: None,
             script_digests: Vec::new(),
             missing_replicas: 0,
-            foreign: ForeignEntries::default(),
+            foreign_entries: ForeignEntries::default(),
             warned_accounts: HashMap::new(),
         })
     }
@@ -111,9 +111,10 @@ impl Redis {
     /// Fails if the server may evict keys when its memory is full. A server that does not answer
     /// passes.
     pub(in crate::store) fn check_usable(&mut self) -> Result<(), StoreError> {
-        let info = match self.query("reading its settings", redis::pipe().cmd("INFO").arg("memory"))
+        let info = match self
+            .query_with_retry("reading its settings", redis::pipe().cmd("INFO").arg("memory"))
         {
-            Ok(mut replies) => reply_text(replies.pop().unwrap_or(Value::Nil)),
+            Ok(mut replies) => reply_text_or_empty(replies.pop().unwrap_or(Value::Nil)),
             Err(StoreError::Unavailable { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -136,11 +137,11 @@ impl Redis {
     }
 
     /// Connects if there is no connection.
-    pub(super) fn connect(&mut self) -> Result<(), StoreError> {
-        self.connect_within(self.timeout.max(MIN_CONNECT_TIMEOUT))
+    pub(super) fn connect_if_needed(&mut self) -> Result<(), StoreError> {
+        self.connect_if_needed_within(self.timeout.max(MIN_CONNECT_TIMEOUT))
     }
 
-    pub(super) fn connect_within(&mut self, timeout: Duration) -> Result<(), StoreError> {
+    pub(super) fn connect_if_needed_within(&mut self, timeout: Duration) -> Result<(), StoreError> {
         if self.is_connected() {
             return Ok(());
         }
@@ -162,28 +163,28 @@ impl Redis {
         for script in Script::ALL {
             load.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
-        let loaded = self.send_once(OPERATION, &load, timeout)?;
-        if let Some(found) = loaded.iter().find_map(server_error) {
+        let loaded = self.send_once_and_read_replies(OPERATION, &load, timeout)?;
+        if let Some(found) = loaded.iter().find_map(error_reply_text) {
             self.connection = None;
             return Err(self.unavailable_error(OPERATION, found));
         }
-        self.script_digests = loaded.into_iter().map(reply_text).collect();
+        self.script_digests = loaded.into_iter().map(reply_text_or_empty).collect();
         Ok(())
     }
 
-    /// Sends idempotent commands and reads their replies; connects first if needed. If the exchange
-    /// fails on an existing connection, the commands are sent again on a new connection in the time
-    /// that is left. If one reply is an error, the whole call fails.
-    pub(super) fn query(
+    /// Sends idempotent commands and returns their replies; connects first if needed. If an
+    /// existing connection fails, connects again and sends the commands once more, within the time
+    /// that is left. If one reply is an error, fails as a whole.
+    pub(super) fn query_with_retry(
         &mut self,
         operation: &'static str,
         commands: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
-        self.query_within(operation, self.timeout, commands)
+        self.query_with_retry_within(operation, self.timeout, commands)
     }
 
-    /// Like [`Redis::query`], with another timeout.
-    pub(super) fn query_within(
+    /// Like [`Redis::query_with_retry`], with another timeout.
+    pub(super) fn query_with_retry_within(
         &mut self,
         operation: &'static str,
         timeout: Duration,
@@ -191,15 +192,15 @@ impl Redis {
     ) -> Result<Vec<Value>, StoreError> {
         let deadline = Instant::now() + timeout;
         let was_connected = self.is_connected();
-        self.connect()?;
-        let mut replies = self.send_once(operation, commands, timeout);
+        self.connect_if_needed()?;
+        let mut replies = self.send_once_and_read_replies(operation, commands, timeout);
         let time_left = || deadline.saturating_duration_since(Instant::now());
         if replies.is_err() && was_connected && !time_left().is_zero() {
-            self.connect_within(time_left())?;
-            replies = self.send_once(operation, commands, time_left());
+            self.connect_if_needed_within(time_left())?;
+            replies = self.send_once_and_read_replies(operation, commands, time_left());
         }
         let replies = replies?;
-        match replies.iter().find_map(server_error) {
+        match replies.iter().find_map(error_reply_text) {
             Some(found) => {
                 self.connection = None;
                 Err(self.unavailable_error(operation, found))
@@ -208,20 +209,20 @@ impl Redis {
         }
     }
 
-    /// Like [`Redis::query`] with [`BULK_TIMEOUT`]. Parses and returns the reply to the last
-    /// command.
-    pub(super) fn query_last<T: FromRedisValue>(
+    /// Like [`Redis::query_with_retry`] with [`BULK_TIMEOUT`]. Returns only the reply to the last
+    /// command, parsed as `T`.
+    pub(super) fn query_last_reply<T: FromRedisValue>(
         &mut self,
         operation: &'static str,
         commands: &Pipeline,
     ) -> Result<T, StoreError> {
-        let last = self.query_within(operation, BULK_TIMEOUT, commands)?.pop();
+        let last = self.query_with_retry_within(operation, BULK_TIMEOUT, commands)?.pop();
         self.parse_reply(operation, last.unwrap_or(Value::Nil))
     }
 
-    /// Parses a reply. If the reply has another form, drops the connection, because its further
-    /// replies may belong to other commands. The error never quotes the reply, which may hold
-    /// secrets, because errors are logged.
+    /// Parses a reply as `T`. If this fails, drops the connection, because further replies on it
+    /// may belong to other commands. The error is logged and the reply may hold secrets, so the
+    /// error never quotes the reply.
     pub(super) fn parse_reply<T: FromRedisValue>(
         &mut self,
         operation: &'static str,
@@ -233,15 +234,15 @@ impl Redis {
         })
     }
 
-    /// Runs scripts. `commands` builds the pipeline from the digests of the scripts. If the server
-    /// no longer has the scripts, they are loaded and all commands are sent again, because none of
-    /// them ran.
+    /// Runs scripts. `build_pipeline` gets the digests of the scripts and returns the commands. If
+    /// the server no longer has the scripts, none of them ran: riskgate loads them and sends all
+    /// commands again.
     pub(super) fn run_scripts(
         &mut self,
         operation: &'static str,
-        commands: impl Fn(&[String]) -> Pipeline,
+        build_pipeline: impl Fn(&[String]) -> Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
-        self.run_scripts_within(operation, self.timeout, commands)
+        self.run_scripts_within(operation, self.timeout, build_pipeline)
     }
 
     /// Like [`Redis::run_scripts`], with another timeout.
@@ -249,14 +250,18 @@ impl Redis {
         &mut self,
         operation: &'static str,
         timeout: Duration,
-        commands: impl Fn(&[String]) -> Pipeline,
+        build_pipeline: impl Fn(&[String]) -> Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
-        self.connect()?;
+        self.connect_if_needed()?;
         if self.script_digests.is_empty() {
             self.load_scripts(timeout)?;
         }
         for last_try in [false, true] {
-            let replies = self.send_once(operation, &commands(&self.script_digests), timeout)?;
+            let replies = self.send_once_and_read_replies(
+                operation,
+                &build_pipeline(&self.script_digests),
+                timeout,
+            )?;
             let is_forgotten = |value: &Value| {
                 matches!(value, Value::ServerError(error)
                     if error.kind() == Some(ServerErrorKind::NoScript))
@@ -271,7 +276,7 @@ impl Redis {
 
     /// Sends all commands and reads all replies within `timeout`, without a retry. Any failure
     /// drops the connection.
-    pub(super) fn send_once(
+    pub(super) fn send_once_and_read_replies(
         &mut self,
         operation: &'static str,
         commands: &Pipeline,

@@ -1,9 +1,11 @@
--- Counts look-ups for the top list, each dedup hash once on its day: the operation `credit_top`.
+-- Adds look-ups to the top list; each dedup hash counts once on its day: the operation
+-- `add_credits`.
 --
 -- KEYS 1 the rows, each "count second account,account,…", 2 the dedup hashes counted on the day
 -- ARGV 1 the half-life in seconds, 2 seconds for which dedup hashes are kept, 3 the most accounts
---      kept with a row, 4 the number of evicted rows, and their names; then for each credit: name, base,
---      second, number of dedup hashes, and for each the hash and the account
+--      kept with a row, 4 the number of evicted rows, and their names; then for each credit: its
+--      name, the initial count of a new row, its second, the number of dedup hashes, and for each
+--      the dedup hash and the hash of the account
 -- Returns the credited rows. Dedup hashes have 64 bits and stay texts, because a Lua number has 53.
 
 local half_life, max_accounts = tonumber(ARGV[1]), tonumber(ARGV[3])

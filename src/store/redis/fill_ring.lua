@@ -1,4 +1,5 @@
--- Makes a staged ring the ring of an empty store: the last step of the operation `fill_from`.
+-- Makes the staged keys and accounts the ring of an empty store: the last step of the operation
+-- `fill_empty_store`.
 --
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports,
 --      7-10 the staged counterparts of 2-5

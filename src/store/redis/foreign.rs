@@ -1,10 +1,10 @@
-//! Entries in the ring's collections on a server that riskgate did not write. They are reported and
-//! otherwise ignored.
+//! Foreign entries: entries that riskgate did not write, in the Redis collections that hold keys
+//! and accounts. They are reported and otherwise ignored.
 //!
 //! riskgate detects lost rows by counting entries: each row has a member in the sorted set of
-//! changes, and each key has a digest. If the counts don't agree, riskgate looks for entries that
-//! it never writes, and no longer counts them. An entry that riskgate may have written is never
-//! treated as foreign, because it may be all that is left of a lost row.
+//! changes, and each key has a digest. If the counts disagree, riskgate looks for entries of a form
+//! that it never writes, and leaves these out of the counts. An entry that riskgate may have
+//! written is never treated as foreign, because it may be all that is left of a lost row.
 
 use std::collections::BTreeSet;
 
@@ -16,22 +16,25 @@ const MAX_LISTED_ENTRIES: usize = 3;
 /// The number of entries in each collection: keys, digests, accounts, changes.
 pub(super) type EntryCounts = [u64; 4];
 
-/// Foreign entries: the collection and the name of each.
+/// The foreign entries that the latest scan found.
 #[derive(Default)]
 pub(super) struct ForeignEntries {
-    pub(super) entries: BTreeSet<(&'static str, Vec<u8>)>,
+    pub(super) collections_and_names: BTreeSet<(&'static str, Vec<u8>)>,
     /// Imports whose entries can't be read.
-    damaged_imports: BTreeSet<Vec<u8>>,
-    /// The entry counts of the last read in which rows were lost: they disagreed even without the
-    /// foreign entries.
+    unreadable_imports: BTreeSet<Vec<u8>>,
+    /// The entry counts that still disagreed after the latest scan, without the foreign entries:
+    /// rows were lost. While the counts are these, there is no further scan.
     pub(super) inconsistent_counts: Option<EntryCounts>,
 }
 
 impl ForeignEntries {
-    /// Returns true if the entry counts show no loss.
-    pub(super) fn is_consistent(&self, counts: &EntryCounts) -> bool {
+    /// Returns true if the counts, without the foreign entries, show that no row was lost.
+    pub(super) fn are_counts_consistent(&self, counts: &EntryCounts) -> bool {
         let count_in = |wanted| {
-            self.entries.iter().filter(|(collection, _)| *collection == wanted).count() as u64
+            self.collections_and_names
+                .iter()
+                .filter(|(collection, _)| *collection == wanted)
+                .count() as u64
         };
         let foreign = [KEYS, DIGESTS, ACCOUNTS, CHANGES].map(count_in);
         let [keys, digests, accounts, changed] =
@@ -43,18 +46,22 @@ impl ForeignEntries {
     }
 
     pub(super) fn contains(&self, collection: &'static str, name: &[u8]) -> bool {
-        !self.entries.is_empty() && self.entries.contains(&(collection, name.to_owned()))
+        !self.collections_and_names.is_empty()
+            && self.collections_and_names.contains(&(collection, name.to_owned()))
     }
 
-    /// Replaces the imports that [`ForeignEntries::describe`] also lists.
-    pub(super) fn record_damaged_imports(&mut self, imports: BTreeSet<Vec<u8>>) {
-        self.damaged_imports = imports;
+    /// Replaces the unreadable imports, which [`ForeignEntries::describe`] lists too.
+    pub(super) fn set_unreadable_imports(&mut self, imports: BTreeSet<Vec<u8>>) {
+        self.unreadable_imports = imports;
     }
 
-    pub(super) fn describe(&self) -> Vec<String> {
-        let imports = self.damaged_imports.iter().map(|name| (IMPORTS, name));
-        let entries =
-            self.entries.iter().map(|(collection, name)| (*collection, name)).chain(imports);
+    pub(super) fn describe_entries(&self) -> Vec<String> {
+        let imports = self.unreadable_imports.iter().map(|name| (IMPORTS, name));
+        let entries = self
+            .collections_and_names
+            .iter()
+            .map(|(collection, name)| (*collection, name))
+            .chain(imports);
         let describe_entry = |(collection, name): (&str, &Vec<u8>)| {
             let name = name.escape_ascii();
             format!("{collection}: expected only what riskgate wrote, but found {name}; delete it")

@@ -9,39 +9,40 @@ use super::rows::{parse_account, parse_digest, parse_key};
 use crate::store::error::StoreError;
 
 impl Redis {
-    /// Descriptions of the foreign entries.
+    /// Lines about the foreign entries, for the log and for commands.
     pub(in super::super) fn describe_foreign_entries(&self) -> Vec<String> {
-        self.foreign.describe()
+        self.foreign_entries.describe_entries()
     }
 
-    /// Scans for foreign entries and records them, because the entry counts disagree. Returns false
-    /// without a scan if the same counts disagreed after the last scan too.
+    /// Scans the collections for foreign entries, and records them. The caller has found that the
+    /// entry counts disagree. If these counts disagreed after the latest scan too, returns false
+    /// without a scan.
     pub(super) fn scan_foreign_entries(
         &mut self,
         counts: &EntryCounts,
     ) -> Result<bool, StoreError> {
-        if self.foreign.inconsistent_counts.as_ref() == Some(counts) {
+        if self.foreign_entries.inconsistent_counts.as_ref() == Some(counts) {
             return Ok(false);
         }
         let mut rows = Vec::new();
         // Rows are read before changes, so that the change of every row that was read is read too.
         for hash in [KEYS, DIGESTS, ACCOUNTS] {
-            self.scan_pairs(hash, |name, value| rows.push((hash, name, value)))?;
+            self.scan_hash_fields(hash, |name, value| rows.push((hash, name, value)))?;
         }
         let mut read = redis::pipe();
         read.cmd("ZRANGEBYSCORE").arg(CHANGES).arg("-inf").arg("+inf");
-        let members: HashSet<Vec<u8>> = self.query_last(READ_RING_OPERATION, &read)?;
+        let members: HashSet<Vec<u8>> = self.query_last_reply(READ_RING_OPERATION, &read)?;
         let others = members.iter().filter(|member| !is_change_member(member));
         let mut entries: BTreeSet<_> = others.map(|member| (CHANGES, member.clone())).collect();
         for (hash, name, value) in rows {
             let is_ours = match hash {
                 // A row that can't be read but has a change may be a damaged row of riskgate.
                 KEYS => {
-                    is_row(&name, &value, parse_key)
+                    is_readable_row(&name, &value, parse_key)
                         || members.contains(&with_prefix("key:", &name))
                 }
                 ACCOUNTS => {
-                    is_row(&name, &value, parse_account)
+                    is_readable_row(&name, &value, parse_account)
                         || members.contains(&with_prefix("account:", &name))
                 }
                 _ => std::str::from_utf8(&name).is_ok_and(|hex| parse_digest(hex).is_some()),
@@ -50,14 +51,15 @@ impl Redis {
                 entries.insert((hash, name));
             }
         }
-        self.foreign.entries = entries;
+        self.foreign_entries.collections_and_names = entries;
         Ok(true)
     }
 
-    /// Records entry counts that disagree even without foreign entries, so that no read scans again
-    /// while the counts stay the same. If the counts changed during the scan, the next read scans.
-    pub(super) fn record_loss(&mut self, before: &EntryCounts, now: &EntryCounts) {
-        self.foreign.inconsistent_counts = (before == now).then_some(*now);
+    /// Records the entry counts if they disagree even without foreign entries, so that later reads
+    /// don't scan again while the counts stay the same. If the counts changed during the scan,
+    /// records nothing, and the next read scans again.
+    pub(super) fn record_inconsistent_counts(&mut self, before: &EntryCounts, now: &EntryCounts) {
+        self.foreign_entries.inconsistent_counts = (before == now).then_some(*now);
     }
 }
 
@@ -66,13 +68,17 @@ fn is_change_member(member: &[u8]) -> bool {
     text.starts_with("key:") || text.starts_with("account:")
 }
 
-fn with_prefix(head: &str, name: &[u8]) -> Vec<u8> {
-    [head.as_bytes(), name].concat()
+fn with_prefix(prefix: &str, name: &[u8]) -> Vec<u8> {
+    [prefix.as_bytes(), name].concat()
 }
 
-fn is_row<R>(name: &[u8], row: &[u8], read: impl Fn(&str, &str) -> Option<R>) -> bool {
+fn is_readable_row<R>(
+    name: &[u8],
+    row: &[u8],
+    parse_row: impl Fn(&str, &str) -> Option<R>,
+) -> bool {
     let (Ok(name), Ok(row)) = (std::str::from_utf8(name), std::str::from_utf8(row)) else {
         return false;
     };
-    row.split_once(' ').is_some_and(|(_, row)| read(name, row).is_some())
+    row.split_once(' ').is_some_and(|(_, row)| parse_row(name, row).is_some())
 }

@@ -11,47 +11,50 @@ pub(super) const DIGESTS: &str = "riskgate:{ring}:digests";
 /// A hash: the rows of accounts by name.
 pub(super) const ACCOUNTS: &str = "riskgate:{ring}:accounts";
 
-/// A sorted set: a member for each key and account. The score is the version that last changed it,
-/// or the negated number of the import that added it.
+/// A sorted set with a member for each key and account. The score is the version at which the key
+/// or account last changed, or the negated number of the import that added it.
 pub(super) const CHANGES: &str = "riskgate:{ring}:changed";
 
 /// A hash: the state of each import by its id, see `ring_common.lua`.
 pub(super) const IMPORTS: &str = "riskgate:{ring}:imports";
 
 /// The Redis keys that every script of the ring gets, in this order.
-pub(super) const RING_KEYS: [&str; 6] = [RING_META, KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS];
+pub(super) const RING_REDIS_KEYS: [&str; 6] =
+    [RING_META_KEY, KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS];
 
+/// The operation in errors about reading keys and accounts.
 pub(super) const READ_RING_OPERATION: &str = "reading the keys";
 
-/// A hash: the store id, the version of keys and accounts, the ids of the latest changes, the
-/// latest month, and what probes compare.
-pub(super) const RING_META: &str = "riskgate:{ring}:meta";
+/// A hash: the store id, the version of keys and accounts, the ids of the latest changes, and the
+/// latest month. Its other fields show a probe whether the server was restarted or emptied.
+pub(super) const RING_META_KEY: &str = "riskgate:{ring}:meta";
 
 /// Exists while all accounts recover from a data loss.
-pub(super) const RECOVERING_KEY: &str = "riskgate:{ring}:recovering";
+pub(super) const ALL_RECOVERING_KEY: &str = "riskgate:{ring}:recovering";
 
-/// How long the totals of a month are kept from its first call on, in seconds. If the server's
-/// clock is wrong by less than a year, no totals in use expire.
+/// How long an account's totals of a month are kept after the first report about them, in seconds.
+/// As this is more than a year, no totals in use expire if the server's clock is wrong by less than
+/// a year.
 pub(super) const LEDGER_TTL_SECONDS: i64 = 400 * 86_400;
 
 /// The prefix of all ledger keys.
 pub(super) const LEDGER_PREFIX: &str = "riskgate:ledger:{";
 
-/// The Redis key of an account's totals of a month. Because of the braces, it has the same hash
-/// slot as [`recovering_key`] of the account.
+/// The Redis key of an account's totals of a month. Because of the braces, this key is in the same
+/// hash slot as [`account_recovering_key`] of the same account.
 pub(super) fn ledger_key(account: &str, month: Month) -> String {
     format!("{LEDGER_PREFIX}{account}}}:{month}")
 }
 
 /// The Redis key that exists while one account's totals of a month recover from a data loss.
-pub(super) fn recovering_key(account: &str, month: Month) -> String {
+pub(super) fn account_recovering_key(account: &str, month: Month) -> String {
     format!("riskgate:recovering:{{{account}}}:{month}")
 }
 
 /// A hash: the rows of the top list by domain.
-pub(super) const TOP_KEY: &str = "riskgate:{top}:rows";
+pub(super) const TOP_ROWS_KEY: &str = "riskgate:{top}:rows";
 
-/// The key of the plans that an import gives to existing accounts when it is committed.
-pub(super) fn plans_key(import: &str) -> String {
-    format!("riskgate:{{ring}}:plans:{import}")
+/// The Redis key of the plans that an import gives to existing accounts when it is committed.
+pub(super) fn import_plans_key(import_id: &str) -> String {
+    format!("riskgate:{{ring}}:plans:{import_id}")
 }

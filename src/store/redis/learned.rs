@@ -1,36 +1,36 @@
-//! DNS facts on a server: a hash of the facts by name, and a sorted set of the names by the version
-//! at which each was written.
+//! DNS facts on a server, in two Redis keys. A hash holds the facts by name. A sorted set holds the
+//! names by the version at which each fact was written.
 
 use redis::Pipeline;
 
 use super::connection::{BULK_TIMEOUT, Redis};
-use super::reply::server_error;
+use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::store::error::StoreError;
-use crate::store::rows::{DNS_FACTS_PAGE, DnsFactRow, MAX_DNS_FACTS};
+use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, MAX_DNS_FACTS};
 
 /// A hash: `EXPIRY MX` by name, and the newest version under `version`.
-const FACTS_KEY: &str = "riskgate:{dns}:facts";
+const DNS_FACTS_KEY: &str = "riskgate:{dns}:facts";
 /// A sorted set: the names, with the version at which each was written as score.
-const ORDER_KEY: &str = "riskgate:{dns}:order";
+const DNS_NAMES_BY_VERSION_KEY: &str = "riskgate:{dns}:order";
 
 impl Redis {
     pub(in super::super) fn save_dns_facts(
         &mut self,
-        rows: &[DnsFactRow],
+        facts: &[DnsFactRow],
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "saving DNS facts";
-        for chunk in rows.chunks(DNS_FACTS_PAGE) {
+        for chunk in facts.chunks(DNS_FACTS_PER_PAGE) {
             let replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {
                 let mut pipeline = Pipeline::new();
-                pipeline.cmd("EVALSHA").arg(&scripts[Script::SaveLearned as usize]).arg(2);
-                pipeline.arg(FACTS_KEY).arg(ORDER_KEY).arg(MAX_DNS_FACTS);
-                for DnsFactRow { name, mx, until } in chunk {
+                pipeline.cmd("EVALSHA").arg(&scripts[Script::SaveDnsFacts as usize]).arg(2);
+                pipeline.arg(DNS_FACTS_KEY).arg(DNS_NAMES_BY_VERSION_KEY).arg(MAX_DNS_FACTS);
+                for DnsFactRow { name, mx, expires_at: until } in chunk {
                     pipeline.arg(name).arg(format!("{until} {mx}"));
                 }
                 pipeline
             })?;
-            if let Some(found) = replies.iter().find_map(server_error) {
+            if let Some(found) = replies.iter().find_map(error_reply_text) {
                 self.connection = None;
                 return Err(self.unavailable_error(OPERATION, found));
             }
@@ -38,30 +38,33 @@ impl Redis {
         Ok(())
     }
 
-    pub(in super::super) fn dns_facts_since(
+    pub(in super::super) fn read_dns_facts_page(
         &mut self,
-        since: u64,
+        after_version: u64,
     ) -> Result<(Vec<DnsFactRow>, u64), StoreError> {
         const OPERATION: &str = "reading DNS facts";
         let mut read = redis::pipe();
-        read.cmd("HGET").arg(FACTS_KEY).arg("version");
-        let newest: Option<u64> = self.query_last(OPERATION, &read)?;
+        read.cmd("HGET").arg(DNS_FACTS_KEY).arg("version");
+        let newest: Option<u64> = self.query_last_reply(OPERATION, &read)?;
         let newest = newest.unwrap_or(0);
         // If the caller knows a newer version, the server has lost data.
-        let since = if since > newest { 0 } else { since };
+        let since = if after_version > newest { 0 } else { after_version };
         if since == newest {
             return Ok((Vec::new(), since));
         }
         let mut read = redis::pipe();
-        read.cmd("ZRANGEBYSCORE").arg(ORDER_KEY).arg(format!("({since}")).arg("+inf");
-        read.arg("WITHSCORES").arg("LIMIT").arg(0).arg(DNS_FACTS_PAGE);
-        let names: Vec<(Vec<u8>, u64)> = self.query_last(OPERATION, &read)?;
+        read.cmd("ZRANGEBYSCORE")
+            .arg(DNS_NAMES_BY_VERSION_KEY)
+            .arg(format!("({since}"))
+            .arg("+inf");
+        read.arg("WITHSCORES").arg("LIMIT").arg(0).arg(DNS_FACTS_PER_PAGE);
+        let names: Vec<(Vec<u8>, u64)> = self.query_last_reply(OPERATION, &read)?;
         let Some((_, version)) = names.last() else { return Ok((Vec::new(), newest)) };
         let mut read = redis::pipe();
         read.cmd("HMGET")
-            .arg(FACTS_KEY)
+            .arg(DNS_FACTS_KEY)
             .arg(names.iter().map(|(name, _)| name).collect::<Vec<_>>());
-        let texts: Vec<Option<Vec<u8>>> = self.query_last(OPERATION, &read)?;
+        let texts: Vec<Option<Vec<u8>>> = self.query_last_reply(OPERATION, &read)?;
         // A fact that can't be read is skipped, and riskgate queries the DNS again.
         let rows =
             names.iter().zip(texts).filter_map(|((name, _), text)| parse_dns_fact(name, &text?));
@@ -73,8 +76,8 @@ impl Redis {
         name: &str,
     ) -> Result<Option<DnsFactRow>, StoreError> {
         let mut read = redis::pipe();
-        read.cmd("HGET").arg(FACTS_KEY).arg(name);
-        let text: Option<Vec<u8>> = self.query_last("reading DNS facts", &read)?;
+        read.cmd("HGET").arg(DNS_FACTS_KEY).arg(name);
+        let text: Option<Vec<u8>> = self.query_last_reply("reading DNS facts", &read)?;
         Ok(text.and_then(|text| parse_dns_fact(name.as_bytes(), &text)))
     }
 }
@@ -82,5 +85,5 @@ impl Redis {
 fn parse_dns_fact(name: &[u8], text: &[u8]) -> Option<DnsFactRow> {
     let (name, text) = (std::str::from_utf8(name).ok()?, std::str::from_utf8(text).ok()?);
     let (until, mx) = text.split_once(' ')?;
-    Some(DnsFactRow { name: name.to_owned(), mx: mx.to_owned(), until: until.parse().ok()? })
+    Some(DnsFactRow { name: name.to_owned(), mx: mx.to_owned(), expires_at: until.parse().ok()? })
 }

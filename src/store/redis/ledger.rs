@@ -6,9 +6,10 @@ use redis::{Pipeline, Value};
 
 use super::connection::Redis;
 use super::key_names::{
-    LEDGER_PREFIX, LEDGER_TTL_SECONDS, RECOVERING_KEY, RING_META, ledger_key, recovering_key,
+    ALL_RECOVERING_KEY, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_META_KEY, account_recovering_key,
+    ledger_key,
 };
-use super::reply::{info_field, reply_number, reply_text, server_error};
+use super::reply::{error_reply_text, info_field, reply_number_or_zero, reply_text_or_empty};
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
@@ -21,12 +22,12 @@ const RECOVERY_PERIOD: Duration = Duration::from_secs(3);
 /// Replicas acknowledge their offset once a second. A replica that has acknowledged nothing for
 /// more than this many seconds counts as missing.
 const MAX_REPLICA_LAG_SECONDS: i64 = 2;
-/// How long totals of a past month are kept after a node's final report, in seconds: two months,
-/// because the month may not be over yet if that node's clock was wrong.
+/// How long an account's totals of a past month are kept after each report about them, in seconds.
+/// Two months, because the reporting node's clock may be wrong, so that the month is not over yet.
 const PAST_MONTH_TTL_SECONDS: i64 = 62 * 86_400;
 
 /// Counts the connected replicas that acknowledged recently, from `INFO replication`.
-fn count_live_replicas(replication: &str) -> usize {
+fn count_live_replicas(replication_info: &str) -> usize {
     let is_connected = |line: &&str| {
         let fields = line.split_once(':').map_or("", |(_, fields)| fields);
         let field = |name: &str| {
@@ -40,26 +41,27 @@ fn count_live_replicas(replication: &str) -> usize {
         line.strip_prefix("slave")
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    replication.lines().filter(is_replica).filter(is_connected).count()
+    replication_info.lines().filter(is_replica).filter(is_connected).count()
 }
 
 /// The interval between two warnings about the same account.
-const WARN_INTERVAL: Duration = Duration::from_secs(60);
-/// The most accounts warned about in this interval.
+const ACCOUNT_WARN_INTERVAL: Duration = Duration::from_secs(60);
+/// The most accounts that riskgate warns about in one interval.
 const MAX_WARNED_ACCOUNTS: usize = 100;
 
 impl Redis {
     pub(in super::super) fn probe(
         &mut self,
-        month: Month,
-        known: Option<&Probe>,
+        latest_begun_month: Month,
+        previous_probe: Option<&Probe>,
     ) -> Result<Probe, StoreError> {
         const OPERATION: &str = "probing the server";
         let mut info = redis::pipe();
         info.cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("TIME");
-        let mut replies = self.query(OPERATION, &info)?.into_iter();
+        let mut replies = self.query_with_retry(OPERATION, &info)?.into_iter();
         let mut next = || replies.next().unwrap_or(Value::Nil);
-        let (server, replication, time) = (reply_text(next()), reply_text(next()), next());
+        let (server, replication, time) =
+            (reply_text_or_empty(next()), reply_text_or_empty(next()), next());
         let (Some(run_id), Some(replication_id)) =
             (info_field(&server, "run_id"), info_field(&replication, "master_replid"))
         else {
@@ -67,25 +69,29 @@ impl Redis {
         };
         let incarnation = format!("{run_id}/{replication_id}");
         let unix_now: (i64, i64) = self.parse_reply(OPERATION, time)?;
-        // The incarnation in a probe: run id and replication id of the server, a space, the
-        // beginning of its data, a space, the store id.
-        let known = known.map_or("", |known| known.incarnation.as_str());
+        // The incarnation in a probe has three parts with spaces in between: the server's run id
+        // and replication id, the text that marks the beginning of its data, and the store id.
+        let known = previous_probe.map_or("", |known| known.incarnation.as_str());
         let known_beginning = known.split(' ').nth(1).unwrap_or("");
         let new_beginning = format!("{run_id}@{}.{:06}", unix_now.0, unix_now.1);
         let recovery_ms = RECOVERY_PERIOD.as_millis() as u64;
         let mut replies = self.run_scripts(OPERATION, |scripts| {
             let mut run_probe = redis::pipe();
-            run_probe.cmd("EVALSHA").arg(&scripts[Script::Probe as usize]).arg(2).arg(RING_META);
             run_probe
-                .arg(RECOVERING_KEY)
+                .cmd("EVALSHA")
+                .arg(&scripts[Script::Probe as usize])
+                .arg(2)
+                .arg(RING_META_KEY);
+            run_probe
+                .arg(ALL_RECOVERING_KEY)
                 .arg(&incarnation)
                 .arg(known_beginning)
                 .arg(&new_beginning);
-            run_probe.arg(month.number()).arg(recovery_ms);
+            run_probe.arg(latest_begun_month.number()).arg(recovery_ms);
             run_probe
         })?;
         let reply = replies.pop().unwrap_or(Value::Nil);
-        if let Some(found) = server_error(&reply) {
+        if let Some(found) = error_reply_text(&reply) {
             self.connection = None;
             return Err(self.unavailable_error(OPERATION, found));
         }
@@ -116,15 +122,15 @@ impl Redis {
         if self.missing_replicas > 0 && context.needs_replicas {
             return Err(self.too_few_replicas_error(OPERATION));
         }
-        // If replicas are known to be missing, WAIT is not sent: it would only delay the grants, up
-        // to its timeout. A later probe shows when the replicas are back.
+        // If replicas are known to be missing, riskgate sends no WAIT, which would only delay the
+        // grants until its timeout. A later probe notices when the replicas are back.
         let must_wait = replicas > 0 && self.missing_replicas == 0;
         let wait_ms = self.replica_wait_ms();
         let mut replies = self.run_scripts(OPERATION, |scripts| {
             let mut pipeline = redis::pipe();
             for report in reports {
                 let script = &scripts[Script::ReportLease as usize];
-                add_report(&mut pipeline, script, &node, context, report);
+                push_report_command(&mut pipeline, script, &node, context, report);
             }
             if must_wait {
                 pipeline.cmd("WAIT").arg(replicas).arg(wait_ms);
@@ -132,7 +138,7 @@ impl Redis {
             pipeline
         })?;
         if must_wait {
-            let reached = reply_number(replies.pop().unwrap_or(Value::Nil));
+            let reached = reply_number_or_zero(replies.pop().unwrap_or(Value::Nil));
             self.update_missing_replicas(usize::try_from(reached).unwrap_or(usize::MAX));
             if self.missing_replicas > 0 && context.needs_replicas {
                 return Err(self.too_few_replicas_error(OPERATION));
@@ -140,14 +146,14 @@ impl Redis {
         }
         // An unreadable key concerns one account. Any other error concerns the server, so the whole
         // batch fails.
-        let is_server_error = |found: &String| !is_account_error(found);
-        if let Some(found) = replies.iter().filter_map(server_error).find(is_server_error) {
+        let is_server_error = |found: &String| !is_error_of_one_account(found);
+        if let Some(found) = replies.iter().filter_map(error_reply_text).find(is_server_error) {
             self.connection = None;
             return Err(self.unavailable_error(OPERATION, found));
         }
         let mut grants = Vec::with_capacity(reports.len());
         for (report, reply) in reports.iter().zip(replies) {
-            if let Some(found) = server_error(&reply) {
+            if let Some(found) = error_reply_text(&reply) {
                 self.warn_about_account(OPERATION, &report.account, &found.to_string());
                 grants.push(None);
                 continue;
@@ -162,10 +168,10 @@ impl Redis {
         Ok(grants)
     }
 
-    /// Warns that one account's totals can't be read: at most once a minute for each account,
-    /// because every call of the account leads to another report.
+    /// Warns that one account's totals can't be read. Warns at most once a minute about each
+    /// account, because every call of the account leads to another report.
     fn warn_about_account(&mut self, operation: &str, account: &str, found: &str) {
-        self.warned_accounts.retain(|_, warned_at| warned_at.elapsed() < WARN_INTERVAL);
+        self.warned_accounts.retain(|_, warned_at| warned_at.elapsed() < ACCOUNT_WARN_INTERVAL);
         if self.warned_accounts.len() < MAX_WARNED_ACCOUNTS
             && !self.warned_accounts.contains_key(account)
         {
@@ -175,13 +181,14 @@ impl Redis {
     }
 
     /// The timeout of WAIT in milliseconds: three quarters of the operation's timeout, so that the
-    /// reply arrives in time even if no replica acknowledges. Never 0, which means no timeout.
+    /// reply arrives in time even if no replica acknowledges. Never 0, because WAIT takes 0 as no
+    /// timeout.
     pub(super) fn replica_wait_ms(&self) -> u64 {
         (self.timeout * 3 / 4).as_millis().max(1) as u64
     }
 
-    fn update_missing_replicas(&mut self, present: usize) {
-        self.missing_replicas = self.wait_replicas.saturating_sub(present);
+    fn update_missing_replicas(&mut self, present_replicas: usize) {
+        self.missing_replicas = self.wait_replicas.saturating_sub(present_replicas);
     }
 
     fn too_few_replicas_error(&mut self, operation: &'static str) -> StoreError {
@@ -194,29 +201,29 @@ impl Redis {
         self.missing_replicas
     }
 
-    pub(in super::super) fn others_spent(
+    pub(in super::super) fn read_spent_by_others(
         &mut self,
         account: &str,
         month: Month,
-        node: &[u8; 16],
+        node_id: &[u8; 16],
     ) -> Result<u64, StoreError> {
         let mut read = redis::pipe();
-        read.cmd("HMGET").arg(ledger_key(account, month)).arg("spent").arg(hex::encode(node));
-        let reply = self.query("reading usage", &read)?.pop().unwrap_or(Value::Nil);
+        read.cmd("HMGET").arg(ledger_key(account, month)).arg("spent").arg(hex::encode(node_id));
+        let reply = self.query_with_retry("reading usage", &read)?.pop().unwrap_or(Value::Nil);
         let (all, own): (Option<u64>, Option<String>) = self.parse_reply("reading usage", reply)?;
         let own = own.and_then(|row| row.rsplit(' ').next()?.parse().ok()).unwrap_or(0);
         Ok(all.unwrap_or(0).saturating_sub(own))
     }
 
-    pub(in super::super) fn usage(
+    pub(in super::super) fn read_usage(
         &mut self,
         month: Month,
-        account: Option<&str>,
+        only_account: Option<&str>,
     ) -> Result<Vec<UsageRow>, StoreError> {
         const OPERATION: &str = "reading usage";
-        let accounts = match account {
+        let accounts = match only_account {
             Some(account) => vec![account.as_bytes().to_owned()],
-            None => self.accounts_in_month(month)?,
+            None => self.find_accounts_with_totals(month)?,
         };
         let mut rows = Vec::new();
         for chunk in accounts.chunks(1_000) {
@@ -227,17 +234,17 @@ impl Redis {
                 let key = [LEDGER_PREFIX.as_bytes(), account, tail.as_bytes()].concat();
                 read.cmd("HMGET").arg(key).arg(&numbers);
             }
-            self.connect()?;
+            self.connect_if_needed()?;
             for (account, reply) in
-                chunk.iter().zip(self.send_once(OPERATION, &read, self.timeout)?)
+                chunk.iter().zip(self.send_once_and_read_replies(OPERATION, &read, self.timeout)?)
             {
                 let server_error_text =
-                    server_error(&reply).filter(|found| !is_account_error(found));
+                    error_reply_text(&reply).filter(|found| !is_error_of_one_account(found));
                 if let Some(found) = server_error_text {
                     self.connection = None;
                     return Err(self.unavailable_error(OPERATION, found));
                 }
-                rows.extend(usage_row(account, reply));
+                rows.extend(parse_usage_row(account, reply));
             }
         }
         rows.sort_by(|a, b| a.account.cmp(&b.account));
@@ -246,7 +253,7 @@ impl Redis {
 
     /// The name of every account that has totals of the month. Names are bytes, because another
     /// program may have written keys that are not UTF-8.
-    fn accounts_in_month(&mut self, month: Month) -> Result<Vec<Vec<u8>>, StoreError> {
+    fn find_accounts_with_totals(&mut self, month: Month) -> Result<Vec<Vec<u8>>, StoreError> {
         const OPERATION: &str = "reading usage";
         let (head, tail) = (LEDGER_PREFIX, format!("}}:{month}"));
         let mut accounts = std::collections::BTreeSet::new();
@@ -255,7 +262,7 @@ impl Redis {
             let mut scan = redis::pipe();
             scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{head}*{tail}"));
             scan.arg("COUNT").arg(1_000);
-            let reply = self.query(OPERATION, &scan)?.pop().unwrap_or(Value::Nil);
+            let reply = self.query_with_retry(OPERATION, &scan)?.pop().unwrap_or(Value::Nil);
             let (next, keys): (u64, Vec<Vec<u8>>) = self.parse_reply(OPERATION, reply)?;
             let name = |key: &Vec<u8>| {
                 Some(key.strip_prefix(head.as_bytes())?.strip_suffix(tail.as_bytes())?.to_owned())
@@ -269,17 +276,18 @@ impl Redis {
     }
 }
 
-/// Returns true if an error concerns the key of one account: it has another type, or its contents
-/// can't be read.
-fn is_account_error(found: &str) -> bool {
+/// Returns true if an error reply concerns the Redis key of one account only: the key is of another
+/// type, or its contents can't be read.
+fn is_error_of_one_account(found: &str) -> bool {
     found.starts_with("WRONGTYPE") || found.starts_with("DAMAGED")
 }
 
-/// Parses an account's totals. `None` if it has none; `is_damaged` is set if they can't be read.
-fn usage_row(account: &[u8], reply: Value) -> Option<UsageRow> {
-    type Reply = (Option<u64>, Option<u64>, Option<String>);
+/// Parses the reply about an account's totals. `None` if the account has no totals. If the totals
+/// can't be read, sets `is_damaged`.
+fn parse_usage_row(account: &[u8], reply: Value) -> Option<UsageRow> {
+    type UsageReply = (Option<u64>, Option<u64>, Option<String>);
     let (account, read) = match std::str::from_utf8(account) {
-        Ok(account) => (account.to_owned(), redis::from_redis_value::<Reply>(reply).ok()),
+        Ok(account) => (account.to_owned(), redis::from_redis_value::<UsageReply>(reply).ok()),
         Err(_) => (account.escape_ascii().to_string(), None),
     };
     let Some((spent, leased, claim)) = read else {
@@ -290,40 +298,41 @@ fn usage_row(account: &[u8], reply: Value) -> Option<UsageRow> {
     let claimed = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
     Some(UsageRow {
         account,
-        // After a data loss, `claim` has the totals that nodes knew before it. They count already,
-        // before the next report takes them over.
+        // After a data loss, `claim` holds the totals that nodes knew before the loss. They count
+        // here at once, although only the next report after the recovery raises `spent` and
+        // `leased` to them.
         spent: spent.max(claimed(claim.map(|claim| claim.1))),
         leased: leased.max(claimed(claim.map(|claim| claim.0))),
         is_damaged: false,
     })
 }
 
-fn add_report(
+fn push_report_command(
     pipeline: &mut Pipeline,
-    script: &str,
-    node: &str,
+    script_digest: &str,
+    node_id: &str,
     context: BatchContext<'_>,
     report: &LeaseReport,
 ) {
     let LeaseReport { account, month, sequence, target, floor, spent, limit, known } = report;
     let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-    pipeline.cmd("EVALSHA").arg(script).arg(2);
-    pipeline.arg(ledger_key(account, *month)).arg(recovering_key(account, *month));
-    pipeline.arg(node).arg(sequence).arg(target).arg(floor).arg(spent).arg(limit);
+    pipeline.cmd("EVALSHA").arg(script_digest).arg(2);
+    pipeline.arg(ledger_key(account, *month)).arg(account_recovering_key(account, *month));
+    pipeline.arg(node_id).arg(sequence).arg(target).arg(floor).arg(spent).arg(limit);
     pipeline
         .arg(known.sequence)
         .arg(known.revision)
         .arg(known.leased_by_all)
         .arg(known.spent_by_all);
     pipeline.arg(context.recovery_left.as_millis() as u64).arg(RECOVERY_PERIOD.as_millis() as u64);
-    let is_past = *month < context.month;
+    let is_past = *month < context.latest_begun_month;
     pipeline
         .arg(if is_past { PAST_MONTH_TTL_SECONDS } else { LEDGER_TTL_SECONDS })
         .arg(u8::from(is_past));
 }
 
-/// Parses the reply to the report with this sequence. `None` if the checksum shows that the reply
-/// answers another report or is corrupted.
+/// Parses the reply to the report with the number `sequence`. Returns `None` if the checksum shows
+/// that the reply is corrupted or answers another report.
 fn parse_grant(sequence: u64, reply: Value) -> Option<Grant> {
     let parts: Vec<u64> = redis::from_redis_value(reply).ok()?;
     let [own_leased, others_leased, others_spent, revision, recovering, sum] =

@@ -3,8 +3,8 @@
 use redis::Value;
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::key_names::{LEDGER_PREFIX, RING_META};
-use super::reply::reply_number;
+use super::key_names::{LEDGER_PREFIX, RING_META_KEY};
+use super::reply::reply_number_or_zero;
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
@@ -13,8 +13,8 @@ use crate::store::rows::RepairedMonth;
 impl Redis {
     pub(in super::super) fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
         let mut read = redis::pipe();
-        read.cmd("HGET").arg(RING_META).arg("month");
-        let reply = self.query("reading the month", &read)?.pop().unwrap_or(Value::Nil);
+        read.cmd("HGET").arg(RING_META_KEY).arg("month");
+        let reply = self.query_with_retry("reading the month", &read)?.pop().unwrap_or(Value::Nil);
         let number = redis::from_redis_value::<Option<u16>>(reply).unwrap_or(None);
         Ok(number.and_then(Month::from_number))
     }
@@ -23,13 +23,13 @@ impl Redis {
         const OPERATION: &str = "reading its clock";
         let mut read = redis::pipe();
         read.cmd("TIME");
-        let reply = self.query(OPERATION, &read)?.pop().unwrap_or(Value::Nil);
+        let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Value::Nil);
         let (seconds, _micros): (i64, i64) = self.parse_reply(OPERATION, reply)?;
         Ok(seconds)
     }
 
     /// Lowers the latest month in one step, and then deletes the totals of later months in chunks.
-    /// If the repair is interrupted, another run deletes the rest.
+    /// If the command is interrupted, some of these totals remain, and another run deletes them.
     pub(in super::super) fn repair_month(
         &mut self,
         month: Month,
@@ -38,7 +38,7 @@ impl Redis {
         let reply = self.run_write_script(
             OPERATION,
             Script::LowerMonth,
-            &[RING_META],
+            &[RING_META_KEY],
             &[month.number().to_string()],
         )?;
         let previous: i64 = self.parse_reply(OPERATION, reply)?;
@@ -49,7 +49,7 @@ impl Redis {
             let mut scan = redis::pipe();
             scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{LEDGER_PREFIX}*")).arg("COUNT");
             scan.arg(CHUNK_ROWS);
-            let (next, names): (u64, Vec<Vec<u8>>) = self.query_last(OPERATION, &scan)?;
+            let (next, names): (u64, Vec<Vec<u8>>) = self.query_last_reply(OPERATION, &scan)?;
             let is_later = |name: &&Vec<u8>| {
                 let name = String::from_utf8_lossy(name);
                 let month_of_key = name.rsplit_once("}:").and_then(|(_, text)| Month::parse(text));
@@ -59,12 +59,15 @@ impl Redis {
             if !later_keys.is_empty() {
                 let mut delete = redis::pipe();
                 delete.cmd("DEL").arg(&later_keys);
-                let replies = self.query_within(OPERATION, BULK_TIMEOUT, &delete)?;
-                dropped += replies.into_iter().map(reply_number).sum::<u64>();
+                let replies = self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &delete)?;
+                dropped += replies.into_iter().map(reply_number_or_zero).sum::<u64>();
             }
             cursor = next;
             if cursor == 0 {
-                return Ok(RepairedMonth { previous, deleted_totals: dropped });
+                return Ok(RepairedMonth {
+                    latest_month_before: previous,
+                    deleted_totals: dropped,
+                });
             }
         }
     }

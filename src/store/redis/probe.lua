@@ -10,7 +10,7 @@
 
 local read = redis.call('HMGET', KEYS[1], 'life', 'began', 'store_id', 'month')
 local life, began, store_id = read[1], read[2], read[3] or ''
--- An unreadable data id counts as none.
+-- An unreadable beginning counts as none.
 if began and not string.match(began, '^%x+@%d+%.%d+$') then began = nil end
 local month = read[4] and string.match(read[4], '^%d+$') and tonumber(read[4]) or -1
 local was_restarted = life and life ~= ARGV[1]

@@ -3,7 +3,7 @@
 use redis::Value;
 
 /// The code and details of an error reply; `None` for any other reply.
-pub(super) fn server_error(value: &Value) -> Option<String> {
+pub(super) fn error_reply_text(value: &Value) -> Option<String> {
     match value {
         Value::ServerError(error) => {
             Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
@@ -12,13 +12,13 @@ pub(super) fn server_error(value: &Value) -> Option<String> {
     }
 }
 
-/// A reply as text; empty if it is none.
-pub(super) fn reply_text(value: Value) -> String {
+/// A reply as text; empty if the reply is not a text.
+pub(super) fn reply_text_or_empty(value: Value) -> String {
     redis::from_redis_value(value).unwrap_or_default()
 }
 
-/// A reply as a number; 0 if it is negative or none.
-pub(super) fn reply_number(value: Value) -> u64 {
+/// A reply as a number; 0 if the number is negative, or the reply is not a number.
+pub(super) fn reply_number_or_zero(value: Value) -> u64 {
     redis::from_redis_value::<i64>(value).map_or(0, |number| u64::try_from(number).unwrap_or(0))
 }
 

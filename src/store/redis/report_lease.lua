@@ -44,7 +44,7 @@ local is_readable = own_sequence and own_leased and own_spent and all_leased and
     and base and claim_leased and claim_spent and all_leased >= own_leased and all_spent >= own_spent
 if not is_readable then return redis.error_reply('DAMAGED numbers') end
 
--- If the store has an older state than it acknowledged to this node, it has lost data.
+-- The store has lost data if its state is older than what it acknowledged to this node.
 local lost = own_sequence < known_sequence or revision < known_revision
 local recovery_ms = redis.call('PTTL', recovering_key)
 if recovery_ms > tonumber(ARGV[12]) then

@@ -3,16 +3,16 @@
 use redis::Pipeline;
 
 use super::connection::Redis;
-use super::key_names::RING_KEYS;
-use super::reply::{reply_number, server_error};
+use super::key_names::RING_REDIS_KEYS;
+use super::reply::{error_reply_text, reply_number_or_zero};
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, KeyRow};
 
-/// The most rows in one script. The script passes two arguments for each row to one command, and
-/// Lua can pass that many.
-const PAGE_ROWS: usize = 1_000;
+/// The most rows in one script. For each row, the script passes two arguments to one Redis command,
+/// and Lua limits how many arguments one call can pass.
+const MAX_ROWS_PER_SCRIPT: usize = 1_000;
 const OPERATION: &str = "restoring lost rows";
 
 impl Redis {
@@ -22,10 +22,10 @@ impl Redis {
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
         // Accounts first, so that no node sees a key without its account.
-        let accounts = accounts.chunks(PAGE_ROWS).map(|chunk| (&[][..], chunk));
-        let keys = keys.chunks(PAGE_ROWS).map(|chunk| (chunk, &[][..]));
+        let accounts = accounts.chunks(MAX_ROWS_PER_SCRIPT).map(|chunk| (&[][..], chunk));
+        let keys = keys.chunks(MAX_ROWS_PER_SCRIPT).map(|chunk| (chunk, &[][..]));
         accounts.chain(keys).try_for_each(|(keys, accounts)| self.restore_page(keys, accounts))?;
-        self.count_missing_replicas()
+        self.wait_counting_missing_replicas()
     }
 
     fn restore_page(&mut self, keys: &[KeyRow], accounts: &[AccountRow]) -> Result<(), StoreError> {
@@ -41,26 +41,27 @@ impl Redis {
             pipeline
                 .cmd("EVALSHA")
                 .arg(&scripts[Script::RestoreRows as usize])
-                .arg(RING_KEYS.len());
-            pipeline.arg(&RING_KEYS).arg(&arguments);
+                .arg(RING_REDIS_KEYS.len());
+            pipeline.arg(&RING_REDIS_KEYS).arg(&arguments);
             pipeline
         })?;
-        match replies.iter().find_map(server_error) {
+        match replies.iter().find_map(error_reply_text) {
             Some(found) => Err(self.unavailable_error(OPERATION, found)),
             None => Ok(()),
         }
     }
 
     /// Waits for `wait_replicas` replicas to get the latest write of this connection, and returns
-    /// how many lack it. Waits no longer than a report of the ledger does, because this node reads
-    /// no changes of keys meanwhile.
-    fn count_missing_replicas(&mut self) -> Result<usize, StoreError> {
+    /// how many lack it. Waits no longer than for a report of the ledger, because the caller can't
+    /// read changes of keys while it waits.
+    fn wait_counting_missing_replicas(&mut self) -> Result<usize, StoreError> {
         if self.wait_replicas == 0 {
             return Ok(0);
         }
         let mut wait = redis::pipe();
         wait.cmd("WAIT").arg(self.wait_replicas).arg(self.replica_wait_ms());
-        let reached = self.query(OPERATION, &wait)?.pop().map_or(0, reply_number);
+        let reached =
+            self.query_with_retry(OPERATION, &wait)?.pop().map_or(0, reply_number_or_zero);
         Ok(self.wait_replicas.saturating_sub(usize::try_from(reached).unwrap_or(usize::MAX)))
     }
 }

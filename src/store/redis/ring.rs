@@ -1,41 +1,43 @@
 //! Keys and accounts on a server.
 //!
-//! Two hashes hold the rows: keys by id, accounts by name. Rows are never deleted. A sorted set
-//! holds the version at which each row last changed, so the changes after any version can always be
-//! read. A server may lose a change and then reach the same version by another; the ids of the
-//! latest changes tell such histories apart.
+//! Two hashes hold the rows: keys by id, accounts by name. Committed rows are never deleted. A
+//! sorted set holds the version at which each row last changed, so the changes after any version
+//! can always be read. A server may lose a change and then reach the same version by another
+//! change. The ids of the latest changes show such a loss.
 //!
 //! Every write is one script, except that many keys are added with several scripts: see `import`. A
-//! read gets the version before it reads the rows, and again after that. Neither a damaged row nor
-//! a foreign entry affects other rows: see `foreign`.
+//! read gets the version before and after it reads the rows, and so notices a change in between. A
+//! damaged row or a foreign entry does not affect other rows: see `foreign`.
 
 use std::collections::{HashMap, HashSet};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READ_RING_OPERATION, RING_KEYS};
+use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READ_RING_OPERATION, RING_REDIS_KEYS};
 use super::ring_state::{RingState, RowStatus};
-use super::rows::{format_limit, format_plan, parse_account, parse_digest, parse_key};
+use super::rows::{
+    format_limit_or_dash, format_plan_or_empty, parse_account, parse_digest, parse_key,
+};
 use super::scripts::Script;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::error;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion};
 
-/// How often the changes are read at most: again after each read during which the version changed.
-/// If it changed during the last read too, that read is used.
-const MAX_CHANGE_READS: u32 = 8;
+/// How often one call of `ring_changes` reads the changes at most. If the version changes during a
+/// read, the call reads again. It returns what it read last, even if the version changed again.
+const MAX_READS_PER_RING_CHANGES: u32 = 8;
 
 impl Redis {
     pub(in super::super) fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
-        Ok(self.ring_state(0, self.timeout)?.map(|state| state.ring_version))
+        Ok(self.read_checked_ring_state(0, self.timeout)?.map(|state| state.ring_version))
     }
 
     pub(in super::super) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
-        let Some(state) = self.ring_state(0, BULK_TIMEOUT)? else { return Ok(None) };
+        let Some(state) = self.read_checked_ring_state(0, BULK_TIMEOUT)? else { return Ok(None) };
         // Keys first, so that every key that is read has its account.
         let keys = self.scan_rows(&state, KEYS, parse_key)?;
         let accounts = self.scan_rows(&state, ACCOUNTS, parse_account)?;
-        let (accounts, keys, damaged) = self.split_damaged(accounts, keys)?;
+        let (accounts, keys, damaged) = self.separate_damaged_rows(accounts, keys)?;
         let is_unchanged = self.is_unchanged_since(&state.ring_version)?;
         let RingVersion { store_id, version, change_id } = state.ring_version;
         let mut rows = RingRows { store_id, version, change_id, accounts, keys, damaged };
@@ -45,39 +47,46 @@ impl Redis {
         Ok(Some(rows))
     }
 
-    pub(in super::super) fn ring_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
+    pub(in super::super) fn ring_changes(
+        &mut self,
+        after_version: u64,
+    ) -> Result<RingChanges, StoreError> {
         let mut reads = 1;
         loop {
-            let changes = self.read_changes(since)?;
-            // If the version changed meanwhile, the rows may include a later change, and a loss of
-            // that change would go unnoticed.
-            if self.is_unchanged_since(&changes.ring_version)? || reads == MAX_CHANGE_READS {
+            let changes = self.read_changes(after_version)?;
+            // If the version changed during the read, the rows may include a later change. If the
+            // server then lost that change, nobody would notice.
+            if self.is_unchanged_since(&changes.ring_version)?
+                || reads == MAX_READS_PER_RING_CHANGES
+            {
                 return Ok(changes);
             }
             reads += 1;
         }
     }
 
-    fn read_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
-        let state = self.ring_state(since, BULK_TIMEOUT)?;
+    fn read_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError> {
+        let state = self.read_checked_ring_state(after_version, BULK_TIMEOUT)?;
         let state = state.ok_or_else(|| self.lost_rows_error("no store id"))?;
         let mut members: HashSet<Vec<u8>> = HashSet::new();
-        let later = state.committed_imports.values().filter(|(_, version)| *version > since);
+        let later =
+            state.committed_imports.values().filter(|(_, version)| *version > after_version);
         let import_ranges = later.map(|(number, _)| (format!("-{number}"), format!("-{number}")));
-        // Imports are read first: if a key of an import changes meanwhile, the range of versions
-        // includes the key.
-        for (from, to) in import_ranges.chain([(format!("({since}"), "+inf".to_owned())]) {
+        // Imports are read first. If a key of an import changes in between, the key moves to the
+        // range of versions, which is read later.
+        for (from, to) in import_ranges.chain([(format!("({after_version}"), "+inf".to_owned())]) {
             let mut read = redis::pipe();
             read.cmd("ZRANGEBYSCORE").arg(CHANGES).arg(from).arg(to);
-            members.extend(self.query_last::<Vec<Vec<u8>>>(READ_RING_OPERATION, &read)?);
+            members.extend(self.query_last_reply::<Vec<Vec<u8>>>(READ_RING_OPERATION, &read)?);
         }
         let texts = members.iter().filter_map(|member| std::str::from_utf8(member).ok());
         let members_of = |prefix: &str| -> Vec<&str> {
             texts.clone().filter_map(|member| member.strip_prefix(prefix)).collect()
         };
-        let keys = self.read_rows(&state, KEYS, &members_of("key:"), parse_key)?;
-        let accounts = self.read_rows(&state, ACCOUNTS, &members_of("account:"), parse_account)?;
-        let (accounts, keys, damaged) = self.split_damaged(accounts, keys)?;
+        let keys = self.read_rows_by_name(&state, KEYS, &members_of("key:"), parse_key)?;
+        let accounts =
+            self.read_rows_by_name(&state, ACCOUNTS, &members_of("account:"), parse_account)?;
+        let (accounts, keys, damaged) = self.separate_damaged_rows(accounts, keys)?;
         Ok(RingChanges {
             ring_version: state.ring_version,
             since_change_id: state.since_change_id,
@@ -87,10 +96,10 @@ impl Redis {
         })
     }
 
-    /// Returns true if nothing changed since `before` was read. Fails if the server switched to
-    /// another history, because the rows may be of both.
+    /// Returns true if nothing has changed since the version `before` was read. Fails if the server
+    /// has switched to another history in between, because the rows may be a mixture of both.
     fn is_unchanged_since(&mut self, before: &RingVersion) -> Result<bool, StoreError> {
-        let now = self.ring_state(before.version, BULK_TIMEOUT)?;
+        let now = self.read_checked_ring_state(before.version, BULK_TIMEOUT)?;
         let following = now.filter(|now| {
             let is_same_history =
                 now.since_change_id == before.change_id || now.since_change_id.is_none();
@@ -108,18 +117,18 @@ impl Redis {
     }
 
     /// Separates the readable rows from the damaged rows, and looks up the digests of damaged keys.
-    fn split_damaged(
+    fn separate_damaged_rows(
         &mut self,
         accounts: ParsedRows<AccountRow>,
         keys: ParsedRows<KeyRow>,
     ) -> Result<(Vec<AccountRow>, Vec<KeyRow>, DamagedRows), StoreError> {
         let mut damaged = DamagedRows::default();
-        damaged.accounts.extend(accounts.damaged);
-        damaged.keys.extend(keys.damaged.into_iter().map(|id| (id, None)));
-        if !damaged.keys.is_empty() {
-            self.scan_pairs(DIGESTS, |hex, id| {
+        damaged.account_names.extend(accounts.damaged_names);
+        damaged.key_digests_by_id.extend(keys.damaged_names.into_iter().map(|id| (id, None)));
+        if !damaged.key_digests_by_id.is_empty() {
+            self.scan_hash_fields(DIGESTS, |hex, id| {
                 if let (Ok(hex), Ok(id)) = (String::from_utf8(hex), String::from_utf8(id))
-                    && let Some(found) = damaged.keys.get_mut(&id)
+                    && let Some(found) = damaged.key_digests_by_id.get_mut(&id)
                 {
                     *found = parse_digest(&hex);
                 }
@@ -128,17 +137,18 @@ impl Redis {
         Ok((accounts.rows, keys.rows, damaged))
     }
 
-    /// Reads all rows of a hash in chunks, without foreign entries and uncommitted rows.
+    /// Reads all rows of a Redis hash in chunks. Leaves out foreign entries and uncommitted rows.
     fn scan_rows<R>(
         &mut self,
         state: &RingState,
-        hash: &'static str,
+        hash_key: &'static str,
         parse_row: impl Fn(&str, &str) -> Option<R>,
     ) -> Result<ParsedRows<R>, StoreError> {
         // A scan may return a row twice.
         let mut texts: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
-        self.scan_pairs(hash, |name, text| drop(texts.insert(name, text)))?;
-        let own_rows = texts.into_iter().filter(|(name, _)| !self.foreign.contains(hash, name));
+        self.scan_hash_fields(hash_key, |name, text| drop(texts.insert(name, text)))?;
+        let own_rows =
+            texts.into_iter().filter(|(name, _)| !self.foreign_entries.contains(hash_key, name));
         let rows = own_rows.filter_map(|(name, text)| {
             let name = String::from_utf8_lossy(&name).into_owned();
             match state.row_status(&text) {
@@ -151,20 +161,20 @@ impl Redis {
         Ok(rows.collect())
     }
 
-    /// Reads the rows with these names from a hash, without uncommitted rows. Fails if a name has
-    /// no row, because that row was lost.
-    fn read_rows<R>(
+    /// Reads the rows with these names from a Redis hash. Leaves out uncommitted rows. Fails if
+    /// there is no row of a name, because that row was lost.
+    fn read_rows_by_name<R>(
         &mut self,
         state: &RingState,
-        hash: &str,
-        names: &[&str],
+        hash_key: &str,
+        row_names: &[&str],
         parse_row: impl Fn(&str, &str) -> Option<R>,
     ) -> Result<ParsedRows<R>, StoreError> {
-        let mut rows = HashMap::with_capacity(names.len());
-        for chunk in names.chunks(CHUNK_ROWS) {
+        let mut rows = HashMap::with_capacity(row_names.len());
+        for chunk in row_names.chunks(CHUNK_ROWS) {
             let mut read = redis::pipe();
-            read.cmd("HMGET").arg(hash).arg(chunk);
-            let texts: Vec<Option<Vec<u8>>> = self.query_last(READ_RING_OPERATION, &read)?;
+            read.cmd("HMGET").arg(hash_key).arg(chunk);
+            let texts: Vec<Option<Vec<u8>>> = self.query_last_reply(READ_RING_OPERATION, &read)?;
             for (name, text) in chunk.iter().zip(texts) {
                 let text = text.ok_or_else(|| self.lost_rows_error(name))?;
                 let row = match state.row_status(&text) {
@@ -179,7 +189,8 @@ impl Redis {
     }
 
     pub(in super::super) fn mark_as_store(&mut self) -> Result<(), StoreError> {
-        self.change_ring("initializing the store", ["mark_as_store", "", "", ""]).map(drop)
+        self.run_change_ring_script("initializing the store", ["mark_as_store", "", "", ""])
+            .map(drop)
     }
 
     pub(in super::super) fn expire_or_revoke_key(
@@ -188,11 +199,14 @@ impl Redis {
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError> {
-        let format_time = |time: Option<i64>| time.map_or(String::new(), |time| time.to_string());
-        let (expires, revoked) = (format_time(expires_at), format_time(revoked_at));
-        match self
-            .change_ring("setting the end of a key", ["set_key_end", id, &expires, &revoked])?
-        {
+        let format_time_or_empty =
+            |time: Option<i64>| time.map_or(String::new(), |time| time.to_string());
+        let (expires, revoked) =
+            (format_time_or_empty(expires_at), format_time_or_empty(revoked_at));
+        match self.run_change_ring_script(
+            "setting the end of a key",
+            ["set_key_end", id, &expires, &revoked],
+        )? {
             0 => Err(error::unknown_key_error(id)),
             _ => Ok(()),
         }
@@ -204,17 +218,17 @@ impl Redis {
         new_plan: Option<&str>,
         new_limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
-        let limit = new_limit.map_or(String::new(), format_limit);
-        self.change_ring(
+        let limit = new_limit.map_or(String::new(), format_limit_or_dash);
+        self.run_change_ring_script(
             "setting an account",
-            ["set_account", name, &format_plan(new_plan), &limit],
+            ["set_account", name, &format_plan_or_empty(new_plan), &limit],
         )
         .map(drop)
     }
 
-    /// Changes one key or account. Returns the new version, or 0 if there is no such key. The
-    /// arguments are those of `change_ring.lua` after the change id.
-    fn change_ring(
+    /// Runs `change_ring.lua`, which changes one key or account. `arguments` are the script's
+    /// arguments after the change id. Returns the new version, or 0 if there is no such key.
+    fn run_change_ring_script(
         &mut self,
         operation: &'static str,
         arguments: [&str; 4],
@@ -222,23 +236,28 @@ impl Redis {
         let id = self.random_id()?;
         let arguments: Vec<String> =
             [id.as_str()].iter().chain(&arguments).map(|argument| (*argument).to_owned()).collect();
-        self.write_after_imports(operation, Script::ChangeRing, &RING_KEYS, &arguments)
+        self.run_write_script_after_imports(
+            operation,
+            Script::ChangeRing,
+            &RING_REDIS_KEYS,
+            &arguments,
+        )
     }
 }
 
-/// The rows read from a hash, and the names of those that can't be read.
+/// The rows that were read from a Redis hash, and the names of the rows that can't be read.
 struct ParsedRows<R> {
     rows: Vec<R>,
-    damaged: Vec<String>,
+    damaged_names: Vec<String>,
 }
 
 impl<R> FromIterator<(String, Option<R>)> for ParsedRows<R> {
     fn from_iter<I: IntoIterator<Item = (String, Option<R>)>>(rows: I) -> ParsedRows<R> {
-        let mut read = ParsedRows { rows: Vec::new(), damaged: Vec::new() };
+        let mut read = ParsedRows { rows: Vec::new(), damaged_names: Vec::new() };
         for (name, row) in rows {
             match row {
                 Some(row) => read.rows.push(row),
-                None => read.damaged.push(name),
+                None => read.damaged_names.push(name),
             }
         }
         read

@@ -1,5 +1,5 @@
-//! The state of the ring on a server at one moment: its version, the committed imports, and whether
-//! all rows are there.
+//! Reads the state of the ring on a server at one moment: the version, the committed imports, and
+//! how many rows there are. Detects that rows were lost.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use redis::Value;
 
 use super::connection::{BULK_TIMEOUT, Redis};
 use super::foreign::EntryCounts;
-use super::key_names::RING_META;
+use super::key_names::RING_META_KEY;
 use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, IMPORTS, KEYS};
 use crate::store::error::StoreError;
 use crate::store::rows::RingVersion;
@@ -16,52 +16,53 @@ use crate::store::rows::RingVersion;
 /// The state of the ring at one moment.
 pub(super) struct RingState {
     pub(super) ring_version: RingVersion,
-    /// The id of the change that led to the version `since` of the call, if the server still knows
-    /// it.
+    /// The caller asked for the changes after a version. This is the id of the change that led to
+    /// that version; `None` if the server no longer knows it.
     pub(super) since_change_id: Option<String>,
-    /// Committed imports: the number of each, and the version that it led to.
+    /// Committed imports by id: the number of each, and the version that its commit led to.
     pub(super) committed_imports: HashMap<String, (u64, u64)>,
-    /// Imports whose entries can't be read, so that it is unknown whether they were committed.
-    damaged_imports: BTreeSet<Vec<u8>>,
+    /// The ids of imports whose entries can't be read. It is unknown whether they were committed.
+    unreadable_imports: BTreeSet<Vec<u8>>,
     entry_counts: EntryCounts,
 }
 
 impl Redis {
-    /// Reads the state; `None` if the server is not initialized. Fails if rows were lost: riskgate
-    /// deletes no committed row, so there must be as many rows as members in the set of changes.
-    pub(super) fn ring_state(
+    /// Reads the state of the ring; `None` if the server is not initialized. Fails if rows were
+    /// lost. As riskgate deletes no committed row, a loss shows in the entry counts, which then
+    /// disagree.
+    pub(super) fn read_checked_ring_state(
         &mut self,
-        since: u64,
+        after_version: u64,
         timeout: Duration,
     ) -> Result<Option<RingState>, StoreError> {
-        let Some(state) = self.read_ring_state(since, timeout)? else { return Ok(None) };
-        let state = match self.foreign.is_consistent(&state.entry_counts) {
+        let Some(state) = self.read_ring_state(after_version, timeout)? else { return Ok(None) };
+        let state = match self.foreign_entries.are_counts_consistent(&state.entry_counts) {
             true => state,
-            false => self.ring_state_without_foreign(since, &state.entry_counts)?,
+            false => self.rescan_and_read_ring_state(after_version, &state.entry_counts)?,
         };
-        self.foreign.record_damaged_imports(state.damaged_imports.clone());
+        self.foreign_entries.set_unreadable_imports(state.unreadable_imports.clone());
         Ok(Some(state))
     }
 
     /// Scans for foreign entries and reads the state again. Fails if the counts disagree even
     /// without these entries.
-    fn ring_state_without_foreign(
+    fn rescan_and_read_ring_state(
         &mut self,
-        since: u64,
-        before: &EntryCounts,
+        after_version: u64,
+        inconsistent_counts: &EntryCounts,
     ) -> Result<RingState, StoreError> {
-        let [keys, _, accounts, _] = before;
+        let [keys, _, accounts, _] = inconsistent_counts;
         let lost = self.lost_rows_error(&format!("{keys} keys and {accounts} accounts"));
-        if !self.scan_foreign_entries(before)? {
+        if !self.scan_foreign_entries(inconsistent_counts)? {
             return Err(lost);
         }
         let now = self
-            .read_ring_state(since, BULK_TIMEOUT)?
+            .read_ring_state(after_version, BULK_TIMEOUT)?
             .ok_or_else(|| self.lost_rows_error("no store id"))?;
-        match self.foreign.is_consistent(&now.entry_counts) {
+        match self.foreign_entries.are_counts_consistent(&now.entry_counts) {
             true => Ok(now),
             false => {
-                self.record_loss(before, &now.entry_counts);
+                self.record_inconsistent_counts(inconsistent_counts, &now.entry_counts);
                 Err(lost)
             }
         }
@@ -69,23 +70,24 @@ impl Redis {
 
     fn read_ring_state(
         &mut self,
-        since: u64,
+        after_version: u64,
         timeout: Duration,
     ) -> Result<Option<RingState>, StoreError> {
         const OPERATION: &str = "reading the key version";
-        type Text = Option<Vec<u8>>;
-        type Meta = (Text, Option<u64>, Text, Text);
-        type Reply = (Meta, u64, u64, u64, u64, HashMap<Vec<u8>, Vec<u8>>);
+        type OptionalBytes = Option<Vec<u8>>;
+        type MetaFields = (OptionalBytes, Option<u64>, OptionalBytes, OptionalBytes);
+        type RingStateReply = (MetaFields, u64, u64, u64, u64, HashMap<Vec<u8>, Vec<u8>>);
         let mut read = redis::pipe();
         // One transaction, because a write in between would look like a loss.
         read.cmd("MULTI");
-        read.cmd("HMGET").arg(RING_META).arg("store_id").arg("version").arg("history");
-        read.arg(format!("change:{since}"));
+        read.cmd("HMGET").arg(RING_META_KEY).arg("store_id").arg("version").arg("history");
+        read.arg(format!("change:{after_version}"));
         read.cmd("HLEN").arg(KEYS).cmd("HLEN").arg(DIGESTS).cmd("HLEN").arg(ACCOUNTS);
         read.cmd("ZCARD").arg(CHANGES).cmd("HGETALL").arg(IMPORTS);
         read.cmd("EXEC");
-        let reply = self.query_within(OPERATION, timeout, &read)?.pop().unwrap_or(Value::Nil);
-        let (meta, keys, digests, accounts, changed, imports): Reply =
+        let reply =
+            self.query_with_retry_within(OPERATION, timeout, &read)?.pop().unwrap_or(Value::Nil);
+        let (meta, keys, digests, accounts, changed, imports): RingStateReply =
             self.parse_reply(OPERATION, reply)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (store_id, version, history, since) = match meta {
@@ -93,21 +95,21 @@ impl Redis {
             (Some(store_id), Some(version), history, since) => (store_id, version, history, since),
             _ => return Err(self.lost_rows_error(&format!("{keys} keys and {accounts} accounts"))),
         };
-        let change_id = parse_change_id(history.map(text), version);
+        let change_id = parse_history_field(history.map(text), version);
         let mut state = RingState {
             ring_version: RingVersion { store_id: text(store_id), version, change_id },
             since_change_id: since.map(text),
             committed_imports: HashMap::new(),
-            damaged_imports: BTreeSet::new(),
+            unreadable_imports: BTreeSet::new(),
             entry_counts: [keys, digests, accounts, changed],
         };
         for (import, entry) in imports {
-            match parse_import(&import, &entry) {
+            match parse_import_entry(&import, &entry) {
                 Some((import, (number, version @ 1..))) => {
                     state.committed_imports.insert(import, (number, version));
                 }
                 Some(_) => {}
-                None => drop(state.damaged_imports.insert(import)),
+                None => drop(state.unreadable_imports.insert(import)),
             }
         }
         Ok(Some(state))
@@ -116,11 +118,11 @@ impl Redis {
 
 /// The status of a row.
 pub(super) enum RowStatus<'t> {
-    /// The row takes effect: its text without the import id.
+    /// The row is in effect: its text without the import id.
     Live(&'t str),
-    /// Its import is not committed.
+    /// The row belongs to an import that is not committed.
     Uncommitted,
-    /// It can't be read.
+    /// The row, or the entry of its import, can't be read.
     Damaged,
 }
 
@@ -132,7 +134,7 @@ impl RingState {
             Some((row_import, rest)) if self.committed_imports.contains_key(row_import) => {
                 RowStatus::Live(rest)
             }
-            Some((row_import, _)) if self.damaged_imports.contains(row_import.as_bytes()) => {
+            Some((row_import, _)) if self.unreadable_imports.contains(row_import.as_bytes()) => {
                 RowStatus::Damaged
             }
             Some((row_import, _)) if is_random_id(row_import) => RowStatus::Uncommitted,
@@ -146,17 +148,18 @@ fn is_random_id(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Parses the field `history`: the id of the change that led to `version`. `None` if a riskgate
-/// version that writes no change ids has changed the ring since.
-fn parse_change_id(history: Option<String>, version: u64) -> Option<String> {
+/// Parses the field `history`, and returns the id of the change that led to `version`. `None` if
+/// the field is about an earlier version: then a riskgate version that writes no change ids made
+/// the latest change.
+fn parse_history_field(history: Option<String>, version: u64) -> Option<String> {
     let history = history?;
     let (change_version, id) = history.split_once(' ')?;
     (change_version.parse() == Ok(version)).then(|| id.to_owned())
 }
 
-/// Parses the entry of an import: its number, and the version that it led to (0 before it is
-/// committed). `None` if riskgate did not write it.
-fn parse_import(import: &[u8], entry: &[u8]) -> Option<(String, (u64, u64))> {
+/// Parses the entry of an import. Returns the import's id and number, and the version that its
+/// commit led to (0 before the commit). `None` if riskgate did not write the entry.
+fn parse_import_entry(import: &[u8], entry: &[u8]) -> Option<(String, (u64, u64))> {
     let import = std::str::from_utf8(import).ok().filter(|import| is_random_id(import))?;
     let mut fields = std::str::from_utf8(entry).ok()?.split(' ').map(str::parse::<u64>);
     let (number, _, version) = (fields.next()?.ok()?, fields.next()?.ok()?, fields.next()?.ok()?);

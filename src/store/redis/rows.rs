@@ -1,9 +1,9 @@
 //! The text form of keys and accounts on a server.
 //!
-//! A key is `IMPORT EXPIRY REVOKED DIGEST JSON`. The fields that scripts need come first, so that
-//! scripts need not parse JSON, which Lua would not write back unchanged. An account is `IMPORT
-//! LIMIT PLAN`, the plan in JSON. `IMPORT` is the id of the import that added the row. An unset
-//! field is `-`.
+//! A key is `IMPORT EXPIRY REVOKED DIGEST JSON`. The fields that scripts need come before the JSON,
+//! because Lua would not write JSON back unchanged. An account is `IMPORT LIMIT PLAN`, with the
+//! plan in JSON. `IMPORT` is the id of the import that added the row. A field without a value is
+//! `-`.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::rows::{AccountRow, KeyRow};
 
-/// The fields of a key that never change.
+/// The JSON in a key's row: the fields that never change.
 #[derive(Deserialize)]
 struct StoredKeyJson {
     account: String,
@@ -27,11 +27,12 @@ pub(super) fn format_key(key: &KeyRow) -> String {
         "account": key.account, "label": key.label, "origins": key.origins,
         "require_origin": key.require_origin, "created_at": key.created_at,
     });
-    let (expires, revoked) = (format_time(key.expires_at), format_time(key.revoked_at));
+    let (expires, revoked) =
+        (format_time_or_dash(key.expires_at), format_time_or_dash(key.revoked_at));
     format!("{expires} {revoked} {} {stored}", hex::encode(key.digest))
 }
 
-/// Returns `None` if riskgate did not write the text.
+/// Parses what [`format_key`] wrote. Returns `None` if riskgate did not write the text.
 pub(super) fn parse_key(id: &str, text: &str) -> Option<KeyRow> {
     let mut fields = text.splitn(4, ' ');
     let (expires_at, revoked_at) = (fields.next()?, fields.next()?);
@@ -45,17 +46,17 @@ pub(super) fn parse_key(id: &str, text: &str) -> Option<KeyRow> {
         origins: stored.origins,
         require_origin: stored.require_origin,
         created_at: stored.created_at,
-        expires_at: parse_time(expires_at)?,
-        revoked_at: parse_time(revoked_at)?,
+        expires_at: parse_time_or_dash(expires_at)?,
+        revoked_at: parse_time_or_dash(revoked_at)?,
     })
 }
 
 /// The text of an account's row without the leading import id.
 pub(super) fn format_account(account: &AccountRow) -> String {
-    format!("{} {}", format_limit(account.limit), json!(account.plan))
+    format!("{} {}", format_limit_or_dash(account.own_limit), json!(account.plan))
 }
 
-/// Returns `None` if riskgate did not write the text.
+/// Parses what [`format_account`] wrote. Returns `None` if riskgate did not write the text.
 pub(super) fn parse_account(name: &str, text: &str) -> Option<AccountRow> {
     let (limit, plan) = text.split_once(' ')?;
     let limit = match limit {
@@ -63,10 +64,14 @@ pub(super) fn parse_account(name: &str, text: &str) -> Option<AccountRow> {
         "unlimited" => Some(MonthlyLimit::Unlimited),
         calls => Some(MonthlyLimit::Calls(calls.parse().ok()?)),
     };
-    Some(AccountRow { name: name.to_owned(), plan: serde_json::from_str(plan).ok()?, limit })
+    Some(AccountRow {
+        name: name.to_owned(),
+        plan: serde_json::from_str(plan).ok()?,
+        own_limit: limit,
+    })
 }
 
-pub(super) fn format_limit(limit: Option<MonthlyLimit>) -> String {
+pub(super) fn format_limit_or_dash(limit: Option<MonthlyLimit>) -> String {
     match limit {
         Some(MonthlyLimit::Calls(calls)) => calls.to_string(),
         Some(MonthlyLimit::Unlimited) => "unlimited".to_owned(),
@@ -74,17 +79,17 @@ pub(super) fn format_limit(limit: Option<MonthlyLimit>) -> String {
     }
 }
 
-/// The plan in JSON, or an empty text, with which a script keeps the present plan.
-pub(super) fn format_plan(plan: Option<&str>) -> String {
+/// The plan in JSON. `None` becomes an empty text, which tells a script to keep the present plan.
+pub(super) fn format_plan_or_empty(plan: Option<&str>) -> String {
     plan.map_or(String::new(), |plan| json!(plan).to_string())
 }
 
-fn format_time(time: Option<i64>) -> String {
+fn format_time_or_dash(time: Option<i64>) -> String {
     time.map_or("-".to_owned(), |time| time.to_string())
 }
 
-/// `Some(None)` for an unset time; `None` if the text is no time.
-fn parse_time(text: &str) -> Option<Option<i64>> {
+/// Returns `Some(None)` for an unset time (`-`), and `None` if the text is not a time.
+fn parse_time_or_dash(text: &str) -> Option<Option<i64>> {
     match text {
         "-" => Some(None),
         time => time.parse().ok().map(Some),

@@ -1,7 +1,6 @@
 -- Saves DNS facts: the operation `save_dns_facts`.
 --
--- KEYS 1 a hash: "until mx" by name, and the newest version in the field `version`, which can't be
--- a
+-- KEYS 1 a hash: "expiry mx" by name, and the newest version in the field `version`, which is no
 --        domain name
 --      2 a sorted set: the names, with the version at which each was written as score
 -- ARGV 1 how many names to keep: those written last; then the name and text of each fact

@@ -5,20 +5,21 @@ use super::key_names::READ_RING_OPERATION;
 use crate::store::error::StoreError;
 
 /// Fields of a hash with their values, as bytes.
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+type FieldValuePairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Redis {
     /// Passes each field of a hash and its value to `visit_pair`. HSCAN may return a field twice.
-    pub(super) fn scan_pairs(
+    pub(super) fn scan_hash_fields(
         &mut self,
-        hash: &str,
+        hash_key: &str,
         mut visit_pair: impl FnMut(Vec<u8>, Vec<u8>),
     ) -> Result<(), StoreError> {
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
-            scan.cmd("HSCAN").arg(hash).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
-            let (next, pairs): (u64, Pairs) = self.query_last(READ_RING_OPERATION, &scan)?;
+            scan.cmd("HSCAN").arg(hash_key).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
+            let (next, pairs): (u64, FieldValuePairs) =
+                self.query_last_reply(READ_RING_OPERATION, &scan)?;
             for (name, text) in pairs {
                 visit_pair(name, text);
             }

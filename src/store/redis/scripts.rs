@@ -1,7 +1,7 @@
 //! The Lua scripts that a server runs.
 
-/// A script. riskgate loads it if the server does not know it. The number of the variant is the
-/// index of the script's digest.
+/// A Lua script. riskgate loads the scripts if the server does not have them. The number of a
+/// variant is its index in `Redis::script_digests`.
 #[derive(Clone, Copy)]
 pub(super) enum Script {
     ReportLease,
@@ -14,7 +14,7 @@ pub(super) enum Script {
     FillRing,
     CreditTop,
     LowerMonth,
-    SaveLearned,
+    SaveDnsFacts,
 }
 
 impl Script {
@@ -30,7 +30,7 @@ impl Script {
         Script::FillRing,
         Script::CreditTop,
         Script::LowerMonth,
-        Script::SaveLearned,
+        Script::SaveDnsFacts,
     ];
 
     /// The Lua source, with the shared functions in front if the script needs them.
@@ -58,7 +58,7 @@ impl Script {
             }
             Script::CreditTop => include_str!("credit_top.lua"),
             Script::LowerMonth => include_str!("lower_month.lua"),
-            Script::SaveLearned => include_str!("save_learned.lua"),
+            Script::SaveDnsFacts => include_str!("save_learned.lua"),
         }
     }
 }

@@ -9,12 +9,12 @@ use crate::store::StoreUrl;
 use crate::store::redis_server::RedisServer;
 
 #[test]
-fn a_repeated_query_keeps_its_total_timeout() {
+fn a_retried_query_keeps_its_total_timeout() {
     let server = RedisServer::start();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // The first connection is forwarded to the server and then cut. Later connections get no
-    // answer.
+    // The test forwards the first connection to the server, and then cuts it. Later connections get
+    // no answer.
     let (cut_now, cut_requested) = std::sync::mpsc::channel::<()>();
     let (cut_confirmed, cut_done) = std::sync::mpsc::channel::<()>();
     let port = server.port();

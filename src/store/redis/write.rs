@@ -5,25 +5,25 @@ use std::time::{Duration, Instant};
 use redis::{Pipeline, Value};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::key_names::{RING_KEYS, plans_key};
-use super::reply::{reply_number, server_error};
+use super::key_names::{RING_REDIS_KEYS, import_plans_key};
+use super::reply::{error_reply_text, reply_number_or_zero};
 use super::scripts::Script;
 use crate::store::error::{self, StoreError};
 
-/// How long a writer waits for an import that reserves the same names: longer than an import whose
-/// process was killed reserves them.
-const IMPORT_WAIT: Duration = Duration::from_secs(15);
+/// How long a writer waits for an import that reserves the same names. An import whose process was
+/// killed is abandoned earlier, after ten seconds.
+const MAX_IMPORT_WAIT: Duration = Duration::from_secs(15);
 
-const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+const IMPORT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The operation in errors about adding keys.
 pub(super) const ADD_KEYS_OPERATION: &str = "adding keys";
 
 /// The reply of a script that writes to the ring.
 enum WriteReply {
-    /// The script has written this version; see the script for the meaning of 0.
+    /// The script has written, and the ring is at this version. For 0, see the script.
     Version(u64),
-    /// The new key `id` exists already, with the id `known`.
+    /// The new key `id` exists already, under the id `existing_id`.
     Taken { id: String, known: String },
     /// The key to rotate is revoked or has expired.
     Ended,
@@ -34,30 +34,30 @@ enum WriteReply {
 }
 
 impl Redis {
-    /// Runs a script that writes, and waits until `wait_replicas` replicas have its changes. Fails
-    /// if too few replicas get them in time, although the server has made the changes.
+    /// Runs a script that writes, and waits until `wait_replicas` replicas have its changes. If too
+    /// few replicas get the changes in time, fails, although the server keeps the changes.
     pub(super) fn run_write_script(
         &mut self,
         operation: &'static str,
         script: Script,
-        keys: &[&str],
+        redis_keys: &[&str],
         arguments: &[String],
     ) -> Result<Value, StoreError> {
         let (replicas, timeout) = (self.wait_replicas, self.timeout.max(BULK_TIMEOUT));
         let mut replies = self.run_scripts_within(operation, timeout, |scripts| {
             let mut pipeline = Pipeline::new();
-            pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(keys.len());
-            pipeline.arg(keys).arg(arguments);
+            pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(redis_keys.len());
+            pipeline.arg(redis_keys).arg(arguments);
             if replicas > 0 {
                 pipeline.cmd("WAIT").arg(replicas).arg(timeout.as_millis() as u64 / 2);
             }
             pipeline
         })?;
-        if let Some(found) = replies.iter().find_map(server_error) {
+        if let Some(found) = replies.iter().find_map(error_reply_text) {
             self.connection = None;
             return Err(self.unavailable_error(operation, found));
         }
-        let reached = if replicas > 0 { replies.pop().map_or(0, reply_number) } else { 0 };
+        let reached = if replicas > 0 { replies.pop().map_or(0, reply_number_or_zero) } else { 0 };
         if reached < replicas as u64 {
             let found = format!("it is done, but only {reached} of {replicas} replicas have it");
             return Err(self.unavailable_error(operation, found));
@@ -73,34 +73,35 @@ impl Redis {
         Ok(hex::encode(bytes))
     }
 
-    /// Runs a script that writes keys or accounts. If an import reserves one of their names, waits
-    /// until the import ends, or clears the import if it was abandoned. Returns the version.
-    pub(super) fn write_after_imports(
+    /// Runs a script that writes keys or accounts, and returns the new version. If an import
+    /// reserves one of their names, waits until the import ends. If that import was abandoned,
+    /// clears it.
+    pub(super) fn run_write_script_after_imports(
         &mut self,
         operation: &'static str,
         script: Script,
-        keys: &[&str],
+        redis_keys: &[&str],
         arguments: &[String],
     ) -> Result<u64, StoreError> {
         let started = Instant::now();
         loop {
-            let reply = self.run_write_script(operation, script, keys, arguments)?;
+            let reply = self.run_write_script(operation, script, redis_keys, arguments)?;
             match self.parse_write_reply(operation, reply)? {
                 WriteReply::Version(version) => return Ok(version),
                 WriteReply::Taken { id, known } => {
                     return Err(error::key_exists_error(&id, &known));
                 }
                 WriteReply::Ended => return Err(error::key_ended_error()),
-                _ if started.elapsed() > IMPORT_WAIT => {
+                _ if started.elapsed() > MAX_IMPORT_WAIT => {
                     return Err(self.unavailable_error(
                         operation,
                         "another import of the same keys that has not ended",
                     ));
                 }
                 WriteReply::Busy => {}
-                WriteReply::Abandoned { import } => self.clear_import(&import)?,
+                WriteReply::Abandoned { import } => self.clear_uncommitted_import(&import)?,
             }
-            std::thread::sleep(RETRY_INTERVAL);
+            std::thread::sleep(IMPORT_RETRY_INTERVAL);
         }
     }
 
@@ -123,19 +124,24 @@ impl Redis {
     }
 
     /// Deletes the rows of an import that was not committed, in pages. A committed import stays.
-    pub(super) fn clear_import(&mut self, import: &str) -> Result<(), StoreError> {
-        while self.end_import(import, "clear")? > 0 {}
+    pub(super) fn clear_uncommitted_import(&mut self, import_id: &str) -> Result<(), StoreError> {
+        while self.commit_or_clear_import(import_id, "clear")? > 0 {}
         Ok(())
     }
 
-    /// Ends an import. With `step` = `commit`, its rows take effect, and the new version is
-    /// returned. With `clear`, at most [`CHUNK_ROWS`] of its rows are deleted, and their number is
-    /// returned: 0 once none is left, or if the import was committed.
-    pub(super) fn end_import(&mut self, import: &str, step: &str) -> Result<u64, StoreError> {
+    /// Commits an import or clears a page of it. If `step` is `commit`, the rows take effect, and
+    /// the new version is returned. If `step` is `clear`, at most [`CHUNK_ROWS`] rows of the import
+    /// are deleted, and their number is returned. The number is 0 once no row is left, or if the
+    /// import was committed.
+    pub(super) fn commit_or_clear_import(
+        &mut self,
+        import_id: &str,
+        step: &str,
+    ) -> Result<u64, StoreError> {
         let arguments =
-            [self.random_id()?, import.to_owned(), step.to_owned(), CHUNK_ROWS.to_string()];
-        let plans = plans_key(import);
-        let keys = [&RING_KEYS[..], &[&plans]].concat();
+            [self.random_id()?, import_id.to_owned(), step.to_owned(), CHUNK_ROWS.to_string()];
+        let plans = import_plans_key(import_id);
+        let keys = [&RING_REDIS_KEYS[..], &[&plans]].concat();
         let reply =
             self.run_write_script(ADD_KEYS_OPERATION, Script::EndImport, &keys, &arguments)?;
         self.parse_reply(ADD_KEYS_OPERATION, reply)

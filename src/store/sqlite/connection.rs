@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use super::open;
 use crate::store::error::StoreError;
 
-/// An open store with one connection, so each thread needs its own.
+/// An open store. It has one connection, so each thread opens its own.
 pub struct Sqlite {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
@@ -22,22 +22,22 @@ impl Sqlite {
     ///
     /// `busy_timeout` is how long a statement waits for another process's lock.
     pub fn open(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
-        match open::exists(path)? {
+        match open::store_file_exists(path)? {
             true => open::remove_others_read_permission(path),
-            false => open::create(path)?,
+            false => open::create_store(path)?,
         }
         Sqlite::open_with_retry(path, busy_timeout)
     }
 
-    /// Like [`Sqlite::open`], but changes no permissions and creates no store. If there is none,
-    /// returns `None` if a store could be created, and an error if not.
+    /// Like [`Sqlite::open`], but changes no permissions and creates no store. If there is no file,
+    /// returns `None`, or an error if no store could be created at this path.
     pub(in crate::store) fn open_to_check(
         path: &Path,
         busy_timeout: Duration,
     ) -> Result<Option<Sqlite>, StoreError> {
-        match open::exists(path)? {
+        match open::store_file_exists(path)? {
             true => Sqlite::open_with_retry(path, busy_timeout).map(Some),
-            false => open::check_creatable(path).map(|()| None),
+            false => open::check_store_can_be_created(path).map(|()| None),
         }
     }
 
@@ -47,7 +47,7 @@ impl Sqlite {
             match Sqlite::try_open(path, busy_timeout) {
                 // While another process opens or closes the WAL, SQLite returns "busy" without
                 // waiting.
-                Err(error) if error.is_busy() && started.elapsed() < busy_timeout => {
+                Err(error) if error.is_sqlite_locked() && started.elapsed() < busy_timeout => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 outcome => return outcome,
@@ -57,24 +57,25 @@ impl Sqlite {
 
     fn try_open(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
         let failed = |source| open::open_error(path, source);
-        let mut connection = open::connect(path).map_err(failed)?;
+        let mut connection = open::connect_to_existing_file(path).map_err(failed)?;
         connection.busy_timeout(busy_timeout.max(Duration::from_millis(1))).map_err(failed)?;
-        open::prepare_connection(&mut connection, path)?;
+        open::check_migrate_and_configure(&mut connection, path)?;
         Ok(Sqlite { connection, path: path.to_owned(), file_id: file_identity(path) })
     }
 
     /// Fails if the file is damaged or read-only. Reads every page.
     pub(in crate::store) fn check_usable(&self) -> Result<(), StoreError> {
-        open::check_usable(&self.connection, &self.path)
+        open::check_intact_and_writable(&self.connection, &self.path)
     }
 
-    /// Lets later statements try to get a lock every millisecond for up to five seconds, so that a
-    /// command beside a busy gateway catches the short moments in which the lock is free.
+    /// Lets later statements try to get a lock every millisecond, for up to five seconds. A busy
+    /// gateway frees the lock only for short moments; a command that tries so often catches one of
+    /// them.
     pub(in crate::store) fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {
-        const MAX_RETRIES: i32 = 5_000;
+        const MAX_LOCK_RETRIES: i32 = 5_000;
         let retry = |tries| {
             std::thread::sleep(Duration::from_millis(1));
-            tries < MAX_RETRIES
+            tries < MAX_LOCK_RETRIES
         };
         let failed = self.error_while("opening the store");
         self.connection.busy_handler(Some(retry)).map_err(failed)
@@ -82,7 +83,7 @@ impl Sqlite {
 
     /// Opens a store that must exist already.
     pub fn open_existing(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
-        if !open::exists(path)? {
+        if !open::store_file_exists(path)? {
             return Err(StoreError::Unusable {
                 location: path.display().to_string(),
                 expected: "a store",
@@ -92,8 +93,8 @@ impl Sqlite {
         Sqlite::open(path, busy_timeout)
     }
 
-    /// Fails if the path no longer leads to the opened file: the file was deleted or replaced, and
-    /// new writes would be lost with it.
+    /// Fails if the path no longer leads to the opened file: the file was moved, deleted or
+    /// replaced. Further writes would go to the old file and be lost.
     pub(in crate::store) fn check_file_not_replaced(&self) -> Result<(), StoreError> {
         if file_identity(&self.path) == self.file_id {
             return Ok(());
@@ -106,9 +107,10 @@ impl Sqlite {
         })
     }
 
-    /// Moves the write-ahead log into the database file, so that this file alone can be moved or
-    /// backed up once no process has it open. The log is not emptied while another process reads.
-    pub(in crate::store) fn checkpoint(&self) -> Result<(), StoreError> {
+    /// Moves the write-ahead log into the database file. Once no process has the store open, this
+    /// file alone can be moved or backed up. The log may stay as long as another process reads the
+    /// store.
+    pub(in crate::store) fn checkpoint_wal(&self) -> Result<(), StoreError> {
         let result = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         result.map_err(self.error_while("moving the log into the file"))
     }
@@ -122,7 +124,7 @@ impl Sqlite {
         move |source| StoreError::Sqlite { location: path.clone(), operation, source }
     }
 
-    pub(super) fn begin_immediate(
+    pub(super) fn begin_write_transaction(
         &mut self,
         operation: &'static str,
     ) -> Result<Transaction<'_>, StoreError> {
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_file_is_no_store_and_stays_as_it_is() {
+    fn an_empty_file_is_refused_and_stays_empty() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         std::fs::write(&path, "").unwrap();
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_the_open_file_away_is_an_error() {
+    fn check_file_not_replaced_fails_if_the_file_was_moved() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let store = Sqlite::open(&path, Duration::from_secs(5)).unwrap();

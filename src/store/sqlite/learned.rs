@@ -3,11 +3,11 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::connection::Sqlite;
-use super::rows::{to_signed, to_unsigned};
+use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::store::error::StoreError;
-use crate::store::rows::{DNS_FACTS_PAGE, DnsFactRow, MAX_DNS_FACTS};
+use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, MAX_DNS_FACTS};
 
-const SCHEMA: &str = "
+const DNS_FACTS_SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS learned (
     name TEXT PRIMARY KEY, mx TEXT NOT NULL, until INTEGER NOT NULL, version INTEGER NOT NULL
 ) WITHOUT ROWID;
@@ -17,13 +17,13 @@ CREATE INDEX IF NOT EXISTS learned_version ON learned (version);
 impl Sqlite {
     pub(in super::super) fn save_dns_facts(
         &mut self,
-        rows: &[DnsFactRow],
+        facts: &[DnsFactRow],
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "saving DNS facts";
         let failed = self.error_while(OPERATION);
         // The ledger needs the lock too, so each transaction writes one page only.
-        for chunk in rows.chunks(DNS_FACTS_PAGE) {
-            let transaction = self.begin_immediate(OPERATION)?;
+        for chunk in facts.chunks(DNS_FACTS_PER_PAGE) {
+            let transaction = self.begin_write_transaction(OPERATION)?;
             write_dns_facts(&transaction, chunk).map_err(&failed)?;
             transaction.commit().map_err(&failed)?;
         }
@@ -31,20 +31,21 @@ impl Sqlite {
         let count: i64 = self.connection.query_row(count, [], |row| row.get(0)).map_err(&failed)?;
         let mut surplus = usize::try_from(count).unwrap_or(0).saturating_sub(MAX_DNS_FACTS);
         while surplus > 0 {
-            let count = surplus.min(DNS_FACTS_PAGE);
-            let transaction = self.begin_immediate(OPERATION)?;
-            drop_oldest(&transaction, count).map_err(&failed)?;
+            let count = surplus.min(DNS_FACTS_PER_PAGE);
+            let transaction = self.begin_write_transaction(OPERATION)?;
+            delete_oldest_dns_facts(&transaction, count).map_err(&failed)?;
             transaction.commit().map_err(&failed)?;
             surplus -= count;
         }
         Ok(())
     }
 
-    pub(in super::super) fn dns_facts_since(
+    pub(in super::super) fn read_dns_facts_page(
         &mut self,
-        since: u64,
+        after_version: u64,
     ) -> Result<(Vec<DnsFactRow>, u64), StoreError> {
-        read_dns_facts(&self.connection, since).map_err(self.error_while("reading DNS facts"))
+        read_dns_facts(&self.connection, after_version)
+            .map_err(self.error_while("reading DNS facts"))
     }
 
     pub(in super::super) fn find_dns_fact(
@@ -52,7 +53,7 @@ impl Sqlite {
         name: &str,
     ) -> Result<Option<DnsFactRow>, StoreError> {
         let read = |connection: &Connection| {
-            if !table_exists(connection)? {
+            if !dns_facts_table_exists(connection)? {
                 return Ok(None);
             }
             let select = "SELECT name, mx, until FROM learned WHERE name = ?1";
@@ -62,57 +63,61 @@ impl Sqlite {
     }
 }
 
-fn write_dns_facts(transaction: &Transaction<'_>, rows: &[DnsFactRow]) -> rusqlite::Result<()> {
-    transaction.execute_batch(SCHEMA)?;
-    let mut version = newest_version(transaction)?;
+fn write_dns_facts(transaction: &Transaction<'_>, facts: &[DnsFactRow]) -> rusqlite::Result<()> {
+    transaction.execute_batch(DNS_FACTS_SCHEMA)?;
+    let mut version = newest_dns_fact_version(transaction)?;
     let mut insert =
         transaction.prepare_cached("INSERT OR REPLACE INTO learned VALUES (?1, ?2, ?3, ?4)")?;
-    for row in rows {
+    for row in facts {
         version += 1;
-        insert.execute(params![row.name, row.mx, row.until, to_signed(version)])?;
+        insert.execute(params![row.name, row.mx, row.expires_at, to_i64_saturating(version)])?;
     }
     Ok(())
 }
 
-fn drop_oldest(transaction: &Transaction<'_>, count: usize) -> rusqlite::Result<()> {
+fn delete_oldest_dns_facts(transaction: &Transaction<'_>, count: usize) -> rusqlite::Result<()> {
     let oldest = "DELETE FROM learned WHERE name IN
                   (SELECT name FROM learned ORDER BY version LIMIT ?1)";
-    transaction.prepare_cached(oldest)?.execute([to_signed(count as u64)])?;
+    transaction.prepare_cached(oldest)?.execute([to_i64_saturating(count as u64)])?;
     Ok(())
 }
 
-fn read_dns_facts(connection: &Connection, since: u64) -> rusqlite::Result<(Vec<DnsFactRow>, u64)> {
-    let newest = if table_exists(connection)? { newest_version(connection)? } else { 0 };
-    // If the caller knows a newer version, the file was replaced or set back.
-    let mut version = if since > newest { 0 } else { since };
+fn read_dns_facts(
+    connection: &Connection,
+    after_version: u64,
+) -> rusqlite::Result<(Vec<DnsFactRow>, u64)> {
+    let newest =
+        if dns_facts_table_exists(connection)? { newest_dns_fact_version(connection)? } else { 0 };
+    // If the caller knows a newer version, the file was replaced or restored from a backup.
+    let mut version = if after_version > newest { 0 } else { after_version };
     if version == newest {
         return Ok((Vec::new(), version));
     }
     let mut statement = connection.prepare_cached(
         "SELECT name, mx, until, version FROM learned WHERE version > ?1 ORDER BY version LIMIT ?2",
     )?;
-    let mut found =
-        statement.query(params![to_signed(version), to_signed(DNS_FACTS_PAGE as u64)])?;
+    let mut found = statement
+        .query(params![to_i64_saturating(version), to_i64_saturating(DNS_FACTS_PER_PAGE as u64)])?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
-        version = to_unsigned(row.get(3)?);
+        version = to_u64_or_zero(row.get(3)?);
         // A fact that can't be read is skipped, and riskgate queries the DNS again.
         rows.extend(parse_dns_fact(row).ok());
     }
     Ok((rows, version))
 }
 
-fn table_exists(connection: &Connection) -> rusqlite::Result<bool> {
+fn dns_facts_table_exists(connection: &Connection) -> rusqlite::Result<bool> {
     let select = "SELECT 1 FROM sqlite_schema WHERE name = 'learned'";
     connection.prepare_cached(select)?.exists([])
 }
 
 fn parse_dns_fact(row: &Row<'_>) -> rusqlite::Result<DnsFactRow> {
-    Ok(DnsFactRow { name: row.get(0)?, mx: row.get(1)?, until: row.get(2)? })
+    Ok(DnsFactRow { name: row.get(0)?, mx: row.get(1)?, expires_at: row.get(2)? })
 }
 
-fn newest_version(connection: &Connection) -> rusqlite::Result<u64> {
+fn newest_dns_fact_version(connection: &Connection) -> rusqlite::Result<u64> {
     let mut statement = connection.prepare_cached("SELECT max(version) FROM learned")?;
     let newest: Option<Option<i64>> = statement.query_row([], |row| row.get(0)).optional()?;
-    Ok(newest.flatten().map_or(0, to_unsigned))
+    Ok(newest.flatten().map_or(0, to_u64_or_zero))
 }

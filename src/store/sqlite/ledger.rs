@@ -3,16 +3,16 @@
 use rusqlite::{Connection, Transaction, params};
 
 use super::connection::Sqlite;
-use super::meta::read_meta;
-use super::rows::{to_signed, to_unsigned};
+use super::meta::read_meta_value;
+use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{BatchContext, Grant, LeaseReport};
 use crate::store::rows::{RepairedMonth, UsageRow};
 
 impl Sqlite {
-    /// Applies all reports in one commit. If a row of this node is missing, or older than the row
-    /// that the store acknowledged, the file was replaced; then the whole batch fails.
+    /// Applies all reports in one commit. Fails as a whole if the store has lost a row that it
+    /// acknowledged to this node, or has an older one: then the file was replaced.
     pub(in super::super) fn report_leases(
         &mut self,
         context: BatchContext<'_>,
@@ -20,8 +20,8 @@ impl Sqlite {
     ) -> Result<Vec<Option<Grant>>, StoreError> {
         let failed = self.error_while("reporting leases");
         let location = self.path.display().to_string();
-        let transaction = self.begin_immediate("reporting leases")?;
-        raise_latest_month(&transaction, context.month).map_err(&failed)?;
+        let transaction = self.begin_write_transaction("reporting leases")?;
+        raise_latest_month(&transaction, context.latest_begun_month).map_err(&failed)?;
         let mut grants = Vec::with_capacity(reports.len());
         for report in reports {
             let grant = apply_report(&transaction, context.node_id, report).map_err(&failed)?;
@@ -39,20 +39,20 @@ impl Sqlite {
         Ok(grants)
     }
 
-    pub(in super::super) fn others_spent(
+    pub(in super::super) fn read_spent_by_others(
         &self,
         account: &str,
         month: Month,
-        node: &[u8; 16],
+        node_id: &[u8; 16],
     ) -> Result<u64, StoreError> {
-        leased_and_spent_by_others(&self.connection, account, month, node)
+        leased_and_spent_by_others(&self.connection, account, month, node_id)
             .map(|(_, spent)| spent)
             .map_err(self.error_while("reading usage"))
     }
 
     pub(in super::super) fn latest_month(&self) -> Result<Option<Month>, StoreError> {
-        let number: Option<i64> =
-            read_meta(&self.connection, "month").map_err(self.error_while("reading the month"))?;
+        let number: Option<i64> = read_meta_value(&self.connection, "month")
+            .map_err(self.error_while("reading the month"))?;
         Ok(number.and_then(|n| u16::try_from(n).ok()).and_then(Month::from_number))
     }
 
@@ -62,7 +62,7 @@ impl Sqlite {
     ) -> Result<RepairedMonth, StoreError> {
         let failed = self.error_while("repairing the month");
         let previous = self.latest_month()?;
-        let transaction = self.begin_immediate("repairing the month")?;
+        let transaction = self.begin_write_transaction("repairing the month")?;
         let after_month = [month.number()];
         let set = "UPDATE meta SET value = ?1 WHERE key = 'month' AND value > ?1";
         transaction.execute(set, after_month).map_err(&failed)?;
@@ -71,13 +71,13 @@ impl Sqlite {
             transaction.query_row(count, after_month, |row| row.get(0)).map_err(&failed)?;
         transaction.execute("DELETE FROM ledger WHERE month > ?1", after_month).map_err(&failed)?;
         transaction.commit().map_err(failed)?;
-        Ok(RepairedMonth { previous, deleted_totals: to_unsigned(dropped) })
+        Ok(RepairedMonth { latest_month_before: previous, deleted_totals: to_u64_or_zero(dropped) })
     }
 
-    pub(in super::super) fn usage(
+    pub(in super::super) fn read_usage(
         &self,
         month: Month,
-        account: Option<&str>,
+        only_account: Option<&str>,
     ) -> Result<Vec<UsageRow>, StoreError> {
         let failed = self.error_while("reading usage");
         let mut statement = self
@@ -88,11 +88,11 @@ impl Sqlite {
             )
             .map_err(&failed)?;
         let rows = statement
-            .query_map(params![month.number(), account], |row| {
+            .query_map(params![month.number(), only_account], |row| {
                 Ok(UsageRow {
                     account: row.get(0)?,
-                    spent: to_unsigned(row.get(1)?),
-                    leased: to_unsigned(row.get(2)?),
+                    spent: to_u64_or_zero(row.get(1)?),
+                    leased: to_u64_or_zero(row.get(2)?),
                     is_damaged: false,
                 })
             })
@@ -101,12 +101,12 @@ impl Sqlite {
     }
 }
 
-/// Totals are deleted once their month is more than this many months before the store's latest
-/// month. So a clock that is wrong by less than a year deletes no totals in use.
-const KEPT_MONTHS: u16 = 12;
+/// For how many months before the store's latest month totals are kept. As this is a year, a clock
+/// that runs ahead by less than a year deletes no totals in use.
+const KEPT_MONTHS_OF_TOTALS: u16 = 12;
 
-/// Raises the store's latest month to `month`, if that is later. Then totals of more than
-/// [`KEPT_MONTHS`] months before are deleted.
+/// Raises the store's latest month to `month`, unless it is `month` or a later one already. If it
+/// was raised, deletes the totals of all months more than [`KEPT_MONTHS_OF_TOTALS`] before `month`.
 pub(super) fn raise_latest_month(
     transaction: &Transaction<'_>,
     month: Month,
@@ -118,35 +118,36 @@ pub(super) fn raise_latest_month(
         )?
         .execute([month.number()])?;
     if raised > 0 {
-        let before = month.number().saturating_sub(KEPT_MONTHS);
+        let before = month.number().saturating_sub(KEPT_MONTHS_OF_TOTALS);
         transaction.execute("DELETE FROM ledger WHERE month < ?1", [before])?;
     }
     Ok(())
 }
 
-/// A negative total, which riskgate never writes, becomes a number above `i64::MAX`, which
-/// `check_total` and `check_grant` refuse.
+/// Returns the calls that all nodes but `node_id` have leased and spent. A negative total, which
+/// riskgate never writes, becomes a number above `i64::MAX`. `check_total_below_2_to_63` or
+/// `check_grant` then refuses that number.
 fn leased_and_spent_by_others(
     connection: &Connection,
     account: &str,
     month: Month,
-    node: &[u8; 16],
+    node_id: &[u8; 16],
 ) -> rusqlite::Result<(u64, u64)> {
     connection
         .prepare_cached(
             "SELECT coalesce(sum(leased), 0), coalesce(sum(spent), 0) FROM ledger
              WHERE account = ?1 AND month = ?2 AND node <> ?3",
         )?
-        .query_row(params![account, month.number(), node.as_slice()], |row| {
+        .query_row(params![account, month.number(), node_id.as_slice()], |row| {
             Ok((row.get(0).map(i64::cast_unsigned)?, row.get(1).map(i64::cast_unsigned)?))
         })
 }
 
-/// Applies a report. Returns `None` and changes nothing if the node's row is missing, or older than
-/// the row that the store acknowledged to the node.
+/// Applies a report. Returns `None` and changes nothing if the store has lost the row that it
+/// acknowledged to the node, or has an older one.
 fn apply_report(
     transaction: &Transaction<'_>,
-    node: &[u8; 16],
+    node_id: &[u8; 16],
     report: &LeaseReport,
 ) -> rusqlite::Result<Option<Grant>> {
     let LeaseReport { account, month, sequence, .. } = report;
@@ -158,7 +159,7 @@ fn apply_report(
                     coalesce(sum(CASE WHEN node <> ?3 THEN spent END), 0)
              FROM ledger WHERE account = ?1 AND month = ?2",
         )?
-        .query_row(params![account, month.number(), node.as_slice()], |row| {
+        .query_row(params![account, month.number(), node_id.as_slice()], |row| {
             Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?].map(i64::cast_unsigned))
         })?;
     if known_sequence < report.known.sequence {
@@ -180,10 +181,10 @@ fn apply_report(
         .execute(params![
             account,
             month.number(),
-            node.as_slice(),
-            to_signed(*sequence),
-            to_signed(own_leased),
-            to_signed(report.spent)
+            node_id.as_slice(),
+            to_i64_saturating(*sequence),
+            to_i64_saturating(own_leased),
+            to_i64_saturating(report.spent)
         ])?;
     Ok(grant_of(own_leased))
 }
@@ -212,13 +213,13 @@ mod tests {
             };
             let context = BatchContext {
                 node_id: &[1; 16],
-                month: month(now),
+                latest_begun_month: month(now),
                 recovery_left: Duration::ZERO,
                 needs_replicas: true,
             };
             store.report_leases(context, &[report]).unwrap();
         }
-        let rows = |number| store.usage(month(number), None).unwrap().len();
+        let rows = |number| store.read_usage(month(number), None).unwrap().len();
         assert_eq!([300, 311, 312, 323].map(rows), [0, 1, 1, 1]);
     }
 }

@@ -1,26 +1,28 @@
-//! The table `meta`: the store id, and the version of its keys and accounts.
+//! The table `meta`: the store id, the version and the change ids of the ring, and the latest
+//! month.
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
-use super::rows::to_unsigned;
+use super::rows::to_u64_or_zero;
 use crate::store::rows::RingVersion;
 
 /// Reads the store id and the version. `None` if the store has lost its id.
 pub(super) fn read_ring_version(connection: &Connection) -> rusqlite::Result<Option<RingVersion>> {
-    let Some(store_id) = read_meta(connection, "store_id")? else { return Ok(None) };
-    let version = to_unsigned(read_meta(connection, "ring_version")?.unwrap_or(0));
+    let Some(store_id) = read_meta_value(connection, "store_id")? else { return Ok(None) };
+    let version = to_u64_or_zero(read_meta_value(connection, "ring_version")?.unwrap_or(0));
     Ok(Some(RingVersion { store_id, version, change_id: read_change_id(connection, version)? }))
 }
 
-/// The id of the change that led to a version, if it is one of the latest.
+/// The id of the change that led to a version; `None` if it is not among the latest
+/// [`KEPT_CHANGE_IDS`].
 pub(super) fn read_change_id(
     connection: &Connection,
     version: u64,
 ) -> rusqlite::Result<Option<String>> {
-    read_meta(connection, &format!("change:{version}"))
+    read_meta_value(connection, &format!("change:{version}"))
 }
 
-pub(super) fn read_meta<T: rusqlite::types::FromSql>(
+pub(super) fn read_meta_value<T: rusqlite::types::FromSql>(
     connection: &Connection,
     key: &str,
 ) -> rusqlite::Result<Option<T>> {
@@ -34,7 +36,8 @@ pub(super) fn read_meta<T: rusqlite::types::FromSql>(
 const KEPT_CHANGE_IDS: i64 = 1_000;
 
 /// Increments the version of keys and accounts, and returns the new version. Each change gets a
-/// random id, because two changes can lead to the same version if the file was set back in between.
+/// random id. Without it, two changes could not be told apart that lead to the same version, before
+/// and after the file was restored from a backup.
 pub(super) fn increment_ring_version(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     let version: i64 = transaction.query_row(
         "UPDATE meta SET value = value + 1 WHERE key = 'ring_version' RETURNING value",

@@ -47,10 +47,10 @@ CREATE INDEX account_version ON account (version);
 CREATE INDEX api_key_version ON api_key (version);
 ";
 
-/// Creates a store under a temporary name and then links it to its path, so that other processes
-/// see either a complete store or none, and an empty file is never a store. Only the owner may read
-/// the store and a directory that is created for it.
-pub(super) fn create(path: &Path) -> Result<(), StoreError> {
+/// Creates a store under a temporary name, and then links it to `path`. So other processes see
+/// either a complete store or none. Only the owner may read the store, and the directory if it is
+/// created too.
+pub(super) fn create_store(path: &Path) -> Result<(), StoreError> {
     let mut builder = DirBuilder::new();
     builder
         .recursive(true)
@@ -61,7 +61,7 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     // already.
     let name = format!(".riskgate.new-{}-{:?}", std::process::id(), std::thread::current().id());
     let temporary = parent_dir(path).join(name);
-    let created = create_temporary(&temporary, path);
+    let created = create_temporary_store(&temporary, path);
     let linked = created.and_then(|()| match std::fs::hard_link(&temporary, path) {
         // Another process has created the store at the same time.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -72,7 +72,8 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     linked
 }
 
-/// Returns a function that converts an I/O error into: no store can be created at `path`.
+/// Returns a function that converts an I/O error into the error that no store can be created at
+/// `path`.
 fn store_creation_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
     move |error| StoreError::Unusable {
         location: path.display().to_string(),
@@ -82,14 +83,14 @@ fn store_creation_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
 }
 
 /// Creates a complete store at the path `temporary`. Errors name the final `path`.
-fn create_temporary(temporary: &Path, path: &Path) -> Result<(), StoreError> {
+fn create_temporary_store(temporary: &Path, path: &Path) -> Result<(), StoreError> {
     // SQLite treats an empty file as a new store, and gives the files beside it the same
     // permissions.
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.open(temporary).map_err(store_creation_error(path))?;
     let fill = || {
-        let mut connection = connect(temporary)?;
+        let mut connection = connect_to_existing_file(temporary)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         create_schema(&transaction)?;
@@ -99,15 +100,16 @@ fn create_temporary(temporary: &Path, path: &Path) -> Result<(), StoreError> {
     fill().map_err(|source| open_error(path, source))
 }
 
-/// Connects to an existing file. With its default flags SQLite would create an empty file, which is
-/// no store.
-pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+/// Connects to an existing file. With its default flags, SQLite would create an empty file, which
+/// is not a store.
+pub(super) fn connect_to_existing_file(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags)
 }
 
-/// Returns true if the store's file exists. Fails if there can be no store at this path.
-pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
+/// Returns true if the store's file exists. Fails if the path is invalid or leads to anything but a
+/// file.
+pub(super) fn store_file_exists(path: &Path) -> Result<bool, StoreError> {
     let unusable = |expected, found| StoreError::Unusable {
         location: path.display().to_string(),
         expected,
@@ -119,7 +121,7 @@ pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
             // The link may lead to a disk that is mounted later, with the store on it.
             return match path.symlink_metadata() {
                 Ok(_) => Err(unusable("a store", "a link that leads nowhere".to_owned())),
-                Err(_) => check_path_is_valid(path).map(|()| false),
+                Err(_) => check_path_of_new_store(path).map(|()| false),
             };
         }
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
@@ -134,18 +136,18 @@ pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
 }
 
 /// The longest suffix that SQLite adds to a store's name for a file beside it.
-const LONGEST_SUFFIX: &str = "-journal";
+const LONGEST_SQLITE_SUFFIX: &str = "-journal";
 /// The most bytes that SQLite accepts in the path of a file.
-const MAX_PATH_BYTES: usize = 512;
+const MAX_SQLITE_PATH_BYTES: usize = 512;
 
 /// Fails if the file system or SQLite does not accept the path of a store that does not exist yet.
-/// The file system checks no name below a missing directory, so each missing part of the path is
-/// looked up in the nearest existing directory.
-fn check_path_is_valid(path: &Path) -> Result<(), StoreError> {
+/// The file system can't check a name in a directory that is missing. So each missing part of the
+/// path is looked up in the nearest existing directory.
+fn check_path_of_new_store(path: &Path) -> Result<(), StoreError> {
     let folder = nearest_existing_folder(path);
     let missing_part = path.strip_prefix(folder).unwrap_or(path);
     let mut journal = missing_part.as_os_str().to_owned();
-    journal.push(LONGEST_SUFFIX);
+    journal.push(LONGEST_SQLITE_SUFFIX);
     for name in Path::new(&journal) {
         match folder.join(name).symlink_metadata() {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -156,27 +158,27 @@ fn check_path_is_valid(path: &Path) -> Result<(), StoreError> {
     }
     let full_path = folder.canonicalize().map_err(store_creation_error(path))?.join(journal);
     match path.file_name() {
-        Some(_) if full_path.as_os_str().len() <= MAX_PATH_BYTES => Ok(()),
+        Some(_) if full_path.as_os_str().len() <= MAX_SQLITE_PATH_BYTES => Ok(()),
         Some(_) => Err(store_creation_error(path)(ErrorKind::InvalidFilename.into())),
         None => Err(store_creation_error(path)(ErrorKind::IsADirectory.into())),
     }
 }
 
-/// The nearest directory above a path that exists.
+/// The nearest directory above `path` that exists; `.` if there is none.
 fn nearest_existing_folder(path: &Path) -> &Path {
     let is_existing = |folder: &&Path| folder.symlink_metadata().is_ok();
     let ancestors = parent_dir(path).ancestors().filter(|it| !it.as_os_str().is_empty());
     ancestors.into_iter().find(is_existing).unwrap_or(Path::new("."))
 }
 
-/// Fails if no store could be created: its directory, or the nearest existing one, is not writable.
-pub(super) fn check_creatable(path: &Path) -> Result<(), StoreError> {
+/// Fails if the store's directory, or the nearest existing directory above it, is not writable.
+pub(super) fn check_store_can_be_created(path: &Path) -> Result<(), StoreError> {
     check_dir_writable(nearest_existing_folder(path)).map_err(store_creation_error(path))
 }
 
-/// Removes other users' read permission from a store, because earlier versions of riskgate created
-/// readable stores. If others may also write or execute, an administrator set the permissions on
-/// purpose, and they stay.
+/// Removes the read permission of other users from a store, because earlier versions of riskgate
+/// created stores that all users could read. If other users may also write or execute the file, an
+/// administrator set this on purpose, and the permissions stay.
 pub(super) fn remove_others_read_permission(path: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
@@ -191,12 +193,12 @@ pub(super) fn remove_others_read_permission(path: &Path) {
 }
 
 /// Checks that the file is a riskgate store, migrates it if needed, and sets up the connection.
-pub(super) fn prepare_connection(
+pub(super) fn check_migrate_and_configure(
     connection: &mut Connection,
     path: &Path,
 ) -> Result<(), StoreError> {
     let failed = |source| open_error(path, source);
-    if check_schema_version(connection, path)? < SCHEMA_VERSION {
+    if read_checked_schema_version(connection, path)? < SCHEMA_VERSION {
         migrate_schema(connection).map_err(failed)?;
     }
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
@@ -214,7 +216,7 @@ fn migrate_schema(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-fn check_schema_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+fn read_checked_schema_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let failed = |source| open_error(path, source);
     let application_id: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
@@ -241,9 +243,13 @@ fn check_schema_version(connection: &Connection, path: &Path) -> Result<i64, Sto
     Ok(version)
 }
 
-/// Checks every page, so that damage is found at start and not during a request. SQLite opens a
-/// file without write permission read-only, and would report that only at the first write.
-pub(super) fn check_usable(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// Fails if the file is damaged or read-only. Checks every page, so that damage is found at start
+/// and not during a request. If riskgate may not write the file, SQLite opens it read-only, and
+/// would report this only at the first write.
+pub(super) fn check_intact_and_writable(
+    connection: &Connection,
+    path: &Path,
+) -> Result<(), StoreError> {
     if connection.is_readonly("main").map_err(|source| open_error(path, source))? {
         return Err(read_only_error(path));
     }

@@ -6,7 +6,8 @@ use super::connection::Sqlite;
 use super::ledger;
 use super::meta::{increment_ring_version, read_change_id, read_ring_version};
 use super::rows::{
-    self, find_conflicting_key_id, insert_key, read_accounts, read_keys, upsert_account,
+    self, find_conflicting_key_id, insert_key_and_upsert_account, read_changed_accounts,
+    read_changed_keys, upsert_account,
 };
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::error::{self, StoreError};
@@ -20,22 +21,28 @@ impl Sqlite {
     }
 
     pub(in crate::store) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
-        Ok(self.read_changes(0)?.map(|changes| {
+        Ok(self.read_changes_if_initialized(0)?.map(|changes| {
             let RingChanges { ring_version: latest_version, accounts, keys, damaged, .. } = changes;
             let RingVersion { store_id, version, change_id } = latest_version;
             RingRows { store_id, version, change_id, accounts, keys, damaged }
         }))
     }
 
-    pub(in crate::store) fn ring_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
-        self.read_changes(since)?.ok_or_else(|| StoreError::Unusable {
+    pub(in crate::store) fn ring_changes(
+        &mut self,
+        after_version: u64,
+    ) -> Result<RingChanges, StoreError> {
+        self.read_changes_if_initialized(after_version)?.ok_or_else(|| StoreError::Unusable {
             location: self.path.display().to_string(),
             expected: "the keys and accounts that were written",
             found: "no store id".to_owned(),
         })
     }
 
-    fn read_changes(&mut self, since: u64) -> Result<Option<RingChanges>, StoreError> {
+    fn read_changes_if_initialized(
+        &mut self,
+        after_version: u64,
+    ) -> Result<Option<RingChanges>, StoreError> {
         let failed = self.error_while("reading the keys");
         let read = |connection: &mut Connection| -> rusqlite::Result<Option<RingChanges>> {
             let transaction = connection.transaction()?;
@@ -43,9 +50,9 @@ impl Sqlite {
             let mut damaged = DamagedRows::default();
             Ok(Some(RingChanges {
                 ring_version: latest_version,
-                since_change_id: read_change_id(&transaction, since)?,
-                accounts: read_accounts(&transaction, since, &mut damaged)?,
-                keys: read_keys(&transaction, since, &mut damaged)?,
+                since_change_id: read_change_id(&transaction, after_version)?,
+                accounts: read_changed_accounts(&transaction, after_version, &mut damaged)?,
+                keys: read_changed_keys(&transaction, after_version, &mut damaged)?,
                 damaged,
             }))
         };
@@ -54,16 +61,17 @@ impl Sqlite {
 
     pub(in crate::store) fn add_keys(
         &mut self,
-        keys: &[(KeyRow, Option<String>)],
+        keys_with_plans: &[(KeyRow, Option<String>)],
     ) -> Result<(), StoreError> {
         let failed = self.error_while("adding keys");
-        let transaction = self.begin_immediate("adding keys")?;
+        let transaction = self.begin_write_transaction("adding keys")?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
-        for (key, plan) in keys {
+        for (key, plan) in keys_with_plans {
             if let Some(id) = find_conflicting_key_id(&transaction, key).map_err(&failed)? {
                 return Err(error::key_exists_error(&key.id, &id));
             }
-            insert_key(&transaction, key, plan.as_deref(), version).map_err(&failed)?;
+            insert_key_and_upsert_account(&transaction, key, plan.as_deref(), version)
+                .map_err(&failed)?;
         }
         transaction.commit().map_err(failed)
     }
@@ -75,7 +83,7 @@ impl Sqlite {
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError> {
         let failed = self.error_while("ending a key");
-        let transaction = self.begin_immediate("ending a key")?;
+        let transaction = self.begin_write_transaction("ending a key")?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         let changed = transaction
             .execute(
@@ -99,12 +107,12 @@ impl Sqlite {
         new_limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
         let failed = self.error_while("setting an account");
-        let transaction = self.begin_immediate("setting an account")?;
+        let transaction = self.begin_write_transaction("setting an account")?;
         let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
             let version = increment_ring_version(transaction)?;
             upsert_account(transaction, name, new_plan, version)?;
             if let Some(limit) = new_limit {
-                let (calls, unlimited) = rows::limit_columns(limit);
+                let (calls, unlimited) = rows::limit_to_columns(limit);
                 transaction.execute(
                     "UPDATE account SET calls = ?2, unlimited = ?3 WHERE name = ?1",
                     params![name, calls, unlimited],
@@ -122,7 +130,7 @@ impl Sqlite {
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
         let failed = self.error_while("restoring lost rows");
-        let transaction = self.begin_immediate("restoring lost rows")?;
+        let transaction = self.begin_write_transaction("restoring lost rows")?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         if rows::restore_rows(&transaction, keys, accounts, version).map_err(&failed)? > 0 {
             transaction.commit().map_err(failed)?;
@@ -130,20 +138,20 @@ impl Sqlite {
         Ok(0)
     }
 
-    pub(in crate::store) fn fill_from(
+    pub(in crate::store) fn fill_empty_store(
         &mut self,
         contents: &StoreContents,
     ) -> Result<(), StoreError> {
         let failed = self.error_while("filling the store");
         let location = self.path.display().to_string();
-        let transaction = self.begin_immediate("filling the store")?;
+        let transaction = self.begin_write_transaction("filling the store")?;
         if !rows::is_store_empty(&transaction).map_err(&failed)? {
             return Err(error::store_not_empty_error(&location));
         }
-        ledger::raise_latest_month(&transaction, contents.month).map_err(&failed)?;
-        // A gateway that serves the empty ring sees the full one as a later version of it.
+        ledger::raise_latest_month(&transaction, contents.usage_month).map_err(&failed)?;
+        // A gateway that serves the empty ring sees the full one as its next version.
         let version = increment_ring_version(&transaction).map_err(&failed)?;
-        rows::fill_store(&transaction, contents, version).map_err(&failed)?;
+        rows::write_store_contents(&transaction, contents, version).map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
 }

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::connection::Sqlite;
 use super::meta::increment_ring_version;
-use super::rows::{find_conflicting_key_id, insert_key};
+use super::rows::{find_conflicting_key_id, insert_key_and_upsert_account};
 use crate::store::error;
 use crate::store::error::StoreError;
 use crate::store::rows::KeyRow;
@@ -12,36 +12,36 @@ use crate::store::rows::KeyRow;
 impl Sqlite {
     pub(in super::super) fn rotate_key(
         &mut self,
-        old: &str,
-        new: &KeyRow,
+        old_id: &str,
+        new_key: &KeyRow,
         old_expires_at: i64,
-        now: i64,
+        unix_now: i64,
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "rotating a key";
         let failed = self.error_while(OPERATION);
-        let transaction = self.begin_immediate(OPERATION)?;
+        let transaction = self.begin_write_transaction(OPERATION)?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         let is_in_use = transaction
             .query_row(
                 "SELECT revoked_at IS NULL AND coalesce(expires_at > ?2, 1) FROM api_key
                  WHERE id = ?1",
-                params![old, now],
+                params![old_id, unix_now],
                 |row| row.get::<_, bool>(0),
             )
             .optional()
             .map_err(&failed)?;
-        if !is_in_use.ok_or_else(|| error::unknown_key_error(old))? {
+        if !is_in_use.ok_or_else(|| error::unknown_key_error(old_id))? {
             return Err(error::key_ended_error());
         }
-        if let Some(known) = find_conflicting_key_id(&transaction, new).map_err(&failed)? {
-            return Err(error::key_exists_error(&new.id, &known));
+        if let Some(known) = find_conflicting_key_id(&transaction, new_key).map_err(&failed)? {
+            return Err(error::key_exists_error(&new_key.id, &known));
         }
-        insert_key(&transaction, new, None, version).map_err(&failed)?;
+        insert_key_and_upsert_account(&transaction, new_key, None, version).map_err(&failed)?;
         transaction
             .execute(
                 "UPDATE api_key SET expires_at = min(coalesce(expires_at, ?2), ?2), version = ?3
                  WHERE id = ?1",
-                params![old, old_expires_at, version],
+                params![old_id, old_expires_at, version],
             )
             .map_err(&failed)?;
         transaction.commit().map_err(failed)
@@ -49,34 +49,34 @@ impl Sqlite {
 
     pub(in super::super) fn undo_rotation(
         &mut self,
-        old: &str,
-        new: &str,
+        old_id: &str,
+        new_id: &str,
         old_expires_at: i64,
         former_expires_at: Option<i64>,
-        now: i64,
+        unix_now: i64,
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "undoing a rotation";
         let failed = self.error_while(OPERATION);
-        let transaction = self.begin_immediate(OPERATION)?;
+        let transaction = self.begin_write_transaction(OPERATION)?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         let revoked = transaction
             .execute(
                 "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?2), version = ?3
                  WHERE id = ?1",
-                params![new, now, version],
+                params![new_id, unix_now, version],
             )
             .map_err(&failed)?;
-        // If another command has ended the old key sooner meanwhile, that end stays.
+        // If another command has lowered the expiry of the old key meanwhile, that expiry stays.
         let restored = transaction
             .execute(
                 "UPDATE api_key SET version = ?4,
                  expires_at = CASE WHEN expires_at IS ?2 THEN ?3 ELSE expires_at END
                  WHERE id = ?1",
-                params![old, old_expires_at, former_expires_at, version],
+                params![old_id, old_expires_at, former_expires_at, version],
             )
             .map_err(&failed)?;
         if revoked == 0 || restored == 0 {
-            return Err(error::unknown_key_error(old));
+            return Err(error::unknown_key_error(old_id));
         }
         transaction.commit().map_err(failed)
     }

@@ -6,13 +6,13 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, StoreContents, TopCredit, TopRow};
 
-pub(super) fn insert_key(
+pub(super) fn insert_key_and_upsert_account(
     transaction: &Transaction<'_>,
     key: &KeyRow,
-    plan: Option<&str>,
-    version: i64,
+    new_plan: Option<&str>,
+    ring_version: i64,
 ) -> rusqlite::Result<()> {
-    upsert_account(transaction, &key.account, plan, version)?;
+    upsert_account(transaction, &key.account, new_plan, ring_version)?;
     let origins = serde_json::to_string(&key.origins).unwrap_or_else(|_| "[]".to_owned());
     transaction.execute(
         "INSERT INTO api_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -26,7 +26,7 @@ pub(super) fn insert_key(
             key.created_at,
             key.expires_at,
             key.revoked_at,
-            version
+            ring_version
         ],
     )?;
     Ok(())
@@ -42,26 +42,27 @@ pub(super) fn find_conflicting_key_id(
     statement.query_row(params![key.id, key.digest.as_slice()], |row| row.get(0)).optional()
 }
 
-/// Creates an account, or changes its plan if one is given.
+/// Creates an account, or changes its plan; a `new_plan` of `None` keeps the plan.
 pub(super) fn upsert_account(
     transaction: &Transaction<'_>,
     name: &str,
-    plan: Option<&str>,
-    version: i64,
+    new_plan: Option<&str>,
+    ring_version: i64,
 ) -> rusqlite::Result<()> {
     transaction.execute(
         "INSERT INTO account (name, plan, version) VALUES (?1, ?2, ?3)
          ON CONFLICT (name) DO UPDATE
          SET plan = coalesce(excluded.plan, plan), version = excluded.version",
-        params![name, plan, version],
+        params![name, new_plan, ring_version],
     )?;
     Ok(())
 }
 
-/// Accounts that changed after a version of the ring, unordered.
-pub(super) fn read_accounts(
+/// Reads the accounts that changed after a version of the ring, unordered. Adds the unreadable ones
+/// to `damaged`.
+pub(super) fn read_changed_accounts(
     connection: &Connection,
-    since: u64,
+    after_version: u64,
     damaged: &mut DamagedRows,
 ) -> rusqlite::Result<Vec<AccountRow>> {
     let mut statement = connection
@@ -71,37 +72,38 @@ pub(super) fn read_accounts(
         let limit = if row.get::<_, bool>(3)? {
             Some(MonthlyLimit::Unlimited)
         } else {
-            calls.map(|calls| MonthlyLimit::Calls(to_unsigned(calls)))
+            calls.map(|calls| MonthlyLimit::Calls(to_u64_or_zero(calls)))
         };
-        Ok(AccountRow { name: row.get(0)?, plan: row.get(1)?, limit })
+        Ok(AccountRow { name: row.get(0)?, plan: row.get(1)?, own_limit: limit })
     };
-    let mut rows = statement.query([to_signed(since)])?;
+    let mut rows = statement.query([to_i64_saturating(after_version)])?;
     let mut accounts = Vec::new();
     while let Some(row) = rows.next()? {
         match account(row) {
             Ok(account) => accounts.push(account),
-            Err(_) => drop(damaged.accounts.insert(column_text(row, 0))),
+            Err(_) => drop(damaged.account_names.insert(column_text(row, 0))),
         }
     }
     Ok(accounts)
 }
 
-/// Keys that changed after a version of the ring, unordered.
-pub(super) fn read_keys(
+/// Reads the keys that changed after a version of the ring, unordered. Adds the unreadable ones to
+/// `damaged`.
+pub(super) fn read_changed_keys(
     connection: &Connection,
-    since: u64,
+    after_version: u64,
     damaged: &mut DamagedRows,
 ) -> rusqlite::Result<Vec<KeyRow>> {
     let mut statement = connection.prepare_cached(
         "SELECT id, account, label, digest, origins, require_origin, created_at, expires_at,
          revoked_at FROM api_key WHERE version > ?1",
     )?;
-    let mut rows = statement.query([to_signed(since)])?;
+    let mut rows = statement.query([to_i64_saturating(after_version)])?;
     let mut keys = Vec::new();
     while let Some(row) = rows.next()? {
         match parse_key(row) {
             Ok(key) => keys.push(key),
-            Err(_) => drop(damaged.keys.insert(column_text(row, 0), row.get(3).ok())),
+            Err(_) => drop(damaged.key_digests_by_id.insert(column_text(row, 0), row.get(3).ok())),
         }
     }
     Ok(keys)
@@ -136,21 +138,22 @@ fn column_text(row: &Row<'_>, column: usize) -> String {
     }
 }
 
-/// Adds missing rows, lowers the ends of keys that end later in the store, and returns how many
-/// rows changed. A digest identifies a key, whatever its id in the store. If the digest is missing
-/// and another key has the id, the key is left out.
+/// Adds the keys and accounts that the store lacks. If the store ends a key later than `keys` does,
+/// gives the key the earlier end. Returns how many rows changed. A digest identifies a key,
+/// whatever its id in the store. If the store lacks the digest but another key has the id, the key
+/// is left out.
 pub(super) fn restore_rows(
     transaction: &Transaction<'_>,
     keys: &[KeyRow],
     accounts: &[AccountRow],
-    version: i64,
+    ring_version: i64,
 ) -> rusqlite::Result<usize> {
     let mut changed = 0;
     for account in accounts {
-        let (calls, unlimited) = limit_columns(account.limit);
+        let (calls, unlimited) = limit_to_columns(account.own_limit);
         changed += transaction
             .prepare_cached("INSERT OR IGNORE INTO account VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute(params![account.name, account.plan, calls, unlimited, version])?;
+            .execute(params![account.name, account.plan, calls, unlimited, ring_version])?;
     }
     let mut select_known =
         transaction.prepare_cached("SELECT 1 FROM api_key WHERE id = ?1 OR digest = ?2")?;
@@ -162,10 +165,14 @@ pub(super) fn restore_rows(
     for key in keys {
         if select_known.exists(params![key.id, key.digest.as_slice()])? {
             let digest = key.digest.as_slice();
-            changed +=
-                update_end.execute(params![digest, key.expires_at, key.revoked_at, version])?;
+            changed += update_end.execute(params![
+                digest,
+                key.expires_at,
+                key.revoked_at,
+                ring_version
+            ])?;
         } else {
-            insert_key(transaction, key, None, version)?;
+            insert_key_and_upsert_account(transaction, key, None, ring_version)?;
             changed += 1;
         }
     }
@@ -179,16 +186,19 @@ pub(super) fn read_top_rows(connection: &Connection) -> rusqlite::Result<Vec<Top
             domain: row.get(0)?,
             count: row.get(1)?,
             at: row.get(2)?,
-            accounts: decode_account_hashes(&row.get::<_, Vec<u8>>(3)?),
+            account_hashes: decode_account_hashes(&row.get::<_, Vec<u8>>(3)?),
         })
     })?;
     rows.collect()
 }
 
-pub(super) fn read_dedup_hashes(connection: &Connection, day: i64) -> rusqlite::Result<Vec<u64>> {
+pub(super) fn read_dedup_hashes(
+    connection: &Connection,
+    unix_day: i64,
+) -> rusqlite::Result<Vec<u64>> {
     let mut statement = connection.prepare("SELECT mark FROM top_seen WHERE day = ?1")?;
     let dedup_hashes =
-        statement.query_map([day], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
+        statement.query_map([unix_day], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
     dedup_hashes.collect()
 }
 
@@ -196,16 +206,16 @@ pub(super) fn read_dedup_hashes(connection: &Connection, day: i64) -> rusqlite::
 pub(super) fn write_top_credits(
     transaction: &Transaction<'_>,
     credits: &[TopCredit],
-    evicted: &[String],
-    day: i64,
-    half_life: f64,
+    evicted_domains: &[String],
+    unix_day: i64,
+    half_life_seconds: f64,
 ) -> rusqlite::Result<Vec<TopRow>> {
     let mut delete_row = transaction.prepare_cached("DELETE FROM top_count WHERE domain = ?1")?;
-    for domain in evicted {
+    for domain in evicted_domains {
         delete_row.execute([domain])?;
     }
     // Look-ups of the previous day may be saved after midnight, so its hashes stay.
-    transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1 - 1")?.execute([day])?;
+    transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1 - 1")?.execute([unix_day])?;
     let mut insert_hash =
         transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
     let mut read = transaction
@@ -214,9 +224,9 @@ pub(super) fn write_top_credits(
         transaction.prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?;
     let mut rows = Vec::with_capacity(credits.len());
     for credit in credits {
-        let mut accounts = Vec::with_capacity(credit.hashes.len());
-        for (dedup_hash, account) in &credit.hashes {
-            if insert_hash.execute(params![day, dedup_hash.cast_signed()])? == 1 {
+        let mut accounts = Vec::with_capacity(credit.hash_pairs.len());
+        for (dedup_hash, account) in &credit.hash_pairs {
+            if insert_hash.execute(params![unix_day, dedup_hash.cast_signed()])? == 1 {
                 accounts.push(*account);
             }
         }
@@ -226,13 +236,13 @@ pub(super) fn write_top_credits(
                     domain: credit.domain.clone(),
                     count: row.get(0)?,
                     at: row.get(1)?,
-                    accounts: decode_account_hashes(&row.get::<_, Vec<u8>>(2)?),
+                    account_hashes: decode_account_hashes(&row.get::<_, Vec<u8>>(2)?),
                 })
             })
             .optional()?;
-        let row = TopRow::with_credit(known, credit, &accounts, half_life);
+        let row = TopRow::add_credit(known, credit, &accounts, half_life_seconds);
         let accounts: Vec<u8> =
-            row.accounts.iter().flat_map(|account| account.to_le_bytes()).collect();
+            row.account_hashes.iter().flat_map(|account| account.to_le_bytes()).collect();
         write.execute(params![row.domain, row.count, row.at, accounts])?;
         rows.push(row);
     }
@@ -243,7 +253,7 @@ fn decode_account_hashes(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
 }
 
-/// Returns true if no account, key or total was ever written.
+/// Returns true if the store holds no account, key or total.
 pub(super) fn is_store_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(
         "SELECT NOT EXISTS (SELECT 1 FROM account) AND NOT EXISTS (SELECT 1 FROM api_key)
@@ -253,35 +263,35 @@ pub(super) fn is_store_empty(connection: &Connection) -> rusqlite::Result<bool> 
     )
 }
 
-/// Writes the contents of another store into an empty store. The totals get the node id 0, which no
-/// running node has.
-pub(super) fn fill_store(
+/// Writes the contents of another store into an empty store. The copied totals belong to the node
+/// id 0, which no running node has.
+pub(super) fn write_store_contents(
     transaction: &Transaction<'_>,
     contents: &StoreContents,
-    version: i64,
+    ring_version: i64,
 ) -> rusqlite::Result<()> {
     for account in &contents.ring.accounts {
-        let (calls, unlimited) = limit_columns(account.limit);
+        let (calls, unlimited) = limit_to_columns(account.own_limit);
         transaction
             .prepare_cached("INSERT INTO account VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute(params![account.name, account.plan, calls, unlimited, version])?;
+            .execute(params![account.name, account.plan, calls, unlimited, ring_version])?;
     }
     for key in &contents.ring.keys {
-        insert_key(transaction, key, None, version)?;
+        insert_key_and_upsert_account(transaction, key, None, ring_version)?;
     }
     for row in &contents.usage {
         transaction
             .prepare_cached("INSERT INTO ledger VALUES (?1, ?2, zeroblob(16), 1, ?3, ?4)")?
             .execute(params![
                 row.account,
-                contents.month.number(),
-                to_signed(row.leased),
-                to_signed(row.spent)
+                contents.usage_month.number(),
+                to_i64_saturating(row.leased),
+                to_i64_saturating(row.spent)
             ])?;
     }
-    for row in &contents.top {
+    for row in &contents.top_rows {
         let accounts: Vec<u8> =
-            row.accounts.iter().flat_map(|account| account.to_le_bytes()).collect();
+            row.account_hashes.iter().flat_map(|account| account.to_le_bytes()).collect();
         transaction
             .prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![row.domain, row.count, row.at, accounts])?;
@@ -290,20 +300,20 @@ pub(super) fn fill_store(
 }
 
 /// An account's own limit as the columns `calls` and `unlimited`.
-pub(super) fn limit_columns(limit: Option<MonthlyLimit>) -> (Option<i64>, bool) {
+pub(super) fn limit_to_columns(limit: Option<MonthlyLimit>) -> (Option<i64>, bool) {
     match limit {
-        Some(MonthlyLimit::Calls(calls)) => (Some(to_signed(calls)), false),
+        Some(MonthlyLimit::Calls(calls)) => (Some(to_i64_saturating(calls)), false),
         Some(MonthlyLimit::Unlimited) => (None, true),
         None => (None, false),
     }
 }
 
-/// Converts a count for SQLite, which has no unsigned integers. Counts stay far below 2^63; a limit
-/// above 2^63 - 1 is stored as 2^63 - 1.
-pub(super) fn to_signed(value: u64) -> i64 {
+/// Converts a count for SQLite, which has only signed integers. A number above 2^63 - 1, which only
+/// a limit can be, becomes 2^63 - 1.
+pub(super) fn to_i64_saturating(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-pub(super) fn to_unsigned(value: i64) -> u64 {
+pub(super) fn to_u64_or_zero(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }

@@ -10,24 +10,30 @@ impl Sqlite {
         read_top_rows(&self.connection).map_err(self.error_while("reading the top counts"))
     }
 
-    pub(in crate::store) fn top_rows_and_hashes(
+    pub(in crate::store) fn top_rows_and_dedup_hashes(
         &self,
-        day: i64,
+        unix_day: i64,
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
-        let dedup_hashes = read_dedup_hashes(&self.connection, day);
+        let dedup_hashes = read_dedup_hashes(&self.connection, unix_day);
         Ok((self.top_rows()?, dedup_hashes.map_err(self.error_while("reading the top counts"))?))
     }
 
-    pub(in crate::store) fn credit_top(
+    pub(in crate::store) fn add_credits(
         &mut self,
         credits: &[TopCredit],
-        evicted: &[String],
-        day: i64,
-        half_life: f64,
+        evicted_domains: &[String],
+        unix_day: i64,
+        half_life_seconds: f64,
     ) -> Result<Vec<TopRow>, StoreError> {
         let failed = self.error_while("saving the top counts");
-        let transaction = self.begin_immediate("saving the top counts")?;
-        let rows = rows::write_top_credits(&transaction, credits, evicted, day, half_life);
+        let transaction = self.begin_write_transaction("saving the top counts")?;
+        let rows = rows::write_top_credits(
+            &transaction,
+            credits,
+            evicted_domains,
+            unix_day,
+            half_life_seconds,
+        );
         let rows = rows.map_err(&failed)?;
         transaction.commit().map_err(failed)?;
         Ok(rows)

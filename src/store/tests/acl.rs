@@ -1,16 +1,16 @@
-//! Tests that the listed permissions, in the form of `ACL SETUSER`, are enough for a Redis user,
-//! and that each of them is needed.
+//! Tests that a Redis user needs exactly the permissions listed here: together they are enough, and
+//! each of them is needed. They are written as in `ACL SETUSER`.
 
 use super::super::redis_server::RedisServer;
 use super::super::{
     BatchContext, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS, MonthlyLimit, Store,
     StoreContents, StoreError, TopCredit,
 };
-use super::{add, key, open, rows};
+use super::{add_keys, key, open, rows};
 use crate::model::month::Month;
 
-/// The permissions of every gateway: the ledger, reading keys, the top counts. With
-/// `store.wait_replicas` it also needs `+wait`.
+/// The permissions that every gateway needs, for the ledger, for reading keys and for the top
+/// counts. A gateway with `store.wait_replicas` needs `+wait` too.
 const GATEWAY_ACL: [&str; 22] = [
     "~riskgate:*",
     "+info",
@@ -36,30 +36,32 @@ const GATEWAY_ACL: [&str; 22] = [
     "+zrangebyscore",
 ];
 
-/// The further permissions of `riskgate keys` and `riskgate accounts` to change something, and of a
-/// gateway to write back rows that a failover lost.
+/// What `riskgate keys` and `riskgate accounts` need beside `GATEWAY_ACL` to change something. A
+/// gateway needs these permissions to write back rows that a failover lost.
 const WRITER_ACL: [&str; 3] = ["+hincrby", "+hsetnx", "+zadd"];
 
-/// The further permissions of a gateway with `dns.learn`.
+/// What a gateway with `dns.learn` needs beside `GATEWAY_ACL`.
 const LEARNER_ACL: [&str; 2] = ["+zadd", "+zrem"];
 
-/// The further permissions of `riskgate store copy` to fill this server.
-const FILLER_ACL: [&str; 4] = ["+exists", "+rename", "+persist", "+zunionstore"];
+/// What `riskgate store copy` needs beside the permissions above to fill a server.
+const COPY_TARGET_ACL: [&str; 4] = ["+exists", "+rename", "+persist", "+zunionstore"];
 
-/// Creates a Redis user who has these permissions but lacks `without`, and runs every operation
-/// that the permissions are for.
-fn run_with_permissions(
+/// Creates a Redis user with the permissions of the lists, except `lacking_permission`, and runs
+/// every operation that needs one of them.
+fn run_operations_with_permissions(
     server: &RedisServer,
-    rights: &[&[&str]],
-    without: &str,
+    permission_lists: &[&[&str]],
+    lacking_permission: &str,
 ) -> Result<(), StoreError> {
     server.run(&["FLUSHALL"]);
     let mut admin = open(&server.url());
     let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
-    user.extend(rights.iter().copied().flatten().filter(|right| **right != without));
+    user.extend(
+        permission_lists.iter().copied().flatten().filter(|right| **right != lacking_permission),
+    );
     server.run(&user);
     let mut store = open(&server.url_as("some", "pw"));
-    if rights.contains(&&WRITER_ACL[..]) {
+    if permission_lists.contains(&&WRITER_ACL[..]) {
         store.mark_as_store()?;
         store.add_keys(&[(key(1, "acme"), Some("pro".to_owned()))])?;
         store.set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(5))))?;
@@ -67,16 +69,20 @@ fn run_with_permissions(
         store.restore_rows(&[key(3, "acme")], &[])?;
         return store.expire_or_revoke_key("key_1", Some(9), Some(9));
     }
-    add(&mut admin, &[key(1, "acme"), key(2, "acme")]);
-    act_as_gateway(&mut store, without, &|| {
+    add_keys(&mut admin, &[key(1, "acme"), key(2, "acme")]);
+    run_gateway_operations(&mut store, lacking_permission, &|| {
         server.run(&["DEL", "riskgate:ledger:{acme}:2100-01"]);
         server.run(&["HDEL", "riskgate:{ring}:meta", "began"]);
     })
 }
 
-fn act_as_gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(), StoreError> {
+fn run_gateway_operations(
+    store: &mut Store,
+    lacking_permission: &str,
+    lose_data: &dyn Fn(),
+) -> Result<(), StoreError> {
     let month = Month::from_number(1_200).unwrap();
-    if without != "+info" {
+    if lacking_permission != "+info" {
         // Without `+info`, this check passes and the probe below fails.
         store.check_usable()?;
     }
@@ -94,18 +100,18 @@ fn act_as_gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(
     };
     let context = BatchContext {
         node_id: &[1; 16],
-        month,
+        latest_begun_month: month,
         recovery_left: std::time::Duration::ZERO,
         needs_replicas: true,
     };
     store.report_leases(context, &[report.clone()])?;
-    lose();
+    lose_data();
     (report.sequence, report.known.sequence) = (2, 1);
     store.report_leases(context, &[report])?;
     store.probe(month, Some(&probe))?;
-    store.others_spent("acme", month, &[1; 16])?;
-    store.usage(month, Some("acme"))?;
-    store.usage(month, None)?;
+    store.read_spent_by_others("acme", month, &[1; 16])?;
+    store.read_usage(month, Some("acme"))?;
+    store.read_usage(month, None)?;
     store.ring_version()?;
     store.ring_rows()?;
     store.ring_changes(1)?;
@@ -113,20 +119,22 @@ fn act_as_gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(
         domain: domain.to_owned(),
         initial_count: 1.0,
         at: 5,
-        hashes: vec![(7, 8)],
+        hash_pairs: vec![(7, 8)],
     };
-    store.credit_top(&[credit("a.test")], &[], 3, 100.0)?;
-    store.credit_top(&[credit("b.test")], &["a.test".to_owned()], 3, 100.0)?;
-    store.top_rows_and_hashes(3).map(drop)
+    store.add_credits(&[credit("a.test")], &[], 3, 100.0)?;
+    store.add_credits(&[credit("b.test")], &["a.test".to_owned()], 3, 100.0)?;
+    store.top_rows_and_dedup_hashes(3).map(drop)
 }
 
 #[test]
-fn listed_permissions_suffice_and_each_is_needed() {
+fn gateway_and_writer_permissions_suffice_and_are_needed() {
     let server = RedisServer::start();
     for rights in [&[&GATEWAY_ACL[..]][..], &[&GATEWAY_ACL, &WRITER_ACL]] {
-        run_with_permissions(&server, rights, "").unwrap();
+        run_operations_with_permissions(&server, rights, "").unwrap();
         for right in rights[rights.len() - 1] {
-            let error = run_with_permissions(&server, rights, right).expect_err(right).to_string();
+            let error = run_operations_with_permissions(&server, rights, right)
+                .expect_err(right)
+                .to_string();
             let refused = ["NOPERM", "can't run this command"];
             assert!(refused.iter().any(|text| error.contains(text)), "{right}: {error}");
         }
@@ -134,10 +142,10 @@ fn listed_permissions_suffice_and_each_is_needed() {
 }
 
 #[test]
-fn learner_permissions_suffice_and_each_is_needed() {
+fn learner_permissions_suffice_and_are_needed() {
     let server = RedisServer::start();
     for lacking in ["", LEARNER_ACL[0], LEARNER_ACL[1]] {
-        // As many names as the store keeps, so that a new name evicts one.
+        // The store is full, so that a new name evicts an old one.
         let fill_script = format!(
             "for i = 1, {MAX_DNS_FACTS} do \
              redis.call('ZADD', 'riskgate:{{dns}}:order', i, 'name-' .. i .. '.com') end \
@@ -151,11 +159,11 @@ fn learner_permissions_suffice_and_each_is_needed() {
         );
         server.run(&user);
         let mut store = open(&server.url_as("some", "pw"));
-        let row = DnsFactRow { name: "new.com".to_owned(), mx: ".".to_owned(), until: 5 };
+        let row = DnsFactRow { name: "new.com".to_owned(), mx: ".".to_owned(), expires_at: 5 };
         let learned = store.save_dns_facts(std::slice::from_ref(&row));
         if lacking.is_empty() {
             learned.unwrap();
-            let (rows, _) = store.dns_facts_since(MAX_DNS_FACTS as u64).unwrap();
+            let (rows, _) = store.read_dns_facts_page(MAX_DNS_FACTS as u64).unwrap();
             assert_eq!(rows, [row]);
         } else {
             let error = learned.expect_err(lacking).to_string();
@@ -163,7 +171,7 @@ fn learner_permissions_suffice_and_each_is_needed() {
                 error.contains("NOPERM") || error.contains("can't run this command"),
                 "{error}"
             );
-            store.dns_facts_since(0).unwrap();
+            store.read_dns_facts_page(0).unwrap();
         }
     }
 }
@@ -172,24 +180,29 @@ fn learner_permissions_suffice_and_each_is_needed() {
 fn a_copy_without_a_permission_fails_and_can_be_repeated() {
     let source = RedisServer::start();
     let mut store = open(&source.url());
-    add(&mut store, &[key(1, "acme"), key(2, "acme")]);
+    add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
     let ring = rows(&mut store);
     let month = Month::from_number(1_200).unwrap();
-    let contents = StoreContents { ring: ring.clone(), month, usage: Vec::new(), top: Vec::new() };
-    for lacking in FILLER_ACL {
+    let contents = StoreContents {
+        ring: ring.clone(),
+        usage_month: month,
+        usage: Vec::new(),
+        top_rows: Vec::new(),
+    };
+    for lacking in COPY_TARGET_ACL {
         let server = RedisServer::start();
-        let rights = [&GATEWAY_ACL[..], &WRITER_ACL, &FILLER_ACL].concat();
+        let rights = [&GATEWAY_ACL[..], &WRITER_ACL, &COPY_TARGET_ACL].concat();
         let mut user = vec!["ACL", "SETUSER", "some", "on", ">pw"];
         user.extend(rights.iter().filter(|right| **right != lacking));
         server.run(&user);
         let mut user_store = open(&server.url_as("some", "pw"));
-        user_store.fill_from(&contents).expect_err(lacking);
-        let names = server.keys("riskgate:{ring}:*");
+        user_store.fill_empty_store(&contents).expect_err(lacking);
+        let names = server.matching_keys("riskgate:{ring}:*");
         let is_visible = |name: &&String| !name.contains(":staged:") && !name.ends_with(":meta");
         assert_eq!(names.iter().find(is_visible), None, "{lacking}");
         server.run(&["ACL", "SETUSER", "some", lacking]);
         let mut user_store = open(&server.url_as("some", "pw"));
-        user_store.fill_from(&contents).unwrap();
+        user_store.fill_empty_store(&contents).unwrap();
         let filled = rows(&mut user_store);
         assert_eq!((filled.keys, filled.accounts), (ring.keys.clone(), ring.accounts.clone()));
         for name in ["keys", "digests", "accounts", "changed"] {

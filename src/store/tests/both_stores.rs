@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::super::{AccountRow, MonthlyLimit, Store, TopCredit, TopRow};
-use super::{account, add, key, on_both_stores, rows, version};
+use super::{account, add_keys, key, on_both_stores, ring_version, rows};
 
 #[test]
 fn a_ring_version_names_one_store_and_grows_with_every_change() {
@@ -17,14 +17,14 @@ fn a_ring_version_names_one_store_and_grows_with_every_change() {
         assert_eq!(store.ring_version().unwrap().unwrap(), first, "a second call changes nothing");
         let mut last = first.version;
         let changes: [&dyn Fn(&mut Store); 3] = [
-            &|store| add(store, &[key(1, "acme")]),
+            &|store| add_keys(store, &[key(1, "acme")]),
             &|store| store.set_account("acme", Some("pro"), None).unwrap(),
             &|store| store.expire_or_revoke_key("key_1", None, Some(5)).unwrap(),
         ];
         for change in changes {
             change(&mut store);
-            assert!(version(&mut store) > last);
-            last = version(&mut store);
+            assert!(ring_version(&mut store) > last);
+            last = ring_version(&mut store);
         }
         let again = location.open().ring_version().unwrap().unwrap();
         assert_eq!((again.store_id, again.version), (first.store_id, last));
@@ -33,9 +33,10 @@ fn a_ring_version_names_one_store_and_grows_with_every_change() {
 
 #[test]
 fn the_first_write_initializes_an_empty_store() {
-    let writes: [&dyn Fn(&mut Store); 2] = [&|store| add(store, &[key(1, "acme")]), &|store| {
-        store.set_account("acme", None, Some(Some(MonthlyLimit::Unlimited))).unwrap()
-    }];
+    let writes: [&dyn Fn(&mut Store); 2] =
+        [&|store| add_keys(store, &[key(1, "acme")]), &|store| {
+            store.set_account("acme", None, Some(Some(MonthlyLimit::Unlimited))).unwrap()
+        }];
     for write in writes {
         on_both_stores(|location| {
             let mut store = location.open();
@@ -46,7 +47,7 @@ fn the_first_write_initializes_an_empty_store() {
 }
 
 #[test]
-fn keys_and_accounts_come_back_as_they_were_written() {
+fn keys_and_accounts_are_read_as_written() {
     on_both_stores(|location| {
         let mut store = location.open();
         let mut unusual = key(2, "odd \" \\ ä / name");
@@ -71,12 +72,13 @@ fn set_account_keeps_settings_that_are_not_given() {
     on_both_stores(|location| {
         let mut store = location.open();
         let acme = |store: &mut Store| rows(store).accounts.remove(0);
-        let with = |plan: Option<&str>, limit| AccountRow { limit, ..account("acme", plan) };
+        let with =
+            |plan: Option<&str>, limit| AccountRow { own_limit: limit, ..account("acme", plan) };
         store.add_keys(&[(key(1, "acme"), Some("pro".to_owned()))]).unwrap();
         let most = Some(MonthlyLimit::Calls(i64::MAX.cast_unsigned()));
         store.set_account("acme", None, Some(most)).unwrap();
         assert_eq!(acme(&mut store), with(Some("pro"), most));
-        add(&mut store, &[key(2, "acme")]);
+        add_keys(&mut store, &[key(2, "acme")]);
         assert_eq!(acme(&mut store), with(Some("pro"), most), "a key without a plan gives none");
         store.add_keys(&[(key(3, "acme"), Some("free".to_owned()))]).unwrap();
         assert_eq!(
@@ -95,7 +97,7 @@ fn set_account_keeps_settings_that_are_not_given() {
 fn keys_are_added_all_or_none() {
     on_both_stores(|location| {
         let mut store = location.open();
-        add(&mut store, &[key(1, "acme")]);
+        add_keys(&mut store, &[key(1, "acme")]);
         let before = rows(&mut store);
         let same_id = |mut new: super::KeyRow| {
             new.id = "key_1".to_owned();
@@ -137,7 +139,7 @@ fn keys_are_added_all_or_none() {
 fn a_key_keeps_its_earliest_expiry_and_first_revocation() {
     on_both_stores(|location| {
         let mut store = location.open();
-        add(&mut store, &[key(1, "acme"), key(2, "acme")]);
+        add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
         let ends = |store: &mut Store| {
             let row = rows(store).keys.remove(0);
             (row.expires_at, row.revoked_at)
@@ -153,10 +155,10 @@ fn a_key_keeps_its_earliest_expiry_and_first_revocation() {
             assert_eq!(ends(&mut store), expected);
         }
         assert_eq!(rows(&mut store).keys[1], key(2, "acme"), "the other one goes on");
-        let before = version(&mut store);
+        let before = ring_version(&mut store);
         let error = store.expire_or_revoke_key("nobody", None, Some(1)).unwrap_err().to_string();
         assert_eq!(error, "expected the id of a key in the store, but found \"nobody\"");
-        assert_eq!(version(&mut store), before);
+        assert_eq!(ring_version(&mut store), before);
     });
 }
 
@@ -164,10 +166,10 @@ fn a_key_keeps_its_earliest_expiry_and_first_revocation() {
 fn a_rotation_is_one_change_and_so_is_its_undo() {
     on_both_stores(|location| {
         let mut store = location.open();
-        add(&mut store, &[key(1, "acme"), key(2, "acme")]);
-        let before = version(&mut store);
+        add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
+        let before = ring_version(&mut store);
         store.rotate_key("key_1", &key(3, "acme"), 900, 500).unwrap();
-        assert_eq!(version(&mut store), before + 1, "no reader sees half of it");
+        assert_eq!(ring_version(&mut store), before + 1, "no reader sees half of it");
         let changes = store.ring_changes(before).unwrap();
         assert_eq!(changes.keys.len(), 2, "{changes:?}");
         let ends = |store: &mut Store| -> Vec<(Option<i64>, Option<i64>)> {
@@ -177,7 +179,7 @@ fn a_rotation_is_one_change_and_so_is_its_undo() {
         assert_eq!(rows(&mut store).keys[2], key(3, "acme"));
 
         store.undo_rotation("key_1", "key_3", 900, None, 600).unwrap();
-        assert_eq!(version(&mut store), before + 2);
+        assert_eq!(ring_version(&mut store), before + 2);
         assert_eq!(ends(&mut store), [(None, None), (None, None), (None, Some(600))]);
 
         // An end that somebody else set meanwhile stays.
@@ -195,7 +197,7 @@ fn a_key_that_has_ended_is_not_rotated() {
         let mut store = location.open();
         let ended =
             |n, expires_at, revoked_at| super::KeyRow { expires_at, revoked_at, ..key(n, "acme") };
-        add(&mut store, &[ended(1, Some(500), None), ended(2, None, Some(1)), key(3, "acme")]);
+        add_keys(&mut store, &[ended(1, Some(500), None), ended(2, None, Some(1)), key(3, "acme")]);
         let before = rows(&mut store);
         for (old, new, refused) in [
             ("key_1", key(4, "acme"), "expected a key that is in use, but it has ended"),
@@ -223,13 +225,13 @@ fn ring_changes_lists_the_changes_after_any_version() {
     on_both_stores(|location| {
         let mut store = location.open();
         store.mark_as_store().unwrap();
-        let mut versions = vec![version(&mut store)];
+        let mut versions = vec![ring_version(&mut store)];
         let mut run_step = |change: &dyn Fn(&mut Store)| {
             change(&mut store);
-            versions.push(version(&mut store));
+            versions.push(ring_version(&mut store));
         };
-        run_step(&|store| add(store, &[key(1, "one"), key(2, "two")]));
-        run_step(&|store| add(store, &[key(3, "one")]));
+        run_step(&|store| add_keys(store, &[key(1, "one"), key(2, "two")]));
+        run_step(&|store| add_keys(store, &[key(3, "one")]));
         run_step(&|store| store.set_account("three", Some("pro"), None).unwrap());
         run_step(&|store| store.expire_or_revoke_key("key_2", Some(9), None).unwrap());
         let latest = versions[4];
@@ -261,7 +263,7 @@ fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
     on_both_stores(|location| {
         let mut store = location.open();
         let keys: Vec<_> = (0..2_501).map(|n| key(n, &format!("account-{}", n % 2_203))).collect();
-        add(&mut store, &keys);
+        add_keys(&mut store, &keys);
         let found = rows(&mut store);
         assert_eq!((found.keys.len(), found.accounts.len()), (2_501, 2_203));
         let ids: HashSet<&str> = found.keys.iter().map(|key| key.id.as_str()).collect();
@@ -287,7 +289,7 @@ fn concurrent_writers_lose_no_change() {
                     let mut store = location.open();
                     store.raise_busy_timeout().unwrap();
                     for n in 0..25 {
-                        add(&mut store, &[key(writer * 100 + n, "shared")]);
+                        add_keys(&mut store, &[key(writer * 100 + n, "shared")]);
                         store
                             .expire_or_revoke_key(
                                 &format!("key_{}", writer * 100 + n),
@@ -312,11 +314,11 @@ const NOON: i64 = DAY * 86_400 + 43_200;
 const HALF_LIFE: f64 = 3_600.0;
 
 fn credit(domain: &str, base: f64, at: i64, hashes: &[(u64, u64)]) -> TopCredit {
-    TopCredit { domain: domain.to_owned(), initial_count: base, at, hashes: hashes.to_vec() }
+    TopCredit { domain: domain.to_owned(), initial_count: base, at, hash_pairs: hashes.to_vec() }
 }
 
 #[track_caller]
-fn assert_same(found: &TopRow, expected: &TopRow) {
+fn assert_same_row(found: &TopRow, expected: &TopRow) {
     let close = (found.count - expected.count).abs() <= expected.count.abs() * 1e-12;
     assert!(close, "{} is not {}", found.count, expected.count);
     assert_eq!(TopRow { count: 0.0, ..found.clone() }, TopRow { count: 0.0, ..expected.clone() });
@@ -328,9 +330,9 @@ fn both_stores_count_top_rows_by_the_same_rule() {
         let mut store = location.open();
         let base = 1.0 / 3.0;
         let first = credit("a.test", base, NOON, &[(u64::MAX, u64::MAX), (1 << 53, (1 << 53) + 1)]);
-        let mut expected = TopRow::with_credit(None, &first, &[u64::MAX, (1 << 53) + 1], HALF_LIFE);
-        let answered = store.credit_top(&[first], &[], DAY, HALF_LIFE).unwrap();
-        assert_same(&answered[0], &expected);
+        let mut expected = TopRow::add_credit(None, &first, &[u64::MAX, (1 << 53) + 1], HALF_LIFE);
+        let answered = store.add_credits(&[first], &[], DAY, HALF_LIFE).unwrap();
+        assert_same_row(&answered[0], &expected);
         let hashes: Vec<(u64, u64)> = (0..20).map(|n| (u64::MAX - 10 - n, n)).collect();
         let accounts: Vec<u64> = (0..20).collect();
         for (at, hashes, accounts) in [
@@ -339,19 +341,19 @@ fn both_stores_count_top_rows_by_the_same_rule() {
             (NOON - 500, &[(77, 5)][..], &[5][..]),
         ] {
             let more = credit("a.test", 0.0, at, hashes);
-            expected = TopRow::with_credit(Some(expected), &more, accounts, HALF_LIFE);
-            let answered = store.credit_top(&[more], &[], DAY, HALF_LIFE).unwrap();
-            assert_same(&answered[0], &expected);
+            expected = TopRow::add_credit(Some(expected), &more, accounts, HALF_LIFE);
+            let answered = store.add_credits(&[more], &[], DAY, HALF_LIFE).unwrap();
+            assert_same_row(&answered[0], &expected);
         }
-        assert_eq!(expected.accounts.len(), super::super::MAX_TOP_ACCOUNTS);
-        let (rows, seen) = location.open().top_rows_and_hashes(DAY).unwrap();
+        assert_eq!(expected.account_hashes.len(), super::super::MAX_TOP_ROW_ACCOUNTS);
+        let (rows, seen) = location.open().top_rows_and_dedup_hashes(DAY).unwrap();
         assert_eq!(rows.len(), 1);
-        assert_same(&rows[0], &expected);
+        assert_same_row(&rows[0], &expected);
         let mut all: HashSet<u64> = hashes.iter().map(|(dedup_hash, _)| *dedup_hash).collect();
         all.extend([u64::MAX, 1 << 53, 77]);
         assert_eq!(seen.into_iter().collect::<HashSet<u64>>(), all);
         assert!(
-            store.top_rows_and_hashes(DAY + 1).unwrap().1.is_empty(),
+            store.top_rows_and_dedup_hashes(DAY + 1).unwrap().1.is_empty(),
             "another day has other dedup hashes"
         );
     });
@@ -362,15 +364,15 @@ fn a_dedup_hash_counts_once_a_day_over_all_nodes() {
     on_both_stores(|location| {
         let (mut one, mut other) = (location.open(), location.open());
         let asked = credit("a.test", 0.0, NOON, &[(1, 10), (2, 20)]);
-        one.credit_top(std::slice::from_ref(&asked), &[], DAY, HALF_LIFE).unwrap();
+        one.add_credits(std::slice::from_ref(&asked), &[], DAY, HALF_LIFE).unwrap();
         for store in [&mut one, &mut other] {
-            let row = store.credit_top(std::slice::from_ref(&asked), &[], DAY, HALF_LIFE).unwrap();
-            assert_eq!((row[0].count, &row[0].accounts[..]), (2.0, &[10, 20][..]));
+            let row = store.add_credits(std::slice::from_ref(&asked), &[], DAY, HALF_LIFE).unwrap();
+            assert_eq!((row[0].count, &row[0].account_hashes[..]), (2.0, &[10, 20][..]));
         }
         let more = credit("a.test", 0.0, NOON, &[(2, 20), (3, 30)]);
-        assert_eq!(other.credit_top(&[more], &[], DAY, HALF_LIFE).unwrap()[0].count, 3.0);
+        assert_eq!(other.add_credits(&[more], &[], DAY, HALF_LIFE).unwrap()[0].count, 3.0);
         let tomorrow = credit("a.test", 0.0, NOON, &[(1, 10)]);
-        let row = one.credit_top(&[tomorrow], &[], DAY + 1, HALF_LIFE).unwrap();
+        let row = one.add_credits(&[tomorrow], &[], DAY + 1, HALF_LIFE).unwrap();
         assert_eq!(row[0].count, 4.0);
     });
 }
@@ -381,12 +383,12 @@ fn evicted_top_rows_are_deleted() {
         let mut store = location.open();
         let many: Vec<TopCredit> =
             (0..3_000).map(|n| credit(&format!("{n}.test"), 0.5, NOON, &[(n, n)])).collect();
-        let rows = store.credit_top(&many, &[], DAY, HALF_LIFE).unwrap();
+        let rows = store.add_credits(&many, &[], DAY, HALF_LIFE).unwrap();
         assert_eq!(rows.len(), 3_000);
         assert!(rows.iter().zip(&many).all(|(row, credit)| row.domain == credit.domain));
         assert_eq!(store.top_rows().unwrap().len(), 3_000);
         let evicted: Vec<String> = (0..2_999).map(|n| format!("{n}.test")).collect();
-        assert_eq!(store.credit_top(&[], &evicted, DAY, HALF_LIFE).unwrap(), []);
+        assert_eq!(store.add_credits(&[], &evicted, DAY, HALF_LIFE).unwrap(), []);
         let remaining = store.top_rows().unwrap();
         assert_eq!((remaining.len(), remaining[0].domain.as_str()), (1, "2999.test"));
         assert_eq!(remaining[0].count, 1.5);

@@ -1,26 +1,26 @@
-//! Tests of copying a store: `fill_from`.
+//! Tests of copying a store: `fill_empty_store`.
 
 use std::collections::BTreeMap;
 
 use super::super::{
     BatchContext, LeaseReport, MonthlyLimit, Store, StoreContents, TopCredit, TopRow, UsageRow,
 };
-use super::{TestStore, account, add, key, on_both_stores, rows, sorted, version};
+use super::{TestStore, account, add_keys, key, on_both_stores, ring_version, rows, sort_rows};
 use crate::model::month::Month;
 
 /// A future month: the totals of a past month would expire at once.
-fn month() -> Month {
+fn january_2100() -> Month {
     Month::from_number(1_200).unwrap()
 }
 
-fn usage(account: &str, spent: u64, leased: u64) -> UsageRow {
+fn usage_row(account: &str, spent: u64, leased: u64) -> UsageRow {
     UsageRow { account: account.to_owned(), spent, leased, is_damaged: false }
 }
 
 fn report_leased(store: &mut Store, account: &str, leased: u64, spent: u64) {
     let report = LeaseReport {
         account: account.to_owned(),
-        month: month(),
+        month: january_2100(),
         sequence: 1,
         target: leased,
         floor: spent,
@@ -30,7 +30,7 @@ fn report_leased(store: &mut Store, account: &str, leased: u64, spent: u64) {
     };
     let context = BatchContext {
         node_id: &[9; 16],
-        month: month(),
+        latest_begun_month: january_2100(),
         recovery_left: std::time::Duration::ZERO,
         needs_replicas: true,
     };
@@ -38,11 +38,11 @@ fn report_leased(store: &mut Store, account: &str, leased: u64, spent: u64) {
 }
 
 /// Fills a store with rows of every kind.
-fn populate(store: &mut Store) {
-    store.probe(month(), None).unwrap();
+fn write_rows_of_every_kind(store: &mut Store) {
+    store.probe(january_2100(), None).unwrap();
     let mut keys: Vec<_> = (0..1_200).map(|n| key(n, &format!("account-{}", n % 7))).collect();
     keys[5].origins = vec!["https://a.com".to_owned()];
-    add(store, &keys);
+    add_keys(store, &keys);
     store.expire_or_revoke_key("key_9", Some(99), Some(50)).unwrap();
     store.set_account("account-3", Some("pro"), Some(Some(MonthlyLimit::Unlimited))).unwrap();
     store.set_account("keyless", None, Some(Some(MonthlyLimit::Calls(12)))).unwrap();
@@ -53,58 +53,59 @@ fn populate(store: &mut Store) {
         domain: domain.to_owned(),
         initial_count: base,
         at: 1_790_000_000,
-        hashes: marks.to_vec(),
+        hash_pairs: marks.to_vec(),
     };
-    store.credit_top(&[credit("a.test", 0.1), credit("b.test", 7.0)], &[], 20_000, 60.0).unwrap();
+    store.add_credits(&[credit("a.test", 0.1), credit("b.test", 7.0)], &[], 20_000, 60.0).unwrap();
 }
 
-fn contents(store: &mut Store) -> StoreContents {
+fn read_contents(store: &mut Store) -> StoreContents {
     let month = store.latest_month().unwrap().unwrap();
     StoreContents {
         ring: rows(store),
-        month,
-        usage: store.usage(month, None).unwrap(),
-        top: store.top_rows().unwrap(),
+        usage_month: month,
+        usage: store.read_usage(month, None).unwrap(),
+        top_rows: store.top_rows().unwrap(),
     }
 }
 
-fn by_domain(rows: &[TopRow]) -> BTreeMap<&str, &TopRow> {
+fn top_rows_by_domain(rows: &[TopRow]) -> BTreeMap<&str, &TopRow> {
     rows.iter().map(|row| (row.domain.as_str(), row)).collect()
 }
 
 #[track_caller]
-fn assert_same(a: &StoreContents, b: &StoreContents) {
-    let (ring, other) = (sorted(a.ring.clone()), sorted(b.ring.clone()));
+fn assert_same_contents(a: &StoreContents, b: &StoreContents) {
+    let (ring, other) = (sort_rows(a.ring.clone()), sort_rows(b.ring.clone()));
     assert_eq!(ring.keys, other.keys);
     assert_eq!(ring.accounts, other.accounts);
-    assert_eq!((a.month, &a.usage), (b.month, &b.usage));
-    assert_eq!(by_domain(&a.top), by_domain(&b.top));
+    assert_eq!((a.usage_month, &a.usage), (b.usage_month, &b.usage));
+    assert_eq!(top_rows_by_domain(&a.top_rows), top_rows_by_domain(&b.top_rows));
 }
 
 #[test]
 fn a_copy_to_redis_and_back_is_the_same() {
-    let (from, server, back) = (TestStore::file(), TestStore::server(), TestStore::file());
-    populate(&mut from.open());
-    let first = contents(&mut from.open());
+    let (from, server, back) =
+        (TestStore::new_sqlite(), TestStore::new_redis(), TestStore::new_sqlite());
+    write_rows_of_every_kind(&mut from.open());
+    let first = read_contents(&mut from.open());
     assert_eq!(first.usage.len(), 2);
-    server.open().fill_from(&first).unwrap();
-    let second = contents(&mut server.open());
-    assert_same(&first, &second);
-    back.open().fill_from(&second).unwrap();
-    assert_same(&first, &contents(&mut back.open()));
+    server.open().fill_empty_store(&first).unwrap();
+    let second = read_contents(&mut server.open());
+    assert_same_contents(&first, &second);
+    back.open().fill_empty_store(&second).unwrap();
+    assert_same_contents(&first, &read_contents(&mut back.open()));
 }
 
 #[test]
-fn a_copied_store_accepts_further_changes() {
-    let from = TestStore::server();
-    populate(&mut from.open());
-    let held = contents(&mut from.open());
+fn a_copied_store_accepts_changes_and_reports() {
+    let from = TestStore::new_redis();
+    write_rows_of_every_kind(&mut from.open());
+    let held = read_contents(&mut from.open());
     on_both_stores(|location| {
         let mut store = location.open();
         store.mark_as_store().unwrap();
         let empty = store.ring_version().unwrap().unwrap();
-        store.probe(month(), None).unwrap();
-        store.fill_from(&held).unwrap();
+        store.probe(january_2100(), None).unwrap();
+        store.fill_empty_store(&held).unwrap();
         let filled = store.ring_version().unwrap().unwrap();
         assert_eq!(filled.store_id, empty.store_id);
         let changes = store.ring_changes(empty.version).unwrap();
@@ -122,18 +123,18 @@ fn a_copied_store_accepts_further_changes() {
         assert!(taken.contains("as key_4"), "{taken}");
         // The copied calls stay spent, and a node's own calls are added to them.
         report_leased(&mut store, "account-1", 10, 1);
-        let usage = store.usage(month(), Some("account-1")).unwrap();
+        let usage = store.read_usage(january_2100(), Some("account-1")).unwrap();
         assert_eq!((usage[0].spent, usage[0].leased), (64 + 1, 70 + 10));
     });
 }
 
 #[test]
 fn only_an_empty_store_is_filled() {
-    let from = TestStore::file();
-    populate(&mut from.open());
-    let held = contents(&mut from.open());
+    let from = TestStore::new_sqlite();
+    write_rows_of_every_kind(&mut from.open());
+    let held = read_contents(&mut from.open());
     let uses: [&dyn Fn(&mut Store); 3] = [
-        &|store| add(store, &[key(5_000, "mine")]),
+        &|store| add_keys(store, &[key(5_000, "mine")]),
         &|store| store.set_account("mine", Some("pro"), None).unwrap(),
         &|store| report_leased(store, "mine", 3, 2),
     ];
@@ -141,15 +142,15 @@ fn only_an_empty_store_is_filled() {
         on_both_stores(|location| {
             let mut store = location.open();
             store.mark_as_store().unwrap();
-            store.probe(month(), None).unwrap();
+            store.probe(january_2100(), None).unwrap();
             change_store(&mut store);
-            let (ring, usage) = (rows(&mut store), store.usage(month(), None).unwrap());
-            let error = store.fill_from(&held).unwrap_err().to_string();
+            let (ring, usage) = (rows(&mut store), store.read_usage(january_2100(), None).unwrap());
+            let error = store.fill_empty_store(&held).unwrap_err().to_string();
             let expected = "expected an empty store, but found one with keys, accounts or numbers";
             assert!(error.ends_with(expected), "{error}");
             let now = rows(&mut store);
             assert_eq!((now.keys, now.accounts), (ring.keys, ring.accounts));
-            assert_eq!(store.usage(month(), None).unwrap(), usage);
+            assert_eq!(store.read_usage(january_2100(), None).unwrap(), usage);
             assert!(store.top_rows().unwrap().is_empty());
         });
     }
@@ -157,7 +158,7 @@ fn only_an_empty_store_is_filled() {
 
 #[test]
 fn an_interrupted_copy_is_invisible_and_can_be_repeated() {
-    let location = TestStore::server();
+    let location = TestStore::new_redis();
     let TestStore::Server(server) = &location else { return };
     let held = StoreContents {
         ring: super::RingRows {
@@ -165,24 +166,24 @@ fn an_interrupted_copy_is_invisible_and_can_be_repeated() {
             accounts: vec![account("acme", Some("pro"))],
             ..Default::default()
         },
-        month: month(),
-        usage: vec![usage("acme", 5, 6), usage("gone", 1, 1)],
-        top: Vec::new(),
+        usage_month: january_2100(),
+        usage: vec![usage_row("acme", 5, 6), usage_row("gone", 1, 1)],
+        top_rows: Vec::new(),
     };
     // Everything but the last step runs.
     server.run(&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all", "-evalsha"]);
-    super::open(&server.url_as("half", "pass")).fill_from(&held).unwrap_err();
+    super::open(&server.url_as("half", "pass")).fill_empty_store(&held).unwrap_err();
     let mut store = location.open();
     assert_eq!(store.ring_version().unwrap(), None);
-    assert!(!server.keys("riskgate:{ring}:staged:*").is_empty());
-    for staged in server.keys("riskgate:{ring}:staged:*") {
+    assert!(!server.matching_keys("riskgate:{ring}:staged:*").is_empty());
+    for staged in server.matching_keys("riskgate:{ring}:staged:*") {
         let ttl: i64 = server.run(&["TTL", &staged]).parse().unwrap();
         assert!((1..=600).contains(&ttl), "{staged} expires by itself: {ttl}");
     }
     let held = StoreContents { usage: vec![held.usage[0].clone()], ..held };
-    store.fill_from(&held).unwrap();
-    assert_same(&held, &contents(&mut store));
-    assert_eq!(version(&mut store), 2);
+    store.fill_empty_store(&held).unwrap();
+    assert_same_contents(&held, &read_contents(&mut store));
+    assert_eq!(ring_version(&mut store), 2);
     for kept in ["keys", "digests", "accounts", "changed"] {
         assert_eq!(server.run(&["TTL", &format!("riskgate:{{ring}}:{kept}")]), "-1");
     }

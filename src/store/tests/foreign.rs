@@ -1,26 +1,26 @@
-//! Tests of entries on a server that riskgate did not write, with any bytes: no such entry affects
-//! other entries.
+//! Tests of foreign entries on a server, which riskgate did not write and which may have any bytes.
+//! Such an entry affects no other entry.
 
 use super::super::redis_server::RedisServer;
 use super::super::{BatchContext, KnownState, LeaseReport, MonthlyLimit, Store, TopCredit};
-use super::{add, key, open, rows};
+use super::{add_keys, key, open, rows};
 use crate::model::month::Month;
 
 /// Bytes that are not UTF-8.
 const NON_UTF8_LUA: &str = "'\\255\\254'";
 
 /// Runs a line of Lua on the server, which can write bytes that no argument can hold.
-fn run_lua(server: &RedisServer, line: &str) {
-    server.run(&["EVAL", line, "0"]);
+fn run_lua(server: &RedisServer, lua_line: &str) {
+    server.run(&["EVAL", lua_line, "0"]);
 }
 
 /// Asserts that every change of keys and accounts still works beside the corrupted entry.
 #[track_caller]
-fn assert_changes_work(store: &mut Store, context: &str) {
+fn assert_key_and_account_changes_work(store: &mut Store, context: &str) {
     let before = rows(store);
     let n = before.keys.len() as u32;
     let late = key(20_000 + n, "late");
-    add(store, std::slice::from_ref(&late));
+    add_keys(store, std::slice::from_ref(&late));
     store.set_account("late", None, Some(Some(MonthlyLimit::Calls(u64::from(n))))).unwrap();
     store.rotate_key(&late.id, &key(30_000 + n, "late"), 9, 5).unwrap();
     store.expire_or_revoke_key(&late.id, None, Some(5)).unwrap();
@@ -57,13 +57,13 @@ fn a_foreign_ring_entry_is_reported_and_affects_no_other() {
     for (collection, line) in corruptions {
         let server = RedisServer::start();
         let mut store = open(&server.url());
-        add(&mut store, &[key(1, "acme"), key(2, "other")]);
+        add_keys(&mut store, &[key(1, "acme"), key(2, "other")]);
         let known = store.ring_version().unwrap();
         // A connection that has read before, and a new one.
         run_lua(&server, &line);
         assert_eq!(store.ring_version().unwrap(), known, "{line}");
         for mut store in [store, open(&server.url())] {
-            assert_changes_work(&mut store, &line);
+            assert_key_and_account_changes_work(&mut store, &line);
             let messages = store.describe_foreign_entries().join("\n");
             assert!(
                 messages.starts_with(&format!("riskgate:{{ring}}:{collection}: ")),
@@ -78,7 +78,7 @@ fn a_foreign_ring_entry_is_reported_and_affects_no_other() {
 fn foreign_entries_are_reported_and_hide_no_loss() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    add(&mut store, &[key(1, "acme"), key(2, "acme")]);
+    add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
     for n in 0..5 {
         server.run(&["HSET", "riskgate:{ring}:keys", &format!("extra-{n}"), "x"]);
     }
@@ -93,7 +93,7 @@ fn foreign_entries_are_reported_and_hide_no_loss() {
     }
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    add(&mut store, &[key(1, "acme")]);
+    add_keys(&mut store, &[key(1, "acme")]);
     server.run(&["HSET", "riskgate:{ring}:keys", "extra", "x"]);
     store.ring_version().unwrap();
     assert_eq!(store.describe_foreign_entries().len(), 1);
@@ -106,15 +106,15 @@ fn foreign_entries_are_reported_and_hide_no_loss() {
 fn an_unreadable_import_damages_only_its_own_keys() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    add(&mut store, &[key(9_000, "other")]);
+    add_keys(&mut store, &[key(9_000, "other")]);
     let many: Vec<_> = (0..1_001).map(|n| (key(n, "acme"), None)).collect();
     store.add_keys(&many).unwrap();
     let import = server.run(&["HKEYS", "riskgate:{ring}:imports"]);
     server.run(&["HSET", "riskgate:{ring}:imports", import.trim(), "garbage"]);
     let found = rows(&mut store);
-    assert_eq!((found.keys.len(), found.damaged.keys.len()), (1, 1_001));
-    assert!(found.damaged.accounts.contains("acme"));
-    assert_changes_work(&mut store, "beside the import");
+    assert_eq!((found.keys.len(), found.damaged.key_digests_by_id.len()), (1, 1_001));
+    assert!(found.damaged.account_names.contains("acme"));
+    assert_key_and_account_changes_work(&mut store, "beside the import");
     // No writer waits for an import whose entry can't be read.
     let started = std::time::Instant::now();
     let refused = store.add_keys(&[(key(5, "acme"), None)]).unwrap_err().to_string();
@@ -123,16 +123,16 @@ fn an_unreadable_import_damages_only_its_own_keys() {
     assert!(refused.contains("DAMAGED key key_5"), "{refused}");
     store.set_account("acme", Some("pro"), None).unwrap();
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
-    assert!(rows(&mut store).damaged.accounts.is_empty(), "setting the account repairs it");
+    assert!(rows(&mut store).damaged.account_names.is_empty(), "setting the account repairs it");
 }
 
 #[test]
-fn a_probe_replaces_an_unreadable_data_id_or_month() {
+fn a_probe_replaces_unreadable_fields_of_the_metadata() {
     let month = Month::from_number(1_200).unwrap();
     for value in [NON_UTF8_LUA, "''", "'some words'", "'nan'", "'1e999'"] {
         let server = RedisServer::start();
         let mut store = open(&server.url());
-        add(&mut store, &[key(1, "acme")]);
+        add_keys(&mut store, &[key(1, "acme")]);
         for field in ["began", "life", "month", "history"] {
             let meta_key = "riskgate:{ring}:meta";
             run_lua(&server, &format!("redis.call('HSET', '{meta_key}', '{field}', {value})"));
@@ -147,7 +147,7 @@ fn a_probe_replaces_an_unreadable_data_id_or_month() {
         store.ring_version().unwrap().unwrap();
         let meta_key = "riskgate:{ring}:meta";
         run_lua(&server, &format!("redis.call('HSET', '{meta_key}', 'month', {value})"));
-        assert_eq!(store.repair_month(month).unwrap().previous, None, "{value}");
+        assert_eq!(store.repair_month(month).unwrap().latest_month_before, None, "{value}");
     }
 }
 
@@ -168,14 +168,19 @@ fn foreign_ledger_keys_break_neither_usage_nor_repair() {
         known: KnownState::default(),
     };
     let recovery_left = std::time::Duration::ZERO;
-    let context = BatchContext { node_id: &[9; 16], month, recovery_left, needs_replicas: true };
+    let context = BatchContext {
+        node_id: &[9; 16],
+        latest_begun_month: month,
+        recovery_left,
+        needs_replicas: true,
+    };
     store.report_leases(context, &[report]).unwrap();
     for month in [month, Month::from_number(1_201).unwrap()] {
         let line = format!("redis.call('HSET', 'riskgate:ledger:{{\\255}}:{month}', 'spent', '1')");
         run_lua(&server, &line);
     }
     run_lua(&server, "redis.call('SET', 'riskgate:ledger:{\\255', 'x')");
-    let listed = store.usage(month, None).unwrap();
+    let listed = store.read_usage(month, None).unwrap();
     let seen: Vec<_> =
         listed.iter().map(|row| (row.account.as_str(), row.spent, row.is_damaged)).collect();
     assert_eq!(seen, [("\\xff", 0, true), ("acme", 7, false)]);
@@ -190,18 +195,18 @@ fn a_foreign_dedup_hash_or_top_row_is_ignored() {
         domain: "a.test".to_owned(),
         initial_count: 1.0,
         at: 1_790_000_000,
-        hashes: vec![(dedup_hash, 1)],
+        hash_pairs: vec![(dedup_hash, 1)],
     };
-    store.credit_top(&[credit(7)], &[], 20_000, 60.0).unwrap();
+    store.add_credits(&[credit(7)], &[], 20_000, 60.0).unwrap();
     run_lua(
         &server,
         &format!("redis.call('SADD', 'riskgate:{{top}}:marks:20000', 'x', {NON_UTF8_LUA})"),
     );
-    assert_eq!(store.top_rows_and_hashes(20_000).unwrap().1, [7]);
+    assert_eq!(store.top_rows_and_dedup_hashes(20_000).unwrap().1, [7]);
     let second = "9".repeat(30);
     for row in [format!("1 {second} 5"), format!("1 1790000000 5,{second}")] {
         server.run(&["HSET", "riskgate:{top}:rows", "a.test", &row]);
-        let rows = store.credit_top(&[credit(8)], &[], 20_000, 60.0).unwrap();
+        let rows = store.add_credits(&[credit(8)], &[], 20_000, 60.0).unwrap();
         assert_eq!(rows[0].at, 1_790_000_000, "{row}");
         server.run(&["DEL", "riskgate:{top}:marks:20000"]);
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::super::redis_server::RedisServer;
 use super::super::{AccountRow, KeyRow, MonthlyLimit, RedisOptions, RingVersion, Store, StoreUrl};
-use super::{account, add, key, on_both_stores, open, rows};
+use super::{account, add_keys, key, on_both_stores, open, rows};
 
 #[test]
 fn a_change_id_identifies_the_history_of_a_version() {
@@ -15,7 +15,7 @@ fn a_change_id_identifies_the_history_of_a_version() {
         store.mark_as_store().unwrap();
         let mut known: Vec<RingVersion> = Vec::new();
         let changes: [&dyn Fn(&mut Store); 4] = [
-            &|store| add(store, &[key(1, "acme")]),
+            &|store| add_keys(store, &[key(1, "acme")]),
             &|store| store.set_account("acme", Some("pro"), None).unwrap(),
             &|store| store.expire_or_revoke_key("key_1", None, Some(5)).unwrap(),
             &|store| assert_eq!(store.restore_rows(&[key(2, "acme")], &[]).unwrap(), 0),
@@ -29,16 +29,16 @@ fn a_change_id_identifies_the_history_of_a_version() {
         assert_eq!(ids.len(), known.len(), "each change has its own id");
         for version in &known {
             let changes = store.ring_changes(version.version).unwrap();
-            assert!(changes.follows(version) && !changes.shows_loss_since(version));
+            assert!(changes.follows(version) && !changes.prove_loss_of(version));
             let other = RingVersion { change_id: Some("0".repeat(32)), ..version.clone() };
             assert!(
-                !changes.follows(&other) && changes.shows_loss_since(&other),
+                !changes.follows(&other) && changes.prove_loss_of(&other),
                 "of another history"
             );
             let before = RingVersion { change_id: None, ..version.clone() };
             assert!(!changes.follows(&before), "a version without a change id is followed by none");
             let later = RingVersion { version: 99, ..version.clone() };
-            assert!(!changes.follows(&later) && changes.shows_loss_since(&later));
+            assert!(!changes.follows(&later) && changes.prove_loss_of(&later));
         }
     });
 }
@@ -47,12 +47,12 @@ fn a_change_id_identifies_the_history_of_a_version() {
 fn only_the_latest_thousand_change_ids_are_kept() {
     on_both_stores(|location| {
         let mut store = location.open();
-        add(&mut store, &[key(1, "acme")]);
+        add_keys(&mut store, &[key(1, "acme")]);
         let first = store.ring_version().unwrap().unwrap();
         let mut change = || {
             store.set_account("acme", None, None).unwrap();
             let changes = store.ring_changes(first.version).unwrap();
-            (changes.follows(&first), changes.shows_loss_since(&first))
+            (changes.follows(&first), changes.prove_loss_of(&first))
         };
         for _ in 0..999 {
             assert_eq!(change(), (true, false));
@@ -65,7 +65,7 @@ fn only_the_latest_thousand_change_ids_are_kept() {
 fn restore_rows_only_adds_rows_and_lowers_ends() {
     on_both_stores(|location| {
         let mut store = location.open();
-        add(&mut store, &[key(1, "acme"), key(2, "acme"), key(3, "acme"), key(4, "acme")]);
+        add_keys(&mut store, &[key(1, "acme"), key(2, "acme"), key(3, "acme"), key(4, "acme")]);
         store.set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(7)))).unwrap();
         store.expire_or_revoke_key("key_2", Some(900), Some(50)).unwrap();
         let before = rows(&mut store);
@@ -73,7 +73,7 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
             |n: u32, expires_at, revoked_at| KeyRow { expires_at, revoked_at, ..key(n, "acme") };
         // The store has these rows already, or ends them earlier.
         let same = [key(1, "acme"), key(2, "acme"), ended(2, Some(1_000), Some(60))];
-        let known = [AccountRow { limit: None, ..account("acme", None) }];
+        let known = [AccountRow { own_limit: None, ..account("acme", None) }];
         store.restore_rows(&same, &known).unwrap();
         assert_eq!(rows(&mut store), before, "nothing to write, so no new version");
         // Another key has this id now.
@@ -82,7 +82,7 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
         assert_eq!(rows(&mut store), before, "the row of the store stays");
 
         let lost =
-            AccountRow { limit: Some(MonthlyLimit::Unlimited), ..account("late", Some("pro")) };
+            AccountRow { own_limit: Some(MonthlyLimit::Unlimited), ..account("late", Some("pro")) };
         let late = KeyRow { expires_at: Some(5), label: Some("x".to_owned()), ..key(7, "late") };
         let keys = [
             ended(1, Some(800), None),
@@ -112,7 +112,7 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
 fn restore_rows_ends_a_key_by_digest_whatever_its_id() {
     on_both_stores(|location| {
         let mut store = location.open();
-        add(&mut store, &[key(1, "acme"), key(2, "acme")]);
+        add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
         // Another key has the id of the first key too.
         let known = [
             KeyRow { id: "key_2".to_owned(), revoked_at: Some(5), ..key(1, "acme") },
@@ -148,7 +148,7 @@ fn restore_rows_counts_the_replicas_that_lack_the_rows() {
 }
 
 #[test]
-fn rows_read_during_changes_match_their_version() {
+fn rows_read_during_changes_are_of_the_returned_version() {
     let server = RedisServer::start();
     let set = |store: &mut Store, calls: u64| {
         let limit = MonthlyLimit::Calls(calls);
@@ -165,15 +165,16 @@ fn rows_read_during_changes_match_their_version() {
             // Each limit equals the version at which it was set.
             for calls in (3..).take_while(|_| !done.load(Ordering::SeqCst)) {
                 set(&mut store, calls);
-                // A read that meets a change in each of its few tries gives up, so the changes
-                // leave room for a whole try, however slow the machine is.
+                // `ring_changes` repeats a read during which the ring changed, but only a few
+                // times. So the writer pauses for as long as the slowest read took.
                 let read_time = Duration::from_micros(read_micros.load(Ordering::SeqCst));
                 std::thread::sleep(read_time.max(Duration::from_millis(3)));
             }
         });
-        let matches_version =
-            |found: &AccountRow, version: u64| found.limit == Some(MonthlyLimit::Calls(version));
-        let _done = DoneOnDrop(&done);
+        let matches_version = |found: &AccountRow, version: u64| {
+            found.own_limit == Some(MonthlyLimit::Calls(version))
+        };
+        let _done = StopWriterOnDrop(&done);
         let exact = (0..200).all(|turn| {
             let started = Instant::now();
             let is_exact = match turn % 2 {
@@ -194,9 +195,9 @@ fn rows_read_during_changes_match_their_version() {
 }
 
 /// Stops the writer, even if the test fails.
-struct DoneOnDrop<'d>(&'d AtomicBool);
+struct StopWriterOnDrop<'d>(&'d AtomicBool);
 
-impl Drop for DoneOnDrop<'_> {
+impl Drop for StopWriterOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }

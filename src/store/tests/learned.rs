@@ -4,14 +4,14 @@ use super::super::{DnsFactRow, MAX_DNS_FACTS, Store};
 use super::on_both_stores;
 
 fn dns_fact(name: &str, mx: &str, until: i64) -> DnsFactRow {
-    DnsFactRow { name: name.to_owned(), mx: mx.to_owned(), until }
+    DnsFactRow { name: name.to_owned(), mx: mx.to_owned(), expires_at: until }
 }
 
 /// All DNS facts written after a version, and the version that they lead to.
 fn read_all_dns_facts(store: &mut Store, mut since: u64) -> (Vec<DnsFactRow>, u64) {
     let mut all = Vec::new();
     loop {
-        let (rows, version) = store.dns_facts_since(since).unwrap();
+        let (rows, version) = store.read_dns_facts_page(since).unwrap();
         all.extend(rows);
         if std::mem::replace(&mut since, version) == version {
             return (all, version);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::redis_server::RedisServer;
 use super::super::{RedisOptions, Store, StoreError, StoreUrl, TopCredit};
-use super::{add, key, open, open_with, rows, version};
+use super::{add_keys, key, open, open_with_options, ring_version, rows};
 
 #[test]
 fn an_empty_server_is_no_store_until_something_is_written() {
@@ -17,11 +17,11 @@ fn an_empty_server_is_no_store_until_something_is_written() {
     store.expire_or_revoke_key("nobody", None, Some(1)).unwrap_err();
     assert_eq!(store.ring_version().unwrap(), None, "a refused operation does not either");
     store.ring_changes(0).unwrap_err();
-    add(&mut store, &[key(1, "acme")]);
+    add_keys(&mut store, &[key(1, "acme")]);
     let first = store.ring_version().unwrap();
     server.run(&["FLUSHALL"]);
     assert_eq!(store.ring_version().unwrap(), None);
-    add(&mut store, &[key(1, "acme")]);
+    add_keys(&mut store, &[key(1, "acme")]);
     assert_ne!(store.ring_version().unwrap().unwrap().store_id, first.unwrap().store_id);
 }
 
@@ -37,7 +37,7 @@ fn lost_rows_are_an_error() {
     ] {
         let server = RedisServer::start();
         let mut store = open(&server.url());
-        add(&mut store, &[key(1, "acme"), key(2, "acme")]);
+        add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
         server.run(lose);
         let error = store.ring_rows().unwrap_err().to_string();
         let expected = "expected the keys and accounts that were written, but found";
@@ -50,8 +50,8 @@ fn lost_rows_are_an_error() {
 fn an_unreadable_row_affects_no_other() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    add(&mut store, &[key(1, "acme"), key(2, "other"), key(3, "third")]);
-    let before = version(&mut store);
+    add_keys(&mut store, &[key(1, "acme"), key(2, "other"), key(3, "third")]);
+    let before = ring_version(&mut store);
     store.expire_or_revoke_key("key_2", None, Some(5)).unwrap();
     store.set_account("third", Some("pro"), None).unwrap();
     let script = "redis.call('HSET', KEYS[1], 'key_2', '- \\255\\254 \\0')";
@@ -63,8 +63,8 @@ fn an_unreadable_row_affects_no_other() {
     assert_eq!(found.accounts, [super::account("acme", None), super::account("other", None)]);
     let changes = store.ring_changes(before).unwrap();
     for damaged in [&found.damaged, &changes.damaged] {
-        assert_eq!(damaged.keys.get("key_2"), Some(&Some(key(2, "").digest)));
-        assert_eq!(damaged.accounts.iter().collect::<Vec<_>>(), ["third"]);
+        assert_eq!(damaged.key_digests_by_id.get("key_2"), Some(&Some(key(2, "").digest)));
+        assert_eq!(damaged.account_names.iter().collect::<Vec<_>>(), ["third"]);
     }
     let refused = store.expire_or_revoke_key("key_2", None, Some(5)).unwrap_err().to_string();
     assert!(refused.contains("DAMAGED key key_2"), "{refused}");
@@ -73,7 +73,7 @@ fn an_unreadable_row_affects_no_other() {
     store
         .set_account("third", Some("pro"), Some(Some(super::super::MonthlyLimit::Calls(7))))
         .unwrap();
-    assert!(rows(&mut store).damaged.accounts.is_empty(), "setting the account repairs it");
+    assert!(rows(&mut store).damaged.account_names.is_empty(), "setting the account repairs it");
 }
 
 /// Runs an import without its last step and without the permission to undo it, as if the process
@@ -86,49 +86,49 @@ fn interrupt_import(server: &RedisServer, keys: &[(super::KeyRow, Option<String>
 }
 
 /// Lets the time pass for which an import reserves its names.
-fn expire_import(server: &RedisServer) {
+fn end_reservation_of_import(server: &RedisServer) {
     let imports = server.run(&["HKEYS", "riskgate:{ring}:imports"]);
     let import = imports.lines().last().unwrap();
     let number = server.run(&["HGET", "riskgate:{ring}:meta", "imports"]);
     server.run(&["HSET", "riskgate:{ring}:imports", import, &format!("{number} 1 0")]);
 }
 
-fn many_keys(first: u32, account: &str) -> Vec<(super::KeyRow, Option<String>)> {
+fn keys_1500(first: u32, account: &str) -> Vec<(super::KeyRow, Option<String>)> {
     (first..first + 1_500).map(|n| (key(n, account), Some("pro".to_owned()))).collect()
 }
 
 #[test]
 fn an_interrupted_import_is_invisible_and_gets_cleared() {
     let server = RedisServer::start();
-    interrupt_import(&server, &many_keys(0, "acme"));
+    interrupt_import(&server, &keys_1500(0, "acme"));
     let mut store = open(&server.url());
     assert_eq!(store.ring_version().unwrap(), None, "the import initialized no store");
     store.expire_or_revoke_key("key_5", None, Some(1)).unwrap_err();
     // Other writers continue.
-    add(&mut store, &[key(9_000, "other")]);
+    add_keys(&mut store, &[key(9_000, "other")]);
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.accounts.len()), (1, 1));
     let all = store.ring_changes(0).unwrap();
     assert_eq!((all.keys.len(), all.accounts.len()), (1, 1));
-    expire_import(&server);
+    end_reservation_of_import(&server);
     assert_eq!(rows(&mut store), found);
     // The next writer that meets the import clears it.
     store.set_account("acme", None, None).unwrap();
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:digests"]), "1");
     assert_eq!(server.run(&["ZCARD", "riskgate:{ring}:changed"]), "3");
-    assert_eq!(server.keys("*").len(), 5, "{:?}", server.keys("*"));
-    store.add_keys(&many_keys(0, "acme")).unwrap();
+    assert_eq!(server.matching_keys("*").len(), 5, "{:?}", server.matching_keys("*"));
+    store.add_keys(&keys_1500(0, "acme")).unwrap();
     assert_eq!(rows(&mut store).keys.len(), 1_501);
 }
 
 #[test]
 fn an_abandoned_import_can_be_run_again() {
     let server = RedisServer::start();
-    interrupt_import(&server, &many_keys(0, "acme"));
-    expire_import(&server);
+    interrupt_import(&server, &keys_1500(0, "acme"));
+    end_reservation_of_import(&server);
     let mut store = open(&server.url());
-    store.add_keys(&many_keys(0, "acme")).unwrap();
+    store.add_keys(&keys_1500(0, "acme")).unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.accounts[0].plan.as_deref()), (1_500, Some("pro")));
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:imports"]), "1");
@@ -137,7 +137,7 @@ fn an_abandoned_import_can_be_run_again() {
 #[test]
 fn a_writer_waits_while_an_import_reserves_its_names() {
     let server = RedisServer::start();
-    interrupt_import(&server, &many_keys(0, "acme"));
+    interrupt_import(&server, &keys_1500(0, "acme"));
     let taken = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let mut store = open(&server.url());
@@ -145,7 +145,7 @@ fn a_writer_waits_while_an_import_reserves_its_names() {
         });
         std::thread::sleep(Duration::from_millis(100));
         assert!(!waiting.is_finished(), "it waits for the end of the import");
-        expire_import(&server);
+        end_reservation_of_import(&server);
         waiting.join().unwrap()
     });
     taken.unwrap();
@@ -159,22 +159,22 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
     store
         .set_account("known", Some("free"), Some(Some(super::super::MonthlyLimit::Calls(7))))
         .unwrap();
-    add(&mut store, &[key(2_400, "other")]);
+    add_keys(&mut store, &[key(2_400, "other")]);
     let before = rows(&mut store);
-    let names = server.keys("*").len();
+    let names = server.matching_keys("*").len();
     // The last page has a known key.
-    store.add_keys(&[many_keys(0, "known"), many_keys(1_500, "new")].concat()).unwrap_err();
+    store.add_keys(&[keys_1500(0, "known"), keys_1500(1_500, "new")].concat()).unwrap_err();
     assert_eq!(rows(&mut store), before);
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
-    assert_eq!(server.keys("*").len(), names);
+    assert_eq!(server.matching_keys("*").len(), names);
 
-    store.add_keys(&[many_keys(0, "known"), many_keys(3_000, "new")].concat()).unwrap();
+    store.add_keys(&[keys_1500(0, "known"), keys_1500(3_000, "new")].concat()).unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.version), (3_001, before.version + 1));
     let account = |name: &str| found.accounts.iter().find(|account| account.name == name).unwrap();
     assert_eq!(account("known").plan.as_deref(), Some("pro"));
-    assert_eq!(account("known").limit, Some(super::super::MonthlyLimit::Calls(7)));
-    assert_eq!((account("new").plan.as_deref(), account("new").limit), (Some("pro"), None));
+    assert_eq!(account("known").own_limit, Some(super::super::MonthlyLimit::Calls(7)));
+    assert_eq!((account("new").plan.as_deref(), account("new").own_limit), (Some("pro"), None));
     for (since, keys, accounts) in
         [(0, 3_001, 3), (before.version, 3_000, 2), (found.version, 0, 0)]
     {
@@ -209,7 +209,7 @@ fn reading_changes_during_imports_misses_no_row() {
                 let grown = held.keys.len() - before;
                 assert!(!(500..1_500).contains(&grown), "an import is seen whole: {grown}");
                 if last {
-                    return super::sorted(held);
+                    return super::sort_rows(held);
                 }
             }
         });
@@ -220,8 +220,8 @@ fn reading_changes_during_imports_misses_no_row() {
                     let mut store = open(&server.url());
                     for turn in 0..3 {
                         let first = (writer * 3 + turn) * 10_000;
-                        store.add_keys(&many_keys(first, "shared")).unwrap();
-                        add(&mut store, &[key(first + 5_000, "shared")]);
+                        store.add_keys(&keys_1500(first, "shared")).unwrap();
+                        add_keys(&mut store, &[key(first + 5_000, "shared")]);
                         store.expire_or_revoke_key(&format!("key_{first}"), Some(7), None).unwrap();
                     }
                 })
@@ -255,10 +255,10 @@ fn a_server_that_may_evict_keys_is_unusable() {
 }
 
 #[test]
-fn a_dead_server_passes_the_check_but_operations_fail() {
+fn a_dead_server_passes_check_usable_but_operations_fail() {
     let mut server = RedisServer::start();
     let mut store = open(&server.url());
-    add(&mut store, &[key(1, "acme")]);
+    add_keys(&mut store, &[key(1, "acme")]);
     server.kill();
     store.check_usable().unwrap();
     assert!(matches!(store.ring_version().unwrap_err(), StoreError::Unavailable { .. }));
@@ -269,12 +269,12 @@ fn a_dead_server_passes_the_check_but_operations_fail() {
 }
 
 #[test]
-fn scripts_are_loaded_again_after_a_flush() {
+fn ring_scripts_are_loaded_again_after_a_flush() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    add(&mut store, &[key(1, "acme")]);
+    add_keys(&mut store, &[key(1, "acme")]);
     server.run(&["SCRIPT", "FLUSH"]);
-    add(&mut store, &[key(2, "acme")]);
+    add_keys(&mut store, &[key(2, "acme")]);
     server.run(&["SCRIPT", "FLUSH"]);
     store.expire_or_revoke_key("key_1", Some(5), None).unwrap();
     let found = rows(&mut store);
@@ -285,7 +285,7 @@ fn scripts_are_loaded_again_after_a_flush() {
 fn a_write_that_too_few_replicas_have_is_not_acknowledged() {
     let server = RedisServer::start();
     let options = RedisOptions { wait_replicas: 1, tls_ca: None };
-    let mut store = open_with(&server.url(), &options);
+    let mut store = open_with_options(&server.url(), &options);
     let error = store.set_account("acme", Some("pro"), None).unwrap_err().to_string();
     assert!(error.contains("it is done, but only 0 of 1 replicas have it"), "{error}");
     let _replica = RedisServer::replica_of(&server);
@@ -300,9 +300,13 @@ fn a_write_that_too_few_replicas_have_is_not_acknowledged() {
 #[test]
 fn dedup_hashes_of_a_day_are_kept_for_two_days() {
     let server = RedisServer::start();
-    let credit =
-        TopCredit { domain: "a.test".to_owned(), initial_count: 0.0, at: 0, hashes: vec![(1, 1)] };
-    open(&server.url()).credit_top(&[credit], &[], 20_000, 60.0).unwrap();
+    let credit = TopCredit {
+        domain: "a.test".to_owned(),
+        initial_count: 0.0,
+        at: 0,
+        hash_pairs: vec![(1, 1)],
+    };
+    open(&server.url()).add_credits(&[credit], &[], 20_000, 60.0).unwrap();
     let ttl: i64 = server.run(&["TTL", "riskgate:{top}:marks:20000"]).parse().unwrap();
     assert!((172_790..=172_800).contains(&ttl), "{ttl}");
 }
@@ -311,11 +315,15 @@ fn dedup_hashes_of_a_day_are_kept_for_two_days() {
 fn ring_keys_share_a_hash_tag_and_so_do_top_keys() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    add(&mut store, &[key(1, "acme")]);
-    let credit =
-        TopCredit { domain: "a.test".to_owned(), initial_count: 0.0, at: 0, hashes: vec![(1, 1)] };
-    store.credit_top(&[credit], &[], 20_000, 60.0).unwrap();
-    let names = server.keys("*");
+    add_keys(&mut store, &[key(1, "acme")]);
+    let credit = TopCredit {
+        domain: "a.test".to_owned(),
+        initial_count: 0.0,
+        at: 0,
+        hash_pairs: vec![(1, 1)],
+    };
+    store.add_credits(&[credit], &[], 20_000, 60.0).unwrap();
+    let names = server.matching_keys("*");
     assert_eq!(names.len(), 7, "{names:?}");
     for name in names {
         assert!(name.starts_with("riskgate:{ring}:") || name.starts_with("riskgate:{top}:"));
@@ -331,7 +339,7 @@ fn no_error_shows_a_password() {
         errors.extend(store.ring_version().err().map(|error| error.to_string()));
         errors.extend(store.ring_rows().err().map(|error| error.to_string()));
         errors.extend(store.mark_as_store().err().map(|error| error.to_string()));
-        errors.extend(store.top_rows_and_hashes(1).err().map(|error| error.to_string()));
+        errors.extend(store.top_rows_and_dedup_hashes(1).err().map(|error| error.to_string()));
         errors.extend(
             store.probe(crate::model::month::Month::LAST, None).err().map(|e| e.to_string()),
         );
@@ -363,7 +371,7 @@ fn no_error_shows_a_password() {
 fn measure_hundred_thousand_keys() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    add(&mut store, &[key(1_000_000, "before")]);
+    add_keys(&mut store, &[key(1_000_000, "before")]);
     let keys: Vec<_> =
         (0..100_000).map(|n| (key(n, &format!("account-{}", n % 10_000)), None)).collect();
     let time = |label: &str, action: &mut dyn FnMut(&mut Store)| {
@@ -378,7 +386,7 @@ fn measure_hundred_thousand_keys() {
     time("rows", &mut |store| drop(store.ring_rows().unwrap()));
     time("all changes", &mut |store| drop(store.ring_changes(2).unwrap()));
     time("one change", &mut |store| store.expire_or_revoke_key("key_5", Some(1), None).unwrap());
-    let since = version(&mut store) - 1;
+    let since = ring_version(&mut store) - 1;
     time("version", &mut |store| drop(store.ring_version().unwrap()));
     time("changes", &mut |store| drop(store.ring_changes(since).unwrap()));
 }

@@ -4,17 +4,21 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::parts::{DecodedTable, TableMeta};
 use super::sections::{
-    ANSWER_BYTES, CHECKSUM_START, ENTRY_BYTES, FORMAT_VERSION, HEADER_BYTES, LengthPrefixedTexts,
-    MAGIC, SECTION_COUNT, damage_fault, read_integer, section_range,
+    ANSWER_BYTES, CHECKSUMMED_BYTES_START, ENTRY_BYTES, FORMAT_VERSION, HEADER_BYTES,
+    LengthPrefixedTexts, MAGIC, SECTION_COUNT, damage_fault, read_integer, section_range,
 };
 use crate::model::verdict::{Reason, Rule, Score, Verdict};
 use crate::table::aligned_bytes::AlignedBytes;
 use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
-use crate::table::entry::{Entry, FIXED_ANSWER_COUNT, NO_ANSWER};
+use crate::table::entry::{FIXED_ANSWER_COUNT, NO_ANSWER, NameEntry};
 use crate::table::fault::TableFault;
 use crate::table::rules::StoredAnswer;
 
-fn decode_answer(bytes: &[u8; ANSWER_BYTES], labels: usize, lists: usize) -> Option<StoredAnswer> {
+fn decode_answer(
+    bytes: &[u8; ANSWER_BYTES],
+    label_count: usize,
+    list_count: usize,
+) -> Option<StoredAnswer> {
     let [reason, score, flags, rule, ..] = *bytes;
     let answer = StoredAnswer {
         verdict: Verdict {
@@ -24,24 +28,24 @@ fn decode_answer(bytes: &[u8; ANSWER_BYTES], labels: usize, lists: usize) -> Opt
             is_corporate_email: flags & 2 != 0,
             rule: Rule::from_number(rule)?,
         },
-        label: u32::from_le_bytes(bytes[4..8].try_into().ok()?),
-        lists: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
-        votes: u32::from_le_bytes(bytes[16..20].try_into().ok()?),
+        label_number: u32::from_le_bytes(bytes[4..8].try_into().ok()?),
+        list_bits: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
+        vote_bits: u32::from_le_bytes(bytes[16..20].try_into().ok()?),
         is_in_manifest_lists: flags & 4 != 0,
-        is_protected_by_name: flags & 8 != 0,
-        is_real: flags & 16 != 0,
+        is_protected_in_manifest_lists: flags & 8 != 0,
+        is_real_name: flags & 16 != 0,
     };
-    let has_known_lists = answer.lists.checked_shr(lists as u32).unwrap_or(0) == 0;
-    let is_valid = answer.label as usize <= labels && has_known_lists && flags < 32;
+    let has_known_lists = answer.list_bits.checked_shr(list_count as u32).unwrap_or(0) == 0;
+    let is_valid = answer.label_number as usize <= label_count && has_known_lists && flags < 32;
     is_valid.then_some(answer)
 }
 
-fn decode_entry(bytes: &[u8; ENTRY_BYTES], answers: usize) -> Option<Entry> {
+fn decode_entry(bytes: &[u8; ENTRY_BYTES], answer_count: usize) -> Option<NameEntry> {
     let [a, b, c, d, e, f, flags, _] = *bytes;
     let numbers = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
-    let is_valid = numbers.iter().all(|n| *n == NO_ANSWER || usize::from(*n) < answers);
+    let is_valid = numbers.iter().all(|n| *n == NO_ANSWER || usize::from(*n) < answer_count);
     let [own, below, across_suffixes] = numbers;
-    (is_valid && flags < 2).then_some(Entry {
+    (is_valid && flags < 2).then_some(NameEntry {
         own_answer: own,
         answer_below: below,
         answer_across_suffixes: across_suffixes,
@@ -52,51 +56,51 @@ fn decode_entry(bytes: &[u8; ENTRY_BYTES], answers: usize) -> Option<Entry> {
 /// Decodes a table, after checking everything that look-ups rely on.
 pub(in crate::table) fn decode_table(
     bytes: &AlignedBytes,
-    display_name: &str,
+    name_in_faults: &str,
 ) -> Result<DecodedTable, TableFault> {
     let all = bytes.as_slice();
     let wrong =
-        |expected: &str, found: String| Err(TableFault::expected(display_name, expected, found));
+        |expected: &str, found: String| Err(TableFault::expected(name_in_faults, expected, found));
     if all.get(..8) != Some(MAGIC) {
         return wrong("a compiled table", "other bytes".into());
     }
-    let format = read_integer(all, 8, 4, display_name)?;
+    let format = read_integer(all, 8, 4, name_in_faults)?;
     if format > u64::from(FORMAT_VERSION) {
         let found = format!("format {format}, made by a newer riskgate");
         return wrong(&format!("a compiled table of format {FORMAT_VERSION}"), found);
     }
-    if format != u64::from(FORMAT_VERSION) || read_integer(all, 12, 4, display_name)? != 0 {
+    if format != u64::from(FORMAT_VERSION) || read_integer(all, 12, 4, name_in_faults)? != 0 {
         return wrong(
             &format!("a compiled table of format {FORMAT_VERSION}"),
             "another format".into(),
         );
     }
-    let length = read_integer(all, 16, 8, display_name)?;
+    let length = read_integer(all, 16, 8, name_in_faults)?;
     if length != all.len() as u64 || all.len() < HEADER_BYTES {
         return wrong(&format!("{length} bytes"), format!("{}: a truncated file", all.len()));
     }
-    if read_integer(all, 24, 8, display_name)? != xxh3_64(&all[CHECKSUM_START..]) {
+    if read_integer(all, 24, 8, name_in_faults)? != xxh3_64(&all[CHECKSUMMED_BYTES_START..]) {
         return wrong("bytes that match their checksum", "others: a damaged file".into());
     }
-    let section = |i: usize| section_range(all, i, display_name);
-    let damaged = |what: &str| damage_fault(display_name, what);
+    let section = |i: usize| section_range(all, i, name_in_faults);
+    let damaged = |what: &str| damage_fault(name_in_faults, what);
 
     let meta = std::str::from_utf8(&all[section(0)?]).map_err(|_| damaged("description"))?;
     let meta: TableMeta = toml::from_str(meta).map_err(|_| damaged("description"))?;
     if meta.list.len() > 64 {
         return Err(damaged("description"));
     }
-    let labels: Vec<String> = LengthPrefixedTexts { rest: &all[section(1)?] }
+    let labels: Vec<String> = LengthPrefixedTexts { remaining_bytes: &all[section(1)?] }
         .map(|text| text.and_then(|text| std::str::from_utf8(text).ok()).map(str::to_owned))
         .collect::<Option<_>>()
         .ok_or_else(|| damaged("labels"))?;
-    let answers: Vec<StoredAnswer> = fixed_size_records(&all[section(2)?])
+    let answers: Vec<StoredAnswer> = split_into_records(&all[section(2)?])
         .and_then(|all| {
             all.iter().map(|b| decode_answer(b, labels.len(), meta.list.len())).collect()
         })
         .filter(|all: &Vec<StoredAnswer>| all.len() >= FIXED_ANSWER_COUNT)
         .ok_or_else(|| damaged("answers"))?;
-    let entries: Vec<Entry> = fixed_size_records(&all[section(3)?])
+    let entries: Vec<NameEntry> = split_into_records(&all[section(3)?])
         .and_then(|all| all.iter().map(|b| decode_entry(b, answers.len())).collect())
         .ok_or_else(|| damaged("entries"))?;
     let is_answer = |number: u16| usize::from(number) < answers.len();
@@ -106,23 +110,23 @@ pub(in crate::table) fn decode_table(
     let mut tlds = Vec::new();
     let mut rest = &all[section(4)?];
     while let Some((flags, after)) = rest.split_first() {
-        let mut texts = LengthPrefixedTexts { rest: after };
+        let mut texts = LengthPrefixedTexts { remaining_bytes: after };
         let name = texts.next().flatten().and_then(|text| std::str::from_utf8(text).ok());
         tlds.push((name.ok_or_else(|| damaged("top-level domains"))?.to_owned(), *flags));
-        rest = texts.rest;
+        rest = texts.remaining_bytes;
     }
     let parts = DecodedTable {
-        hash: u128::from(read_integer(all, 32, 8, display_name)?)
-            | u128::from(read_integer(all, 40, 8, display_name)?) << 64,
+        content_hash: u128::from(read_integer(all, 32, 8, name_in_faults)?)
+            | u128::from(read_integer(all, 40, 8, name_in_faults)?) << 64,
         hash_key: all[48..64].try_into().map_err(|_| damaged("key"))?,
         meta,
         labels,
         answers,
         entries,
-        tlds,
-        buckets: section(5)?,
-        name_offsets: section(6)?,
-        names: section(7)?,
+        tld_flags: tlds,
+        bucket_range: section(5)?,
+        name_offset_range: section(6)?,
+        name_range: section(7)?,
     };
     check_buckets(all, &parts).ok_or_else(|| damaged("buckets"))?;
     // The embedded lists are decoded only when overrides or feeds are added to the table.
@@ -132,25 +136,26 @@ pub(in crate::table) fn decode_table(
 
 /// Checks that every value refers to an entry, and that every used slot has a name. `None` if the
 /// table is damaged.
-fn check_buckets(all: &[u8], parts: &DecodedTable) -> Option<()> {
-    let (all_buckets, rest) = all[parts.buckets.clone()].as_chunks::<BUCKET_BYTES>();
-    let (starts, rest_of_starts) = all[parts.name_offsets.clone()].as_chunks::<4>();
-    let names = &all[parts.names.clone()];
+fn check_buckets(table_bytes: &[u8], parts: &DecodedTable) -> Option<()> {
+    let (all_buckets, rest) = table_bytes[parts.bucket_range.clone()].as_chunks::<BUCKET_BYTES>();
+    let (starts, rest_of_starts) = table_bytes[parts.name_offset_range.clone()].as_chunks::<4>();
+    let names = &table_bytes[parts.name_range.clone()];
     let is_valid = rest.is_empty()
         && rest_of_starts.is_empty()
         && starts.len() == all_buckets.len()
-        && all_buckets.len() > buckets::OVERFLOW_BUCKETS
+        && all_buckets.len() > buckets::OVERFLOW_BUCKET_COUNT
         && names.iter().all(|b| b.is_ascii());
     if !is_valid {
         return None;
     }
     for (bucket, start) in all_buckets.iter().zip(starts) {
-        let mut texts =
-            LengthPrefixedTexts { rest: names.get(u32::from_le_bytes(*start) as usize..)? };
+        let mut texts = LengthPrefixedTexts {
+            remaining_bytes: names.get(u32::from_le_bytes(*start) as usize..)?,
+        };
         let mut saw_empty_slot = false;
         for slot in 0..SLOTS_PER_BUCKET {
-            let value = usize::from(buckets::slot_value(bucket, slot));
-            // Slots must be filled from the first on, because a name is found by its slot's index.
+            let value = usize::from(buckets::entry_number_in_slot(bucket, slot));
+            // No used slot may follow an empty one: the n-th used slot has the n-th stored name.
             match (value, saw_empty_slot) {
                 (0, _) => saw_empty_slot = true,
                 (_, true) => return None,
@@ -164,7 +169,7 @@ fn check_buckets(all: &[u8], parts: &DecodedTable) -> Option<()> {
     Some(())
 }
 
-fn fixed_size_records<const N: usize>(bytes: &[u8]) -> Option<&[[u8; N]]> {
+fn split_into_records<const N: usize>(bytes: &[u8]) -> Option<&[[u8; N]]> {
     let (all, rest) = bytes.as_chunks();
     rest.is_empty().then_some(all)
 }

@@ -10,7 +10,7 @@ use super::sections::{
 use crate::table::aligned_bytes::AlignedBytes;
 use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
 use crate::table::embedded_lists::{self, ListsInCompiledTable};
-use crate::table::entry::Entry;
+use crate::table::entry::NameEntry;
 use crate::table::fault::TableFault;
 use crate::table::resolve::ResolvedTable;
 use crate::table::rules::StoredAnswer;
@@ -18,8 +18,8 @@ use crate::table::rules::StoredAnswer;
 /// The contents of a table to encode.
 pub(in crate::table) struct TableContent<'r> {
     /// The hash of everything that the table was built from.
-    pub hash: u128,
-    pub resolved: &'r ResolvedTable<'r>,
+    pub content_hash: u128,
+    pub resolved_table: &'r ResolvedTable<'r>,
     pub labels: &'r [String],
     pub meta: TableMeta,
     pub embedded_lists: &'r ListsInCompiledTable,
@@ -30,14 +30,14 @@ const MAX_HASH_KEY_ATTEMPTS: u64 = 64;
 
 /// Encodes a table.
 ///
-/// The hash key follows from the content, so that the same sources give the same bytes. Somebody
-/// who can add names to a source can therefore choose names that collide. That makes a look-up
-/// probe up to sixteen further buckets, but never gives a wrong answer, because every hit is
-/// confirmed against the stored name. If a name finds no free slot, the next key is tried.
+/// The hash key is derived from the content, so that the same sources give the same bytes. Somebody
+/// who can add names to a source can therefore choose names that collide. A look-up of such a name
+/// probes up to sixteen further buckets. Its answer is still right, because the look-up compares
+/// the stored name. If a name finds no free slot, riskgate tries the next hash key.
 pub(in crate::table) fn encode_table(content: &TableContent) -> Result<AlignedBytes, TableFault> {
-    let names = &content.resolved.names;
+    let names = &content.resolved_table.names_and_entry_numbers;
     let fitting = (0..MAX_HASH_KEY_ATTEMPTS).find_map(|attempt| {
-        let key = xxh3_128_with_seed(&content.hash.to_le_bytes(), attempt).to_le_bytes();
+        let key = xxh3_128_with_seed(&content.content_hash.to_le_bytes(), attempt).to_le_bytes();
         let filled = buckets::fill_buckets(&key, names.iter().copied())?;
         Some((key, filled))
     });
@@ -67,10 +67,10 @@ pub(in crate::table) fn encode_table(content: &TableContent) -> Result<AlignedBy
         labels.push(label.len() as u8);
         labels.extend_from_slice(label.as_bytes());
     }
-    let answers: Vec<u8> = content.resolved.answers.iter().flat_map(encode_answer).collect();
-    let entries: Vec<u8> = content.resolved.entries.iter().flat_map(encode_entry).collect();
+    let answers: Vec<u8> = content.resolved_table.answers.iter().flat_map(encode_answer).collect();
+    let entries: Vec<u8> = content.resolved_table.entries.iter().flat_map(encode_entry).collect();
     let mut sorted: Vec<(&str, u8)> =
-        content.resolved.tlds.iter().map(|(name, flags)| (*name, *flags)).collect();
+        content.resolved_table.tld_flags.iter().map(|(name, flags)| (*name, *flags)).collect();
     sorted.sort_unstable();
     let mut tlds = Vec::new();
     for (name, flags) in sorted {
@@ -89,10 +89,14 @@ pub(in crate::table) fn encode_table(content: &TableContent) -> Result<AlignedBy
         &texts,
         &embedded_lists,
     ];
-    Ok(write_sections(content.hash, key, &sections))
+    Ok(write_header_and_sections(content.content_hash, key, &sections))
 }
 
-fn write_sections(hash: u128, key: [u8; 16], sections: &[&[u8]; SECTION_COUNT]) -> AlignedBytes {
+fn write_header_and_sections(
+    hash: u128,
+    key: [u8; 16],
+    sections: &[&[u8]; SECTION_COUNT],
+) -> AlignedBytes {
     let mut at = HEADER_BYTES;
     let offsets = sections.map(|section| {
         let offset = at;
@@ -129,7 +133,7 @@ pub(in crate::table) fn replace_meta(
         *section = section_range(all, i, "the table").map(|range| &all[range])?;
     }
     sections[0] = meta.as_bytes();
-    Ok(write_sections(parts.hash, parts.hash_key, &sections))
+    Ok(write_header_and_sections(parts.content_hash, parts.hash_key, &sections))
 }
 
 fn encode_answer(answer: &StoredAnswer) -> [u8; ANSWER_BYTES] {
@@ -140,16 +144,16 @@ fn encode_answer(answer: &StoredAnswer) -> [u8; ANSWER_BYTES] {
     out[2] = u8::from(verdict.is_free_provider)
         | u8::from(verdict.is_corporate_email) << 1
         | u8::from(answer.is_in_manifest_lists) << 2
-        | u8::from(answer.is_protected_by_name) << 3
-        | u8::from(answer.is_real) << 4;
+        | u8::from(answer.is_protected_in_manifest_lists) << 3
+        | u8::from(answer.is_real_name) << 4;
     out[3] = verdict.rule as u8;
-    out[4..8].copy_from_slice(&answer.label.to_le_bytes());
-    out[8..16].copy_from_slice(&answer.lists.to_le_bytes());
-    out[16..20].copy_from_slice(&answer.votes.to_le_bytes());
+    out[4..8].copy_from_slice(&answer.label_number.to_le_bytes());
+    out[8..16].copy_from_slice(&answer.list_bits.to_le_bytes());
+    out[16..20].copy_from_slice(&answer.vote_bits.to_le_bytes());
     out
 }
 
-fn encode_entry(entry: &Entry) -> [u8; ENTRY_BYTES] {
+fn encode_entry(entry: &NameEntry) -> [u8; ENTRY_BYTES] {
     let mut out = [0; ENTRY_BYTES];
     out[..2].copy_from_slice(&entry.own_answer.to_le_bytes());
     out[2..4].copy_from_slice(&entry.answer_below.to_le_bytes());

@@ -1,10 +1,11 @@
-//! The parts of a checked table: its small sections decoded, its buckets and names as ranges.
+//! The parts of a checked table: its small sections are decoded; its buckets and names are ranges
+//! of its bytes.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::table::entry::Entry;
+use crate::table::entry::NameEntry;
 use crate::table::mx::MxAnswers;
 use crate::table::rules::StoredAnswer;
 use crate::table::source_packages::SourcePackage;
@@ -13,8 +14,8 @@ use crate::table::unlisted_rules::UnlistedRuleSettings;
 /// One list of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListInfo {
-    /// The file beside the manifest. For an added list the path of the overrides, or `feed` and the
-    /// feed's name.
+    /// The list's file name. For the operator's overrides, the file's path. For a feed's list,
+    /// `feed` and the feed's name.
     pub file: String,
     /// The list's kind, for disposable lists with the tier.
     pub kind: String,
@@ -23,10 +24,10 @@ pub struct ListInfo {
     pub source: Option<String>,
     /// The number of rows.
     pub rows: u32,
-    /// The number of rows without effect: rows that name an ICANN suffix, and rows of a feed that
-    /// are no domain or would change the answer for a name that the lists guard.
+    /// The number of rows without effect. Such a row names an ICANN suffix. A row of a feed has no
+    /// effect either if it is no valid name, or if it must not change the name's answer.
     pub ignored: u32,
-    /// Whether the list was added to those of the manifest: the operator's own overrides, or a
+    /// Whether the list is not in the manifest, but is the operator's own file of overrides or a
     /// feed's list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_added: bool,
@@ -66,17 +67,17 @@ pub(in crate::table) struct TableMeta {
 
 /// A checked table: small sections are decoded, large sections are ranges of the bytes.
 pub(in crate::table) struct DecodedTable {
-    pub hash: u128,
+    pub content_hash: u128,
     pub hash_key: [u8; 16],
     pub meta: TableMeta,
     pub labels: Vec<String>,
     pub answers: Vec<StoredAnswer>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<NameEntry>,
     /// Top-level domains with their flags.
-    pub tlds: Vec<(String, u8)>,
-    pub buckets: Range<usize>,
+    pub tld_flags: Vec<(String, u8)>,
+    pub bucket_range: Range<usize>,
     /// For each bucket the offset of its names, as `u32`.
-    pub name_offsets: Range<usize>,
+    pub name_offset_range: Range<usize>,
     /// The names in the order of their slots, each prefixed with its length.
-    pub names: Range<usize>,
+    pub name_range: Range<usize>,
 }

@@ -10,7 +10,7 @@ use crate::table::{
     TableLocation,
 };
 
-const LISTS: [(&str, &str); 6] = [
+const MANIFEST_LISTS: [(&str, &str); 6] = [
     ("protected.txt", "edu\nguarded.com\n"),
     ("free.txt", "mail.com\n"),
     ("role.txt", "lists.org\n"),
@@ -19,39 +19,41 @@ const LISTS: [(&str, &str); 6] = [
     ("b.txt", "listed.com\n"),
 ];
 
-fn disposable_feed(path: PathBuf, tier: FeedTier) -> FeedList {
+fn daily_disposable_feed(path: PathBuf, tier: FeedTier) -> FeedList {
     FeedList { name: "daily".to_owned(), kind: FeedKind::Disposable(tier), path }
 }
 
-fn write_feed(path: &Path, text: &str) {
+fn write_feed_list(path: &Path, text: &str) {
     let names: Vec<String> = text.lines().map(str::to_owned).collect();
-    fs::write(path, FeedList::render(&names)).unwrap();
+    fs::write(path, FeedList::render_with_checksum(&names)).unwrap();
 }
 
-fn build_or_panic(sources: &TableInputs) -> Table {
-    Table::build(sources, NOW).unwrap_or_else(|error| panic!("{error}"))
+fn build_table_or_panic(inputs: &TableInputs) -> Table {
+    Table::build(inputs, NOW).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Compiles a directory into a table beside it.
-fn compile_beside(folder: &Path) -> TableLocation {
+/// Compiles a directory of lists into a file beside the directory.
+fn compile_beside_directory(folder: &Path) -> TableLocation {
     let path = folder.with_extension("compiled");
     Table::compile(&TableLocation::Path(folder.to_owned()), NOW).unwrap().write_to(&path).unwrap();
     TableLocation::Path(path)
 }
 
 #[test]
-fn an_operator_override_outranks_the_lists_also_of_a_compiled_table() {
-    let folder = write_lists(&LISTS);
+fn an_operator_override_outranks_lists_of_a_directory_and_of_a_compiled_table() {
+    let folder = write_lists(&MANIFEST_LISTS);
     let beside = tempfile::tempdir().unwrap();
     let overrides = beside.path().join("overrides.csv");
     let rows = "guarded.com,subtree,disposable,100,,,\nlisted.com,exact,safe,0,,,\n";
     fs::write(&overrides, format!("{OVERRIDE_HEADER}{rows}")).unwrap();
-    for base in [TableLocation::Path(folder.path().to_owned()), compile_beside(folder.path())] {
-        let sources = TableInputs {
-            overrides: Some(overrides.clone()),
+    for base in
+        [TableLocation::Path(folder.path().to_owned()), compile_beside_directory(folder.path())]
+    {
+        let inputs = TableInputs {
+            overrides_path: Some(overrides.clone()),
             ..TableInputs::from_base(base.clone())
         };
-        let table = build_or_panic(&sources);
+        let table = build_table_or_panic(&inputs);
         assert_answers(
             &table,
             &[
@@ -70,20 +72,23 @@ fn an_operator_override_outranks_the_lists_also_of_a_compiled_table() {
 }
 
 #[test]
-fn a_feed_never_flags_a_name_that_the_lists_guard() {
-    let folder = write_lists(&LISTS);
+fn a_feed_flags_new_names_but_no_name_that_the_lists_guard() {
+    let folder = write_lists(&MANIFEST_LISTS);
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
     let text = "new.com\nguarded.com\nwww.guarded.com\nmail.com\nx.mail.com\nlists.org\nalias.org\n\
                 co.uk\nno domain\nst.edu\nreal.com\nwww.real.com\n";
-    write_feed(&path, text);
+    write_feed_list(&path, text);
     for (tier, new, below_edu) in [
         (FeedTier::A, "disposable 100", "disposable 100"),
         (FeedTier::C, "disposable 80", "safe 0"),
     ] {
-        for base in [TableLocation::Path(folder.path().to_owned()), compile_beside(folder.path())] {
-            let feeds = vec![disposable_feed(path.clone(), tier)];
-            let table = build_or_panic(&TableInputs { feeds, ..TableInputs::from_base(base) });
+        for base in
+            [TableLocation::Path(folder.path().to_owned()), compile_beside_directory(folder.path())]
+        {
+            let feeds = vec![daily_disposable_feed(path.clone(), tier)];
+            let table =
+                build_table_or_panic(&TableInputs { feeds, ..TableInputs::from_base(base) });
             assert_answers(
                 &table,
                 &[
@@ -108,15 +113,17 @@ fn a_feed_never_flags_a_name_that_the_lists_guard() {
 
 #[test]
 fn adding_or_removing_a_feed_does_not_count_as_changed_rows() {
-    let folder = write_lists(&LISTS);
+    let folder = write_lists(&MANIFEST_LISTS);
     let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
-    let before = build_or_panic(&base);
+    let before = build_table_or_panic(&base);
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
     let text: String = (0..500).map(|n| format!("feed-{n}.com\n")).collect();
-    write_feed(&path, &(text + "listed.com\n"));
-    let after =
-        build_or_panic(&TableInputs { feeds: vec![disposable_feed(path, FeedTier::A)], ..base });
+    write_feed_list(&path, &(text + "listed.com\n"));
+    let after = build_table_or_panic(&TableInputs {
+        feeds: vec![daily_disposable_feed(path, FeedTier::A)],
+        ..base
+    });
     assert_eq!(after.row_count(), before.row_count() + 500);
     assert_eq!(describe_answer(&after, "listed.com"), "disposable 100");
     after.check_succession(&before).unwrap();
@@ -128,13 +135,15 @@ fn a_feed_may_list_any_number_of_names_below_a_free_suffix() {
     let folder =
         write_lists(&[("free-subdomains.txt", "free-names.com\n"), ("b.txt", "listed.com\n")]);
     let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
-    let before = build_or_panic(&base);
+    let before = build_table_or_panic(&base);
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
     let text: String = (0..500).map(|n| format!("abused-{n}.free-names.com\n")).collect();
-    write_feed(&path, &text);
-    let after =
-        build_or_panic(&TableInputs { feeds: vec![disposable_feed(path, FeedTier::A)], ..base });
+    write_feed_list(&path, &text);
+    let after = build_table_or_panic(&TableInputs {
+        feeds: vec![daily_disposable_feed(path, FeedTier::A)],
+        ..base
+    });
     assert_eq!(describe_answer(&after, "abused-7.free-names.com"), "disposable 100");
     after.check_succession(&before).unwrap();
     before.check_succession(&after).unwrap();
@@ -145,17 +154,20 @@ fn only_a_tier_a_feed_flags_names_below_a_protected_suffix() {
     let folder = write_lists(&[("protected.txt", "edu\nguarded.com\n"), ("b.txt", "listed.edu\n")]);
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
-    write_feed(&path, "abused.edu\nlisted.edu\n");
+    write_feed_list(&path, "abused.edu\nlisted.edu\n");
     let table = |tier| {
         let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
-        build_or_panic(&TableInputs { feeds: vec![disposable_feed(path.clone(), tier)], ..base })
+        build_table_or_panic(&TableInputs {
+            feeds: vec![daily_disposable_feed(path.clone(), tier)],
+            ..base
+        })
     };
     let (before, after) = (table(FeedTier::B), table(FeedTier::A));
     assert_answers(&before, &[("abused.edu", "safe 0"), ("listed.edu", "safe 0")]);
     assert_answers(&after, &[("abused.edu", "disposable 100"), ("listed.edu", "disposable 100")]);
     after.check_succession(&before).unwrap();
-    assert!(!before.find_row("listed.edu").unwrap().own_answer.is_protected_by_name());
-    assert!(after.find_row("guarded.com").unwrap().own_answer.is_protected_by_name());
+    assert!(!before.find_row("listed.edu").unwrap().own_answer.is_protected_in_manifest_lists());
+    assert!(after.find_row("guarded.com").unwrap().own_answer.is_protected_in_manifest_lists());
 }
 
 #[test]
@@ -169,7 +181,7 @@ fn an_operator_override_outranks_every_override_in_the_lists() {
     let rows = "a.com,subtree,disposable,100,,,\nb.com,subtree,disposable,100,,,\n";
     fs::write(&overrides, format!("{OVERRIDE_HEADER}{rows}")).unwrap();
     let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
-    let table = build_or_panic(&TableInputs { overrides: Some(overrides), ..base });
+    let table = build_table_or_panic(&TableInputs { overrides_path: Some(overrides), ..base });
     for name in ["a.com", "www.a.com", "b.com", "www.b.com", "x.www.b.com"] {
         assert_eq!(describe_answer(&table, name), "disposable 100", "{name}");
     }
@@ -177,21 +189,21 @@ fn an_operator_override_outranks_every_override_in_the_lists() {
 
 #[test]
 fn an_override_counts_until_the_end_of_its_last_day() {
-    let folder = write_lists(&LISTS);
+    let folder = write_lists(&MANIFEST_LISTS);
     let beside = tempfile::tempdir().unwrap();
     let overrides = beside.path().join("overrides.csv");
     let header = OVERRIDE_HEADER.trim_end();
     let row = "listed.com,exact,safe,0,,,,\"a partner, for now\",2026-11-21\n";
     fs::write(&overrides, format!("{header},note,until\n{row}")).unwrap();
     let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
-    let sources = TableInputs { overrides: Some(overrides), ..base };
+    let inputs = TableInputs { overrides_path: Some(overrides), ..base };
     // `NOW` is the beginning of 2026-11-21.
-    let table = build_or_panic(&sources);
+    let table = build_table_or_panic(&inputs);
     assert_eq!(describe_answer(&table, "listed.com"), "safe 0");
     assert_eq!(table.next_override_expiry(), Some(NOW + 86_400));
-    let table = Table::build(&sources, NOW + 86_399).unwrap();
+    let table = Table::build(&inputs, NOW + 86_399).unwrap();
     assert_eq!(describe_answer(&table, "listed.com"), "safe 0");
-    let later = Table::build(&sources, NOW + 86_400).unwrap();
+    let later = Table::build(&inputs, NOW + 86_400).unwrap();
     assert_eq!(describe_answer(&later, "listed.com"), "disposable 90");
     assert_eq!(later.next_override_expiry(), None);
     assert_ne!(later.version(), table.version());
@@ -210,7 +222,7 @@ fn changing_an_override_keeps_other_rows_and_comments() {
         action: OverrideAction::Deny,
         is_exact: false,
         note: "seen, \"again\"",
-        until: Some("2027-01-31"),
+        last_day: Some("2027-01-31"),
     };
     assert!(file.remove_overrides(&bad).unwrap().is_empty());
     assert!(file.set_override(&deny).unwrap().is_empty());
@@ -225,7 +237,7 @@ fn changing_an_override_keeps_other_rows_and_comments() {
         action: OverrideAction::Allow,
         is_exact: true,
         note: "",
-        until: None,
+        last_day: None,
         ..deny.clone()
     };
     assert!(file.set_override(&allow).unwrap().is_empty(), "names below stay denied");
@@ -251,7 +263,7 @@ fn changing_an_override_keeps_other_rows_and_comments() {
     fs::write(&path, "good.com,exact,,,true,,\n").unwrap();
     let without_header = file.set_override(&deny).unwrap_err().to_string();
     assert!(without_header.contains("overrides.csv:1: expected the header"), "{without_header}");
-    let until = NewOverride { until: Some("soon"), ..deny.clone() };
+    let until = NewOverride { last_day: Some("soon"), ..deny.clone() };
     assert!(file.set_override(&until).unwrap_err().to_string().contains("expected a day such as"));
     assert!(file.set_override(&NewOverride { note: "a\nb", ..deny }).is_err());
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::support::{BUNDLED, NOW, assert_answers, load_lists};
+use super::support::{BUNDLED_TABLE, NOW, assert_answers, load_lists};
 use crate::model::domain::Domain;
 use crate::table::aligned_bytes::AlignedBytes;
 use crate::table::layout::encode;
@@ -21,15 +21,15 @@ fn the_same_sources_give_the_same_bytes() {
 }
 
 #[test]
-fn a_compiled_file_gives_the_same_answers_as_its_directory() {
+fn a_written_table_reads_back_the_same_and_replaces_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.table");
-    BUNDLED.write_to(&path).unwrap();
+    BUNDLED_TABLE.write_to(&path).unwrap();
     let read = Table::load(&TableLocation::Path(path.clone())).unwrap();
-    assert_eq!(read.bytes.as_slice(), BUNDLED.bytes.as_slice());
-    assert_eq!(read.version(), BUNDLED.version());
-    assert_eq!(read.row_counts_by_rule(), BUNDLED.row_counts_by_rule());
-    for row in BUNDLED.rows() {
+    assert_eq!(read.bytes.as_slice(), BUNDLED_TABLE.bytes.as_slice());
+    assert_eq!(read.version(), BUNDLED_TABLE.version());
+    assert_eq!(read.row_counts_by_rule(), BUNDLED_TABLE.row_counts_by_rule());
+    for row in BUNDLED_TABLE.rows() {
         assert!(read.find_row(row.name).unwrap().has_same_answers(&row), "{}", row.name);
     }
     // A second write replaces the first and leaves no temporary file.
@@ -42,7 +42,7 @@ fn a_compiled_file_gives_the_same_answers_as_its_directory() {
 }
 
 /// The fault that loading these bytes gives, if any.
-fn fault_of(bytes: &[u8]) -> Option<String> {
+fn fault_of_loading(bytes: &[u8]) -> Option<String> {
     let mut copy = AlignedBytes::zeroed(bytes.len());
     copy.as_mut_slice().copy_from_slice(bytes);
     Table::from_bytes(copy, "x").err().map(|error| error.to_string())
@@ -52,32 +52,32 @@ fn fault_of(bytes: &[u8]) -> Option<String> {
 fn a_damaged_file_is_an_error_and_never_a_panic() {
     let table = load_lists(&[("a.txt", "bad.com\nlow.good.org\n"), ("protected.txt", "gov\n")]);
     let sound = table.bytes.as_slice();
-    assert_eq!(fault_of(sound), None);
+    assert_eq!(fault_of_loading(sound), None);
     for length in 0..sound.len() {
-        assert!(fault_of(&sound[..length]).is_some(), "{length}");
+        assert!(fault_of_loading(&sound[..length]).is_some(), "{length}");
     }
-    assert!(fault_of(&[sound, &[0]].concat()).is_some());
+    assert!(fault_of_loading(&[sound, &[0]].concat()).is_some());
     for bit in 0..sound.len() * 8 {
         let mut flipped = sound.to_vec();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert!(fault_of(&flipped).is_some(), "{bit}");
+        assert!(fault_of_loading(&flipped).is_some(), "{bit}");
     }
     let mut newer = sound.to_vec();
     newer[8] = 5;
     assert_eq!(
-        fault_of(&newer).unwrap(),
+        fault_of_loading(&newer).unwrap(),
         "x: expected a compiled table of format 4, but found format 5, made by a newer riskgate"
     );
     assert_eq!(
-        fault_of(b"no table").unwrap(),
+        fault_of_loading(b"no table").unwrap(),
         "x: expected a compiled table, but found other bytes"
     );
-    let cut = fault_of(&sound[..sound.len() - 1]).unwrap();
+    let cut = fault_of_loading(&sound[..sound.len() - 1]).unwrap();
     assert!(cut.ends_with(": a truncated file"), "{cut}");
 }
 
 #[test]
-fn bytes_with_a_forged_checksum_never_panic() {
+fn changed_bytes_with_a_matching_checksum_never_panic() {
     let table =
         load_lists(&[("a.txt", "bad.com\nlow.good.org\n"), ("protected.txt", "gov\nac.uk\n")]);
     let names = ["bad.com", "low.good.org", "x.low.good.org", "a.gov", "b.ac.uk", "none.com"];
@@ -103,8 +103,8 @@ fn bytes_with_a_forged_checksum_never_panic() {
 #[test]
 fn a_table_compiled_with_another_suffix_list_gives_the_same_answers() {
     let mut table = load_lists(&[("a.txt", "low.good.org\n"), ("free.txt", "mail.com\n")]);
-    table.decoded.meta.suffix_list_version = "another list".into();
-    let bytes = encode::replace_meta(&table.bytes, &table.decoded).unwrap();
+    table.decoded_table.meta.suffix_list_version = "another list".into();
+    let bytes = encode::replace_meta(&table.bytes, &table.decoded_table).unwrap();
     let table = Table::from_bytes(bytes, "x").unwrap();
     assert!(table.has_other_suffix_list);
     assert_answers(&table, &[("x.low.good.org", "disposable 100"), ("x.mail.com", "safe 0 +free")]);

@@ -4,21 +4,21 @@ use super::support::{load_faults, load_lists, look_up, try_load_lists};
 use crate::model::verdict::VerdictSource;
 use crate::table::{Table, TableLocation};
 
-const RULES: (&str, &str) = (
+const RULES_IN_MANIFEST: (&str, &str) = (
     "manifest.toml",
     "[rules]\ntypos_of = [\"gmail.com\"]\nsuggest = [\"freenet.de\"]\nmail_words = [\"mail\"]\n\
      throwaway_words = [\"tempmail\"]\n[scores]\ndisposable_mx = 84\n",
 );
-const MX: (&str, &str) = (
+const MX_LABELS_FILE: (&str, &str) = (
     "mx-labels.csv",
     "suffix,label,class\ngood.host,Good,professional\nbad.host,Bad,disposable\n\
      cloud.host,Cloud,shared\n",
 );
 
-fn small_table() -> Table {
+fn table_with_rules_and_mx_labels() -> Table {
     load_lists(&[
-        RULES,
-        MX,
+        RULES_IN_MANIFEST,
+        MX_LABELS_FILE,
         ("a.txt", "listed.com\n"),
         ("known.txt", "known.com\n"),
         ("free-subdomains.txt", "eu.cc\n"),
@@ -28,19 +28,19 @@ fn small_table() -> Table {
     ])
 }
 
-fn answer_with_mx(table: &Table, name: &str, mx: &str) -> (String, VerdictSource) {
+fn describe_answer_with_mx(table: &Table, name: &str, mx: &str) -> (String, VerdictSource) {
     let found = look_up(table, name).apply_mx_fact(mx);
     let verdict = found.verdict;
     let mut text = format!("{} {}", verdict.reason, verdict.score.value());
     text.push_str(if verdict.is_corporate_email { " +corporate" } else { "" });
-    text.push_str(&found.label.map_or(String::new(), |label| format!(" {label}")));
+    text.push_str(&found.mail_service_label.map_or(String::new(), |label| format!(" {label}")));
     assert!(found.json_tail().contains(&format!("\"risk_score\":{}", verdict.score.value())));
     (text, found.verdict_source())
 }
 
 #[test]
 fn an_mx_fact_decides_the_answer_for_an_unlisted_name() {
-    let table = small_table();
+    let table = table_with_rules_and_mx_labels();
     for (name, mx, expected) in [
         ("new.com", ".", "undeliverable 95"),
         ("new.com", "nxdomain", "undeliverable 95"),
@@ -54,7 +54,7 @@ fn an_mx_fact_decides_the_answer_for_an_unlisted_name() {
         ("newmail.com", ".", "undeliverable 95"),
     ] {
         assert_eq!(
-            answer_with_mx(&table, name, mx),
+            describe_answer_with_mx(&table, name, mx),
             (expected.to_owned(), VerdictSource::Dns),
             "{name} {mx}"
         );
@@ -63,16 +63,21 @@ fn an_mx_fact_decides_the_answer_for_an_unlisted_name() {
 
 #[test]
 fn a_flagging_mx_fact_gives_the_verdict_of_the_same_mx_row() {
-    let table = small_table();
+    let table = table_with_rules_and_mx_labels();
     for name in ["new.com", "newmail.com", "gmial.com", "x.eu.cc", "a.b.eu.cc", "mytempmail.com"] {
         for mx in [".", "nxdomain", "parked", "mx1.bad.host"] {
             let row = format!("domain,mx\n{name},{mx}\n");
             let free = ("free-subdomains.txt", "eu.cc\n");
-            let listed = super::support::load_lists(&[RULES, MX, free, ("mx.csv", &row)]);
+            let listed = super::support::load_lists(&[
+                RULES_IN_MANIFEST,
+                MX_LABELS_FILE,
+                free,
+                ("mx.csv", &row),
+            ]);
             let (listed, learned) =
                 (look_up(&listed, name), look_up(&table, name).apply_mx_fact(mx));
             assert_eq!(learned.verdict, listed.verdict, "{name} {mx}");
-            assert_eq!(learned.label, listed.label, "{name} {mx}");
+            assert_eq!(learned.mail_service_label, listed.mail_service_label, "{name} {mx}");
             assert_eq!(learned.verdict_source(), VerdictSource::Dns, "{name} {mx}");
         }
     }
@@ -80,15 +85,19 @@ fn a_flagging_mx_fact_gives_the_verdict_of_the_same_mx_row() {
 
 #[test]
 fn an_mx_fact_without_a_flag_keeps_the_flag_of_a_rule() {
-    let table = small_table();
+    let table = table_with_rules_and_mx_labels();
     for name in ["gmial.com", "x.eu.cc", "mytempmail.com"] {
         let found = look_up(&table, name);
         for mx in ["mx.good.host", "mx.cloud.host", "mx.elsewhere.net", "address"] {
             let with = found.apply_mx_fact(mx);
-            assert_eq!((with.verdict, with.label), (found.verdict, found.label), "{name} {mx}");
             assert_eq!(
-                (with.matched_at, with.verdict_source()),
-                (found.matched_at, VerdictSource::Rule)
+                (with.verdict, with.mail_service_label),
+                (found.verdict, found.mail_service_label),
+                "{name} {mx}"
+            );
+            assert_eq!(
+                (with.matched_name_offset, with.verdict_source()),
+                (found.matched_name_offset, VerdictSource::Rule)
             );
         }
     }
@@ -96,11 +105,11 @@ fn an_mx_fact_without_a_flag_keeps_the_flag_of_a_rule() {
 
 #[test]
 fn an_unflagged_name_with_a_mail_host_gets_no_suggestion() {
-    let table = small_table();
+    let table = table_with_rules_and_mx_labels();
     let suggestion = |name: &str, mx: &str| {
         let domain = crate::model::domain::Domain::parse(name).unwrap();
         let found = look_up(&table, name).apply_mx_fact(mx);
-        (found.suggestion(&domain), found.verdict_source())
+        (found.suggest_provider(&domain), found.verdict_source())
     };
     let (provider, dns) = (Some("freenet.de"), VerdictSource::Dns);
     assert_eq!(suggestion("frenet.de", "mx.cloud.host"), (None, dns));
@@ -117,14 +126,14 @@ fn an_unflagged_name_with_a_mail_host_gets_no_suggestion() {
 
 #[test]
 fn an_unknown_mx_host_changes_nothing() {
-    let table = small_table();
+    let table = table_with_rules_and_mx_labels();
     for host in ["mx.elsewhere.net", "mxbad.host", "", "not a host", "new.com"] {
         assert_eq!(
-            answer_with_mx(&table, "new.com", host),
+            describe_answer_with_mx(&table, "new.com", host),
             ("safe 10".to_owned(), VerdictSource::None)
         );
         assert_eq!(
-            answer_with_mx(&table, "newmail.com", host),
+            describe_answer_with_mx(&table, "newmail.com", host),
             ("safe 30".to_owned(), VerdictSource::Rule)
         );
     }
@@ -133,19 +142,19 @@ fn an_unknown_mx_host_changes_nothing() {
 
 proptest::proptest! {
     #[test]
-    fn any_mx_text_gives_a_valid_answer(text in ".{0,40}") {
-        static SMALL: std::sync::LazyLock<Table> = std::sync::LazyLock::new(small_table);
+    fn any_mx_text_gives_an_answer_with_json_and_no_row(text in ".{0,40}") {
+        static SMALL: std::sync::LazyLock<Table> = std::sync::LazyLock::new(table_with_rules_and_mx_labels);
         for text in [text.clone(), format!("{text}.bad.host"), format!("{text}\u{fc}.host")] {
             let found = look_up(&SMALL, "new.com").apply_mx_fact(&text);
             proptest::prop_assert!(!found.json_tail().is_empty());
-            proptest::prop_assert_eq!(found.matched_at, None);
+            proptest::prop_assert_eq!(found.matched_name_offset, None);
         }
     }
 }
 
 #[test]
 fn no_mx_fact_changes_an_answer_of_a_list_or_an_override() {
-    let table = small_table();
+    let table = table_with_rules_and_mx_labels();
     for name in [
         "listed.com",
         "sub.listed.com",
@@ -160,7 +169,11 @@ fn no_mx_fact_changes_an_answer_of_a_list_or_an_override() {
         assert!(!found.is_undecided_by_lists(), "{name}");
         for mx in [".", "parked", "mx.bad.host", "mx.good.host"] {
             let with = found.apply_mx_fact(mx);
-            assert_eq!((with.verdict, with.label), (found.verdict, found.label), "{name} {mx}");
+            assert_eq!(
+                (with.verdict, with.mail_service_label),
+                (found.verdict, found.mail_service_label),
+                "{name} {mx}"
+            );
             assert_eq!(with.verdict_source(), found.verdict_source());
         }
     }
@@ -168,12 +181,12 @@ fn no_mx_fact_changes_an_answer_of_a_list_or_an_override() {
 
 #[test]
 fn a_protected_name_is_rejected_as_a_disposable_mx_host() {
-    let refused = |suffix: &str| {
+    let faults_with_disposable_suffix = |suffix: &str| {
         let labels = format!("suffix,label,class\n{suffix},X,disposable\n");
         load_faults(&[("mx-labels.csv", &labels), ("protected.txt", "good.com\ngov\n")])
     };
     for suffix in ["good.com", "mx.good.com", "mail.city.gov"] {
-        let found = refused(suffix);
+        let found = faults_with_disposable_suffix(suffix);
         assert!(
             found[0].starts_with("mx-labels.csv: class: ") && found[0].contains(suffix),
             "{found:?}"
@@ -185,13 +198,16 @@ fn a_protected_name_is_rejected_as_a_disposable_mx_host() {
 
 #[test]
 fn a_compiled_table_keeps_its_mx_answers() {
-    let (table, folder) = (small_table(), tempfile::tempdir().unwrap());
+    let (table, folder) = (table_with_rules_and_mx_labels(), tempfile::tempdir().unwrap());
     let path = folder.path().join("table");
     table.write_to(&path).unwrap();
     let compiled = Table::load(&TableLocation::Path(path)).unwrap();
     for mx in [".", "mx.bad.host", "mx.good.host", "mx.cloud.host", "elsewhere.net"] {
-        assert_eq!(answer_with_mx(&compiled, "new.com", mx), answer_with_mx(&table, "new.com", mx));
+        assert_eq!(
+            describe_answer_with_mx(&compiled, "new.com", mx),
+            describe_answer_with_mx(&table, "new.com", mx)
+        );
     }
-    assert_eq!(compiled.large_providers(), ["gmail.com"]);
-    assert!(try_load_lists(&[("a.txt", "b.com\n")]).unwrap().large_providers().is_empty());
+    assert_eq!(compiled.resolver_probe_providers(), ["gmail.com"]);
+    assert!(try_load_lists(&[("a.txt", "b.com\n")]).unwrap().resolver_probe_providers().is_empty());
 }

@@ -4,8 +4,8 @@ use super::support::{assert_answers, load_faults, load_lists, try_load_lists};
 use crate::table::{Table, TableLocation};
 
 #[test]
-fn flagging_a_protected_name_is_a_fault_unless_allowed() {
-    let would = |line: &str, name: &str| {
+fn flagging_a_protected_name_is_a_fault_unless_the_manifest_allows_it() {
+    let flagging_fault = |line: &str, name: &str| {
         format!(
             "{line}: a protected name would be flagged: {name} (guard.allow_flagging allows it)"
         )
@@ -13,18 +13,21 @@ fn flagging_a_protected_name_is_a_fault_unless_allowed() {
     let protected = ("protected.txt", "gmail.com\nedu\nopen.edu\n");
     assert_eq!(
         load_faults(&[protected, ("a.txt", "# why\ngmail.com\n"), ("role.txt", "open.edu\n")]),
-        [would("a.txt:2", "gmail.com"), would("role.txt:1", "open.edu")]
+        [flagging_fault("a.txt:2", "gmail.com"), flagging_fault("role.txt:1", "open.edu")]
     );
     assert_eq!(
         load_faults(&[protected, ("overrides.csv", "gmail.com,exact,disposable,100,,,\n")]),
-        [would("overrides.csv:2", "gmail.com")]
+        [flagging_fault("overrides.csv:2", "gmail.com")]
     );
     assert_eq!(
         load_faults(&[protected, ("overrides.csv", "com,subtree,disposable,100,,,\n")]),
-        [would("overrides.csv:2", "gmail.com")]
+        [flagging_fault("overrides.csv:2", "gmail.com")]
     );
     let corporate = ("corporate.txt", "corp.com\n");
-    assert_eq!(load_faults(&[corporate, ("b.txt", "corp.com\n")]), [would("b.txt:1", "corp.com")]);
+    assert_eq!(
+        load_faults(&[corporate, ("b.txt", "corp.com\n")]),
+        [flagging_fault("b.txt:1", "corp.com")]
+    );
 
     let guard = ("manifest.toml", "[guard]\nallow_flagging = [\"gmail.com\", \"low.edu\"]\n");
     let table = load_lists(&[protected, guard, ("b.txt", "gmail.com\nlow.edu\nother.edu\n")]);
@@ -48,23 +51,49 @@ fn assert_one_fault(files: &[(&str, &str)], expected: &str) {
 }
 
 #[test]
-fn each_fault_says_where_and_what_was_expected() {
-    let over = |row: &str, expected: &str| assert_one_fault(&[("overrides.csv", row)], expected);
-    over(
+fn each_fault_of_an_override_says_where_and_what_was_expected() {
+    let assert_override_fault =
+        |row: &str, expected: &str| assert_one_fault(&[("overrides.csv", row)], expected);
+    assert_override_fault(
         "a.com,exact,,1o0,,,\n",
         "overrides.csv:2: risk_score: expected an integer from 0 to 100, but found \"1o0\"",
     );
-    over("a.com,exact,,101,,,\n", "overrides.csv:2: risk_score: expected an integer from 0 to 100");
-    over("a.com,exact,bad,,,,\n", "overrides.csv:2: reason: expected safe, disposable,");
-    over("a.com,some,safe,,,,\n", "overrides.csv:2: scope: expected exact or subtree");
-    over("a.com,exact,,,yes,,\n", "overrides.csv:2: is_free_provider: expected true or false");
-    over("a.com,exact,,,,,\n", "overrides.csv:2: expected a row that sets a field");
-    over("com,exact,safe,,,,\n", "overrides.csv:2: scope: expected subtree, since no e-mail");
-    over("a.com,exact,safe\n", "overrides.csv:2: expected 7 fields (domain,scope,");
-    over(
+    assert_override_fault(
+        "a.com,exact,,101,,,\n",
+        "overrides.csv:2: risk_score: expected an integer from 0 to 100",
+    );
+    assert_override_fault(
+        "a.com,exact,bad,,,,\n",
+        "overrides.csv:2: reason: expected safe, disposable,",
+    );
+    assert_override_fault(
+        "a.com,some,safe,,,,\n",
+        "overrides.csv:2: scope: expected exact or subtree",
+    );
+    assert_override_fault(
+        "a.com,exact,,,yes,,\n",
+        "overrides.csv:2: is_free_provider: expected true or false",
+    );
+    assert_override_fault(
+        "a.com,exact,,,,,\n",
+        "overrides.csv:2: expected a row that sets a field",
+    );
+    assert_override_fault(
+        "com,exact,safe,,,,\n",
+        "overrides.csv:2: scope: expected subtree, since no e-mail",
+    );
+    assert_override_fault(
+        "a.com,exact,safe\n",
+        "overrides.csv:2: expected 7 fields (domain,scope,",
+    );
+    assert_override_fault(
         "\na.com,exact,safe,0,,,\nA.com,exact,safe,1,,,\n",
         "overrides.csv:4: domain: expected \"a.com\" once, but found it again (first in line 3)",
     );
+}
+
+#[test]
+fn each_fault_of_a_list_says_where_and_what_was_expected() {
     assert_one_fault(
         &[("labels.csv", "name,label\n")],
         "labels.csv:1: expected the header domain,label",
@@ -152,7 +181,7 @@ fn a_directory_without_a_manifest_is_rejected() {
 }
 
 #[test]
-fn all_faults_are_reported_together() {
+fn faults_of_several_lists_are_reported_together() {
     let found = load_faults(&[("a.txt", "a..b\nok.com\n-\n"), ("free.txt", "\u{20}\n*.com\n")]);
     assert_eq!(found.len(), 3, "{found:?}");
     let many: String = (0..30).map(|n| format!("bad_{n}.com\n")).collect();

@@ -36,9 +36,9 @@ fn the_most_specific_row_wins_on_whole_labels() {
             ("y.x.alone2.net", "safe 0 +free"),
         ],
     );
-    assert_eq!(look_up(&table, "a.b.mailinator.com").matched_at, Some(4));
-    assert_eq!(look_up(&table, "mailinator.com").matched_at, Some(0));
-    assert_eq!(look_up(&table, "nothing.com").matched_at, None);
+    assert_eq!(look_up(&table, "a.b.mailinator.com").matched_name_offset, Some(4));
+    assert_eq!(look_up(&table, "mailinator.com").matched_name_offset, Some(0));
+    assert_eq!(look_up(&table, "nothing.com").matched_name_offset, None);
 }
 
 #[test]
@@ -72,13 +72,13 @@ fn the_kind_of_a_list_decides_what_a_suffix_row_covers() {
             ("a.example", "undeliverable 100"),
         ],
     );
-    assert_eq!(look_up(&table, "a.army.gov").matched_at, Some(7));
+    assert_eq!(look_up(&table, "a.army.gov").matched_name_offset, Some(7));
     assert_eq!(table.lists()[2].ignored, 4);
     assert_eq!(table.row_count(), 10);
 }
 
 #[test]
-fn an_unknown_top_level_domain_is_undeliverable_while_the_list_is_young() {
+fn an_unknown_tld_is_undeliverable_while_the_tld_list_is_under_90_days_old() {
     let table = load_lists(&[("tlds.txt", "com\nnet\n"), ("a.txt", "bad.com\nbad.zip\n")]);
     let at = |name: &str, now: i64| table.lookup(&Domain::parse(name).unwrap(), now).verdict.rule;
     let date = NOW - 20 * SECONDS_PER_DAY;
@@ -93,7 +93,7 @@ fn an_unknown_top_level_domain_is_undeliverable_while_the_list_is_young() {
 }
 
 #[test]
-fn the_first_rule_that_applies_decides() {
+fn of_all_rules_that_apply_to_a_name_the_first_decides() {
     let mx = "suffix,label,class\ngood.host,Good,professional\nbad.host,Bad,disposable\n\
               cloud.host,Cloud,shared\nhome.host,Home,consumer\nx.good.host,Better,professional\n";
     let facts = "domain,mx\nnull.com,.\ngone.com,nxdomain\nparked.com,parked\nbad.com,mx.bad.host\n\
@@ -251,7 +251,7 @@ fn an_override_of_a_domain_covers_private_suffixes_below_it() {
 }
 
 #[test]
-fn a_reviewed_name_below_a_protected_suffix_is_flagged() {
+fn only_tier_a_flags_a_name_below_a_protected_suffix() {
     let table = load_lists(&[
         ("protected.txt", "edu.vn\nguarded.com\n"),
         ("a.txt", "reviewed.edu.vn\n"),
@@ -287,5 +287,5 @@ fn the_seed_keeps_its_order_and_only_names_that_are_flagged() {
         ("seed.txt", "z.com\nunknown.com\nback.com\na.com\n"),
         ("overrides.csv", "back.com,exact,safe,0,,,\n"),
     ]);
-    assert_eq!(table.seed(), ["z.com", "a.com"]);
+    assert_eq!(table.top_list_seed(), ["z.com", "a.com"]);
 }

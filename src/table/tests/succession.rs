@@ -3,7 +3,7 @@
 use super::support::load_lists;
 
 #[test]
-fn a_table_whose_long_list_was_emptied_is_rejected() {
+fn a_table_is_rejected_if_a_list_of_20_rows_or_more_was_emptied() {
     let rows = |head: &str, count: u32| -> String {
         (0..count).map(|n| format!("{head}{n}.com\n")).collect()
     };

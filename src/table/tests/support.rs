@@ -9,10 +9,10 @@ use crate::table::{Table, TableAnswer, TableError, TableLocation};
 /// 2026-11-21, when the bundled lists are less than 90 days old.
 pub(super) const NOW: i64 = 1_795_219_200;
 
-pub(super) static BUNDLED: LazyLock<Table> =
+pub(super) static BUNDLED_TABLE: LazyLock<Table> =
     LazyLock::new(|| Table::load(&TableLocation::Bundled).unwrap());
 
-const SOURCES: &str = "\
+const SOURCES_TOML: &str = "\
 [[source]]
 name = \"tlds\"
 date = \"2026-11-01\"
@@ -29,8 +29,9 @@ date = \"2026-10-02\"
 pub(super) const OVERRIDE_HEADER: &str =
     "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,mx_provider_label\n";
 
-/// The kind of list by the file name that a test uses.
-const KINDS: [(&str, &str); 19] = [
+/// For each file name that a test may use, the kind of list. Some kinds bring a further line of the
+/// manifest with them.
+const LIST_KIND_BY_FILE: [(&str, &str); 19] = [
     ("overrides.csv", "override"),
     ("special.txt", "special_use"),
     ("tlds.txt", "tlds\"\nsource = \"tlds"),
@@ -52,17 +53,17 @@ const KINDS: [(&str, &str); 19] = [
     ("seed.txt", "seed"),
 ];
 
-/// Writes these files into a directory with a manifest that names them. A file `manifest.toml` is
-/// appended to the manifest.
+/// Writes these files into a directory with a manifest that names them. The text of a file
+/// `manifest.toml` is appended to that manifest.
 pub(super) fn write_lists(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut manifest = String::new();
-    for (file, kind) in KINDS {
+    for (file, kind) in LIST_KIND_BY_FILE {
         if files.iter().any(|(name, _)| *name == file) {
             manifest.push_str(&format!("[[list]]\nfile = \"{file}\"\nkind = \"{kind}\"\n"));
         }
     }
-    fs::write(folder.path().join("sources.toml"), SOURCES).unwrap();
+    fs::write(folder.path().join("sources.toml"), SOURCES_TOML).unwrap();
     for (file, text) in files {
         match *file {
             "manifest.toml" => manifest.push_str(text),
@@ -100,7 +101,8 @@ pub(super) fn look_up<'t>(table: &'t Table, name: &str) -> TableAnswer<'t> {
     table.lookup(&Domain::parse(name).unwrap(), NOW)
 }
 
-/// Reason and score, then `+free`, `+corporate` and the label, if they apply.
+/// Formats the answer for a name: reason and score, then `+free`, `+corporate` and the label, if
+/// they apply.
 pub(super) fn describe_answer(table: &Table, name: &str) -> String {
     let found = look_up(table, name);
     let verdict = found.verdict;
@@ -110,7 +112,7 @@ pub(super) fn describe_answer(table: &Table, name: &str) -> String {
     {
         text.push_str(if applies { mark } else { "" });
     }
-    found.label.map_or(text.clone(), |label| format!("{text} {label}"))
+    found.mail_service_label.map_or(text.clone(), |label| format!("{text} {label}"))
 }
 
 pub(super) fn assert_answers(table: &Table, expected: &[(&str, &str)]) {

@@ -3,18 +3,18 @@
 use super::support::{assert_answers, describe_answer, load_faults, load_lists, look_up};
 use crate::table::{Table, TableLocation};
 
-const RULES: (&str, &str) = (
+const RULES_IN_MANIFEST: (&str, &str) = (
     "manifest.toml",
     "[rules]\ntypos_of = [\"gmail.com\", \"icloud.com\"]\nsuggest = [\"gmx.de\", \"yahoo.co.uk\"]\n\
      throwaway_words = [\"tempmail\", \"10-min\"]\nmail_words = [\"mail\"]\n",
 );
-const TLDS: (&str, &str) = ("tlds.txt", "com\nde\nnet\norg\nuk\nua\ncc\n");
+const TLDS_FILE: (&str, &str) = ("tlds.txt", "com\nde\nnet\norg\nuk\nua\ncc\n");
 
 #[test]
 fn names_below_a_free_suffix_are_disposable_and_the_suffix_is_not() {
     let table = load_lists(&[
-        RULES,
-        TLDS,
+        RULES_IN_MANIFEST,
+        TLDS_FILE,
         ("free-subdomains.txt", "eu.cc\npp.ua\n"),
         ("corporate.txt", "acme.eu.cc\n"),
         ("free.txt", "post.pp.ua\n"),
@@ -46,8 +46,8 @@ fn names_below_a_free_suffix_are_disposable_and_the_suffix_is_not() {
 #[test]
 fn an_unlisted_name_one_edit_from_a_large_provider_is_a_typing_error() {
     let table = load_lists(&[
-        RULES,
-        TLDS,
+        RULES_IN_MANIFEST,
+        TLDS_FILE,
         ("free.txt", "gmail.com\nmail.com\n"),
         ("known.txt", "cloud.com\n"),
         ("c.txt", "gmai.com\n"),
@@ -83,15 +83,15 @@ fn an_unlisted_name_one_edit_from_a_large_provider_is_a_typing_error() {
         ("gmxx.org", None),
     ] {
         let domain = crate::model::domain::Domain::parse(name).unwrap();
-        assert_eq!(look_up(&table, name).suggestion(&domain), provider, "{name}");
+        assert_eq!(look_up(&table, name).suggest_provider(&domain), provider, "{name}");
     }
 }
 
 #[test]
 fn a_word_for_mail_in_an_unlisted_registrable_name_raises_its_score() {
     let table = load_lists(&[
-        RULES,
-        TLDS,
+        RULES_IN_MANIFEST,
+        TLDS_FILE,
         ("known.txt", "mailgun.net\n"),
         ("mx.csv", "domain,mx\nhandymail.org,.\nmailworks.com,mx.pro.net\n"),
         ("mx-labels.csv", "suffix,label,class\npro.net,Pro,professional\n"),
@@ -114,7 +114,7 @@ fn a_word_for_mail_in_an_unlisted_registrable_name_raises_its_score() {
 }
 
 #[test]
-fn invalid_rules_are_rejected_with_their_line() {
+fn invalid_settings_of_rules_are_faults_with_their_line() {
     for (rules, expected) in [
         (
             "typos_of = [\"Gmail.com\"]\n",
@@ -133,8 +133,8 @@ fn invalid_rules_are_rejected_with_their_line() {
 }
 
 #[test]
-fn a_compiled_table_keeps_its_rules() {
-    let table = load_lists(&[RULES, TLDS, ("a.txt", "x.com\n")]);
+fn a_compiled_table_keeps_its_rules_for_unlisted_names() {
+    let table = load_lists(&[RULES_IN_MANIFEST, TLDS_FILE, ("a.txt", "x.com\n")]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("compiled");
     table.write_to(&path).unwrap();

@@ -1,6 +1,6 @@
 //! Compares what a case produced with what it expects, and describes each difference.
 
-use super::case::{ExpectedResponse, ForwardedRequest, error_code};
+use super::case::{ExpectedResponse, ForwardedRequest, outcome_of_status};
 use crate::harness::{ReceivedRequest, Response};
 
 /// The upstream server's response to the next client.
@@ -20,8 +20,8 @@ impl Placeholders {
 
     /// As [`Placeholders::fill`], for bytes that need not be text.
     pub fn fill_bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        // The bytes pass through Latin-1 and back: the names in braces are ASCII, and no byte
-        // changes.
+        // Decodes the bytes as Latin-1 and encodes them again, so that no other byte changes. The
+        // placeholders are ASCII.
         let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
         self.fill(&text).chars().map(|c| c as u8).collect()
     }
@@ -74,7 +74,7 @@ fn check_refusal(answer: &Response, status: u16, wrong: &mut impl FnMut(String))
     let error = body["error"].as_str().unwrap_or_default();
     let known = match status {
         500 => ["upstream_unavailable", "upstream_timeout"].contains(&error),
-        _ => error == error_code(status),
+        _ => error == outcome_of_status(status),
     };
     let detailed = matches!(status, 403 | 422);
     if !known || body["detail"].is_string() != detailed {
@@ -103,9 +103,9 @@ fn check_refusal(answer: &Response, status: u16, wrong: &mut impl FnMut(String))
     }
 }
 
-/// Compares the requests that reached the upstream server byte for byte, except the order of
-/// fields.
-pub fn check_received(
+/// Compares the requests that reached the upstream server with the expected requests: every byte,
+/// but not the order of the fields.
+pub fn check_forwarded_requests(
     seen: &[ReceivedRequest],
     expected: &[ForwardedRequest],
     answers: &[Response],
@@ -128,8 +128,8 @@ pub fn check_received(
         let id = forwarded
             .get(at)
             .and_then(|answer| answer.header_values("X-Request-Id").first().copied());
-        let wanted = expected_fields(expected, id.unwrap_or("none"), placeholders);
-        let received = sorted_fields(&seen.head);
+        let wanted = expected_header_lines(expected, id.unwrap_or("none"), placeholders);
+        let received = comparable_header_lines(&seen.head);
         if received != wanted || seen.body != placeholders.fill(&expected.body) {
             let missing: Vec<_> = wanted.iter().filter(|line| !received.contains(line)).collect();
             let unexpected: Vec<_> =
@@ -143,7 +143,7 @@ pub fn check_received(
 }
 
 /// The lines of a header: the request line, then the sorted fields.
-fn sorted_fields(head: &str) -> Vec<String> {
+fn comparable_header_lines(head: &str) -> Vec<String> {
     let mut lines = head.split("\r\n").filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default().to_owned();
     let mut fields: Vec<String> = lines.map(lowercase_field_name).collect();
@@ -160,7 +160,7 @@ fn lowercase_field_name(field: &str) -> String {
     }
 }
 
-fn expected_fields(
+fn expected_header_lines(
     expected: &ForwardedRequest,
     id: &str,
     placeholders: &Placeholders,

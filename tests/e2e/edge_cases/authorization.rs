@@ -1,8 +1,8 @@
 //! Exactly one Authorization header with exactly one token is accepted; everything else gets the
 //! same 401.
 
-use super::targets::FIRST_TEST_BODY;
-use super::{Case, Group};
+use super::targets::FIRST_TEST_VERDICT_BODY;
+use super::{Case, CaseGroup};
 use crate::harness::{Request, get};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -17,7 +17,7 @@ fn accepted_case(name: &str, request: Request) -> Case {
     Case::answered_by_gateway(name, 200, request)
         .expect_logs(&[(200, "ok", Some("disposable"))])
         .expect_counts(1, 0)
-        .body(FIRST_TEST_BODY)
+        .body(FIRST_TEST_VERDICT_BODY)
 }
 
 fn unauthorized_case(name: &str, request: Request) -> Case {
@@ -31,7 +31,7 @@ fn unauthorized_case(name: &str, request: Request) -> Case {
 
 #[test]
 fn only_one_valid_bearer_token_is_accepted_and_all_else_gets_the_same_401() {
-    Group::new("authorization", 4)
+    CaseGroup::new("authorization", 4)
         .run([header_form_cases(), key_state_cases(), wrong_place_cases()].concat());
 }
 

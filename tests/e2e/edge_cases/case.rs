@@ -23,8 +23,8 @@ pub struct Case {
     pub counts: [u64; 2],
     /// Status, outcome and reason of each line of the access log.
     pub logs: Vec<(u16, &'static str, Option<&'static str>)>,
-    /// Whether another client is served after the case: it must get its own response, over a new
-    /// upstream connection.
+    /// True if the runner sends a request of another client after the case. This client must get
+    /// its own response, over a new upstream connection.
     pub checks_next_client: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct ForwardedRequest {
 }
 
 impl ForwardedRequest {
-    pub fn line(line: &str) -> ForwardedRequest {
+    pub fn with_request_line(line: &str) -> ForwardedRequest {
         ForwardedRequest {
             line: line.to_owned(),
             fields: Vec::new(),
@@ -69,14 +69,14 @@ impl ForwardedRequest {
         }
     }
 
-    pub fn field(mut self, field: &str) -> ForwardedRequest {
+    pub fn with_field(mut self, field: &str) -> ForwardedRequest {
         self.fields.push(field.to_owned());
         self
     }
 
     pub fn body(self, body: &str) -> ForwardedRequest {
         ForwardedRequest { body: body.to_owned(), ..self }
-            .field(&format!("Content-Length: {}", body.len()))
+            .with_field(&format!("Content-Length: {}", body.len()))
     }
 
     pub fn without_key(self) -> ForwardedRequest {
@@ -84,8 +84,8 @@ impl ForwardedRequest {
     }
 }
 
-/// The body of the upstream server's default response. The server then closes the connection, so
-/// that every case starts with an empty pool.
+/// The body of the upstream server's default response. After this response the server closes the
+/// connection, so that every case starts with an empty pool of upstream connections.
 pub const UPSTREAM_BODY: &str = r#"{"checked":true}"#;
 
 impl Case {
@@ -98,7 +98,7 @@ impl Case {
         };
         Case {
             name: name.to_owned(),
-            request_bytes: sends.bytes(),
+            request_bytes: sends.into_request_bytes(),
             script: Arc::new(script),
             responses: Vec::new(),
             connection_outcome: ConnectionOutcome::Kept,
@@ -138,11 +138,11 @@ impl Case {
         Case { script: Arc::new(script), ..Case::new(name, sends) }
     }
 
-    /// Expects riskgate's own response next; a refusal also has its log line.
+    /// Expects riskgate's own response with this status next, and its log line; a 422 is counted.
     pub fn then_status(mut self, status: u16) -> Case {
         self.responses.push(ExpectedResponse { status, ..ExpectedResponse::default() });
         self.counts[0] += u64::from(status == 422);
-        self.logs.push((status, error_code(status), None));
+        self.logs.push((status, outcome_of_status(status), None));
         self
     }
 
@@ -185,7 +185,7 @@ impl Case {
         self
     }
 
-    pub fn checks_next_client(self) -> Case {
+    pub fn also_check_next_client(self) -> Case {
         Case { checks_next_client: true, ..self }
     }
 
@@ -222,7 +222,7 @@ impl Case {
 }
 
 /// The outcome in the log, and the code in the body, of riskgate's own responses.
-pub fn error_code(status: u16) -> &'static str {
+pub fn outcome_of_status(status: u16) -> &'static str {
     match status {
         400 => "bad_request",
         401 => "unauthorized",
@@ -240,29 +240,29 @@ pub fn error_code(status: u16) -> &'static str {
 
 /// A type whose values a case can send.
 pub trait IntoRequestBytes {
-    fn bytes(self) -> Vec<u8>;
+    fn into_request_bytes(self) -> Vec<u8>;
 }
 
 impl IntoRequestBytes for Request {
-    fn bytes(self) -> Vec<u8> {
+    fn into_request_bytes(self) -> Vec<u8> {
         Request::to_bytes(&self)
     }
 }
 
 impl IntoRequestBytes for &str {
-    fn bytes(self) -> Vec<u8> {
+    fn into_request_bytes(self) -> Vec<u8> {
         self.as_bytes().to_vec()
     }
 }
 
 impl IntoRequestBytes for String {
-    fn bytes(self) -> Vec<u8> {
+    fn into_request_bytes(self) -> Vec<u8> {
         self.into_bytes()
     }
 }
 
 impl IntoRequestBytes for Vec<u8> {
-    fn bytes(self) -> Vec<u8> {
+    fn into_request_bytes(self) -> Vec<u8> {
         self
     }
 }

@@ -1,6 +1,6 @@
 //! The forwarded request: which fields riskgate sets, drops, or forwards unchanged.
 
-use super::{Case, ForwardedRequest, Group};
+use super::{Case, CaseGroup, ForwardedRequest};
 use crate::harness::{Request, get};
 
 const CHECK: &str = "/v1/check/a@b.com";
@@ -10,7 +10,7 @@ fn check_request() -> Request {
 }
 
 fn forwarded_check() -> ForwardedRequest {
-    ForwardedRequest::line("GET /v1/check/a%40b.com HTTP/1.1")
+    ForwardedRequest::with_request_line("GET /v1/check/a%40b.com HTTP/1.1")
 }
 
 /// riskgate does not forward this field of the client.
@@ -21,13 +21,17 @@ fn dropped_field_case(name: &str, field: &str, value: &str) -> Case {
 /// riskgate forwards this field unchanged.
 fn kept_field_case(name: &str, field: &str, value: &str) -> Case {
     let line = format!("{field}: {value}");
-    Case::forwarded(name, check_request().with_header(field, value), forwarded_check().field(&line))
+    Case::forwarded(
+        name,
+        check_request().with_header(field, value),
+        forwarded_check().with_field(&line),
+    )
 }
 
 #[test]
 fn the_upstream_gets_identity_and_forwarding_fields_only_from_riskgate() {
-    Group::new("forwarded", 8)
-        .run([riskgate_field_cases(), hop_by_hop_cases(), forwarded_unchanged_cases()].concat());
+    CaseGroup::new("forwarded", 8)
+        .run([forged_field_cases(), hop_by_hop_cases(), forwarded_unchanged_cases()].concat());
 }
 
 #[test]
@@ -38,12 +42,12 @@ fn a_trusted_proxy_may_set_only_forwarding_fields() {
             .set("listen.trusted_proxies", &format!("{proxies:?}"))
             .set_text("upstream.host", "check.internal")
     };
-    let inside = || forwarded_check().field("Host: check.internal");
+    let inside = || forwarded_check().with_field("Host: check.internal");
     let replaced = |name, field: &str, value: &str, forwarded: &str| {
         Case::forwarded(
             name,
             check_request().with_header(field, value),
-            inside().field(&format!("{field}: {forwarded}")),
+            inside().with_field(&format!("{field}: {forwarded}")),
         )
     };
     let dropped = |name, field: &str| {
@@ -55,9 +59,9 @@ fn a_trusted_proxy_may_set_only_forwarding_fields() {
         let request = check_request()
             .with_header(&field.to_lowercase(), lines[0])
             .with_header(&field, lines[1]);
-        Case::forwarded(name, request, inside().field(&format!("{field}: {forwarded}")))
+        Case::forwarded(name, request, inside().with_field(&format!("{field}: {forwarded}")))
     };
-    Group::new("trusted", 9).with_settings(trusting).run(vec![
+    CaseGroup::new("trusted", 9).with_settings(trusting).run(vec![
         Case::forwarded("the host is the one that is set", check_request(), inside()),
         replaced(
             "the chain of clients grows",
@@ -97,7 +101,7 @@ fn a_trusted_proxy_may_set_only_forwarding_fields() {
     ]);
 }
 
-fn riskgate_field_cases() -> Vec<Case> {
+fn forged_field_cases() -> Vec<Case> {
     vec![
         dropped_field_case("a forged account", "X-Riskgate-Account", "boss"),
         dropped_field_case("a forged key id", "x-riskgate-key-id", "boss"),
@@ -148,7 +152,7 @@ fn riskgate_field_cases() -> Vec<Case> {
         Case::forwarded(
             "a route without a key names none",
             get("/open/item").key("{key}").with_header("X-Riskgate-Account", "boss"),
-            ForwardedRequest::line("GET /open/item HTTP/1.1").without_key(),
+            ForwardedRequest::with_request_line("GET /open/item HTTP/1.1").without_key(),
         )
         .expect_counts(0, 0),
     ]
@@ -184,7 +188,7 @@ fn forwarded_unchanged_cases() -> Vec<Case> {
         Case::forwarded(
             "two headers of one name",
             check_request().with_header("X-Two", "1").with_header("X-Two", "2"),
-            forwarded_check().field("X-Two: 1").field("X-Two: 2"),
+            forwarded_check().with_field("X-Two: 1").with_field("X-Two: 2"),
         ),
         kept_field_case("a cookie", "Cookie", "a=b; c=d"),
     ]

@@ -1,7 +1,7 @@
 //! Lines, fields and framing: riskgate refuses everything that two parsers could understand
 //! differently.
 
-use super::{Case, ForwardedRequest, Group};
+use super::{Case, CaseGroup, ForwardedRequest};
 use crate::harness::{get, request};
 
 const CHECK: &str = "/v1/check/a@b.com";
@@ -28,12 +28,13 @@ fn request_with_request_line(line: &str) -> String {
 }
 
 fn forwarded_case(name: &str, bytes: String) -> Case {
-    Case::forwarded(name, bytes, ForwardedRequest::line(FORWARDED_LINE))
+    Case::forwarded(name, bytes, ForwardedRequest::with_request_line(FORWARDED_LINE))
 }
 
 #[test]
 fn requests_that_two_parsers_could_read_differently_are_refused() {
-    let group = Group::new("framing", 1).with_settings(|s| s.set("listen.max_body_bytes", "1000"));
+    let group =
+        CaseGroup::new("framing", 1).with_settings(|s| s.set("listen.max_body_bytes", "1000"));
     group.run(
         [
             body_cases(),
@@ -78,7 +79,7 @@ fn body_cases() -> Vec<Case> {
         Case::forwarded(
             "a body at the limit passes",
             post("Content-Length: 1000\r\n", &"b".repeat(1000)),
-            ForwardedRequest::line("POST /v1/signup HTTP/1.1").body(&"b".repeat(1000)),
+            ForwardedRequest::with_request_line("POST /v1/signup HTTP/1.1").body(&"b".repeat(1000)),
         ),
         Case::refused_and_closed(
             "a body on a GET",
@@ -98,7 +99,7 @@ fn body_cases() -> Vec<Case> {
         Case::forwarded(
             "a length of zero on a GET passes",
             request_with_fields("Content-Length: 0\r\n"),
-            ForwardedRequest::line(FORWARDED_LINE).field("Content-Length: 0"),
+            ForwardedRequest::with_request_line(FORWARDED_LINE).with_field("Content-Length: 0"),
         ),
     ]
 }
@@ -107,8 +108,8 @@ fn host_cases() -> Vec<Case> {
     let long = format!("Host: {}\r\n", "h".repeat(262));
     let refused = |name, text: &str| Case::refused_and_closed(name, 400, request_with_host(text));
     let allowed_host = |name, text: &str| {
-        let forwarded =
-            ForwardedRequest::line(FORWARDED_LINE).field(&format!("X-Forwarded-Host: {text}"));
+        let forwarded = ForwardedRequest::with_request_line(FORWARDED_LINE)
+            .with_field(&format!("X-Forwarded-Host: {text}"));
         Case::forwarded(name, request_with_host(&format!("Host: {text}\r\n")), forwarded)
     };
     vec![
@@ -138,7 +139,7 @@ fn host_cases() -> Vec<Case> {
         Case::forwarded(
             "HTTP/1.0 without a host is served and closed",
             format!("GET {CHECK} HTTP/1.0\r\nAuthorization: Bearer {{key}}\r\n\r\n"),
-            ForwardedRequest::line(FORWARDED_LINE).field("X-Forwarded-Host: "),
+            ForwardedRequest::with_request_line(FORWARDED_LINE).with_field("X-Forwarded-Host: "),
         )
         .then_closed(),
         Case::refused_and_closed(
@@ -190,7 +191,7 @@ fn field_cases() -> Vec<Case> {
         Case::forwarded(
             "a tab in a value passes",
             request_with_fields("A: b\tc\r\n"),
-            ForwardedRequest::line(FORWARDED_LINE).field("A: b\tc"),
+            ForwardedRequest::with_request_line(FORWARDED_LINE).with_field("A: b\tc"),
         ),
     ]
 }
@@ -253,17 +254,17 @@ fn connection_syntax_cases() -> Vec<Case> {
         Case::forwarded(
             "an option nominates a field for one hop",
             request_with_fields("Connection: X-Hop, close;\r\nX-Hop: 1\r\nX-Kept: 2\r\n"),
-            ForwardedRequest::line(FORWARDED_LINE).field("X-Kept: 2"),
+            ForwardedRequest::with_request_line(FORWARDED_LINE).with_field("X-Kept: 2"),
         ),
         Case::forwarded(
             "a POST with an option that is no token",
             post("Content-Length: 5\r\nConnection: keep-alive; timeout=5\r\n", "hello"),
-            ForwardedRequest::line("POST /v1/signup HTTP/1.1").body("hello"),
+            ForwardedRequest::with_request_line("POST /v1/signup HTTP/1.1").body("hello"),
         ),
         Case::forwarded(
             "a POST with ten options",
             post(&format!("Content-Length: 5\r\nConnection: {ten}\r\n"), "hello"),
-            ForwardedRequest::line("POST /v1/signup HTTP/1.1").body("hello"),
+            ForwardedRequest::with_request_line("POST /v1/signup HTTP/1.1").body("hello"),
         ),
     ]
 }
@@ -329,7 +330,7 @@ fn method_cases() -> Vec<Case> {
         Case::forwarded(
             "HEAD is forwarded as HEAD",
             request("HEAD", CHECK).key("{key}"),
-            ForwardedRequest::line("HEAD /v1/check/a%40b.com HTTP/1.1"),
+            ForwardedRequest::with_request_line("HEAD /v1/check/a%40b.com HTTP/1.1"),
         )
         .expect_head_response(),
         Case::answered_by_gateway("OPTIONS asks for no key", 204, request("OPTIONS", CHECK))
@@ -366,13 +367,13 @@ fn unsupported_feature_cases() -> Vec<Case> {
         Case::forwarded(
             "an expectation of HTTP/1.0 is ignored",
             format!("GET {CHECK} HTTP/1.0\r\n{OWN_FIELDS}Expect: miracles\r\n\r\n"),
-            ForwardedRequest::line(FORWARDED_LINE),
+            ForwardedRequest::with_request_line(FORWARDED_LINE),
         )
         .then_closed(),
         Case::forwarded(
             "an expectation on a POST is not passed on",
             post("Content-Length: 5\r\nExpect: 100-continue\r\n", "hello"),
-            ForwardedRequest::line("POST /v1/signup HTTP/1.1").body("hello"),
+            ForwardedRequest::with_request_line("POST /v1/signup HTTP/1.1").body("hello"),
         ),
         forwarded_case(
             "a client that asks to close is closed",
@@ -383,13 +384,13 @@ fn unsupported_feature_cases() -> Vec<Case> {
         Case::forwarded(
             "HTTP/1.0 is closed although it asks to be kept",
             format!("GET {CHECK} HTTP/1.0\r\n{OWN_FIELDS}Connection: keep-alive\r\n\r\n"),
-            ForwardedRequest::line(FORWARDED_LINE),
+            ForwardedRequest::with_request_line(FORWARDED_LINE),
         )
         .then_closed(),
         Case::forwarded(
             "an ordinary request passes",
             get(CHECK).key("{key}").with_header("Accept", "*/*"),
-            ForwardedRequest::line(FORWARDED_LINE).field("Accept: */*"),
+            ForwardedRequest::with_request_line(FORWARDED_LINE).with_field("Accept: */*"),
         ),
     ]
 }

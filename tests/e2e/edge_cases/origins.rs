@@ -1,7 +1,7 @@
 //! Origins: which origins a restricted key matches, and which responses a browser may read.
 
-use super::targets::FIRST_TEST_BODY;
-use super::{Case, Group};
+use super::targets::FIRST_TEST_VERDICT_BODY;
+use super::{Case, CaseGroup};
 use crate::harness::{Request, get, request};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -16,31 +16,31 @@ const CORS_HEADERS: &[&str] = &[
     "Access-Control-Max-Age",
 ];
 
-fn request_from(origin: &str) -> Request {
+fn request_from_origin(origin: &str) -> Request {
     get(DOMAIN).key("{key}").with_header("Origin", origin)
 }
 
-fn verdict(name: &str, request: Request) -> Case {
+fn verdict_case(name: &str, request: Request) -> Case {
     Case::answered_by_gateway(name, 200, request)
         .expect_logs(&[(200, "ok", Some("disposable"))])
         .expect_counts(1, 0)
-        .body(FIRST_TEST_BODY)
+        .body(FIRST_TEST_VERDICT_BODY)
         .expect_header("Vary", "Origin")
         .expect_no_headers(&["Access-Control-Allow-Credentials"])
 }
 
 fn matching_origin_case(name: &str, origin: &str) -> Case {
-    verdict(name, request_from(origin)).expect_header(ALLOW_ORIGIN, origin)
+    verdict_case(name, request_from_origin(origin)).expect_header(ALLOW_ORIGIN, origin)
 }
 
-/// The body shows the received origin, and no header lets a browser read the response.
+/// riskgate answers 403: the body names the received origin, and no header lets a browser read it.
 fn refused_origin_case(name: &str, origin: &str) -> Case {
     let body = format!(
         "{{\"error\":\"forbidden\",\"message\":\"This origin is not authorised for this API \
          key.\",\"detail\":{}}}",
         serde_json::json!(format!("Origin: {origin}"))
     );
-    Case::answered_by_gateway(name, 403, request_from(origin))
+    Case::answered_by_gateway(name, 403, request_from_origin(origin))
         .body(&body)
         .expect_header("Vary", "Origin")
         .expect_no_headers(CORS_HEADERS)
@@ -50,22 +50,23 @@ fn refused_origin_case(name: &str, origin: &str) -> Case {
 fn a_restricted_key_serves_only_its_own_origins() {
     let key = "origins = [\"https://app.example.com\", \"https://*.example.org\", \
                \"http://localhost:3000\", \"https://xn--bcher-kva.example\"]\n";
-    Group::new("origins", 5)
+    CaseGroup::new("origins", 5)
         .with_key_settings(key)
         .run([allowed_origin_cases(), refused_origin_cases(), preflight_cases()].concat());
 }
 
 #[test]
 fn an_unrestricted_key_serves_every_origin() {
-    let unnamed =
-        |name, origin: &str| verdict(name, request_from(origin)).expect_no_headers(CORS_HEADERS);
+    let unnamed = |name, origin: &str| {
+        verdict_case(name, request_from_origin(origin)).expect_no_headers(CORS_HEADERS)
+    };
     let any = "https://anywhere.example";
-    Group::new("any-origin", 6).run(vec![
+    CaseGroup::new("any-origin", 6).run(vec![
         matching_origin_case("any origin", any),
         unnamed("a null origin is served without CORS headers", "null"),
         unnamed("a list of origins is served without CORS headers", "https://a.com, https://b.com"),
         unnamed("a nonsense origin is served without CORS headers", "nonsense"),
-        verdict("a request without an origin is served", get(DOMAIN).key("{key}"))
+        verdict_case("a request without an origin is served", get(DOMAIN).key("{key}"))
             .expect_no_headers(CORS_HEADERS),
         Case::answered_by_gateway(
             "a key that wants an origin gets none",
@@ -73,7 +74,7 @@ fn an_unrestricted_key_serves_every_origin() {
             get(DOMAIN).key("{strict}"),
         )
         .expect_no_headers(CORS_HEADERS),
-        verdict(
+        verdict_case(
             "a key that wants an origin gets it",
             get(DOMAIN).key("{strict}").with_header("Origin", APP),
         ),
@@ -83,8 +84,8 @@ fn an_unrestricted_key_serves_every_origin() {
             get(DOMAIN).key("{strict}").with_header("Origin", "null"),
         )
         .expect_no_headers(CORS_HEADERS),
-        preflight("a preflight of any origin", any, 204).expect_header(ALLOW_ORIGIN, any),
-        preflight("a preflight of null", "null", 403).expect_no_headers(CORS_HEADERS),
+        preflight_case("a preflight of any origin", any, 204).expect_header(ALLOW_ORIGIN, any),
+        preflight_case("a preflight of null", "null", 403).expect_no_headers(CORS_HEADERS),
         Case::answered_by_gateway(
             "an unknown key's refusal can be read",
             401,
@@ -107,7 +108,7 @@ fn allowed_origin_cases() -> Vec<Case> {
             "an international host in its A-label",
             "https://xn--bcher-kva.example",
         ),
-        verdict("no origin", get(DOMAIN).key("{key}")).expect_no_headers(CORS_HEADERS),
+        verdict_case("no origin", get(DOMAIN).key("{key}")).expect_no_headers(CORS_HEADERS),
         Case::answered_by_gateway(
             "a 422 can be read",
             422,
@@ -140,7 +141,7 @@ fn allowed_origin_cases() -> Vec<Case> {
 }
 
 fn refused_origin_cases() -> Vec<Case> {
-    let two = request_from(APP).with_header("Origin", APP);
+    let two = request_from_origin(APP).with_header("Origin", APP);
     vec![
         refused_origin_case("another scheme", "http://app.example.com"),
         refused_origin_case("another port", "https://app.example.com:8443"),
@@ -181,7 +182,7 @@ fn refused_origin_cases() -> Vec<Case> {
     ]
 }
 
-fn preflight(name: &str, origin: &str, status: u16) -> Case {
+fn preflight_case(name: &str, origin: &str, status: u16) -> Case {
     let request = request("OPTIONS", DOMAIN)
         .with_header("Origin", origin)
         .with_header("Access-Control-Request-Method", "GET")
@@ -203,21 +204,21 @@ fn preflight_cases() -> Vec<Case> {
         }
     };
     vec![
-        preflight("a preflight of an origin of some key", APP, 204)
+        preflight_case("a preflight of an origin of some key", APP, 204)
             .expect_header(ALLOW_ORIGIN, APP)
             .expect_header("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
             .expect_header("Access-Control-Max-Age", "600")
             .expect_no_headers(&["Content-Length", "Allow"]),
-        preflight("a preflight of a subdomain", "https://a.example.org", 204)
+        preflight_case("a preflight of a subdomain", "https://a.example.org", 204)
             .expect_header(ALLOW_ORIGIN, "https://a.example.org"),
-        preflight("a preflight of the apex", "https://example.org", 403)
+        preflight_case("a preflight of the apex", "https://example.org", 403)
             .expect_no_headers(CORS_HEADERS),
-        preflight("a preflight of a foreign origin", "https://evil.example", 403)
+        preflight_case("a preflight of a foreign origin", "https://evil.example", 403)
             .expect_no_headers(CORS_HEADERS),
-        preflight("a preflight of null", "null", 403).expect_no_headers(CORS_HEADERS),
-        preflight("a preflight of a list", "https://app.example.com, https://a.com", 403)
+        preflight_case("a preflight of null", "null", 403).expect_no_headers(CORS_HEADERS),
+        preflight_case("a preflight of a list", "https://app.example.com, https://a.com", 403)
             .expect_no_headers(CORS_HEADERS),
-        preflight("a preflight of nonsense", "nonsense", 403).expect_no_headers(CORS_HEADERS),
+        preflight_case("a preflight of nonsense", "nonsense", 403).expect_no_headers(CORS_HEADERS),
         options(request("OPTIONS", DOMAIN))("OPTIONS without an origin"),
         options(request("OPTIONS", DOMAIN).with_header("Origin", APP))("OPTIONS without a method"),
         options(request("OPTIONS", DOMAIN).with_header("Access-Control-Request-Method", "GET"))(

@@ -1,31 +1,31 @@
 //! Several requests in one packet: each has its own key, origin and count, and no bytes between
 //! them are lost.
 
-use super::{Case, ForwardedRequest, Group};
+use super::{Case, CaseGroup, ForwardedRequest};
 use crate::harness::{Request, get, request};
 
 /// A POST without a key.
-const POST: &str = "POST /v1/signup HTTP/1.1\r\nHost: gate.test\r\n";
+const POST_WITHOUT_KEY: &str = "POST /v1/signup HTTP/1.1\r\nHost: gate.test\r\n";
 const APP: &str = "https://app.example.com";
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 
-fn verdict() -> Request {
+fn verdict_request() -> Request {
     get("/v1/public/domain/first.test").key("{key}")
 }
 
-fn check(target: &str) -> Request {
+fn check_request(target: &str) -> Request {
     get(format!("/v1/check/{target}")).key("{key}")
 }
 
 fn forwarded_check(target: &str) -> ForwardedRequest {
-    ForwardedRequest::line(&format!("GET /v1/check/{target} HTTP/1.1"))
+    ForwardedRequest::with_request_line(&format!("GET /v1/check/{target} HTTP/1.1"))
 }
 
 fn join_requests(requests: &[Request]) -> Vec<u8> {
     requests.iter().flat_map(Request::to_bytes).collect()
 }
 
-fn answered_case(name: &str, status: u16, bytes: Vec<u8>) -> Case {
+fn case_answered_by_gateway(name: &str, status: u16, bytes: Vec<u8>) -> Case {
     Case::answered_by_gateway(name, status, bytes)
 }
 
@@ -40,7 +40,7 @@ fn echoing_case(name: &str, bytes: Vec<u8>) -> Case {
 
 #[test]
 fn pipelined_requests_are_authorized_counted_and_answered_one_by_one() {
-    Group::new("pipelining", 7).run(
+    CaseGroup::new("pipelining", 7).run(
         [
             order_cases(),
             isolation_cases(),
@@ -53,9 +53,15 @@ fn pipelined_requests_are_authorized_counted_and_answered_one_by_one() {
 }
 
 fn order_cases() -> Vec<Case> {
-    let three = join_requests(&[check("one"), check("two"), check("three")]);
-    let mixed = join_requests(&[check("one"), verdict(), get("/nowhere"), check("two")]);
-    let many = join_requests(&vec![verdict(); 40]);
+    let three =
+        join_requests(&[check_request("one"), check_request("two"), check_request("three")]);
+    let mixed = join_requests(&[
+        check_request("one"),
+        verdict_request(),
+        get("/nowhere"),
+        check_request("two"),
+    ]);
+    let many = join_requests(&vec![verdict_request(); 40]);
     let passed = |case: Case, target: &str| {
         case.then_forwarded(forwarded_check(target)).body(&format!("/v1/check/{target}"))
     };
@@ -76,7 +82,7 @@ fn isolation_cases() -> Vec<Case> {
     vec![
         echoing_case(
             "each request has its own key",
-            join_requests(&[verdict(), other(), verdict(), other(), other()]),
+            join_requests(&[verdict_request(), other(), verdict_request(), other(), other()]),
         )
         .then_verdict()
         .then_verdict()
@@ -86,22 +92,22 @@ fn isolation_cases() -> Vec<Case> {
         .expect_counts(2, 3),
         echoing_case(
             "a key does not authorize the next request",
-            join_requests(&[verdict(), get("/v1/check/a"), verdict()]),
+            join_requests(&[verdict_request(), get("/v1/check/a"), verdict_request()]),
         )
         .then_verdict()
         .then_status(401)
         .then_verdict(),
         echoing_case(
             "a refused key does not affect the next request",
-            join_requests(&[get("/v1/check/a"), verdict()]),
+            join_requests(&[get("/v1/check/a"), verdict_request()]),
         )
         .then_status(401)
         .then_verdict(),
         echoing_case(
             "each request has its own origin",
             join_requests(&[
-                verdict().with_header("Origin", APP),
-                verdict(),
+                verdict_request().with_header("Origin", APP),
+                verdict_request(),
                 get("/nowhere").with_header("Origin", "null"),
             ]),
         )
@@ -119,8 +125,8 @@ fn framing_isolation_cases() -> Vec<Case> {
         echoing_case(
             "each request has its own id",
             join_requests(&[
-                verdict().with_header("X-Request-Id", "one"),
-                verdict().with_header("X-Request-Id", "two"),
+                verdict_request().with_header("X-Request-Id", "one"),
+                verdict_request().with_header("X-Request-Id", "two"),
             ]),
         )
         .then_verdict()
@@ -131,7 +137,7 @@ fn framing_isolation_cases() -> Vec<Case> {
             "a HEAD response has no body before the next response",
             join_requests(&[
                 request("HEAD", "/v1/public/domain/first.test").key("{key}"),
-                verdict(),
+                verdict_request(),
             ]),
         )
         .then_verdict()
@@ -139,20 +145,23 @@ fn framing_isolation_cases() -> Vec<Case> {
         .then_verdict(),
         echoing_case(
             "a preflight response has no body before the next response",
-            join_requests(&[request("OPTIONS", "/v1/usage"), verdict()]),
+            join_requests(&[request("OPTIONS", "/v1/usage"), verdict_request()]),
         )
         .then_status(204)
         .then_verdict(),
         echoing_case(
             "requests after Connection: close are not read",
-            join_requests(&[verdict().with_header("Connection", "close"), verdict()]),
+            join_requests(&[
+                verdict_request().with_header("Connection", "close"),
+                verdict_request(),
+            ]),
         )
         .then_verdict()
         .then_closed(),
     ]
 }
 
-fn post(framing: &str) -> Vec<u8> {
+fn keyed_post_header(framing: &str) -> Vec<u8> {
     format!(
         "POST /v1/signup HTTP/1.1\r\nHost: gate.test\r\nAuthorization: Bearer \
          {{key}}\r\n{framing}\r\n"
@@ -160,34 +169,35 @@ fn post(framing: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A request to be sent as a body, and its length after the runner fills in the key.
+/// The length that the request has after the runner fills in the key, and the request itself, which
+/// a case sends as a body.
 fn smuggled_request() -> (usize, String) {
-    let body = String::from_utf8(check("smuggled").to_bytes()).unwrap();
+    let body = String::from_utf8(check_request("smuggled").to_bytes()).unwrap();
     (body.len() - "{key}".len() + "edge.key.pipelining.0011".len(), body)
 }
 
 fn smuggling_cases() -> Vec<Case> {
-    let smuggled = || check("smuggled").to_bytes();
+    let smuggled = || check_request("smuggled").to_bytes();
     let (length, body) = smuggled_request();
     vec![
         Case::forwarded(
             "a body that looks like a request is a body",
-            [post(&format!("Content-Length: {length}\r\n")), smuggled()].concat(),
+            [keyed_post_header(&format!("Content-Length: {length}\r\n")), smuggled()].concat(),
             ForwardedRequest {
                 body: body.clone(),
-                ..ForwardedRequest::line("POST /v1/signup HTTP/1.1")
+                ..ForwardedRequest::with_request_line("POST /v1/signup HTTP/1.1")
             }
-            .field(&format!("Content-Length: {length}")),
+            .with_field(&format!("Content-Length: {length}")),
         ),
         echoing_case(
             "a POST without a body is followed by a request",
-            [post(""), check("two").to_bytes()].concat(),
+            [keyed_post_header(""), check_request("two").to_bytes()].concat(),
         )
-        .then_forwarded(ForwardedRequest::line("POST /v1/signup HTTP/1.1"))
+        .then_forwarded(ForwardedRequest::with_request_line("POST /v1/signup HTTP/1.1"))
         .body("/v1/signup")
         .then_forwarded(forwarded_check("two"))
         .body("/v1/check/two"),
-        answered_case(
+        case_answered_by_gateway(
             "a request after an unwanted body is not read",
             400,
             [
@@ -202,11 +212,11 @@ fn smuggling_cases() -> Vec<Case> {
 
 fn boundary_cases() -> Vec<Case> {
     let (length, _) = smuggled_request();
-    let smuggled = || check("smuggled").to_bytes();
+    let smuggled = || check_request("smuggled").to_bytes();
     vec![
         echoing_case(
             "garbage after a valid request is refused",
-            [verdict().to_bytes(), b"NONSENSE\r\n\r\n".to_vec(), smuggled()].concat(),
+            [verdict_request().to_bytes(), b"NONSENSE\r\n\r\n".to_vec(), smuggled()].concat(),
         )
         .then_verdict()
         .then_status(400)
@@ -214,8 +224,8 @@ fn boundary_cases() -> Vec<Case> {
         echoing_case(
             "a chunked body after a valid request is refused",
             [
-                verdict().to_bytes(),
-                post("Transfer-Encoding: chunked\r\n"),
+                verdict_request().to_bytes(),
+                keyed_post_header("Transfer-Encoding: chunked\r\n"),
                 b"0\r\n\r\n".to_vec(),
                 smuggled(),
             ]
@@ -226,27 +236,39 @@ fn boundary_cases() -> Vec<Case> {
         .then_closed(),
         echoing_case(
             "a refusal ends the packet",
-            [b"GET /v1/usage HTTP/1.1\r\n\r\n".to_vec(), verdict().to_bytes()].concat(),
+            [b"GET /v1/usage HTTP/1.1\r\n\r\n".to_vec(), verdict_request().to_bytes()].concat(),
         )
         .then_status(400)
         .then_closed(),
         echoing_case(
             "bytes beyond a body are the next request",
-            [post("Content-Length: 2\r\n"), b"{}".to_vec(), check("two").to_bytes()].concat(),
+            [
+                keyed_post_header("Content-Length: 2\r\n"),
+                b"{}".to_vec(),
+                check_request("two").to_bytes(),
+            ]
+            .concat(),
         )
-        .then_forwarded(ForwardedRequest::line("POST /v1/signup HTTP/1.1").body("{}"))
+        .then_forwarded(ForwardedRequest::with_request_line("POST /v1/signup HTTP/1.1").body("{}"))
         .body("/v1/signup")
         .then_forwarded(forwarded_check("two"))
         .body("/v1/check/two"),
         echoing_case(
             "a body after a refused key is not parsed as a request",
-            [format!("{POST}Content-Length: {length}\r\n\r\n").into_bytes(), smuggled()].concat(),
+            [
+                format!("{POST_WITHOUT_KEY}Content-Length: {length}\r\n\r\n").into_bytes(),
+                smuggled(),
+            ]
+            .concat(),
         )
         .then_status(401),
         echoing_case(
             "bytes after the body of a refused request are the next request",
-            [format!("{POST}Content-Length: 2\r\n\r\n{{}}").into_bytes(), check("two").to_bytes()]
-                .concat(),
+            [
+                format!("{POST_WITHOUT_KEY}Content-Length: 2\r\n\r\n{{}}").into_bytes(),
+                check_request("two").to_bytes(),
+            ]
+            .concat(),
         )
         .then_status(401)
         .then_forwarded(forwarded_check("two"))

@@ -1,5 +1,5 @@
-//! Runs a group of cases on one gateway and one upstream server, and makes all five checks for each
-//! case.
+//! Runs a group of cases on one gateway and one upstream server, and checks the five results of
+//! each case.
 //!
 //! Cases run one after the other, so that every forwarded request belongs to the running case. A
 //! failed case does not stop the group: the runner reports all failed cases at the end.
@@ -16,24 +16,24 @@ use super::assertions::{self, Placeholders};
 use super::case::{Case, ConnectionOutcome};
 use crate::harness::{
     Connection, Gateway, MockUpstream, ReceivedRequest, Setup, Step, WARM_UP_CALLS, get,
-    is_fast_path_enabled, response_bytes,
+    is_fast_path_the_default, response_bytes,
 };
 
 /// Opens a connection from this client address to the gateway at this address.
-type Connector = dyn Fn(IpAddr, SocketAddr) -> Connection;
+type ConnectionOpener = dyn Fn(IpAddr, SocketAddr) -> Connection;
 
-pub struct Group {
+pub struct CaseGroup {
     name: &'static str,
     /// Separates the client addresses of this group from those of other groups.
     address_octet: u8,
     settings: fn(Setup) -> Setup,
     /// TOML lines that the key file adds to the key of every case.
     key_settings: &'static str,
-    connector: Box<Connector>,
+    connector: Box<ConnectionOpener>,
 }
 
 /// Prefixes that every group has besides the built-in routes.
-const ROUTES: &str = "
+const ROUTES_TOML: &str = "
 [[upstream.route]]
 prefix = \"/v1/signup\"
 methods = [\"GET\", \"POST\"]
@@ -43,9 +43,9 @@ prefix = \"/open\"
 key = false
 ";
 
-impl Group {
-    pub fn new(name: &'static str, address_octet: u8) -> Group {
-        Group {
+impl CaseGroup {
+    pub fn new(name: &'static str, address_octet: u8) -> CaseGroup {
+        CaseGroup {
             name,
             address_octet,
             settings: |setup| setup,
@@ -54,20 +54,20 @@ impl Group {
         }
     }
 
-    pub fn with_settings(self, settings: fn(Setup) -> Setup) -> Group {
-        Group { settings, ..self }
+    pub fn with_settings(self, settings: fn(Setup) -> Setup) -> CaseGroup {
+        CaseGroup { settings, ..self }
     }
 
-    pub fn with_key_settings(self, key: &'static str) -> Group {
-        Group { key_settings: key, ..self }
+    pub fn with_key_settings(self, key: &'static str) -> CaseGroup {
+        CaseGroup { key_settings: key, ..self }
     }
 
     /// Opens the connections of the cases with `open` instead of [`Connection::open_from`].
     pub fn with_connector(
         self,
         open: impl Fn(IpAddr, SocketAddr) -> Connection + 'static,
-    ) -> Group {
-        Group { connector: Box::new(open), ..self }
+    ) -> CaseGroup {
+        CaseGroup { connector: Box::new(open), ..self }
     }
 
     /// Runs all cases and panics if any failed.
@@ -120,7 +120,7 @@ impl Group {
         let (current, cases) = (Arc::clone(current), Arc::clone(cases));
         MockUpstream::with_script(move |seen| {
             let at = *current.lock().unwrap();
-            match at.filter(|_| !is_probe(seen)) {
+            match at.filter(|_| !is_request_of_runner(seen)) {
                 Some(at) => (cases[at].script)(seen),
                 None => {
                     let correct =
@@ -132,24 +132,24 @@ impl Group {
     }
 
     fn start_gateway(&self, upstream: &MockUpstream, cases: usize) -> Gateway {
-        let setup = Setup::new().with_upstreams(&[upstream.address]).append_toml(ROUTES);
+        let setup = Setup::new().with_upstreams(&[upstream.address]).append_toml(ROUTES_TOML);
         let setup =
             setup.set_text("upstream.deadline", "15s").set_text("listen.header_timeout", "5s");
         let setup = (self.settings)(setup);
         let mut keys = String::new();
         for at in 0..cases {
-            let placeholders = self.placeholders(at, upstream.address);
+            let placeholders = self.placeholders_of_case(at, upstream.address);
             for (token, account, more) in [
                 ("{key}", "{account}", self.key_settings),
                 ("{other}", "{other-account}", self.key_settings),
                 ("{long}", "{account}", self.key_settings),
-                ("{strict}", "{account}", ORIGIN_REQUIRED),
+                ("{strict}", "{account}", ORIGIN_REQUIRED_TOML),
                 ("{revoked}", "{account}", "revoked = \"2026-01-01T00:00:00Z\"\n"),
                 ("{expired}", "{account}", "expires = \"2026-01-01T00:00:00Z\"\n"),
             ] {
                 let id = token.trim_matches(['{', '}']);
                 let (hash, account) =
-                    (sha256(&placeholders.fill(token)), placeholders.fill(account));
+                    (sha256_hex(&placeholders.fill(token)), placeholders.fill(account));
                 write!(
                     keys,
                     "[[key]]\nid = \"{account}-{id}\"\naccount = \"{account}\"\nplan = \"pro\"\n\
@@ -163,7 +163,7 @@ impl Group {
         setup.set_text("keys.file", &path).start()
     }
 
-    fn placeholders(&self, at: usize, server: SocketAddr) -> Placeholders {
+    fn placeholders_of_case(&self, at: usize, server: SocketAddr) -> Placeholders {
         let (group, name) = (self.address_octet, self.name);
         let address = IpAddr::V4(Ipv4Addr::new(127, group, (at / 200) as u8, (at % 200) as u8 + 1));
         let token = |kind: &str| format!("edge.{kind}.{name}.{at:04}");
@@ -191,20 +191,21 @@ fn selected_cases() -> Option<Vec<String>> {
 }
 
 /// A key that is restricted to one origin, and refuses requests without an origin.
-const ORIGIN_REQUIRED: &str = "origins = [\"https://app.example.com\"]\nrequire_origin = true\n";
+const ORIGIN_REQUIRED_TOML: &str =
+    "origins = [\"https://app.example.com\"]\nrequire_origin = true\n";
 
-fn sha256(text: &str) -> String {
+fn sha256_hex(text: &str) -> String {
     hex::encode(Sha256::digest(text.as_bytes()))
 }
 
 /// Returns true for a request of the runner itself, which belongs to no case.
-fn is_probe(seen: &ReceivedRequest) -> bool {
+fn is_request_of_runner(seen: &ReceivedRequest) -> bool {
     seen.head.contains("probe-")
 }
 
 /// One case while it runs.
 struct RunningCase<'g> {
-    group: &'g Group,
+    group: &'g CaseGroup,
     gateway: &'g Gateway,
     upstream: &'g MockUpstream,
     case_index: usize,
@@ -213,10 +214,11 @@ struct RunningCase<'g> {
 impl RunningCase<'_> {
     /// Checks everything that the case expects, and adds each difference to `faults`.
     fn check_case(&self, case: &Case, faults: &mut Vec<String>) {
-        let placeholders = self.group.placeholders(self.case_index, self.upstream.address);
-        let counted_before = ["{key}", "{other}"].map(|key| self.warm_up(&placeholders, key));
+        let placeholders = self.group.placeholders_of_case(self.case_index, self.upstream.address);
+        let counted_before =
+            ["{key}", "{other}"].map(|key| self.warm_up_account(&placeholders, key));
         let before = self.upstream.request_count();
-        let mut connection = self.open(&placeholders);
+        let mut connection = self.open_connection(&placeholders);
         connection.try_send(&placeholders.fill_bytes(&case.request_bytes));
         let mut answers = Vec::new();
         for expected in &case.responses {
@@ -240,35 +242,45 @@ impl RunningCase<'_> {
         }
         let others = if case.counts[1] > 0 { 2 } else { 1 };
         for (at, key) in ["{key}", "{other}"].iter().enumerate().take(others) {
-            let counted = self.probe_month_count(&mut self.open(&placeholders), &placeholders, key);
+            let counted = self.probe_month_count(
+                &mut self.open_connection(&placeholders),
+                &placeholders,
+                key,
+            );
             let counted = counted.map(|counted| counted - counted_before[at]);
             if counted != Some(case.counts[at]) {
                 faults.push(format!("counted {counted:?}, and not {} for {key}", case.counts[at]));
             }
         }
         let seen: Vec<ReceivedRequest> = self.upstream.received_requests().split_off(before);
-        let seen = seen.into_iter().filter(|seen| !is_probe(seen)).collect::<Vec<_>>();
-        assertions::check_received(&seen, &case.forwarded, &answers, &placeholders, faults);
-        self.check_log(case, &placeholders, faults);
+        let seen = seen.into_iter().filter(|seen| !is_request_of_runner(seen)).collect::<Vec<_>>();
+        assertions::check_forwarded_requests(
+            &seen,
+            &case.forwarded,
+            &answers,
+            &placeholders,
+            faults,
+        );
+        self.check_log_lines(case, &placeholders, faults);
     }
 
-    /// Makes [`WARM_UP_CALLS`] calls, after which the account holds leased calls: the fast path
-    /// serves only such accounts. Returns the number of counted calls; 0 without the fast path.
-    fn warm_up(&self, placeholders: &Placeholders, key: &str) -> u64 {
-        if !is_fast_path_enabled() {
+    /// If the tests use the fast path, makes [`WARM_UP_CALLS`] calls, because the fast path serves
+    /// only accounts that hold leased calls. Returns the counted calls: 0 without the fast path.
+    fn warm_up_account(&self, placeholders: &Placeholders, key: &str) -> u64 {
+        if !is_fast_path_the_default() {
             return 0;
         }
         let id = self.probe_id("warm");
         let call = get("/v1/public/domain/first.test").key(&placeholders.fill(key));
         let call =
             call.with_header("X-Request-Id", &id).with_header("Origin", "https://app.example.com");
-        let mut connection = self.open(placeholders);
+        let mut connection = self.open_connection(placeholders);
         (0..WARM_UP_CALLS)
             .filter(|_| connection.try_send_request(&call).is_some_and(|a| a.status == 200))
             .count() as u64
     }
 
-    fn open(&self, placeholders: &Placeholders) -> Connection {
+    fn open_connection(&self, placeholders: &Placeholders) -> Connection {
         let address = placeholders.fill("{address}").parse().unwrap();
         (self.group.connector)(address, self.gateway.http)
     }
@@ -294,18 +306,18 @@ impl RunningCase<'_> {
         answer.json()["month_count"].as_u64()
     }
 
-    /// Sends the request of another client after the case. Returns the fault if that client gets no
-    /// response, another one than its own, or one over an earlier upstream connection.
+    /// Sends a request of another client after the case. Returns a fault if this client gets no
+    /// response or a wrong response, or if riskgate reused an upstream connection for it.
     fn check_next_client(&self, placeholders: &Placeholders) -> Option<String> {
         let id = self.probe_id("next");
         let request = get("/v1/check/next")
             .key(&placeholders.fill("{other}"))
             .with_header("X-Request-Id", &id);
         let answer = self
-            .open(placeholders)
+            .open_connection(placeholders)
             .try_send_request(&request.with_header("Origin", "https://app.example.com"));
         let Some(answer) = answer else { return Some("the next client got no answer".to_owned()) };
-        let seen = self.upstream.received_requests().into_iter().rfind(is_probe);
+        let seen = self.upstream.received_requests().into_iter().rfind(is_request_of_runner);
         let fresh = seen.is_some_and(|seen| seen.index_on_connection == 0);
         if (answer.status, &answer.body[..]) != (200, assertions::NEXT_CLIENT_BODY.as_bytes()) {
             return Some(format!("the next client got {}: {:?}", answer.status, answer.body));
@@ -313,7 +325,7 @@ impl RunningCase<'_> {
         (!fresh).then(|| "the next client was served over the same connection".to_owned())
     }
 
-    fn check_log(&self, case: &Case, placeholders: &Placeholders, faults: &mut Vec<String>) {
+    fn check_log_lines(&self, case: &Case, placeholders: &Placeholders, faults: &mut Vec<String>) {
         let address = placeholders.fill("{address}");
         let probe = self.probe_id("usage");
         let begun = Instant::now();

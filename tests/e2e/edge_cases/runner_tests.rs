@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::targets::FIRST_TEST_BODY;
-use super::{Case, ForwardedRequest, Group};
+use super::targets::FIRST_TEST_VERDICT_BODY;
+use super::{Case, CaseGroup, ForwardedRequest};
 use crate::harness::{Connection, Step, get, response_bytes, stream_from};
 
 fn check_request() -> crate::harness::Request {
@@ -11,12 +11,14 @@ fn check_request() -> crate::harness::Request {
 }
 
 fn forwarded_check() -> ForwardedRequest {
-    ForwardedRequest::line("GET /v1/check/a HTTP/1.1")
+    ForwardedRequest::with_request_line("GET /v1/check/a HTTP/1.1")
 }
 
-fn verdict(name: &str) -> Case {
+fn verdict_case(name: &str) -> Case {
     let request = get("/v1/public/domain/first.test").key("{key}");
-    Case::with_upstream_script(name, request, |_| Vec::new()).then_verdict().body(FIRST_TEST_BODY)
+    Case::with_upstream_script(name, request, |_| Vec::new())
+        .then_verdict()
+        .body(FIRST_TEST_VERDICT_BODY)
 }
 
 #[test]
@@ -33,23 +35,23 @@ fn the_runner_reports_each_failing_case_with_its_difference() {
         Connection::from_stream(Box::new(stream))
     };
     let (passed, failed) =
-        Group::new("runner", 13).with_connector(with_short_timeout).run_cases(vec![
-            verdict("right"),
+        CaseGroup::new("runner", 13).with_connector(with_short_timeout).run_cases(vec![
+            verdict_case("right"),
             Case::answered_by_gateway("status", 404, check_request()),
-            verdict("body").body("{}"),
-            verdict("header").expect_header("Vary", "Accept"),
-            verdict("absence").expect_no_headers(&["Vary"]),
-            verdict("an answer too many").then_verdict(),
-            verdict("connection").then_closed(),
+            verdict_case("body").body("{}"),
+            verdict_case("header").expect_header("Vary", "Accept"),
+            verdict_case("absence").expect_no_headers(&["Vary"]),
+            verdict_case("an answer too many").then_verdict(),
+            verdict_case("connection").then_closed(),
             Case::refused_and_closed("kept", 400, get("nowhere").key("{key}")),
-            verdict("upstream").then_upstream_gets(forwarded_check()),
-            Case::forwarded("bytes", check_request(), forwarded_check().field("X-Extra: 1")),
-            verdict("count").expect_counts(2, 0),
-            verdict("another's count").expect_counts(1, 1),
-            verdict("log").expect_logs(&[(200, "ok", None)]),
-            verdict("no log").expect_logs(&[]),
+            verdict_case("upstream").then_upstream_gets(forwarded_check()),
+            Case::forwarded("bytes", check_request(), forwarded_check().with_field("X-Extra: 1")),
+            verdict_case("count").expect_counts(2, 0),
+            verdict_case("another's count").expect_counts(1, 1),
+            verdict_case("log").expect_logs(&[(200, "ok", None)]),
+            verdict_case("no log").expect_logs(&[]),
             kept.clone(),
-            kept.checks_next_client(),
+            kept.also_check_next_client(),
         ]);
     assert_eq!(passed, ["runner: right", "runner: reuse"]);
     let fault_line = |name: &str| {

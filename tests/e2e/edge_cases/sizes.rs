@@ -1,11 +1,11 @@
 //! Sizes of targets and headers: the largest allowed size passes, one more is refused.
 
-use super::{Case, ForwardedRequest, Group};
+use super::{Case, CaseGroup, ForwardedRequest};
 use crate::harness::{Request, get};
 
 #[test]
 fn targets_and_headers_at_the_size_limit_pass_and_larger_ones_are_refused() {
-    Group::new("sizes", 3).run([target_cases(), header_cases()].concat());
+    CaseGroup::new("sizes", 3).run([target_cases(), header_cases()].concat());
 }
 
 /// A target of this many bytes, with a query that fills the length.
@@ -21,7 +21,10 @@ fn target_cases() -> Vec<Case> {
         Case::forwarded(
             "a target of 2,048 bytes fits",
             keyed(target_of_length(2048)),
-            ForwardedRequest::line(&format!("GET {} HTTP/1.1", target_of_length(2048))),
+            ForwardedRequest::with_request_line(&format!(
+                "GET {} HTTP/1.1",
+                target_of_length(2048)
+            )),
         ),
         Case::answered_by_gateway(
             "a path of 2,048 bytes fits, and is no domain",
@@ -77,8 +80,8 @@ fn request_with_field_count(count: usize) -> Request {
 
 fn header_cases() -> Vec<Case> {
     let long = || {
-        ForwardedRequest::line("GET /v1/check/a HTTP/1.1")
-            .field("X-Riskgate-Key-Id: {account}-long")
+        ForwardedRequest::with_request_line("GET /v1/check/a HTTP/1.1")
+            .with_field("X-Riskgate-Key-Id: {account}-long")
     };
     vec![
         Case::forwarded("a header of 16,384 bytes fits", request_with_header_bytes(16_384), long()),
@@ -100,7 +103,7 @@ fn header_cases() -> Vec<Case> {
         Case::forwarded(
             "64 fields fit",
             request_with_field_count(64),
-            ForwardedRequest::line("GET /v1/check/a HTTP/1.1"),
+            ForwardedRequest::with_request_line("GET /v1/check/a HTTP/1.1"),
         ),
         Case::refused_and_closed("65 fields", 431, request_with_field_count(65)),
         Case::refused_and_closed("500 fields", 431, request_with_field_count(500)),

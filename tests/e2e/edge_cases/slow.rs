@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Case, ForwardedRequest, Group};
+use super::{Case, CaseGroup, ForwardedRequest};
 use crate::harness::{Step, get, request};
 
 fn upstream_case(name: &str, steps: Vec<Step>) -> Case {
-    let forwarded = ForwardedRequest::line("GET /v1/check/a%40b.com HTTP/1.1");
+    let forwarded = ForwardedRequest::with_request_line("GET /v1/check/a%40b.com HTTP/1.1");
     Case::with_upstream_script(name, get("/v1/check/a@b.com").key("{key}"), move |_| steps.clone())
         .then_upstream_gets(forwarded)
 }
@@ -18,7 +18,7 @@ fn expect_timeout(case: Case) -> Case {
         logs: vec![(500, "upstream_timeout", None)],
         ..case.then_status(500).expect_counts(1, 0).then_closed()
     }
-    .checks_next_client()
+    .also_check_next_client()
 }
 
 fn expect_truncation(case: Case) -> Case {
@@ -27,7 +27,7 @@ fn expect_truncation(case: Case) -> Case {
         .expect_counts(1, 0)
         .then_closed()
         .expect_logs(&[(200, "aborted", None)])
-        .checks_next_client()
+        .also_check_next_client()
 }
 
 fn trickle_steps(head: &str, body: String) -> Vec<Step> {
@@ -47,8 +47,10 @@ fn an_exchange_ends_at_its_deadline_however_slowly_bytes_arrive() {
     let post = request("POST", "/v1/signup").key("{key}").body("hello");
     let silent_post =
         Case::with_upstream_script("it is silent to a POST", post, |_| vec![Step::StaySilent])
-            .then_upstream_gets(ForwardedRequest::line("POST /v1/signup HTTP/1.1").body("hello"));
-    Group::new("slow", 12).with_settings(settings).run(vec![
+            .then_upstream_gets(
+                ForwardedRequest::with_request_line("POST /v1/signup HTTP/1.1").body("hello"),
+            );
+    CaseGroup::new("slow", 12).with_settings(settings).run(vec![
         expect_timeout(upstream_case("it sends nothing", vec![Step::StaySilent])),
         expect_timeout(silent_post),
         expect_timeout(upstream_case("its header trickles", trickled_header)),

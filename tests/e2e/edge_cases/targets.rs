@@ -1,7 +1,7 @@
 //! Targets: a target reaches a route only if it has one meaning, and riskgate forwards it in one
 //! form.
 
-use super::{Case, ForwardedRequest, Group};
+use super::{Case, CaseGroup, ForwardedRequest};
 use crate::harness::{get, request};
 
 fn keyed_request(target: impl AsRef<[u8]>) -> crate::harness::Request {
@@ -14,18 +14,18 @@ fn forwarded_case(name: &str, written: &str, canonical: &str) -> Case {
     Case::forwarded(
         name,
         keyed_request(format!("/v1/check/{written}")),
-        ForwardedRequest::line(&line),
+        ForwardedRequest::with_request_line(&line),
     )
 }
 
 #[test]
 fn only_an_unambiguous_target_matches_a_route() {
-    let group = Group::new("targets", 2);
+    let group = CaseGroup::new("targets", 2);
     group.run(
         [
             raw_target_cases(),
             path_cases(),
-            check_target_cases(),
+            check_route_target_cases(),
             canonical_form_cases(),
             prefix_cases(),
             query_cases(),
@@ -96,7 +96,7 @@ fn path_cases() -> Vec<Case> {
 }
 
 /// The target of a check can't be decoded: the call is counted, and not forwarded.
-fn check_target_cases() -> Vec<Case> {
+fn check_route_target_cases() -> Vec<Case> {
     let bad = |name, target: &str| {
         Case::answered_by_gateway(name, 422, keyed_request(format!("/v1/check/{target}")))
     };
@@ -141,11 +141,11 @@ fn check_target_cases() -> Vec<Case> {
         )
         .expect_logs(&[(200, "ok", Some("disposable"))])
         .expect_counts(1, 0)
-        .body(FIRST_TEST_BODY),
+        .body(FIRST_TEST_VERDICT_BODY),
     ]
 }
 
-pub const FIRST_TEST_BODY: &str = "{\"domain\":\"first.test\",\"risk_score\":100,\"reason\":\"disposable\",\
+pub const FIRST_TEST_VERDICT_BODY: &str = "{\"domain\":\"first.test\",\"risk_score\":100,\"reason\":\"disposable\",\
     \"is_free_provider\":false,\"is_corporate_email\":false,\
     \"mx_provider_label\":\"First Mail\"}";
 
@@ -178,7 +178,7 @@ fn prefix_cases() -> Vec<Case> {
         Case::forwarded(
             name,
             keyed_request(target),
-            ForwardedRequest::line(&format!("GET {target} HTTP/1.1")),
+            ForwardedRequest::with_request_line(&format!("GET {target} HTTP/1.1")),
         )
     };
     vec![
@@ -210,7 +210,7 @@ fn query_cases() -> Vec<Case> {
         )
         .expect_logs(&[(200, "ok", Some("disposable"))])
         .expect_counts(1, 0)
-        .body(FIRST_TEST_BODY)
+        .body(FIRST_TEST_VERDICT_BODY)
     };
     vec![
         forwarded_case(

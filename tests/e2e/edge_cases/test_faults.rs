@@ -1,8 +1,8 @@
-//! Tests of tests: a gateway with a named fault breaks one rule, and the tests and cases listed in
-//! `EXPECTED_FAILURES` must then fail. This shows that they check the rule.
+//! Tests the tests. A gateway with an injected fault breaks one rule. The tests and cases that
+//! `EXPECTED_FAILURES` lists for this fault must fail: this shows that they check the rule.
 //!
-//! Runs other tests of this program again, each in its own process, with a fault and without.
-//! `scripts/test --all` builds it with `--cfg riskgate_test_faults`.
+//! This test runs other tests of this program, each in its own process, with a fault and without.
+//! `scripts/test --all` builds the program with `--cfg riskgate_test_faults`.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,24 +15,24 @@ use std::time::{Duration, Instant};
 use riskgate::support::test_fault::TestFault::{self, *};
 
 /// The test runs that run at the same time. Most of them wait for a time-out.
-const WORKERS: usize = 4;
+const PARALLEL_RUNS: usize = 4;
 /// How long a test may take: only a test that hangs takes longer.
-const TIME_LIMIT: Duration = Duration::from_secs(90);
+const TEST_RUN_TIME_LIMIT: Duration = Duration::from_secs(90);
 
 /// An injected fault, and the test that must fail because of it.
 struct ExpectedFailure {
     fault: TestFault,
     uses_fast_path: bool,
     test: &'static str,
-    /// The cases of the test that fail, by their full names. Empty if the test is no table of
-    /// cases: then the whole test fails.
+    /// The full names of the cases that fail. Empty if the test has no cases: the whole test fails
+    /// instead.
     failing_cases: &'static [&'static str],
     /// A case of the same test that passes in spite of the fault.
     passing_case: Option<&'static str>,
 }
 
 impl ExpectedFailure {
-    const fn fails(fault: TestFault, test: &'static str) -> ExpectedFailure {
+    const fn new_for_test(fault: TestFault, test: &'static str) -> ExpectedFailure {
         ExpectedFailure {
             fault,
             uses_fast_path: false,
@@ -42,11 +42,11 @@ impl ExpectedFailure {
         }
     }
 
-    const fn failing_in_cases(self, failing_cases: &'static [&'static str]) -> ExpectedFailure {
+    const fn with_failing_cases(self, failing_cases: &'static [&'static str]) -> ExpectedFailure {
         ExpectedFailure { failing_cases, ..self }
     }
 
-    const fn but_passes(self, case: &'static str) -> ExpectedFailure {
+    const fn with_passing_case(self, case: &'static str) -> ExpectedFailure {
         ExpectedFailure { passing_case: Some(case), ..self }
     }
 
@@ -55,55 +55,58 @@ impl ExpectedFailure {
     }
 }
 
-const AUTHORIZATION: &str = "edge_cases::authorization::only_one_valid_bearer_token_is_accepted_and_all_else_gets_the_same_401";
-const FRAMING: &str =
+const AUTHORIZATION_TEST: &str = "edge_cases::authorization::only_one_valid_bearer_token_is_accepted_and_all_else_gets_the_same_401";
+const FRAMING_TEST: &str =
     "edge_cases::framing::requests_that_two_parsers_could_read_differently_are_refused";
-const PIPELINING: &str =
+const PIPELINING_TEST: &str =
     "edge_cases::pipelining::pipelined_requests_are_authorized_counted_and_answered_one_by_one";
-const SLOW: &str = "edge_cases::slow::an_exchange_ends_at_its_deadline_however_slowly_bytes_arrive";
-const TARGETS: &str = "edge_cases::targets::only_an_unambiguous_target_matches_a_route";
-const UPSTREAMS: &str = "edge_cases::upstreams::a_broken_upstream_response_never_looks_complete_or_reaches_another_client";
-const EXCHANGE_LIMIT: &str =
+const SLOW_TEST: &str =
+    "edge_cases::slow::an_exchange_ends_at_its_deadline_however_slowly_bytes_arrive";
+const TARGETS_TEST: &str = "edge_cases::targets::only_an_unambiguous_target_matches_a_route";
+const UPSTREAMS_TEST: &str = "edge_cases::upstreams::a_broken_upstream_response_never_looks_complete_or_reaches_another_client";
+const EXCHANGE_LIMIT_TEST: &str =
     "concurrency::a_client_address_gets_at_most_its_limit_of_concurrent_exchanges";
-const BODY_LIMIT: &str =
+const BODY_LIMIT_TEST: &str =
     "concurrency::a_client_address_gets_at_most_its_limit_of_buffered_request_bodies";
 
 /// The slowest rows come first, so that the others run beside them.
 const EXPECTED_FAILURES: [ExpectedFailure; 18] = [
-    ExpectedFailure::fails(ForwardInformational, UPSTREAMS)
-        .failing_in_cases(&[
+    ExpectedFailure::new_for_test(ForwardInformational, UPSTREAMS_TEST)
+        .with_failing_cases(&[
             "upstreams: an early hint is not passed on",
             "upstreams: several of them are not passed on",
         ])
-        .but_passes("upstreams: chunks come whole"),
-    ExpectedFailure::fails(
+        .with_passing_case("upstreams: chunks come whole"),
+    ExpectedFailure::new_for_test(
         ReadBodyBeforeRefusal,
         "uploads::a_refusal_comes_before_the_body_and_a_short_body_keeps_the_connection",
     ),
-    ExpectedFailure::fails(
+    ExpectedFailure::new_for_test(
         NoDeadline,
         "admin::the_admin_listener_closes_slow_clients_and_every_answered_connection",
     ),
-    ExpectedFailure::fails(
+    ExpectedFailure::new_for_test(
         NoDeadline,
         "slow_readers::a_slow_reader_is_disconnected_at_the_deadline_and_its_call_stays_counted",
     )
     .on_fast_path(),
-    ExpectedFailure::fails(NoDeadline, SLOW).failing_in_cases(&DEADLINE_CASES),
-    ExpectedFailure::fails(NoDeadline, SLOW).failing_in_cases(&DEADLINE_CASES).on_fast_path(),
-    ExpectedFailure::fails(
+    ExpectedFailure::new_for_test(NoDeadline, SLOW_TEST).with_failing_cases(&DEADLINE_CASES),
+    ExpectedFailure::new_for_test(NoDeadline, SLOW_TEST)
+        .with_failing_cases(&DEADLINE_CASES)
+        .on_fast_path(),
+    ExpectedFailure::new_for_test(
         IgnoreDrainWhileIdle,
         "process::silent_connections_do_not_delay_the_shutdown",
     ),
-    ExpectedFailure::fails(
+    ExpectedFailure::new_for_test(
         InstallSignalsLate,
         "process::signals_are_handled_once_the_process_reports_ready",
     ),
-    ExpectedFailure::fails(IgnoreClientLimit, BODY_LIMIT),
-    ExpectedFailure::fails(IgnoreClientLimit, EXCHANGE_LIMIT),
-    ExpectedFailure::fails(IgnoreClientLimit, EXCHANGE_LIMIT).on_fast_path(),
-    ExpectedFailure::fails(AcceptAnyKey, AUTHORIZATION)
-        .failing_in_cases(&[
+    ExpectedFailure::new_for_test(IgnoreClientLimit, BODY_LIMIT_TEST),
+    ExpectedFailure::new_for_test(IgnoreClientLimit, EXCHANGE_LIMIT_TEST),
+    ExpectedFailure::new_for_test(IgnoreClientLimit, EXCHANGE_LIMIT_TEST).on_fast_path(),
+    ExpectedFailure::new_for_test(AcceptAnyKey, AUTHORIZATION_TEST)
+        .with_failing_cases(&[
             "authorization: no header",
             "authorization: an empty header",
             "authorization: a scheme alone",
@@ -126,27 +129,27 @@ const EXPECTED_FAILURES: [ExpectedFailure; 18] = [
             "authorization: a key in Author_ization",
             "authorization: an unauthorised request gets no format error",
         ])
-        .but_passes("authorization: a token after Bearer"),
-    ExpectedFailure::fails(ReuseFirstKey, PIPELINING)
-        .failing_in_cases(&[
+        .with_passing_case("authorization: a token after Bearer"),
+    ExpectedFailure::new_for_test(ReuseFirstKey, PIPELINING_TEST)
+        .with_failing_cases(&[
             "pipelining: each request has its own key",
             "pipelining: a key does not authorize the next request",
             "pipelining: a refused key does not affect the next request",
         ])
-        .but_passes("pipelining: responses keep the order of the requests"),
-    ExpectedFailure::fails(PassWholeReadBuffer, PIPELINING).failing_in_cases(&[
+        .with_passing_case("pipelining: responses keep the order of the requests"),
+    ExpectedFailure::new_for_test(PassWholeReadBuffer, PIPELINING_TEST).with_failing_cases(&[
         "pipelining: responses keep the order of the requests",
         "pipelining: forty requests in one packet",
         "pipelining: each request has its own key",
     ]),
-    ExpectedFailure::fails(AlterResponseBody, UPSTREAMS).failing_in_cases(&[
+    ExpectedFailure::new_for_test(AlterResponseBody, UPSTREAMS_TEST).with_failing_cases(&[
         "upstreams: more bytes than its length",
         "upstreams: bytes after its last chunk",
         "upstreams: chunks come whole",
         "upstreams: a body without a length comes whole",
     ]),
-    ExpectedFailure::fails(ParseConnectionInPingora, FRAMING)
-        .failing_in_cases(&[
+    ExpectedFailure::new_for_test(ParseConnectionInPingora, FRAMING_TEST)
+        .with_failing_cases(&[
             "framing: a connection option with a parameter",
             "framing: a close with a semicolon is no close",
             "framing: a connection option that is no token",
@@ -157,12 +160,12 @@ const EXPECTED_FAILURES: [ExpectedFailure; 18] = [
             "framing: a POST with an option that is no token",
             "framing: a POST with ten options",
         ])
-        .but_passes("framing: an address as a host passes"),
-    ExpectedFailure::fails(CountOnFallback, TARGETS)
-        .failing_in_cases(&["targets: a query on riskgate's own response is ignored"])
+        .with_passing_case("framing: an address as a host passes"),
+    ExpectedFailure::new_for_test(CountOnFallback, TARGETS_TEST)
+        .with_failing_cases(&["targets: a query on riskgate's own response is ignored"])
         .on_fast_path(),
-    ExpectedFailure::fails(ForwardRawTarget, TARGETS)
-        .failing_in_cases(&[
+    ExpectedFailure::new_for_test(ForwardRawTarget, TARGETS_TEST)
+        .with_failing_cases(&[
             "targets: an address as people write it",
             "targets: letters that are encoded",
             "targets: upper case stays",
@@ -173,7 +176,7 @@ const EXPECTED_FAILURES: [ExpectedFailure; 18] = [
             "targets: a raw backslash",
             "targets: a target below the prefix is forwarded unchanged",
         ])
-        .but_passes("targets: a target of 1,024 bytes passes"),
+        .with_passing_case("targets: a target of 1,024 bytes passes"),
 ];
 
 /// The cases in which the upstream server's bytes arrive one by one, until after the deadline.
@@ -215,10 +218,10 @@ fn every_fault_is_noticed() {
     let next_run = || runs.lock().unwrap().next();
     let wrong = Mutex::new(Vec::new());
     scope(|scope| {
-        for _ in 0..WORKERS {
+        for _ in 0..PARALLEL_RUNS {
             scope.spawn(|| {
                 while let Some(run) = next_run() {
-                    let difference = run.find_difference();
+                    let difference = run.run_and_compare();
                     wrong.lock().unwrap().extend(difference);
                 }
             });
@@ -239,9 +242,9 @@ struct TestRun {
 
 impl TestRun {
     /// Runs the test. Returns its output if the result differs from the expected one; else None.
-    fn find_difference(&self) -> Option<String> {
+    fn run_and_compare(&self) -> Option<String> {
         let begun = Instant::now();
-        let output = self.run();
+        let output = self.run_and_capture_output();
         let reports = |outcome: &str, case: &&str| {
             let line = format!("case {outcome}: {case}");
             output.lines().any(|found| {
@@ -270,7 +273,7 @@ impl TestRun {
     }
 
     /// Returns what the test prints. A test that does not end in time is killed.
-    fn run(&self) -> String {
+    fn run_and_capture_output(&self) -> String {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--nocapture", "--exact", self.test]).env("RUST_BACKTRACE", "0");
         command.env_remove("RISKGATE_TEST_CASES").env_remove("RISKGATE_TEST_FAST_PATH");
@@ -289,10 +292,11 @@ impl TestRun {
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        let readers = [spawn(move || read_all(stdout)), spawn(move || read_all(stderr))];
+        let readers =
+            [spawn(move || read_text_to_end(stdout)), spawn(move || read_text_to_end(stderr))];
         let begun = Instant::now();
         while child.try_wait().unwrap().is_none() {
-            if begun.elapsed() > TIME_LIMIT {
+            if begun.elapsed() > TEST_RUN_TIME_LIMIT {
                 let group = format!("-{}", child.id());
                 Command::new("kill").args(["-KILL", "--", &group]).status().unwrap();
             }
@@ -302,7 +306,7 @@ impl TestRun {
     }
 }
 
-fn read_all(mut stream: impl Read) -> String {
+fn read_text_to_end(mut stream: impl Read) -> String {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     String::from_utf8_lossy(&bytes).into_owned()

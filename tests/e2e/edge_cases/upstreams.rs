@@ -1,13 +1,13 @@
-//! Malformed, broken or oversized responses of the upstream server: no other client receives them,
-//! no truncated response looks complete, and riskgate does not reuse the connection.
+//! The upstream server sends malformed, broken or oversized responses. No other client may receive
+//! them, no truncated response may look complete, and riskgate must not reuse the connection.
 
-use super::{Case, ForwardedRequest, Group};
+use super::{Case, CaseGroup, ForwardedRequest};
 use crate::harness::{Step, get, response_bytes};
 
 const CHECK: &str = "/v1/check/a@b.com";
 
 fn forwarded_check() -> ForwardedRequest {
-    ForwardedRequest::line("GET /v1/check/a%40b.com HTTP/1.1")
+    ForwardedRequest::with_request_line("GET /v1/check/a%40b.com HTTP/1.1")
 }
 
 /// The upstream server performs these steps.
@@ -23,7 +23,7 @@ fn upstream_text_case(name: &str, text: &str) -> Case {
 /// riskgate answers with a complete 500 and closes the connection.
 fn expect_upstream_failure(case: Case) -> Case {
     Case { logs: vec![(500, "upstream_unavailable", None)], ..case.then_status(500).then_closed() }
-        .checks_next_client()
+        .also_check_next_client()
 }
 
 /// The upstream server's response was truncated, and the client must notice it.
@@ -33,7 +33,7 @@ fn expect_truncation(case: Case) -> Case {
         .expect_counts(1, 0)
         .then_closed()
         .expect_logs(&[(200, "aborted", None)])
-        .checks_next_client()
+        .also_check_next_client()
 }
 
 /// The client receives the upstream server's response completely.
@@ -48,7 +48,7 @@ fn expect_forwarded_response(case: Case, status: u16, body: &str) -> Case {
 
 #[test]
 fn a_broken_upstream_response_never_looks_complete_or_reaches_another_client() {
-    Group::new("upstreams", 10).run(
+    CaseGroup::new("upstreams", 10).run(
         [early_close_cases(), malformed_response_cases(), length_cases(), informational_cases()]
             .concat(),
     );
@@ -74,7 +74,7 @@ fn response_fields_reserved_to_riskgate_are_dropped() {
         )
         .expect_header(field, value)
     };
-    Group::new("fields", 11).run(vec![
+    CaseGroup::new("fields", 11).run(vec![
         header("a cookie", "Set-Cookie", "a=b"),
         header("the server's name", "Server", "secret/1.0"),
         header("Access-Control-Allow-Origin", "Access-Control-Allow-Origin", "*"),
@@ -114,7 +114,7 @@ fn response_fields_reserved_to_riskgate_are_dropped() {
 }
 
 #[test]
-fn an_upstream_status_passes_and_failures_fail_open() {
+fn an_upstream_status_is_forwarded_and_429_and_5xx_have_x_fail_open() {
     let status = |status: u16, fails_open: bool| {
         let case = upstream_text_case(
             &format!("a status of {status} passes"),
@@ -128,7 +128,7 @@ fn an_upstream_status_passes_and_failures_fail_open() {
             case.expect_no_headers(&["X-Fail-Open"])
         }
     };
-    Group::new("statuses", 14).run(vec![
+    CaseGroup::new("statuses", 14).run(vec![
         status(201, false),
         status(301, false),
         status(400, false),
@@ -156,7 +156,7 @@ fn cors_case() -> Case {
     let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
                    X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean";
     expect_forwarded_response(
-        case.then_upstream_gets(forwarded_check().field(&format!("Origin: {app}"))),
+        case.then_upstream_gets(forwarded_check().with_field(&format!("Origin: {app}"))),
         200,
         "{}",
     )
@@ -197,20 +197,20 @@ fn early_close_cases() -> Vec<Case> {
         )),
         expect_truncation(upstream_case(
             "it closes between two chunks",
-            vec![Step::Send(chunked("3\r\nabc\r\n")), Step::Close],
+            vec![Step::Send(chunked_response("3\r\nabc\r\n")), Step::Close],
         )),
         expect_truncation(upstream_case(
             "it closes within a chunk",
-            vec![Step::Send(chunked("9\r\nabc")), Step::Close],
+            vec![Step::Send(chunked_response("9\r\nabc")), Step::Close],
         )),
         expect_truncation(upstream_case(
             "it closes before the last line of the last chunk",
-            vec![Step::Send(chunked("3\r\nabc\r\n0\r\n")), Step::Close],
+            vec![Step::Send(chunked_response("3\r\nabc\r\n0\r\n")), Step::Close],
         )),
     ]
 }
 
-fn chunked(body: &str) -> Vec<u8> {
+fn chunked_response(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}").into_bytes()
 }
 
@@ -240,7 +240,7 @@ fn malformed_response_cases() -> Vec<Case> {
 fn length_cases() -> Vec<Case> {
     let forged = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{{}}{forged}");
-    let chunks = String::from_utf8(chunked("3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n")).unwrap();
+    let chunks = String::from_utf8(chunked_response("3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n")).unwrap();
     let failing = |name, text: &str| expect_upstream_failure(upstream_text_case(name, text));
     vec![
         expect_forwarded_response(
@@ -248,13 +248,13 @@ fn length_cases() -> Vec<Case> {
             200,
             "{}",
         )
-        .checks_next_client(),
+        .also_check_next_client(),
         expect_forwarded_response(
             upstream_text_case("bytes after its last chunk", &format!("{chunks}{forged}")),
             200,
             "abcdefg",
         )
-        .checks_next_client(),
+        .also_check_next_client(),
         expect_forwarded_response(upstream_text_case("chunks come whole", &chunks), 200, "abcdefg"),
         expect_forwarded_response(
             upstream_case(
@@ -264,7 +264,7 @@ fn length_cases() -> Vec<Case> {
             200,
             "abc",
         )
-        .checks_next_client(),
+        .also_check_next_client(),
         failing(
             "two lengths that differ",
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 30\r\n\r\n{}",
@@ -279,7 +279,7 @@ fn length_cases() -> Vec<Case> {
             204,
             "",
         )
-        .checks_next_client(),
+        .also_check_next_client(),
         expect_forwarded_response(
             upstream_text_case(
                 "a body after 304",
@@ -288,7 +288,7 @@ fn length_cases() -> Vec<Case> {
             304,
             "",
         )
-        .checks_next_client(),
+        .also_check_next_client(),
         expect_truncation(upstream_text_case(
             "a chunk whose size is no number",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",

@@ -59,12 +59,12 @@ impl ComparedGateway {
         answers
     }
 
-    pub fn fast_path_requests(&self) -> u64 {
+    pub fn fast_path_request_count(&self) -> u64 {
         self.gateway.sum_of_samples("riskgate_fast_path_requests_total", &[]) as u64
     }
 
-    /// The log lines without times and durations. A client may be gone before its line is written,
-    /// so lines of later clients may precede it.
+    /// The log lines without times, durations and request ids, sorted. riskgate may write a line
+    /// after its client has gone, so the order of the lines may differ between two gateways.
     pub fn sorted_log_lines(&self) -> Vec<String> {
         let without_times = |mut line: serde_json::Value| {
             for name in ["time", "duration_us", "request_id"] {
@@ -96,8 +96,8 @@ impl ComparedGateway {
     }
 }
 
-/// The sorted fields: the order of fields with different names has no meaning (RFC 9110 section
-/// 5.3).
+/// Sorts fields by name, because the order of fields with different names has no meaning (RFC 9110
+/// section 5.3).
 fn sorted_by_name(fields: impl Iterator<Item = String>) -> Vec<String> {
     let mut fields: Vec<String> = fields.collect();
     fields.sort_by_key(|field| field.split(':').next().unwrap_or_default().to_owned());
@@ -123,7 +123,7 @@ pub fn normalized_responses(answers: &[u8]) -> Vec<String> {
         let fields = header.split("\r\n").map(line);
         if header.contains("x-riskgate-source") {
             let is_chunked = header.contains("Transfer-Encoding: chunked") && !body.is_empty();
-            let body = if is_chunked { join_chunks(body) } else { body.to_owned() };
+            let body = if is_chunked { joined_chunks_and_end(body) } else { body.to_owned() };
             format!("{}\n\n{body}", sorted_by_name(fields).join("\n"))
         } else {
             format!("{}\n\n{body}", fields.collect::<Vec<_>>().join("\n"))
@@ -133,7 +133,7 @@ pub fn normalized_responses(answers: &[u8]) -> Vec<String> {
 }
 
 /// The joined data of all chunks, and how the chunks ended.
-fn join_chunks(mut chunks: &str) -> String {
+fn joined_chunks_and_end(mut chunks: &str) -> String {
     let mut whole = String::new();
     while let Some((size, rest)) = chunks.split_once("\r\n")
         && let Ok(size) = usize::from_str_radix(size, 16)

@@ -4,10 +4,10 @@ pub const KEY: &str = "rg_comparison00000000000000000000001";
 pub const ORIGIN_BOUND_KEY: &str = "rg_differences0000000000000000000002";
 pub const REVOKED_KEY: &str = "rg_differences0000000000000000000003";
 
-/// Generates what a client sends (splitmix64).
-struct Random(u64);
+/// Generates pseudo-random numbers (splitmix64).
+struct RandomNumbers(u64);
 
-impl Random {
+impl RandomNumbers {
     fn number_below(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -16,7 +16,7 @@ impl Random {
         ((z ^ (z >> 31)) % below as u64) as usize
     }
 
-    fn pick<'t>(&mut self, of: &[&'t str]) -> &'t str {
+    fn pick_one<'t>(&mut self, of: &[&'t str]) -> &'t str {
         of[self.number_below(of.len())]
     }
 
@@ -35,8 +35,8 @@ pub struct ClientInput {
     pub plain: u64,
 }
 
-pub fn random_input(seed: u64) -> ClientInput {
-    let mut random = Random(seed);
+pub fn random_client_input(seed: u64) -> ClientInput {
+    let mut random = RandomNumbers(seed);
     let mut sent = ClientInput { bytes: Vec::new(), cuts: Vec::new(), plain: 0 };
     let mut all_plain = true;
     for _ in 0..=random.number_below(5) {
@@ -64,7 +64,7 @@ pub fn random_input(seed: u64) -> ClientInput {
     sent
 }
 
-const DOMAINS: [&str; 12] = [
+const DOMAIN_TARGETS: [&str; 12] = [
     "first.test",
     "mail.first.test",
     "unknown.example",
@@ -80,7 +80,7 @@ const DOMAINS: [&str; 12] = [
 ];
 
 /// Targets of checks. Each determines how the upstream server answers.
-const CHECKS: [&str; 28] = [
+const CHECK_TARGETS: [&str; 28] = [
     "plain@first.test",
     "plain@first.test?a=b&c",
     "plain@",
@@ -112,12 +112,12 @@ const CHECKS: [&str; 28] = [
 ];
 
 /// A request that the fast path can serve, and `true`.
-fn random_fast_path_request(random: &mut Random) -> (String, bool) {
-    let method = random.pick(&["GET", "GET", "GET", "HEAD"]);
+fn random_fast_path_request(random: &mut RandomNumbers) -> (String, bool) {
+    let method = random.pick_one(&["GET", "GET", "GET", "HEAD"]);
     let path = match random.number_below(8) {
         0 => "/v1/public/top-domains".to_owned(),
-        1 | 2 => format!("/v1/check/{}", random.pick(&CHECKS)),
-        _ => format!("/v1/public/domain/{}", random.pick(&DOMAINS)),
+        1 | 2 => format!("/v1/check/{}", random.pick_one(&CHECK_TARGETS)),
+        _ => format!("/v1/public/domain/{}", random.pick_one(&DOMAIN_TARGETS)),
     };
     let mut request = format!("{method} {path} HTTP/1.1\r\nHost: gate.test\r\n");
     request += &match random.number_below(12) {
@@ -129,26 +129,27 @@ fn random_fast_path_request(random: &mut Random) -> (String, bool) {
         _ => format!("Authorization: Bearer {KEY}\r\n"),
     };
     if random.one_in(3) {
-        let origin = random.pick(&["https://app.example.com", "https://evil.test", "null", "a b"]);
+        let origin =
+            random.pick_one(&["https://app.example.com", "https://evil.test", "null", "a b"]);
         request += &format!("Origin: {origin}\r\n");
     }
     if random.one_in(3) {
         request += &format!(
             "X-Request-Id: {}\r\n",
-            random.pick(&["abc", "a b", "x@y", "", &"i".repeat(129)])
+            random.pick_one(&["abc", "a b", "x@y", "", &"i".repeat(129)])
         );
     }
     if random.one_in(3) {
         request += "User-Agent: curl/8.5.0\r\nAccept: */*\r\n";
     }
     if random.one_in(6) {
-        request += random.pick(&["Connection: keep-alive\r\n", "connection: Close\r\n"]);
+        request += random.pick_one(&["Connection: keep-alive\r\n", "connection: Close\r\n"]);
     }
     (request + "\r\n", true)
 }
 
 /// A request that the fast path usually can't serve, for one of several reasons, and `false`.
-fn random_pingora_path_request(random: &mut Random) -> (String, bool) {
+fn random_pingora_path_request(random: &mut RandomNumbers) -> (String, bool) {
     let (request, _) = random_fast_path_request(random);
     let more = |line: &str| request.replacen("\r\n\r\n", &format!("\r\n{line}\r\n\r\n"), 1);
     let request = match random.number_below(22) {
@@ -171,7 +172,7 @@ fn random_pingora_path_request(random: &mut Random) -> (String, bool) {
                 "a@b, close",
                 "a,b,c,d,e,f,g,h,i,j",
             ];
-            more(&format!("Connection: {}", random.pick(&words)))
+            more(&format!("Connection: {}", random.pick_one(&words)))
         }
         10 => more(" folded"),
         11 => more("Keep-Alive: timeout=1"),
@@ -190,7 +191,7 @@ fn random_pingora_path_request(random: &mut Random) -> (String, bool) {
 }
 
 /// Changes, drops or repeats a few bytes.
-fn corrupt_bytes(random: &mut Random, bytes: &mut Vec<u8>) {
+fn corrupt_bytes(random: &mut RandomNumbers, bytes: &mut Vec<u8>) {
     for _ in 0..=random.number_below(3) {
         if bytes.is_empty() {
             return;

@@ -31,7 +31,7 @@ impl ListServer {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
-                asked.lock().unwrap().push(read_header(&stream));
+                asked.lock().unwrap().push(read_request_header(&stream));
                 let answer = {
                     let mut answers = answers.lock().unwrap();
                     match answers.len() {
@@ -62,7 +62,7 @@ impl ListServer {
     }
 }
 
-fn read_header(stream: &TcpStream) -> String {
+fn read_request_header(stream: &TcpStream) -> String {
     let mut header = String::new();
     let mut reader = BufReader::new(stream);
     while reader.read_line(&mut header).is_ok_and(|read| read > 2) {}

@@ -26,7 +26,7 @@ pub struct CertificateAuthority {
 impl CertificateAuthority {
     #[track_caller]
     pub fn new(folder: &Path) -> CertificateAuthority {
-        openssl(folder, "-subj /CN=authority -keyout ca.key -out ca.pem");
+        create_certificate(folder, "-subj /CN=authority -keyout ca.key -out ca.pem");
         CertificateAuthority { folder: folder.to_owned() }
     }
 
@@ -38,7 +38,7 @@ impl CertificateAuthority {
     /// `DNS:a.test,IP:127.0.0.1`.
     #[track_caller]
     pub fn issue_certificate(&self, name: &str, names: &str) -> (PathBuf, PathBuf) {
-        openssl(
+        create_certificate(
             &self.folder,
             &format!(
                 "-subj /CN={name} -CA ca.pem -CAkey ca.key -keyout {name}.key -out {name}.pem \
@@ -87,9 +87,9 @@ impl CertificateAuthority {
         Ok(StreamOwned::new(session, stream))
     }
 
-    /// Opens a connection to a server of this name.
+    /// Opens a TLS connection for HTTP/1.1. Panics if the server's certificate lacks this name.
     #[track_caller]
-    pub fn connect(&self, address: SocketAddr, name: &str) -> Connection {
+    pub fn connect_with_tls(&self, address: SocketAddr, name: &str) -> Connection {
         let stream = TcpStream::connect(address).unwrap();
         let all = rustls::ALL_VERSIONS;
         let stream = self.try_tls_handshake(address, name, all, &["http/1.1"], stream);
@@ -98,7 +98,7 @@ impl CertificateAuthority {
 }
 
 #[track_caller]
-fn openssl(folder: &Path, words: &str) {
+fn create_certificate(folder: &Path, words: &str) {
     let made = Command::new("openssl")
         .args(
             "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split(' '),

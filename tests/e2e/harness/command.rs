@@ -9,7 +9,7 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
 /// A command that has ended.
 #[derive(Debug)]
 pub struct CommandOutput {
-    pub code: i32,
+    pub exit_code: i32,
     pub stdout: String,
     pub stderr: String,
 }
@@ -17,7 +17,7 @@ pub struct CommandOutput {
 impl CommandOutput {
     #[track_caller]
     pub fn expect(self, code: i32) -> CommandOutput {
-        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
+        assert_eq!(self.exit_code, code, "{}{}", self.stdout, self.stderr);
         self
     }
 
@@ -30,7 +30,7 @@ impl CommandOutput {
 pub fn run_command(command: &mut Command) -> CommandOutput {
     let output = command.stdin(Stdio::null()).output().unwrap();
     CommandOutput {
-        code: output.status.code().expect("an end by exit"),
+        exit_code: output.status.code().expect("an end by exit"),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }

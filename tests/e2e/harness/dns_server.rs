@@ -1,5 +1,5 @@
-//! A real DNS server for a test, Knot DNS with two zones, and a UDP proxy that delays or drops
-//! queries.
+//! Starts a real DNS server for a test (Knot DNS with two zones), and a UDP proxy that delays or
+//! drops queries.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
@@ -95,11 +95,11 @@ fn spawn_knotd(folder: &Path) -> Child {
 
 /// Returns true if the server answers a query for its name server's address.
 fn is_serving(address: SocketAddr) -> bool {
-    const QUESTION: &[u8] = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x02ns\x03com\0\0\x01\0\x01";
+    const NS_COM_QUERY: &[u8] = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x02ns\x03com\0\0\x01\0\x01";
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let mut answer = [0; 512];
-    let asked = socket.send_to(QUESTION, address).and_then(|_| socket.recv(&mut answer));
+    let asked = socket.send_to(NS_COM_QUERY, address).and_then(|_| socket.recv(&mut answer));
     // No error, and one record.
     asked.is_ok() && answer[3] & 15 == 0 && answer[7] == 1
 }

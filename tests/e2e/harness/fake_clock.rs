@@ -21,46 +21,46 @@ impl FakeClock {
     pub fn starting_at(moment: &str) -> FakeClock {
         let clock =
             FakeClock { folder: tempfile::tempdir().unwrap(), offset_seconds: AtomicI64::new(0) };
-        clock.set(moment);
+        clock.set_to(moment);
         clock
     }
 
-    pub fn set(&self, moment: &str) {
+    pub fn set_to(&self, moment: &str) {
         let moment: jiff::Timestamp = moment.parse().unwrap();
-        self.step(moment.as_second() - self.now());
+        self.step(moment.as_second() - self.unix_seconds());
     }
 
     /// Moves the clock by this many seconds, forward or back.
     pub fn step(&self, seconds: i64) {
         let ahead = self.offset_seconds.fetch_add(seconds, Ordering::SeqCst) + seconds;
-        // The file is replaced in one step, because processes read it whenever they ask for the
-        // time.
+        // `rename` replaces the file in one step, because processes may read it at any moment: each
+        // request for the time reads it.
         let new = self.folder.path().join("new");
         std::fs::write(&new, format!("{ahead:+}\n")).unwrap();
-        std::fs::rename(new, self.offset_file()).unwrap();
+        std::fs::rename(new, self.offset_file_path()).unwrap();
     }
 
     /// The Unix second that the clock shows.
-    pub fn now(&self) -> i64 {
+    pub fn unix_seconds(&self) -> i64 {
         let machine = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         machine.cast_signed() + self.offset_seconds.load(Ordering::SeqCst)
     }
 
     /// The environment variables that make a process use this clock.
-    pub fn environment(&self) -> [(&'static str, String); 5] {
+    pub fn environment_variables(&self) -> [(&'static str, String); 5] {
         let switch = || "1".to_owned();
         [
             // The C library's allocator comes first: other libraries ask for the time before
             // libfaketime is ready.
             ("LD_PRELOAD", format!("{} libc.so.6", libfaketime_path().display())),
-            ("FAKETIME_TIMESTAMP_FILE", self.offset_file().display().to_string()),
+            ("FAKETIME_TIMESTAMP_FILE", self.offset_file_path().display().to_string()),
             ("FAKETIME_NO_CACHE", switch()),
             ("DONT_FAKE_MONOTONIC", switch()),
             ("NO_FAKE_STAT", switch()),
         ]
     }
 
-    fn offset_file(&self) -> PathBuf {
+    fn offset_file_path(&self) -> PathBuf {
         self.folder.path().join("ahead")
     }
 }
@@ -68,7 +68,7 @@ impl FakeClock {
 impl Setup {
     /// Makes the gateway and its commands use this clock.
     pub fn with_clock(self, clock: &FakeClock) -> Setup {
-        let environment = clock.environment();
+        let environment = clock.environment_variables();
         environment.into_iter().fold(self, |setup, (name, value)| setup.env(name, &value))
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::{free_address, wait_for};
 
-/// A fault that applies to the bytes of one direction.
+/// A fault that applies to the bytes of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     None,
@@ -43,7 +43,7 @@ pub enum CloseMode {
     Close,
     /// Resets the connection on both sides.
     Reset,
-    /// Sends the end of the stream to the receiver; the proxy still reads the receiver's bytes, and
+    /// Sends the end of the stream to the receiver. The proxy still reads the sender's bytes, and
     /// drops them.
     HalfClose,
 }
@@ -66,16 +66,16 @@ enum Direction {
     Responses = 1,
 }
 
-struct FaultPlan {
+struct ActiveFaults {
     /// Counts the changes of the fault: a fault counts its bytes from the last change.
     version: u64,
     faults: [Fault; 2],
     accept_mode: AcceptMode,
 }
 
-struct SharedState {
+struct ProxyState {
     target: SocketAddr,
-    plan: Mutex<FaultPlan>,
+    plan: Mutex<ActiveFaults>,
     pairs: Mutex<Vec<Weak<ConnectionPair>>>,
     is_done: AtomicBool,
 }
@@ -88,7 +88,7 @@ struct ConnectionPair {
 
 pub struct FaultProxy {
     pub address: SocketAddr,
-    shared: Arc<SharedState>,
+    shared: Arc<ProxyState>,
 }
 
 impl FaultProxy {
@@ -96,8 +96,8 @@ impl FaultProxy {
     pub fn in_front_of(target: SocketAddr) -> FaultProxy {
         let address = free_address();
         let plan =
-            FaultPlan { version: 1, faults: [Fault::None; 2], accept_mode: AcceptMode::Forward };
-        let shared = Arc::new(SharedState {
+            ActiveFaults { version: 1, faults: [Fault::None; 2], accept_mode: AcceptMode::Forward };
+        let shared = Arc::new(ProxyState {
             target,
             plan: Mutex::new(plan),
             pairs: Mutex::default(),
@@ -142,22 +142,22 @@ impl FaultProxy {
     /// Ends the connections that are open now.
     pub fn close_all(&self, by: CloseMode) {
         let open: Vec<Arc<ConnectionPair>> =
-            self.pairs().iter().filter_map(Weak::upgrade).collect();
+            self.lock_open_pairs().iter().filter_map(Weak::upgrade).collect();
         open.iter().for_each(|pair| pair.close(Direction::Responses, by));
     }
 
     /// The number of open connections.
     pub fn connection_count(&self) -> usize {
-        self.pairs().iter().filter(|pair| pair.strong_count() > 0).count()
+        self.lock_open_pairs().iter().filter(|pair| pair.strong_count() > 0).count()
     }
 
-    fn update_plan(&self, change: impl FnOnce(&mut FaultPlan)) {
+    fn update_plan(&self, change: impl FnOnce(&mut ActiveFaults)) {
         let mut plan = self.shared.plan.lock().unwrap();
         plan.version += 1;
         change(&mut plan);
     }
 
-    fn pairs(&self) -> MutexGuard<'_, Vec<Weak<ConnectionPair>>> {
+    fn lock_open_pairs(&self) -> MutexGuard<'_, Vec<Weak<ConnectionPair>>> {
         let mut pairs = self.shared.pairs.lock().unwrap();
         pairs.retain(|pair| pair.strong_count() > 0);
         pairs
@@ -178,7 +178,7 @@ fn bind_listener(address: SocketAddr) -> TcpListener {
 }
 
 /// Polls the accept mode, so that no thread has to wake this thread.
-fn run_accept_loop(address: SocketAddr, listener: TcpListener, shared: &Arc<SharedState>) {
+fn run_accept_loop(address: SocketAddr, listener: TcpListener, shared: &Arc<ProxyState>) {
     const POLL_INTERVAL: Duration = Duration::from_millis(2);
     let mut listening = Some(listener);
     let (mut unread_connections, mut backlog) = (Vec::new(), Vec::new());
@@ -228,7 +228,7 @@ fn fill_backlog(listener: &TcpListener, address: SocketAddr) -> Vec<TcpStream> {
     backlog
 }
 
-fn start_forwarding(client: TcpStream, shared: &Arc<SharedState>) {
+fn start_forwarding(client: TcpStream, shared: &Arc<ProxyState>) {
     let Ok(server) = TcpStream::connect(shared.target) else { return reset_connection(&client) };
     for stream in [&client, &server] {
         stream.set_nonblocking(false).unwrap();
@@ -238,12 +238,12 @@ fn start_forwarding(client: TcpStream, shared: &Arc<SharedState>) {
     shared.pairs.lock().unwrap().push(Arc::downgrade(&pair));
     for way in [Direction::Requests, Direction::Responses] {
         let (shared, pair) = (Arc::clone(shared), Arc::clone(&pair));
-        std::thread::spawn(move || pair.forward(way, &shared));
+        std::thread::spawn(move || pair.forward_until_end(way, &shared));
     }
 }
 
 impl ConnectionPair {
-    fn forward(&self, way: Direction, shared: &SharedState) {
+    fn forward_until_end(&self, way: Direction, shared: &ProxyState) {
         let (mut from, to) = self.source_and_destination(way);
         let mut buffer = [0; 16 * 1024];
         let (mut version, mut passed, mut has_swallowed) = (0, 0, false);
@@ -259,9 +259,9 @@ impl ConnectionPair {
             if let Fault::Cut { after, by } = fault
                 && passed + read > after
             {
-                write(to, &buffer[..after - passed]);
+                try_write_all(to, &buffer[..after - passed]);
                 self.close(way, by);
-                // The connection is half closed: the proxy drops what the receiver still sends.
+                // The connection is half closed: the proxy drops what the sender still sends.
                 while by == CloseMode::HalfClose && matches!(from.read(&mut buffer), Ok(1..)) {}
                 break;
             }
@@ -296,7 +296,7 @@ impl ConnectionPair {
     }
 }
 
-impl SharedState {
+impl ProxyState {
     fn current_fault(&self, way: Direction) -> (u64, Fault) {
         let plan = self.plan.lock().unwrap();
         (plan.version, plan.faults[way as usize])
@@ -313,7 +313,7 @@ fn forward_with_fault(to: &TcpStream, fault: Fault, bytes: &mut [u8], passed: us
         Fault::Trickle(pause) => {
             return bytes.chunks(1).all(|byte| {
                 std::thread::sleep(pause);
-                write(to, byte)
+                try_write_all(to, byte)
             });
         }
         Fault::FlipBits { from, every, bits } => {
@@ -324,21 +324,21 @@ fn forward_with_fault(to: &TcpStream, fault: Fault, bytes: &mut [u8], passed: us
             }
         }
     }
-    write(to, bytes)
+    try_write_all(to, bytes)
 }
 
-fn write(mut to: &TcpStream, bytes: &[u8]) -> bool {
+fn try_write_all(mut to: &TcpStream, bytes: &[u8]) -> bool {
     to.write_all(bytes).is_ok()
 }
 
-/// Ends a connection at once, so that the peer sees a reset even if other threads hold the socket.
+/// Resets a connection at once, even if other threads hold its socket.
 fn reset_connection(stream: &TcpStream) {
     let unspecified = libc::sockaddr {
         sa_family: libc::AF_UNSPEC as libc::sa_family_t,
         sa_data: Default::default(),
     };
-    // SAFETY: the descriptor is open for as long as `stream` is borrowed, and the address is a
-    // whole `sockaddr` whose size is given with it. The call fails if the connection has ended.
+    // SAFETY: the descriptor is open while `stream` is borrowed. The address is a complete
+    // `sockaddr`, passed with its size. The call may fail: the connection may have ended.
     unsafe {
         let size = size_of::<libc::sockaddr>() as libc::socklen_t;
         libc::connect(stream.as_raw_fd(), &raw const unspecified, size);

@@ -47,7 +47,7 @@ impl Gateway {
         Gateway { http, admin, config, setup: Some(setup), child, stderr }
     }
 
-    pub(super) fn wait_until_ready(&mut self) -> bool {
+    pub(super) fn wait_for_ready_or_exit(&mut self) -> bool {
         wait_for("the gateway is ready or has ended", || {
             if self.child.try_wait().unwrap().is_some() {
                 return Some(false);
@@ -99,7 +99,7 @@ impl Gateway {
         self.setup().settings["listen"]["https"].trim_matches('"').parse().unwrap()
     }
 
-    /// Starts another process with the same config, which is to take over.
+    /// Starts a process with the same config that waits to take over from this gateway.
     pub fn spawn_successor(&self) -> Successor {
         let stderr = self.path("stderr-successor.log");
         let child = Command::new(BINARY)
@@ -114,8 +114,8 @@ impl Gateway {
         Successor { child: Some(child), stderr }
     }
 
-    /// From now on this value is the other process, which has taken over. The old process has
-    /// ended.
+    /// Waits until the old process has ended. From then on this value stands for the successor,
+    /// which has taken over.
     #[track_caller]
     pub fn replace_process(&mut self, mut successor: Successor) {
         self.wait_for_exit();
@@ -193,14 +193,14 @@ impl Gateway {
         key
     }
 
-    /// Creates a key, and makes [`WARM_UP_CALLS`] calls with it. If the limit is large, the account
-    /// then holds leased calls, and the fast path serves its requests.
+    /// Creates a key, and makes [`WARM_UP_CALLS`] calls with it. After them, the account holds
+    /// leased calls if its limit is large, so that the fast path serves its requests.
     #[track_caller]
     pub fn create_warm_key(&self, account: &str) -> String {
         let key = self.create_active_key(account, &[]);
         let mut connection = self.connect();
         for _ in 0..WARM_UP_CALLS {
-            connection.ask(&get("/v1/public/top-domains").key(&key)).expect(200);
+            connection.send_request(&get("/v1/public/top-domains").key(&key)).expect(200);
         }
         key
     }
@@ -254,7 +254,7 @@ impl Gateway {
 
     /// Starts another gateway in the folder of this gateway, which has ended.
     #[track_caller]
-    pub fn start_again(self) -> Gateway {
+    pub fn start_after_exit(self) -> Gateway {
         self.into_setup().start()
     }
 
@@ -337,17 +337,17 @@ impl Drop for Gateway {
     }
 }
 
-/// One gateway with the bundled table, shared by all tests that change nothing; and a key without a
-/// limit.
+/// Returns a gateway with the bundled table, and its key without a limit. All tests that change
+/// nothing share them.
 pub fn shared_gateway() -> &'static (Gateway, String) {
-    static SHARED: OnceLock<(Gateway, String)> = OnceLock::new();
-    SHARED.get_or_init(|| {
+    static SHARED_GATEWAY: OnceLock<(Gateway, String)> = OnceLock::new();
+    SHARED_GATEWAY.get_or_init(|| {
         let gateway =
             Setup::with_bundled_table().set("plans.free", "100").set("plans.all", "\"unlimited\"");
         let gateway = gateway.start();
         let key = gateway.create_active_key("readers", &["--plan", "all"]);
-        // A static value is never dropped, so this shell waits for the end of the test process and
-        // kills the gateway.
+        // Rust never drops a static value. Therefore this shell kills the gateway when the test
+        // process ends and closes the shell's standard input.
         let last = format!("read -r line; kill -9 {}", gateway.child.id());
         let watcher = Command::new("sh").args(["-c", &last]).stdin(Stdio::piped()).spawn();
         std::mem::forget(watcher.unwrap());

@@ -115,7 +115,7 @@ impl Request {
     /// Sends the request on a new connection and returns the response.
     #[track_caller]
     pub fn send(&self, address: SocketAddr) -> Response {
-        Connection::open(address).ask(self)
+        Connection::open(address).send_request(self)
     }
 }
 
@@ -203,12 +203,12 @@ impl Connection {
     }
 
     #[track_caller]
-    pub fn ask(&mut self, request: &Request) -> Response {
+    pub fn send_request(&mut self, request: &Request) -> Response {
         self.send(&request.to_bytes());
         self.read_response_to(&request.method).expect("an answer, but the connection was closed")
     }
 
-    /// As [`Connection::ask`]; None if the gateway has closed the connection.
+    /// As [`Connection::send_request`]; None if the gateway has closed the connection.
     pub fn try_send_request(&mut self, request: &Request) -> Option<Response> {
         self.reader.get_mut().write_all(&request.to_bytes()).ok()?;
         self.read_response_to(&request.method)
@@ -294,7 +294,7 @@ impl Connection {
     }
 
     /// Returns true if the peer closes without sending another byte.
-    pub fn is_closed_by_peer(&mut self) -> bool {
+    pub fn ends_without_more_bytes(&mut self) -> bool {
         let mut byte = [0];
         match self.reader.read(&mut byte) {
             Ok(read) => read == 0,

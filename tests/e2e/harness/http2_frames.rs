@@ -17,7 +17,7 @@ pub const CONTINUATION: u8 = 9;
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn encode_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     let mut bytes = vec![length[1], length[2], length[3], kind, flags];
     bytes.extend(stream.to_be_bytes());
@@ -51,7 +51,12 @@ fn encode_fields(all: &[(&str, &str)]) -> Vec<u8> {
     all.iter().flat_map(|(name, value)| encode_field(name, value)).collect()
 }
 
-pub fn header_block(method: &str, path: &str, key: &str, more: &[(&str, &str)]) -> Vec<u8> {
+pub fn encode_request_fields(
+    method: &str,
+    path: &str,
+    key: &str,
+    more: &[(&str, &str)],
+) -> Vec<u8> {
     let key = format!("Bearer {key}");
     let mut all = encode_fields(&[
         (":method", method),
@@ -76,17 +81,17 @@ impl FrameClient {
         stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(PREFACE).unwrap();
         // Without a dynamic table, each response's fields can be decoded alone.
-        stream.write_all(&frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0])).unwrap();
+        stream.write_all(&encode_frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0])).unwrap();
         FrameClient { stream }
     }
 
     /// Returns false if the bytes could not be sent.
-    pub fn send(&mut self, bytes: &[u8]) -> bool {
+    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
 
     /// The next frame: type, flags, stream, payload; None at the end of the connection.
-    pub fn next_frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+    pub fn read_frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
@@ -97,10 +102,10 @@ impl FrameClient {
     }
 
     /// The status of the response on a stream, from an indexed or literal `:status`; 0 for a reset.
-    pub fn status(&mut self, wanted: u32) -> u16 {
-        while let Some((kind, _, stream, payload)) = self.next_frame() {
+    pub fn read_status(&mut self, wanted: u32) -> u16 {
+        while let Some((kind, _, stream, payload)) = self.read_frame() {
             match kind {
-                HEADERS if stream == wanted => return status_of(&payload),
+                HEADERS if stream == wanted => return decode_status(&payload),
                 RST_STREAM if stream == wanted => return 0,
                 _ => {}
             }
@@ -109,8 +114,8 @@ impl FrameClient {
     }
 
     /// The error code with which the peer closed the connection, if it sent one.
-    pub fn goaway_error_code(&mut self) -> Option<u32> {
-        while let Some((kind, _, _, payload)) = self.next_frame() {
+    pub fn read_goaway_error_code(&mut self) -> Option<u32> {
+        while let Some((kind, _, _, payload)) = self.read_frame() {
             if kind == GOAWAY {
                 return Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
             }
@@ -120,20 +125,20 @@ impl FrameClient {
 }
 
 /// Decodes `:status` from the static table (RFC 7541 appendix A), or from a literal.
-pub fn status_of(block: &[u8]) -> u16 {
-    const INDEXED: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+pub fn decode_status(block: &[u8]) -> u16 {
+    const INDEXED_STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
     let block = match block[0] {
         size if size & 0xe0 == 0x20 => &block[1..],
         _ => block,
     };
     match block[0] {
-        index @ 0x88..=0x8e => INDEXED[usize::from(index - 0x88)],
+        index @ 0x88..=0x8e => INDEXED_STATUSES[usize::from(index - 0x88)],
         _ => {
             let huffman = block[1] & 0x80 != 0;
             let length = usize::from(block[1] & 0x7f);
             let text = &block[2..2 + length];
             if huffman {
-                huffman_digits(text)
+                decode_huffman_digits(text)
             } else {
                 std::str::from_utf8(text).unwrap().parse().unwrap()
             }
@@ -141,9 +146,9 @@ pub fn status_of(block: &[u8]) -> u16 {
     }
 }
 
-/// Decodes three digits in Huffman code (RFC 7541 appendix B): 0 to 2 have five bits, the others
-/// six.
-fn huffman_digits(code: &[u8]) -> u16 {
+/// Decodes three digits in Huffman code (RFC 7541 appendix B). The codes of 0, 1 and 2 have five
+/// bits, those of 3 to 9 have six.
+fn decode_huffman_digits(code: &[u8]) -> u16 {
     let bits =
         code.iter().chain([0; 4].iter()).take(4).fold(0, |bits, byte| bits << 8 | u32::from(*byte));
     let (mut at, mut value) = (0, 0);

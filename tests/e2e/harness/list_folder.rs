@@ -69,19 +69,19 @@ impl ListFolder {
         lists
     }
 
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub fn file_path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// Writes the file in place.
     pub fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.file(name), text).unwrap();
+        std::fs::write(self.file_path(name), text).unwrap();
     }
 
     /// Writes a temporary file and renames it over the old file.
     pub fn replace_by_rename(&self, name: &str, text: &str) {
         let beside = self.path.with_extension("beside");
         std::fs::write(&beside, text).unwrap();
-        std::fs::rename(&beside, self.file(name)).unwrap();
+        std::fs::rename(&beside, self.file_path(name)).unwrap();
     }
 }

@@ -52,8 +52,8 @@ impl LoadGenerator {
         LoadGenerator { pause, ..self }
     }
 
-    /// Starts this many clients, which send calls until the guard of
-    /// [`LoadGenerator::stop_on_drop`] is dropped or the gateway is gone.
+    /// Starts this many clients. They send calls until the caller drops the guard of
+    /// [`LoadGenerator::stop_on_drop`], or the gateway accepts no connection.
     pub fn spawn_clients<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
@@ -113,7 +113,7 @@ impl LoadGenerator {
     }
 
     /// The number of responses so far.
-    pub fn counts(&self) -> ResponseCounts {
+    pub fn response_counts(&self) -> ResponseCounts {
         let read = |count: &AtomicU64| count.load(Ordering::SeqCst);
         ResponseCounts {
             admitted: read(&self.admitted),

@@ -136,15 +136,15 @@ pub fn response_bytes(status: u16, headers: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} Any\r\nContent-Length: {length}\r\n{headers}\r\n{body}").into_bytes()
 }
 
-/// An address on which nothing listens and which no other test of this process gets. Its port lies
+/// Returns an address on which nothing listens; no other test of this process gets it. Its port is
 /// below the ephemeral ports, so that no outgoing connection takes it.
 pub fn free_address() -> SocketAddr {
-    const FIRST: usize = 10_000;
-    const PORTS: usize = 20_000;
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    const FIRST_PORT: usize = 10_000;
+    const PORT_COUNT: usize = 20_000;
+    static NEXT_OFFSET: AtomicUsize = AtomicUsize::new(0);
     let begin = std::process::id() as usize * 631;
     loop {
-        let port = FIRST + (begin + NEXT.fetch_add(1, Ordering::SeqCst)) % PORTS;
+        let port = FIRST_PORT + (begin + NEXT_OFFSET.fetch_add(1, Ordering::SeqCst)) % PORT_COUNT;
         if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {
             return listener.local_addr().unwrap();
         }
@@ -180,7 +180,7 @@ fn perform_step(reader: &mut BufReader<TcpStream>, step: Step) -> Option<()> {
         }
         Step::Close => None,
         Step::Reset => {
-            reset(reader.get_ref());
+            reset_on_close(reader.get_ref());
             None
         }
     }
@@ -205,11 +205,11 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, String)> {
 }
 
 /// With a linger time of zero, closing the socket sends a reset.
-fn reset(stream: &TcpStream) {
+fn reset_on_close(stream: &TcpStream) {
     use std::os::fd::AsRawFd;
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: the descriptor is open for as long as `stream` is borrowed, and the value is a
-    // whole `linger` whose size is given with it.
+    // SAFETY: the descriptor is open while `stream` is borrowed. The value is a complete `linger`,
+    // passed with its size.
     let set = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),

@@ -4,7 +4,7 @@ use super::Gateway;
 
 impl Gateway {
     /// The number of open file descriptors.
-    pub fn open_descriptors(&self) -> usize {
+    pub fn open_descriptor_count(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
 
@@ -18,7 +18,7 @@ impl Gateway {
     }
 
     /// The current memory, in KiB.
-    pub fn resident_kib(&self) -> u64 {
+    pub fn resident_memory_kib(&self) -> u64 {
         self.read_proc_status("VmRSS")
     }
 

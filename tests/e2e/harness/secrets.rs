@@ -1,10 +1,10 @@
 //! Checks that no log, page or error shows the text of a key, a password or a whole e-mail address.
 //!
-//! The harness checks every gateway's log and standard error when its folder is removed, so every
-//! test is also a test of this rule. This module checks text only, and depends on no gateway.
+//! When a test ends, the harness checks the logs and the standard error of its gateway. Thus every
+//! test also tests this rule. This module only checks text: it starts and knows no gateway.
 
 /// The number of characters after the prefix of a key that `riskgate keys create` made.
-const KEY_TEXT_LENGTH: usize = 32;
+const KEY_LENGTH_AFTER_PREFIX: usize = 32;
 
 /// One gateway's secrets, which no log, page or error may show.
 #[derive(Clone, Default)]
@@ -30,7 +30,7 @@ impl GatewaySecrets {
         });
         let encoded = text.find("%40").map(|at| (at, "%40"));
         if let Some((at, _)) = whole.or(encoded) {
-            panic!("{source} shows an address: {}", line_at(text, at));
+            panic!("{source} shows an address: {}", line_containing(text, at));
         }
     }
 
@@ -40,20 +40,20 @@ impl GatewaySecrets {
         let prefixes = self.prefixes.iter().map(String::as_str).chain(["rg_"]);
         let is_key = |prefix: &str, at: usize| {
             let rest = text.as_bytes().get(at + prefix.len()..).unwrap_or_default();
-            rest.len() >= KEY_TEXT_LENGTH
-                && rest[..KEY_TEXT_LENGTH].iter().all(u8::is_ascii_alphanumeric)
+            rest.len() >= KEY_LENGTH_AFTER_PREFIX
+                && rest[..KEY_LENGTH_AFTER_PREFIX].iter().all(u8::is_ascii_alphanumeric)
         };
         let mut keys = prefixes.flat_map(|prefix| {
             text.match_indices(prefix).filter(move |(at, _)| is_key(prefix, *at))
         });
         let mut texts = self.texts.iter().flat_map(|secret| text.match_indices(secret.as_str()));
         if let Some((at, _)) = keys.next().or_else(|| texts.next()) {
-            panic!("{source} shows a secret: {}", line_at(text, at));
+            panic!("{source} shows a secret: {}", line_containing(text, at));
         }
     }
 }
 
-fn line_at(text: &str, at: usize) -> &str {
+fn line_containing(text: &str, at: usize) -> &str {
     let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
     text[start..].lines().next().unwrap_or_default()
 }

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::redis_server::RedisServer;
 
-/// Whether gateways use the fast path unless a test decides otherwise.
-pub fn is_fast_path_enabled() -> bool {
+/// Returns true if gateways use the fast path unless a test decides otherwise.
+pub fn is_fast_path_the_default() -> bool {
     std::env::var_os("RISKGATE_TEST_FAST_PATH").is_some()
 }
 
@@ -58,7 +58,7 @@ impl Setup {
         let process = setup.folder.path().join("run").display().to_string();
         setup = setup.set_text("process.runtime_dir", &process);
         // The whole suite runs with and without the fast path.
-        if is_fast_path_enabled() {
+        if is_fast_path_the_default() {
             setup = setup.set("listen.fast_path", "true");
         }
         // A commit may take long on a disk that other processes use.
@@ -217,7 +217,7 @@ impl Setup {
             }
             let config = self.write_config();
             let mut gateway = Gateway::spawn(self, config, http, admin);
-            if gateway.wait_until_ready() {
+            if gateway.wait_for_ready_or_exit() {
                 return gateway;
             }
             let stderr = gateway.stderr();

@@ -13,7 +13,7 @@ pub struct TcpForwarder {
 }
 
 impl TcpForwarder {
-    pub fn to(server: &RedisServer) -> TcpForwarder {
+    pub fn start_to(server: &RedisServer) -> TcpForwarder {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let target = Arc::new(Mutex::new(server.port()));

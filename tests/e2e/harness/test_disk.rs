@@ -1,9 +1,9 @@
 //! A small disk that a test fills or makes read-only while a gateway writes to it.
 //!
-//! The disk is a tmpfs, or an ext4 image for tests that need the errors of a real disk. It is
-//! mounted in a mount namespace that a child process holds, so the kernel removes it with that
-//! process, however the test ends. Without root the child needs permission to create a user
-//! namespace, and a disk in an image requires root.
+//! The disk is a tmpfs, or an ext4 image for tests that need the errors of a real disk. A child
+//! process holds the mount namespace of the disk. When that process ends, the kernel unmounts the
+//! disk, however the test ends. A tmpfs needs root, or permission to create a user namespace. An
+//! ext4 image needs root.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::run_command;
 
-const MOUNT_IMAGE: &str = "mount -o loop,errors=remount-ro \"$2/image\" \"$2/disk\"";
+const MOUNT_COMMAND: &str = "mount -o loop,errors=remount-ro \"$2/image\" \"$2/disk\"";
 
 pub struct TestDisk {
     namespace_process: Child,
@@ -25,18 +25,18 @@ impl TestDisk {
     /// Mounts a tmpfs of this size, in the syntax of `mount`.
     #[track_caller]
     pub fn in_memory(size: &str) -> TestDisk {
-        TestDisk::mount(size, "mount -t tmpfs -o size=\"$1\",mode=777 riskgate \"$2/disk\"")
+        TestDisk::mount_disk(size, "mount -t tmpfs -o size=\"$1\",mode=777 riskgate \"$2/disk\"")
     }
 
     /// Mounts an ext4 image that becomes read-only after an error.
     #[track_caller]
     pub fn file_backed(size: &str) -> TestDisk {
         let make = "truncate -s \"$1\" \"$2/image\" && mkfs.ext4 -q -F \"$2/image\"";
-        TestDisk::mount(size, &format!("{make} && {MOUNT_IMAGE}"))
+        TestDisk::mount_disk(size, &format!("{make} && {MOUNT_COMMAND}"))
     }
 
     #[track_caller]
-    fn mount(size: &str, mount: &str) -> TestDisk {
+    fn mount_disk(size: &str, mount: &str) -> TestDisk {
         let is_root = run_command(Command::new("id").arg("-u")).expect(0).stdout.trim() == "0";
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("disk")).unwrap();
@@ -63,7 +63,7 @@ impl TestDisk {
     }
 
     /// The command prefix that runs a command inside the namespace.
-    pub fn nsenter_prefix(&self) -> Vec<String> {
+    pub fn namespace_command_prefix(&self) -> Vec<String> {
         let target = self.namespace_process.id().to_string();
         let words: &[&str] = match self.is_root {
             true => &["nsenter", "-m", "-t", &target],
@@ -74,15 +74,15 @@ impl TestDisk {
 
     /// Fills all free space.
     pub fn fill_up(&self) {
-        let mut file = std::fs::File::create(self.path_from_test().join("filler")).unwrap();
+        let mut file = std::fs::File::create(self.path_outside_namespace().join("filler")).unwrap();
         for size in [4096, 1] {
             while file.write_all(&vec![0; size]).is_ok() {}
         }
     }
 
-    /// Frees the space again.
+    /// Frees the space that [`TestDisk::fill_up`] filled.
     pub fn remove_filler(&self) {
-        std::fs::remove_file(self.path_from_test().join("filler")).unwrap();
+        std::fs::remove_file(self.path_outside_namespace().join("filler")).unwrap();
     }
 
     /// Refuses writes to existing files and new files, also for processes that have the files open.
@@ -91,13 +91,13 @@ impl TestDisk {
         self.change_attributes("+i");
     }
 
-    /// Allows writes again.
+    /// Allows writes again after [`TestDisk::refuse_writes`].
     pub fn allow_writes(&self) {
         self.change_attributes("-i");
     }
 
     fn change_attributes(&self, change: &str) {
-        let root = self.path_from_test();
+        let root = self.path_outside_namespace();
         let files = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
         // SQLite writes to its `-shm` file through a memory map, where the kernel can't refuse a
         // write.
@@ -108,32 +108,33 @@ impl TestDisk {
     }
 
     /// Triggers a file system error, after which a disk in an image stays read-only.
-    pub fn trigger_error(&self) {
+    pub fn trigger_file_system_error(&self) {
         let ask = ["-c", "/sys/dev/block/%Hd:%Ld"];
-        let device =
-            run_command(Command::new("stat").args(ask).arg(self.path_from_test())).expect(0);
+        let device = run_command(Command::new("stat").args(ask).arg(self.path_outside_namespace()))
+            .expect(0);
         let device = std::fs::canonicalize(device.stdout.trim()).unwrap();
         let errors = Path::new("/sys/fs/ext4").join(device.file_name().unwrap());
         std::fs::write(errors.join("trigger_fs_error"), "1").unwrap();
     }
 
-    /// Repairs the file system afterwards. No process may have a file open on the disk.
+    /// Repairs the file system after [`TestDisk::trigger_file_system_error`]. Meanwhile no process
+    /// may have a file open on the disk.
     pub fn repair(&self) {
         let script = format!(
-            "umount \"$2/disk\" && {{ e2fsck -fp \"$2/image\" || [ $? = 1 ]; }} && {MOUNT_IMAGE}"
+            "umount \"$2/disk\" && {{ e2fsck -fp \"$2/image\" || [ $? = 1 ]; }} && {MOUNT_COMMAND}"
         );
-        let words = self.nsenter_prefix();
+        let words = self.namespace_command_prefix();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).args(["sh", "-c", &script, "sh", ""]).arg(self.folder.path());
         run_command(&mut command).expect(0);
     }
 
     /// The content of a file on the disk.
-    pub fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.path_from_test().join(name)).unwrap()
+    pub fn read_file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path_outside_namespace().join(name)).unwrap()
     }
 
-    fn path_from_test(&self) -> PathBuf {
+    fn path_outside_namespace(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.namespace_process.id()));
         root.join(self.path().strip_prefix("/").unwrap())
     }

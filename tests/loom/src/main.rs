@@ -1,12 +1,12 @@
 //! Models of the lease in memory. loom runs each model with every interleaving of its threads.
 //!
-//! The lease word and the lease accounting are the shipped files. Three kinds of threads run
-//! against each other: a worker that sends reports and applies grants, callers that spend and
-//! refund calls, and a reload that changes the limit. The store is one number that applies reports
-//! by the shipped rule.
+//! The program includes the shipped source files of the atomic lease and of the lease accounting.
+//! The threads of a model are callers that spend and refund calls, and a worker that sends reports
+//! and applies grants, changes the limit or enters a month. A number stands for the store; it
+//! changes by the shipped rule.
 //!
-//! This is a program and not a test, because the unit tests of the shipped files must not be
-//! compiled in.
+//! This is a program and not a test, because a test would also compile the unit tests of these
+//! files.
 
 // A model uses only part of these files.
 #![allow(dead_code)]
@@ -99,8 +99,8 @@ impl Lease {
             reason,
             month(),
         );
-        let Some(report) = outgoing.report else { return };
-        let own_leased = self.apply_report(&report);
+        let Some(current_month_report) = outgoing.current_month_report else { return };
+        let own_leased = self.apply_report(&current_month_report);
         let grant = Grant {
             own_leased,
             others_leased: 0,
@@ -111,7 +111,7 @@ impl Lease {
         // The number of unleased calls is only shown to callers; no model depends on it.
         let publish_unleased = |_| {};
         let mut accounting = self.accounting.lock().unwrap();
-        accounting.apply_grant(&self.atomic_lease, report.sequence, grant, publish_unleased);
+        accounting.apply_grant(&self.atomic_lease, current_month_report.sequence, grant, publish_unleased);
     }
 
     /// Applies a report to the node's row. Returns the calls that the row then counts as leased.

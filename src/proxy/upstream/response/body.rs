@@ -8,11 +8,11 @@ use httparse::Status;
 /// The most bytes of a line in a chunked body: a chunk's size, the end of its data, or a trailer.
 const MAX_CHUNK_LINE_BYTES: usize = 4096;
 
-/// The error of bytes from an upstream server that are no response riskgate can forward.
+/// The error if the bytes from an upstream server are no response that riskgate can forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedResponse;
 
-/// The part of a body that is still missing.
+/// The part of a response body that has still to arrive from the upstream server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyState {
     /// Nothing.
@@ -21,7 +21,7 @@ pub enum BodyState {
     BytesLeft(u64),
     /// All bytes until the connection ends; the client gets them as chunks.
     UntilClose,
-    /// Chunks, with the next element.
+    /// Chunks; the next bytes belong to this element.
     Chunks(ChunkState),
 }
 
@@ -39,8 +39,9 @@ pub enum ChunkState {
 }
 
 impl BodyState {
-    /// Forwards the part of the body that has arrived, and removes it from `arrived`.
-    pub fn forward(
+    /// Moves the part of the body that has arrived from `arrived` to `out`. Bytes after the end of
+    /// the body stay in `arrived`.
+    pub fn forward_arrived_bytes(
         &mut self,
         arrived: &mut BytesMut,
         out: &mut Vec<u8>,
@@ -48,7 +49,7 @@ impl BodyState {
         while !arrived.is_empty() {
             *self = match *self {
                 BodyState::Complete => return Ok(()),
-                BodyState::BytesLeft(left) => match forward_bytes(arrived, left, out) {
+                BodyState::BytesLeft(left) => match forward_and_count_left(arrived, left, out) {
                     0 => BodyState::Complete,
                     left => BodyState::BytesLeft(left),
                 },
@@ -57,7 +58,7 @@ impl BodyState {
                     arrived.clear();
                     BodyState::UntilClose
                 }
-                BodyState::Chunks(chunk) => match chunk.forward(arrived, out)? {
+                BodyState::Chunks(chunk) => match chunk.forward_element(arrived, out)? {
                     Some(next) => next,
                     None => return Ok(()),
                 },
@@ -66,7 +67,7 @@ impl BodyState {
         Ok(())
     }
 
-    /// Ends the body because the server has closed the connection; an error if the body is
+    /// Ends the body because the server has closed the connection. Returns an error if the body is
     /// incomplete.
     pub fn finish_at_eof(&mut self, out: &mut Vec<u8>) -> Result<(), MalformedResponse> {
         match self {
@@ -80,8 +81,9 @@ impl BodyState {
 }
 
 impl ChunkState {
-    /// Forwards one element. Returns the next state; `None` if the element is incomplete.
-    fn forward(
+    /// Forwards one element of a chunked body, or the part of a chunk's data that has arrived.
+    /// Returns the next state; `None` if a line is incomplete.
+    fn forward_element(
         self,
         arrived: &mut BytesMut,
         out: &mut Vec<u8>,
@@ -124,8 +126,9 @@ impl ChunkState {
     }
 }
 
-/// Forwards up to `left` bytes. Returns how many are left.
-fn forward_bytes(arrived: &mut BytesMut, left: u64, out: &mut Vec<u8>) -> u64 {
+/// Moves up to `left` bytes from `arrived` to `out`. Returns how many of `left` have still to
+/// arrive.
+fn forward_and_count_left(arrived: &mut BytesMut, left: u64, out: &mut Vec<u8>) -> u64 {
     let length = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
     out.extend_from_slice(&arrived[..length]);
     arrived.advance(length);
@@ -139,8 +142,8 @@ fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Removes a line from `arrived`. Returns its length without the line end; `None` if it is
-/// incomplete.
+/// Removes a line from the front of `arrived`. Returns the line's length without its CRLF; `None`
+/// if the line is incomplete.
 fn consume_line(arrived: &mut BytesMut) -> Result<Option<usize>, MalformedResponse> {
     match arrived.iter().take(MAX_CHUNK_LINE_BYTES).position(|byte| *byte == b'\n') {
         Some(end) if end > 0 && arrived[end - 1] == b'\r' => {

@@ -9,7 +9,7 @@ impl Simulation<'_> {
     pub(super) fn check_invariants(&mut self) {
         for at in 0..self.nodes.len() {
             let node = &self.nodes[at];
-            let (month, held, limits, row) = node.lease.held_limits_and_leased();
+            let (month, held, limits, row) = node.lease.month_held_limits_and_leased();
             let max_allowed =
                 limits.iter().map(|limit| expected_max_held_calls(*limit)).max().unwrap_or(0);
             assert!(held <= max_allowed, "{held} held or requested, at most {max_allowed} allowed");
@@ -27,12 +27,12 @@ impl Simulation<'_> {
         }
     }
 
-    /// Ends all faults, delivers every report and grant, and spends the rest of the limit.
-    pub(super) fn spend_rest_without_faults(&mut self) {
+    /// Ends all faults, delivers every report and grant, and spends the calls left of the limit.
+    pub(super) fn spend_all_left_without_faults(&mut self) {
         self.store_skew_seconds = 0;
         for at in 0..self.nodes.len() {
             let node = &mut self.nodes[at];
-            (node.cut_off, node.clock_skew_seconds) = (false, 0);
+            (node.is_cut_off, node.clock_skew_seconds) = (false, 0);
         }
         while self.nodes.iter().any(|node| node.limit_index + 1 < self.limits.len()) {
             (0..self.nodes.len()).for_each(|at| self.apply_next_limit(at));
@@ -40,15 +40,15 @@ impl Simulation<'_> {
         self.advance_time(2 * RECOVERY_PERIOD_MS);
         let mut denied_rounds = 0;
         for _ in 0..400 {
-            let before = self.total_admitted();
+            let before = self.total_admitted_gross();
             for at in 0..self.nodes.len() {
                 for _ in 0..200 {
-                    let gross_before = self.total_admitted();
+                    let gross_before = self.total_admitted_gross();
                     self.make_call(at);
                     self.exchange_until_idle(at, ReportReason::CallsNeeded);
-                    if gross_before == self.total_admitted() {
+                    if gross_before == self.total_admitted_gross() {
                         self.make_call(at);
-                        if gross_before == self.total_admitted() {
+                        if gross_before == self.total_admitted_gross() {
                             break;
                         }
                     }
@@ -60,8 +60,11 @@ impl Simulation<'_> {
             (0..self.nodes.len()).for_each(|at| self.exchange_until_idle(at, ReportReason::Tick));
             self.advance_time(600);
             (0..self.nodes.len()).for_each(|at| self.exchange_until_idle(at, ReportReason::Tick));
-            denied_rounds =
-                if before == self.total_admitted() && all_arrived { denied_rounds + 1 } else { 0 };
+            denied_rounds = if before == self.total_admitted_gross() && all_arrived {
+                denied_rounds + 1
+            } else {
+                0
+            };
             let is_unlimited = self.limits.last() == Some(&MonthlyLimit::Unlimited);
             if denied_rounds >= 3 || is_unlimited && all_arrived {
                 break;
@@ -73,20 +76,20 @@ impl Simulation<'_> {
         }
     }
 
-    pub(super) fn total_admitted(&self) -> u64 {
+    pub(super) fn total_admitted_gross(&self) -> u64 {
         self.tallies.values().map(|tally| tally.gross_calls).sum()
     }
 
     /// Exchanges reports and grants without network faults until the node has nothing to send.
-    pub(super) fn exchange_until_idle(&mut self, at: usize, reason: ReportReason) {
+    pub(super) fn exchange_until_idle(&mut self, node_index: usize, reason: ReportReason) {
         for _ in 0..4 {
             match reason {
-                ReportReason::Tick => self.tick(at),
-                reason => self.send_requests(at, reason),
+                ReportReason::Tick => self.run_worker_tick(node_index),
+                reason => self.send_reports_as_worker(node_index, reason),
             }
-            let Some(in_flight) = self.nodes[at].in_flight.take() else { return };
+            let Some(in_flight) = self.nodes[node_index].in_flight.take() else { return };
             let grants = self.apply_at_store(&in_flight.message);
-            self.deliver_outcome(at, in_flight.batch, grants);
+            self.deliver_outcome(node_index, in_flight.batch, grants);
         }
     }
 
@@ -100,7 +103,7 @@ impl Simulation<'_> {
             .unwrap_or(0);
         let months: Vec<Month> = self.tallies.keys().copied().collect();
         for month in months {
-            let (spent, _) = self.store.usage(&self.account, month);
+            let (spent, _) = self.store.spent_and_leased(&self.account, month);
             let gross = self.tallies[&month].gross_calls;
             assert!(spent <= gross, "usage says {spent}, but {gross} were admitted in {month}");
         }
@@ -112,8 +115,9 @@ impl Simulation<'_> {
         let mut lost = 0;
         for node in std::mem::take(&mut self.ended_nodes) {
             let row = self.store.leased_by_node(&self.account, month, &node.node.id);
-            let lost_here = row.saturating_sub(node.admitted.get(&month).copied().unwrap_or(0));
-            let max_allowed = max_held_calls + node.refunded_unreported;
+            let lost_here =
+                row.saturating_sub(node.net_calls_by_month.get(&month).copied().unwrap_or(0));
+            let max_allowed = max_held_calls + node.unreported_refunds;
             assert!(
                 lost_here <= max_allowed,
                 "a crash lost {lost_here}, at most {max_allowed} allowed"

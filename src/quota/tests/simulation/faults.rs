@@ -6,9 +6,9 @@ use crate::model::month::Month;
 use crate::quota::lease_report::ReportReason;
 
 impl Simulation<'_> {
-    /// Crashes a node, as kill -9 does.
-    pub(super) fn crash_node(&mut self, at: usize) {
-        let node = self.nodes.swap_remove(at);
+    /// Crashes a node, as kill -9 does, and starts a new node in its place.
+    pub(super) fn crash_and_replace_node(&mut self, node_index: usize) {
+        let node = self.nodes.swap_remove(node_index);
         self.trace(format_args!("node {} crashes", node.node.id[0]));
         self.late_messages
             .extend(node.in_flight.as_ref().map(|in_flight| in_flight.message.clone()));
@@ -16,28 +16,30 @@ impl Simulation<'_> {
         self.start_node();
     }
 
-    /// Shuts a node down as SIGTERM does: the node sends its last reports. If a message is in
-    /// flight or the store does not answer, this equals a crash.
-    pub(super) fn shut_down_node(&mut self, at: usize) {
-        if self.nodes[at].in_flight.is_none() && self.probe_store(at).is_some() {
-            self.send_reports(at, ReportReason::Shutdown);
-            if let Some(in_flight) = self.nodes[at].in_flight.take() {
+    /// Shuts a node down as SIGTERM does, and starts a new node in its place. The old node sends
+    /// its last reports, unless a message is in flight or the store does not answer.
+    pub(super) fn shut_down_and_replace_node(&mut self, node_index: usize) {
+        if self.nodes[node_index].in_flight.is_none()
+            && self.probe_and_check_if_totals_due(node_index).is_some()
+        {
+            self.send_reports(node_index, ReportReason::Shutdown);
+            if let Some(in_flight) = self.nodes[node_index].in_flight.take() {
                 drop(self.apply_at_store(&in_flight.message));
             }
         }
-        self.crash_node(at);
+        self.crash_and_replace_node(node_index);
     }
 
     /// Sets a clock wrong, or right again: the server's or a node's, never both at once. A run is
     /// too short for a jump to be accepted.
-    pub(super) fn step_clock(&mut self, at: usize) {
+    pub(super) fn step_clock(&mut self, node_index: usize) {
         let skew = self.random.pick(&[0, 0, -86_400, -40, 3_600, 40 * 86_400]);
         let all_clocks_right = self.nodes.iter().all(|node| node.clock_skew_seconds == 0);
         if self.store.is_redis() && all_clocks_right && self.random.one_in(2) {
             self.trace(format_args!("the server's clock is wrong by {skew} s"));
             self.store_skew_seconds = skew;
         } else if self.store_skew_seconds == 0 {
-            self.nodes[at].clock_skew_seconds = skew;
+            self.nodes[node_index].clock_skew_seconds = skew;
         }
     }
 
@@ -57,11 +59,11 @@ impl Simulation<'_> {
 
     pub(super) fn restart_store(&mut self, how: &str) {
         self.trace(format_args!("the store {how}"));
-        self.incarnation += 1;
+        self.store_incarnation += 1;
         self.recovering_until_ms = self.now_ms + RECOVERY_PERIOD_MS;
         for at in 0..self.nodes.len() {
             // The connection is lost, and with it every message in flight.
-            self.nodes[at].is_healthy = false;
+            self.nodes[at].last_operation_succeeded = false;
             if let Some(in_flight) = self.nodes[at].in_flight.take() {
                 self.fail_exchange(at, in_flight.batch);
             }
@@ -72,8 +74,9 @@ impl Simulation<'_> {
     /// Replaces the account's totals of the month by an earlier snapshot; an empty snapshot deletes
     /// them. Then the nodes report again.
     pub(super) fn lose_store_data(&mut self, month: Month, snapshot: LedgerSnapshot) {
-        // What the living nodes can report again: the highest total over all nodes that any of them
-        // knows, or the sum of their own totals. Calls above both may be lost.
+        // After the loss, the living nodes can restore the highest total over all nodes that any of
+        // them knows, or the sum of their own totals. Calls above the larger of the two may be
+        // lost.
         let known: Vec<(u64, u64)> =
             self.nodes.iter().map(|m| m.lease.recoverable_leased_totals(month)).collect();
         let best = known.iter().map(|known| known.0).max().unwrap_or(0);
@@ -91,8 +94,8 @@ impl Simulation<'_> {
         });
         // All living nodes report within the recovery period, as they do every second.
         for at in 0..self.nodes.len() {
-            self.nodes[at].cut_off = false;
-            self.send_requests(at, ReportReason::Tick);
+            self.nodes[at].is_cut_off = false;
+            self.send_reports_as_worker(at, ReportReason::Tick);
             if let Some(in_flight) = self.nodes[at].in_flight.take() {
                 let grants = self.apply_at_store(&in_flight.message);
                 self.deliver_outcome(at, in_flight.batch, grants);

@@ -8,38 +8,41 @@ use crate::quota::node::ReportBatch;
 use crate::store::{BatchContext, Grant, Probe, StoreError};
 
 impl Simulation<'_> {
-    /// Sends requests for calls as the worker does: if the last operation failed, it probes the
-    /// store first.
-    pub(super) fn send_requests(&mut self, at: usize, reason: ReportReason) {
-        if self.nodes[at].in_flight.is_some() {
+    /// Sends reports as the worker does. If the last operation failed, the node probes the store
+    /// first. It requests calls only if its lease is queued.
+    pub(super) fn send_reports_as_worker(&mut self, node_index: usize, reason: ReportReason) {
+        if self.nodes[node_index].in_flight.is_some() {
             return;
         }
-        let waiting_leases = std::mem::take(&mut self.nodes[at].node.lock_queue().waiting_leases);
-        self.nodes[at].is_tracked |= !waiting_leases.is_empty();
-        if !self.nodes[at].is_healthy {
-            match self.probe_store(at) {
+        let waiting_leases =
+            std::mem::take(&mut self.nodes[node_index].node.lock_lease_queue().waiting_leases);
+        self.nodes[node_index].is_lease_tracked |= !waiting_leases.is_empty();
+        if !self.nodes[node_index].last_operation_succeeded {
+            match self.probe_and_check_if_totals_due(node_index) {
                 // The store may have lost data: totals are reported at once, and the request for
                 // calls stays queued.
                 Some(true) => {
-                    self.nodes[at].node.requeue(waiting_leases);
-                    return self.send_reports(at, ReportReason::Tick);
+                    self.nodes[node_index].node.requeue(waiting_leases);
+                    return self.send_reports(node_index, ReportReason::Tick);
                 }
-                Some(false) if reason == ReportReason::Tick && !self.nodes[at].is_tracked => {
+                Some(false)
+                    if reason == ReportReason::Tick && !self.nodes[node_index].is_lease_tracked =>
+                {
                     return;
                 }
                 Some(false) => {}
-                None => return self.nodes[at].node.requeue(waiting_leases),
+                None => return self.nodes[node_index].node.requeue(waiting_leases),
             }
         }
         if reason == ReportReason::CallsNeeded && waiting_leases.is_empty() {
             return;
         }
-        self.send_reports(at, reason);
+        self.send_reports(node_index, reason);
     }
 
-    pub(super) fn send_reports(&mut self, at: usize, reason: ReportReason) {
-        let uptime_ms = self.uptime_ms(at);
-        let node = &mut self.nodes[at];
+    pub(super) fn send_reports(&mut self, node_index: usize, reason: ReportReason) {
+        let uptime_ms = self.uptime_ms(node_index);
+        let node = &mut self.nodes[node_index];
         let held = node.lease.with_accounting(|_, atomic_lease| atomic_lease.load().held());
         let batch = node.node.collect_reports(std::slice::from_ref(&node.lease), reason);
         self.store.sabotage_after_report(&node.lease, held);
@@ -48,44 +51,46 @@ impl Simulation<'_> {
             return;
         }
         let message = Message {
-            node: node.node.id,
+            node_id: node.node.id,
             month: node.node.calendar.latest_month(),
-            recovery_ms: node.node.recovery_ms_left(uptime_ms),
+            recovery_ms_left: node.node.store_recovery_ms_left(uptime_ms),
             reports: batch.reports.clone(),
         };
         node.in_flight = Some(InFlight { batch, message });
     }
 
-    pub(super) fn tick(&mut self, at: usize) {
-        if self.nodes[at].in_flight.is_some() || self.probe_store(at).is_none() {
+    pub(super) fn run_worker_tick(&mut self, node_index: usize) {
+        if self.nodes[node_index].in_flight.is_some()
+            || self.probe_and_check_if_totals_due(node_index).is_none()
+        {
             return;
         }
-        if self.nodes[at].is_tracked {
-            self.send_reports(at, ReportReason::Tick);
-            let node = &mut self.nodes[at];
-            node.is_tracked = !node.lease.is_fully_reported();
+        if self.nodes[node_index].is_lease_tracked {
+            self.send_reports(node_index, ReportReason::Tick);
+            let node = &mut self.nodes[node_index];
+            node.is_lease_tracked = !node.lease.is_fully_reported();
         }
     }
 
     /// Probes the simulated store. Returns true if the node must report its totals again, or `None`
     /// if the node is cut off.
-    pub(super) fn probe_store(&mut self, at: usize) -> Option<bool> {
-        let uptime_ms = self.uptime_ms(at);
+    pub(super) fn probe_and_check_if_totals_due(&mut self, node_index: usize) -> Option<bool> {
+        let uptime_ms = self.uptime_ms(node_index);
         let (unix_now, boottime) = (self.true_now(), self.boottime());
         let store_now = self.store.is_redis().then_some(unix_now + self.store_skew_seconds);
         let probe = Probe {
-            incarnation: self.incarnation.to_string(),
+            incarnation: self.store_incarnation.to_string(),
             unix_now: store_now,
             recovery_left: Duration::from_millis(
                 self.recovering_until_ms.saturating_sub(self.now_ms),
             ),
         };
-        let node = &mut self.nodes[at];
-        node.is_healthy = !node.cut_off;
-        if node.cut_off || store_now.is_none() {
+        let node = &mut self.nodes[node_index];
+        node.last_operation_succeeded = !node.is_cut_off;
+        if node.is_cut_off || store_now.is_none() {
             node.node.calendar.observe_machine_clock(unix_now + node.clock_skew_seconds, boottime);
         }
-        if node.cut_off {
+        if node.is_cut_off {
             node.node.record_probe_outcome(Some(&network_error()));
             return None;
         }
@@ -101,18 +106,18 @@ impl Simulation<'_> {
         }
         let reporting = node.node.apply_probe(node.last_probe.as_ref(), &probe, uptime_ms);
         node.last_probe = Some(probe);
-        node.is_tracked |= !reporting.is_empty();
+        node.is_lease_tracked |= !reporting.is_empty();
         Some(!reporting.is_empty())
     }
 
     /// Decides by chance whether a node's message in flight is lost, delayed, applied without a
     /// reply, or applied and answered; an answered message may later be applied again.
-    pub(super) fn resolve_in_flight(&mut self, at: usize) {
-        let Some(in_flight) = self.nodes[at].in_flight.take() else { return };
-        let cut_off = self.nodes[at].cut_off;
+    pub(super) fn resolve_in_flight(&mut self, node_index: usize) {
+        let Some(in_flight) = self.nodes[node_index].in_flight.take() else { return };
+        let cut_off = self.nodes[node_index].is_cut_off;
         match self.random.random_below(20) {
             _ if cut_off => self.late_messages.push(in_flight.message.clone()),
-            0 => return self.fail_exchange(at, in_flight.batch),
+            0 => return self.fail_exchange(node_index, in_flight.batch),
             1 => self.late_messages.push(in_flight.message.clone()),
             2 => drop(self.apply_at_store(&in_flight.message)),
             outcome => {
@@ -120,21 +125,21 @@ impl Simulation<'_> {
                 if outcome == 3 {
                     self.late_messages.push(in_flight.message.clone());
                 }
-                return self.deliver_outcome(at, in_flight.batch, grants);
+                return self.deliver_outcome(node_index, in_flight.batch, grants);
             }
         }
-        self.fail_exchange(at, in_flight.batch);
+        self.fail_exchange(node_index, in_flight.batch);
     }
 
     pub(super) fn deliver_outcome(
         &mut self,
-        at: usize,
+        node_index: usize,
         batch: ReportBatch,
         grants: Result<Vec<Option<Grant>>, StoreError>,
     ) {
-        let uptime_ms = self.uptime_ms(at);
-        let node = &mut self.nodes[at];
-        node.is_healthy = grants.is_ok();
+        let uptime_ms = self.uptime_ms(node_index);
+        let node = &mut self.nodes[node_index];
+        node.last_operation_succeeded = grants.is_ok();
         node.node.record_report_outcome(grants.as_ref().err());
         if grants.is_ok() {
             self.store.sabotage_before_reply(&node.lease);
@@ -142,9 +147,9 @@ impl Simulation<'_> {
         node.node.deliver_grants(batch, grants.ok(), uptime_ms);
     }
 
-    pub(super) fn fail_exchange(&mut self, at: usize, batch: ReportBatch) {
-        self.deliver_outcome(at, batch, Err(network_error()));
-        self.nodes[at].node.enqueue_urgently(&self.nodes[at].lease);
+    pub(super) fn fail_exchange(&mut self, node_index: usize, batch: ReportBatch) {
+        self.deliver_outcome(node_index, batch, Err(network_error()));
+        self.nodes[node_index].node.enqueue_urgently(&self.nodes[node_index].lease);
     }
 
     pub(super) fn deliver_late_message(&mut self) {
@@ -160,16 +165,16 @@ impl Simulation<'_> {
         message: &Message,
     ) -> Result<Vec<Option<Grant>>, StoreError> {
         let context = BatchContext {
-            node_id: &message.node,
-            month: message.month,
-            recovery_left: Duration::from_millis(message.recovery_ms),
+            node_id: &message.node_id,
+            latest_begun_month: message.month,
+            recovery_left: Duration::from_millis(message.recovery_ms_left),
             needs_replicas: true,
         };
         let grants = self.store.report_leases(context, &message.reports);
         self.nodes.iter_mut().for_each(|node| node.last_checked_row = None);
         if self.is_verbose {
             let report = message.reports.last();
-            self.trace(format_args!("node {} reports {report:?}: {grants:?}", message.node[0]));
+            self.trace(format_args!("node {} reports {report:?}: {grants:?}", message.node_id[0]));
         }
         for (report, grant) in message.reports.iter().zip(grants.as_ref().unwrap()) {
             if grant.is_some_and(|grant| grant.is_recovering) {

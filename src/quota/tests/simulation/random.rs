@@ -4,7 +4,7 @@
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(super) fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -13,7 +13,7 @@ impl Random {
     }
 
     pub(super) fn random_below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.next_u64() % end
     }
 
     pub(super) fn one_in(&mut self, n: u64) -> bool {

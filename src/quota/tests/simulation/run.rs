@@ -30,20 +30,20 @@ pub(super) struct SimulatedNode {
     pub(super) clock_skew_seconds: i64,
     /// A clock was wrong when the node started. The node's time may be wrong, but not its month.
     pub(super) started_with_wrong_clock: bool,
-    pub(super) cut_off: bool,
-    pub(super) is_healthy: bool,
+    pub(super) is_cut_off: bool,
+    pub(super) last_operation_succeeded: bool,
     pub(super) last_probe: Option<Probe>,
-    pub(super) is_tracked: bool,
+    pub(super) is_lease_tracked: bool,
     pub(super) in_flight: Option<InFlight>,
     /// Calls that may still be refunded.
-    pub(super) refundable: Vec<Charge>,
+    pub(super) refundable_charges: Vec<Charge>,
     /// Refunded calls that the store may not know of.
-    pub(super) refunded_unreported: u64,
+    pub(super) unreported_refunds: u64,
     /// The month and the spendable total for which the store's row was last checked.
     pub(super) last_checked_row: Option<(u16, u64)>,
-    pub(super) last_month: Option<Month>,
+    pub(super) last_charged_month: Option<Month>,
     /// Calls that the node has admitted, minus refunds.
-    pub(super) admitted: BTreeMap<Month, u64>,
+    pub(super) net_calls_by_month: BTreeMap<Month, u64>,
 }
 
 /// Reports in flight, and the batch that waits for the grants.
@@ -55,9 +55,9 @@ pub(super) struct InFlight {
 /// Reports as sent over the network.
 #[derive(Clone)]
 pub(super) struct Message {
-    pub(super) node: [u8; 16],
+    pub(super) node_id: [u8; 16],
     pub(super) month: Month,
-    pub(super) recovery_ms: u64,
+    pub(super) recovery_ms_left: u64,
     pub(super) reports: Vec<LeaseReport>,
 }
 
@@ -95,7 +95,7 @@ pub struct Simulation<'e> {
     pub(super) limits: Vec<MonthlyLimit>,
     pub(super) tallies: BTreeMap<Month, Tally>,
     /// The incarnation of the store.
-    pub(super) incarnation: u32,
+    pub(super) store_incarnation: u32,
     /// Milliseconds since the run began until which the store recovers for all accounts.
     pub(super) recovering_until_ms: u64,
     pub(super) recovery_start_ms_by_month: BTreeMap<Month, u64>,
@@ -134,7 +134,7 @@ impl<'e> Simulation<'e> {
             late_messages: Vec::new(),
             limits: vec![limit],
             tallies: BTreeMap::new(),
-            incarnation: 0,
+            store_incarnation: 0,
             recovering_until_ms: 0,
             recovery_start_ms_by_month: BTreeMap::new(),
             store_may_lose_data,
@@ -159,7 +159,7 @@ impl<'e> Simulation<'e> {
             self.run_random_event();
             self.check_invariants();
         }
-        self.spend_rest_without_faults();
+        self.spend_all_left_without_faults();
         self.check_final_state();
         let months: Vec<Month> = self.tallies.keys().copied().collect();
         for month in months {
@@ -169,29 +169,29 @@ impl<'e> Simulation<'e> {
     }
 
     pub(super) fn run_random_event(&mut self) {
-        let at = self.random.random_below(self.nodes.len() as u64) as usize;
+        let node_index = self.random.random_below(self.nodes.len() as u64) as usize;
         match self.random.random_below(100) {
             0..35 => {
                 for _ in 0..=self.random.random_below(12) {
-                    self.make_call(at);
+                    self.make_call(node_index);
                 }
             }
-            35..41 => self.refund(at),
-            41..63 => self.send_requests(at, ReportReason::CallsNeeded),
-            63..70 => self.tick(at),
-            70..82 => self.resolve_in_flight(at),
+            35..41 => self.refund_random_call(node_index),
+            41..63 => self.send_reports_as_worker(node_index, ReportReason::CallsNeeded),
+            63..70 => self.run_worker_tick(node_index),
+            70..82 => self.resolve_in_flight(node_index),
             82..85 => self.deliver_late_message(),
             85..91 => {
                 let longest = self.random.pick(&[20, 200, 1_500]);
                 let ms = 1 + self.random.random_below(longest);
                 self.advance_time(ms);
             }
-            91..93 => self.nodes[at].cut_off = !self.nodes[at].cut_off,
-            93 => self.crash_node(at),
-            94 => self.shut_down_node(at),
+            91..93 => self.nodes[node_index].is_cut_off = !self.nodes[node_index].is_cut_off,
+            93 => self.crash_and_replace_node(node_index),
+            94 => self.shut_down_and_replace_node(node_index),
             95 => self.change_limit(),
-            96..98 => self.apply_next_limit(at),
-            98 => self.step_clock(at),
+            96..98 => self.apply_next_limit(node_index),
+            98 => self.step_clock(node_index),
             _ => self.disturb_store(),
         }
     }
@@ -214,7 +214,7 @@ impl<'e> Simulation<'e> {
         }
         let node = Node::new(id, calendar, self.on_failure, 1_000_000);
         let limit = self.limits.len() - 1;
-        let lease = node.lease_at_limit(&self.account, self.limits[limit]);
+        let lease = node.apply_limit_to_lease(&self.account, self.limits[limit]);
         let skews = [skew, self.store_skew_seconds];
         self.trace(format_args!("node {} starts, clocks wrong by {skews:?}", self.nodes_started));
         self.nodes.push(SimulatedNode {
@@ -224,21 +224,21 @@ impl<'e> Simulation<'e> {
             started_at_ms: self.now_ms,
             clock_skew_seconds: skew,
             started_with_wrong_clock: (skew, self.store_skew_seconds) != (0, 0),
-            cut_off: false,
-            is_healthy: false,
+            is_cut_off: false,
+            last_operation_succeeded: false,
             last_probe: None,
-            is_tracked: false,
+            is_lease_tracked: false,
             in_flight: None,
-            refundable: Vec::new(),
-            refunded_unreported: 0,
+            refundable_charges: Vec::new(),
+            unreported_refunds: 0,
             last_checked_row: None,
-            last_month: None,
-            admitted: BTreeMap::new(),
+            last_charged_month: None,
+            net_calls_by_month: BTreeMap::new(),
         });
     }
 
-    /// Draws by how many seconds a starting node's clock is wrong. If the store has no clock, only
-    /// skews that the node notices: it accepts a clock that shows the current or the next month.
+    /// Draws how many seconds a starting node's clock is ahead. If the store has no clock, it draws
+    /// a skew that the node notices: nodes accept a clock that shows the current or next month.
     pub(super) fn draw_start_skew(&mut self) -> i64 {
         if !self.random.one_in(4) || self.store_skew_seconds != 0 || self.latest_month().is_none() {
             return 0;
@@ -253,11 +253,11 @@ impl<'e> Simulation<'e> {
         self.nodes.iter().map(|node| node.node.calendar.latest_month()).max()
     }
 
-    pub(super) fn make_call(&mut self, at: usize) {
-        let (boottime, uptime_ms) = (self.boottime(), self.uptime_ms(at));
+    pub(super) fn make_call(&mut self, node_index: usize) {
+        let (boottime, uptime_ms) = (self.boottime(), self.uptime_ms(node_index));
         let (now, store_skew) = (self.true_now(), self.store_skew_seconds);
-        let node = &mut self.nodes[at];
-        let believed = node.node.calendar.now(boottime);
+        let node = &mut self.nodes[node_index];
+        let believed = node.node.calendar.believed_now(boottime);
         // Clocks may differ by 5 s and still agree; 6 s allows for rounding.
         let is_implausible = (believed - now).abs() > 6 && !node.started_with_wrong_clock;
         let skew = node.clock_skew_seconds;
@@ -271,24 +271,24 @@ impl<'e> Simulation<'e> {
             progress => progress,
         };
         match progress {
-            ChargeProgress::Done(Ok(charge)) => self.record_admitted(at, charge),
+            ChargeProgress::Done(Ok(charge)) => self.record_admitted(node_index, charge),
             ChargeProgress::Done(Err(Denial::Exhausted | Denial::StoreUnavailable))
             | ChargeProgress::Wait => {}
         }
     }
 
-    pub(super) fn record_admitted(&mut self, at: usize, charge: Charge) {
+    pub(super) fn record_admitted(&mut self, node_index: usize, charge: Charge) {
         let (month, unbacked) = (charge.month(), charge.is_unbacked);
-        let node = &mut self.nodes[at];
-        assert!(node.last_month <= Some(month), "a past month began again");
-        node.last_month = Some(month);
-        *node.admitted.entry(month).or_default() += 1;
+        let node = &mut self.nodes[node_index];
+        assert!(node.last_charged_month <= Some(month), "a past month began again");
+        node.last_charged_month = Some(month);
+        *node.net_calls_by_month.entry(month).or_default() += 1;
         if self.random.one_in(4) {
-            node.refundable.push(charge);
+            node.refundable_charges.push(charge);
         }
         // A wrong clock starts no month early.
         assert!(month <= Month::containing(self.true_now() + 6), "{month} has not begun");
-        let limit = self.limit_in_force().map(|limit| limit + self.allowed_overrun(limit));
+        let limit = self.highest_limit_in_force().map(|limit| limit + self.allowed_overrun(limit));
         let tally = self.tallies.entry(month).or_default();
         tally.gross_calls += 1;
         tally.net_calls += 1;
@@ -300,7 +300,7 @@ impl<'e> Simulation<'e> {
     }
 
     /// The highest limit that some node may still apply.
-    pub(super) fn limit_in_force(&self) -> Option<u64> {
+    pub(super) fn highest_limit_in_force(&self) -> Option<u64> {
         let oldest = self.nodes.iter().map(|node| node.limit_index).min().unwrap_or(0);
         self.limits[oldest..].iter().try_fold(0, |highest, limit| match limit {
             MonthlyLimit::Calls(calls) => Some(highest.max(*calls)),
@@ -317,21 +317,21 @@ impl<'e> Simulation<'e> {
         if raised { limits.map(expected_max_held_calls).sum() } else { 0 }
     }
 
-    pub(super) fn refund(&mut self, at: usize) {
-        let node = &mut self.nodes[at];
-        if node.refundable.is_empty() {
+    pub(super) fn refund_random_call(&mut self, node_index: usize) {
+        let node = &mut self.nodes[node_index];
+        if node.refundable_charges.is_empty() {
             return;
         }
         let charge = node
-            .refundable
-            .swap_remove(self.random.random_below(node.refundable.len() as u64) as usize);
+            .refundable_charges
+            .swap_remove(self.random.random_below(node.refundable_charges.len() as u64) as usize);
         let (month, unbacked) = (charge.month(), charge.is_unbacked);
-        let row = node.lease.held_limits_and_leased().3;
+        let row = node.lease.month_held_limits_and_leased().3;
         if node.node.refund(&node.lease, charge) {
             // A refunded call that the lease can't hold goes to the store, once it is reported.
-            node.refunded_unreported +=
-                row - node.lease.held_limits_and_leased().3 + u64::from(unbacked);
-            *node.admitted.entry(month).or_default() -= 1;
+            node.unreported_refunds +=
+                row - node.lease.month_held_limits_and_leased().3 + u64::from(unbacked);
+            *node.net_calls_by_month.entry(month).or_default() -= 1;
             let tally = self.tallies.entry(month).or_default();
             tally.net_calls -= 1;
             tally.unbacked_calls -= u64::from(unbacked);
@@ -362,11 +362,11 @@ impl<'e> Simulation<'e> {
         self.limits.push(limit);
     }
 
-    pub(super) fn apply_next_limit(&mut self, at: usize) {
-        let node = &mut self.nodes[at];
+    pub(super) fn apply_next_limit(&mut self, node_index: usize) {
+        let node = &mut self.nodes[node_index];
         if node.limit_index + 1 < self.limits.len() {
             node.limit_index += 1;
-            node.node.lease_at_limit(&self.account, self.limits[node.limit_index]);
+            node.node.apply_limit_to_lease(&self.account, self.limits[node.limit_index]);
         }
     }
 
@@ -378,8 +378,8 @@ impl<'e> Simulation<'e> {
         (self.now_ms / 1_000) as i64
     }
 
-    pub(super) fn uptime_ms(&self, at: usize) -> u64 {
-        self.now_ms - self.nodes[at].started_at_ms + 1
+    pub(super) fn uptime_ms(&self, node_index: usize) -> u64 {
+        self.now_ms - self.nodes[node_index].started_at_ms + 1
     }
 }
 

@@ -17,7 +17,7 @@ use crate::store::{BatchContext, Grant, LeaseReport, StoreError};
 /// has needed so far is 35.
 const MAX_SEEDS: u64 = 1_000;
 
-/// The rule that is broken.
+/// A deliberate fault, and the rule of the ledger that it breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// All process runs report under one id.
@@ -40,12 +40,12 @@ pub struct SabotagedStore {
     store: SimulatedStore,
     sabotage: Option<Sabotage>,
     /// The sequence that was last written for an account, a month and a node.
-    sequences: HashMap<(String, Month, [u8; 16]), u64>,
+    last_written_sequences: HashMap<(String, Month, [u8; 16]), u64>,
 }
 
 impl SabotagedStore {
     pub fn new(store: SimulatedStore, sabotage: Option<Sabotage>) -> SabotagedStore {
-        SabotagedStore { store, sabotage, sequences: HashMap::new() }
+        SabotagedStore { store, sabotage, last_written_sequences: HashMap::new() }
     }
 
     pub fn is_sabotaged_by(&self, sabotage: Sabotage) -> bool {
@@ -78,7 +78,7 @@ impl SabotagedStore {
         match self.sabotage {
             Some(Sabotage::RewriteSequence) => {
                 let key = (report.account.clone(), report.month, *node);
-                let last = self.sequences.entry(key).or_default();
+                let last = self.last_written_sequences.entry(key).or_default();
                 *last = report.sequence.max(*last + 1);
                 report.sequence = *last;
             }
@@ -151,8 +151,8 @@ fn find_broken_run(
     })
 }
 
-/// Fails unless a run with the fault breaks a promise and the same runs without the fault break
-/// none.
+/// Asserts that a run with the fault breaks a promise, and that the same runs without the fault
+/// break none.
 #[track_caller]
 fn assert_is_noticed(sabotage: Sabotage) {
     let assert_with = |name: &str, open_store: &dyn Fn() -> SimulatedStore| {
@@ -166,7 +166,7 @@ fn assert_is_noticed(sabotage: Sabotage) {
     assert_with("SQLite", &SimulatedStore::sqlite);
     let server = RedisServer::start();
     assert_with("Redis", &|| {
-        server.command(&["FLUSHALL"]).unwrap();
+        server.try_run(&["FLUSHALL"]).unwrap();
         SimulatedStore::redis(&server)
     });
 }

@@ -18,8 +18,8 @@ enum DirectAccess {
     Redis(redis::Connection),
 }
 
-/// A copy of an account's ledger rows of a month; a stale replica has such older rows. Empty with
-/// SQLite.
+/// A copy of an account's ledger rows of one month. Restored later, it stands for the older rows of
+/// a stale replica. Always empty with SQLite.
 pub type LedgerSnapshot = Vec<(String, String)>;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,9 +55,9 @@ impl SimulatedStore {
         self.store.report_leases(context, reports)
     }
 
-    /// Spent and leased of all nodes, as `riskgate usage` sees them.
-    pub fn usage(&mut self, account: &str, month: Month) -> (u64, u64) {
-        let rows = self.store.usage(month, Some(account)).unwrap();
+    /// The calls that all nodes have spent and leased, as `riskgate usage` sees them.
+    pub fn spent_and_leased(&mut self, account: &str, month: Month) -> (u64, u64) {
+        let rows = self.store.read_usage(month, Some(account)).unwrap();
         rows.first().map_or((0, 0), |row| (row.spent, row.leased))
     }
 
@@ -76,7 +76,7 @@ impl SimulatedStore {
             DirectAccess::Redis(direct) => {
                 let field = hex::encode(node);
                 let mut read = redis::cmd("HGET");
-                read.arg(ledger_key(account, month)).arg(field);
+                read.arg(redis_ledger_key(account, month)).arg(field);
                 let row: Option<String> = read.query(direct).unwrap();
                 row.map_or(0, |row| row.split(' ').nth(1).unwrap().parse().unwrap())
             }
@@ -85,32 +85,32 @@ impl SimulatedStore {
 
     /// Deletes the key that says that the account recovers, as if the key had expired.
     pub fn end_recovery(&mut self, account: &str, month: Month) {
-        self.delete(&format!("riskgate:recovering:{{{account}}}:{month}"));
+        self.delete_redis_key(&format!("riskgate:recovering:{{{account}}}:{month}"));
     }
 
     /// Copies the account's ledger rows.
     pub fn take_snapshot(&mut self, account: &str, month: Month) -> LedgerSnapshot {
         let DirectAccess::Redis(direct) = &mut self.direct else { return LedgerSnapshot::new() };
-        redis::cmd("HGETALL").arg(ledger_key(account, month)).query(direct).unwrap()
+        redis::cmd("HGETALL").arg(redis_ledger_key(account, month)).query(direct).unwrap()
     }
 
     /// Replaces the account's ledger rows, as if the server had restarted with older data or none.
     pub fn restore_snapshot(&mut self, account: &str, month: Month, snapshot: &LedgerSnapshot) {
-        let key = ledger_key(account, month);
-        self.delete(&key);
+        let key = redis_ledger_key(account, month);
+        self.delete_redis_key(&key);
         let DirectAccess::Redis(direct) = &mut self.direct else { return };
         if !snapshot.is_empty() {
             redis::cmd("HSET").arg(&key).arg(snapshot).exec(direct).unwrap();
         }
     }
 
-    fn delete(&mut self, key: &str) {
+    fn delete_redis_key(&mut self, key: &str) {
         if let DirectAccess::Redis(direct) = &mut self.direct {
             redis::cmd("DEL").arg(key).exec(direct).unwrap();
         }
     }
 }
 
-fn ledger_key(account: &str, month: Month) -> String {
+fn redis_ledger_key(account: &str, month: Month) -> String {
     format!("riskgate:ledger:{{{account}}}:{month}")
 }

@@ -45,7 +45,7 @@ fn returned_calls_can_be_leased_by_others() {
 }
 
 #[test]
-fn a_limit_may_be_zero_huge_unlimited_or_changed() {
+fn grants_follow_zero_huge_absent_and_lowered_limits() {
     on_both_stores(|location| {
         let mut store = open_and_probe(location);
         let mut alice = TestNode::new(ALICE);
@@ -75,7 +75,7 @@ fn totals_up_to_2_to_the_53_stay_exact() {
         let next = bob.report(&mut store, many - 2, [many - 2, many - 4], None);
         assert_eq!(grant_totals(next), (many - 2, many, many));
         let expected = [usage_row("acme", 2 * many - 4, 2 * many - 2)];
-        assert_eq!(store.usage(month(), Some("acme")).unwrap(), expected);
+        assert_eq!(store.read_usage(test_month(), Some("acme")).unwrap(), expected);
     });
 }
 
@@ -86,16 +86,16 @@ fn a_report_that_is_not_newer_changes_nothing() {
         let mut alice = TestNode::new(ALICE);
         let late = alice.next_report(90, [0, 0], LIMIT_100);
         let lower = alice.next_report(5, [5, 5], LIMIT_100);
-        assert_eq!(alice.send(&mut store, &lower).unwrap().own_leased, 5);
+        assert_eq!(alice.send_report(&mut store, &lower).unwrap().own_leased, 5);
         // The earlier report arrives late.
-        assert_eq!(alice.send(&mut store, &late).unwrap().own_leased, 5);
-        let before = store.usage(month(), None).unwrap();
+        assert_eq!(alice.send_report(&mut store, &late).unwrap().own_leased, 5);
+        let before = store.read_usage(test_month(), None).unwrap();
         assert_eq!(before, [usage_row("acme", 5, 5)]);
         alice.sequence += 5;
         let raise = alice.next_report(50, [5, 5], LIMIT_100);
-        assert_eq!(alice.send(&mut store, &raise).unwrap().own_leased, 50);
-        assert_eq!(alice.send(&mut store, &lower).unwrap().own_leased, 50);
-        assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 5, 50)]);
+        assert_eq!(alice.send_report(&mut store, &raise).unwrap().own_leased, 50);
+        assert_eq!(alice.send_report(&mut store, &lower).unwrap().own_leased, 50);
+        assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 5, 50)]);
     });
 }
 
@@ -105,21 +105,21 @@ fn a_repeated_report_neither_lowers_nor_raises_a_row() {
         let mut store = open_and_probe(location);
         let (mut alice, mut bob) = (TestNode::new(ALICE), TestNode::new(BOB));
         let raise = alice.next_report(50, [0, 0], LIMIT_100);
-        assert_eq!(alice.send(&mut store, &raise).unwrap().own_leased, 50);
+        assert_eq!(alice.send_report(&mut store, &raise).unwrap().own_leased, 50);
         // Bob's floor exceeds the limit: he served while the store was down.
         bob.report(&mut store, 80, [80, 80], LIMIT_100);
-        let again = alice.send(&mut store, &raise).unwrap();
+        let again = alice.send_report(&mut store, &raise).unwrap();
         assert_eq!(grant_totals(again), (50, 80, 80));
-        assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 80, 130)]);
+        assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 80, 130)]);
         // Nor does a repeated report raise a row that was lowered meanwhile.
         alice.known.sequence = 1;
         assert_eq!(alice.report(&mut store, 9, [9, 9], LIMIT_100).own_leased, 9);
-        assert_eq!(alice.send(&mut store, &raise).unwrap().own_leased, 9);
+        assert_eq!(alice.send_report(&mut store, &raise).unwrap().own_leased, 9);
     });
 }
 
 #[test]
-fn each_report_of_a_batch_is_answered_in_order() {
+fn each_report_of_a_batch_gets_its_grant_in_order() {
     on_both_stores(|location| {
         let mut store = open_and_probe(location);
         let mut alice = TestNode::new(ALICE);
@@ -129,14 +129,14 @@ fn each_report_of_a_batch_is_answered_in_order() {
                 LeaseReport { account: format!("account-{at}"), ..raise }
             })
             .collect();
-        let grants = alice.send_all(&mut store, &batch).unwrap();
+        let grants = alice.send_reports(&mut store, &batch).unwrap();
         assert_eq!(grants.len(), batch.len());
         for (at, grant) in (0..).zip(grants) {
             let grant = grant.expect("a grant for each");
             assert_eq!(grant_totals(grant), ((at + 1).min(300), 0, 0), "{at}");
         }
-        assert_eq!(alice.send_all(&mut store, &[]).unwrap(), []);
-        let mut rows = store.usage(month(), None).unwrap();
+        assert_eq!(alice.send_reports(&mut store, &[]).unwrap(), []);
+        let mut rows = store.read_usage(test_month(), None).unwrap();
         assert_eq!(rows.len(), 512);
         assert!(rows.is_sorted_by(|a, b| a.account < b.account));
         rows.retain(|row| row.account == "account-40");
@@ -148,28 +148,38 @@ fn each_report_of_a_batch_is_answered_in_order() {
 fn totals_are_separate_for_any_account_name_and_month() {
     on_both_stores(|location| {
         let mut store = open_and_probe(location);
-        let next_month = Month::from_number(MONTH_NUMBER + 1).unwrap();
+        let next_month = Month::from_number(JANUARY_2100_NUMBER + 1).unwrap();
         let names = ["acme", "Acme", "a*", "a?[b]", "{acme}", "a}:2100-02", "grüße", "with space"];
         for (count, name) in (1..).zip(names) {
             let mut alice = TestNode::new(ALICE);
             let raise = alice.next_report(count, [count, count], LIMIT_100);
             let raise = LeaseReport { account: name.to_owned(), ..raise };
             assert_eq!(
-                grant_totals(alice.send(&mut store, &raise).unwrap()),
+                grant_totals(alice.send_report(&mut store, &raise).unwrap()),
                 (count, 0, 0),
                 "{name}"
             );
             let later = LeaseReport { month: next_month, sequence: 2, target: 50, ..raise };
-            assert_eq!(alice.send(&mut store, &later).unwrap().own_leased, 50, "{name}");
+            assert_eq!(alice.send_report(&mut store, &later).unwrap().own_leased, 50, "{name}");
         }
         for (count, name) in (1..).zip(names) {
-            assert_eq!(store.usage(month(), Some(name)).unwrap(), [usage_row(name, count, count)]);
-            assert_eq!(store.usage(next_month, Some(name)).unwrap(), [usage_row(name, count, 50)]);
-            assert_eq!(store.others_spent(name, month(), &BOB).unwrap(), count, "{name}");
+            assert_eq!(
+                store.read_usage(test_month(), Some(name)).unwrap(),
+                [usage_row(name, count, count)]
+            );
+            assert_eq!(
+                store.read_usage(next_month, Some(name)).unwrap(),
+                [usage_row(name, count, 50)]
+            );
+            assert_eq!(
+                store.read_spent_by_others(name, test_month(), &BOB).unwrap(),
+                count,
+                "{name}"
+            );
         }
         let mut sorted = names;
         sorted.sort_unstable();
-        let rows = store.usage(month(), None).unwrap();
+        let rows = store.read_usage(test_month(), None).unwrap();
         let found: Vec<&str> = rows.iter().map(|row| row.account.as_str()).collect();
         assert_eq!(found, sorted);
     });
@@ -179,17 +189,20 @@ fn totals_are_separate_for_any_account_name_and_month() {
 fn usage_is_the_sum_over_all_nodes() {
     on_both_stores(|location| {
         let mut store = open_and_probe(location);
-        assert_eq!(store.usage(month(), None).unwrap(), []);
-        assert_eq!(store.usage(month(), Some("acme")).unwrap(), []);
-        assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 0);
+        assert_eq!(store.read_usage(test_month(), None).unwrap(), []);
+        assert_eq!(store.read_usage(test_month(), Some("acme")).unwrap(), []);
+        assert_eq!(store.read_spent_by_others("acme", test_month(), &ALICE).unwrap(), 0);
         TestNode::new(ALICE).report(&mut store, 30, [20, 10], LIMIT_100);
         TestNode::new(BOB).report(&mut store, 40, [7, 3], LIMIT_100);
-        assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 13, 70)]);
-        assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 3);
-        assert_eq!(store.others_spent("acme", month(), &BOB).unwrap(), 10);
-        assert_eq!(store.others_spent("acme", month(), &CAROL).unwrap(), 13);
+        assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 13, 70)]);
+        assert_eq!(store.read_spent_by_others("acme", test_month(), &ALICE).unwrap(), 3);
+        assert_eq!(store.read_spent_by_others("acme", test_month(), &BOB).unwrap(), 10);
+        assert_eq!(store.read_spent_by_others("acme", test_month(), &CAROL).unwrap(), 13);
         // Another connection sees the same.
-        assert_eq!(location.open().usage(month(), None).unwrap(), [usage_row("acme", 13, 70)]);
+        assert_eq!(
+            location.open().read_usage(test_month(), None).unwrap(),
+            [usage_row("acme", 13, 70)]
+        );
     });
 }
 
@@ -206,7 +219,7 @@ fn the_latest_month_grows_and_never_falls() {
                 .report_leases(
                     BatchContext {
                         node_id: &ALICE,
-                        month,
+                        latest_begun_month: month,
                         recovery_left: Duration::ZERO,
                         needs_replicas: true,
                     },
@@ -228,7 +241,7 @@ enum Action {
     Repeat(prop::sample::Index),
 }
 
-fn actions() -> impl Strategy<Value = Vec<Action>> {
+fn random_actions() -> impl Strategy<Value = Vec<Action>> {
     let limit = prop_oneof![
         8 => (0..60u64).prop_map(Some),
         1 => Just(None),
@@ -249,45 +262,45 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     prop::collection::vec(action, 1..24)
 }
 
-/// One store in a random run, with the state that each node knows of each account, and all reports
-/// sent to the store.
+/// One store in a random run, the state that each node knows of each account, and all reports that
+/// were sent to the store.
 struct StoreRun {
     store: Store,
-    known: [[KnownState; 2]; 3],
-    sent: Vec<(usize, usize, LeaseReport)>,
+    known_by_node_and_account: [[KnownState; 2]; 3],
+    sent_reports: Vec<(usize, usize, LeaseReport)>,
 }
 
 impl StoreRun {
-    fn perform(&mut self, run: usize, sequence: u64, action: &Action) -> Option<Grant> {
+    fn perform_action(&mut self, run: usize, sequence: u64, action: &Action) -> Option<Grant> {
         let ids = [ALICE, BOB, CAROL];
         let (node, account, report) = match action {
             Action::Report { node, account, floor, more, held, limit } => {
                 let report = LeaseReport {
                     account: format!("run-{run}-{account}"),
-                    month: month(),
+                    month: test_month(),
                     sequence,
                     target: floor + more,
                     floor: *floor,
                     spent: floor.saturating_sub(*held),
                     limit: *limit,
-                    known: self.known[*node][*account],
+                    known: self.known_by_node_and_account[*node][*account],
                 };
-                self.sent.push((*node, *account, report.clone()));
+                self.sent_reports.push((*node, *account, report.clone()));
                 (*node, *account, report)
             }
-            Action::Repeat(_) if self.sent.is_empty() => return None,
-            Action::Repeat(at) => at.get(&self.sent).clone(),
+            Action::Repeat(_) if self.sent_reports.is_empty() => return None,
+            Action::Repeat(at) => at.get(&self.sent_reports).clone(),
         };
         let context = BatchContext {
             node_id: &ids[node],
-            month: month(),
+            latest_begun_month: test_month(),
             recovery_left: Duration::ZERO,
             needs_replicas: true,
         };
         let all = self.store.report_leases(context, std::slice::from_ref(&report)).unwrap();
         let grant = all[0].unwrap();
         if let Action::Report { .. } = action {
-            self.known[node][account] = KnownState {
+            self.known_by_node_and_account[node][account] = KnownState {
                 sequence,
                 revision: grant.revision,
                 leased_by_all: grant.own_leased + grant.others_leased,
@@ -306,40 +319,45 @@ fn both_stores_answer_any_sequence_of_reports_alike() {
     let folder = tempfile::tempdir().unwrap();
     let file = open_and_probe(&TestStore::File(folder));
     let server = RedisServer::start();
-    let new = |store| StoreRun { store, known: Default::default(), sent: Vec::new() };
+    let new = |store| StoreRun {
+        store,
+        known_by_node_and_account: Default::default(),
+        sent_reports: Vec::new(),
+    };
     let runs = RefCell::new((0, new(file), new(open_probed_server(&server))));
     let config = ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() };
-    proptest!(config, |(actions_to_run in actions())| {
+    proptest!(config, |(actions_to_run in random_actions())| {
         let (count, file, server) = &mut *runs.borrow_mut();
         *count += 1;
         for run in [&mut *file, &mut *server] {
-            (run.known, run.sent) = (Default::default(), Vec::new());
+            (run.known_by_node_and_account, run.sent_reports) = (Default::default(), Vec::new());
         }
         for (sequence, action) in (1..).zip(&actions_to_run) {
-            let on_file = file.perform(*count, sequence, action);
-            let on_server = server.perform(*count, sequence, action);
+            let on_file = file.perform_action(*count, sequence, action);
+            let on_server = server.perform_action(*count, sequence, action);
             prop_assert_eq!(on_file.map(grant_totals), on_server.map(grant_totals));
             prop_assert!(on_server.is_none_or(|grant| !grant.is_recovering));
         }
         for account in 0..2 {
             let account = format!("run-{count}-{account}");
-            let usage = file.store.usage(month(), Some(&account)).unwrap();
-            prop_assert_eq!(&usage, &server.store.usage(month(), Some(&account)).unwrap());
+            let usage = file.store.read_usage(test_month(), Some(&account)).unwrap();
+            prop_assert_eq!(&usage, &server.store.read_usage(test_month(), Some(&account)).unwrap());
         }
     });
 }
 
 #[test]
-fn repair_month_deletes_only_later_months() {
+fn repair_month_deletes_totals_of_later_months_only() {
     on_both_stores(|location| {
         let mut store = open_and_probe(location);
-        let (before, later) = (month(), Month::from_number(month().number() + 3).unwrap());
+        let (before, later) =
+            (test_month(), Month::from_number(test_month().number() + 3).unwrap());
         let report_spent = |store: &mut Store, node: &[u8; 16], month: Month, spent: u64| {
             let mut report = TestNode::new(*node).next_report(spent, [spent, spent], LIMIT_100);
             report.month = month;
             let context = BatchContext {
                 node_id: node,
-                month,
+                latest_begun_month: month,
                 recovery_left: Duration::ZERO,
                 needs_replicas: true,
             };
@@ -351,16 +369,16 @@ fn repair_month_deletes_only_later_months() {
         report_spent(&mut store, &BOB, later, 100);
         assert_eq!(store.latest_month().unwrap(), Some(later));
         let repaired = store.repair_month(before).unwrap();
-        assert_eq!((repaired.previous, repaired.deleted_totals), (Some(later), 1));
+        assert_eq!((repaired.latest_month_before, repaired.deleted_totals), (Some(later), 1));
         assert_eq!(store.latest_month().unwrap(), Some(before));
-        assert_eq!(store.usage(before, None).unwrap(), [usage_row("acme", 70, 70)]);
-        assert_eq!(store.usage(later, None).unwrap(), []);
+        assert_eq!(store.read_usage(before, None).unwrap(), [usage_row("acme", 70, 70)]);
+        assert_eq!(store.read_usage(later, None).unwrap(), []);
         // A second repair changes nothing, nor does a repair to a month that is not earlier.
         for month in [before, later] {
             let repaired = store.repair_month(month).unwrap();
-            assert_eq!((repaired.previous, repaired.deleted_totals), (Some(before), 0));
+            assert_eq!((repaired.latest_month_before, repaired.deleted_totals), (Some(before), 0));
         }
         assert_eq!(store.latest_month().unwrap(), Some(before));
-        assert_eq!(store.usage(before, None).unwrap(), [usage_row("acme", 70, 70)]);
+        assert_eq!(store.read_usage(before, None).unwrap(), [usage_row("acme", 70, 70)]);
     });
 }

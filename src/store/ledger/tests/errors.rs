@@ -1,6 +1,8 @@
 //! Errors of a Redis server, and the error texts that they lead to.
 
-use super::server::{LEDGER_KEY, LIMIT_1000, SHORT_TIMEOUT, open_unprobed, report_until_recovered};
+use super::server::{
+    ACME_LEDGER_KEY, LIMIT_1000, SHORT_TIMEOUT, open_unprobed, report_until_recovered,
+};
 use super::*;
 
 #[test]
@@ -8,24 +10,24 @@ fn an_account_whose_key_is_of_a_wrong_type_fails_alone() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
     let mut alice = TestNode::new(ALICE);
-    server.run(&["SET", LEDGER_KEY, "somebody's"]);
+    server.run(&["SET", ACME_LEDGER_KEY, "somebody's"]);
     let own = |name: &str, report| LeaseReport { account: name.to_owned(), ..report };
     let batch = [
         own("before", alice.next_report(5, [0, 0], LIMIT_1000)),
         alice.next_report(5, [0, 0], LIMIT_1000),
         own("after", alice.next_report(7, [0, 0], LIMIT_1000)),
     ];
-    let grants = alice.send_all(&mut store, &batch).unwrap();
+    let grants = alice.send_reports(&mut store, &batch).unwrap();
     let owns: Vec<Option<u64>> =
         grants.iter().map(|grant| grant.map(|grant| grant.own_leased)).collect();
     assert_eq!(owns, [Some(5), None, Some(7)]);
-    assert_eq!(server.run(&["GET", LEDGER_KEY]), "somebody's");
-    let others = store.usage(month(), Some("after")).unwrap();
+    assert_eq!(server.run(&["GET", ACME_LEDGER_KEY]), "somebody's");
+    let others = store.read_usage(test_month(), Some("after")).unwrap();
     assert_eq!(others, [usage_row("after", 0, 7)]);
 }
 
 #[test]
-fn a_read_only_or_full_server_recovers() {
+fn reports_fail_until_a_server_is_writable_again() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
     let mut alice = TestNode::new(ALICE);
@@ -36,28 +38,29 @@ fn a_read_only_or_full_server_recovers() {
         (&nowhere[..], &["REPLICAOF", "NO", "ONE"][..], "READONLY"),
         (&["CONFIG", "SET", "maxmemory", "1"], &plenty, "OOM"),
     ] {
-        let before = store.probe(month(), None).unwrap();
+        let before = store.probe(test_month(), None).unwrap();
         server.run(refuse);
         let raise = alice.next_report(60, [20, 20], LIMIT_1000);
         for _ in 0..3 {
             // A probe may succeed; a report never does.
-            let _ = store.probe(month(), Some(&before));
-            let error = alice.send(&mut store, &raise).unwrap_err().to_string();
+            let _ = store.probe(test_month(), Some(&before));
+            let error = alice.send_report(&mut store, &raise).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
         server.run(allow);
         wait_until("the server accepts reports again", || {
-            store.probe(month(), Some(&before)).is_ok() && alice.send(&mut store, &raise).is_ok()
+            store.probe(test_month(), Some(&before)).is_ok()
+                && alice.send_report(&mut store, &raise).is_ok()
         });
-        let grant = alice.send(&mut store, &raise).unwrap();
+        let grant = alice.send_report(&mut store, &raise).unwrap();
         alice.record_grant(&raise, grant);
         report_until_recovered(&mut store, &mut alice, [20, 20], LIMIT_1000);
     }
-    assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 20, 20)]);
+    assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 20, 20)]);
 }
 
 #[test]
-fn a_server_that_evicts_keys_is_refused() {
+fn check_usable_refuses_eviction_policies() {
     let server = RedisServer::start();
     let mut store = open_unprobed(&server, Duration::from_secs(5));
     store.check_usable().unwrap();
@@ -80,7 +83,7 @@ fn an_unreachable_server_passes_check_usable() {
     server.kill();
     let mut store = open_unprobed(&server, SHORT_TIMEOUT);
     store.check_usable().unwrap();
-    let error = store.probe(month(), None).unwrap_err();
+    let error = store.probe(test_month(), None).unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     let expected = format!("redis://127.0.0.1:{}: connecting: ", server.port());
     assert!(error.to_string().starts_with(&expected), "{error}");
@@ -90,14 +93,15 @@ fn an_unreachable_server_passes_check_usable() {
 fn a_login_error_hides_user_and_password() {
     let server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "gate", "on", ">r1ght", "~*", "+@all"]);
-    let open = |url: &str| open_unconnected(url, &RedisOptions::default(), Duration::from_secs(5));
-    open(&server.url_as("gate", "r1ght")).probe(month(), None).unwrap();
+    let open =
+        |url: &str| open_without_connecting(url, &RedisOptions::default(), Duration::from_secs(5));
+    open(&server.url_as("gate", "r1ght")).probe(test_month(), None).unwrap();
     for url in [server.url_as("gate", "s3cr3t"), server.url_as("nobody", "s3cr3t")] {
-        let error = open(&url).probe(month(), None).unwrap_err().to_string();
+        let error = open(&url).probe(test_month(), None).unwrap_err().to_string();
         assert!(error.to_lowercase().contains("auth") || error.contains("WRONGPASS"), "{error}");
         assert!(!error.contains("s3cr3t") && !error.contains("nobody"), "{error}");
     }
     server.run(&["CONFIG", "SET", "requirepass", "set-meanwhile"]);
-    let error = open(&server.url()).probe(month(), None).unwrap_err().to_string();
+    let error = open(&server.url()).probe(test_month(), None).unwrap_err().to_string();
     assert!(error.contains("NOAUTH"), "{error}");
 }

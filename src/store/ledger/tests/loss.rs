@@ -1,7 +1,8 @@
 //! Data loss of a server, and how the ledger recovers.
 
 use super::server::{
-    LEDGER_KEY, LIMIT_1000, assert_recovers, nodes_with_leases, report_until_recovered,
+    ACME_LEDGER_KEY, LIMIT_1000, assert_recovers_from_loss, report_until_recovered,
+    two_nodes_with_leases,
 };
 use super::*;
 
@@ -9,52 +10,52 @@ use super::*;
 fn after_deletion_all_nodes_report_again_before_anything_is_granted() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
-    let (alice, bob) = nodes_with_leases(&mut store);
-    server.run(&["DEL", LEDGER_KEY]);
-    assert_recovers(&mut store, alice, bob);
+    let (alice, bob) = two_nodes_with_leases(&mut store);
+    server.run(&["DEL", ACME_LEDGER_KEY]);
+    assert_recovers_from_loss(&mut store, alice, bob);
 }
 
 #[test]
 fn after_a_rollback_all_nodes_report_again_before_anything_is_granted() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
-    let (mut alice, bob) = nodes_with_leases(&mut store);
-    server.run(&["COPY", LEDGER_KEY, "older"]);
+    let (mut alice, bob) = two_nodes_with_leases(&mut store);
+    server.run(&["COPY", ACME_LEDGER_KEY, "older"]);
     alice.report(&mut store, 300, [300, 260], LIMIT_1000);
-    server.run(&["COPY", "older", LEDGER_KEY, "REPLACE"]);
-    assert_recovers(&mut store, alice, bob);
+    server.run(&["COPY", "older", ACME_LEDGER_KEY, "REPLACE"]);
+    assert_recovers_from_loss(&mut store, alice, bob);
 }
 
 #[test]
 fn a_server_restarted_without_its_data_recovers_before_anything_is_granted() {
     let mut server = RedisServer::start();
     let mut store = open_probed_server(&server);
-    let before = store.probe(month(), None).unwrap();
-    let (mut alice, mut bob) = nodes_with_leases(&mut store);
+    let before = store.probe(test_month(), None).unwrap();
+    let (mut alice, mut bob) = two_nodes_with_leases(&mut store);
     server.restart();
     let raise = alice.next_report(364, [300, 260], LIMIT_1000);
-    let error = alice.send(&mut store, &raise).unwrap_err().to_string();
+    let error = alice.send_report(&mut store, &raise).unwrap_err().to_string();
     assert!(error.contains("reporting leases"), "{error}");
     // No node may report without a probe, because another server may answer now.
-    let error = alice.send(&mut store, &raise).unwrap_err().to_string();
+    let error = alice.send_report(&mut store, &raise).unwrap_err().to_string();
     assert!(error.ends_with("no connection"), "{error}");
-    let after = store.probe(month(), Some(&before)).unwrap();
+    let after = store.probe(test_month(), Some(&before)).unwrap();
     assert_ne!(after.incarnation, before.incarnation);
     assert!(after.recovery_left > Duration::from_secs(1), "{after:?}");
     for node in [&mut alice, &mut bob] {
         node.recovery_left = after.recovery_left;
     }
-    assert_recovers(&mut store, alice, bob);
+    assert_recovers_from_loss(&mut store, alice, bob);
 }
 
 #[test]
 fn a_server_restarted_with_its_data_recovers_and_keeps_every_total() {
     let mut server = RedisServer::start_on_disk();
     let mut store = open_probed_server(&server);
-    let before = store.probe(month(), None).unwrap();
-    let (mut alice, _) = nodes_with_leases(&mut store);
+    let before = store.probe(test_month(), None).unwrap();
+    let (mut alice, _) = two_nodes_with_leases(&mut store);
     server.restart();
-    let after = store.probe(month(), Some(&before)).unwrap();
+    let after = store.probe(test_month(), Some(&before)).unwrap();
     assert!(after.recovery_left > Duration::from_secs(1), "{after:?}");
     // Bob has died, and his totals stay counted.
     alice.recovery_left = after.recovery_left;
@@ -64,25 +65,25 @@ fn a_server_restarted_with_its_data_recovers_and_keeps_every_total() {
     let grant = report_until_recovered(&mut store, &mut alice, [300, 260], LIMIT_1000);
     assert_eq!(grant_totals(grant), (300, 500, 470));
     assert_eq!(alice.report(&mut store, 900, [300, 260], LIMIT_1000).own_leased, 500);
-    assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 730, 1_000)]);
+    assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 730, 1_000)]);
 }
 
 #[test]
-fn every_node_sees_that_an_emptied_server_recovers() {
+fn every_probe_of_an_emptied_server_shows_the_recovery() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
-    let before = store.probe(month(), None).unwrap();
+    let before = store.probe(test_month(), None).unwrap();
     assert_eq!(before.recovery_left, Duration::ZERO, "nothing was lost on the first day");
-    assert_eq!(store.probe(month(), Some(&before)).unwrap(), before);
+    assert_eq!(store.probe(test_month(), Some(&before)).unwrap(), before);
     server.run(&["FLUSHALL"]);
     let mut other = open_probed_server(&server);
     for store in [&mut other, &mut store] {
-        let after = store.probe(month(), Some(&before)).unwrap();
+        let after = store.probe(test_month(), Some(&before)).unwrap();
         assert!(after.recovery_left > Duration::from_secs(1), "{after:?}");
     }
     // A node that has just started recovers too.
     assert!(
-        open_probed_server(&server).probe(month(), None).unwrap().recovery_left
+        open_probed_server(&server).probe(test_month(), None).unwrap().recovery_left
             > Duration::from_secs(1)
     );
 }
@@ -91,22 +92,22 @@ fn every_node_sees_that_an_emptied_server_recovers() {
 fn calls_of_dead_nodes_that_a_live_node_knew_stay_counted() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
-    let (mut alice, _) = nodes_with_leases(&mut store);
-    server.run(&["DEL", LEDGER_KEY]);
+    let (mut alice, _) = two_nodes_with_leases(&mut store);
+    server.run(&["DEL", ACME_LEDGER_KEY]);
     assert!(alice.report(&mut store, 300, [300, 260], LIMIT_1000).is_recovering);
     let grant = report_until_recovered(&mut store, &mut alice, [300, 260], LIMIT_1000);
     assert_eq!(grant_totals(grant), (300, 500, 470), "Bob is dead, his calls were admitted");
     let mut carol = TestNode::new(CAROL);
     assert_eq!(carol.report(&mut store, 1_000, [0, 0], LIMIT_1000).own_leased, 200);
-    assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 470);
-    assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 730, 1_000)]);
+    assert_eq!(store.read_spent_by_others("acme", test_month(), &ALICE).unwrap(), 470);
+    assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 730, 1_000)]);
 }
 
 #[test]
 fn calls_returned_during_recovery_can_be_leased_afterwards() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
-    let (mut alice, mut bob) = nodes_with_leases(&mut store);
+    let (mut alice, mut bob) = two_nodes_with_leases(&mut store);
     // The server was only restarted and lost nothing.
     for node in [&mut alice, &mut bob] {
         node.recovery_left = Duration::from_millis(500);
@@ -124,9 +125,9 @@ fn calls_returned_during_recovery_can_be_leased_afterwards() {
 fn repeated_losses_keep_the_totals_of_dead_nodes() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
-    let (mut alice, _) = nodes_with_leases(&mut store);
+    let (mut alice, _) = two_nodes_with_leases(&mut store);
     for _ in 0..3 {
-        server.run(&["DEL", LEDGER_KEY]);
+        server.run(&["DEL", ACME_LEDGER_KEY]);
         for _ in 0..2 {
             assert!(alice.report(&mut store, 300, [300, 260], LIMIT_1000).is_recovering);
         }
@@ -136,43 +137,47 @@ fn repeated_losses_keep_the_totals_of_dead_nodes() {
 }
 
 #[test]
-fn flushed_scripts_are_loaded_again() {
+fn ledger_scripts_are_loaded_again_after_a_flush() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
     let mut alice = TestNode::new(ALICE);
-    let probe = store.probe(month(), None).unwrap();
+    let probe = store.probe(test_month(), None).unwrap();
     for spent in 1..4 {
         server.run(&["SCRIPT", "FLUSH"]);
         let grant = alice.report(&mut store, 50, [spent, spent], LIMIT_1000);
         assert_eq!((grant_totals(grant), grant.is_recovering), ((50, 0, 0), false));
         server.run(&["SCRIPT", "FLUSH"]);
-        assert_eq!(store.probe(month(), Some(&probe)).unwrap(), probe);
+        assert_eq!(store.probe(test_month(), Some(&probe)).unwrap(), probe);
     }
     // A batch whose scripts are missing is sent again as a whole: no report counts twice.
     server.run(&["SCRIPT", "FLUSH"]);
     let batch =
         [alice.next_report(50, [4, 4], LIMIT_1000), alice.next_report(51, [5, 5], LIMIT_1000)];
-    let grants = alice.send_all(&mut store, &batch).unwrap();
+    let grants = alice.send_reports(&mut store, &batch).unwrap();
     assert_eq!(grants.iter().map(|grant| grant.unwrap().own_leased).collect::<Vec<_>>(), [50, 51]);
-    assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 5, 51)]);
+    assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 5, 51)]);
 }
 
 #[test]
-fn totals_expire_after_400_days_or_62_if_past() {
+fn totals_expire_in_400_days_or_62_if_month_is_past() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
-    let (mut alice, _) = nodes_with_leases(&mut store);
-    let ttl = || server.run(&["TTL", LEDGER_KEY]).parse::<i64>().unwrap();
+    let (mut alice, _) = two_nodes_with_leases(&mut store);
+    let ttl = || server.run(&["TTL", ACME_LEDGER_KEY]).parse::<i64>().unwrap();
     assert!((399 * 86_400..=400 * 86_400).contains(&ttl()), "{}", ttl());
     // A final report: to its node the month is past.
-    let next = Month::from_number(month().number() + 1).unwrap();
+    let next = Month::from_number(test_month().number() + 1).unwrap();
     let report = alice.next_report(9, [9, 9], LIMIT_1000);
     let recovery_left = Duration::ZERO;
-    let context =
-        BatchContext { node_id: &ALICE, month: next, recovery_left, needs_replicas: true };
+    let context = BatchContext {
+        node_id: &ALICE,
+        latest_begun_month: next,
+        recovery_left,
+        needs_replicas: true,
+    };
     store.report_leases(context, &[report]).unwrap();
     assert!((61 * 86_400..=62 * 86_400).contains(&ttl()), "{}", ttl());
-    for key in server.keys("*") {
+    for key in server.matching_keys("*") {
         assert!(key.starts_with("riskgate:"), "{key}");
     }
 }

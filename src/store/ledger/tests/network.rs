@@ -1,6 +1,8 @@
 //! TLS, replicas, lost connections and hanging servers.
 
-use super::server::{LEDGER_KEY, LIMIT_1000, SHORT_TIMEOUT, nodes_with_leases, open_unprobed};
+use super::server::{
+    ACME_LEDGER_KEY, LIMIT_1000, SHORT_TIMEOUT, open_unprobed, two_nodes_with_leases,
+};
 use super::*;
 
 #[test]
@@ -8,14 +10,14 @@ fn tls_trusts_only_the_configured_authority() {
     let (server, other) = (RedisServer::start_with_tls(), RedisServer::start_with_tls());
     let open = |tls_ca: Option<PathBuf>| {
         let options = RedisOptions { tls_ca, ..RedisOptions::default() };
-        open_unconnected(&server.tls_url(), &options, Duration::from_secs(5))
+        open_without_connecting(&server.tls_url(), &options, Duration::from_secs(5))
     };
-    let mut store = open(Some(server.ca_path()));
+    let mut store = open(Some(server.ca_certificate_path()));
     store.check_usable().unwrap();
-    store.probe(month(), None).unwrap();
+    store.probe(test_month(), None).unwrap();
     assert_eq!(TestNode::new(ALICE).report(&mut store, 5, [0, 0], LIMIT_1000).own_leased, 5);
-    for wrong in [Some(other.ca_path()), None] {
-        let error = open(wrong).probe(month(), None).unwrap_err().to_string();
+    for wrong in [Some(other.ca_certificate_path()), None] {
+        let error = open(wrong).probe(test_month(), None).unwrap_err().to_string();
         assert!(error.starts_with("rediss://127.0.0.1:"), "{error}");
         assert!(error.contains("connecting: ") && error.contains("ertificate"), "{error}");
     }
@@ -40,32 +42,36 @@ fn an_invalid_tls_ca_file_fails_at_open() {
 }
 
 #[test]
-fn reports_wait_for_replicas_only_if_required() {
+fn reports_need_replicas_only_if_required() {
     let server = RedisServer::start();
     let options = RedisOptions { wait_replicas: 1, ..RedisOptions::default() };
-    let mut store = open_unconnected(&server.url(), &options, Duration::from_millis(800));
-    store.probe(month(), None).unwrap();
+    let mut store = open_without_connecting(&server.url(), &options, Duration::from_millis(800));
+    store.probe(test_month(), None).unwrap();
     let mut alice = TestNode::new(ALICE);
     let raise = alice.next_report(5, [0, 0], LIMIT_1000);
-    let error = alice.send(&mut store, &raise).unwrap_err().to_string();
+    let error = alice.send_report(&mut store, &raise).unwrap_err().to_string();
     assert!(error.ends_with("only 0 of 1 replicas have it"), "{error}");
     let replica = RedisServer::replica_of(&server);
     let raise = alice.next_report(9, [1, 1], LIMIT_1000);
     wait_until("the replica has the report", || {
-        store.probe(month(), None).is_ok() && alice.send(&mut store, &raise).is_ok()
+        store.probe(test_month(), None).is_ok() && alice.send_report(&mut store, &raise).is_ok()
     });
-    assert_eq!(replica.run(&["HGET", LEDGER_KEY, "leased"]), "9");
+    assert_eq!(replica.run(&["HGET", ACME_LEDGER_KEY, "leased"]), "9");
     assert_eq!(store.missing_replicas(), 0);
     replica.pause();
     let raise = alice.next_report(10, [2, 2], LIMIT_1000);
-    let error = alice.send(&mut store, &raise).unwrap_err().to_string();
+    let error = alice.send_report(&mut store, &raise).unwrap_err().to_string();
     assert!(error.ends_with("only 0 of 1 replicas have it"), "{error}");
     assert_eq!(store.missing_replicas(), 1);
     // If replicas are not required, the server's own acknowledgement is enough, and later reports
     // don't wait.
     let recovery_left = Duration::ZERO;
-    let context =
-        BatchContext { node_id: &ALICE, month: month(), recovery_left, needs_replicas: false };
+    let context = BatchContext {
+        node_id: &ALICE,
+        latest_begun_month: test_month(),
+        recovery_left,
+        needs_replicas: false,
+    };
     for target in 11..31 {
         let raise = alice.next_report(target, [2, 2], LIMIT_1000);
         let started = Instant::now();
@@ -75,7 +81,7 @@ fn reports_wait_for_replicas_only_if_required() {
     }
     replica.resume();
     wait_until("a probe shows the replica again", || {
-        store.probe(month(), None).unwrap();
+        store.probe(test_month(), None).unwrap();
         store.missing_replicas() == 0
     });
 }
@@ -84,38 +90,38 @@ fn reports_wait_for_replicas_only_if_required() {
 fn a_server_clock_set_back_during_recovery_does_not_prolong_it() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
-    let (mut alice, _) = nodes_with_leases(&mut store);
-    let account = LEDGER_KEY.replace("ledger", "recovering");
+    let (mut alice, _) = two_nodes_with_leases(&mut store);
+    let account = ACME_LEDGER_KEY.replace("ledger", "recovering");
     let all = "riskgate:{ring}:recovering";
     for key in [account.as_str(), all] {
         server.run(&["SET", key, "1", "PX", "86400000"]);
     }
-    let recovery_left = store.probe(month(), None).unwrap().recovery_left;
+    let recovery_left = store.probe(test_month(), None).unwrap().recovery_left;
     assert!(recovery_left <= Duration::from_secs(3), "{recovery_left:?}");
     assert!(alice.report(&mut store, 50, [9, 9], LIMIT_1000).is_recovering);
     wait_until("the recovery is over", || {
-        let recovery_left = store.probe(month(), None).unwrap().recovery_left;
+        let recovery_left = store.probe(test_month(), None).unwrap().recovery_left;
         recovery_left.is_zero() && !alice.report(&mut store, 50, [9, 9], LIMIT_1000).is_recovering
     });
 }
 
 #[test]
-fn reads_succeed_after_a_kept_connection_died() {
+fn reads_reconnect_after_the_server_closed_the_connection() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
-    nodes_with_leases(&mut store);
+    two_nodes_with_leases(&mut store);
     for _ in 0..3 {
-        store.others_spent("acme", month(), &BOB).unwrap();
+        store.read_spent_by_others("acme", test_month(), &BOB).unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
-        store.usage(month(), None).unwrap();
+        store.read_usage(test_month(), None).unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
         store.ring_version().unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
         store.latest_month().unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
-        store.top_rows_and_hashes(1).unwrap();
+        store.top_rows_and_dedup_hashes(1).unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
-        store.probe(month(), None).unwrap();
+        store.probe(test_month(), None).unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
     }
 }
@@ -138,24 +144,24 @@ fn operations_on_a_paused_server_time_out() {
         assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
         started.elapsed()
     };
-    let probe = store.probe(month(), None).unwrap();
+    let probe = store.probe(test_month(), None).unwrap();
     server.pause();
-    let took = timed(&mut || alice.send_all(&mut store, &batch).unwrap_err());
+    let took = timed(&mut || alice.send_reports(&mut store, &batch).unwrap_err());
     assert!(took >= SHORT_TIMEOUT && took < 5 * SHORT_TIMEOUT, "{took:?}");
     // Connecting takes longer and has its own timeout.
     for _ in 0..2 {
-        let took = timed(&mut || store.probe(month(), Some(&probe)).unwrap_err());
+        let took = timed(&mut || store.probe(test_month(), Some(&probe)).unwrap_err());
         assert!(took < Duration::from_millis(1_500), "{took:?}");
     }
     server.resume();
-    wait_until("the server answers again", || store.probe(month(), Some(&probe)).is_ok());
+    wait_until("the server answers again", || store.probe(test_month(), Some(&probe)).is_ok());
     server.pause();
-    let took = timed(&mut || store.probe(month(), Some(&probe)).unwrap_err());
+    let took = timed(&mut || store.probe(test_month(), Some(&probe)).unwrap_err());
     assert!(took >= SHORT_TIMEOUT && took < 5 * SHORT_TIMEOUT, "{took:?}");
     server.resume();
-    wait_until("the server answers again", || store.probe(month(), Some(&probe)).is_ok());
+    wait_until("the server answers again", || store.probe(test_month(), Some(&probe)).is_ok());
     // On a busy machine the whole batch can take longer than the short timeout.
     wait_until("the batch is reported", || {
-        alice.send_all(&mut store, &batch).is_ok_and(|grants| grants.len() == 512)
+        alice.send_reports(&mut store, &batch).is_ok_and(|grants| grants.len() == 512)
     });
 }

@@ -7,13 +7,13 @@ pub(super) const LIMIT_1000: Option<u64> = Some(1_000);
 pub(super) const SHORT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The key of acme's totals.
-pub(super) const LEDGER_KEY: &str = "riskgate:ledger:{acme}:2100-01";
+pub(super) const ACME_LEDGER_KEY: &str = "riskgate:ledger:{acme}:2100-01";
 
 pub(super) fn open_unprobed(server: &RedisServer, timeout: Duration) -> Store {
-    open_unconnected(&server.url(), &RedisOptions::default(), timeout)
+    open_without_connecting(&server.url(), &RedisOptions::default(), timeout)
 }
 
-/// Reports the same totals until the account has recovered.
+/// Sends reports with the same totals until the account has recovered, and returns the last grant.
 #[track_caller]
 pub(super) fn report_until_recovered(
     store: &mut Store,
@@ -32,7 +32,7 @@ pub(super) fn report_until_recovered(
 }
 
 /// Returns two nodes that have leased 300 and 500 calls and know each other's totals.
-pub(super) fn nodes_with_leases(store: &mut Store) -> (TestNode, TestNode) {
+pub(super) fn two_nodes_with_leases(store: &mut Store) -> (TestNode, TestNode) {
     let (mut alice, mut bob) = (TestNode::new(ALICE), TestNode::new(BOB));
     alice.report(store, 300, [250, 240], LIMIT_1000);
     bob.report(store, 500, [480, 470], LIMIT_1000);
@@ -40,10 +40,11 @@ pub(super) fn nodes_with_leases(store: &mut Store) -> (TestNode, TestNode) {
     (alice, bob)
 }
 
-/// Asserts that the store recovers after a data loss. First it grants only floors, for long enough
-/// that all nodes report again. Then it grants calls within the limit, as if nothing had been lost.
+/// Asserts that the store recovers after a data loss. At first, the store grants only floors, for
+/// so long that all nodes report again. After that, the store grants calls within the limit, as if
+/// nothing had been lost.
 #[track_caller]
-pub(super) fn assert_recovers(store: &mut Store, mut alice: TestNode, mut bob: TestNode) {
+pub(super) fn assert_recovers_from_loss(store: &mut Store, mut alice: TestNode, mut bob: TestNode) {
     let mut carol = TestNode::new(CAROL);
     let grant = alice.report(store, 364, [300, 260], LIMIT_1000);
     assert_eq!((grant.own_leased, grant.is_recovering), (300, true), "nothing beyond the floor");
@@ -58,5 +59,5 @@ pub(super) fn assert_recovers(store: &mut Store, mut alice: TestNode, mut bob: T
     let grant = report_until_recovered(store, &mut carol, [0, 0], LIMIT_1000);
     assert_eq!(grant_totals(grant), (0, 800, 730));
     assert_eq!(carol.report(store, 900, [0, 0], LIMIT_1000).own_leased, 200);
-    assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 730, 1_000)]);
+    assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 730, 1_000)]);
 }

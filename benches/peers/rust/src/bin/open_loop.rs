@@ -5,8 +5,8 @@
 //! avoids coordinated omission. The generator polls the clock and does not sleep. It compares every
 //! response body with the right one.
 //!
-//! It also prints the longest time between two polls, when other processes may have had its core.
-//! Requests due in the first WARM seconds are sent but not counted.
+//! It also prints the longest time between two polls: a long time shows that other processes used
+//! its core. It sends the requests of the first WARM seconds, but does not count them.
 //!
 //!     open_loop PORT MIX RATE WARM SECONDS CONNECTIONS
 

@@ -1,0 +1,48 @@
+//! Chooses the override of a name. One in the operator's own file takes precedence.
+
+use super::EntryBuilder;
+use crate::table::inheritance::{InheritableFacts, InheritedFacts};
+use crate::table::manifest::ListOrigin;
+use crate::table::rows::ParsedLists;
+use crate::table::rules::OverrideRow;
+
+impl<'r> EntryBuilder<'r> {
+    /// The numbers of the overrides that apply to the name itself, to names below it, and to names
+    /// below it across public suffixes; `None` where no override applies.
+    pub(super) fn find_override_numbers(
+        &self,
+        own_inheritable_facts: &InheritableFacts,
+        inherited_facts: &InheritedFacts,
+    ) -> [Option<u32>; 3] {
+        let subtree_overrides = [
+            own_inheritable_facts.subtree_override_number,
+            inherited_facts.operator_override_number,
+            inherited_facts.subtree_override_number,
+        ];
+        let covering = self.select_override_number(&subtree_overrides);
+        let own = self.select_override_number(
+            &[&[own_inheritable_facts.exact_override_number][..], &subtree_overrides].concat(),
+        );
+        [own, covering, covering]
+    }
+
+    /// The number of the override that applies. An override in the operator's own file takes
+    /// precedence; otherwise the nearest override applies. A number of 0 stands for no override.
+    fn select_override_number(&self, numbers_nearest_first: &[u32]) -> Option<u32> {
+        let own = numbers_nearest_first.iter().find(|number| self.is_operator_override(**number));
+        own.or_else(|| numbers_nearest_first.iter().find(|number| **number != 0)).copied()
+    }
+
+    /// Whether an override comes from the operator's own file.
+    pub(super) fn is_operator_override(&self, number: u32) -> bool {
+        self.find_override_row(number).is_some_and(|override_row| {
+            self.manifest.list_specs[usize::from(override_row.list_number)].list_origin
+                == ListOrigin::Operator
+        })
+    }
+
+    pub(super) fn find_override_row(&self, number: u32) -> Option<&'r OverrideRow<'r>> {
+        let lists: &'r ParsedLists<'r> = self.lists;
+        number.checked_sub(1).and_then(|index| lists.overrides.get(index as usize))
+    }
+}
