@@ -69,8 +69,11 @@ static KEY_RING: LazyLock<KeyRing> = LazyLock::new(|| {
     let redis = RedisOptions { wait_replicas: 0, tls_ca: None };
     let open = || Store::open(&url, &redis, Duration::from_secs(5)).expect("a store");
     let deadline = Duration::from_secs(1);
-    let options =
-        LedgerOptions { deadline, on_failure: FailurePolicy::Open, max_unsettled: 0 };
+    let options = LedgerOptions {
+        store_deadline: deadline,
+        on_failure: FailurePolicy::Open,
+        max_unsettled: 0,
+    };
     let ledger = Ledger::start(open(), open(), options, NOW_UNIX_SECONDS).expect("a ledger");
     let key = |id: &str, token: &str| DeclaredKey {
         plan: None,

@@ -62,7 +62,7 @@ impl Gate {
 
     /// Reports all leases to the store and writes the queued log lines. Call it at the end of the
     /// process, once no request is in flight. Without this call, a process loses what it would lose
-    /// in a crash: at most 64 calls of each account, and the queued log lines. If the store or a
+    /// in a crash: the leased calls not yet spent, and the queued log lines. If the store or a
     /// reader of the log hangs, `close` gives up after 4 s and logs an error.
     pub fn close(&self) {
         let state = Arc::clone(&self.state);

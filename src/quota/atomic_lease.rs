@@ -53,7 +53,7 @@ impl AtomicLease {
                 packed.month(),
                 epoch,
                 packed.held() - withdrawn,
-                packed.unleased_low_32_bits() + withdrawn,
+                packed.unleased_low_bits() + withdrawn,
             )
         });
         withdrawn
@@ -77,7 +77,7 @@ impl AtomicLease {
     /// Returns one spent call to the store: it counts as unleased and can't be spent here.
     pub(super) fn return_one_to_store(&self) {
         self.update(|packed| {
-            let unleased = packed.unleased_low_32_bits() + 1;
+            let unleased = packed.unleased_low_bits() + 1;
             PackedLease::new(packed.month(), packed.epoch(), packed.held(), unleased)
         });
     }

@@ -2,60 +2,69 @@
 //!
 //! Bits and arithmetic only; `atomic_lease.rs` changes the word.
 
-/// The most unspent calls of one account that one process holds.
-pub const MAX_HELD_CALLS: u64 = 64;
+/// The most unspent calls of an account with a limit that one process holds.
+pub const MAX_HELD_CALLS: u64 = 4_096;
+/// Every limit of at least a hundred times this many calls allows this many held calls.
+const MIN_OF_LARGE_LIMITS: u64 = 64;
+/// The most unspent calls of an account without a limit: half of what the word can hold.
+const MAX_HELD_UNLIMITED: u64 = 1 << 15;
 
-/// Bit layout, from the highest: month 12 bits, epoch 10, held 10, unleased 32.
+/// Bit layout, from the highest: month 12 bits, epoch 8, held 16, unleased 28.
 ///
-/// `held` calls can be spent without asking the store. `unleased` is the lower 32 bits of the
+/// `held` calls can be spent without asking the store. `unleased` is the lower 28 bits of the
 /// number of calls that no node has leased. Because both are in one word, the count of remaining
 /// calls is exact for every call.
 #[derive(Clone, Copy)]
 pub(super) struct PackedLease(pub(super) u64);
 
+const UNLEASED_BITS: u32 = 28;
+const UNLEASED_MASK: u64 = (1 << UNLEASED_BITS) - 1;
+const EPOCH_MASK: u64 = 0xff;
+
 impl PackedLease {
     /// One call in the `held` field.
-    pub(super) const ONE_HELD_CALL: u64 = 1 << 32;
+    pub(super) const ONE_HELD_CALL: u64 = 1 << UNLEASED_BITS;
     /// The largest value of the `held` field.
-    pub(super) const HELD_MASK: u64 = 0x3ff;
+    pub(super) const HELD_MASK: u64 = 0xffff;
 
     pub(super) fn new(month: u64, epoch: u64, held: u64, unleased: u64) -> PackedLease {
-        let unleased = unleased & u64::from(u32::MAX);
-        PackedLease(
-            month << 52 | (epoch & 0x3ff) << 42 | held.min(PackedLease::HELD_MASK) << 32 | unleased,
-        )
+        let held = held.min(PackedLease::HELD_MASK);
+        let unleased = unleased & UNLEASED_MASK;
+        PackedLease(month << 52 | (epoch & EPOCH_MASK) << 44 | held << UNLEASED_BITS | unleased)
     }
     pub(super) fn month(self) -> u64 {
         self.0 >> 52
     }
     pub(super) fn epoch(self) -> u64 {
-        self.0 >> 42 & 0x3ff
+        self.0 >> 44 & EPOCH_MASK
     }
     pub(super) fn held(self) -> u64 {
-        self.0 >> 32 & PackedLease::HELD_MASK
+        self.0 >> UNLEASED_BITS & PackedLease::HELD_MASK
     }
-    pub(super) fn unleased_low_32_bits(self) -> u64 {
-        self.0 & u64::from(u32::MAX)
+    pub(super) fn unleased_low_bits(self) -> u64 {
+        self.0 & UNLEASED_MASK
     }
-    /// Restores all 64 bits of `unleased`. `nearby_value` must be less than 2^31 away from it.
+    /// Restores all 64 bits of `unleased`. `nearby_value` must be less than 2^27 away from it.
     pub(super) fn restore_unleased(self, nearby_value: u64) -> u64 {
-        let difference =
-            (self.unleased_low_32_bits() as u32).wrapping_sub(nearby_value as u32).cast_signed();
-        nearby_value.wrapping_add_signed(i64::from(difference))
+        const UNUSED_BITS: u32 = u64::BITS - UNLEASED_BITS;
+        let difference = self.0.wrapping_sub(nearby_value) << UNUSED_BITS;
+        nearby_value.wrapping_add_signed(difference.cast_signed() >> UNUSED_BITS)
     }
 }
 
-/// The most unspent calls of one account that one process may hold or have requested: a hundredth
-/// of the monthly limit, at least 1 and at most 64. If no more than a hundredth of the limit is
+/// The most unspent calls of one account that one process may hold or have requested. It is a
+/// hundredth of the monthly limit, at least 1; but at most 64, or a ten-thousandth of the limit if
+/// that is more, and at most [`MAX_HELD_CALLS`]. If no more than a hundredth of the limit is
 /// unleased, the maximum is 1.
 pub(super) fn max_held_calls(limit: Option<u64>, leased_by_all: u64) -> u64 {
-    let Some(limit) = limit else { return MAX_HELD_CALLS };
+    let Some(limit) = limit else { return MAX_HELD_UNLIMITED };
     let hundredth = limit / 100;
     if limit.saturating_sub(leased_by_all) <= hundredth {
         return 1;
     }
+    let most = hundredth.min((limit / 10_000).clamp(MIN_OF_LARGE_LIMITS, MAX_HELD_CALLS));
     // A grant of this size must leave the last hundredth unleased.
-    hundredth.min(MAX_HELD_CALLS).min((limit - leased_by_all - hundredth).max(1)).max(1)
+    most.min((limit - leased_by_all - hundredth).max(1)).max(1)
 }
 
 #[cfg(test)]
@@ -64,19 +73,19 @@ mod tests {
 
     #[test]
     fn packed_fields_wrap_or_saturate() {
-        let packed = PackedLease::new(323, 1025, 64, u64::MAX);
+        let packed = PackedLease::new(323, 257, 64, u64::MAX);
         assert_eq!(packed.restore_unleased(u64::MAX - 70), u64::MAX);
         assert_eq!((packed.month(), packed.epoch(), packed.held()), (323, 1, 64));
-        assert_eq!(packed.unleased_low_32_bits(), u64::from(u32::MAX));
+        assert_eq!(packed.unleased_low_bits(), (1 << 28) - 1);
         assert_eq!(PackedLease(packed.0 - PackedLease::ONE_HELD_CALL).held(), 63);
-        assert_eq!(PackedLease::new(0, 0, 5_000, 0).held(), PackedLease::HELD_MASK);
+        assert_eq!(PackedLease::new(0, 0, 70_000, 0).held(), PackedLease::HELD_MASK);
     }
 
     #[test]
     fn unleased_calls_are_restored_from_a_value_near_them() {
         for unleased in [0, 5, u64::from(u32::MAX), 1 << 32, (1 << 32) + 3, 9_999_999_999, 1 << 60]
         {
-            for near in [-(1 << 31) + 1, -3, 0, 64, (1 << 31) - 1] {
+            for near in [-(1 << 27) + 1, -3, 0, 64, (1 << 27) - 1] {
                 let Some(near) = unleased.checked_add_signed(near) else { continue };
                 assert_eq!(
                     PackedLease::new(323, 0, 64, unleased).restore_unleased(near),
@@ -98,7 +107,13 @@ mod tests {
             (Some(1_000), 0, 10),
             (Some(100), 0, 1),
             (Some(0), 0, 1),
-            (None, u64::MAX, 64),
+            (Some(640_000), 0, 64),
+            (Some(1_000_000), 0, 100),
+            (Some(1_000_000), 989_950, 50),
+            (Some(1_000_000), 990_000, 1),
+            (Some(40_960_000), 0, 4_096),
+            (Some(u64::MAX), 0, 4_096),
+            (None, u64::MAX, 32_768),
         ] {
             assert_eq!(max_held_calls(limit, leased), held, "{limit:?} {leased}");
         }

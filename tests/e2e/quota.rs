@@ -32,7 +32,7 @@ fn make_calls_in_parallel(gateways: &[SocketAddr], key: &str, calls: usize) -> u
 
 /// The most calls that one process may hold as its lease, which a crash may lose.
 fn max_lease_for_limit(limit: u64) -> u64 {
-    (limit / 100).clamp(1, 64)
+    (limit / 100).min((limit / 10_000).clamp(64, 4_096)).max(1)
 }
 
 fn spend_calls(gateway: &Gateway, key: &str, calls: u64) {

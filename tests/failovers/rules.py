@@ -187,7 +187,7 @@ def _check_limits_kept(record, samples):
             most[change.account] = max(most[change.account], change.value)
     unsettled = MAX_UNSETTLED if record.on_failure == "open" else 0
     for account, limit in most.items():
-        lease = max(1, min(limit // 100, 64))
+        lease = max(1, min(limit // 100, max(64, limit // 10_000), 4_096))
         # One lease per node for changed limits, and one for each failover that a node saw late.
         changed = account not in ("steady", "tight")
         leases = record.nodes * (changed + _count_late_failovers(record))

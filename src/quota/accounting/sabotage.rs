@@ -17,7 +17,7 @@ impl LeaseAccounting {
         report.returned_calls -= kept;
         self.calls_to_return -= kept;
         let lease = atomic_lease.load();
-        atomic_lease.add_granted(kept, lease.unleased_low_32_bits().saturating_sub(kept));
+        atomic_lease.add_granted(kept, lease.unleased_low_bits().saturating_sub(kept));
     }
 
     /// Withdraws the calls of `hold_returned_calls` again, once the store has replied. Those that
@@ -39,6 +39,6 @@ impl LeaseAccounting {
         let asked = std::mem::take(&mut report.requested_calls);
         report.leased_floor += asked;
         self.own_leased += asked;
-        atomic_lease.add_granted(asked, atomic_lease.load().unleased_low_32_bits());
+        atomic_lease.add_granted(asked, atomic_lease.load().unleased_low_bits());
     }
 }

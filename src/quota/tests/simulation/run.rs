@@ -108,7 +108,7 @@ impl<'e> Simulation<'e> {
         let mut random = Random(seed);
         let limit = match random.random_below(24) {
             0 => MonthlyLimit::Unlimited,
-            1 => MonthlyLimit::Calls(random.pick(&[600, 1_500])),
+            1 => MonthlyLimit::Calls(random.pick(&[600, 1_500, super::checks::UNREACHED_LIMIT])),
             _ => {
                 MonthlyLimit::Calls(random.pick(&[0, 1, 2, 5, 10, 40, 60, 99, 100, 101, 130, 250]))
             }
@@ -392,7 +392,7 @@ pub(super) fn calls_allowed(limit: MonthlyLimit) -> Option<u64> {
 
 /// The most unspent calls that one process may hold or request: computed here independently.
 pub(super) fn expected_max_held_calls(limit: Option<u64>) -> u64 {
-    limit.map_or(64, |limit| (limit / 100).clamp(1, 64))
+    limit.map_or(32_768, |limit| (limit / 100).min(64.max(limit / 10_000)).clamp(1, 4_096))
 }
 
 pub(super) fn network_error() -> StoreError {
