@@ -7,7 +7,7 @@ use super::output;
 use crate::config::Config;
 use crate::keys::{ID_OR_ACCOUNT_FORMAT, is_valid_id_or_account};
 use crate::quota::unix_now;
-use crate::store::{RingRows, Store, StoreError};
+use crate::store::{RingRows, Store, StoreError, StoreUrl};
 
 /// How long a command waits for the store, for example while a gateway has locked it.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -15,10 +15,20 @@ pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A larger difference between this machine's clock and the server's causes a warning.
 const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// Opens the config's store. Its operations wait up to [`STORE_TIMEOUT`] for a gateway's lock.
+/// Opens the config's store. Its operations wait up to [`STORE_TIMEOUT`] for a gateway's lock. If
+/// the store is a file that does not exist, creates it and prints its path: the command may run in
+/// another directory than the gateway, and `store.url` may be a relative path.
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
+    let new_file = match &config.store.url {
+        StoreUrl::Sqlite(path) if !path.exists() => Some(path),
+        _ => None,
+    };
     let mut store = config.store.open(STORE_TIMEOUT)?;
     store.raise_busy_timeout()?;
+    if let Some(path) = new_file {
+        let shown = path.canonicalize().unwrap_or_else(|_| path.clone());
+        output::print_message(format!("created the store {}", shown.display()));
+    }
     Ok(store)
 }
 

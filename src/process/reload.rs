@@ -222,6 +222,7 @@ impl ReloadState {
         let problem = match Config::read(&self.config_sources) {
             Ok(config) => {
                 self.apply_config(config);
+                log::info!("config reloaded");
                 None
             }
             Err(faults) => Some(faults.join("\n")),

@@ -99,10 +99,13 @@ impl OverrideFile {
         Ok(format_rows(&removed))
     }
 
-    /// Keeps other commands from writing the file until the returned lock is dropped.
+    /// Keeps other commands from writing the file until the returned lock is dropped. Creates the
+    /// directory of the file if there is none.
     fn lock_directory(&self) -> Result<File, TableError> {
         let directory = parent_dir(&self.path);
-        let locked = File::open(directory).and_then(|file| file.lock().map(|()| file));
+        let locked = std::fs::create_dir_all(directory)
+            .and_then(|()| File::open(directory))
+            .and_then(|file| file.lock().map(|()| file));
         locked.map_err(|error| TableFault::io(directory, error).into())
     }
 
@@ -111,6 +114,9 @@ impl OverrideFile {
     /// # Errors
     /// If the file can't be read or written.
     pub fn remove_overrides(&self, name: &DnsName) -> Result<Vec<String>, TableError> {
+        if !parent_dir(&self.path).exists() {
+            return Ok(Vec::new());
+        }
         let _lock = self.lock_directory()?;
         let OverridesWithoutRows { remaining_text: text, removed_rows: removed } =
             self.read_without_rows(name, |_| true)?;

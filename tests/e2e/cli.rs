@@ -24,9 +24,12 @@ fn keys_create_prints_only_the_key_to_stdout_and_a_note_to_stderr() {
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     assert_eq!(made.stdout.lines().count(), 1);
     assert!(made.stdout.starts_with("rg_") && made.stdout.trim_end().len() == 35);
-    assert!(!made.stderr.is_empty() && !made.stderr.contains("rg_"));
-    let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
-    assert_eq!(sorted_member_names(&made), ["account", "id", "key"]);
+    assert!(!made.stderr.contains("rg_"), "{}", made.stderr);
+    // The store did not exist.
+    assert!(made.stderr.contains("created the store /"), "{}", made.stderr);
+    let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0);
+    assert!(!made.stderr.contains("created the store"), "{}", made.stderr);
+    assert_eq!(sorted_member_names(&made.json()), ["account", "id", "key"]);
 }
 
 #[test]

@@ -50,6 +50,18 @@ fn table_allow_and_table_deny_change_verdicts_of_a_running_gateway() {
 }
 
 #[test]
+fn table_deny_creates_the_directory_of_the_overrides_file() {
+    let setup = Setup::new();
+    let file = setup.path("new/directory/overrides.csv");
+    let setup = setup.set_text("table.overrides", file.to_str().unwrap());
+    let none = setup.cli(&["table", "clear", "first.test"]).expect(1);
+    assert!(none.stderr.contains("expected an override, but found none"), "{}", none.stderr);
+    assert!(!file.parent().unwrap().exists());
+    setup.cli(&["table", "deny", "nobody-lists-this.com"]).expect(0);
+    assert!(std::fs::read_to_string(&file).unwrap().contains("nobody-lists-this.com"));
+}
+
+#[test]
 fn table_deny_needs_force_for_a_protected_name() {
     let gateway = Setup::with_bundled_table().set("plans.free", "\"unlimited\"").start();
     let key = gateway.create_active_key("acme", &[]);

@@ -189,6 +189,10 @@ fn a_broken_config_is_reported_and_the_old_config_stays() {
         gateway.get("/v1/usage", &key).json()["monthly_limit"] == 60
     });
     wait_until("/readyz reports no fault", || readyz_reports_no_fault(&gateway));
+    wait_until("the log has both", || {
+        let log = gateway.stderr();
+        log.contains("info: config reloaded") && log.contains("info: config: the fault has ended")
+    });
 }
 
 #[test]

@@ -48,9 +48,9 @@ impl StatusReporter {
         self.lock_status().dns = dns;
     }
 
-    /// Records the problem of a part, or that the part has none. Logs the problem if it is new.
-    /// Counts a reload of the part if `is_counted` is true, or if the part is `keys` and its
-    /// problem has changed.
+    /// Records the problem of a part, or that the part has none. Logs the problem if it is new, and
+    /// the end of a problem. Counts a reload of the part if `is_counted` is true, or if the part is
+    /// `keys` and its problem has changed.
     pub(super) fn record_part(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
         let before = match problem {
             Some(problem) => self.lock_status().fault_by_part.insert(part, problem.to_owned()),
@@ -65,6 +65,9 @@ impl StatusReporter {
             "keys" => "is degraded",
             _ => "keeps its last good state",
         };
+        if is_news && problem.is_none() {
+            log::info!("{part}: the fault has ended");
+        }
         for line in problem.filter(|_| is_news).unwrap_or_default().lines() {
             log::error!("{part} {state_text}: {line}");
         }
