@@ -300,8 +300,8 @@ fn a_short_request_body_is_buffered_and_a_long_one_is_streamed() {
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
     let setup = Setup::new().with_upstreams(&[upstream.address]).append_toml(route);
     // The time-out for a header does not apply to a body.
-    let setup = setup.set_text("listen.header_timeout", "500ms");
-    let gateway = setup.set_text("upstream.deadline", "1s").start();
+    let setup = setup.set_text("listen.header_timeout", "2s");
+    let gateway = setup.set_text("upstream.deadline", "4s").start();
     let key = gateway.create_active_key("acme", &[]);
     let half = |length: usize| {
         let bytes = request("POST", "/v1/signup").key(&key).body(&"b".repeat(length)).to_bytes();

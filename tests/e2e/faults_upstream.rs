@@ -12,7 +12,9 @@ use crate::harness::{
 };
 
 const CALLER_COUNT: usize = 6;
-/// Far longer than the deadline of an exchange in these tests, which is one second.
+/// Longer than the deadline of an exchange in these tests, which is one second.
+const ALL_EXCHANGES_END: Duration = Duration::from_millis(1_500);
+/// Far longer than that deadline.
 const LATENCY_LIMIT: Duration = Duration::from_secs(4);
 /// The offsets, in each response, of the end of the header and of the last digit of Content-Length.
 const HEADER_END_OFFSET: usize = 40;
@@ -248,16 +250,18 @@ fn run_through_faults(scenarios: &[FaultScenario]) {
     assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
 }
 
-/// Waits until `10 * CALLER_COUNT` calls have succeeded and none has failed meanwhile. From then on
-/// each body must contain the client's own target.
+/// Waits until `10 * CALLER_COUNT` calls have succeeded, none has failed meanwhile, and every
+/// exchange that began during the fault has ended. From then on each body must contain the client's
+/// own target.
 fn assert_recovered(callers: &Callers<'_>) {
-    let mut since = callers.tally();
+    let (mut since, mut failed_at) = (callers.tally(), Instant::now());
     wait_until("calls succeed again", || {
         let now = callers.tally();
         if now.failed_count() > since.failed_count() {
-            since = now;
+            (since, failed_at) = (now, Instant::now());
         }
         now.count_of(Complete) >= since.count_of(Complete) + 10 * CALLER_COUNT
+            && failed_at.elapsed() > ALL_EXCHANGES_END
     });
     callers.garbled.store(false, Ordering::SeqCst);
     let since = callers.tally();

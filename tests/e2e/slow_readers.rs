@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
-    END_HEADERS, END_STREAM, FrameClient, HEADERS, RST_STREAM, SETTINGS, encode_frame,
+    END_HEADERS, END_STREAM, FrameClient, HEADERS, RST_STREAM, SETTINGS, decode_status,
+    encode_frame,
 };
 use crate::harness::{
     Gateway, MockUpstream, Setup, Step, TEST_TIMEOUT, WARM_UP_CALLS, get, response_bytes,
@@ -116,10 +117,13 @@ fn open_streams_without_window(gateway: &Gateway, block: &[u8], streams: u32) ->
 fn assert_all_streams_reset(frames: &mut FrameClient, streams: u32) {
     let mut reset = 0;
     while reset < streams {
-        let (kind, flags, stream, _) = frames.read_frame().expect("a frame");
+        let (kind, flags, stream, block) = frames.read_frame().expect("a frame");
         let is_whole = kind <= HEADERS && flags & END_STREAM != 0;
         assert!(!is_whole, "stream {stream} looks complete");
-        reset += u32::from(kind == RST_STREAM);
+        // On a busy machine the upstream server may answer after the deadline. Then riskgate sends
+        // a 500, and its body waits for the window.
+        let is_late = kind == HEADERS && decode_status(&block) == 500;
+        reset += u32::from(kind == RST_STREAM || is_late);
     }
 }
 
