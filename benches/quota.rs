@@ -193,10 +193,7 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
             let folder = tempfile::tempdir().expect("a folder");
             let ledger = start_ledger(&folder);
             let lease = |n| {
-                ledger.apply_limit_to_lease(
-                    &format!("account-{n}"),
-                    MonthlyLimit::Calls(1_000_000_000),
-                )
+                ledger.lease_with_limit(&format!("account-{n}"), MonthlyLimit::Calls(1_000_000_000))
             };
             let leases = (0..accounts).map(lease).collect();
             let riskgate = RiskgateLedger { ledger, leases, runtime };
@@ -242,7 +239,7 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
 fn bench_store_operations(runtime: &Runtime) {
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = Arc::new(start_ledger(&folder));
-    let lease = ledger.apply_limit_to_lease("acme", MonthlyLimit::Calls(10_000));
+    let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(10_000));
     let spend = |calls: u64| {
         runtime.block_on(async {
             for _ in 0..calls {

@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::dns::DnsOptions;
 use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::feed::Feeds;
-use crate::gate::Policy;
+use crate::gate::ReloadableRules;
 use crate::gate::route::UpstreamRoute;
 use crate::keys::{DEFAULT_PLAN, Plans};
 use crate::message::request_head::RequestLimits;
@@ -246,8 +246,9 @@ impl Config {
     }
 
     /// Returns the settings of the gate that a reload may change.
-    pub fn gate_policy(&self) -> Policy {
-        Policy { upstream_routes: self.upstream_routes.clone(), unknown_score: self.unknown_score }
+    pub fn reloadable_rules(&self) -> ReloadableRules {
+        let upstream_routes = self.upstream_routes.clone();
+        ReloadableRules { upstream_routes, unknown_score: self.unknown_score }
     }
 
     /// Lists the settings that differ from those at process start and take effect at a restart.

@@ -21,4 +21,4 @@ pub use request_context::RequestContext;
 pub(crate) use request_context::StartTime;
 pub(crate) use request_parts::RequestParts;
 pub(crate) use session::{client_address, has_final_response_started};
-pub use state::{GateState, Policy};
+pub use state::{GateState, ReloadableRules};

@@ -36,7 +36,7 @@ mod unlisted_rules;
 
 pub use self::added_lists::{FeedKind, FeedList, FeedTier, TableInputs};
 pub use self::answer::{Explanation, TableAnswer, TableRow};
-pub use self::fault::{TableError, TableFault};
+pub use self::fault::{TableFault, TableFaults};
 pub use self::layout::parts::ListInfo;
 pub use self::location::TableLocation;
 pub use self::mx::IMPLICIT_MX;

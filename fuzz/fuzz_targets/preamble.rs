@@ -33,9 +33,9 @@ fuzz_target!(|bytes: &[u8]| {
     );
 });
 
-/// Parses growing prefixes of the bytes, as the connection handler does while they arrive. Asserts
-/// that further bytes do not change a decision, and that a PROXY header is complete at its last
-/// byte. Returns the decision.
+/// Gives the parser longer and longer prefixes, as bytes arrive at the connection handler. Asserts
+/// that further bytes do not change a decision, and that the parser accepts a PROXY header as soon
+/// as its last byte has arrived. Returns the decision.
 fn parse_byte_by_byte(bytes: &[u8]) -> ProxyHeader {
     let mut decision = ProxyHeader::Partial;
     let mut cut = 0;

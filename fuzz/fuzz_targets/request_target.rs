@@ -113,8 +113,8 @@ fn assert_one_canonical_form(segment: &[u8]) {
     http::uri::PathAndQuery::try_from(once.as_str()).expect("a path that can be forwarded");
 }
 
-/// If an upstream server decodes, splits and resolves the path in any order, the result still lies
-/// below the prefix.
+/// Asserts that the path stays below the prefix, in whatever order an upstream server decodes,
+/// splits and resolves it.
 fn assert_below_prefix(prefix: &str, path: &[u8]) {
     let decoded = percent_decode(path).expect("a decodable path");
     let rest = decoded.strip_prefix(prefix.as_bytes()).expect("the prefix");

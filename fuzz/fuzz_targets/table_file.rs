@@ -24,7 +24,7 @@ static FORMAT_VERSION: LazyLock<[u8; 8]> = LazyLock::new(|| {
 });
 /// The length of the header, and the offset at which the checksummed bytes begin.
 const HEADER_BYTES: usize = 256;
-const CHECKSUM_START: usize = 32;
+const CHECKSUMMED_BYTES_START: usize = 32;
 
 fuzz_target!(|data: &[u8]| {
     assert_refused_or_usable(data);
@@ -39,7 +39,7 @@ fn with_valid_header(data: &[u8]) -> Vec<u8> {
     bytes[..8].copy_from_slice(b"riskgate");
     bytes[8..16].copy_from_slice(&*FORMAT_VERSION);
     bytes[16..24].copy_from_slice(&length.to_le_bytes());
-    let sum = xxh3_64(&bytes[CHECKSUM_START..]);
+    let sum = xxh3_64(&bytes[CHECKSUMMED_BYTES_START..]);
     bytes[24..32].copy_from_slice(&sum.to_le_bytes());
     bytes
 }

@@ -17,7 +17,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let rows = match Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT) {
         Ok(None) => RingRows::default(),
         Ok(Some(mut store)) => {
-            store.check_usable().map_err(store_failure)?;
+            store.check_safe_if_reachable().map_err(store_failure)?;
             read_ring_rows(&mut store).map_err(store_failure)?
         }
         Err(error) => return Err(store_failure(error)),

@@ -71,7 +71,7 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
 
 fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     let mut store = open_store(&config.read_config()?)?;
-    store.check_usable()?;
+    store.check_safe_if_reachable()?;
     store.mark_as_store()?;
     let version = store
         .ring_version()?
@@ -132,7 +132,7 @@ fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), 
     let (from, to) = (parse("FROM", from)?, parse("TO", to)?);
     let contents = read_contents(&mut Store::open_existing(&from, options, STORE_TIMEOUT)?)?;
     let mut target = Store::open(&to, options, STORE_TIMEOUT)?;
-    target.check_usable()?;
+    target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;
     target.fill_empty_store(&contents)?;
     let StoreContents { ring, usage_month: month, usage, top_rows: top } = contents;
@@ -156,7 +156,7 @@ fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), 
 /// Reads everything that `copy` writes to the target. Fails if a row is damaged, because `copy`
 /// never leaves a row out.
 fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
-    store.check_usable()?;
+    store.check_safe_if_reachable()?;
     store.raise_busy_timeout()?;
     let is_empty = || CommandFailure::failed("FROM: expected a store, but found an empty server");
     let ring = store.ring_rows()?.ok_or_else(is_empty)?;

@@ -20,7 +20,7 @@ use super::failure::{CommandFailure, EXIT_CONFIG};
 use super::output::{print_result, print_result_of_change};
 use crate::model::month::format_rfc3339;
 use crate::quota::unix_now;
-use crate::table::{OverrideAction, Table, TableError, TableFault, TableInputs, TableLocation};
+use crate::table::{OverrideAction, Table, TableFault, TableFaults, TableInputs, TableLocation};
 
 /// The subcommands of `riskgate table`.
 #[derive(Debug, Subcommand)]
@@ -173,8 +173,8 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
     print_result(out)
 }
 
-impl From<TableError> for CommandFailure {
-    fn from(error: TableError) -> CommandFailure {
+impl From<TableFaults> for CommandFailure {
+    fn from(error: TableFaults) -> CommandFailure {
         let is_io = error.faults().iter().all(|fault| matches!(fault, TableFault::Io { .. }));
         CommandFailure {
             message_lines: vec![error.to_string()],

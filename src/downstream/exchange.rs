@@ -84,7 +84,7 @@ pub(super) async fn proxy_request(
     let header = client_io.read_buf.split_to(request.header_length);
     let ProxyRequest { mut ctx, method, target, wants_close: closes, .. } = request;
     if !client_io.send_bytes(pending_output, write_timeout, None).await {
-        ctx.mark_aborted();
+        ctx.set_aborted_outcome();
         fast_path.count_and_log_request(&ctx, method, &target);
         return Broken;
     }
@@ -120,7 +120,7 @@ pub(super) async fn proxy_request(
                 Ok(()) if should_close => Close,
                 Ok(()) => KeepAlive,
                 Err(ResponseTruncated) => {
-                    ctx.mark_aborted();
+                    ctx.set_aborted_outcome();
                     Broken
                 }
             }

@@ -54,29 +54,29 @@ type H2Conn = h2::server::Connection<Stream, Bytes>;
 /// The number of requests of one connection that are being served, and a notification when one
 /// ends. A request still counts after the client has reset its stream.
 #[derive(Default)]
-struct ActiveStreams {
+struct ActiveRequests {
     count: AtomicUsize,
-    stream_ended: Notify,
+    request_ended: Notify,
 }
 
 /// Counts one active stream until the guard is dropped. A panic drops the guard too.
-struct StreamGuard(Arc<ActiveStreams>);
+struct ActiveRequestGuard(Arc<ActiveRequests>);
 
-impl StreamGuard {
-    fn start(streams: &Arc<ActiveStreams>) -> StreamGuard {
+impl ActiveRequestGuard {
+    fn start(streams: &Arc<ActiveRequests>) -> ActiveRequestGuard {
         streams.count.fetch_add(1, Ordering::SeqCst);
-        StreamGuard(Arc::clone(streams))
+        ActiveRequestGuard(Arc::clone(streams))
     }
 }
 
-impl Drop for StreamGuard {
+impl Drop for ActiveRequestGuard {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::SeqCst);
-        self.0.stream_ended.notify_one();
+        self.0.request_ended.notify_one();
     }
 }
 
-impl ActiveStreams {
+impl ActiveRequests {
     fn count_active(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
@@ -85,7 +85,7 @@ impl ActiveStreams {
     /// during `time`: for each new request, the caller replaces this wait with a new one.
     async fn wait_until_idle_for(&self, time: Duration) {
         while self.count_active() > 0 {
-            self.stream_ended.notified().await;
+            self.request_ended.notified().await;
         }
         sleep(time).await;
     }
@@ -128,7 +128,7 @@ pub(super) async fn serve_http2<P>(
     let Ok(Ok(mut h2_conn)) = timeout(context.options.header_timeout, handshake).await else {
         return;
     };
-    let streams = Arc::new(ActiveStreams::default());
+    let streams = Arc::new(ActiveRequests::default());
     let mut connection = Http2Connection {
         proxy,
         context,
@@ -183,7 +183,7 @@ struct Http2Connection<'c, P> {
     shutdown: &'c ShutdownWatch,
     digest: &'c Digest,
     control_meter: &'c Arc<ReadMeter>,
-    streams: &'c Arc<ActiveStreams>,
+    streams: &'c Arc<ActiveRequests>,
     is_closing: bool,
     malformed_count: usize,
 }
@@ -228,7 +228,7 @@ where
             return self.close_abruptly(h2_conn);
         }
         self.control_meter.reset_count();
-        self.spawn_request(session, StreamGuard::start(self.streams));
+        self.spawn_request(session, ActiveRequestGuard::start(self.streams));
         LoopDecision::IdleFor(if self.is_closing {
             GOAWAY_TIMEOUT
         } else {
@@ -251,12 +251,12 @@ where
     }
 
     /// Serves the request in a task of its own.
-    fn spawn_request(&self, stream: HttpSession, active: StreamGuard) {
+    fn spawn_request(&self, stream: HttpSession, active: ActiveRequestGuard) {
         let (proxy, context) = (Arc::clone(self.proxy), Arc::clone(self.context));
         let (control_meter, shutdown) = (Arc::clone(self.control_meter), self.shutdown.clone());
         let request = context.tracker.track_request();
         tokio::spawn(async move {
-            let _guards: (StreamGuard, CountGuard) = (active, request);
+            let _guards: (ActiveRequestGuard, CountGuard) = (active, request);
             let mut session = ServerSession::new_http2(stream);
             session.set_write_timeout(Some(context.options.write_timeout));
             session.set_total_drain_timeout(Some(context.options.header_timeout));

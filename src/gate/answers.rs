@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use crate::message::response::{Cors, Reply, VerdictFacts};
 use crate::model::domain::Domain;
 use crate::model::refusal::Refusal;
-use crate::model::verdict::Rule;
+use crate::model::verdict::{Rule, Score};
 use crate::store::MonthlyLimit;
 use crate::support::test_fault::{TestFault, is_injected};
 
@@ -16,7 +16,7 @@ use super::admission::OriginHeader;
 use super::request_context::RequestContext;
 use super::request_parts::RequestParts;
 use super::route::{self, Route};
-use super::state::{GateState, Policy};
+use super::state::GateState;
 
 /// The start of a verdict's body, before the domain.
 const VERDICT_BODY_START: &str = r#"{"domain":""#;
@@ -37,7 +37,7 @@ pub(super) fn serve_route(
     state: &GateState,
     route: Route<'_>,
     request: &RequestParts<'_>,
-    policy: &Policy,
+    unknown_score: Option<Score>,
     ctx: &mut RequestContext,
 ) -> Result<Decision, Refusal> {
     let reply = match route {
@@ -58,7 +58,7 @@ pub(super) fn serve_route(
             ctx.upstream_target = Some(target);
             return Ok(Decision::Forward);
         }
-        Route::Domain(segment) => answer_domain(state, segment, policy, ctx),
+        Route::Domain(segment) => answer_domain(state, segment, unknown_score, ctx),
         Route::TopDomains => Ok(Reply::json(state.top_domains.response_body())),
         Route::Options(allow) => answer_options(state, request, allow, ctx),
         // The caller answers this route with `answer_usage`, which awaits the ledger.
@@ -91,14 +91,14 @@ fn answer_options(
 fn answer_domain(
     state: &GateState,
     domain_segment: &[u8],
-    policy: &Policy,
+    unknown_score: Option<Score>,
     ctx: &mut RequestContext,
 ) -> Result<Reply, Refusal> {
     let domain = Domain::from_path_segment(domain_segment).map_err(Refusal::InvalidDomain)?;
     let table = state.table.peek();
     let now = ctx.unix_now();
     let lookup = state.dns.apply_fact_and_queue_if_due(table.lookup(&domain, now), &domain, now);
-    let lookup = lookup.with_unknown_score(policy.unknown_score);
+    let lookup = lookup.with_unknown_score(unknown_score);
     ctx.verdict_reason = Some(lookup.verdict.reason.as_str());
     let name = domain.as_str();
     let body = [VERDICT_BODY_START, name, &lookup.json_tail()].concat();

@@ -22,7 +22,7 @@ use super::request_context::{RequestContext, accept_or_generate_request_id};
 use super::request_parts::RequestParts;
 use super::route::{self, Route};
 use super::session::send_continue_if_awaited;
-use super::state::{GateState, Policy};
+use super::state::{GateState, ReloadableRules};
 
 /// The longest time that [`Gate::close`] waits for the store and the log.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
@@ -192,8 +192,8 @@ impl Gate {
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
     ) -> Result<Decision, Refusal> {
-        let policy = self.state.policy.snapshot();
-        let matched = self.check_route_key_and_origin(request, &policy, ctx)?;
+        let rules = self.state.reloadable_rules.snapshot();
+        let matched = self.check_route_key_and_origin(request, &rules, ctx)?;
         let now = ctx.unix_now();
         let permit = match (&ctx.key, matched.is_counted) {
             (Some(key), true) => {
@@ -205,7 +205,7 @@ impl Gate {
         ctx.set_permit(permit);
         match matched.route {
             Route::Usage => answers::answer_usage(&self.state, ctx).await.map(Decision::Reply),
-            route => answers::serve_route(&self.state, route, request, &policy, ctx),
+            route => answers::serve_route(&self.state, route, request, rules.unknown_score, ctx),
         }
     }
 
@@ -218,8 +218,8 @@ impl Gate {
         ctx: &mut RequestContext,
         can_proxy: bool,
     ) -> Option<Decision> {
-        let policy = self.state.policy.peek();
-        let judged = match self.check_route_key_and_origin(request, &policy, ctx) {
+        let rules = self.state.reloadable_rules.peek();
+        let judged = match self.check_route_key_and_origin(request, &rules, ctx) {
             Ok(MatchedRoute { route: Route::Usage, .. }) => {
                 if is_injected(TestFault::CountOnFallback) {
                     let month = self.state.ledger.month_to_charge(ctx.unix_now());
@@ -239,7 +239,7 @@ impl Gate {
                     (key, _) => admission::uncounted_permit(key.as_ref()),
                 };
                 ctx.set_permit(permit);
-                answers::serve_route(&self.state, route, request, &policy, ctx)
+                answers::serve_route(&self.state, route, request, rules.unknown_score, ctx)
             }
             Err(refusal) => Err(refusal),
         };
@@ -268,13 +268,13 @@ impl Gate {
     fn check_route_key_and_origin<'r>(
         &self,
         request: &RequestParts<'r>,
-        policy: &Policy,
+        rules: &ReloadableRules,
         ctx: &mut RequestContext,
     ) -> Result<MatchedRoute<'r>, Refusal> {
         ctx.unix_now = self.state.ledger.believed_now();
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
-        let matched = match_route_and_authenticate(ring, request, policy, ctx);
+        let matched = match_route_and_authenticate(ring, request, rules, ctx);
         // A faulty key's list of origins can't be trusted, so a faulty key counts as no key here.
         let Some(key) = ctx.key.as_ref().filter(|key| !key.is_faulty()) else {
             ctx.common_headers.cors = cors_without_key(ring, &request.origin, ctx.unix_now());
@@ -294,16 +294,16 @@ impl Gate {
 fn match_route_and_authenticate<'r>(
     ring: Option<&KeyRing>,
     request: &RequestParts<'r>,
-    policy: &Policy,
+    rules: &ReloadableRules,
     ctx: &mut RequestContext,
 ) -> Result<MatchedRoute<'r>, Refusal> {
-    let route = route::match_route(request.method, request.target, &policy.upstream_routes)?;
+    let route = route::match_route(request.method, request.target, &rules.upstream_routes)?;
     ctx.route = route.label();
     let (needs_key, is_counted) = match route {
         Route::Options(_) => (false, false),
         Route::Usage => (true, false),
         Route::Upstream(index) => {
-            (policy.upstream_routes[index].needs_key, policy.upstream_routes[index].is_counted)
+            (rules.upstream_routes[index].needs_key, rules.upstream_routes[index].is_counted)
         }
         Route::TopDomains | Route::Domain(_) | Route::Check(_) => (true, true),
     };

@@ -136,7 +136,7 @@ impl Gate {
     ) -> FailToProxy {
         let is_downstream = *error.esource() == ErrorSource::Downstream;
         if has_final_response_started(session) || is_downstream && !is_slow_client {
-            ctx.mark_aborted();
+            ctx.set_aborted_outcome();
             if session.req_header().version < http::Version::HTTP_11
                 && let Some(stream) = session.as_downstream().stream()
             {

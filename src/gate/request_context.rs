@@ -145,9 +145,9 @@ impl RequestContext {
         self.set_outcome_if_unset(status, outcome);
     }
 
-    /// Sets the outcome to `aborted`, because the response was truncated. This replaces an outcome
-    /// that was set when the response's header was forwarded.
-    pub(crate) fn mark_aborted(&mut self) {
+    /// Sets the outcome to `aborted`, because the client did not get a whole response. This replaces
+    /// an outcome that was set when the response's header was forwarded.
+    pub(crate) fn set_aborted_outcome(&mut self) {
         self.outcome = Some("aborted");
     }
 }

@@ -17,7 +17,7 @@ use super::route::UpstreamRoute;
 
 /// The rules that a reload may change while requests run.
 #[derive(Clone, Debug, Default)]
-pub struct Policy {
+pub struct ReloadableRules {
     /// The routes of `[[upstream.route]]`.
     pub upstream_routes: Vec<UpstreamRoute>,
     /// The score of a domain that is in no list; if `None`, the score in the table applies.
@@ -43,5 +43,5 @@ pub struct GateState {
     /// Generates the id of a request that has no valid id of its own.
     pub request_ids: RequestIdGenerator,
     /// The rules that a reload may change.
-    pub policy: SnapshotCell<Policy>,
+    pub reloadable_rules: SnapshotCell<ReloadableRules>,
 }

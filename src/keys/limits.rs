@@ -32,7 +32,7 @@ impl EffectiveLimit {
     /// in the ledger.
     pub(super) fn into_account(self, ledger: &Ledger) -> (String, Arc<Account>) {
         let EffectiveLimit { account: name, plan, limit, fault, .. } = self;
-        let lease = ledger.apply_limit_to_lease(&name, limit);
+        let lease = ledger.lease_with_limit(&name, limit);
         (name.clone(), Arc::new(Account { name, plan, limit, lease, fault }))
     }
 }

@@ -272,14 +272,14 @@ impl Worker {
             domain: domain.clone(),
             initial_count: base,
             at,
-            hash_pairs: Vec::new(),
+            dedup_hashes: Vec::new(),
         });
         credit.at = credit.at.max(at);
-        credit.hash_pairs.push((dedup_hash, account_hash));
+        credit.dedup_hashes.push((dedup_hash, account_hash));
         // The list shows the count at once, even if saving it fails later.
         let row = self.rows.remove(&domain);
         let new_credit =
-            TopCredit { initial_count: base, at, hash_pairs: Vec::new(), domain: domain.clone() };
+            TopCredit { initial_count: base, at, dedup_hashes: Vec::new(), domain: domain.clone() };
         self.rows.insert(domain, TopRow::add_credit(row, &new_credit, &[account_hash], half_life));
     }
 
@@ -294,7 +294,7 @@ impl Worker {
         let Some((count, domain)) = smallest else { return 0.0 };
         self.rows.remove(&domain);
         for credits in self.unsaved_by_day.values_mut() {
-            let removed = credits.remove(&domain).map_or(0, |credit| credit.hash_pairs.len());
+            let removed = credits.remove(&domain).map_or(0, |credit| credit.dedup_hashes.len());
             self.unsaved_hashes -= removed;
         }
         if self.stored_domains.remove(&domain) {
@@ -351,7 +351,7 @@ impl Worker {
                 Ok(rows) => {
                     day_credits.remove();
                     self.unsaved_hashes -=
-                        credits.iter().map(|it| it.hash_pairs.len()).sum::<usize>();
+                        credits.iter().map(|it| it.dedup_hashes.len()).sum::<usize>();
                     self.evicted.clear();
                     self.stored_domains.extend(rows.iter().map(|row| row.domain.clone()));
                     // The store's row lacks this node's counts of later days. If a row has such

@@ -27,7 +27,7 @@ use crate::process::admin::connection::AdminServerApp;
 use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES_LIMIT};
 use crate::process::reload::Reloader;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
-use crate::process::upgrade::{Predecessor, RuntimeDir, UpgradeSocket};
+use crate::process::upgrade::{Predecessor, RuntimeDir, SuccessorSocket};
 use crate::proxy::upstream::{MAX_ATTEMPTS, MAX_IDLE_CONNECTIONS, Upstreams};
 use crate::support::certificates::CurrentCertificates;
 
@@ -154,7 +154,7 @@ fn bind_unless_upgrading(
 fn take_over_sockets(
     config: &Config,
     prepared_start: &mut PreparedStart,
-    upgrade_socket: UpgradeSocket,
+    upgrade_socket: SuccessorSocket,
 ) -> Result<(), StartError> {
     let Some(runtime_dir) = &prepared_start.runtime_dir else { return Ok(()) };
     log::info!("ready to take over: waiting for the serving process to get SIGQUIT");
@@ -263,7 +263,7 @@ fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
 /// process serves from there.
 fn open_upgrade_socket(
     config: &Config,
-) -> Result<(Option<RuntimeDir>, Option<UpgradeSocket>), StartError> {
+) -> Result<(Option<RuntimeDir>, Option<SuccessorSocket>), StartError> {
     let Some(path) = &config.runtime_dir else {
         return Err(StartError::Config(vec![
             "config: process.runtime_dir: expected a directory shared with the process that serves, \

@@ -92,7 +92,7 @@ impl RuntimeDir {
     }
 
     /// Opens the upgrade socket, as the successor. Only one successor can wait at a time.
-    pub fn bind_upgrade_socket(&self) -> io::Result<UpgradeSocket> {
+    pub fn bind_upgrade_socket(&self) -> io::Result<SuccessorSocket> {
         let path = self.upgrade_socket_path();
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -105,7 +105,7 @@ impl RuntimeDir {
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        Ok(UpgradeSocket { listener, path, _lock: lock })
+        Ok(SuccessorSocket { listener, path, _lock: lock })
     }
 
     /// Sends the sockets to the waiting successor. After `Ok`, the successor accepts connections
@@ -134,21 +134,21 @@ impl RuntimeDir {
 }
 
 /// The socket at which a successor waits for the serving process.
-pub struct UpgradeSocket {
+pub struct SuccessorSocket {
     listener: UnixListener,
     path: PathBuf,
     /// Locked while this successor waits, so that a second one is refused.
     _lock: File,
 }
 
-impl Drop for UpgradeSocket {
+impl Drop for SuccessorSocket {
     fn drop(&mut self) {
         // If it can't be removed, connecting to it fails, which does no harm.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-impl UpgradeSocket {
+impl SuccessorSocket {
     /// Waits for the predecessor and receives its sockets. Returns None if the predecessor ends
     /// without connecting.
     pub fn receive_sockets(self, runtime_dir: &RuntimeDir) -> io::Result<Option<InheritedSockets>> {

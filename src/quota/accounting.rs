@@ -1,10 +1,10 @@
 //! The lease accounting of one account: what this node has reported to the store, and what it knows
 //! of the store's totals.
 //!
-//! Invariant: the leased calls that this node has spent or can still spend are at most its leased
-//! total in the store. Unbacked calls, which no lease covers, don't count here. This file does no
-//! I/O, reads no clock and takes no lock: `Lease` locks this state, and the worker sends the
-//! reports.
+//! Invariant: the leased calls that this node has spent, and those that it still holds, are together
+//! at most what the store has leased to this node. Unbacked calls, which riskgate admits without a
+//! lease, are counted apart. This file does no I/O, reads no clock and takes no lock: `Lease` locks
+//! this state, and the worker sends the reports.
 
 use super::atomic_lease::AtomicLease;
 use super::packed_lease::max_held_calls;

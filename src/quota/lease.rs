@@ -22,7 +22,7 @@ use crate::store::Grant;
 const EXHAUSTED_RETRY_MS: u64 = 500;
 /// If the store recovers from a data loss, or failed for this account alone, the lease asks it
 /// again after this many milliseconds.
-const STORE_UNAVAILABLE_RETRY_MS: u64 = 250;
+const ACCOUNT_OUTAGE_MS: u64 = 250;
 
 /// The calls that one account may spend on this node.
 pub struct Lease {
@@ -334,7 +334,7 @@ impl Lease {
         self.exhausted_until_ms
             .store(until(outcome.is_exhausted, EXHAUSTED_RETRY_MS), Ordering::Release);
         self.store_unavailable_until_ms
-            .store(until(outcome.is_recovering, STORE_UNAVAILABLE_RETRY_MS), Ordering::Release);
+            .store(until(outcome.is_recovering, ACCOUNT_OUTAGE_MS), Ordering::Release);
         outcome.settled_calls
     }
 
@@ -343,8 +343,7 @@ impl Lease {
     pub(super) fn mark_report_unanswered(&self, others_were_answered: bool, uptime_ms: u64) {
         self.lock_accounting().mark_report_unanswered();
         if others_were_answered {
-            self.store_unavailable_until_ms
-                .store(uptime_ms + STORE_UNAVAILABLE_RETRY_MS, Ordering::Release);
+            self.store_unavailable_until_ms.store(uptime_ms + ACCOUNT_OUTAGE_MS, Ordering::Release);
         }
     }
 

@@ -102,8 +102,8 @@ impl Ledger {
 
     /// Applies the limit in force to the account's lease, and returns the lease. If the limit has
     /// changed, the calls held under the old limit go back to the store.
-    pub fn apply_limit_to_lease(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
-        self.shared.node.apply_limit_to_lease(account, limit)
+    pub fn lease_with_limit(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
+        self.shared.node.lease_with_limit(account, limit)
     }
 
     /// The believed time in Unix seconds, by which riskgate judges every request. It follows the
@@ -195,8 +195,9 @@ impl Ledger {
     /// reports may still be read.
     async fn read_others_spent(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
         let shared = Arc::clone(&self.shared);
-        let is_unreachable = shared.node.health.is_unreachable.load(Ordering::Relaxed);
-        if is_unreachable
+        let has_last_probe_failed =
+            shared.node.health.has_last_probe_failed.load(Ordering::Relaxed);
+        if has_last_probe_failed
             || shared.usage_reads_in_flight.load(Ordering::Relaxed) >= MAX_USAGE_READS_IN_FLIGHT
         {
             return None;

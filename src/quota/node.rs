@@ -54,9 +54,9 @@ pub(super) struct StoreHealth {
     /// The latest error; `None` once an operation has succeeded again.
     last_error: Mutex<Option<String>>,
     /// The last reports failed. Probes may still succeed, if a server is read-only or full.
-    rejects_reports: AtomicBool,
+    have_last_reports_failed: AtomicBool,
     /// The last probe failed, so the store can't be read either.
-    pub is_unreachable: AtomicBool,
+    pub has_last_probe_failed: AtomicBool,
     /// How many replicas lack the latest report.
     pub missing_replicas: AtomicU64,
     /// Uptime in ms at which the running store operation began; 0 if none is running.
@@ -104,7 +104,7 @@ impl Node {
     }
 
     /// Applies a limit to an account's lease. If the limit changed, held calls go to the store.
-    pub(super) fn apply_limit_to_lease(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
+    pub(super) fn lease_with_limit(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
         let lease = match self.leases.get(account) {
             Some(lease) => Arc::clone(&lease),
             None => Arc::clone(
@@ -348,7 +348,7 @@ impl Node {
     }
 
     pub(super) fn record_report_outcome(&self, error: Option<&StoreError>) {
-        self.health.rejects_reports.store(error.is_some(), Ordering::Relaxed);
+        self.health.have_last_reports_failed.store(error.is_some(), Ordering::Relaxed);
         self.health.committed_batches.fetch_add(u64::from(error.is_none()), Ordering::Relaxed);
         self.record_operation_outcome(error);
     }
@@ -370,8 +370,8 @@ impl Node {
 
     /// Records the outcome of a probe.
     pub(super) fn record_probe_outcome(&self, error: Option<&StoreError>) {
-        self.health.is_unreachable.store(error.is_some(), Ordering::Relaxed);
-        if error.is_some() || !self.health.rejects_reports.load(Ordering::Relaxed) {
+        self.health.has_last_probe_failed.store(error.is_some(), Ordering::Relaxed);
+        if error.is_some() || !self.health.have_last_reports_failed.load(Ordering::Relaxed) {
             self.record_operation_outcome(error);
         }
     }

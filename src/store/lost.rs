@@ -40,7 +40,7 @@ struct LostKey {
     /// The row that this node applies and writes back.
     row: KeyRow,
     /// Whether the store holds the key, so that only its end was lost.
-    is_in_store: bool,
+    lost_only_its_end: bool,
     /// The former id of the key; set if another key has that id in the store now.
     previous_id: Option<String>,
 }
@@ -53,7 +53,7 @@ impl LostRows {
     /// false, a different plan or limit is an ordinary change, and a later expiry comes from an
     /// undone rotation. A missing row or revocation is always a loss, because no command removes a
     /// row or a revocation.
-    pub fn merge_lost_rows(
+    pub fn find_and_keep_lost_rows(
         &mut self,
         known: &RingRows,
         current: &mut RingRows,
@@ -94,7 +94,7 @@ impl LostRows {
             let Some(before) = missing_keys.remove(&row.digest) else { continue };
             let was_lost = store_lost_data || lost_before.contains_key(&row.digest);
             if row.apply_earlier_end(before.expires_at.filter(|_| was_lost), before.revoked_at) {
-                let lost = LostKey { row: row.clone(), is_in_store: true, previous_id: None };
+                let lost = LostKey { row: row.clone(), lost_only_its_end: true, previous_id: None };
                 self.lost_keys.insert(row.digest, lost);
             }
         }
@@ -105,7 +105,7 @@ impl LostRows {
                 continue;
             }
             let previous_id = lost_before.get(&digest).and_then(|lost| lost.previous_id.clone());
-            let mut lost = LostKey { row: row.clone(), is_in_store: false, previous_id };
+            let mut lost = LostKey { row: row.clone(), lost_only_its_end: false, previous_id };
             if ids.contains(row.id.as_str()) {
                 lost.assign_new_id();
             }
@@ -118,7 +118,7 @@ impl LostRows {
     /// Applies the lost ends of keys to later `changes` of the store, and forgets lost rows that
     /// are in `changes`. If `changes` gives the id of a lost key to another key, adds the lost key
     /// under a new id.
-    pub fn merge_lost_rows_into(&mut self, changes: &mut RingChanges) {
+    pub fn apply_losses_to_changes(&mut self, changes: &mut RingChanges) {
         self.missing_accounts.retain(|name, _| {
             let is_in_store = changes.accounts.iter().any(|row| row.name == *name);
             !is_in_store && !changes.damaged.account_names.contains(name)
@@ -127,13 +127,13 @@ impl LostRows {
         for row in &mut changes.keys {
             let Some(mut lost) = self.lost_keys.remove(&row.digest) else { continue };
             if row.merge_earlier_end(&lost.row) {
-                (lost.row, lost.is_in_store) = (row.clone(), true);
+                (lost.row, lost.lost_only_its_end) = (row.clone(), true);
                 self.lost_keys.insert(row.digest, lost);
             }
         }
         self.lost_keys.retain(|_, lost| !is_key_damaged(&changes.damaged, &lost.row));
         let ids: HashSet<&str> = changes.keys.iter().map(|row| row.id.as_str()).collect();
-        let missing = self.lost_keys.values_mut().filter(|lost| !lost.is_in_store);
+        let missing = self.lost_keys.values_mut().filter(|lost| !lost.lost_only_its_end);
         let mut kept = Vec::new();
         for lost in missing.filter(|lost| ids.contains(lost.row.id.as_str())) {
             lost.assign_new_id();
@@ -177,7 +177,9 @@ impl LostRows {
     /// does not know of them would accept those keys.
     pub fn describe_losses(&self) -> Vec<String> {
         let mut keys: Vec<&LostKey> = self.lost_keys.values().collect();
-        keys.sort_by_key(|lost| (lost.row.revoked_at.is_none(), !lost.is_in_store, &lost.row.id));
+        keys.sort_by_key(|lost| {
+            (lost.row.revoked_at.is_none(), !lost.lost_only_its_end, &lost.row.id)
+        });
         let keys = keys.into_iter().map(LostKey::describe_loss);
         let accounts = self.missing_accounts.values().map(|row| {
             let (name, flags) = (&row.name, account_flags(row, row.plan.is_some(), true).join(" "));
@@ -215,7 +217,7 @@ impl LostKey {
         let renamed =
             previous_id.map(|previous| format!(" (its id {previous} is another key's now)"));
         let renamed = renamed.unwrap_or_default();
-        match (revoked_at, self.is_in_store, expires_at) {
+        match (revoked_at, self.lost_only_its_end, expires_at) {
             (Some(_), ..) => format!("that key {id} was revoked{renamed}; or {revoke}"),
             (None, true, Some(at)) => {
                 format!("that key {id} ends at {}; or {revoke} then", format_rfc3339(*at))

@@ -279,5 +279,5 @@ pub struct TopCredit {
     pub at: i64,
     /// For each account that looked the row up: the dedup hash (of account, row and day), and the
     /// hash of the account.
-    pub hash_pairs: Vec<(u64, u64)>,
+    pub dedup_hashes: Vec<(u64, u64)>,
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fault::{TableError, fault_from_read_error};
+use super::fault::{TableFaults, fault_from_read_error};
 use super::location::{MAX_LIST_BYTES, TableLocation};
 use super::manifest::{ListKind, ListOrigin, ListSpec, Manifest};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
@@ -148,8 +148,8 @@ impl TableInputs {
 
     /// Reads the overrides and the lists of feeds that exist. A damaged list of a feed is skipped:
     /// the feed reports the damage and fetches its list again.
-    pub(super) fn read_added_lists(&self) -> Result<Vec<AddedList>, TableError> {
-        let mut faults = TableError::default();
+    pub(super) fn read_added_lists(&self) -> Result<Vec<AddedList>, TableFaults> {
+        let mut faults = TableFaults::default();
         let mut added_lists = Vec::new();
         let mut add = |file: String, kind, list_origin, path: &Path, text| {
             let list = ListSpec { file, kind, source_name: None, manifest_line: 0, list_origin };
@@ -227,7 +227,7 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
     for row in &lists.rows {
         let relevant_bits = match is_feed_list(row.list_number) {
             true => rules::FLAGGING_LIST_BITS,
-            false => GUARDING_BITS | rules::REAL_NAME_BIT | rules::FLAGGING_LIST_BITS,
+            false => GUARDING_BITS | rules::KNOWN_OR_CLEARED_BIT | rules::FLAGGING_LIST_BITS,
         };
         let bits = row.fact_bits & relevant_bits;
         if bits == 0 {
@@ -267,7 +267,8 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
                     (own_bits | covering_bits) & GUARDING_BITS == 0
                         && covering_bits & as_strong_bits == 0
                         && (is_strongest
-                            || (own_bits & rules::REAL_NAME_BIT == 0 && !has_protected_suffix()))
+                            || (own_bits & rules::KNOWN_OR_CLEARED_BIT == 0
+                                && !has_protected_suffix()))
                 }
             }
         })

@@ -139,7 +139,8 @@ impl<'t> TableAnswer<'t> {
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
                 let answer = &self.table.decoded_table.answers[usize::from(self.answer_index)];
-                answer.is_real_name || self.table.unlisted_rules.has_verified_mx(answer.vote_bits)
+                answer.is_known_or_cleared
+                    || self.table.unlisted_rules.has_verified_mx(answer.vote_bits)
             }
             Rule::DisposableMx | Rule::Typo | Rule::ThrowawayName | Rule::MailInName => false,
             // If a row matched and no rule applies, the row says that the name is real, or has only

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::added_lists::{AddedList, drop_guarded_feed_rows};
 use super::aligned_bytes::AlignedBytes;
 use super::embedded_lists::ListsInCompiledTable;
-use super::fault::{TableError, TableFault, quote_excerpt};
+use super::fault::{TableFault, TableFaults, quote_excerpt};
 use super::layout::encode::{self, TableContent};
 use super::layout::parts::{ListInfo, TableMeta};
 use super::layout::sections::FORMAT_VERSION;
@@ -39,7 +39,7 @@ pub(super) fn build_table_bytes(
     added_lists: &[AddedList],
     now: i64,
     list_texts: ListTextsInTable,
-) -> Result<AlignedBytes, TableError> {
+) -> Result<AlignedBytes, TableFaults> {
     let manifest_name = source_files.name_in_faults("manifest.toml");
     let Some(manifest_text) = source_files.read_text("manifest.toml")? else {
         return Err(TableFault::expected(manifest_name, "a manifest", "no such file").into());
@@ -71,7 +71,7 @@ pub(super) fn build_table_bytes(
         return Err(TableFault::expected(manifest_name, expected, found).into());
     }
     names_in_faults.push(manifest_name);
-    let mut faults = TableError::default();
+    let mut faults = TableFaults::default();
     let mut lists = parse_lists(&manifest, &names_in_faults, &texts, (&sources, now), &mut faults);
     let hash = hash_inputs(
         &manifest,
@@ -101,7 +101,7 @@ pub(super) fn build_table_bytes(
         meta,
         embedded_lists: &embedded_lists,
     })
-    .map_err(TableError::from)
+    .map_err(TableFaults::from)
 }
 
 /// The text of each list, in the order of the manifest.
@@ -109,8 +109,8 @@ fn read_list_texts(
     source_files: &SourceFiles,
     manifest: &Manifest,
     manifest_name_in_faults: &str,
-) -> Result<Vec<Cow<'static, str>>, TableError> {
-    let mut faults = TableError::default();
+) -> Result<Vec<Cow<'static, str>>, TableFaults> {
+    let mut faults = TableFaults::default();
     let mut texts: Vec<Cow<'static, str>> = Vec::with_capacity(manifest.list_specs.len());
     for list in &manifest.list_specs {
         if !location::is_plain_file_name(&list.file) {
@@ -137,7 +137,7 @@ fn parse_lists<'t>(
     names_in_faults: &[String],
     list_texts: &'t [Cow<'static, str>],
     (sources, now): (&[SourcePackage], i64),
-    faults: &mut TableError,
+    faults: &mut TableFaults,
 ) -> ParsedLists<'t> {
     let vote_bits = sources
         .iter()

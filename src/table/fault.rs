@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::support::regular_file::ReadError;
 
-/// The number of faults that a [`TableError`] keeps. It only counts further faults.
+/// The number of faults that a [`TableFaults`] keeps. It only counts further faults.
 const MAX_KEPT_FAULTS: usize = 20;
 /// The longest quote from a file in a fault, in characters.
 const MAX_QUOTED_CHARS: usize = 60;
@@ -113,12 +113,12 @@ pub(super) fn quote_excerpt(text: &str) -> String {
 
 /// Why a table can't be loaded: one or more faults.
 #[derive(Debug, Default)]
-pub struct TableError {
+pub struct TableFaults {
     faults: Vec<TableFault>,
     fault_count: usize,
 }
 
-impl TableError {
+impl TableFaults {
     /// The first faults, in the order in which they were found. At most 20 are kept.
     pub fn faults(&self) -> &[TableFault] {
         &self.faults
@@ -137,18 +137,18 @@ impl TableError {
     }
 
     /// Returns the error if there is at least one fault.
-    pub(super) fn into_result(self) -> Result<(), TableError> {
+    pub(super) fn into_result(self) -> Result<(), TableFaults> {
         if self.fault_count == 0 { Ok(()) } else { Err(self) }
     }
 }
 
-impl From<TableFault> for TableError {
-    fn from(fault: TableFault) -> TableError {
-        TableError { faults: vec![fault], fault_count: 1 }
+impl From<TableFault> for TableFaults {
+    fn from(fault: TableFault) -> TableFaults {
+        TableFaults { faults: vec![fault], fault_count: 1 }
     }
 }
 
-impl fmt::Display for TableError {
+impl fmt::Display for TableFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, fault) in self.faults.iter().enumerate() {
             if i > 0 {
@@ -163,7 +163,7 @@ impl fmt::Display for TableError {
     }
 }
 
-impl std::error::Error for TableError {}
+impl std::error::Error for TableFaults {}
 
 /// A fault that the TOML parser reported, with its line.
 pub(super) fn fault_from_toml_error(
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn an_error_shows_twenty_faults_and_counts_the_rest() {
-        let mut error = TableError::default();
+        let mut error = TableFaults::default();
         for line in 1..=25 {
             error.push(TableFault::expected(format!("a.txt:{line}"), "a name", quote_excerpt("-")));
         }

@@ -6,7 +6,7 @@
 
 use super::csv;
 use super::csv_lists::{self, HeaderState};
-use super::fault::{TableError, TableFault, quote_excerpt};
+use super::fault::{TableFault, TableFaults, quote_excerpt};
 use super::manifest::{ListKind, ListOrigin, ListSpec};
 use super::rows::{ListLineContext, ParsedLists, RowFacts, parse_name};
 use super::rules;
@@ -22,7 +22,7 @@ impl<'a> ParsedLists<'a> {
         name_in_faults: &str,
         list_text: &'a str,
         known_vote_bits: u32,
-        faults: &mut TableError,
+        faults: &mut TableFaults,
     ) {
         self.first_line_by_name.clear();
         let mut context = ListLineContext {
@@ -119,8 +119,8 @@ impl<'a> ParsedLists<'a> {
                     ListKind::Disposable(rule) => rules::rule_bit(rule),
                     ListKind::Role => rules::rule_bit(Rule::Role),
                     ListKind::FreeSubdomain => rules::rule_bit(Rule::FreeSubdomain),
-                    ListKind::Known => rules::REAL_NAME_BIT,
-                    ListKind::Cleared => rules::REAL_NAME_BIT | rules::CLEARED_BIT,
+                    ListKind::Known => rules::KNOWN_OR_CLEARED_BIT,
+                    ListKind::Cleared => rules::KNOWN_OR_CLEARED_BIT | rules::CLEARED_BIT,
                     _ => rules::rule_bit(Rule::Free),
                 };
                 self.push_unless_icann_suffix(

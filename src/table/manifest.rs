@@ -8,7 +8,7 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::fault::{TableError, TableFault, fault_from_toml_error, line_number, quote_excerpt};
+use super::fault::{TableFault, TableFaults, fault_from_toml_error, line_number, quote_excerpt};
 use super::source_packages::SourcePackage;
 use super::unlisted_rules::UnlistedRuleSettings;
 use crate::model::domain::Domain;
@@ -16,7 +16,7 @@ use crate::model::verdict::{Rule, Score};
 
 /// A list of TLDs that is this many days old can no longer prove that a TLD does not exist.
 pub(super) const MAX_TLD_LIST_AGE_DAYS: i64 = 90;
-/// The default share of rows that the next table may add or remove.
+/// The default of the largest share of rows that the next table may add and remove together.
 const DEFAULT_MAX_CHANGED_SHARE: f64 = 0.3;
 /// The most lists of a table: an answer stores its lists as a 64-bit set.
 pub(super) const MAX_LISTS: usize = 64;
@@ -202,10 +202,10 @@ impl Manifest {
         text: &str,
         name_in_faults: &str,
         sources: &[SourcePackage],
-    ) -> Result<Manifest, TableError> {
+    ) -> Result<Manifest, TableFaults> {
         let raw: RawManifest =
             toml::from_str(text).map_err(|e| fault_from_toml_error(&e, text, name_in_faults))?;
-        let mut faults = TableError::default();
+        let mut faults = TableFaults::default();
         let at = |span: Range<usize>, key: &str| {
             format!("{name_in_faults}:{}: {key}", line_number(text, &span))
         };
@@ -339,7 +339,7 @@ fn parse_list_spec(
 fn parse_unlisted_rules(
     raw: RawRules,
     at: &impl Fn(Range<usize>, &str) -> String,
-    faults: &mut TableError,
+    faults: &mut TableFaults,
 ) -> UnlistedRuleSettings {
     let mut parse_texts =
         |key: &str, texts: Vec<Spanned<String>>, expected: &str, is_valid: fn(&str) -> bool| {
@@ -373,7 +373,7 @@ fn parse_unlisted_rules(
 fn parse_scores(
     raw: BTreeMap<String, Spanned<Value>>,
     at: &impl Fn(Range<usize>, &str) -> String,
-    faults: &mut TableError,
+    faults: &mut TableFaults,
 ) -> Scores {
     let mut scores = [Score::ZERO; Rule::ALL.len() + 1];
     for (rule, value) in DEFAULT_SCORES {

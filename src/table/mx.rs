@@ -12,7 +12,7 @@ use crate::model::verdict::Rule;
 
 /// The answers for names whose MX host is at or below a suffix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct MxAnswers {
+pub(super) struct MxSuffixAnswers {
     pub suffix: String,
     /// The index of the answer that replaces the answer of `Rule::Unknown`.
     pub unknown: u16,
@@ -24,8 +24,9 @@ pub(super) struct MxAnswers {
 pub(super) struct MxAnswerMap(HashMap<String, (u16, u16)>);
 
 impl MxAnswerMap {
-    pub(super) fn new(answers: &[MxAnswers]) -> MxAnswerMap {
-        let host = |entry: &MxAnswers| (entry.suffix.clone(), (entry.unknown, entry.mail_in_name));
+    pub(super) fn new(answers: &[MxSuffixAnswers]) -> MxAnswerMap {
+        let host =
+            |entry: &MxSuffixAnswers| (entry.suffix.clone(), (entry.unknown, entry.mail_in_name));
         MxAnswerMap(answers.iter().map(host).collect())
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::aligned_bytes;
 use super::csv;
 use super::csv_lists::{OVERRIDE_COLUMNS, REQUIRED_OVERRIDE_COLUMN_COUNT};
-use super::fault::{TableError, TableFault, fault_from_read_error, quote_excerpt};
+use super::fault::{TableFault, TableFaults, fault_from_read_error, quote_excerpt};
 use super::location::MAX_LIST_BYTES;
 use crate::model::domain::DnsName;
 use crate::model::month::parse_day_as_unix_seconds;
@@ -64,7 +64,7 @@ impl OverrideFile {
     /// # Errors
     /// If `last_day` is not a day, the note has a control character, or the file can't be read or
     /// written.
-    pub fn set_override(&self, new: &NewOverride<'_>) -> Result<Vec<String>, TableError> {
+    pub fn set_override(&self, new: &NewOverride<'_>) -> Result<Vec<String>, TableFaults> {
         if let Some(until) = new.last_day.filter(|until| parse_day_as_unix_seconds(until).is_none())
         {
             return Err(TableFault::expected(
@@ -101,7 +101,7 @@ impl OverrideFile {
 
     /// Keeps other commands from writing the file until the returned lock is dropped. Creates the
     /// directory of the file if there is none.
-    fn lock_directory(&self) -> Result<File, TableError> {
+    fn lock_directory(&self) -> Result<File, TableFaults> {
         let directory = parent_dir(&self.path);
         let locked = std::fs::create_dir_all(directory)
             .and_then(|()| File::open(directory))
@@ -113,7 +113,7 @@ impl OverrideFile {
     ///
     /// # Errors
     /// If the file can't be read or written.
-    pub fn remove_overrides(&self, name: &DnsName) -> Result<Vec<String>, TableError> {
+    pub fn remove_overrides(&self, name: &DnsName) -> Result<Vec<String>, TableFaults> {
         if !parent_dir(&self.path).exists() {
             return Ok(Vec::new());
         }
@@ -132,7 +132,7 @@ impl OverrideFile {
         &self,
         name: &DnsName,
         is_removed: impl Fn(&str) -> bool,
-    ) -> Result<OverridesWithoutRows, TableError> {
+    ) -> Result<OverridesWithoutRows, TableFaults> {
         let header = csv::format_line(&OVERRIDE_COLUMNS);
         let before = match read_regular_text(&self.path, MAX_LIST_BYTES) {
             Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {

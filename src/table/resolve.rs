@@ -13,12 +13,12 @@ use super::entry::{
     NO_ANSWER, NameEntry, RULES_OF_FIXED_ANSWERS, TLD_COVERS_ALL, TLD_EXISTS,
     TLD_HAS_COVERING_SUFFIX,
 };
-use super::fault::{TableError, TableFault};
+use super::fault::{TableFault, TableFaults};
 use super::inheritance::{
     InheritableFacts, InheritedFacts, collect_inheritable_facts, facts_of_row,
 };
 use super::manifest::{ListKind, Manifest};
-use super::mx::MxAnswers;
+use super::mx::MxSuffixAnswers;
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, FLAGGING_LIST_BITS, Facts, StoredAnswer};
 use crate::model::domain::{DnsName, self_and_parent_offsets};
@@ -33,7 +33,7 @@ pub(super) struct ResolvedTable<'r> {
     pub answers: Vec<StoredAnswer>,
     pub tld_flags: HashMap<&'r str, u8>,
     /// The answers for names without a row by the suffix of their MX host.
-    pub mx_answers: Vec<MxAnswers>,
+    pub mx_answers: Vec<MxSuffixAnswers>,
     /// The number of names with rows.
     pub listed_name_count: usize,
 }
@@ -56,7 +56,7 @@ pub(super) fn resolve_lists<'r>(
     lists: &'r ParsedLists<'r>,
     manifest: &'r Manifest,
     names_in_faults: &'r [String],
-    faults: &mut TableError,
+    faults: &mut TableFaults,
 ) -> ResolvedTable<'r> {
     let mut flaggable_names = HashMap::new();
     for (name, line) in &manifest.allow_flagging {
@@ -111,7 +111,7 @@ pub(super) fn resolve_lists<'r>(
 }
 
 impl<'r> EntryBuilder<'r> {
-    fn build_entries(&mut self, faults: &mut TableError) {
+    fn build_entries(&mut self, faults: &mut TableFaults) {
         let rows = &self.lists.rows;
         let mut registrable_names: Vec<&str> = rows
             .iter()
@@ -160,7 +160,7 @@ impl<'r> EntryBuilder<'r> {
         name: &'r str,
         rows_of_name: &'r [Row],
         has_rows_below: bool,
-        faults: &mut TableError,
+        faults: &mut TableFaults,
     ) -> u16 {
         let inherited = self.collect_inherited_facts(name, rows_of_name[0].registrable_start);
         let inheritable = self.inheritable_by_name.get(name).copied().unwrap_or_default();
@@ -216,7 +216,7 @@ impl<'r> EntryBuilder<'r> {
         }
         let [own, below, across_suffixes] = answer_indexes;
         if across_suffixes != NO_ANSWER {
-            self.set_tld_coverage_flag(name);
+            self.flag_tld_of_covering_name(name);
         }
         self.intern_entry(NameEntry {
             own_answer: own,
@@ -242,7 +242,7 @@ impl<'r> EntryBuilder<'r> {
     }
 
     /// Records at the TLD of this name that the name's row covers names across public suffixes.
-    fn set_tld_coverage_flag(&mut self, name: &'r str) {
+    fn flag_tld_of_covering_name(&mut self, name: &'r str) {
         let (tld, flag) = match name.rfind('.') {
             Some(dot) => (&name[dot + 1..], TLD_HAS_COVERING_SUFFIX),
             None => (name, TLD_COVERS_ALL),
@@ -286,7 +286,7 @@ impl<'r> EntryBuilder<'r> {
     ) {
         facts.merge(inherited_facts.special_use_facts.to_inheritable_facts());
         // A name that a list calls real is not flagged for being below a free suffix.
-        if facts.fact_bits & rules::REAL_NAME_BIT == 0 {
+        if facts.fact_bits & rules::KNOWN_OR_CLEARED_BIT == 0 {
             facts.merge(inherited_facts.free_subdomain_facts.to_inheritable_facts());
         }
         if facts.fact_bits & (rules::rule_bit(Rule::Role) | rules::rule_bit(Rule::DisposableA)) == 0
@@ -305,7 +305,7 @@ impl<'r> EntryBuilder<'r> {
     /// For each suffix of MX hosts, computes the answers for unlisted names with such a host. They
     /// replace the answers of the rules `unknown` and `mail_in_name`. A disposable suffix that is a
     /// protected name, or below one, is a fault.
-    fn build_mx_answers(&mut self, faults: &mut TableError) {
+    fn build_mx_answers(&mut self, faults: &mut TableFaults) {
         let lists: &'r ParsedLists<'r> = self.lists;
         let mut hosts: Vec<_> = lists.label_and_class_by_mx_suffix.iter().collect();
         hosts.sort_unstable_by_key(|(suffix, _)| *suffix);
@@ -333,7 +333,7 @@ impl<'r> EntryBuilder<'r> {
             };
             let (unknown, mail_in_name) = (answer(Rule::Unknown), answer(Rule::MailInName));
             let suffix = suffix.clone();
-            self.resolved_table.mx_answers.push(MxAnswers { suffix, unknown, mail_in_name });
+            self.resolved_table.mx_answers.push(MxSuffixAnswers { suffix, unknown, mail_in_name });
         }
     }
 

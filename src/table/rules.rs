@@ -16,7 +16,7 @@ pub(super) const fn rule_bit(rule: Rule) -> u32 {
 /// The name is the mail domain of a company. Always set together with `Rule::Protected`.
 pub(super) const CORPORATE_BIT: u32 = 1 << 31;
 /// A list says that the name is real: its kind is `known` or `cleared`.
-pub(super) const REAL_NAME_BIT: u32 = 1 << 30;
+pub(super) const KNOWN_OR_CLEARED_BIT: u32 = 1 << 30;
 /// Third-party lists flag the name by mistake. No feed may flag it.
 pub(super) const CLEARED_BIT: u32 = 1 << 29;
 /// A list of the manifest has a row for exactly this name.
@@ -50,7 +50,7 @@ impl Facts {
         Facts {
             label_number: 0,
             fact_bits: self.fact_bits
-                & !(IN_MANIFEST_LISTS_BIT | PROTECTED_IN_MANIFEST_BIT | REAL_NAME_BIT),
+                & !(IN_MANIFEST_LISTS_BIT | PROTECTED_IN_MANIFEST_BIT | KNOWN_OR_CLEARED_BIT),
             ..self
         }
     }
@@ -96,7 +96,7 @@ pub(super) struct StoredAnswer {
     /// Whether a list of the manifest protects exactly this name, even if an override flags it.
     pub is_protected_in_manifest_lists: bool,
     /// Whether a list says that the name is real.
-    pub is_real_name: bool,
+    pub is_known_or_cleared: bool,
 }
 
 /// Decides the answer. The first rule that applies gives reason and score. The override then
@@ -144,7 +144,7 @@ pub(super) fn decide_answer(
         vote_bits: facts.vote_bits,
         is_in_manifest_lists: has(IN_MANIFEST_LISTS_BIT),
         is_protected_in_manifest_lists: has(PROTECTED_IN_MANIFEST_BIT),
-        is_real_name: has(REAL_NAME_BIT),
+        is_known_or_cleared: has(KNOWN_OR_CLEARED_BIT),
     }
 }
 

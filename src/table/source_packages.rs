@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::fault::{TableError, TableFault, fault_from_toml_error, line_number, quote_excerpt};
+use super::fault::{TableFault, TableFaults, fault_from_toml_error, line_number, quote_excerpt};
 use crate::model::month::parse_day_as_unix_seconds;
 
 /// The number of seconds in a day.
@@ -59,10 +59,10 @@ struct RawSources {
 pub(super) fn parse_sources(
     text: &str,
     name_in_faults: &str,
-) -> Result<Vec<SourcePackage>, TableError> {
+) -> Result<Vec<SourcePackage>, TableFaults> {
     let raw: RawSources =
         toml::from_str(text).map_err(|e| fault_from_toml_error(&e, text, name_in_faults))?;
-    let mut faults = TableError::default();
+    let mut faults = TableFaults::default();
     let (mut names, mut votes) = (HashMap::new(), HashMap::new());
     let mut sources = Vec::with_capacity(raw.source.len());
     for spanned in raw.source {

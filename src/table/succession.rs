@@ -6,7 +6,7 @@
 
 use super::answer::{TableAnswer, TableRow};
 use super::entry::NO_ANSWER;
-use super::fault::{TableError, TableFault};
+use super::fault::{TableFault, TableFaults};
 use super::layout::parts::ListInfo;
 use super::table_data::Table;
 use crate::model::domain::Domain;
@@ -20,8 +20,8 @@ impl Table {
     /// that `previous` protects, unless `guard.allow_flagging` names it, or the operator's own
     /// override flags it. `guard.max_changed_share` limits two numbers: the rows that the table
     /// gains and loses together, and the rows that each long list loses.
-    pub fn check_succession(&self, previous: &Table) -> Result<(), TableError> {
-        let mut faults = TableError::default();
+    pub fn check_succession(&self, previous: &Table) -> Result<(), TableFaults> {
+        let mut faults = TableFaults::default();
         let at = || format!("table {}", self.version);
         if self.row_count() == 0 {
             faults.push(TableFault::expected(at(), "rows", "an empty table"));

@@ -7,7 +7,7 @@ use super::aligned_bytes::{self, AlignedBytes};
 use super::buckets;
 use super::build;
 use super::embedded_lists;
-use super::fault::{TableError, TableFault};
+use super::fault::{TableFault, TableFaults};
 use super::layout::parts::{DecodedTable, ListInfo};
 use super::layout::sections::LengthPrefixedTexts;
 use super::layout::{decode, encode};
@@ -46,7 +46,7 @@ impl Table {
     /// Loads a table without added lists, or returns the faults. riskgate builds the table from the
     /// bundled lists or from a directory, or reads and checks a compiled file. This function reads
     /// no clock, so no override counts as expired.
-    pub fn load(location: &TableLocation) -> Result<Table, TableError> {
+    pub fn load(location: &TableLocation) -> Result<Table, TableFaults> {
         Table::build(&TableInputs::from_base(location.clone()), i64::MIN)
     }
 
@@ -54,7 +54,7 @@ impl Table {
     /// without added lists is only read. To add lists to it, riskgate builds its table again: the
     /// file must carry its lists, as [`Table::compile`] writes them. Overrides that have expired at
     /// `now`, in seconds since 1970, are ignored.
-    pub fn build(inputs: &TableInputs, now: i64) -> Result<Table, TableError> {
+    pub fn build(inputs: &TableInputs, now: i64) -> Result<Table, TableFaults> {
         let added_lists = inputs.read_added_lists()?;
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
@@ -97,7 +97,7 @@ impl Table {
     /// Makes a table that can be written to a file, because it carries the texts of its lists.
     /// `built_at` is its compilation time, in seconds since 1970. If the location is a compiled
     /// file, only the time is changed.
-    pub fn compile(location: &TableLocation, built_at: i64) -> Result<Table, TableError> {
+    pub fn compile(location: &TableLocation, built_at: i64) -> Result<Table, TableFaults> {
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
                 build::build_table_bytes(
@@ -122,7 +122,7 @@ impl Table {
     pub(super) fn from_bytes(
         bytes: AlignedBytes,
         name_in_faults: &str,
-    ) -> Result<Table, TableError> {
+    ) -> Result<Table, TableFaults> {
         let parts = decode::decode_table(&bytes, name_in_faults)?;
         let json_tails = parts
             .answers
@@ -198,7 +198,7 @@ impl Table {
     }
 
     /// The same table with this compilation time, in seconds since 1970.
-    pub fn with_built_at(mut self, built_at: i64) -> Result<Table, TableError> {
+    pub fn with_built_at(mut self, built_at: i64) -> Result<Table, TableFaults> {
         self.decoded_table.meta.built_at = built_at;
         let bytes = encode::replace_meta(&self.bytes, &self.decoded_table)?;
         Table::from_bytes(bytes, "the stamped table")
@@ -271,8 +271,8 @@ impl Table {
     }
 
     /// Writes the compiled table atomically.
-    pub fn write_to(&self, path: &Path) -> Result<(), TableError> {
-        aligned_bytes::write_file_atomically(path, self.bytes.as_slice()).map_err(TableError::from)
+    pub fn write_to(&self, path: &Path) -> Result<(), TableFaults> {
+        aligned_bytes::write_file_atomically(path, self.bytes.as_slice()).map_err(TableFaults::from)
     }
 }
 

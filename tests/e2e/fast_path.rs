@@ -102,7 +102,7 @@ fn an_upstream_connection_with_unexpected_bytes_is_not_reused() {
         let setup =
             Setup::new().with_upstreams(&[upstream.address]).set("listen.fast_path", fast_path);
         let gateway = setup.set("plans.free", "1000000").start();
-        let key = gateway.create_warm_key("acme");
+        let key = gateway.create_key_with_lease("acme");
         wait_until("clients are gone", || {
             gateway.sum_of_samples("riskgate_connections", &[]) == 0.0
         });

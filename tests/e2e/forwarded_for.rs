@@ -67,7 +67,7 @@ fn start_gateway(
     let setup = setup.set_text("upstream.deadline", "15s").set("plans.free", "1000000");
     let setup = setup.set("listen.trusted_proxies", &format!("[{TRUSTED_PROXY:?}]"));
     let gateway = setup.start();
-    let key = gateway.create_warm_key("acme");
+    let key = gateway.create_key_with_lease("acme");
     if !uses_proxy_protocol {
         return (gateway, key);
     }

@@ -32,7 +32,7 @@ pub use dns_server::{DelayingDnsProxy, DnsServer};
 pub use fake_clock::FakeClock;
 pub use fault_proxy::{AcceptMode, CloseMode, Fault, FaultProxy};
 pub use front_proxy::{FrontProxy, ProxyKind};
-pub use gateway::{Gateway, WARM_UP_CALLS, shared_gateway};
+pub use gateway::{CALLS_TO_OBTAIN_LEASE, Gateway, shared_gateway};
 pub use http::{Connection, Request, Response, get, request, stream_from};
 pub use list_folder::ListFolder;
 pub use load_generator::{LoadGenerator, p99_and_max};

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    BINARY, MockUpstream, Setup, Step, TEST_TIMEOUT, WARM_UP_CALLS, get, response_bytes,
+    BINARY, CALLS_TO_OBTAIN_LEASE, MockUpstream, Setup, Step, TEST_TIMEOUT, get, response_bytes,
     run_command, wait_for, wait_until,
 };
 
@@ -109,7 +109,7 @@ fn after_sigterm_a_request_in_flight_is_completed_and_counted() {
     });
     let mut gateway =
         Setup::new().with_upstreams(&[slow.address]).set("plans.free", "1000000").start();
-    let key = gateway.create_warm_key("acme");
+    let key = gateway.create_key_with_lease("acme");
     let mut connection = gateway.connect();
     connection.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
     wait_until("the request reached the upstream", || slow.request_count() == 1);
@@ -121,7 +121,7 @@ fn after_sigterm_a_request_in_flight_is_completed_and_counted() {
     assert!(connection.ends_without_more_bytes(), "a process that ends keeps no connection");
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
     let gateway = gateway.start_after_exit();
-    assert_eq!(gateway.get_month_count(&key), WARM_UP_CALLS + 1);
+    assert_eq!(gateway.get_month_count(&key), CALLS_TO_OBTAIN_LEASE + 1);
 }
 
 #[test]

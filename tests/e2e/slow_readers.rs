@@ -10,7 +10,7 @@ use crate::harness::http2_frames::{
     encode_frame,
 };
 use crate::harness::{
-    Gateway, MockUpstream, Setup, Step, TEST_TIMEOUT, WARM_UP_CALLS, get, response_bytes,
+    CALLS_TO_OBTAIN_LEASE, Gateway, MockUpstream, Setup, Step, TEST_TIMEOUT, get, response_bytes,
     wait_until,
 };
 
@@ -27,7 +27,7 @@ fn start_with_large_responses() -> (MockUpstream, Gateway, String) {
     let setup = setup.set_text("upstream.deadline", "1s").set_text("listen.write_timeout", "10m");
     let setup = setup.set("upstream.max_in_flight", "30").set("plans.free", "1000000");
     let gateway = setup.set("upstream.max_in_flight_per_address", "30").start();
-    let key = gateway.create_warm_key("acme");
+    let key = gateway.create_key_with_lease("acme");
     (upstream, gateway, key)
 }
 
@@ -75,7 +75,7 @@ fn a_slow_reader_is_disconnected_at_the_deadline_and_its_call_stays_counted() {
     assert!(response.is_complete, "the permits of the ended exchanges are free");
     assert_eq!(
         gateway.get_month_count(&key),
-        WARM_UP_CALLS + 31,
+        CALLS_TO_OBTAIN_LEASE + 31,
         "a truncated response stays counted"
     );
 }

@@ -52,6 +52,8 @@ fn list_keys(setup: &Setup) -> Vec<Value> {
 
 fn assert_unprinted_keys_are_revoked(setup: &Setup) {
     let config = setup.write_config();
+    // The commands below then say nothing about a new store.
+    setup.cli(&["store", "init"]).expect(0);
     let in_use = |setup: &Setup| -> Vec<String> {
         let used = list_keys(setup).into_iter().filter(|key| key["revoked_at"].is_null());
         used.map(|key| key["id"].as_str().unwrap().to_owned()).collect()

@@ -10,7 +10,7 @@ pub struct ConnectionMetrics {
     pub open_connections: IntGauge,
     /// Requests between their first byte and the end of their response.
     pub requests_in_flight: IntGauge,
-    /// Panics. A panic in a connection's task ends the connection.
+    /// Panics in the process. A panic in a connection's task ends that connection only.
     pub panics: IntCounter,
     /// Connections closed before any request: over a limit, or from an untrusted proxy.
     pub connections_rejected: IntCounter,
@@ -31,11 +31,7 @@ impl ConnectionMetrics {
                 "riskgate_requests_in_flight",
                 "Requests being answered.",
             )?,
-            panics: register_counter(
-                registry,
-                "riskgate_panics_total",
-                "Connections that ended by a panic.",
-            )?,
+            panics: register_counter(registry, "riskgate_panics_total", "Panics in the process.")?,
             connections_rejected: register_counter(
                 registry,
                 "riskgate_connections_rejected_total",

@@ -249,7 +249,7 @@ impl KeyRingUpdater {
         let Some(rows) = self.rows.as_mut().filter(|_| changes.follows(known_version)) else {
             return self.reload_rows_and_check_loss(state, plans, &changes, known_version);
         };
-        self.lost_rows.merge_lost_rows_into(&mut changes);
+        self.lost_rows.apply_losses_to_changes(&mut changes);
         let ring = serving.as_ref().as_ref();
         let ring = ring.and_then(|ring| {
             ring.with_changes(&changes, &self.declared_keys, plans, &state.ledger)
@@ -299,7 +299,7 @@ impl KeyRingUpdater {
                 );
                 self.write_back.reset_backoff();
             }
-            self.lost_rows.merge_lost_rows(known, &mut rows, store_lost_rows);
+            self.lost_rows.find_and_keep_lost_rows(known, &mut rows, store_lost_rows);
         }
         let ring = KeyRing::build(&rows, &self.declared_keys, plans, &state.ledger);
         self.rows = Some(rows);

@@ -99,7 +99,7 @@ mod tests {
         store.add_keys(&[(key(2), None)]).unwrap();
         let known = RingRows { keys: vec![key(1)], ..RingRows::default() };
         let mut lost = LostRows::default();
-        lost.merge_lost_rows(&known, &mut RingRows::default(), true);
+        lost.find_and_keep_lost_rows(&known, &mut RingRows::default(), true);
         let (mut write_back, started) = (WriteBack::default(), Instant::now());
         let mut try_at = |quarters: u32| {
             let now = started + Duration::from_millis(250) * quarters;

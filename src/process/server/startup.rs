@@ -33,7 +33,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         max_unsettled: config.store.max_unsettled,
     };
     let mut ring_store = open().map_err(unusable)?;
-    ring_store.check_usable().map_err(unusable)?;
+    ring_store.check_safe_if_reachable().map_err(unusable)?;
     let ledger = Ledger::start(open().map_err(unusable)?, open().map_err(unusable)?, options, now)
         .map_err(unusable)?;
     let (keys, ring) = KeyRingUpdater::load(ring_store, declared, &config, &ledger)
@@ -63,7 +63,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         request_ids: RequestIdGenerator::new(),
         metrics: Metrics::new().map_err(|error| failed(&error))?,
         access_log: log,
-        policy: SnapshotCell::new(config.gate_policy()),
+        reloadable_rules: SnapshotCell::new(config.reloadable_rules()),
     });
     let (reloader, reload_trigger) =
         Reloader::new(Arc::clone(&state), config, config_sources, keys, certificates)

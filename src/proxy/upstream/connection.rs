@@ -124,8 +124,8 @@ impl IdlePool {
         }
     }
 
-    /// Closes connections that can't be reused. It asks the kernel without holding the lock, so
-    /// that no request waits for it.
+    /// Closes connections that were idle for too long or have ended. The kernel is asked without
+    /// the lock, so that no request waits.
     async fn evict_unusable(&self, is_reusable: impl Fn(&UpstreamConnection) -> bool) {
         let servers: Vec<SocketAddr> = self.lock_state().by_server.keys().copied().collect();
         for server in servers {

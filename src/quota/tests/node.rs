@@ -17,7 +17,7 @@ fn the_final_report_of_a_month_does_not_wait_for_a_call() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
-    let lease = node.apply_limit_to_lease("acme", MonthlyLimit::Calls(10_000));
+    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(10_000));
     let mut exchange_reports = |reason| {
         let batch = node.collect_reports(std::slice::from_ref(&lease), reason);
         let (id, month) = (node.id, node.calendar.latest_month());
@@ -47,7 +47,7 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
-    let lease = node.apply_limit_to_lease("acme", MonthlyLimit::Calls(1_000_000));
+    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(1_000_000));
     let month = Month::containing(NOVEMBER_END);
     let was_urgent = || node.has_urgent_request.swap(false, Ordering::Relaxed);
     lease.record_requested_month(month);
@@ -83,7 +83,7 @@ fn a_call_refunded_to_the_store_counts_as_remaining_at_once() {
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
     // At this limit a node holds one call at most.
-    let lease = node.apply_limit_to_lease("acme", MonthlyLimit::Calls(100));
+    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(100));
     let month = Month::containing(NOVEMBER_END);
     lease.record_requested_month(month);
     let mut request_calls = || {
@@ -111,8 +111,8 @@ fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 10);
-    let leases = ["spoilt", "sound"]
-        .map(|name| node.apply_limit_to_lease(name, MonthlyLimit::Calls(10_000)));
+    let leases =
+        ["spoilt", "sound"].map(|name| node.lease_with_limit(name, MonthlyLimit::Calls(10_000)));
     let month = Month::containing(NOVEMBER_END);
     leases.iter().for_each(|lease| lease.record_requested_month(month));
     let batch = node.collect_reports(&leases, ReportReason::CallsNeeded);
@@ -133,7 +133,7 @@ fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
 /// A release build panics too, because Cargo.toml sets `overflow-checks`.
 #[test]
 #[should_panic(expected = "overflow")]
-fn an_overflowing_ledger_sum_panics() {
+fn an_overflowing_sum_of_leased_calls_panics() {
     let mut accounting = LeaseAccounting::new(None);
     (accounting.own_leased, accounting.others_leased) = (u64::MAX, 1);
     accounting.leased_by_all();

@@ -2,7 +2,8 @@
 //!
 //! The node, lease, calendar and store are the shipped code. Only time, the network between node
 //! and store, and the order of events are simulated. `checks.rs` checks what the ledger promises,
-//! after each event and at the end of each run. If a run breaks a promise, its seed is printed:
+//! after each event and at the end of each run. If a run breaks a promise, its seed is printed.
+//! To repeat one run with its events, or to simulate a range of seeds:
 //!
 //! ```text
 //! RISKGATE_TEST_SIMULATION_SEEDS=4711 cargo test --lib simulation -- --nocapture

@@ -39,7 +39,7 @@ fn ring_changes(keys: &[KeyRow], accounts: &[AccountRow]) -> RingChanges {
 /// the lost rows, and the rows that are in effect after that.
 fn merge_rows_after_loss(known: &[KeyRow], now: &[KeyRow]) -> (LostRows, RingRows) {
     let (mut lost, mut now) = (LostRows::default(), ring_rows(now));
-    lost.merge_lost_rows(&ring_rows(known), &mut now, true);
+    lost.find_and_keep_lost_rows(&ring_rows(known), &mut now, true);
     (lost, now)
 }
 
@@ -60,9 +60,9 @@ fn a_lost_revocation_applies_under_the_new_id() {
     // The key stays revoked until the store says so too.
     let mut change =
         ring_changes(&[KeyRow { label: Some("x".to_owned()), ..key_row("new", 1) }], &[]);
-    lost.merge_lost_rows_into(&mut change);
+    lost.apply_losses_to_changes(&mut change);
     assert_eq!(change.keys[0].revoked_at, Some(5));
-    lost.merge_lost_rows_into(&mut ring_changes(&[revoked_key("new", 1)], &[]));
+    lost.apply_losses_to_changes(&mut ring_changes(&[revoked_key("new", 1)], &[]));
     assert!(lost.is_fully_restored() && lost.describe_losses().is_empty());
 }
 
@@ -89,7 +89,7 @@ fn a_lost_key_whose_id_is_taken_gets_a_new_id() {
     // Each node derives the same id, and a later read changes nothing.
     let mut second_read = ring_rows(&[key_row("web", 2)]);
     let mut lost = lost;
-    lost.merge_lost_rows(&now, &mut second_read, true);
+    lost.find_and_keep_lost_rows(&now, &mut second_read, true);
     assert_eq!((&second_read.keys, lost.rows_to_restore().0.len()), (&now.keys, 1));
 }
 
@@ -97,7 +97,7 @@ fn a_lost_key_whose_id_is_taken_gets_a_new_id() {
 fn a_lost_key_gets_a_new_id_if_a_change_takes_its_id() {
     let (mut lost, mut now) = merge_rows_after_loss(&[key_row("web", 1)], &[]);
     let mut change = ring_changes(&[key_row("web", 2)], &[]);
-    lost.merge_lost_rows_into(&mut change);
+    lost.apply_losses_to_changes(&mut change);
     now.apply_changes(change);
     let ids: Vec<_> = now.keys.iter().map(|key| (key.id.as_str(), key.digest[0])).collect();
     assert_eq!(ids, [("web", 2), ("web-0101010101010101", 1)]);
@@ -108,7 +108,7 @@ fn a_lost_key_gets_a_new_id_if_a_change_takes_its_id() {
 fn a_lost_revocation_applies_to_the_same_key_added_again() {
     let (mut lost, mut now) = merge_rows_after_loss(&[revoked_key("old", 1)], &[]);
     let mut change = ring_changes(&[key_row("new", 1)], &[]);
-    lost.merge_lost_rows_into(&mut change);
+    lost.apply_losses_to_changes(&mut change);
     now.apply_changes(change);
     assert_eq!(now.keys, [revoked_key("new", 1)]);
     assert_eq!(lost.rows_to_restore().0, now.keys);
@@ -118,7 +118,7 @@ fn a_lost_revocation_applies_to_the_same_key_added_again() {
 fn an_undone_rotation_is_no_loss_but_a_missing_row_is() {
     let (mut lost, mut now) =
         (LostRows::default(), ring_rows(&[key_row("old", 1), revoked_key("new", 2)]));
-    lost.merge_lost_rows(
+    lost.find_and_keep_lost_rows(
         &ring_rows(&[expiring_key("old", 1, 900), key_row("new", 2)]),
         &mut now,
         false,
@@ -128,7 +128,7 @@ fn an_undone_rotation_is_no_loss_but_a_missing_row_is() {
     // No command removes a revocation or a row, so this is a loss whatever the ids say.
     let known = ring_rows(&[revoked_key("one", 1), key_row("two", 2)]);
     let mut now = ring_rows(&[key_row("one", 1)]);
-    lost.merge_lost_rows(&known, &mut now, false);
+    lost.find_and_keep_lost_rows(&known, &mut now, false);
     assert_eq!(now.keys, [revoked_key("one", 1), key_row("two", 2)]);
 }
 
@@ -137,7 +137,7 @@ fn a_lost_expiry_still_applies_at_the_next_read() {
     let (mut lost, known) =
         merge_rows_after_loss(&[expiring_key("old", 1, 900)], &[key_row("old", 1)]);
     let mut now = ring_rows(&[key_row("old", 1)]);
-    lost.merge_lost_rows(&known, &mut now, false);
+    lost.find_and_keep_lost_rows(&known, &mut now, false);
     assert_eq!(now.keys, [expiring_key("old", 1, 900)]);
     assert!(!lost.is_fully_restored());
 }
@@ -148,7 +148,7 @@ fn a_key_with_a_damaged_row_is_not_restored() {
     now.damaged = DamagedRows::default();
     now.damaged.key_digests_by_id.insert("new".to_owned(), Some([1; 32]));
     let mut lost = LostRows::default();
-    lost.merge_lost_rows(&ring_rows(&[key_row("old", 1)]), &mut now, true);
+    lost.find_and_keep_lost_rows(&ring_rows(&[key_row("old", 1)]), &mut now, true);
     assert_eq!((now.keys.len(), lost.is_fully_restored()), (0, true));
 }
 
@@ -165,7 +165,7 @@ fn each_described_loss_names_a_repair_command() {
     let mut lost = LostRows::default();
     let mut now = ring_rows(&[key_row("gone", 1), key_row("late", 2)]);
     now.accounts = vec![acme_with_limit(Some(9))];
-    lost.merge_lost_rows(&before, &mut now, true);
+    lost.find_and_keep_lost_rows(&before, &mut now, true);
     let lines = lost.describe_losses();
     for command in [
         "riskgate keys revoke gone",
@@ -186,7 +186,7 @@ fn each_described_loss_names_a_repair_command() {
 fn lost_rows_with_lost_limit() -> LostRows {
     let (mut lost, mut now) = (LostRows::default(), ring_rows(&[]));
     let known = RingRows { accounts: vec![acme_with_limit(Some(7))], ..ring_rows(&[]) };
-    lost.merge_lost_rows(&known, &mut now, true);
+    lost.find_and_keep_lost_rows(&known, &mut now, true);
     assert!(
         join_descriptions(&lost).contains("account acme: the store lost the limit 7"),
         "{}",
@@ -199,11 +199,11 @@ fn lost_rows_with_lost_limit() -> LostRows {
 fn a_lost_limit_is_reported_until_a_limit_is_set() {
     for calls in [Some(7), Some(9), None] {
         let mut lost = lost_rows_with_lost_limit();
-        lost.merge_lost_rows_into(&mut ring_changes(&[], &[acme_with_limit(calls)]));
+        lost.apply_losses_to_changes(&mut ring_changes(&[], &[acme_with_limit(calls)]));
         assert_eq!(lost.describe_losses(), [""; 0], "set to {calls:?}");
     }
     let mut lost = lost_rows_with_lost_limit();
-    lost.merge_lost_rows_into(&mut ring_changes(&[key_row("new", 1)], &[acme_with_limit(None)]));
+    lost.apply_losses_to_changes(&mut ring_changes(&[key_row("new", 1)], &[acme_with_limit(None)]));
     assert_eq!(lost.describe_losses().len(), 1, "a new key sets no limit");
 }
 

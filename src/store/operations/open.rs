@@ -58,12 +58,12 @@ impl Store {
         }
     }
 
-    /// Fails if the store can't be used at all: its file is damaged or read-only, or its server may
-    /// evict acknowledged data. Succeeds if a server does not answer.
-    pub fn check_usable(&mut self) -> Result<(), StoreError> {
+    /// Fails if riskgate must not use the store: its file is damaged or read-only, or its server may
+    /// evict acknowledged data. Succeeds if the server does not answer.
+    pub fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.check_usable(),
-            Store::Redis(store) => store.check_usable(),
+            Store::Sqlite(store) => store.check_safe_if_reachable(),
+            Store::Redis(store) => store.check_safe_if_reachable(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Store {
     pub fn check_still_usable(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.check_file_not_replaced(),
-            Store::Redis(store) => store.check_usable(),
+            Store::Redis(store) => store.check_safe_if_reachable(),
         }
     }
 

@@ -18,8 +18,8 @@ use crate::store::error::StoreError;
 use crate::store::url::RedisUrl;
 use crate::support::regular_file::read_regular_file;
 
-/// The shortest timeout for connecting, which includes TLS and authentication. If the timeout of
-/// operations is longer, connecting has that timeout.
+/// The shortest timeout for connecting, with TLS and authentication. If the timeout of operations is
+/// longer, it applies instead.
 pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for an exchange of many rows.
 pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -110,7 +110,7 @@ impl Redis {
 
     /// Fails if the server may evict keys when its memory is full. A server that does not answer
     /// passes.
-    pub(in crate::store) fn check_usable(&mut self) -> Result<(), StoreError> {
+    pub(in crate::store) fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
         let info = match self
             .query_with_retry("reading its settings", redis::pipe().cmd("INFO").arg("memory"))
         {
@@ -262,11 +262,11 @@ impl Redis {
                 &build_pipeline(&self.script_digests),
                 timeout,
             )?;
-            let is_forgotten = |value: &Value| {
+            let is_noscript_error = |value: &Value| {
                 matches!(value, Value::ServerError(error)
                     if error.kind() == Some(ServerErrorKind::NoScript))
             };
-            if last_try || !replies.iter().any(is_forgotten) {
+            if last_try || !replies.iter().any(is_noscript_error) {
                 return Ok(replies);
             }
             self.load_scripts(timeout)?;

@@ -50,7 +50,7 @@ impl ForeignEntries {
             && self.collections_and_names.contains(&(collection, name.to_owned()))
     }
 
-    /// Replaces the unreadable imports, which [`ForeignEntries::describe`] lists too.
+    /// Replaces the unreadable imports, which [`ForeignEntries::describe_entries`] lists too.
     pub(super) fn set_unreadable_imports(&mut self, imports: BTreeSet<Vec<u8>>) {
         self.unreadable_imports = imports;
     }

@@ -14,9 +14,8 @@ impl Redis {
         self.foreign_entries.describe_entries()
     }
 
-    /// Scans the collections for foreign entries, and records them. The caller has found that the
-    /// entry counts disagree. If these counts disagreed after the latest scan too, returns false
-    /// without a scan.
+    /// Scans the collections for foreign entries, and records them. Call it if the entry counts
+    /// disagree. Returns false, without a scan, if the last scan found exactly these counts.
     pub(super) fn scan_foreign_entries(
         &mut self,
         counts: &EntryCounts,

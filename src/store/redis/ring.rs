@@ -14,9 +14,7 @@ use std::collections::{HashMap, HashSet};
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READ_RING_OPERATION, RING_REDIS_KEYS};
 use super::ring_state::{RingState, RowStatus};
-use super::rows::{
-    format_limit_or_dash, format_plan_or_empty, parse_account, parse_digest, parse_key,
-};
+use super::rows::{format_own_limit, format_plan_or_empty, parse_account, parse_digest, parse_key};
 use super::scripts::Script;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::error;
@@ -218,7 +216,7 @@ impl Redis {
         new_plan: Option<&str>,
         new_limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
-        let limit = new_limit.map_or(String::new(), format_limit_or_dash);
+        let limit = new_limit.map_or(String::new(), format_own_limit);
         self.run_change_ring_script(
             "setting an account",
             ["set_account", name, &format_plan_or_empty(new_plan), &limit],
@@ -226,8 +224,9 @@ impl Redis {
         .map(drop)
     }
 
-    /// Runs `change_ring.lua`, which changes one key or account. `arguments` are the script's
-    /// arguments after the change id. Returns the new version, or 0 if there is no such key.
+    /// Runs `change_ring.lua`, which changes one key or account, or marks a new store. `arguments`
+    /// are the script's arguments after the change id. Returns the version of the ring afterwards,
+    /// or 0 if there is no such key.
     fn run_change_ring_script(
         &mut self,
         operation: &'static str,

@@ -53,7 +53,7 @@ pub(super) fn parse_key(id: &str, text: &str) -> Option<KeyRow> {
 
 /// The text of an account's row without the leading import id.
 pub(super) fn format_account(account: &AccountRow) -> String {
-    format!("{} {}", format_limit_or_dash(account.own_limit), json!(account.plan))
+    format!("{} {}", format_own_limit(account.own_limit), json!(account.plan))
 }
 
 /// Parses what [`format_account`] wrote. Returns `None` if riskgate did not write the text.
@@ -71,7 +71,7 @@ pub(super) fn parse_account(name: &str, text: &str) -> Option<AccountRow> {
     })
 }
 
-pub(super) fn format_limit_or_dash(limit: Option<MonthlyLimit>) -> String {
+pub(super) fn format_own_limit(limit: Option<MonthlyLimit>) -> String {
     match limit {
         Some(MonthlyLimit::Calls(calls)) => calls.to_string(),
         Some(MonthlyLimit::Unlimited) => "unlimited".to_owned(),

@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 use crate::store::rows::{MAX_TOP_ROW_ACCOUNTS, TopCredit, TopRow};
 
 /// How long the dedup hashes of a day are kept, in seconds.
-const DEDUP_HASHES_TTL_SECONDS: u64 = 2 * 86_400;
+const DEDUP_SETS_TTL_SECONDS: u64 = 2 * 86_400;
 /// The most dedup hashes in one script, so that it does not block the server for long.
 const MAX_HASHES_PER_SCRIPT: usize = 2_000;
 
@@ -52,7 +52,7 @@ impl Redis {
         while !credits.is_empty() || !evicted.is_empty() {
             let mut hash_count = 0;
             let fitting = credits.iter().take_while(|credit| {
-                hash_count += credit.hash_pairs.len() + 1;
+                hash_count += credit.dedup_hashes.len() + 1;
                 hash_count <= MAX_HASHES_PER_SCRIPT
             });
             // A chunk has at least one credit, however many dedup hashes that credit has.
@@ -88,12 +88,12 @@ impl Redis {
             pipeline
                 .arg(dedup_hashes_key(unix_day))
                 .arg(half_life_seconds.to_string())
-                .arg(DEDUP_HASHES_TTL_SECONDS);
+                .arg(DEDUP_SETS_TTL_SECONDS);
             pipeline.arg(MAX_TOP_ROW_ACCOUNTS).arg(evicted_domains.len()).arg(evicted_domains);
             for credit in credits {
                 pipeline.arg(&credit.domain).arg(credit.initial_count.to_string()).arg(credit.at);
-                pipeline.arg(credit.hash_pairs.len());
-                for (dedup_hash, account) in &credit.hash_pairs {
+                pipeline.arg(credit.dedup_hashes.len());
+                for (dedup_hash, account) in &credit.dedup_hashes {
                     pipeline.arg(dedup_hash.to_string()).arg(account.to_string());
                 }
             }

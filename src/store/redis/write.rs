@@ -24,7 +24,7 @@ enum WriteReply {
     /// The script has written, and the ring is at this version. For 0, see the script.
     Version(u64),
     /// The new key `id` exists already, under the id `existing_id`.
-    Taken { id: String, known: String },
+    Taken { id: String, existing_id: String },
     /// The key to rotate is revoked or has expired.
     Ended,
     /// A running import reserves one of the names.
@@ -88,8 +88,8 @@ impl Redis {
             let reply = self.run_write_script(operation, script, redis_keys, arguments)?;
             match self.parse_write_reply(operation, reply)? {
                 WriteReply::Version(version) => return Ok(version),
-                WriteReply::Taken { id, known } => {
-                    return Err(error::key_exists_error(&id, &known));
+                WriteReply::Taken { id, existing_id } => {
+                    return Err(error::key_exists_error(&id, &existing_id));
                 }
                 WriteReply::Ended => return Err(error::key_ended_error()),
                 _ if started.elapsed() > MAX_IMPORT_WAIT => {
@@ -116,7 +116,7 @@ impl Redis {
         let mut parts = self.parse_reply::<Vec<String>>(operation, reply)?.into_iter();
         let mut next = || parts.next().unwrap_or_default();
         Ok(match next().as_str() {
-            "taken" => WriteReply::Taken { id: next(), known: next() },
+            "taken" => WriteReply::Taken { id: next(), existing_id: next() },
             "ended" => WriteReply::Ended,
             "abandoned" => WriteReply::Abandoned { import: next() },
             _ => WriteReply::Busy,

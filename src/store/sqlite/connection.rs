@@ -64,7 +64,7 @@ impl Sqlite {
     }
 
     /// Fails if the file is damaged or read-only. Reads every page.
-    pub(in crate::store) fn check_usable(&self) -> Result<(), StoreError> {
+    pub(in crate::store) fn check_safe_if_reachable(&self) -> Result<(), StoreError> {
         open::check_intact_and_writable(&self.connection, &self.path)
     }
 

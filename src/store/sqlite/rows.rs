@@ -224,8 +224,8 @@ pub(super) fn write_top_credits(
         transaction.prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?;
     let mut rows = Vec::with_capacity(credits.len());
     for credit in credits {
-        let mut accounts = Vec::with_capacity(credit.hash_pairs.len());
-        for (dedup_hash, account) in &credit.hash_pairs {
+        let mut accounts = Vec::with_capacity(credit.dedup_hashes.len());
+        for (dedup_hash, account) in &credit.dedup_hashes {
             if insert_hash.execute(params![unix_day, dedup_hash.cast_signed()])? == 1 {
                 accounts.push(*account);
             }

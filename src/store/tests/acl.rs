@@ -84,7 +84,7 @@ fn run_gateway_operations(
     let month = Month::from_number(1_200).unwrap();
     if lacking_permission != "+info" {
         // Without `+info`, this check passes and the probe below fails.
-        store.check_usable()?;
+        store.check_safe_if_reachable()?;
     }
     let probe = store.probe(month, None)?;
     store.latest_month()?;
@@ -119,7 +119,7 @@ fn run_gateway_operations(
         domain: domain.to_owned(),
         initial_count: 1.0,
         at: 5,
-        hash_pairs: vec![(7, 8)],
+        dedup_hashes: vec![(7, 8)],
     };
     store.add_credits(&[credit("a.test")], &[], 3, 100.0)?;
     store.add_credits(&[credit("b.test")], &["a.test".to_owned()], 3, 100.0)?;

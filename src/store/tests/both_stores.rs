@@ -314,7 +314,7 @@ const NOON: i64 = DAY * 86_400 + 43_200;
 const HALF_LIFE: f64 = 3_600.0;
 
 fn credit(domain: &str, base: f64, at: i64, hashes: &[(u64, u64)]) -> TopCredit {
-    TopCredit { domain: domain.to_owned(), initial_count: base, at, hash_pairs: hashes.to_vec() }
+    TopCredit { domain: domain.to_owned(), initial_count: base, at, dedup_hashes: hashes.to_vec() }
 }
 
 #[track_caller]

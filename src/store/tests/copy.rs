@@ -53,7 +53,7 @@ fn write_rows_of_every_kind(store: &mut Store) {
         domain: domain.to_owned(),
         initial_count: base,
         at: 1_790_000_000,
-        hash_pairs: marks.to_vec(),
+        dedup_hashes: marks.to_vec(),
     };
     store.add_credits(&[credit("a.test", 0.1), credit("b.test", 7.0)], &[], 20_000, 60.0).unwrap();
 }

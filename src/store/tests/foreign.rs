@@ -195,7 +195,7 @@ fn a_foreign_dedup_hash_or_top_row_is_ignored() {
         domain: "a.test".to_owned(),
         initial_count: 1.0,
         at: 1_790_000_000,
-        hash_pairs: vec![(dedup_hash, 1)],
+        dedup_hashes: vec![(dedup_hash, 1)],
     };
     store.add_credits(&[credit(7)], &[], 20_000, 60.0).unwrap();
     run_lua(

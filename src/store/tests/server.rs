@@ -240,9 +240,11 @@ fn reading_changes_during_imports_misses_no_row() {
 fn a_server_that_may_evict_keys_is_unusable() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    store.check_usable().unwrap();
+    store.check_safe_if_reachable().unwrap();
     server.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    for error in [store.check_usable().unwrap_err(), store.check_still_usable().unwrap_err()] {
+    for error in
+        [store.check_safe_if_reachable().unwrap_err(), store.check_still_usable().unwrap_err()]
+    {
         assert!(matches!(error, StoreError::Unusable { .. }), "{error}");
         assert!(
             error
@@ -260,7 +262,7 @@ fn a_dead_server_passes_check_usable_but_operations_fail() {
     let mut store = open(&server.url());
     add_keys(&mut store, &[key(1, "acme")]);
     server.kill();
-    store.check_usable().unwrap();
+    store.check_safe_if_reachable().unwrap();
     assert!(matches!(store.ring_version().unwrap_err(), StoreError::Unavailable { .. }));
     assert!(matches!(store.ring_rows().unwrap_err(), StoreError::Unavailable { .. }));
     assert!(matches!(store.mark_as_store().unwrap_err(), StoreError::Unavailable { .. }));
@@ -304,7 +306,7 @@ fn dedup_hashes_of_a_day_are_kept_for_two_days() {
         domain: "a.test".to_owned(),
         initial_count: 0.0,
         at: 0,
-        hash_pairs: vec![(1, 1)],
+        dedup_hashes: vec![(1, 1)],
     };
     open(&server.url()).add_credits(&[credit], &[], 20_000, 60.0).unwrap();
     let ttl: i64 = server.run(&["TTL", "riskgate:{top}:marks:20000"]).parse().unwrap();
@@ -320,7 +322,7 @@ fn ring_keys_share_a_hash_tag_and_so_do_top_keys() {
         domain: "a.test".to_owned(),
         initial_count: 0.0,
         at: 0,
-        hash_pairs: vec![(1, 1)],
+        dedup_hashes: vec![(1, 1)],
     };
     store.add_credits(&[credit], &[], 20_000, 60.0).unwrap();
     let names = server.matching_keys("*");

@@ -33,7 +33,7 @@ fn decode_answer(
         vote_bits: u32::from_le_bytes(bytes[16..20].try_into().ok()?),
         is_in_manifest_lists: flags & 4 != 0,
         is_protected_in_manifest_lists: flags & 8 != 0,
-        is_real_name: flags & 16 != 0,
+        is_known_or_cleared: flags & 16 != 0,
     };
     let has_known_lists = answer.list_bits.checked_shr(list_count as u32).unwrap_or(0) == 0;
     let is_valid = answer.label_number as usize <= label_count && has_known_lists && flags < 32;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::table::entry::NameEntry;
-use crate::table::mx::MxAnswers;
+use crate::table::mx::MxSuffixAnswers;
 use crate::table::rules::StoredAnswer;
 use crate::table::source_packages::SourcePackage;
 use crate::table::unlisted_rules::UnlistedRuleSettings;
@@ -58,7 +58,7 @@ pub(in crate::table) struct TableMeta {
     #[serde(default)]
     pub inferred: UnlistedRuleSettings,
     #[serde(default)]
-    pub mx: Vec<MxAnswers>,
+    pub mx: Vec<MxSuffixAnswers>,
     #[serde(default)]
     pub list: Vec<ListInfo>,
     #[serde(default)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use crate::model::domain::Domain;
-use crate::table::{Table, TableAnswer, TableError, TableLocation};
+use crate::table::{Table, TableAnswer, TableFaults, TableLocation};
 
 /// 2026-11-21, when the bundled lists are less than 90 days old.
 pub(super) const NOW: i64 = 1_795_219_200;
@@ -77,7 +77,7 @@ pub(super) fn write_lists(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-pub(super) fn try_load_lists(files: &[(&str, &str)]) -> Result<Table, TableError> {
+pub(super) fn try_load_lists(files: &[(&str, &str)]) -> Result<Table, TableFaults> {
     let folder = write_lists(files);
     Table::load(&TableLocation::Path(folder.path().to_owned()))
 }

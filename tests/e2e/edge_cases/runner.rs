@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::assertions::{self, Placeholders};
 use super::case::{Case, ConnectionOutcome};
 use crate::harness::{
-    Connection, Gateway, MockUpstream, ReceivedRequest, Setup, Step, WARM_UP_CALLS, get,
+    CALLS_TO_OBTAIN_LEASE, Connection, Gateway, MockUpstream, ReceivedRequest, Setup, Step, get,
     is_fast_path_the_default, response_bytes,
 };
 
@@ -238,7 +238,7 @@ impl RunningCase<'_> {
             (ConnectionOutcome::Kept, true) | (ConnectionOutcome::Closed, false) => {}
         }
         if case.checks_next_client {
-            faults.extend(self.check_next_client(&placeholders));
+            faults.extend(self.check_other_client_after_case(&placeholders));
         }
         let others = if case.counts[1] > 0 { 2 } else { 1 };
         for (at, key) in ["{key}", "{other}"].iter().enumerate().take(others) {
@@ -264,7 +264,7 @@ impl RunningCase<'_> {
         self.check_log_lines(case, &placeholders, faults);
     }
 
-    /// If the tests use the fast path, makes [`WARM_UP_CALLS`] calls, because the fast path serves
+    /// If the tests use the fast path, makes [`CALLS_TO_OBTAIN_LEASE`] calls, because the fast path serves
     /// only accounts that hold leased calls. Returns the counted calls: 0 without the fast path.
     fn warm_up_account(&self, placeholders: &Placeholders, key: &str) -> u64 {
         if !is_fast_path_the_default() {
@@ -275,7 +275,7 @@ impl RunningCase<'_> {
         let call =
             call.with_header("X-Request-Id", &id).with_header("Origin", "https://app.example.com");
         let mut connection = self.open_connection(placeholders);
-        (0..WARM_UP_CALLS)
+        (0..CALLS_TO_OBTAIN_LEASE)
             .filter(|_| connection.try_send_request(&call).is_some_and(|a| a.status == 200))
             .count() as u64
     }
@@ -308,7 +308,7 @@ impl RunningCase<'_> {
 
     /// Sends a request of another client after the case. Returns a fault if this client gets no
     /// response or a wrong response, or if riskgate reused an upstream connection for it.
-    fn check_next_client(&self, placeholders: &Placeholders) -> Option<String> {
+    fn check_other_client_after_case(&self, placeholders: &Placeholders) -> Option<String> {
         let id = self.probe_id("next");
         let request = get("/v1/check/next")
             .key(&placeholders.fill("{other}"))
@@ -322,7 +322,7 @@ impl RunningCase<'_> {
         if (answer.status, &answer.body[..]) != (200, assertions::NEXT_CLIENT_BODY.as_bytes()) {
             return Some(format!("the next client got {}: {:?}", answer.status, answer.body));
         }
-        (!fresh).then(|| "the next client was served over the same connection".to_owned())
+        (!fresh).then(|| "riskgate reused the upstream connection for the next client".to_owned())
     }
 
     fn check_log_lines(&self, case: &Case, placeholders: &Placeholders, faults: &mut Vec<String>) {

@@ -11,9 +11,9 @@ use super::{
     BINARY, CommandOutput, Connection, ListFolder, Request, Response, Setup, get, wait_for,
 };
 
-/// The number of calls that [`Gateway::create_warm_key`] makes, so that the account holds leased
+/// The number of calls that [`Gateway::create_key_with_lease`] makes, so that the account holds leased
 /// calls.
-pub const WARM_UP_CALLS: u64 = 30;
+pub const CALLS_TO_OBTAIN_LEASE: u64 = 30;
 
 /// A running gateway. Dropping this value kills it.
 pub struct Gateway {
@@ -193,13 +193,13 @@ impl Gateway {
         key
     }
 
-    /// Creates a key, and makes [`WARM_UP_CALLS`] calls with it. After them, the account holds
+    /// Creates a key, and makes [`CALLS_TO_OBTAIN_LEASE`] calls with it. After them, the account holds
     /// leased calls if its limit is large, so that the fast path serves its requests.
     #[track_caller]
-    pub fn create_warm_key(&self, account: &str) -> String {
+    pub fn create_key_with_lease(&self, account: &str) -> String {
         let key = self.create_active_key(account, &[]);
         let mut connection = self.connect();
-        for _ in 0..WARM_UP_CALLS {
+        for _ in 0..CALLS_TO_OBTAIN_LEASE {
             connection.send_request(&get("/v1/public/top-domains").key(&key)).expect(200);
         }
         key
@@ -337,8 +337,8 @@ impl Drop for Gateway {
     }
 }
 
-/// Returns a gateway with the bundled table, and its key without a limit. All tests that change
-/// nothing share them.
+/// Returns a gateway with the bundled table, and a key whose account has no limit. All tests that
+/// change nothing share this gateway.
 pub fn shared_gateway() -> &'static (Gateway, String) {
     static SHARED_GATEWAY: OnceLock<(Gateway, String)> = OnceLock::new();
     SHARED_GATEWAY.get_or_init(|| {

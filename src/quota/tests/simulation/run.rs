@@ -214,7 +214,7 @@ impl<'e> Simulation<'e> {
         }
         let node = Node::new(id, calendar, self.on_failure, 1_000_000);
         let limit = self.limits.len() - 1;
-        let lease = node.apply_limit_to_lease(&self.account, self.limits[limit]);
+        let lease = node.lease_with_limit(&self.account, self.limits[limit]);
         let skews = [skew, self.store_skew_seconds];
         self.trace(format_args!("node {} starts, clocks wrong by {skews:?}", self.nodes_started));
         self.nodes.push(SimulatedNode {
@@ -366,7 +366,7 @@ impl<'e> Simulation<'e> {
         let node = &mut self.nodes[node_index];
         if node.limit_index + 1 < self.limits.len() {
             node.limit_index += 1;
-            node.node.apply_limit_to_lease(&self.account, self.limits[node.limit_index]);
+            node.node.lease_with_limit(&self.account, self.limits[node.limit_index]);
         }
     }
 

@@ -182,7 +182,7 @@ fn the_simulation_notices_an_older_report_that_undoes_a_newer_one() {
 }
 
 #[test]
-fn the_simulation_notices_a_report_that_names_no_total() {
+fn the_simulation_notices_a_report_of_differences() {
     assert_is_noticed(Sabotage::AddDifference);
 }
 

@@ -63,10 +63,12 @@ fn reports_fail_until_a_server_is_writable_again() {
 fn check_usable_refuses_eviction_policies() {
     let server = RedisServer::start();
     let mut store = open_unprobed(&server, Duration::from_secs(5));
-    store.check_usable().unwrap();
+    store.check_safe_if_reachable().unwrap();
     for policy in ["allkeys-lru", "volatile-ttl", "allkeys-random"] {
         server.run(&["CONFIG", "SET", "maxmemory-policy", policy]);
-        for error in [store.check_usable().unwrap_err(), store.check_still_usable().unwrap_err()] {
+        for error in
+            [store.check_safe_if_reachable().unwrap_err(), store.check_still_usable().unwrap_err()]
+        {
             assert!(matches!(error, StoreError::Unusable { .. }));
             let error = error.to_string();
             let expected = "expected maxmemory-policy noeviction";
@@ -74,7 +76,7 @@ fn check_usable_refuses_eviction_policies() {
         }
     }
     server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    store.check_usable().unwrap();
+    store.check_safe_if_reachable().unwrap();
 }
 
 #[test]
@@ -82,7 +84,7 @@ fn an_unreachable_server_passes_check_usable() {
     let mut server = RedisServer::start();
     server.kill();
     let mut store = open_unprobed(&server, SHORT_TIMEOUT);
-    store.check_usable().unwrap();
+    store.check_safe_if_reachable().unwrap();
     let error = store.probe(test_month(), None).unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     let expected = format!("redis://127.0.0.1:{}: connecting: ", server.port());

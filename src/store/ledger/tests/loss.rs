@@ -69,7 +69,7 @@ fn a_server_restarted_with_its_data_recovers_and_keeps_every_total() {
 }
 
 #[test]
-fn every_probe_of_an_emptied_server_shows_the_recovery() {
+fn after_a_flush_each_probe_shows_the_recovery_time_left() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);
     let before = store.probe(test_month(), None).unwrap();

@@ -13,7 +13,7 @@ fn tls_trusts_only_the_configured_authority() {
         open_without_connecting(&server.tls_url(), &options, Duration::from_secs(5))
     };
     let mut store = open(Some(server.ca_certificate_path()));
-    store.check_usable().unwrap();
+    store.check_safe_if_reachable().unwrap();
     store.probe(test_month(), None).unwrap();
     assert_eq!(TestNode::new(ALICE).report(&mut store, 5, [0, 0], LIMIT_1000).own_leased, 5);
     for wrong in [Some(other.ca_certificate_path()), None] {
