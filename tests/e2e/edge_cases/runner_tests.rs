@@ -72,7 +72,7 @@ fn the_runner_reports_each_failing_case_with_its_difference() {
         ("another's count", "counted Some(0), and not 1"),
         ("log", "logged"),
         ("no log", "logged"),
-        ("reuse", "the next client was served over the same connection"),
+        ("reuse", "riskgate reused the upstream connection"),
     ] {
         assert!(fault_line(name).contains(why), "{name}: {}", fault_line(name));
     }
