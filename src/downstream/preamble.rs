@@ -59,7 +59,11 @@ fn parse_proxy_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
     if line.starts_with("PROXY UNKNOWN ") {
         return Some(None);
     }
-    let header = v1::Header::try_from(line).ok().filter(|_| !line.contains('+'))?;
+    // ppp panics if CR is followed by a character of several bytes.
+    if !line.is_ascii() || line.contains('+') {
+        return None;
+    }
+    let header = v1::Header::try_from(line).ok()?;
     Some(match header.addresses {
         v1::Addresses::Tcp4(a) => Some((a.source_address, a.source_port).into()),
         v1::Addresses::Tcp6(a) => Some((a.source_address, a.source_port).into()),
@@ -145,6 +149,7 @@ mod tests {
             b"PROXY TCP4 192.0.2.1\r\n",
             b"PROXY TCP6 192.0.2.1 192.0.2.2 4000 443\r\n",
             b"PROXY TCP6 2001:db8::1 ::1 4000 443 \n",
+            b"PROXY TCP1 \r\xc7\xaf\r\n",
             b"PROXY UNKNOWN\r\r\n",
             b"PROXY UNKNOWN \n",
             &[b"PROXY UNKNOWN ".as_slice(), &[b'a'; 93]].concat(),
