@@ -20,7 +20,8 @@ use crate::store::MonthlyLimit;
 pub struct Permit {
     /// The key that the client authenticated with; `None` on a route that needs no key.
     key: Option<Arc<Key>>,
-    /// The call that was charged; `None` if the call doesn't count or was refunded.
+    /// The call that was charged; `None` if the request charged none, or after
+    /// [`Permit::refund`].
     charge: Option<Charge>,
 }
 
@@ -111,7 +112,7 @@ impl Permit {
     }
 
     /// The month's limit, the calls that remain, and the seconds until the reset. `None` if the
-    /// call doesn't count or was refunded, or if the account has no limit.
+    /// request charged no call, after [`Permit::refund`], or if the account has no limit.
     pub fn allowance(&self, unix_now: i64) -> Option<Allowance> {
         let spent = self.charge.as_ref()?;
         let key = self.key.as_ref()?;
@@ -125,14 +126,11 @@ impl Permit {
         }
     }
 
-    /// Refunds the call, at most once, because riskgate failed to serve the request. Returns true
-    /// if there was a call to refund.
+    /// Refunds the call, at most once, because riskgate failed to serve the request. Returns false
+    /// if the request charged no call, or if it is too late to refund the call.
     pub fn refund(&mut self, ledger: &Ledger) -> bool {
         match (self.charge.take(), &self.key) {
-            (Some(spent), Some(key)) => {
-                ledger.refund(&key.lease, spent);
-                true
-            }
+            (Some(spent), Some(key)) => ledger.refund(&key.lease, spent),
             _ => false,
         }
     }

@@ -175,12 +175,13 @@ impl Gate {
         Reply::refusal(refusal)
     }
 
-    /// Refunds the call, because riskgate failed to serve the request.
+    /// Refunds the call, because riskgate failed to serve the request. If it is too late, the call
+    /// stays spent.
     pub(crate) fn refund(&self, ctx: &mut RequestContext) {
+        // The RateLimit fields would describe a call that doesn't count, or an old month or limit.
+        ctx.common_headers.allowance = None;
         let is_refunded = ctx.permit.as_mut().is_some_and(|p| p.refund(&self.state.ledger));
         if is_refunded {
-            // The call doesn't count any more, so the response carries no RateLimit fields.
-            ctx.common_headers.allowance = None;
             self.state.metrics.requests.quota_refunds.inc();
         }
     }

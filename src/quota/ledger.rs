@@ -172,9 +172,10 @@ impl Ledger {
         self.shared.node.try_charge(lease, month)
     }
 
-    /// Refunds a call. If its month is over or the limit has changed since, the call stays spent.
-    pub fn refund(&self, lease: &Arc<Lease>, charge: Charge) {
-        self.shared.node.refund(lease, charge);
+    /// Refunds a call. Returns false if the call stays spent: its month is over, the limit has
+    /// changed since, or it is unbacked and may have been reported to the store already.
+    pub fn refund(&self, lease: &Arc<Lease>, charge: Charge) -> bool {
+        self.shared.node.refund(lease, charge)
     }
 
     /// The calls that all nodes have spent of the month. This node's count is exact; the other

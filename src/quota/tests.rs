@@ -135,7 +135,7 @@ async fn a_refunded_call_can_be_spent_again() {
         calls.push(ledger.charge(&lease, month).await.unwrap());
     }
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
-    ledger.refund(&lease, calls.pop().unwrap());
+    assert!(ledger.refund(&lease, calls.pop().unwrap()));
     assert_eq!(ledger.usage(&lease, month).await, Ok(2));
     ledger.charge(&lease, month).await.unwrap();
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
@@ -143,7 +143,7 @@ async fn a_refunded_call_can_be_spent_again() {
     wait_until(|| ledger.month_to_charge(IN_DECEMBER) > month).await;
     let next = ledger.month_to_charge(IN_DECEMBER);
     ledger.charge(&lease, next).await.unwrap();
-    ledger.refund(&lease, calls.pop().unwrap());
+    assert!(!ledger.refund(&lease, calls.pop().unwrap()));
     assert_eq!(ledger.usage(&lease, next).await, Ok(1));
     ledger.close();
     assert_eq!(stored_spent_and_leased(&path, month), (3, 3));
@@ -228,7 +228,7 @@ async fn a_call_refunded_late_can_be_spent_by_another_node() {
     // The lease is fully reported, so the worker no longer tracks it.
     wait_until(|| lease.is_fully_reported() && lease.mark_tracked_by_worker()).await;
     lease.unmark_tracked_by_worker();
-    nodes[0].refund(&lease, charge);
+    assert!(nodes[0].refund(&lease, charge));
     let other = nodes[1].lease_with_limit("acme", MonthlyLimit::Calls(1));
     let mut admitted = 0;
     for _ in 0..400 {

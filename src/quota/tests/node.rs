@@ -107,6 +107,37 @@ fn a_call_refunded_to_the_store_counts_as_remaining_at_once() {
 }
 
 #[test]
+fn a_call_that_can_no_longer_be_refunded_stays_spent() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open_store(&folder.path().join("store.db"));
+    let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 9);
+    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(1_000));
+    let month = Month::containing(NOVEMBER_END);
+    let settle = |store: &mut crate::store::Store| {
+        let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
+        let context = crate::store::BatchContext {
+            node_id: &node.id,
+            latest_begun_month: month,
+            recovery_left: Duration::ZERO,
+            needs_replicas: true,
+        };
+        let grants = store.report_leases(context, &batch.reports).unwrap();
+        node.deliver_grants(batch, Some(grants), 1);
+    };
+    lease.record_requested_month(month);
+    let unbacked =
+        [0; 2].map(|_| node.charge_after_timeout(&lease, month, true).expect("an unbacked call"));
+    let [reported, unreported] = unbacked;
+    assert!(reported.is_unbacked && node.refund(&lease, unreported), "the store does not know it");
+    settle(&mut store);
+    assert!(!node.refund(&lease, reported), "the store counts it");
+    let leased = node.try_charge(&lease, month).unwrap();
+    node.lease_with_limit("acme", MonthlyLimit::Calls(2_000));
+    assert!(!node.refund(&lease, leased), "the limit has changed");
+    assert_eq!(lease.own_spent(month), 2);
+}
+
+#[test]
 fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
