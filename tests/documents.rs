@@ -11,6 +11,7 @@ use riskgate::model::domain::DomainError;
 use riskgate::model::refusal::Refusal;
 use riskgate::model::verdict::{Reason, VerdictSource};
 use riskgate::observe::metrics::{Metrics, OUTCOMES};
+use riskgate::process::admin::PROBLEM_COMPONENTS;
 
 const OPENAPI: &str = include_str!("../docs/openapi.yaml");
 const SHIPPED_CONFIG: &str = include_str!("../conf/riskgate.toml");
@@ -141,12 +142,7 @@ fn components_reported_in_code() -> BTreeSet<String> {
         &mut reload,
     );
     let noted = find_texts_between(&reload, "record_part(\"", "\"").into_iter().map(str::to_owned);
-    let admin = read_project_file("src/process/admin.rs");
-    let degraded =
-        admin.split_once("fn list_problems(").unwrap().1.split_once("\n    }").unwrap().0;
-    let pushed = degraded.split('"').skip(1).step_by(2).filter(|text| !text.starts_with('{'));
-    let pushed = pushed.map(|text| text.split(':').next().unwrap().to_owned());
-    noted.chain(pushed).collect()
+    noted.chain(PROBLEM_COMPONENTS.map(str::to_owned)).collect()
 }
 
 #[test]

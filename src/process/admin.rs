@@ -38,6 +38,10 @@ use responses::{
 
 /// How long readiness waits for the HTTP listener to accept a connection.
 const HTTP_LISTENER_PROBE_TIMEOUT: Duration = Duration::from_millis(200);
+/// The components whose problems `/readyz` and `/status` report besides those of the reload. The
+/// text of a problem begins with the name of its component.
+#[doc(hidden)]
+pub const PROBLEM_COMPONENTS: [&str; 2] = ["store", "clock"];
 /// The OpenAPI document of both listeners.
 const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 
@@ -195,29 +199,31 @@ impl AdminApp {
         let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut degraded: Vec<String> =
             status.fault_by_part.iter().map(|(part, why)| format!("{part}: {why}")).collect();
+        let [store_name, clock_name] = PROBLEM_COMPONENTS;
         let store = self.state.ledger.status();
         let missing = store.missing_replicas;
         match store.store_down {
             true if missing == 0 => degraded.push(match self.state.ledger.store_problem() {
-                Some(why) => format!("store: down: {why}"),
-                None => "store: down".to_owned(),
+                Some(why) => format!("{store_name}: down: {why}"),
+                None => format!("{store_name}: down"),
             }),
             true => degraded.push(format!(
-                "store: {missing} of store.wait_replicas are missing: calls without a lease are \
-                 refused"
+                "{store_name}: {missing} of store.wait_replicas are missing: calls without a lease \
+                 are refused"
             )),
             false if missing == 0 => {}
             false => degraded.push(format!(
-                "store: {missing} of store.wait_replicas are missing: what is reported now is stored \
-                 on one server alone"
+                "{store_name}: {missing} of store.wait_replicas are missing: what is reported now is \
+                 stored on one server alone"
             )),
         }
         if store.store_recovering {
-            degraded.push(
-                "store: it may have lost data; all nodes report their totals again".to_owned(),
-            );
+            degraded.push(format!(
+                "{store_name}: it may have lost data; all nodes report their totals again"
+            ));
         }
-        degraded.extend(self.state.ledger.clock_problem().map(|why| format!("clock: {why}")));
+        degraded
+            .extend(self.state.ledger.clock_problem().map(|why| format!("{clock_name}: {why}")));
         degraded
     }
 

@@ -3,12 +3,10 @@
 
 use std::time::Duration;
 
-use crate::harness::{Gateway, LoadGenerator, Setup, TestDisk, get, wait_until};
+use crate::harness::{Gateway, LoadGenerator, Setup, TestDisk, get, max_held_calls, wait_until};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LIMIT: u64 = 100_000;
-/// The most calls of this limit that one process may hold unspent.
-const MAX_LEASE: u64 = 64;
 const LATENCY_LIMIT: Duration = Duration::from_secs(5);
 
 /// A gateway whose store and log lie on the disk.
@@ -129,6 +127,6 @@ fn with_on_failure_open_calls_are_served_after_a_disk_error_and_old_counts_survi
     disk.repair();
     let gateway = gateway.start_after_exit();
     let counted = gateway.get_month_count(&key);
-    assert!((100..=100 + MAX_LEASE).contains(&counted), "{counted}");
+    assert!((100..=100 + max_held_calls(LIMIT)).contains(&counted), "{counted}");
     wait_until("it serves", || gateway.get(DOMAIN, &key).status == 200);
 }

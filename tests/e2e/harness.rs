@@ -45,6 +45,12 @@ pub use test_disk::TestDisk;
 /// Longer than any step takes on a loaded machine; only a failing test waits that long.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The most unspent calls that one process may hold or request of an account with this limit: a
+/// crash may lose them. Computed here independently of the code.
+pub fn max_held_calls(limit: u64) -> u64 {
+    (limit / 100).min((limit / 10_000).clamp(64, 4_096)).max(1)
+}
+
 /// Calls `ask` until it returns a value. Panics with `what` if it never does.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::harness::{Connection, Gateway, Setup, get, request, wait_until};
+use crate::harness::{Connection, Gateway, Setup, get, max_held_calls, request, wait_until};
 use crate::responses::{seconds_until, start_of_next_month};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -28,11 +28,6 @@ fn make_calls_in_parallel(gateways: &[SocketAddr], key: &str, calls: usize) -> u
         }
     });
     admitted.into_inner()
-}
-
-/// The most calls that one process may hold as its lease, which a crash may lose.
-fn max_lease_for_limit(limit: u64) -> u64 {
-    (limit / 100).min((limit / 10_000).clamp(64, 4_096)).max(1)
 }
 
 fn spend_calls(gateway: &Gateway, key: &str, calls: u64) {
@@ -95,7 +90,7 @@ fn killing_one_of_two_processes_loses_at_most_a_lease_and_never_exceeds_the_limi
     let mut sum = make_calls_in_parallel(&[first.http, second.http], &key, 100);
     let second = second.crash_and_restart();
     let both = [first.http, second.http];
-    let at_least = 300 - max_lease_for_limit(300) as usize;
+    let at_least = 300 - max_held_calls(300) as usize;
     wait_until("all but one lease could be spent", || {
         sum += make_calls_in_parallel(&both, &key, 40);
         sum >= at_least
@@ -223,7 +218,7 @@ fn a_kill_loses_at_most_one_lease() {
     let key = gateway.create_active_key("acme", &[]);
     spend_calls(&gateway, &key, 500);
     let gateway = gateway.crash_and_restart();
-    let bound = max_lease_for_limit(1000);
+    let bound = max_held_calls(1000);
     let counted = gateway.get_month_count(&key);
     assert!((500 - bound..=500).contains(&counted), "{counted}");
     let rest = make_calls_in_parallel(&[gateway.http], &key, 1000) as u64;
@@ -240,7 +235,7 @@ fn repeated_kills_never_admit_more_calls_than_the_limit() {
         gateway = gateway.crash_and_restart();
     }
     sum += make_calls_in_parallel(&[gateway.http], &key, 300) as u64;
-    assert!((200 - 4 * max_lease_for_limit(200)..=200).contains(&sum), "{sum}");
+    assert!((200 - 4 * max_held_calls(200)..=200).contains(&sum), "{sum}");
 }
 
 #[test]

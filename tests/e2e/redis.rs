@@ -2,12 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, LoadGenerator, Setup, get, p99_and_max, wait_until};
+use crate::harness::{Gateway, LoadGenerator, Setup, get, max_held_calls, p99_and_max, wait_until};
 use crate::redis_server::RedisServer;
 
 pub const DOMAIN: &str = "/v1/public/domain/first.test";
-/// The most calls that one process may hold unspent of a limit of 6,400 or more.
-pub const MAX_LEASE: u64 = 64;
 
 /// The default deadline of the store.
 pub const DEFAULT_DEADLINE: &str = "50ms";
@@ -96,7 +94,7 @@ fn assert_gateways_share_a_limit(gateways: usize, kills: usize) {
     let (first, took) = (clients.response_counts(), begun.elapsed());
     let all: Vec<&Gateway> = gateways.iter().collect();
     // Each kill loses the lease, and the responses to calls in progress.
-    let may_be_lost = kills as u64 * (MAX_LEASE + CLIENTS_PER_GATEWAY as u64);
+    let may_be_lost = kills as u64 * (max_held_calls(LIMIT) + CLIENTS_PER_GATEWAY as u64);
     let at_least = (LIMIT - may_be_lost).saturating_sub(first.admitted);
     let sum = first.admitted + spend_the_rest(&all, &key, at_least);
     println!("{} gateways, {kills} kills: {first:?} in {took:?}, {sum} in all", all.len());

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use crate::harness::{Gateway, LoadGenerator, TcpForwarder, wait_until};
+use crate::harness::{Gateway, LoadGenerator, TcpForwarder, max_held_calls, wait_until};
 use crate::redis::{
-    DEFAULT_DEADLINE, DOMAIN, MAX_LEASE, is_store_down, readyz_reports_store, spend_the_rest,
-    start_gateways,
+    DEFAULT_DEADLINE, DOMAIN, is_store_down, readyz_reports_store, spend_the_rest, start_gateways,
 };
 use crate::redis_server::RedisServer;
 
 const LIMIT: u64 = 6_400;
 /// At most this many calls of the limit stay unspent after the loss: for each of the two gateways,
 /// one lease that the server has lost.
-const MAX_UNSPENDABLE_CALLS: u64 = 2 * MAX_LEASE;
+fn max_unspendable_calls() -> u64 {
+    2 * max_held_calls(LIMIT)
+}
 
 /// Two gateways with `store.on_failure = "closed"` spend the limit. Halfway, `lose` makes the
 /// server lose its data. Asserts that the admitted calls don't exceed the limit, and returns their
@@ -60,7 +61,7 @@ fn a_redis_restarted_with_its_data_admits_exactly_the_limit() {
 #[test]
 fn an_emptied_redis_never_leads_to_more_calls_than_the_limit() {
     let server = RedisServer::start();
-    spend_limit_while_data_is_lost(&server.url(), LIMIT - MAX_UNSPENDABLE_CALLS, || {
+    spend_limit_while_data_is_lost(&server.url(), LIMIT - max_unspendable_calls(), || {
         drop(server.run(&["FLUSHALL"]))
     });
 }
@@ -69,7 +70,7 @@ fn an_emptied_redis_never_leads_to_more_calls_than_the_limit() {
 fn a_redis_restarted_without_its_data_never_leads_to_more_calls_than_the_limit() {
     let mut server = RedisServer::start();
     let url = server.url();
-    spend_limit_while_data_is_lost(&url, LIMIT - MAX_UNSPENDABLE_CALLS, || server.restart());
+    spend_limit_while_data_is_lost(&url, LIMIT - max_unspendable_calls(), || server.restart());
 }
 
 #[test]
@@ -80,7 +81,7 @@ fn a_failover_to_a_stale_replica_never_leads_to_more_calls_than_the_limit() {
         replica.run(&["INFO", "replication"]).contains("master_link_status:up")
     });
     let forwarder = TcpForwarder::start_to(&primary);
-    spend_limit_while_data_is_lost(&forwarder.url(), LIMIT - MAX_UNSPENDABLE_CALLS, || {
+    spend_limit_while_data_is_lost(&forwarder.url(), LIMIT - max_unspendable_calls(), || {
         // From here on the replica misses what the server acknowledges.
         replica.pause();
         let leased = primary.run(&["INFO", "commandstats"]);
