@@ -92,7 +92,7 @@ impl MeasuredCharger for RiskgateLedger<'_> {
     }
     fn refill(&self, account: usize) {
         let lease = &self.leases[account];
-        // 64 charges let the lease grow to its full size.
+        // 64 charges raise the measured rate, so that the lease has calls left for the timed one.
         for _ in 0..64 {
             let charge = self.ledger.charge(lease, self.ledger.month_to_charge(NOW_UNIX_SECONDS));
             let _ = self.runtime.block_on(charge).expect("a call");

@@ -90,7 +90,7 @@ def pipelined(world):
 
 def proxied(world):
     """Measures requests that are forwarded to one upstream server."""
-    section = world.begin("proxied", "Passed upstream, 64 connections")
+    section = world.begin("proxied", "Forwarded upstream, 64 connections")
     behind = subjects.Nginx("upstream", world, "nginx-upstream.conf", "answers", gates=False)
     behind.processes = machine.Processes(behind.command_line(), behind.folder, machine.LOAD_CORES)
     try:
@@ -293,8 +293,7 @@ def key_count(world):
         ring.file(world.folder / f"keys-{number}.toml")
         requests = mix.lookup_workload(world.rows, ring, world.folder / f"keys-{number}.tsv",
                                 max(mix.REQUESTS, min(number, 40_000)))
-        # Without a limit, so that no account runs out of calls. A lease has at most 64 calls anyway: ten
-        # accounts renew theirs often, ten thousand accounts each renew their own.
+        # Without a limit, so that no account runs out of calls.
         for subject in riskgate_subjects(world, name, keys=None, plan="unlimited"):
             subject.does = "key, origin, table"
             started_at = time.monotonic()
@@ -305,10 +304,8 @@ def key_count(world):
             found[subject.name] = requests
             loads[subject.name] = {"import_s": time.monotonic() - started_at}
         os.unlink(world.folder / f"keys-{number}.toml")
-    section.notes.append("each key has an account without a limit. In the rows with ten keys, each "
-                         "account sends ten thousand requests a second and leases its next 64 "
-                         "calls every few milliseconds, which is part of the cost. In the other "
-                         "rows, leases for many accounts are part of the cost")
+    section.notes.append("each key has an account without a limit. Leases are renewed during the "
+                         "run, which is part of the cost")
     measure_growth(section, world, grown, found, loads)
 
 

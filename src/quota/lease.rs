@@ -46,8 +46,8 @@ pub struct Lease {
 #[repr(align(64))]
 struct HotState {
     atomic_lease: AtomicLease,
-    /// Calls that no node had leased when the last grant arrived. The packed lease has the lower 32
-    /// bits of the current number; this value restores the upper ones.
+    /// Calls that no node had leased when the last grant arrived. The packed lease has the lower 28
+    /// bits of the current number; this value restores the upper 36.
     unleased_at_grant: AtomicU64,
     /// More calls are requested once this many or fewer are held.
     refill_threshold: AtomicU64,

@@ -196,7 +196,7 @@ impl Worker {
             {
                 if started.elapsed() > SHUTDOWN_REPORT_TIMEOUT {
                     log::error!(
-                        "the store did not take the final report; its unspent leased calls are lost"
+                        "the store did not take the last reports; the unspent leased calls are lost"
                     );
                     return;
                 }

@@ -28,7 +28,7 @@ class AccountTotals:
 
     def lease(self):
         """The most leased calls that one process may hold of this account."""
-        return max(1, min(self.limit // 100, 64))
+        return max(1, min(self.limit // 100, max(64, self.limit // 10_000), 4_096))
 
     def is_within_limit(self, slack):
         return self.limit is None or self.admitted <= self.limit + slack

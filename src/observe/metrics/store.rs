@@ -15,9 +15,9 @@ pub struct StoreMetrics {
     pub replicas_missing: IntGauge,
     /// 1 while all nodes report their totals again because the store may have lost data.
     pub store_recovering: IntGauge,
-    /// The ledger's operations on the store that succeeded, since the start.
+    /// Batches of lease reports that the store committed, since the start.
     pub store_commits: IntGauge,
-    /// The ledger's operations on the store that failed, since the start.
+    /// Batches of lease reports and probes of the store that failed, since the start.
     pub store_failures: IntGauge,
     /// Calls admitted while the store was down and not reported to it yet.
     pub unsettled_calls: IntGauge,
@@ -49,12 +49,12 @@ impl StoreMetrics {
             store_commits: register_gauge(
                 registry,
                 "riskgate_store_commits_total",
-                "Commits of the ledger.",
+                "Batches of lease reports that the store committed.",
             )?,
             store_failures: register_gauge(
                 registry,
                 "riskgate_store_failures_total",
-                "Failed ledger operations.",
+                "Batches of lease reports, and probes of the store, that failed.",
             )?,
             unsettled_calls: register_gauge(
                 registry,
