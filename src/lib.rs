@@ -118,8 +118,8 @@
 //!
 //! # The source
 //!
-//! `ARCHITECTURE.md` describes the layers and the way of a request, and says in which order to read
-//! the code. `tests/layers.rs` checks that a module imports only from layers below its own.
+//! `ARCHITECTURE.md` describes the layers and how a request is served, and says in which order to
+//! read the code. `tests/layers.rs` checks that a module imports only from layers below its own.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 // `println!` panics if it can't write. Commands write through `cli::output`, the process writes to

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Words that are not used, and the terms that are used instead.
-const REPLACED_WORDS: [(&str, &str); 36] = [
+const REPLACED_WORDS: [(&str, &str); 37] = [
     ("anew", "again"),
     ("astray", "sync error"),
     ("blind", "unbacked"),
@@ -41,13 +41,15 @@ const REPLACED_WORDS: [(&str, &str); 36] = [
     ("saying", "outgoing"),
     ("shelf", "pool"),
     ("standing", "grant"),
+    ("supervisor", "service manager"),
     ("troubles", "faults"),
     ("unwell", "store error"),
     ("verbs", "operations"),
 ];
 
 /// The files and directories with text that people maintain.
-const CHECKED_PATHS: [&str; 15] = [
+const CHECKED_PATHS: [&str; 22] = [
+    ".cargo",
     ".ci",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -56,7 +58,13 @@ const CHECKED_PATHS: [&str; 15] = [
     "README.md",
     "SECURITY.md",
     "benches",
+    "clippy.toml",
     "conf",
+    "data/LICENSES.md",
+    "data/README.md",
+    "data/manifest.toml",
+    "data/sources.toml",
+    "deny.toml",
     "docs",
     "examples",
     "fuzz",

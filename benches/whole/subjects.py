@@ -195,9 +195,9 @@ def proxy_subjects(world, upstream):
         found.append(Riskgate("riskgate fast path, proxy", world, fast_path=True, upstream=upstream))
     return found + [
         Riskgate("riskgate Pingora path, proxy", world, upstream=upstream),
-        Nginx("nginx, proxy", world, "nginx-proxy.conf", "passes on", gates=False,
+        Nginx("nginx, proxy", world, "nginx-proxy.conf", "forwards", gates=False,
               UPSTREAM=upstream),
-        Haproxy("HAProxy, proxy", world, "haproxy-proxy.cfg", "passes on", gates=False,
+        Haproxy("HAProxy, proxy", world, "haproxy-proxy.cfg", "forwards", gates=False,
                 UPSTREAM=upstream),
     ]
 

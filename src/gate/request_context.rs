@@ -23,7 +23,7 @@ pub struct RequestContext {
     started_at: Instant,
     /// The start of the request by the machine's clock, for the log only.
     pub(super) started_unix_ms: i64,
-    /// The ledger's time that the request is judged by, in seconds since 1970; 0 before the gates
+    /// The believed time by which the request is judged, in seconds since 1970; 0 before the gates
     /// run.
     pub(super) unix_now: i64,
     pub(crate) common_headers: CommonHeaders,
@@ -88,8 +88,8 @@ impl From<StartTime> for RequestContext {
 }
 
 impl RequestContext {
-    /// The time that the request is judged by, in seconds since 1970. It is the ledger's time: a
-    /// jump of the machine's clock doesn't change it. It is read once per request.
+    /// The believed time by which the request is judged, in seconds since 1970. A jump of the
+    /// machine's clock doesn't change it. It is read once per request.
     pub(crate) fn unix_now(&self) -> i64 {
         self.unix_now
     }

@@ -1,4 +1,5 @@
-//! Decides the answer for a name from its facts: the first rule that applies, then the override.
+//! Decides the answer for a name from its facts: the first rule that applies decides; an override
+//! then replaces the fields that it sets.
 //!
 //! No I/O. `resolve` collects the facts of each name.
 

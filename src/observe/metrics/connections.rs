@@ -29,7 +29,7 @@ impl ConnectionMetrics {
             requests_in_flight: register_gauge(
                 registry,
                 "riskgate_requests_in_flight",
-                "Requests being answered.",
+                "Requests in flight.",
             )?,
             panics: register_counter(registry, "riskgate_panics_total", "Panics in the process.")?,
             connections_rejected: register_counter(
