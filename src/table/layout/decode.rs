@@ -59,29 +59,7 @@ pub(in crate::table) fn decode_table(
     name_in_faults: &str,
 ) -> Result<DecodedTable, TableFault> {
     let all = bytes.as_slice();
-    let wrong =
-        |expected: &str, found: String| Err(TableFault::expected(name_in_faults, expected, found));
-    if all.get(..8) != Some(MAGIC) {
-        return wrong("a compiled table", "other bytes".into());
-    }
-    let format = read_integer(all, 8, 4, name_in_faults)?;
-    if format > u64::from(FORMAT_VERSION) {
-        let found = format!("format {format}, made by a newer riskgate");
-        return wrong(&format!("a compiled table of format {FORMAT_VERSION}"), found);
-    }
-    if format != u64::from(FORMAT_VERSION) || read_integer(all, 12, 4, name_in_faults)? != 0 {
-        return wrong(
-            &format!("a compiled table of format {FORMAT_VERSION}"),
-            "another format".into(),
-        );
-    }
-    let length = read_integer(all, 16, 8, name_in_faults)?;
-    if length != all.len() as u64 || all.len() < HEADER_BYTES {
-        return wrong(&format!("{length} bytes"), format!("{}: a truncated file", all.len()));
-    }
-    if read_integer(all, 24, 8, name_in_faults)? != xxh3_64(&all[CHECKSUMMED_BYTES_START..]) {
-        return wrong("bytes that match their checksum", "others: a damaged file".into());
-    }
+    check_header(all, name_in_faults)?;
     let section = |i: usize| section_range(all, i, name_in_faults);
     let damaged = |what: &str| damage_fault(name_in_faults, what);
 
@@ -132,6 +110,34 @@ pub(in crate::table) fn decode_table(
     // The embedded lists are decoded only when overrides or feeds are added to the table.
     section(SECTION_COUNT - 1)?;
     Ok(parts)
+}
+
+/// Checks the format, the length and the checksum.
+fn check_header(all: &[u8], name_in_faults: &str) -> Result<(), TableFault> {
+    let wrong =
+        |expected: &str, found: String| Err(TableFault::expected(name_in_faults, expected, found));
+    if all.get(..8) != Some(MAGIC) {
+        return wrong("a compiled table", "other bytes".into());
+    }
+    let format = read_integer(all, 8, 4, name_in_faults)?;
+    if format > u64::from(FORMAT_VERSION) {
+        let found = format!("format {format}, made by a newer riskgate");
+        return wrong(&format!("a compiled table of format {FORMAT_VERSION}"), found);
+    }
+    if format != u64::from(FORMAT_VERSION) || read_integer(all, 12, 4, name_in_faults)? != 0 {
+        return wrong(
+            &format!("a compiled table of format {FORMAT_VERSION}"),
+            "another format".into(),
+        );
+    }
+    let length = read_integer(all, 16, 8, name_in_faults)?;
+    if length != all.len() as u64 || all.len() < HEADER_BYTES {
+        return wrong(&format!("{length} bytes"), format!("{}: a truncated file", all.len()));
+    }
+    if read_integer(all, 24, 8, name_in_faults)? != xxh3_64(&all[CHECKSUMMED_BYTES_START..]) {
+        return wrong("bytes that match their checksum", "others: a damaged file".into());
+    }
+    Ok(())
 }
 
 /// Checks that every value refers to an entry, and that every used slot has a name. `None` if the
