@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::SourceFile;
+use super::paths::strip_visibility;
+use super::sources::SourceFile;
 
 /// Which modules each module imports from. A name that a module re-exports counts as imported
 /// from the module that defines it.
@@ -15,25 +16,24 @@ impl Imports {
         let modules: BTreeSet<&str> = sources.iter().map(|source| source.module.as_str()).collect();
         // By module and name: the path of each name that the module imports with `use`. Other
         // modules may import the name from this module.
-        let names: BTreeMap<(&str, String), String> = sources
+        let names: BTreeMap<(&str, &str), String> = sources
             .iter()
             .flat_map(|source| {
-                let used = source.paths_in_use_statements().into_iter();
-                used.map(|path| {
-                    let name = path.rsplit("::").next().unwrap_or_default().to_owned();
-                    ((source.module.as_str(), name), source.absolute_module_path(&path))
+                let names = source.paths.by_name.iter();
+                names.filter_map(|(name, path)| {
+                    let path = path.strip_prefix("crate::")?;
+                    Some(((source.module.as_str(), name.as_str()), path.replace("::", "/")))
                 })
             })
             .collect();
         let by_module = sources.iter().map(|source| {
-            let used =
-                if source.has_only_mod_and_use() { Vec::new() } else { source.all_module_paths() };
-            let targets = used.iter().filter_map(|path| {
-                let mut path = source.absolute_module_path(path);
+            let used = source.paths_below_root().filter(|_| !has_only_mod_and_use(&source.text));
+            let targets = used.filter_map(|path| {
+                let mut path = path.replace("::", "/");
                 // Each re-export leads one folder deeper, so that four steps reach every definition.
                 for _ in 0..4 {
                     let (module, name) = split_module_and_name(&path, &modules)?;
-                    match names.get(&(module, name.to_owned())) {
+                    match names.get(&(module, name)) {
                         Some(origin) if module != source.module => path = origin.clone(),
                         _ => return Some(module.to_owned()),
                     }
@@ -90,85 +90,13 @@ fn split_module_and_name<'p>(
     Some((module, rest.split('/').next().unwrap_or_default()))
 }
 
-impl SourceFile {
-    /// Returns true if this file only declares modules and imports or re-exports their items.
-    fn has_only_mod_and_use(&self) -> bool {
-        let statements = self.text.split_inclusive(';').map(str::trim);
-        statements.filter(|text| !text.is_empty()).all(|text| {
-            let public = ["pub ", "pub(crate) ", "pub(super) "];
-            let text = public.iter().find_map(|word| text.strip_prefix(word)).unwrap_or(text);
-            text.ends_with(';') && (text.starts_with("mod ") || text.starts_with("use "))
-        })
-    }
-
-    /// The paths of all `use` statements, with groups expanded and without `as` names.
-    fn paths_in_use_statements(&self) -> Vec<String> {
-        let mut paths = Vec::new();
-        let mut lines = self.text.lines().map(str::trim);
-        while let Some(line) = lines.next() {
-            let Some(("" | "pub " | "pub(crate) " | "pub(super) ", used)) = line.split_once("use ")
-            else {
-                continue;
-            };
-            let mut used = used.to_owned();
-            while !used.ends_with(';') {
-                used.push_str(lines.next().unwrap_or(";"));
-            }
-            expand_use_group("", used.trim_end_matches(';'), &mut paths);
-        }
-        paths
-    }
-
-    /// All paths to other modules: those of `use` statements, and those within the code.
-    fn all_module_paths(&self) -> Vec<String> {
-        let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-        let words = self.text.split(|c: char| !is_path(c)).filter(|word| word.contains("::"));
-        let words = words.map(|word| word.trim_end_matches(':').to_owned());
-        self.paths_in_use_statements().into_iter().chain(words).collect()
-    }
-
-    /// The path from the root of the crate, with `/` for `::`: `gate/route/find`.
-    fn absolute_module_path(&self, path: &str) -> String {
-        let mut base: Vec<&str> = self.module.split('/').collect();
-        let mut parts = path.split("::").peekable();
-        match parts.peek().copied() {
-            Some("crate" | "riskgate") => {
-                base.clear();
-                parts.next();
-            }
-            Some("self") => drop(parts.next()),
-            _ => {}
-        }
-        while parts.next_if_eq(&"super").is_some() {
-            base.pop();
-        }
-        base.extend(parts);
-        base.join("/")
-    }
-}
-
-/// Expands the groups of a `use`: `a::{b, c::d as e}` is `a::b` and `a::c::d`.
-fn expand_use_group(before: &str, text: &str, paths: &mut Vec<String>) {
-    let text = text.trim();
-    let Some((head, group)) = text.split_once('{') else {
-        let name = text.split(" as ").next().unwrap_or_default().trim_end_matches("::self");
-        let path = format!("{before}{name}");
-        paths.push(path.trim_end_matches("::self").to_owned());
-        return;
-    };
-    let group = group.strip_suffix('}').unwrap_or(group);
-    let (mut depth, mut start) = (0, 0);
-    for (at, c) in group.char_indices().chain([(group.len(), ',')]) {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                if !group[start..at].trim().is_empty() {
-                    expand_use_group(&format!("{before}{head}"), &group[start..at], paths);
-                }
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
+/// Returns true if this code only declares modules and imports or re-exports their items.
+fn has_only_mod_and_use(code: &str) -> bool {
+    let lines = code.lines().filter(|line| !line.starts_with("#["));
+    let code: String = lines.map(|line| format!("{line}\n")).collect();
+    let statements = code.split_inclusive(';').map(str::trim);
+    statements.filter(|text| !text.is_empty()).all(|text| {
+        let item = strip_visibility(text);
+        item.ends_with(';') && (item.starts_with("mod ") || item.starts_with("use "))
+    })
 }
