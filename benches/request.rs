@@ -196,12 +196,12 @@ fn bench_whole_decision(c: &mut Criterion) {
         .enumerate()
         .map(|(n, key)| build_request(key, domains[n % domains.len()]))
         .collect();
-    let mut fast_path = FastPath::new(gate.clone(), LIMITS, None, None::<()>);
+    let mut fast_path = FastPath::new(gate.clone(), LIMITS, None);
     let mut out = Vec::with_capacity(64 * 1024);
     let mut answers_ok = |request: &[u8]| {
         out.clear();
         let result = fast_path.answer_requests(black_box(request), &mut out);
-        matches!(result, (length, NextAction::ReadMore) if length == request.len())
+        matches!(result, (length, Ok(NextAction::ReadMore)) if length == request.len())
             && out.starts_with(b"HTTP/1.1 200 OK\r\n")
     };
     fill_leases(&gate, &requests);

@@ -22,5 +22,4 @@ mod request_io;
 pub use app::DownstreamApp;
 pub use client_io::ClientIo;
 pub use connection_tracker::{ConnectionLimits, ConnectionTracker};
-pub use context::FastPathUpstreams;
 pub use options::DownstreamOptions;

@@ -17,6 +17,7 @@ mod state;
 
 pub(crate) use answers::Decision;
 pub use judge::Gate;
+pub(crate) use judge::MatchedRoute;
 pub use request_context::RequestContext;
 pub(crate) use request_context::StartTime;
 pub(crate) use request_parts::RequestParts;

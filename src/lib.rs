@@ -137,6 +137,8 @@ pub mod dns;
 #[cfg_attr(doc, doc(hidden))]
 pub mod downstream;
 #[cfg_attr(doc, doc(hidden))]
+pub mod exchange;
+#[cfg_attr(doc, doc(hidden))]
 pub mod feed;
 #[cfg_attr(doc, doc(hidden))]
 pub mod gate;

@@ -14,7 +14,7 @@ use riskgate::pingora::upstreams::peer::HttpPeer;
 use riskgate::pingora::{Error, ErrorType, Result};
 use riskgate::pingora_proxy::{ProxyHttp, Session, http_proxy};
 use riskgate::process::listener::{self, ListenerService};
-use riskgate::process::server::install_panic_hook;
+use riskgate::process::server::{install_panic_hook, resolve_upstreams};
 use riskgate::{Gate, Mount, RequestContext};
 
 /// A proxy with the gates that panics on the path `/fault`.
@@ -95,8 +95,13 @@ fn a_panic_ends_only_its_connection_and_is_counted_in_a_metric() {
     let mut server = Server::new(None).unwrap();
     server.bootstrap();
     let proxy = Arc::new(http_proxy(&server.configuration, PanickingProxy { gate: gate.clone() }));
-    let app =
-        DownstreamApp::new(proxy, gate.clone(), config.downstream.clone(), Arc::clone(&tracker));
+    let app = DownstreamApp::new(
+        proxy,
+        gate.clone(),
+        resolve_upstreams(&config).unwrap(),
+        config.downstream.clone(),
+        Arc::clone(&tracker),
+    );
     server.add_service(ListenerService::new("http", socket, app, config.downstream.write_timeout));
     std::thread::spawn(move || server.run(RunArgs { shutdown_signal: Box::new(NeverShutdown) }));
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use riskgate::config::{Config, ConfigFile, ConfigSources};
-use riskgate::downstream::{ConnectionTracker, DownstreamApp, FastPathUpstreams};
+use riskgate::downstream::{ConnectionTracker, DownstreamApp};
 use riskgate::keys::format_key_hash;
 use riskgate::pingora::server::configuration::ServerConf;
 use riskgate::pingora::services::Service;
@@ -102,8 +102,7 @@ fn start_gateway(name: &str, fast_path: bool, upstream_address: SocketAddr) -> S
     let gateway = Gateway::new(gate.clone(), Arc::clone(&upstreams));
     let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), gateway));
     let tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
-    let servers = FastPathUpstreams { upstreams };
-    let app = DownstreamApp::new(proxy, gate, config.downstream, tracker).with_upstreams(servers);
+    let app = DownstreamApp::new(proxy, gate, upstreams, config.downstream, tracker);
     let socket = bind_listener(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = socket.local_addr().expect("an address");
     std::thread::spawn(move || {

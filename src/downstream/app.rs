@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::boxed::box_future;
 use super::client_io::ClientIo;
 use super::connection_tracker::ConnectionTracker;
-use super::context::{FastPathUpstreams, ListenerContext};
+use super::context::ListenerContext;
 use super::http1::Http1Server;
 use super::http2::serve_http2;
 use super::idle_wait::IdleWait;
@@ -22,6 +22,7 @@ use super::options::DownstreamOptions;
 use super::preamble::{ProxyHeader, parse_proxy_header, starts_with_http2_preface};
 use crate::gate::Gate;
 use crate::model::network::Networks;
+use crate::proxy::upstream::Upstreams;
 
 /// The server app of one listener. It serves the listener's connections in place of [`HttpProxy`],
 /// and passes requests to the `HttpProxy` unless the fast path serves them.
@@ -37,28 +38,22 @@ where
     P::CTX: Send + Sync,
 {
     /// Creates an app in front of `proxy`. Requests that the app refuses are counted and logged by
-    /// `gate`.
+    /// `gate`. The fast path forwards requests to `upstreams`.
     pub fn new(
         proxy: Arc<HttpProxy<P>>,
         gate: Gate,
+        upstreams: Arc<Upstreams>,
         options: DownstreamOptions,
         tracker: Arc<ConnectionTracker>,
     ) -> DownstreamApp<P> {
         tracker.add_listener();
-        let context = Arc::new(ListenerContext { gate, options, tracker, upstreams: None });
+        let context = Arc::new(ListenerContext { gate, options, tracker, upstreams });
         DownstreamApp { proxy, context, tls: None }
     }
 
     /// Makes the app accept only TLS connections.
     pub fn with_tls(mut self, tls: Acceptor) -> DownstreamApp<P> {
         self.tls = Some(tls);
-        self
-    }
-
-    /// Lets the fast path forward requests to these servers itself. Without this call, every
-    /// request that is to be forwarded falls back to the Pingora path.
-    pub fn with_upstreams(mut self, upstreams: FastPathUpstreams) -> DownstreamApp<P> {
-        Arc::make_mut(&mut self.context).upstreams = Some(upstreams);
         self
     }
 

@@ -12,15 +12,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::client_io::ClientIo;
 use super::connection_tracker::ConnectionTracker;
-use super::context::{FastPathUpstreams, ListenerContext};
+use super::context::ListenerContext;
 use super::fast_path::{FastPath, ProxyRequest};
+use crate::exchange::forwarding::ClientInfo;
+use crate::exchange::{Attempts, FailedEnd, Failure};
 use crate::gate::RequestContext;
-use crate::message::forwarding::ClientInfo;
 use crate::message::response::RenderOptions;
-use crate::model::refusal::Refusal;
 use crate::proxy::upstream::{
-    AttemptFailure, Attempts, BodyState, MalformedResponse, ResponseContext, ResponseHead,
-    UpstreamConnection, forward_response_head,
+    BodyState, MalformedResponse, ResponseContext, ResponseHead, UpstreamConnection, Upstreams,
+    forward_response_head,
 };
 
 /// The space reserved for one read of a response header, in bytes.
@@ -41,9 +41,9 @@ pub(super) enum ConnectionDisposition {
 }
 
 /// The state of one exchange: a request that is being forwarded, and its attempts.
-struct Exchange<'e, 's> {
-    servers: &'e FastPathUpstreams,
-    fast_path: &'e mut FastPath<&'s FastPathUpstreams>,
+struct Exchange<'e> {
+    servers: &'e Upstreams,
+    fast_path: &'e mut FastPath,
     client_info: ClientInfo<'e>,
     ctx: &'e RequestContext,
     /// The client's request header as bytes, with its request line.
@@ -66,21 +66,17 @@ struct UpstreamResponse {
     bytes_after_header: BytesMut,
 }
 
-/// The error if a response has started but can't be forwarded to its end.
-struct ResponseTruncated;
-
 /// Sends `pending_output`, the responses to the client's earlier requests, then forwards the
 /// request and its response.
 pub(super) async fn proxy_request(
     context: &ListenerContext,
-    servers: &FastPathUpstreams,
     client_io: &mut ClientIo,
-    fast_path: &mut FastPath<&FastPathUpstreams>,
+    fast_path: &mut FastPath,
     request: ProxyRequest,
     pending_output: &[u8],
 ) -> ConnectionDisposition {
     use ConnectionDisposition::{Broken, Close, KeepAlive};
-    let write_timeout = context.options.write_timeout;
+    let (servers, write_timeout) = (&*context.upstreams, context.options.write_timeout);
     let header = client_io.read_buf.split_to(request.header_length);
     let ProxyRequest { mut ctx, method, target, wants_close: closes, .. } = request;
     if !client_io.send_bytes(pending_output, write_timeout, None).await {
@@ -90,7 +86,7 @@ pub(super) async fn proxy_request(
     }
     let address = client_io.client_address();
     let is_tls = client_io.get_ssl_digest().is_some();
-    let deadline = Instant::from_std(servers.upstreams.exchange_deadline(ctx.started_at()));
+    let deadline = Instant::from_std(servers.exchange_deadline(ctx.started_at()));
     let mut exchange = Exchange {
         servers,
         fast_path: &mut *fast_path,
@@ -103,34 +99,37 @@ pub(super) async fn proxy_request(
         attempts: Attempts::default(),
         client_output: Vec::with_capacity(1024),
     };
-    let permit = servers.upstreams.acquire_exchange_permit(address);
-    let response = match &permit {
+    let permit = servers.acquire_exchange_permit(address);
+    let fetched = match &permit {
         Some(_) => timeout_at(deadline, exchange.fetch_response_head()).await,
-        // Without a permit there are too many exchanges already.
-        None => Ok(Err(exchange.attempts.refusal_without_response(false))),
+        None => Ok(Err(Failure::NotStarted)),
     };
-    let response =
-        response.unwrap_or_else(|_| Err(exchange.attempts.refusal_without_response(true)));
-    let (should_close, mut out) =
-        (exchange.should_close, std::mem::take(&mut exchange.client_output));
-    let disposition = match response {
+    let fetched = fetched.unwrap_or(Err(Failure::TimedOut));
+    let (should_close, attempts) = (exchange.should_close, exchange.attempts);
+    let mut out = std::mem::take(&mut exchange.client_output);
+    let ended = match fetched {
         Ok(response) => {
             ctx.set_upstream_outcome(response.head.status);
-            match forward_body(context, servers, client_io, response, out, deadline).await {
-                Ok(()) if should_close => Close,
-                Ok(()) => KeepAlive,
-                Err(ResponseTruncated) => {
-                    ctx.set_aborted_outcome();
-                    Broken
-                }
-            }
+            let forwarded = forward_body(context, servers, client_io, response, out, deadline);
+            forwarded.await.map_err(|failure| attempts.end_after(failure, false, true))
         }
-        Err(refusal) => {
-            let reply = context.gate.finish_with_refusal(&refusal, &mut ctx);
-            // The connection closes after a failed exchange, as on the Pingora path.
-            let options = RenderOptions { should_close: true, is_head_method: method == "HEAD" };
+        Err(failure) => {
             out.clear();
+            Err(attempts.end_after(failure, Instant::now() >= deadline, false))
+        }
+    };
+    let disposition = match ended {
+        Ok(()) if should_close => Close,
+        Ok(()) => KeepAlive,
+        Err(FailedEnd::Abort) => {
+            ctx.set_aborted_outcome();
+            Broken
+        }
+        Err(FailedEnd::Refuse(refusal)) => {
+            let reply = context.gate.finish_with_refusal(&refusal, &mut ctx);
+            let options = RenderOptions { should_close: true, is_head_method: method == "HEAD" };
             let date = fast_path.date_header_value();
+            let mut out = Vec::with_capacity(1024);
             reply.append_as_http1(&ctx.common_headers, date, options, &mut out);
             if client_io.send_bytes(&out, write_timeout, None).await { Close } else { Broken }
         }
@@ -143,12 +142,12 @@ pub(super) async fn proxy_request(
 /// client. If the upstream connection can be reused, returns it to the pool of idle connections.
 async fn forward_body(
     context: &ListenerContext,
-    servers: &FastPathUpstreams,
+    servers: &Upstreams,
     client_io: &mut ClientIo,
     response: UpstreamResponse,
     mut out: Vec<u8>,
     deadline: Instant,
-) -> Result<(), ResponseTruncated> {
+) -> Result<(), Failure> {
     let UpstreamResponse {
         head: ResponseHead { mut body, is_connection_reusable: is_persistent, .. },
         mut connection,
@@ -157,76 +156,65 @@ async fn forward_body(
     loop {
         let forwarded = body.forward_arrived_bytes(&mut arrived, &mut out);
         if !client_io.send_bytes(&out, context.options.write_timeout, Some(deadline)).await {
-            return Err(ResponseTruncated);
+            return Err(Failure::Client { is_slow: false });
         }
         out.clear();
-        forwarded.map_err(|MalformedResponse| ResponseTruncated)?;
+        forwarded.map_err(|MalformedResponse| Failure::BrokenResponse)?;
         if body == BodyState::Complete {
             break;
         }
         match timeout_at(deadline, connection.read(&mut arrived, BODY_READ_BYTES)).await {
             Ok(Ok(1..)) => {}
             Ok(Ok(0)) => {
-                body.finish_at_eof(&mut out).map_err(|MalformedResponse| ResponseTruncated)?
+                body.finish_at_eof(&mut out).map_err(|MalformedResponse| Failure::BrokenResponse)?
             }
-            // A body that the deadline or an error truncates must not look complete.
-            Ok(Err(_)) | Err(_) => return Err(ResponseTruncated),
+            Ok(Err(_)) => return Err(Failure::BrokenResponse),
+            Err(_) => return Err(Failure::TimedOut),
         }
     }
     if is_persistent && arrived.is_empty() {
-        servers.upstreams.return_to_idle_pool(connection);
+        servers.return_to_idle_pool(connection);
     }
     Ok(())
 }
 
-impl Exchange<'_, '_> {
-    /// Sends the request to a server and waits for a complete response header. If the attempt fails
-    /// and a retry is allowed, tries once more. The header for the client is then in
-    /// `client_output`.
-    async fn fetch_response_head(&mut self) -> Result<UpstreamResponse, Refusal> {
-        let upstreams = &self.servers.upstreams;
-        let (Some(target), Some(_)) = (self.ctx.upstream_target(), &self.ctx.permit) else {
-            return Err(Refusal::Internal);
-        };
+impl Exchange<'_> {
+    /// Asks servers until one has sent a complete response header, or until no further attempt is
+    /// allowed. The header for the client is then in `client_output`.
+    async fn fetch_response_head(&mut self) -> Result<UpstreamResponse, Failure> {
         loop {
             self.attempts.start_attempt();
-            let server =
-                upstreams.select_server().ok_or(self.attempts.refusal_without_response(false))?;
-            let failure = match upstreams.reuse_or_connect(server, self.attempts.is_retry()).await {
-                Ok(mut connection) => {
-                    self.attempts.mark_connected();
-                    let mut arrived = BytesMut::new();
-                    let mut request = Vec::with_capacity(self.client_header.len() + 512);
-                    let request_line = (self.method, target);
-                    upstreams.write_request_for_server(
-                        self.client_header,
-                        request_line,
-                        server,
-                        &self.client_info,
-                        &mut request,
-                    );
-                    match self.send_and_forward_head(&request, &mut connection, &mut arrived).await
-                    {
-                        Ok(head) => {
-                            return Ok(UpstreamResponse {
-                                head,
-                                connection,
-                                bytes_after_header: arrived,
-                            });
-                        }
-                        Err(failure) => failure,
-                    }
-                }
-                Err(_) => {
-                    upstreams.eject_server(&server.into());
-                    AttemptFailure::Connect
-                }
-            };
-            // The caller's `timeout_at` enforces the deadline, so it has not passed here.
-            if !self.attempts.may_retry(failure, false) {
-                return Err(self.attempts.refusal_without_response(false));
+            match self.ask_server().await {
+                // The caller's `timeout_at` enforces the deadline, so it has not passed here.
+                Err(failure) if self.attempts.may_retry(failure, false) => {}
+                fetched => return fetched,
             }
         }
+    }
+
+    /// Sends the request to the next server, and waits for a complete response header.
+    async fn ask_server(&mut self) -> Result<UpstreamResponse, Failure> {
+        let (Some(target), Some(_)) = (self.ctx.upstream_target(), &self.ctx.permit) else {
+            return Err(Failure::Internal);
+        };
+        let server = self.servers.select_server().ok_or(Failure::NotStarted)?;
+        let connected = self.servers.reuse_or_connect(server, self.attempts.is_retry()).await;
+        let mut connection = connected.map_err(|_| {
+            self.servers.eject_server(&server.into());
+            Failure::Connect
+        })?;
+        self.attempts.mark_connected();
+        let mut request = Vec::with_capacity(self.client_header.len() + 512);
+        self.servers.write_request_for_server(
+            self.client_header,
+            (self.method, target),
+            server,
+            &self.client_info,
+            &mut request,
+        );
+        let mut arrived = BytesMut::new();
+        let head = self.send_and_forward_head(&request, &mut connection, &mut arrived).await?;
+        Ok(UpstreamResponse { head, connection, bytes_after_header: arrived })
     }
 
     /// Sends the request, reads until the response header is complete, and appends the header for
@@ -236,13 +224,13 @@ impl Exchange<'_, '_> {
         request: &[u8],
         connection: &mut UpstreamConnection,
         arrived: &mut BytesMut,
-    ) -> Result<ResponseHead, AttemptFailure> {
+    ) -> Result<ResponseHead, Failure> {
         let is_reused = connection.is_reused;
-        let mut failure = AttemptFailure::ClosedEarly { is_reused, is_retryable: true };
+        let mut failure = Failure::ClosedEarly { is_reused, is_repeatable: true };
         connection.send(request).await.map_err(|_| failure)?;
         loop {
             match connection.read(arrived, HEADER_READ_BYTES).await {
-                Ok(1..) => failure = AttemptFailure::ResponseStarted,
+                Ok(1..) => failure = Failure::BrokenResponse,
                 Ok(0) | Err(_) => return Err(failure),
             }
             self.should_close |= self.tracker.is_draining();
@@ -253,7 +241,7 @@ impl Exchange<'_, '_> {
                 is_head_method: self.method == "HEAD",
             };
             let head = forward_response_head(arrived, &context, &mut self.client_output);
-            if let Some(head) = head.map_err(|MalformedResponse| AttemptFailure::ResponseStarted)? {
+            if let Some(head) = head.map_err(|MalformedResponse| Failure::BrokenResponse)? {
                 return Ok(head);
             }
         }

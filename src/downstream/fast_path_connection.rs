@@ -36,10 +36,9 @@ pub(super) async fn serve_fast_path(
 ) -> FastPathExit {
     use ConnectionDisposition::{Broken, Close, Fallback, KeepAlive};
     let client = client_io.client_address();
-    let servers = context.upstreams.as_ref().filter(|servers| servers.upstreams.is_cleartext());
     let DownstreamOptions { write_timeout, header_timeout, .. } = context.options;
     let (gate, sizes) = (context.gate.clone(), context.options.request_limits.clone());
-    let mut fast_path = FastPath::new(gate, sizes, client, servers);
+    let mut fast_path = FastPath::new(gate, sizes, client);
     loop {
         if client_io.read_buf.is_empty() {
             match idle_wait.wait_for_bytes_or_end(client_io, deadline).await {
@@ -54,15 +53,30 @@ pub(super) async fn serve_fast_path(
         }
         let in_flight = context.tracker.track_request();
         let mut out = Vec::with_capacity(1024.max(3 * client_io.read_buf.len()));
-        let (consumed, action) = fast_path.answer_requests(&client_io.read_buf, &mut out);
-        client_io.read_buf.advance(consumed);
+        // The buffer is taken out of `client_io`, because a request that waits borrows from it.
+        let mut arrived = std::mem::take(&mut client_io.read_buf);
+        let (mut consumed, answered) = fast_path.answer_requests(&arrived, &mut out);
+        let action = match answered {
+            Ok(action) => action,
+            Err(waiting) => {
+                if !client_io.send_bytes(&out, write_timeout, None).await {
+                    fast_path.abandon_request(*waiting);
+                    return FastPathExit::Ended;
+                }
+                out.clear();
+                let waited = box_future(|| fast_path.answer_after_wait(*waiting, &mut out));
+                let (answered_bytes, action) = waited.await;
+                consumed += answered_bytes;
+                action
+            }
+        };
+        arrived.advance(consumed);
+        client_io.read_buf = arrived;
         let is_answered = consumed > 0 || matches!(action, NextAction::Proxy(..));
         let disposition = match action {
-            NextAction::Proxy(servers, request) => {
-                box_future(|| {
-                    proxy_request(context, servers, client_io, &mut fast_path, *request, &out)
-                })
-                .await
+            NextAction::Proxy(request) => {
+                box_future(|| proxy_request(context, client_io, &mut fast_path, *request, &out))
+                    .await
             }
             _ if !client_io.send_bytes(&out, write_timeout, None).await => Broken,
             NextAction::Close => Close,

@@ -105,6 +105,17 @@ pub fn uncounted_permit(key: Option<&Arc<Key>>) -> Permit {
     Permit { key: key.cloned(), charge: None }
 }
 
+/// Returns the allowance of a key's account; `None` if the account has no limit.
+pub fn allowance(key: &Key, month: Month, remaining: u64, unix_now: i64) -> Option<Allowance> {
+    match key.limit {
+        MonthlyLimit::Unlimited => None,
+        MonthlyLimit::Calls(limit) => {
+            let reset_in_seconds = month.seconds_until_end(unix_now);
+            Some(Allowance { limit, remaining, reset_in_seconds })
+        }
+    }
+}
+
 impl Permit {
     /// The key that the client authenticated with; `None` on a route that needs no key.
     pub fn key(&self) -> Option<&Arc<Key>> {
@@ -115,15 +126,7 @@ impl Permit {
     /// request charged no call, after [`Permit::refund`], or if the account has no limit.
     pub fn allowance(&self, unix_now: i64) -> Option<Allowance> {
         let spent = self.charge.as_ref()?;
-        let key = self.key.as_ref()?;
-        match key.limit {
-            MonthlyLimit::Unlimited => None,
-            MonthlyLimit::Calls(limit) => Some(Allowance {
-                limit,
-                remaining: spent.remaining.unwrap_or(0),
-                reset_in_seconds: spent.month().seconds_until_end(unix_now),
-            }),
-        }
+        allowance(self.key.as_ref()?, spent.month(), spent.remaining.unwrap_or(0), unix_now)
     }
 
     /// Refunds the call, at most once, because riskgate failed to serve the request. Returns false

@@ -61,7 +61,7 @@ pub(super) fn serve_route(
         Route::Domain(segment) => answer_domain(state, segment, unknown_score, ctx),
         Route::TopDomains => Ok(Reply::json(state.top_domains.response_body())),
         Route::Options(allow) => answer_options(state, request, allow, ctx),
-        // The caller answers this route with `answer_usage`, which awaits the ledger.
+        // The caller answers this route with `answer_usage`, which waits for the store.
         Route::Usage => Err(Refusal::Internal),
     };
     reply.map(Decision::Reply)

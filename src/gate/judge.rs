@@ -8,15 +8,15 @@ use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, Hea
 use pingora::Result;
 use pingora_proxy::Session;
 
+use crate::exchange::forwarding::remove_hop_by_hop_fields;
 use crate::keys::KeyRing;
-use crate::message::forwarding::remove_hop_by_hop_fields;
 use crate::message::request_id::RequestId;
 use crate::message::response::{Cors, Reply, X_REQUEST_ID};
 use crate::model::network::Networks;
 use crate::model::refusal::Refusal;
 use crate::support::test_fault::{TestFault, is_injected, replace_key};
 
-use super::admission::{self, OriginHeader};
+use super::admission::{self, OriginHeader, Permit};
 use super::answers::{self, Decision};
 use super::request_context::{RequestContext, accept_or_generate_request_id};
 use super::request_parts::RequestParts;
@@ -42,8 +42,9 @@ pub struct Gate {
     pub(super) trusted_proxies: Arc<Networks>,
 }
 
-/// The route of a request, and whether the request spends a call of the quota.
-struct MatchedRoute<'r> {
+/// The route of a request that passed the gates for key and origin, and whether the request spends
+/// a call of the quota.
+pub(crate) struct MatchedRoute<'r> {
     route: Route<'r>,
     is_counted: bool,
 }
@@ -133,8 +134,11 @@ impl Gate {
             origin: OriginHeader::read(values(ORIGIN)),
             has_cors_request_method: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
         };
-        let judged = self.judge_request(&request, ctx).await;
-        let Decision::Reply(reply) = self.finish_decision(judged, ctx) else {
+        let decision = match self.judge_without_wait(&request, ctx) {
+            Ok(decision) => decision,
+            Err(matched) => self.judge_after_wait(matched, &request, ctx).await,
+        };
+        let Decision::Reply(reply) = decision else {
             // Pingora refuses a request whose `Connection` it can't parse. The call is already
             // counted here, so riskgate removes `Connection` before Pingora reads it.
             if !is_injected(TestFault::ParseConnectionInPingora) {
@@ -165,6 +169,13 @@ impl Gate {
         )
     }
 
+    /// Returns true if the route of this request leads to an upstream server.
+    pub(crate) fn forwards(&self, method: &str, target: &[u8]) -> bool {
+        let rules = self.state.reloadable_rules.peek();
+        let matched = route::match_route(method, target, &rules.upstream_routes);
+        matches!(matched, Ok(Route::Check(_) | Route::Upstream(_)))
+    }
+
     /// Returns the response to a refused request and records the outcome. If riskgate failed to
     /// serve the request, the call is refunded.
     pub(crate) fn finish_with_refusal(&self, refusal: &Refusal, ctx: &mut RequestContext) -> Reply {
@@ -187,64 +198,75 @@ impl Gate {
     }
 
     /// Judges a request in this order: route, key, origin, quota. Then validates the domain or the
-    /// check's target, and answers the request or decides to forward it.
-    async fn judge_request(
+    /// check's target, and answers the request or decides to forward it. If the request has to wait
+    /// for the store, returns its route for [`Gate::judge_after_wait`], and no call is spent yet.
+    pub(crate) fn judge_without_wait<'r>(
         &self,
+        request: &RequestParts<'r>,
+        ctx: &mut RequestContext,
+    ) -> Result<Decision, MatchedRoute<'r>> {
+        let rules = self.state.reloadable_rules.peek();
+        let judged = match self.check_route_key_and_origin(request, &rules, ctx) {
+            Ok(matched) => {
+                let Some(permit) = self.try_permit(&matched, ctx) else { return Err(matched) };
+                ctx.set_permit(permit);
+                let unknown_score = rules.unknown_score;
+                answers::serve_route(&self.state, matched.route, request, unknown_score, ctx)
+            }
+            Err(refusal) => Err(refusal),
+        };
+        Ok(self.finish_decision(judged, ctx))
+    }
+
+    /// Returns the permit of a request that passed the gates for key and origin; `None` if it has
+    /// to wait for the store. That is so for the usage, and if no leased call is left.
+    fn try_permit(&self, matched: &MatchedRoute<'_>, ctx: &RequestContext) -> Option<Permit> {
+        match (&ctx.key, matched.is_counted) {
+            _ if matched.route == Route::Usage => None,
+            (Some(key), true) => {
+                let month = self.state.ledger.month_to_charge(ctx.unix_now());
+                admission::try_charge_call(&self.state.ledger, key, month)
+            }
+            (key, _) => Some(admission::uncounted_permit(key.as_ref())),
+        }
+    }
+
+    /// Waits for the store, at most `store.deadline`, and judges the rest of the request.
+    pub(crate) async fn judge_after_wait(
+        &self,
+        matched: MatchedRoute<'_>,
+        request: &RequestParts<'_>,
+        ctx: &mut RequestContext,
+    ) -> Decision {
+        let judged = self.charge_and_serve(matched, request, ctx).await;
+        self.finish_decision(judged, ctx)
+    }
+
+    async fn charge_and_serve(
+        &self,
+        matched: MatchedRoute<'_>,
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
     ) -> Result<Decision, Refusal> {
-        let rules = self.state.reloadable_rules.snapshot();
-        let matched = self.check_route_key_and_origin(request, &rules, ctx)?;
         let now = ctx.unix_now();
-        let permit = match (&ctx.key, matched.is_counted) {
+        let is_counted = matched.is_counted || is_injected(TestFault::CountUsage);
+        let permit = match (&ctx.key, is_counted) {
             (Some(key), true) => {
                 let month = self.state.ledger.month_to_charge(now);
-                admission::charge_call(&self.state.ledger, key, month, now).await?
+                let charged = admission::charge_call(&self.state.ledger, key, month, now).await;
+                if let Err(Refusal::QuotaExceeded { .. }) = &charged {
+                    ctx.common_headers.allowance = admission::allowance(key, month, 0, now);
+                }
+                charged?
             }
             (key, _) => admission::uncounted_permit(key.as_ref()),
         };
         ctx.set_permit(permit);
-        match matched.route {
-            Route::Usage => answers::answer_usage(&self.state, ctx).await.map(Decision::Reply),
-            route => answers::serve_route(&self.state, route, request, rules.unknown_score, ctx),
+        if matched.route == Route::Usage {
+            return answers::answer_usage(&self.state, ctx).await.map(Decision::Reply);
         }
-    }
-
-    /// Synchronous [`Gate::judge_request`], for the fast path. Returns `None`, and spends no call,
-    /// if the ledger would have to be awaited: no leased call is left, or the route is usage. Also
-    /// returns `None` if the request is to be forwarded and `can_proxy` is false.
-    pub(crate) fn try_judge_request(
-        &self,
-        request: &RequestParts<'_>,
-        ctx: &mut RequestContext,
-        can_proxy: bool,
-    ) -> Option<Decision> {
-        let rules = self.state.reloadable_rules.peek();
-        let judged = match self.check_route_key_and_origin(request, &rules, ctx) {
-            Ok(MatchedRoute { route: Route::Usage, .. }) => {
-                if is_injected(TestFault::CountOnFallback) {
-                    let month = self.state.ledger.month_to_charge(ctx.unix_now());
-                    admission::try_charge_call(&self.state.ledger, ctx.key.as_ref()?, month);
-                }
-                return None;
-            }
-            Ok(MatchedRoute { route: Route::Check(_) | Route::Upstream(_), .. }) if !can_proxy => {
-                return None;
-            }
-            Ok(MatchedRoute { route, is_counted }) => {
-                let permit = match (&ctx.key, is_counted) {
-                    (Some(key), true) => {
-                        let month = self.state.ledger.month_to_charge(ctx.unix_now());
-                        admission::try_charge_call(&self.state.ledger, key, month)?
-                    }
-                    (key, _) => admission::uncounted_permit(key.as_ref()),
-                };
-                ctx.set_permit(permit);
-                answers::serve_route(&self.state, route, request, rules.unknown_score, ctx)
-            }
-            Err(refusal) => Err(refusal),
-        };
-        Some(self.finish_decision(judged, ctx))
+        let unknown_score = self.state.reloadable_rules.peek().unknown_score;
+        answers::serve_route(&self.state, matched.route, request, unknown_score, ctx)
     }
 
     /// Turns a refusal into its response, and records the outcome of the request. A request that is

@@ -11,7 +11,8 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
-use crate::message::forwarding::{ClientInfo, prepare_client_response, prepare_upstream_request};
+use crate::exchange::forwarding::{ClientInfo, prepare_client_response, prepare_upstream_request};
+use crate::exchange::{Attempts, FailedEnd, Failure, StatusKind, may_have_framing_fields};
 use crate::model::refusal::Refusal;
 use crate::support::socket_reset::set_reset_on_close;
 
@@ -76,12 +77,11 @@ impl Gate {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> Result<()> {
-        if response.status.is_informational() {
-            // riskgate requests no upgrade, so a 101 is invalid; Pingora drops the other 1xx.
-            return match response.status.as_u16() {
-                101 => Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
-                _ => Ok(()),
-            };
+        match StatusKind::from(response.status.as_u16()) {
+            // Pingora drops it.
+            StatusKind::Informational => return Ok(()),
+            StatusKind::Invalid => return Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
+            StatusKind::Final => {}
         }
         if session.is_process_shutting_down() {
             session.set_keepalive(None);
@@ -96,9 +96,9 @@ impl Gate {
             // HTTP/1.0 has no chunks: the end of the connection ends the body.
             response.remove_header(&CONTENT_LENGTH);
         }
-        if response.status == http::StatusCode::NO_CONTENT {
-            // A 204 must not carry Content-Length (RFC 9110 section 8.6).
+        if !may_have_framing_fields(response.status.as_u16()) {
             response.remove_header(&CONTENT_LENGTH);
+            response.remove_header(&TRANSFER_ENCODING);
         }
         ctx.common_headers.add_to_upstream_response(response)?;
         ctx.set_upstream_outcome(response.status.as_u16());
@@ -115,52 +115,60 @@ impl Gate {
         error: &Error,
         ctx: &mut RequestContext,
     ) -> FailToProxy {
-        // If the connection timed out (ConnectTimedout), no server has received the request.
-        let upstream_refusal = match error.etype() {
-            ErrorType::ReadTimedout | ErrorType::WriteTimedout => Refusal::UpstreamTimeout,
-            _ => Refusal::UpstreamUnavailable,
-        };
-        self.answer_failure(session, error, ctx, &upstream_refusal, false).await
+        let attempts = Attempts::last_connected();
+        self.answer_failure(session, error, ctx, &attempts, false).await
     }
 
-    /// Like [`Gate::fail_to_proxy`], for a proxy that knows more about the failure.
-    /// `upstream_refusal` is sent if the upstream server failed. `is_slow_client` means that the
-    /// client sent its body too slowly: it is still connected, so it gets a response.
+    /// Like [`Gate::fail_to_proxy`], for a proxy that knows its attempts and its deadline.
     pub(crate) async fn answer_failure(
         &self,
         session: &mut Session,
         error: &Error,
         ctx: &mut RequestContext,
-        upstream_refusal: &Refusal,
-        is_slow_client: bool,
+        attempts: &Attempts,
+        is_past_deadline: bool,
     ) -> FailToProxy {
-        let is_downstream = *error.esource() == ErrorSource::Downstream;
-        if has_final_response_started(session) || is_downstream && !is_slow_client {
-            ctx.set_aborted_outcome();
-            if session.req_header().version < http::Version::HTTP_11
-                && let Some(stream) = session.as_downstream().stream()
-            {
-                // An HTTP/1.0 client would take an orderly close for the end of the body, so the
-                // connection is reset.
-                set_reset_on_close(stream.id());
+        let has_started = has_final_response_started(session);
+        let refusal = match attempts.end_after(failure_of(error), is_past_deadline, has_started) {
+            FailedEnd::Refuse(refusal) => refusal,
+            FailedEnd::Abort => {
+                ctx.set_aborted_outcome();
+                if session.req_header().version < http::Version::HTTP_11
+                    && let Some(stream) = session.as_downstream().stream()
+                {
+                    // An HTTP/1.0 client would take an orderly close for the end of the body, so
+                    // the connection is reset.
+                    set_reset_on_close(stream.id());
+                }
+                return NO_RESPONSE;
             }
-            return NO_RESPONSE;
-        }
-        let refusal = match error.esource() {
-            ErrorSource::Upstream => upstream_refusal,
-            ErrorSource::Downstream => &Refusal::UpstreamTimeout,
-            ErrorSource::Internal | ErrorSource::Unset => &Refusal::Internal,
         };
-        if *refusal == Refusal::Internal {
+        if refusal == Refusal::Internal {
             // Only the id is logged: the target may contain an e-mail address.
             log::error!("request {}: {:?}", ctx.common_headers.request_id.as_str(), error.etype());
         }
         // Pingora closes the connection after a failed exchange; the response must announce that.
         session.set_keepalive(None);
-        let reply = self.finish_with_refusal(refusal, ctx);
+        let reply = self.finish_with_refusal(&refusal, ctx);
         match reply.write_to_session(session, &ctx.common_headers).await {
             Ok(()) => FailToProxy { error_code: refusal.status(), can_reuse_downstream: false },
             Err(_) => NO_RESPONSE,
         }
+    }
+}
+
+/// Returns what failed, by the type of Pingora's error.
+fn failure_of(error: &Error) -> Failure {
+    match (error.esource(), error.etype()) {
+        // No server has received the request.
+        (ErrorSource::Upstream, ErrorType::ConnectTimedout) => Failure::NotStarted,
+        (ErrorSource::Upstream, ErrorType::ReadTimedout | ErrorType::WriteTimedout) => {
+            Failure::TimedOut
+        }
+        (ErrorSource::Upstream, _) => Failure::BrokenResponse,
+        (ErrorSource::Downstream, kind) => Failure::Client {
+            is_slow: matches!(kind, ErrorType::ReadTimedout | ErrorType::WriteTimedout),
+        },
+        (ErrorSource::Internal | ErrorSource::Unset, _) => Failure::Internal,
     }
 }

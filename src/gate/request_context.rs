@@ -122,6 +122,11 @@ impl RequestContext {
         self.key.as_ref().map(|key| key.account.plan.as_str())
     }
 
+    /// When the request began, by the machine's clock, in seconds since 1970.
+    pub(crate) fn started_unix_seconds(&self) -> i64 {
+        self.started_unix_ms.div_euclid(1000)
+    }
+
     /// When the request began.
     pub(crate) fn started_at(&self) -> Instant {
         self.started_at

@@ -124,11 +124,12 @@ fn find_crlf_crlf(block: &[u8], search_start: usize) -> Option<usize> {
 }
 
 impl RequestHead<'_> {
-    /// Returns true for a plain request, which the fast path can serve: GET or HEAD over HTTP/1.1
-    /// for a path, without `Content-Length` and without a field that only the Pingora path handles.
+    /// Returns true for a plain request, which the fast path can serve: GET, HEAD or OPTIONS over
+    /// HTTP/1.1 for a path, without `Content-Length` and without a field that only the Pingora path
+    /// handles.
     pub fn may_take_fast_path(&self) -> bool {
         self.request_line.is_http_11
-            && matches!(self.request_line.method, b"GET" | b"HEAD")
+            && matches!(self.request_line.method, b"GET" | b"HEAD" | b"OPTIONS")
             && self.request_line.target.first() == Some(&b'/')
             && self.fields.allow_fast_path()
     }
@@ -136,12 +137,12 @@ impl RequestHead<'_> {
 
 /// Checks an HTTP/2 request against riskgate's rules for HTTP/1.1 requests. The h2 crate has
 /// checked the framing and the grammar of the fields. `has_body` is true if a body follows the
-/// header.
-pub fn check_http2_request(
-    request: &RequestHeader,
+/// header. Returns the fields that riskgate reads.
+pub fn check_http2_request<'r>(
+    request: &'r RequestHeader,
     has_body: bool,
     limits: &RequestLimits,
-) -> Result<(), Refusal> {
+) -> Result<RequestFields<'r>, Refusal> {
     let (method, target) = (request.method.as_str().as_bytes(), request.raw_path());
     if request.headers.len() > limits.header_fields {
         return Err(Refusal::HeadersTooLarge);
@@ -160,7 +161,7 @@ pub fn check_http2_request(
     line.check_method_and_target(limits)?;
     fields.check_host_framing_and_expect(&line)?;
     let body_length = fields.parse_body_length(&line, limits)?;
-    if has_body && body_length == 0 { Err(Refusal::BadRequest) } else { Ok(()) }
+    if has_body && body_length == 0 { Err(Refusal::BadRequest) } else { Ok(fields) }
 }
 
 #[cfg(test)]

@@ -168,6 +168,11 @@ impl Reply {
         self.status
     }
 
+    /// Returns the body.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
     /// Returns true if the connection closes after this response.
     pub fn closes_connection(&self) -> bool {
         self.should_close

@@ -19,6 +19,7 @@ use pingora::services::background::GenBackgroundService;
 
 use crate::config::{Config, ConfigSources};
 use crate::downstream::ConnectionTracker;
+use crate::exchange::MAX_ATTEMPTS;
 use crate::gate::{Gate, GateState};
 use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
@@ -28,7 +29,7 @@ use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES
 use crate::process::reload::Reloader;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
 use crate::process::upgrade::{Predecessor, RuntimeDir, SuccessorSocket};
-use crate::proxy::upstream::{MAX_ATTEMPTS, MAX_IDLE_CONNECTIONS, Upstreams};
+use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, Upstreams};
 use crate::support::certificates::CurrentCertificates;
 
 pub use exit::ExitHook;

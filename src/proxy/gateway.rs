@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::Digest;
@@ -18,10 +18,11 @@ use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::time::Duration;
 
+use crate::exchange::{Attempts, BodyFraming, Failure, body_framing};
 use crate::gate::{Gate, RequestContext, client_address, has_final_response_started};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
-use crate::proxy::upstream::{AttemptFailure, Attempts, DeadlineGuard, ExchangePermit, Upstreams};
+use crate::proxy::upstream::{ConnectionGuard, ExchangePermit, Upstreams};
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// A client that waits for a 100 which riskgate can't send must start its body within this fraction
@@ -50,8 +51,8 @@ pub struct ProxyContext {
     attempts: Attempts,
     /// The address of the server that the current attempt asks.
     server_address: String,
-    /// Shuts the upstream connection down at the deadline, while an exchange runs.
-    deadline_guard: Option<DeadlineGuard>,
+    /// Watches the upstream connection while an exchange runs.
+    connection_guard: Option<ConnectionGuard>,
     /// Whether the whole response of the upstream server has arrived.
     is_upstream_response_complete: bool,
     /// The permit for this request's exchange; `None` before and after the exchange.
@@ -92,30 +93,23 @@ impl Gateway {
 }
 
 impl ProxyContext {
-    /// Drops the deadline guard if the exchange is complete. Pingora may reuse the server's
+    /// Drops the guard of the connection if the exchange is complete. Pingora may reuse the server's
     /// connection for another request before it calls `logging` for this one. The deadline of this
     /// request must not end the other request's exchange.
-    fn drop_deadline_guard_if_complete(&mut self, session: &mut Session) {
+    fn drop_connection_guard_if_complete(&mut self, session: &mut Session) {
         if self.is_upstream_response_complete && session.as_downstream_mut().is_body_done() {
-            self.deadline_guard = None;
+            self.connection_guard = None;
         }
     }
 }
 
-/// Returns true if a body may follow this response header (RFC 9112 section 6.3).
+/// Returns true if a body may follow this response header.
 fn may_response_have_body(session: &Session, response: &ResponseHeader) -> bool {
     let length = response.headers.get(CONTENT_LENGTH);
-    session.req_header().method != http::Method::HEAD
-        && !matches!(response.status.as_u16(), 204 | 304)
-        && length.is_none_or(|length| length != "0")
-}
-
-/// Returns true if the exchange failed after a part of the response header had arrived. It parses
-/// the text of Pingora's error, because nothing else tells.
-fn had_response_bytes_arrived(error: &Error) -> bool {
-    let text = error.context.as_ref().map(|context| context.as_str());
-    let read = text.and_then(|text| text.rsplit_once("bytes already read: "));
-    read.is_some_and(|(_, read)| read != "0")
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let is_chunked = response.headers.contains_key(TRANSFER_ENCODING);
+    let is_head_method = session.req_header().method == http::Method::HEAD;
+    body_framing(response.status.as_u16(), is_head_method, is_chunked, length) != BodyFraming::Empty
 }
 
 #[async_trait]
@@ -188,8 +182,7 @@ impl ProxyHttp for Gateway {
         mut error: Box<Error>,
     ) -> Box<Error> {
         self.upstreams.eject_server(&peer._address);
-        error
-            .set_retry(ctx.attempts.may_retry(AttemptFailure::Connect, self.is_past_deadline(ctx)));
+        error.set_retry(ctx.attempts.may_retry(Failure::Connect, self.is_past_deadline(ctx)));
         error
     }
 
@@ -204,8 +197,8 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         ctx.attempts.mark_connected();
         ctx.is_upstream_response_complete = false;
-        ctx.deadline_guard =
-            self.upstreams.start_deadline_guard(ctx.request_context.started_at(), connection);
+        ctx.connection_guard =
+            self.upstreams.guard_connection(ctx.request_context.started_at(), connection);
         Ok(())
     }
 
@@ -228,14 +221,15 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         let is_idempotent = session.req_header().method.is_idempotent();
-        let is_started = has_final_response_started(session) || had_response_bytes_arrived(&error);
         // Pingora keeps a copy of a short body only. A longer body can't be sent again.
         let is_body_kept = !session.as_downstream().retry_buffer_truncated();
-        let failure = match is_started {
-            true => AttemptFailure::ResponseStarted,
-            false => AttemptFailure::ClosedEarly {
+        let has_response_begun = has_final_response_started(session)
+            || ctx.connection_guard.as_ref().is_none_or(ConnectionGuard::has_response_begun);
+        let failure = match has_response_begun {
+            true => Failure::BrokenResponse,
+            false => Failure::ClosedEarly {
                 is_reused: reused,
-                is_retryable: is_idempotent && is_body_kept,
+                is_repeatable: is_idempotent && is_body_kept,
             },
         };
         match ctx.attempts.may_retry(failure, self.is_past_deadline(ctx)) {
@@ -253,7 +247,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         let is_final = !response.status.is_informational();
         ctx.is_upstream_response_complete = is_final && !may_response_have_body(session, response);
-        ctx.drop_deadline_guard_if_complete(session);
+        ctx.drop_connection_guard_if_complete(session);
         self.gate.response_filter(session, response, &mut ctx.request_context)
     }
 
@@ -265,7 +259,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         if end_of_stream && ctx.is_upstream_response_complete {
-            ctx.deadline_guard = None;
+            ctx.connection_guard = None;
         }
         Ok(())
     }
@@ -278,7 +272,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<Option<Duration>> {
         ctx.is_upstream_response_complete |= end_of_stream;
-        ctx.drop_deadline_guard_if_complete(session);
+        ctx.drop_connection_guard_if_complete(session);
         if let (Some(body), true) = (body, is_injected(TestFault::AlterResponseBody)) {
             *body = vec![b'x'; body.len()].into();
         }
@@ -298,22 +292,21 @@ impl ProxyHttp for Gateway {
         error: &Error,
         ctx: &mut ProxyContext,
     ) -> FailToProxy {
-        ctx.deadline_guard = None;
-        let timed_out = matches!(
-            error.etype(),
-            ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::ConnectTimedout
-        );
-        let upstream_refusal =
-            ctx.attempts.refusal_without_response(timed_out || self.is_past_deadline(ctx));
-        // A client that was too slow is still connected, so it gets a response.
-        let is_slow = timed_out && self.is_past_deadline(ctx);
+        ctx.connection_guard = None;
+        let is_past_deadline = self.is_past_deadline(ctx);
         self.gate
-            .answer_failure(session, error, &mut ctx.request_context, &upstream_refusal, is_slow)
+            .answer_failure(
+                session,
+                error,
+                &mut ctx.request_context,
+                &ctx.attempts,
+                is_past_deadline,
+            )
             .await
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut ProxyContext) {
-        (ctx.deadline_guard, ctx.exchange_permit) = (None, None);
+        (ctx.connection_guard, ctx.exchange_permit) = (None, None);
         self.gate.logging(session, error, &mut ctx.request_context);
         if session.is_http2() && session.response_written().is_some() {
             request_body::discard_rest_of_body(session.as_downstream_mut()).await;

@@ -4,9 +4,8 @@
 //! Owns the set of servers with their active and passive health checks, and the limits on
 //! concurrent exchanges. It judges no request: its callers hold a permit.
 
-mod attempts;
 mod connection;
-mod deadline;
+mod connection_guard;
 mod response;
 
 use std::net::{IpAddr, SocketAddr as StdAddr};
@@ -17,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use pingora::Result;
-use pingora::connectors::ConnectorOptions;
 use pingora::connectors::http::Connector as HttpConnector;
+use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::lb::health_check::{HttpHealthCheck, TcpHealthCheck};
 use pingora::lb::selection::RoundRobin;
 use pingora::lb::{Backend, LoadBalancer};
@@ -27,15 +26,14 @@ use pingora::services::background::GenBackgroundService;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::message::forwarding::{self, ClientInfo};
+use crate::exchange::forwarding::{self, ClientInfo};
 use crate::model::network::Networks;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 use crate::support::test_fault::{TestFault, is_injected};
 
-pub use attempts::{AttemptFailure, Attempts, MAX_ATTEMPTS};
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
-pub use deadline::DeadlineGuard;
+pub use connection_guard::ConnectionGuard;
 pub use response::{
     BodyState, MalformedResponse, ResponseContext, ResponseHead, forward_response_head,
 };
@@ -102,6 +100,8 @@ pub struct Upstreams {
     options: UpstreamOptions,
     /// The servers that refused a connection, each with the time until which it is skipped.
     ejected_until: DashMap<SocketAddr, Instant>,
+    /// Opens the TLS connections of the fast path; `None` without TLS to the servers.
+    tls_connector: Option<TransportConnector>,
     /// Idle connections of the fast path.
     idle_pool: Arc<IdlePool>,
     exchange_permits: Arc<Semaphore>,
@@ -144,6 +144,10 @@ impl Upstreams {
                 options.max_in_flight.min(MAX_IDLE_CONNECTIONS),
                 options.idle_timeout,
             )),
+            tls_connector: options
+                .tls
+                .as_ref()
+                .map(|tls| TransportConnector::new(Some(connector_options(tls)))),
             options,
             ejected_until: DashMap::new(),
             retry_group_counter: AtomicU64::new(0),
@@ -195,22 +199,11 @@ impl Upstreams {
     pub fn select_peer(&self, request_started_at: Instant, is_retry: bool) -> Option<HttpPeer> {
         let left = self.time_left(request_started_at)?;
         let backend = self.select_backend()?;
-        let name = self.options.tls.as_ref().map(|tls| tls.server_name.clone());
-        let mut peer = HttpPeer::new(backend.addr, name.is_some(), name.unwrap_or_default());
-        let verify = self.options.tls.as_ref().is_none_or(|tls| tls.verify_certificate);
-        peer.options.verify_cert = verify;
-        peer.options.verify_hostname = verify;
-        let connect = self.options.connect_timeout.min(left);
-        peer.options.connection_timeout = Some(connect);
-        peer.options.total_connection_timeout = Some(connect);
-        peer.options.read_timeout = Some(left);
-        peer.options.write_timeout = Some(left);
-        peer.options.idle_timeout = Some(self.options.idle_timeout);
+        let mut peer = self.peer(backend.addr, left);
         if is_retry {
             peer.group_key = 1 + self.retry_group_counter.fetch_add(1, Ordering::Relaxed);
             peer.options.idle_timeout = Some(Duration::ZERO);
         }
-        peer.options.tcp_recv_buf = Some(RECV_BUFFER_BYTES);
         // Pingora's own rule for hop-by-hop fields fails if it can't parse a `Connection` option.
         // So Pingora leaves these fields alone: riskgate has removed them by its own rule.
         peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
@@ -220,10 +213,22 @@ impl Upstreams {
         Some(peer)
     }
 
-    /// Returns true if riskgate reaches the servers without TLS. Only then can the fast path
-    /// forward requests.
-    pub fn is_cleartext(&self) -> bool {
-        self.options.tls.is_none()
+    /// Returns how Pingora reaches this server. Connecting, each read and each write may take
+    /// `time_left`.
+    fn peer(&self, server: SocketAddr, time_left: Duration) -> HttpPeer {
+        let name = self.options.tls.as_ref().map(|tls| tls.server_name.clone());
+        let mut peer = HttpPeer::new(server, name.is_some(), name.unwrap_or_default());
+        let verify = self.options.tls.as_ref().is_none_or(|tls| tls.verify_certificate);
+        peer.options.verify_cert = verify;
+        peer.options.verify_hostname = verify;
+        let connect = self.options.connect_timeout.min(time_left);
+        peer.options.connection_timeout = Some(connect);
+        peer.options.total_connection_timeout = Some(connect);
+        peer.options.read_timeout = Some(time_left);
+        peer.options.write_timeout = Some(time_left);
+        peer.options.idle_timeout = Some(self.options.idle_timeout);
+        peer.options.tcp_recv_buf = Some(RECV_BUFFER_BYTES);
+        peer
     }
 
     /// Selects the next server for the fast path; `None` if there is none.
@@ -241,11 +246,15 @@ impl Upstreams {
         if !is_retry && let Some(connection) = self.idle_pool.checkout(server) {
             return Ok(connection);
         }
-        tokio::time::timeout(
-            self.options.connect_timeout,
-            UpstreamConnection::open(server, RECV_BUFFER_BYTES),
-        )
-        .await?
+        let opened = async {
+            let Some(connector) = &self.tls_connector else {
+                return UpstreamConnection::open(server, RECV_BUFFER_BYTES).await;
+            };
+            let peer = self.peer(server.into(), self.options.connect_timeout);
+            let stream = connector.new_stream(&peer).await.map_err(std::io::Error::other)?;
+            UpstreamConnection::from_tls(stream, server)
+        };
+        tokio::time::timeout(self.options.connect_timeout, opened).await?
     }
 
     /// Keeps a connection whose exchange has ended, for the next exchange of the fast path.
@@ -282,14 +291,15 @@ impl Upstreams {
         self.time_left(request_started_at).is_none()
     }
 
-    /// Returns a guard that ends the exchange at its deadline even if bytes still arrive (see
-    /// [`DeadlineGuard`]); `None` if the connection's descriptor can't be duplicated.
-    pub fn start_deadline_guard(
+    /// Returns a guard of this connection for the exchange of a request that started then (see
+    /// [`ConnectionGuard`]); `None` if the connection's descriptor can't be duplicated.
+    pub fn guard_connection(
         &self,
         request_started_at: Instant,
         connection_fd: RawFd,
-    ) -> Option<DeadlineGuard> {
-        DeadlineGuard::start(self.exchange_deadline(request_started_at), connection_fd)
+    ) -> Option<ConnectionGuard> {
+        let deadline = self.exchange_deadline(request_started_at);
+        ConnectionGuard::start(deadline, connection_fd, self.options.tls.is_some())
     }
 
     /// Returns the value of `Host` for a request to this server: the configured value, or else the
@@ -335,6 +345,14 @@ fn acquire_client_guard(
     client.map_or(Some(None), |address| limit.acquire(address).map(Some))
 }
 
+/// Returns the options of a connector that trusts the configured authorities. riskgate does not use
+/// the connector's own pool of connections.
+fn connector_options(tls: &UpstreamTls) -> ConnectorOptions {
+    let mut options = ConnectorOptions::new(1);
+    options.ca_file.clone_from(&tls.ca_file);
+    options
+}
+
 fn tcp_health_check(options: &UpstreamOptions) -> Box<TcpHealthCheck> {
     // The check only opens a connection, without a TLS handshake even if TLS is configured.
     let mut check = TcpHealthCheck::new();
@@ -347,9 +365,7 @@ fn http_health_check(options: &UpstreamOptions, path: &str) -> Result<Box<HttpHe
     let host = options.host_header.as_deref().or(name).unwrap_or("upstream");
     let mut check: HttpHealthCheck = HttpHealthCheck::new(host, options.tls.is_some());
     if let Some(tls) = &options.tls {
-        let mut connector = ConnectorOptions::new(1);
-        connector.ca_file.clone_from(&tls.ca_file);
-        check.set_connector(HttpConnector::new(Some(connector)));
+        check.set_connector(HttpConnector::new(Some(connector_options(tls))));
         check.peer_template.sni.clone_from(&tls.server_name);
         check.peer_template.options.verify_cert = tls.verify_certificate;
         check.peer_template.options.verify_hostname = tls.verify_certificate;

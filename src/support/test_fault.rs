@@ -23,8 +23,8 @@ pub enum TestFault {
     ParseConnectionInPingora,
     /// An exchange, and a connection of the admin listener, may take an hour.
     NoDeadline,
-    /// The fast path charges a call for a request that it leaves to the Pingora path.
-    CountOnFallback,
+    /// A request for the usage spends a call.
+    CountUsage,
     /// The limits per client address do not apply.
     IgnoreClientLimit,
     /// An idle connection does not notice that the process ends.
@@ -68,7 +68,7 @@ mod injection {
             TestFault::ForwardInformational,
             TestFault::ParseConnectionInPingora,
             TestFault::NoDeadline,
-            TestFault::CountOnFallback,
+            TestFault::CountUsage,
             TestFault::IgnoreClientLimit,
             TestFault::IgnoreDrainWhileIdle,
             TestFault::InstallSignalsLate,

@@ -43,7 +43,9 @@ fn of_400_parallel_calls_exactly_the_limit_of_100_is_admitted() {
     let key = gateway.create_active_key("acme", &[]);
     assert_eq!(make_calls_in_parallel(&[gateway.http], &key, 400), 100);
     assert_eq!(gateway.get_month_count(&key), 100);
-    gateway.get_domain("first.test", &key).expect(429);
+    let refused = gateway.get_domain("first.test", &key).expect(429);
+    assert_eq!(refused.rate_limit_remaining(), 0);
+    assert_eq!(refused.header("RateLimit-Policy"), Some("\"monthly\";q=100"));
 }
 
 #[test]

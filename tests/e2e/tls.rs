@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    CertificateAuthority, Connection, Gateway, MockUpstream, Setup, Step, get, wait_for, wait_until,
+    CertificateAuthority, Connection, Gateway, MockUpstream, Setup, Step, get, response_bytes,
+    wait_for, wait_until,
 };
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -197,4 +198,28 @@ fn riskgate_verifies_the_certificate_of_a_tls_upstream() {
     let ran = Setup::new().set("upstream.tls", "true").set_text("upstream.tls_ca", "nowhere");
     let ran = ran.cli(&["check"]).expect(78);
     assert!(ran.stderr.contains("nowhere: expected certificates"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_get_is_retried_once_if_its_reused_tls_connection_closes() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = CertificateAuthority::new(folder.path());
+    // Each connection answers once. At the second request the server sends a TLS alert and closes.
+    let upstream = MockUpstream::with_script(|seen| match seen.index_on_connection {
+        0 => vec![Step::Send(response_bytes(200, "", "{}"))],
+        _ => vec![Step::Close],
+    });
+    let gateway = Setup::new()
+        .with_upstreams(&[authority.start_tls_server_for(upstream.address, "upstream.test")])
+        .set("upstream.tls", "true")
+        .set_text("upstream.tls_name", "upstream.test")
+        .set_text("upstream.tls_ca", &authority.certificate_path().display().to_string())
+        .start();
+    let key = gateway.create_active_key("acme", &[]);
+    for _ in 0..6 {
+        gateway.get("/v1/check/a@b.com", &key).expect(200);
+    }
+    assert_eq!(gateway.get_month_count(&key), 6, "a retry counts nothing");
+    assert!(upstream.connection_count() >= 6);
+    assert!(upstream.request_count() > 6, "a connection was reused");
 }

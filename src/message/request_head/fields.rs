@@ -36,6 +36,8 @@ pub struct RequestFields<'b> {
     pub origin: Option<&'b [u8]>,
     /// The value of `X-Request-Id`; as for `authorization`.
     pub request_id: Option<&'b [u8]>,
+    /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
+    pub has_cors_request_method: bool,
     /// Whether only the Pingora path can handle the fields: one of them needs it, or one that
     /// should occur once is repeated.
     needs_pingora_path: bool,
@@ -114,6 +116,10 @@ impl<'b> RequestFields<'b> {
             6 if name.eq_ignore_ascii_case(b"cookie") => {
                 // Several Cookie fields must be joined, which only the Pingora path does.
                 self.needs_pingora_path |= std::mem::replace(&mut self.has_cookie, true);
+                return;
+            }
+            29 if name.eq_ignore_ascii_case(b"access-control-request-method") => {
+                self.has_cors_request_method = true;
                 return;
             }
             _ => {

@@ -10,7 +10,7 @@ use pingora_proxy::http_proxy;
 
 use super::inputs::StartError;
 use crate::config::Config;
-use crate::downstream::{ConnectionTracker, DownstreamApp, FastPathUpstreams};
+use crate::downstream::{ConnectionTracker, DownstreamApp};
 use crate::gate::Gate;
 use crate::process::listener::{self, ListenerService};
 use crate::process::systemd::Heartbeat;
@@ -92,14 +92,13 @@ impl ProxyServiceParts<'_> {
         let app = || {
             let (proxy, connection_tracker) =
                 (Arc::clone(&proxy), Arc::clone(self.connection_tracker));
-            let fast_path_upstreams = FastPathUpstreams { upstreams: upstreams() };
-            let app = DownstreamApp::new(
+            DownstreamApp::new(
                 proxy,
                 self.gate.clone(),
+                upstreams(),
                 config.downstream.clone(),
                 connection_tracker,
-            );
-            app.with_upstreams(fast_path_upstreams)
+            )
         };
         let mut add = |name, socket, app| {
             let service = ListenerService::new(name, socket, app, config.downstream.write_timeout);

@@ -7,13 +7,17 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Result};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use pingora::protocols::Stream;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+
+use crate::support::socket_reset::duplicate_fd;
 
 /// The interval at which idle connections are inspected.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
@@ -24,10 +28,20 @@ const EVICTION_BATCH_CONNECTIONS: usize = 16;
 /// A connection to an upstream server, for one exchange after the other.
 #[derive(Debug)]
 pub struct UpstreamConnection {
-    stream: TcpStream,
+    stream: ServerStream,
     server: SocketAddr,
     /// Whether the connection has served an earlier exchange.
     pub is_reused: bool,
+}
+
+#[derive(Debug)]
+enum ServerStream {
+    Tcp(TcpStream),
+    Tls {
+        stream: Stream,
+        /// Another descriptor of the stream's socket.
+        socket: OwnedFd,
+    },
 }
 
 impl UpstreamConnection {
@@ -37,26 +51,49 @@ impl UpstreamConnection {
         socket.set_recv_buffer_size(u32::try_from(recv_buffer_bytes).unwrap_or(u32::MAX))?;
         let stream = socket.connect(server).await?;
         stream.set_nodelay(true)?;
+        Ok(UpstreamConnection { stream: ServerStream::Tcp(stream), server, is_reused: false })
+    }
+
+    /// Wraps a TLS stream to this server, which Pingora has opened.
+    pub fn from_tls(stream: Stream, server: SocketAddr) -> Result<UpstreamConnection> {
+        let socket = duplicate_fd(stream.id()).ok_or(ErrorKind::NotConnected)?;
+        let stream = ServerStream::Tls { stream, socket };
         Ok(UpstreamConnection { stream, server, is_reused: false })
     }
 
     /// Sends a request.
     pub async fn send(&mut self, request: &[u8]) -> Result<()> {
-        self.stream.write_all(request).await
+        match &mut self.stream {
+            ServerStream::Tcp(stream) => stream.write_all(request).await,
+            ServerStream::Tls { stream, .. } => {
+                stream.write_all(request).await?;
+                stream.flush().await
+            }
+        }
     }
 
     /// Reads more of a response, after reserving `capacity` bytes. Returns 0 at the end of the
     /// connection.
     pub async fn read(&mut self, arrived: &mut BytesMut, capacity: usize) -> Result<usize> {
         arrived.reserve(capacity);
-        self.stream.read_buf(arrived).await
+        match &mut self.stream {
+            ServerStream::Tcp(stream) => stream.read_buf(arrived).await,
+            ServerStream::Tls { stream, .. } => stream.read_buf(arrived).await,
+        }
     }
 
     /// Returns true if neither bytes nor the end of the connection have arrived since the last
     /// response. It asks the kernel, because Tokio's record of the socket may be out of date.
     fn is_reusable(&self) -> bool {
-        let peeked = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
+        let peeked = self.socket().peek(&mut [MaybeUninit::uninit()]);
         peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    fn socket(&self) -> SockRef<'_> {
+        match &self.stream {
+            ServerStream::Tcp(stream) => SockRef::from(stream),
+            ServerStream::Tls { socket, .. } => SockRef::from(socket),
+        }
     }
 }
 
@@ -253,7 +290,7 @@ mod tests {
                 missing <= EVICTION_BATCH_CONNECTIONS + closed,
                 "{missing} are out of the pool"
             );
-            last.set(Some(connection.stream.local_addr().unwrap()));
+            last.set(connection.socket().local_addr().unwrap().as_socket());
             // Every other connection has ended.
             inspected.get() % 2 == 0
         })
@@ -262,7 +299,7 @@ mod tests {
         assert_eq!(pool.lock_state().by_server[&server].len(), CONNECTION_COUNT / 2);
         // The order is unchanged: the connection that was used last comes out first.
         let first = pool.checkout(server).unwrap();
-        assert_eq!(Some(first.stream.local_addr().unwrap()), last.get());
+        assert_eq!(first.socket().local_addr().unwrap().as_socket(), last.get());
     }
 
     #[tokio::test(start_paused = true)]

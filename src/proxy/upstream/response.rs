@@ -10,13 +10,14 @@ use std::mem::MaybeUninit;
 use bytes::{Buf, BytesMut};
 use httparse::{Header, ParserConfig, Response, Status};
 
+use crate::exchange::{BodyFraming, StatusKind, body_framing, may_have_framing_fields};
 use crate::message::response::{
     CommonHeaders, finish_http1_header, header_field, write_status_line,
 };
 
 pub use body::{BodyState, ChunkState, MalformedResponse};
 
-use crate::message::forwarding::{
+use crate::exchange::forwarding::{
     is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
     parse_connection_options, write_riskgate_response_fields,
 };
@@ -70,15 +71,14 @@ pub fn forward_response_head(
             Ok(Status::Partial) | Err(_) => return Err(MalformedResponse),
         };
         let status = response.code.ok_or(MalformedResponse)?;
-        match status {
-            100 | 102..=199 => arrived.advance(length),
-            200..=999 => {
+        match StatusKind::from(status) {
+            StatusKind::Informational => arrived.advance(length),
+            StatusKind::Final => {
                 let head = write_client_header(status, &response, context, out)?;
                 arrived.advance(length);
                 return Ok(Some(head));
             }
-            // 101 is an error, because riskgate requested no upgrade; so is a status below 100.
-            _ => return Err(MalformedResponse),
+            StatusKind::Invalid => return Err(MalformedResponse),
         }
     }
 }
@@ -99,12 +99,12 @@ fn write_client_header(
     let is_chunked =
         is_chunked_if_supported(values("transfer-encoding")).ok_or(MalformedResponse)?;
     let length = if is_chunked { None } else { parse_content_length(values("content-length"))? };
-    let body = match (is_chunked, length) {
-        _ if context.is_head_method || matches!(status, 204 | 304) => BodyState::Complete,
-        (true, _) => BodyState::Chunks(ChunkState::Size),
-        (false, Some(0)) => BodyState::Complete,
-        (false, Some(length)) => BodyState::BytesLeft(length),
-        (false, None) => BodyState::UntilClose,
+    let framing = body_framing(status, context.is_head_method, is_chunked, length);
+    let body = match framing {
+        BodyFraming::Empty => BodyState::Complete,
+        BodyFraming::Chunked => BodyState::Chunks(ChunkState::Size),
+        BodyFraming::Length(length) => BodyState::BytesLeft(length),
+        BodyFraming::UntilClose => BodyState::UntilClose,
     };
     write_status_line(status, out);
     let mut has_cache_control = false;
@@ -124,19 +124,13 @@ fn write_client_header(
             }
         }
     }
-    match (body, length) {
-        (BodyState::UntilClose | BodyState::Chunks(_), _) => {
-            header_field::TRANSFER_ENCODING.write_h1_line(b"chunked", out)
-        }
-        (BodyState::Complete, _) if is_chunked => {
-            header_field::TRANSFER_ENCODING.write_h1_line(b"chunked", out)
-        }
-        // A 204 must not carry Content-Length (RFC 9110 section 8.6).
-        (_, Some(length)) if status != 204 => {
+    if may_have_framing_fields(status) {
+        if is_chunked || framing == BodyFraming::UntilClose {
+            header_field::TRANSFER_ENCODING.write_h1_line(b"chunked", out);
+        } else if let Some(length) = length {
             header_field::CONTENT_LENGTH
                 .write_h1_line(itoa::Buffer::new().format(length).as_bytes(), out);
         }
-        _ => {}
     }
     write_riskgate_response_fields(status, has_cache_control, &mut |field, value| {
         field.write_h1_line(value, out)
@@ -145,7 +139,7 @@ fn write_client_header(
     finish_http1_header(context.date, context.should_close, out);
     // The connection is not reused if the end of the connection ends the body, or if an HTTP/1.0
     // server sends chunks.
-    let is_last = body == BodyState::UntilClose || is_chunked && response.version != Some(1);
+    let is_last = framing == BodyFraming::UntilClose || is_chunked && response.version != Some(1);
     Ok(ResponseHead {
         status,
         body,

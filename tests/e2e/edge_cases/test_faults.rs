@@ -161,7 +161,7 @@ const EXPECTED_FAILURES: [ExpectedFailure; 18] = [
             "framing: a POST with ten options",
         ])
         .with_passing_case("framing: an address as a host passes"),
-    ExpectedFailure::new_for_test(CountOnFallback, TARGETS_TEST)
+    ExpectedFailure::new_for_test(CountUsage, TARGETS_TEST)
         .with_failing_cases(&["targets: a query on riskgate's own response is ignored"])
         .on_fast_path(),
     ExpectedFailure::new_for_test(ForwardRawTarget, TARGETS_TEST)

@@ -1,14 +1,17 @@
 //! A certificate authority for tests, created with the `openssl` command, and clients that trust
 //! it.
 
-use std::net::{SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+};
 
 use super::http::Stream;
 use super::{Connection, TEST_TIMEOUT};
@@ -94,6 +97,58 @@ impl CertificateAuthority {
         let all = rustls::ALL_VERSIONS;
         let stream = self.try_tls_handshake(address, name, all, &["http/1.1"], stream);
         Connection::from_stream(Box::new(stream.expect("a handshake")))
+    }
+}
+
+impl CertificateAuthority {
+    /// Starts a TLS server with a certificate for this name, in front of a server without TLS. It
+    /// serves one request after the other on each connection. If the server behind it closes, it
+    /// sends the alert `close_notify` and closes too.
+    pub fn start_tls_server_for(&self, behind: SocketAddr, name: &str) -> SocketAddr {
+        let (certificate, key) = self.issue_certificate(name, &format!("DNS:{name}"));
+        let certificates = CertificateDer::pem_file_iter(certificate).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                certificates.map(Result::unwrap).collect(),
+                PrivateKeyDer::from_pem_file(key).unwrap(),
+            );
+        let config = Arc::new(config.unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+                let server = TcpStream::connect(behind).unwrap();
+                std::thread::spawn(|| relay_requests(StreamOwned::new(session, client), server));
+            }
+        });
+        address
+    }
+}
+
+/// Passes a request to the server and its response to the client, again and again, until one of
+/// them closes.
+fn relay_requests(
+    mut client: StreamOwned<ServerConnection, TcpStream>,
+    mut server: TcpStream,
+) -> std::io::Result<()> {
+    let mut buffer = [0; 4096];
+    loop {
+        match client.read(&mut buffer)? {
+            0 => return Ok(()),
+            length => server.write_all(&buffer[..length])?,
+        }
+        match server.read(&mut buffer)? {
+            0 => {
+                client.conn.send_close_notify();
+                return client.flush();
+            }
+            length => client.write_all(&buffer[..length])?,
+        }
     }
 }
 

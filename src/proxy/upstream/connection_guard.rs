@@ -1,31 +1,49 @@
-//! The deadline of a whole exchange with an upstream server.
+//! The connection of one exchange on the Pingora path, beside Pingora: its deadline, and whether a
+//! response has begun to arrive.
 
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use pingora::protocols::l4::ext::get_tcp_info;
+
 use crate::support::socket_reset::duplicate_fd;
 
-/// Shuts the upstream connection down at the deadline of an exchange.
+/// The most bytes that the kernel counts if a TLS server closes without a response: its alert has in
+/// TLS 1.2 a header of 5 bytes, a nonce of 8, the alert of 2, and a tag of 16 (RFC 5288). The end of
+/// the connection counts as one byte more. No response is as short.
+const MAX_TLS_CLOSE_BYTES: u64 = 32;
+
+/// Watches the connection of one exchange. At the deadline it shuts the connection down.
 ///
 /// Pingora's timers apply to each read, so an upstream server that trickles bytes would never time
-/// out. The guard holds its own file descriptor of the connection. A dropped guard never shuts the
+/// out. And Pingora does not say whether a part of a response header had arrived before an error.
+/// The guard holds its own file descriptor of the connection. A dropped guard never shuts the
 /// connection down, so drop it before another exchange can use the connection.
-pub struct DeadlineGuard {
+pub struct ConnectionGuard {
     timer: tokio::task::JoinHandle<()>,
     socket: Arc<GuardedSocket>,
+    /// What the connection had received when the exchange began.
+    received_before: Received,
+    is_tls: bool,
 }
 
 /// The guard's own descriptor of the connection. `None` once the timer or the drop of the guard has
 /// taken it.
 struct GuardedSocket(Mutex<Option<OwnedFd>>);
 
-impl DeadlineGuard {
+impl ConnectionGuard {
     /// Starts the timer. Returns `None` if the connection's descriptor can't be duplicated; the
     /// exchange then has no guard.
-    pub(super) fn start(deadline: Instant, connection: RawFd) -> Option<DeadlineGuard> {
-        let socket = Arc::new(GuardedSocket(Mutex::new(Some(duplicate_fd(connection)?))));
+    pub(super) fn start(
+        deadline: Instant,
+        connection: RawFd,
+        is_tls: bool,
+    ) -> Option<ConnectionGuard> {
+        let connection = duplicate_fd(connection)?;
+        let received_before = Received::on(&connection)?;
+        let socket = Arc::new(GuardedSocket(Mutex::new(Some(connection))));
         let timer_socket = Arc::clone(&socket);
         let timer = tokio::spawn(async move {
             tokio::time::sleep_until(deadline.into()).await;
@@ -34,7 +52,34 @@ impl DeadlineGuard {
                 let _ = TcpStream::from(connection).shutdown(Shutdown::Both);
             });
         });
-        Some(DeadlineGuard { timer, socket })
+        Some(ConnectionGuard { timer, socket, received_before, is_tls })
+    }
+
+    /// Returns true if a part of the response has arrived, and after the deadline.
+    pub fn has_response_begun(&self) -> bool {
+        let socket = self.socket.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(received) = socket.as_ref().and_then(Received::on) else { return true };
+        let before = self.received_before;
+        match self.is_tls {
+            true => received.bytes - before.bytes > MAX_TLS_CLOSE_BYTES,
+            false => received.data_segments != before.data_segments,
+        }
+    }
+}
+
+/// What the kernel has received on a connection.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    /// The bytes. The end of the connection counts as one more.
+    bytes: u64,
+    /// The segments with data.
+    data_segments: u32,
+}
+
+impl Received {
+    fn on(connection: &OwnedFd) -> Option<Received> {
+        let info = get_tcp_info(connection.as_raw_fd()).ok()?;
+        Some(Received { bytes: info.tcpi_bytes_received, data_segments: info.tcpi_data_segs_in })
     }
 }
 
@@ -50,7 +95,7 @@ impl GuardedSocket {
     }
 }
 
-impl Drop for DeadlineGuard {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.timer.abort();
         self.socket.release_once_with(drop);

@@ -1,6 +1,6 @@
 //! The rules for which header fields are forwarded, in each direction.
 
-use crate::message::forwarding_headers::is_x_forwarded_field;
+use crate::exchange::forwarding_headers::is_x_forwarded_field;
 use crate::message::request_head::{MAX_CONNECTION_OPTIONS, list_members};
 
 const RISKGATE_FIELD_PREFIX: &str = "x-riskgate";

@@ -1,0 +1,13 @@
+//! The rules of an exchange with an upstream server: what is forwarded in each direction, when
+//! riskgate tries again, and what the client gets if no response can be forwarded.
+//!
+//! No code in this folder does I/O. The Pingora filters and the fast path report what happened, and
+//! do what these rules say.
+
+mod attempts;
+pub mod forwarding;
+mod forwarding_headers;
+mod response;
+
+pub use attempts::{Attempts, FailedEnd, Failure, MAX_ATTEMPTS};
+pub use response::{BodyFraming, StatusKind, body_framing, may_have_framing_fields};

@@ -1,0 +1,187 @@
+//! The attempts of an exchange: when riskgate tries again, and what follows a failure.
+
+use crate::model::refusal::Refusal;
+
+/// The most attempts of an exchange: one, and one retry.
+pub const MAX_ATTEMPTS: usize = 2;
+
+/// What failed in an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// riskgate asked no server: too many exchanges are under way, or there is no server.
+    NotStarted,
+    /// No connection could be opened, so no server has seen the request.
+    Connect,
+    /// The connection ended before a byte of the response arrived.
+    ClosedEarly {
+        /// The connection was kept from an earlier exchange, so the server may have closed it
+        /// before it saw the request.
+        is_reused: bool,
+        /// The request is idempotent (RFC 9110 section 9.2.2) and can be sent again completely.
+        is_repeatable: bool,
+    },
+    /// The server was too slow.
+    TimedOut,
+    /// The connection ended within a response, or the bytes that arrived were no valid response.
+    BrokenResponse,
+    /// The client did not send the rest of its request, or did not read the response.
+    Client {
+        /// The client is still connected, but was too slow.
+        is_slow: bool,
+    },
+    /// A fault of riskgate itself.
+    Internal,
+}
+
+/// How an exchange without a whole response ends for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FailedEnd {
+    /// The client gets this refusal, and its connection closes.
+    Refuse(Refusal),
+    /// The client gets nothing more, and its connection breaks: the client has left, or it has a
+    /// part of the response, which must not look complete.
+    Abort,
+}
+
+/// The attempts of one exchange.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attempts {
+    /// The number of attempts that have started.
+    count: usize,
+    /// Whether the current attempt has a connection to a server.
+    is_connected: bool,
+}
+
+impl Attempts {
+    /// The state of an exchange whose last attempt has a connection to a server.
+    pub fn last_connected() -> Attempts {
+        Attempts { count: MAX_ATTEMPTS, is_connected: true }
+    }
+
+    /// Records that an attempt starts.
+    pub fn start_attempt(&mut self) {
+        self.count += 1;
+        self.is_connected = false;
+    }
+
+    /// Records that the attempt has a connection and sends the request.
+    pub fn mark_connected(&mut self) {
+        self.is_connected = true;
+    }
+
+    /// Returns true if the current attempt is not the first.
+    pub fn is_retry(&self) -> bool {
+        self.count > 1
+    }
+
+    /// Returns true if riskgate tries again after this failure (RFC 9112 section 9.3.1): no server
+    /// can have served the request, an attempt is left, and the deadline has not passed.
+    pub fn may_retry(&self, failure: Failure, is_past_deadline: bool) -> bool {
+        let is_safe_to_retry = match failure {
+            Failure::Connect => true,
+            Failure::ClosedEarly { is_reused, is_repeatable } => is_reused && is_repeatable,
+            Failure::NotStarted
+            | Failure::TimedOut
+            | Failure::BrokenResponse
+            | Failure::Client { .. }
+            | Failure::Internal => false,
+        };
+        is_safe_to_retry && self.count < MAX_ATTEMPTS && !is_past_deadline
+    }
+
+    /// Returns how the exchange ends after a failure without a retry. `has_response_started` means
+    /// that the client has received a part of the final response.
+    pub fn end_after(
+        &self,
+        failure: Failure,
+        is_past_deadline: bool,
+        has_response_started: bool,
+    ) -> FailedEnd {
+        let is_too_late = is_past_deadline || failure == Failure::TimedOut;
+        match failure {
+            _ if has_response_started => FailedEnd::Abort,
+            // A client that was too slow is still connected, so it gets a response.
+            Failure::Client { is_slow } if is_slow && is_past_deadline => {
+                FailedEnd::Refuse(Refusal::UpstreamTimeout)
+            }
+            Failure::Client { .. } => FailedEnd::Abort,
+            Failure::Internal => FailedEnd::Refuse(Refusal::Internal),
+            _ if self.is_connected && is_too_late => FailedEnd::Refuse(Refusal::UpstreamTimeout),
+            _ => FailedEnd::Refuse(Refusal::UpstreamUnavailable),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNAVAILABLE: FailedEnd = FailedEnd::Refuse(Refusal::UpstreamUnavailable);
+    const TIMEOUT: FailedEnd = FailedEnd::Refuse(Refusal::UpstreamTimeout);
+    const ALL_FAILURES: [Failure; 8] = [
+        Failure::NotStarted,
+        Failure::Connect,
+        Failure::ClosedEarly { is_reused: true, is_repeatable: true },
+        Failure::ClosedEarly { is_reused: false, is_repeatable: false },
+        Failure::TimedOut,
+        Failure::BrokenResponse,
+        Failure::Client { is_slow: true },
+        Failure::Internal,
+    ];
+
+    #[test]
+    fn a_safe_failure_is_retried_once_and_others_never() {
+        let closed_early =
+            |is_reused, is_repeatable| Failure::ClosedEarly { is_reused, is_repeatable };
+        let safe = [Failure::Connect, closed_early(true, true)];
+        let unsafe_ends = [closed_early(false, true), closed_early(true, false)];
+        let mut attempts = Attempts::default();
+        attempts.start_attempt();
+        assert!(!attempts.is_retry());
+        for failure in ALL_FAILURES.iter().chain(&unsafe_ends) {
+            assert_eq!(attempts.may_retry(*failure, false), safe.contains(failure), "{failure:?}");
+            assert!(!attempts.may_retry(*failure, true), "{failure:?}");
+        }
+        attempts.start_attempt();
+        assert!(attempts.is_retry());
+        assert!(ALL_FAILURES.iter().all(|failure| !attempts.may_retry(*failure, false)));
+    }
+
+    #[test]
+    fn only_a_connected_attempt_gets_upstream_timeout() {
+        let mut attempts = Attempts::default();
+        assert_eq!(attempts.end_after(Failure::NotStarted, true, false), UNAVAILABLE);
+        attempts.start_attempt();
+        assert_eq!(attempts.end_after(Failure::TimedOut, true, false), UNAVAILABLE);
+        attempts.mark_connected();
+        assert_eq!(attempts.end_after(Failure::BrokenResponse, false, false), UNAVAILABLE);
+        assert_eq!(attempts.end_after(Failure::BrokenResponse, true, false), TIMEOUT);
+        assert_eq!(attempts.end_after(Failure::TimedOut, false, false), TIMEOUT);
+        attempts.start_attempt();
+        assert_eq!(attempts.end_after(Failure::Connect, true, false), UNAVAILABLE);
+    }
+
+    #[test]
+    fn a_response_that_has_started_is_aborted_after_every_failure() {
+        for failure in ALL_FAILURES {
+            let end = Attempts::last_connected().end_after(failure, true, true);
+            assert_eq!(end, FailedEnd::Abort, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_gets_a_response_after_its_own_failure_only_if_it_was_too_slow() {
+        let end = |is_slow, is_past_deadline| {
+            Attempts::last_connected().end_after(
+                Failure::Client { is_slow },
+                is_past_deadline,
+                false,
+            )
+        };
+        assert_eq!(end(true, true), TIMEOUT);
+        assert_eq!(end(true, false), FailedEnd::Abort);
+        assert_eq!(end(false, true), FailedEnd::Abort);
+        let internal = Attempts::last_connected().end_after(Failure::Internal, true, false);
+        assert_eq!(internal, FailedEnd::Refuse(Refusal::Internal));
+    }
+}
