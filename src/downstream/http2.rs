@@ -4,6 +4,9 @@
 //! CONTINUATION frames, SETTINGS frames or resets. Each request must satisfy the same grammar and
 //! limits as over HTTP/1.1.
 
+mod plain_request;
+
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,6 +22,8 @@ use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
+
+use plain_request::{answer_plain_request, is_plain_request};
 
 use super::client_io::{ClientIo, ReadMeter};
 use super::connection_tracker::CountGuard;
@@ -151,7 +156,7 @@ pub(super) async fn serve_http2<P>(
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 match accepted {
                     Ok(Some(H2Accept::Session(session))) => {
-                        connection.on_request(session, &mut h2_conn)
+                        connection.on_request(session, &mut h2_conn).await
                     }
                     Ok(Some(H2Accept::Rejected)) => connection.on_malformed_request(),
                     Ok(None) | Err(_) => LoopDecision::End,
@@ -221,14 +226,20 @@ where
         LoopDecision::Continue
     }
 
-    fn on_request(&mut self, session: HttpSession, h2_conn: &mut H2Conn) -> LoopDecision {
+    async fn on_request(&mut self, session: HttpSession, h2_conn: &mut H2Conn) -> LoopDecision {
         // A client that resets streams and opens new ones can have more active requests than open
         // streams, because a request runs on after its stream was reset.
         if self.streams.count_active() > 2 * self.context.options.max_streams as usize {
             return self.close_abruptly(h2_conn);
         }
         self.control_meter.reset_count();
-        self.spawn_request(session, ActiveRequestGuard::start(self.streams));
+        let guard = ActiveRequestGuard::start(self.streams);
+        if self.context.options.is_fast_path_on && is_plain_request(self.context, &session) {
+            let guards = (guard, self.context.tracker.track_request());
+            answer_plain_request(self.context, session, self.client_address(), guards).await;
+        } else {
+            self.spawn_request(session, guard);
+        }
         LoopDecision::IdleFor(if self.is_closing {
             GOAWAY_TIMEOUT
         } else {
@@ -238,16 +249,23 @@ where
 
     fn on_malformed_request(&mut self) -> LoopDecision {
         self.malformed_count += 1;
-        let client = self.digest.socket_digest.as_ref().and_then(|d| d.peer_addr().cloned());
-        let client = client.and_then(|address| address.as_inet().map(|a| a.ip()));
         let mut ctx = RequestContext::default();
         ctx.common_headers.request_id = self.context.gate.state().request_ids.generate();
-        self.context.gate.record_refusal_before_gates(&Refusal::BadRequest, &mut ctx, client);
+        self.context.gate.record_refusal_before_gates(
+            &Refusal::BadRequest,
+            &mut ctx,
+            self.client_address(),
+        );
         if self.malformed_count > MAX_MALFORMED_REQUESTS {
             LoopDecision::End
         } else {
             LoopDecision::Continue
         }
+    }
+
+    fn client_address(&self) -> Option<IpAddr> {
+        let address = self.digest.socket_digest.as_ref()?.peer_addr()?;
+        address.as_inet().map(|address| address.ip())
     }
 
     /// Serves the request in a task of its own.
@@ -263,7 +281,7 @@ where
             let has_body = !session.is_body_done();
             let header = session.req_header();
             match check_http2_request(header, has_body, &context.options.request_limits) {
-                Ok(()) => {
+                Ok(_) => {
                     proxy.process_new_http(session, &shutdown).await;
                 }
                 Err(refusal) => refuse_stream(&context.gate, session, &refusal).await,
