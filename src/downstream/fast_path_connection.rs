@@ -1,5 +1,7 @@
 //! The loop of a connection on the fast path: it reads requests and sends responses.
 
+use std::time::Duration;
+
 use bytes::Buf;
 use tokio::time::Instant;
 
@@ -53,25 +55,11 @@ pub(super) async fn serve_fast_path(
         }
         let in_flight = context.tracker.track_request();
         let mut out = Vec::with_capacity(1024.max(3 * client_io.read_buf.len()));
-        // The buffer is taken out of `client_io`, because a request that waits borrows from it.
-        let mut arrived = std::mem::take(&mut client_io.read_buf);
-        let (mut consumed, answered) = fast_path.answer_requests(&arrived, &mut out);
-        let action = match answered {
-            Ok(action) => action,
-            Err(waiting) => {
-                if !client_io.send_bytes(&out, write_timeout, None).await {
-                    fast_path.abandon_request(*waiting);
-                    return FastPathExit::Ended;
-                }
-                out.clear();
-                let waited = box_future(|| fast_path.answer_after_wait(*waiting, &mut out));
-                let (answered_bytes, action) = waited.await;
-                consumed += answered_bytes;
-                action
-            }
+        let Some((consumed, action)) =
+            answer_arrived_requests(&mut fast_path, client_io, &mut out, write_timeout).await
+        else {
+            return FastPathExit::Ended;
         };
-        arrived.advance(consumed);
-        client_io.read_buf = arrived;
         let is_answered = consumed > 0 || matches!(action, NextAction::Proxy(..));
         let disposition = match action {
             NextAction::Proxy(request) => {
@@ -109,4 +97,35 @@ pub(super) async fn serve_fast_path(
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// Answers the plain requests that have arrived. The responses are then in `out`; if a request had
+/// to wait for the store, the responses before it are sent already. Returns the number of bytes
+/// consumed and the next action; `None` if the client left.
+async fn answer_arrived_requests(
+    fast_path: &mut FastPath,
+    client_io: &mut ClientIo,
+    out: &mut Vec<u8>,
+    write_timeout: Duration,
+) -> Option<(usize, NextAction)> {
+    // The buffer is taken out of `client_io`, because a request that waits borrows from it.
+    let mut arrived = std::mem::take(&mut client_io.read_buf);
+    let (mut consumed, answered) = fast_path.answer_requests(&arrived, out);
+    let action = match answered {
+        Ok(action) => action,
+        Err(waiting) => {
+            if !client_io.send_bytes(out, write_timeout, None).await {
+                fast_path.abandon_request(*waiting);
+                return None;
+            }
+            out.clear();
+            let waited = box_future(|| fast_path.answer_after_wait(*waiting, out));
+            let (answered_bytes, action) = waited.await;
+            consumed += answered_bytes;
+            action
+        }
+    };
+    arrived.advance(consumed);
+    client_io.read_buf = arrived;
+    Some((consumed, action))
 }

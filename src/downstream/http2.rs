@@ -4,11 +4,11 @@
 //! CONTINUATION frames, SETTINGS frames or resets. Each request must satisfy the same grammar and
 //! limits as over HTTP/1.1.
 
+mod active_requests;
 mod plain_request;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,9 +20,9 @@ use pingora::protocols::http::v2::server::{
 use pingora::protocols::{Digest, Stream};
 use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
-use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
+use active_requests::{ActiveRequestGuard, ActiveRequests};
 use plain_request::{answer_plain_request, is_plain_request};
 
 use super::client_io::{ClientIo, ReadMeter};
@@ -49,52 +49,12 @@ const RESET_MEMORY_TIME: Duration = Duration::from_secs(10);
 const MAX_MALFORMED_REQUESTS: usize = 32;
 /// The most bytes that a client may send without a request: SETTINGS, PING, WINDOW_UPDATE.
 const MAX_CONTROL_BYTES: i64 = 64 * 1024;
-/// The time for which riskgate keeps the connection after GOAWAY, once no stream is active, so that
+/// The time for which riskgate keeps the connection after GOAWAY, once no request is active, so that
 /// the client can receive GOAWAY and close.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The h2 crate's connection.
 type H2Conn = h2::server::Connection<Stream, Bytes>;
-
-/// The number of requests of one connection that are being served, and a notification when one
-/// ends. A request still counts after the client has reset its stream.
-#[derive(Default)]
-struct ActiveRequests {
-    count: AtomicUsize,
-    request_ended: Notify,
-}
-
-/// Counts one active stream until the guard is dropped. A panic drops the guard too.
-struct ActiveRequestGuard(Arc<ActiveRequests>);
-
-impl ActiveRequestGuard {
-    fn start(streams: &Arc<ActiveRequests>) -> ActiveRequestGuard {
-        streams.count.fetch_add(1, Ordering::SeqCst);
-        ActiveRequestGuard(Arc::clone(streams))
-    }
-}
-
-impl Drop for ActiveRequestGuard {
-    fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::SeqCst);
-        self.0.request_ended.notify_one();
-    }
-}
-
-impl ActiveRequests {
-    fn count_active(&self) -> usize {
-        self.count.load(Ordering::SeqCst)
-    }
-
-    /// Waits until no stream is active, and then for `time`. Does not notice a stream that starts
-    /// during `time`: for each new request, the caller replaces this wait with a new one.
-    async fn wait_until_idle_for(&self, time: Duration) {
-        while self.count_active() > 0 {
-            self.request_ended.notified().await;
-        }
-        sleep(time).await;
-    }
-}
 
 fn build_h2_options(app: &DownstreamOptions) -> H2Options {
     let mut options = default_h2_options();
@@ -133,19 +93,19 @@ pub(super) async fn serve_http2<P>(
     let Ok(Ok(mut h2_conn)) = timeout(context.options.header_timeout, handshake).await else {
         return;
     };
-    let streams = Arc::new(ActiveRequests::default());
+    let active_requests = Arc::new(ActiveRequests::default());
     let mut connection = Http2Connection {
         proxy,
         context,
         shutdown,
         digest: &digest,
         control_meter: &control_meter,
-        streams: &streams,
+        active_requests: &active_requests,
         is_closing: false,
         malformed_count: 0,
     };
     // The first request must arrive within the header timeout; other frames don't extend it.
-    let idle = streams.wait_until_idle_for(context.options.header_timeout);
+    let idle = active_requests.wait_until_idle_for(context.options.header_timeout);
     tokio::pin!(idle);
     loop {
         let step = tokio::select! {
@@ -167,7 +127,7 @@ pub(super) async fn serve_http2<P>(
         };
         match step {
             LoopDecision::Continue => {}
-            LoopDecision::IdleFor(time) => idle.set(streams.wait_until_idle_for(time)),
+            LoopDecision::IdleFor(time) => idle.set(active_requests.wait_until_idle_for(time)),
             LoopDecision::End => return,
         }
     }
@@ -176,7 +136,7 @@ pub(super) async fn serve_http2<P>(
 /// How the loop of a connection continues after an event.
 enum LoopDecision {
     Continue,
-    /// Replaces the idle wait: once no stream is active, the connection may be idle for this long.
+    /// Replaces the idle wait: once no request is active, the connection may be idle for this long.
     IdleFor(Duration),
     End,
 }
@@ -188,7 +148,7 @@ struct Http2Connection<'c, P> {
     shutdown: &'c ShutdownWatch,
     digest: &'c Digest,
     control_meter: &'c Arc<ReadMeter>,
-    streams: &'c Arc<ActiveRequests>,
+    active_requests: &'c Arc<ActiveRequests>,
     is_closing: bool,
     malformed_count: usize,
 }
@@ -219,8 +179,8 @@ where
 
     fn on_control_bytes_exceeded(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
         self.control_meter.reset_count();
-        // The meter counts request bodies too, so the limit applies only if no stream is active.
-        if self.streams.count_active() == 0 && !self.is_closing {
+        // The meter counts request bodies too, so the limit applies only if no request is active.
+        if self.active_requests.count_active() == 0 && !self.is_closing {
             return self.close_abruptly(h2_conn);
         }
         LoopDecision::Continue
@@ -229,11 +189,11 @@ where
     async fn on_request(&mut self, session: HttpSession, h2_conn: &mut H2Conn) -> LoopDecision {
         // A client that resets streams and opens new ones can have more active requests than open
         // streams, because a request runs on after its stream was reset.
-        if self.streams.count_active() > 2 * self.context.options.max_streams as usize {
+        if self.active_requests.count_active() > 2 * self.context.options.max_streams as usize {
             return self.close_abruptly(h2_conn);
         }
         self.control_meter.reset_count();
-        let guard = ActiveRequestGuard::start(self.streams);
+        let guard = ActiveRequestGuard::start(self.active_requests);
         if self.context.options.is_fast_path_on && is_plain_request(self.context, &session) {
             let guards = (guard, self.context.tracker.track_request());
             answer_plain_request(self.context, session, self.client_address(), guards).await;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN};
 use pingora::protocols::http::v2::server::HttpSession;
 
-use super::ActiveRequestGuard;
+use super::active_requests::ActiveRequestGuard;
 use crate::downstream::connection_tracker::CountGuard;
 use crate::downstream::context::ListenerContext;
 use crate::gate::admission::OriginHeader;
