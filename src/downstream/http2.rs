@@ -7,8 +7,11 @@
 mod active_requests;
 mod plain_request;
 
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,6 +50,8 @@ const MAX_REMEMBERED_RESETS: usize = 1024;
 const RESET_MEMORY_TIME: Duration = Duration::from_secs(10);
 /// The most requests on one connection that are too malformed for a response.
 const MAX_MALFORMED_REQUESTS: usize = 32;
+/// The most requests that are accepted before the first of them is answered.
+const MAX_BATCHED_REQUESTS: usize = 32;
 /// The most bytes that a client may send without a request: SETTINGS, PING, WINDOW_UPDATE.
 const MAX_CONTROL_BYTES: i64 = 64 * 1024;
 /// The time for which riskgate keeps the connection after GOAWAY, once no request is active, so that
@@ -114,13 +119,7 @@ pub(super) async fn serve_http2<P>(
                 connection.begin_graceful_close(&mut h2_conn)
             }
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
-                match accepted {
-                    Ok(Some(H2Accept::Session(session))) => {
-                        connection.on_request(session, &mut h2_conn).await
-                    }
-                    Ok(Some(H2Accept::Rejected)) => connection.on_malformed_request(),
-                    Ok(None) | Err(_) => LoopDecision::End,
-                }
+                connection.on_accepted(accepted, &mut h2_conn).await
             }
             () = control_meter.wait_until_exceeded() => connection.on_control_bytes_exceeded(&mut h2_conn),
             () = &mut idle => connection.on_idle_timeout(&mut h2_conn),
@@ -146,7 +145,7 @@ struct Http2Connection<'c, P> {
     proxy: &'c Arc<HttpProxy<P>>,
     context: &'c Arc<ListenerContext>,
     shutdown: &'c ShutdownWatch,
-    digest: &'c Digest,
+    digest: &'c Arc<Digest>,
     control_meter: &'c Arc<ReadMeter>,
     active_requests: &'c Arc<ActiveRequests>,
     is_closing: bool,
@@ -184,6 +183,41 @@ where
             return self.close_abruptly(h2_conn);
         }
         LoopDecision::Continue
+    }
+
+    /// Serves an accepted request and those that have arrived with it. All of them are accepted
+    /// before the first is answered, because accepting sends the responses that are ready: so the
+    /// responses leave in one write.
+    async fn on_accepted(
+        &mut self,
+        mut accepted: pingora::Result<Option<H2Accept>>,
+        h2_conn: &mut H2Conn,
+    ) -> LoopDecision {
+        let mut batch = Vec::new();
+        let mut step = LoopDecision::Continue;
+        loop {
+            match accepted {
+                Ok(Some(H2Accept::Session(session))) => batch.push(session),
+                Ok(Some(H2Accept::Rejected)) => step = self.on_malformed_request(),
+                Ok(None) | Err(_) => step = LoopDecision::End,
+            }
+            if matches!(step, LoopDecision::End) || batch.len() >= MAX_BATCHED_REQUESTS {
+                break;
+            }
+            let next = HttpSession::from_h2_conn(h2_conn, Arc::clone(self.digest));
+            let mut next = pin!(next);
+            match poll_fn(|task| Poll::Ready(next.as_mut().poll(task))).await {
+                Poll::Ready(next) => accepted = next,
+                Poll::Pending => break,
+            }
+        }
+        for session in batch {
+            let served = self.on_request(session, h2_conn).await;
+            if !matches!(step, LoopDecision::End) {
+                step = served;
+            }
+        }
+        step
     }
 
     async fn on_request(&mut self, session: HttpSession, h2_conn: &mut H2Conn) -> LoopDecision {
