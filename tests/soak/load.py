@@ -157,7 +157,8 @@ class Caller(threading.Thread):
         if answer.status == 429 and answer.header("x-riskgate-source") is None:
             totals.add("quota_exceeded")
             self.check_refusal(answer, 429)
-            assert answer.header("retry-after") and "ratelimit" not in answer.headers, f"{answer}"
+            rate = answer.header("ratelimit") or ""
+            assert answer.header("retry-after") and rate.startswith('"monthly";r=0;'), f"{answer}"
             assert totals.limit is not None, f"429 without a limit: {answer}"
             least = totals.limit - self.run_.allowed_shortfall(totals)
             assert totals.admitted >= least, (
