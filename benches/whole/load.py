@@ -8,6 +8,7 @@ import http.client
 import json
 import re
 import socket
+import ssl
 import subprocess
 import time
 
@@ -28,8 +29,25 @@ class LoadTimeout(Exception):
     latency of its first responses. If those were slow, wrk may run for very long."""
 
 
-def send_request(port, path, key, origin="", connection=None):
-    link = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+# The certificates of the subjects are made for the run, and nobody signed them.
+TLS = ssl.create_default_context()
+TLS.check_hostname, TLS.verify_mode = False, ssl.CERT_NONE
+
+
+def connect(subject):
+    """A connection for single requests, over HTTP/1.1."""
+    if subject.tls:
+        return http.client.HTTPSConnection("127.0.0.1", subject.port, timeout=30, context=TLS)
+    return http.client.HTTPConnection("127.0.0.1", subject.port, timeout=30)
+
+
+def connect_socket(subject):
+    link = socket.create_connection(("127.0.0.1", subject.port), timeout=30)
+    return TLS.wrap_socket(link) if subject.tls else link
+
+
+def send_request(subject, path, key, origin="", connection=None):
+    link = connection or connect(subject)
     try:
         headers = {"Host": "gate.test", "Authorization": f"Bearer {key}"}
         if origin:
@@ -45,10 +63,10 @@ def send_request(port, path, key, origin="", connection=None):
             link.close()
 
 
-def mean_length(port, lines):
+def mean_length(subject, lines):
     """The mean length of complete responses, headers included."""
     total = 0
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as link:
+    with connect_socket(subject) as link:
         for path, key, origin, _ in lines:
             browser = f"Origin: {origin}\r\n" if origin else ""
             link.sendall((f"GET {path} HTTP/1.1\r\nHost: gate.test\r\n"
@@ -65,11 +83,11 @@ def mean_length(port, lines):
 
 def check_subject(subject, mix, count=200):
     """Checks responses to some requests of the workload, and then what the gates must refuse."""
-    connection = http.client.HTTPConnection("127.0.0.1", subject.port, timeout=30)
+    connection = connect(subject)
     left = []
     lines = mix.sample(count)
     for path, key, origin, body in lines:
-        status, headers, output = send_request(subject.port, path, key, origin, connection)
+        status, headers, output = send_request(subject, path, key, origin, connection)
         if (status, output) != (200, body):
             raise WrongResponse(f"{subject.name}: {path}: expected 200 {body}, but found {status} {output}")
         name = path.rpartition("/")[2]
@@ -82,12 +100,12 @@ def check_subject(subject, mix, count=200):
     path, key, _, _ = next(line for line in lines if line[2])
     refused = [(401, key[:-1] + "!", ""), (403, key, "https://elsewhere.example.com")]
     for wanted, with_key, origin in refused:
-        status, _, output = send_request(subject.port, path, with_key, origin)
+        status, _, output = send_request(subject, path, with_key, origin)
         if status != wanted:
             raise WrongResponse(f"{subject.name}: expected {wanted}, but found {status} {output}")
     if "quota" in subject.does:
         for _ in range(3):
-            _, headers, _ = send_request(subject.port, path, key)
+            _, headers, _ = send_request(subject, path, key)
             left.append(int(re.search(r"r=(\d+)", headers["RateLimit"])[1]))
         if left[0] - left[2] != 2:
             raise WrongResponse(f"{subject.name}: expected each call to be counted, but found {left}")
@@ -97,8 +115,8 @@ def wrk(subject, mix, seconds, pipelined=1, connections=CONNECTIONS):
     threads = len(machine.LOAD_CORES)
     words = ["taskset", "-c", ",".join(map(str, machine.LOAD_CORES)), "wrk", "-t", threads,
              "-c", connections, "-d", f"{seconds}s", "--timeout", "10s", "--latency",
-             "-s", subject.world.peers / "wrk.lua", f"http://127.0.0.1:{subject.port}", "--",
-             mix.path, pipelined]
+             "-s", subject.world.peers / "wrk.lua",
+             f"http{'s' if subject.tls else ''}://127.0.0.1:{subject.port}", "--", mix.path, pipelined]
     try:
         ran = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -109,6 +127,57 @@ def wrk(subject, mix, seconds, pipelined=1, connections=CONNECTIONS):
     if ran.returncode != 0 or not found:
         raise WrongResponse(f"{subject.name}: wrk: {ran.stdout[-1000:]}")
     return json.loads(found[1])
+
+
+def h2load(subject, mix, seconds, streams):
+    """Loads a subject over HTTP/2, with one key: h2load sends the same fields with all requests."""
+    lines = [line for line in mix.lines if not line[2]]
+    requests = subject.folder / "requests"
+    if not requests.exists():
+        base = f"https://127.0.0.1:{subject.port}"
+        requests.write_text("".join(f"{base}{path}\n" for path, _, _, _ in lines))
+    words = ["taskset", "-c", ",".join(map(str, machine.LOAD_CORES)), "h2load", "-c", CONNECTIONS,
+             "-m", streams, "-D", seconds, "-i", requests,
+             "-H", f"authorization: Bearer {lines[0][1]}"]
+    ran = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                         timeout=2 * seconds + 20)
+    answers = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", ran.stdout)
+    broken = re.search(r"(\d+) failed, (\d+) errored, (\d+) timeout", ran.stdout)
+    sent = re.search(r"\((\d+)\) data", ran.stdout)
+    if ran.returncode != 0 or not (answers and broken and sent):
+        raise WrongResponse(f"{subject.name}: h2load: {ran.stdout[-1000:]}")
+    good, *bad = map(int, answers.groups())
+    return {"answers": good, "bad_status": sum(bad), "broken": sum(map(int, broken.groups())),
+            "body_bytes": int(sent[1]), "seconds": seconds}
+
+
+def measure_http2(subject, mix, seconds, warm, streams):
+    """Measures the CPU time of a subject over HTTP/2."""
+    if warm:
+        h2load(subject, mix, warm, streams)
+    counted = count_responses(subject)
+    total, user, system = subject.processes.cpu_seconds()
+    output = h2load(subject, mix, seconds, streams)
+    now_total, now_user, now_system = subject.processes.cpu_seconds()
+    answers = output["answers"]
+    if output["bad_status"] or output["broken"] or not answers:
+        raise WrongResponse(f"{subject.name}: {output}")
+    if counted is not None:
+        beyond = count_responses(subject) - counted - answers
+        if not 0 <= beyond <= 2 * CONNECTIONS * streams:
+            raise WrongResponse(f"{subject.name}: {answers} answers, {beyond} more were counted")
+    lines = [line for line in mix.lines if not line[2]]
+    wanted = sum(len(body.encode()) for _, _, _, body in lines) / len(lines)
+    if abs(output["body_bytes"] / answers / wanted - 1) > LENGTH_SLACK:
+        raise WrongResponse(f"{subject.name}: bodies of {output['body_bytes'] / answers:.1f} bytes, "
+                            f"but {wanted:.1f} are right")
+    cpu = (now_total - total) / answers * 1e6
+    ticked = (now_user - user) + (now_system - system) or 1
+    return {"answers": answers, "rate": answers / output["seconds"], "cpu_us": cpu,
+            "user_us": cpu * (now_user - user) / ticked,
+            "system_us": cpu * (now_system - system) / ticked,
+            "resident": subject.processes.resident()}
 
 
 def measure_with_retry(subject, mix, seconds, warm=1, **how):
@@ -143,7 +212,7 @@ def measure(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
         if not 0 <= beyond <= 2 * connections * pipelined:
             raise WrongResponse(f"{subject.name}: {answers} answers, {beyond} more were counted")
     length = output["bytes"] / answers
-    wanted = mean_length(subject.port, mix.sample(400))
+    wanted = mean_length(subject, mix.sample(400))
     if abs(length / wanted - 1) > LENGTH_SLACK:
         raise WrongResponse(f"{subject.name}: answers of {length:.1f} bytes, but {wanted:.1f} are right")
     worked, stolen, every = (b - a for a, b in zip(before[0], after[0]))

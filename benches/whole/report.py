@@ -28,7 +28,8 @@ GROWTH = [("CPU µs", "cpu_us", number), ("user", "user_us", number),
           ("system", "system_us", number), ("requests/s", "rate", number),
           ("memory MB", "resident", megabytes), ("ready after s", "ready_s", number)]
 COLUMNS = {
-    "lookup": THROUGHPUT, "pipelined": PIPELINED, "proxied": THROUGHPUT, "workers": THROUGHPUT,
+    "lookup": THROUGHPUT, "pipelined": PIPELINED, "tls": THROUGHPUT, "http2": PIPELINED,
+    "proxied": THROUGHPUT, "workers": THROUGHPUT,
     "open-loop": [("most/s", "most", number)] + [
         (f"{share} %: {label}", f"{share} {name}", number) for share in (50, 80)
         for label, name in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"))],
@@ -39,8 +40,9 @@ COLUMNS = {
     "table-size": GROWTH + [("built in s", "build_s", number)],
     "key-count": GROWTH + [("imported in s", "import_s", number)],
 }
-REFERENCE_SUBJECT = {"lookup": "nginx map", "pipelined": "nginx map", "proxied": "nginx, proxy",
-          "workers": "nginx map, 1 workers"}
+REFERENCE_SUBJECT = {"lookup": "nginx map", "pipelined": "nginx map", "tls": "nginx map, TLS",
+                     "http2": "nginx map, TLS, 1 streams", "proxied": "nginx, proxy",
+                     "workers": "nginx map, 1 workers"}
 
 # The highest ratio of CPU per request: section, subject, subject that it is compared with, limit.
 RATIO_TARGETS = [
@@ -53,6 +55,9 @@ RATIO_TARGETS = [
     ("lookup", "riskgate Pingora path", "nginx + Lua", 0.90),
     ("pipelined", "riskgate fast path", "nginx map", 0.20),
     ("pipelined", "riskgate Pingora path", "nginx map", 0.20),
+    ("tls", "riskgate fast path, TLS", "nginx map, TLS", 1.00),
+    ("http2", "riskgate fast path, TLS, 1 streams", "nginx map, TLS, 1 streams", 1.00),
+    ("http2", "riskgate fast path, TLS, 10 streams", "nginx map, TLS, 10 streams", 1.00),
     ("proxied", "riskgate fast path, proxy", "nginx, proxy", 1.30),
     ("proxied", "riskgate Pingora path, proxy", "nginx, proxy", 1.30),
 ]
@@ -132,7 +137,7 @@ def head(world, machine, sections):
             f"load average {machine['load_before']:.2f} before and {machine['load_after']:.2f} "
             f"after{disturbance_note(sections)}; {words}. "
             f"Server on core {machine['server_cores'][0]}, load on {machine['load_cores']}; "
-            f"{world.rounds} rounds of {world.seconds} s, medians.\n")
+            f"{world.rounds} rounds of {world.seconds} s; CPU times are lower quartiles, the rest medians.\n")
 
 
 # Layout of the chart, in pixels.
@@ -184,7 +189,7 @@ def write(folder, world, machine, sections):
     if any(s.name in ("lookup", "proxied", "pipelined") for s in sections):
         (folder / "bench.svg").write_text(chart(sections))
     raw = {"machine": machine, "quick": world.quick, "seconds": world.seconds, "sections": [
-        {"name": s.name, "title": s.title, "medians": s.rows, "rounds": s.rounds,
+        {"name": s.name, "title": s.title, "summary": s.rows, "rounds": s.rounds,
          "notes": s.notes} for s in sections]}
     (folder / "bench.json").write_text(json.dumps(raw, indent=1) + "\n")
     return text

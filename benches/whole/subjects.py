@@ -16,8 +16,8 @@ ALL_GATES = "key, origin, quota, table"
 class Subject:
     """A server with its own port and its own folder."""
 
-    def __init__(self, name, does, world, gates=True):
-        self.name, self.does, self.world, self.gates = name, does, world, gates
+    def __init__(self, name, does, world, gates=True, tls=False):
+        self.name, self.does, self.world, self.gates, self.tls = name, does, world, gates, tls
         self.port = machine.free_port()
         # The port distinguishes subjects of one name in different sections.
         self.folder = world.folder / re.sub(r"[^a-z0-9]+", "-", f"{name.lower()} {self.port}")
@@ -31,8 +31,16 @@ class Subject:
         text = (self.world.peers / template).read_text()
         known = {"PORT": self.port, "FOLDER": self.folder, "WORKERS": self.workers,
                  "VERSION": self.world.version, "RESET": mix.month_ends(),
-                 "LOG": f"{self.log} line buffer=64k flush=1s" if self.log else "off", **more}
+                 "LOG": f"{self.log} line buffer=64k flush=1s" if self.log else "off",
+                 "TLS": "ssl http2" if self.tls else "",
+                 "CERTIFICATE": self.certificate_lines() if self.tls else "", **more}
         return re.sub(r"@([A-Z]+)@", lambda found: str(known[found[1]]), text)
+
+    def certificate_lines(self):
+        """The lines of an nginx config that choose the certificate."""
+        certificate, key = self.world.certificate
+        return (f"ssl_certificate {certificate}; ssl_certificate_key {key}; "
+                "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:tls:10m;")
 
     def link_files(self, **names):
         """Links shared files under the names that the config uses."""
@@ -63,21 +71,23 @@ class Subject:
 
 class Riskgate(Subject):
     def __init__(self, name, world, *, fast_path=False, log=False, keys="keys.toml", table="table",
-                 plan=mix.LIMIT, upstream=9, workers=1, store="riskgate.db"):
-        super().__init__(name, ALL_GATES + (", log" if log else ""), world)
+                 plan=mix.LIMIT, upstream=9, workers=1, store="riskgate.db", tls=False):
+        super().__init__(name, ALL_GATES + (", log" if log else ""), world, tls=tls)
         self.workers, self.admin = workers, machine.free_port()
         self.log = self.folder / "access.log" if log else None
         self.config = self.folder / "riskgate.toml"
         # On a memory file system, so that the disk does not affect the comparison.
         self.config.write_text(f"""
 [listen]
-http = "127.0.0.1:{self.port}"
+http = "127.0.0.1:{machine.free_port() if tls else self.port}"
+{f'https = "127.0.0.1:{self.port}"' if tls else ""}
 admin = "127.0.0.1:{self.admin}"
 threads = {workers}
 {"fast_path = true" if fast_path else ""}
 max_connections = 14000
 max_connections_per_address = 14000
 keepalive_timeout = "600s"
+{self.certificate_section() if tls else ""}
 [log]
 access = {str(log).lower()}
 path = "{self.folder}/access.log"
@@ -96,6 +106,10 @@ runtime_dir = ""
 free = 100
 bench = {plan if isinstance(plan, int) else f'"{plan}"'}
 """)
+
+    def certificate_section(self):
+        certificate, key = self.world.certificate
+        return f'[[listen.certificate]]\nchain = "{certificate}"\nkey = "{key}"'
 
     def command_line(self):
         return [self.world.binary, "run", "-c", self.config]
@@ -129,8 +143,9 @@ bench = {plan if isinstance(plan, int) else f'"{plan}"'}
 
 
 class Nginx(Subject):
-    def __init__(self, name, world, template, does, *, gates=True, log=False, workers=1, **more):
-        super().__init__(name, does + (", log" if log else ""), world, gates)
+    def __init__(self, name, world, template, does, *, gates=True, log=False, workers=1, tls=False,
+                 **more):
+        super().__init__(name, does + (", log" if log else ""), world, gates, tls)
         self.workers = workers
         self.log = self.folder / "access.log" if log else None
         (self.folder / "common.conf").write_text(self.fill_template("nginx-common.conf"))
@@ -178,6 +193,16 @@ def lookup_subjects(world):
         Baseline("hyper", world),
     ]
     return found
+
+
+def tls_subjects(world):
+    """The subjects that are also measured with TLS. They offer HTTP/1.1 and HTTP/2."""
+    found = [Riskgate("riskgate fast path, TLS", world, fast_path=True, tls=True)] if world.has_fast_path else []
+    return found + [
+        Riskgate("riskgate Pingora path, TLS", world, tls=True),
+        Nginx("nginx map, TLS", world, "nginx-map.conf", "the same bytes", gates=False, tls=True),
+        Nginx("nginx map, gates, TLS", world, "nginx-gates.conf", "key, origin, table", tls=True),
+    ]
 
 
 def logging_subjects(world):
