@@ -47,7 +47,7 @@ const FOLDERS_WITHOUT_HTTP: [&str; 9] =
 /// Crates, each with the only folders or modules that may use it.
 const CRATES: [(&str, &[&str]); 34] = [
     ("arc_swap", &["support/snapshot"]),
-    ("arrayvec", &["message"]),
+    ("arrayvec", &["message", "downstream/http2"]),
     ("clap", &["cli"]),
     ("crc32fast", &["keys/token"]),
     ("h2", &["downstream/http2"]),

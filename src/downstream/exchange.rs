@@ -17,7 +17,7 @@ use super::fast_path::{FastPath, ProxyRequest};
 use crate::exchange::forwarding::ClientInfo;
 use crate::exchange::{Attempts, FailedEnd, Failure};
 use crate::gate::RequestContext;
-use crate::message::response::RenderOptions;
+use crate::message::response::{RenderOptions, Reply};
 use crate::proxy::upstream::{
     BodyState, MalformedResponse, ResponseContext, ResponseHead, UpstreamConnection, Upstreams,
     forward_response_head,
@@ -107,11 +107,14 @@ pub(super) async fn proxy_request(
     let fetched = fetched.unwrap_or(Err(Failure::TimedOut));
     let (should_close, attempts) = (exchange.should_close, exchange.attempts);
     let mut out = std::mem::take(&mut exchange.client_output);
+    let mut is_client_gone = false;
     let ended = match fetched {
         Ok(response) => {
             ctx.set_upstream_outcome(response.head.status);
             let forwarded = forward_body(context, servers, client_io, response, out, deadline);
-            forwarded.await.map_err(|failure| attempts.end_after(failure, false, true))
+            let forwarded = forwarded.await;
+            is_client_gone = matches!(forwarded, Err(Failure::Client { .. }));
+            forwarded.map_err(|failure| attempts.end_after(failure, false, true))
         }
         Err(failure) => {
             out.clear();
@@ -123,19 +126,25 @@ pub(super) async fn proxy_request(
         Ok(()) => KeepAlive,
         Err(FailedEnd::Abort) => {
             ctx.set_aborted_outcome();
-            Broken
+            // An orderly close: the client must receive the part that has arrived.
+            if is_client_gone { Broken } else { Close }
         }
         Err(FailedEnd::Refuse(refusal)) => {
             let reply = context.gate.finish_with_refusal(&refusal, &mut ctx);
-            let options = RenderOptions { should_close: true, is_head_method: method == "HEAD" };
-            let date = fast_path.date_header_value();
-            let mut out = Vec::with_capacity(1024);
-            reply.append_as_http1(&ctx.common_headers, date, options, &mut out);
+            let out = render_refusal(&reply, &ctx, method, fast_path.date_header_value());
             if client_io.send_bytes(&out, write_timeout, None).await { Close } else { Broken }
         }
     };
     fast_path.count_and_log_request(&ctx, method, &target);
     disposition
+}
+
+/// Returns the bytes of a response after which the connection closes.
+fn render_refusal(reply: &Reply, ctx: &RequestContext, method: &str, date: &[u8]) -> Vec<u8> {
+    let options = RenderOptions { should_close: true, is_head_method: method == "HEAD" };
+    let mut out = Vec::with_capacity(1024);
+    reply.append_as_http1(&ctx.common_headers, date, options, &mut out);
+    out
 }
 
 /// Sends `out`, which starts with the response header, and forwards the body of the response to the

@@ -10,7 +10,6 @@
 
 use std::net::IpAddr;
 
-use crate::gate::admission::OriginHeader;
 use crate::gate::{Decision, Gate, MatchedRoute, RequestContext, RequestParts, StartTime};
 use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
 use crate::message::response::{RenderOptions, Reply};
@@ -96,7 +95,8 @@ impl FastPath {
                 Ok(Some(_)) | Err(_) => return (consumed, Ok(NextAction::Fallback)),
             };
             let mut ctx = RequestContext::from(start);
-            let parts = self.identify_request(&head, &mut ctx);
+            let (method, target) = (plain_method(&head), head.request_line.target);
+            let parts = self.gate.read_plain_request(method, target, &head.fields, &mut ctx);
             match self.gate.judge_without_wait(&parts, &mut ctx) {
                 Ok(Decision::Reply(reply)) => {
                     consumed += head.head_length;
@@ -166,25 +166,6 @@ impl FastPath {
     pub fn count_and_log_request(&self, ctx: &RequestContext, method: &str, target: &[u8]) {
         self.gate.state().metrics.requests.fast_path_requests.inc();
         self.gate.count_and_log_request(ctx, method, target, self.client_address);
-    }
-
-    /// Sets the id of the request, and returns the parts that the gates read.
-    fn identify_request<'r>(
-        &self,
-        head: &RequestHead<'r>,
-        ctx: &mut RequestContext,
-    ) -> RequestParts<'r> {
-        let fields = &head.fields;
-        let authorization_values = fields.authorization.into_iter();
-        ctx.common_headers.request_id =
-            self.gate.accept_or_generate_request_id(fields.request_id, authorization_values);
-        RequestParts {
-            method: plain_method(head),
-            target: head.request_line.target,
-            authorization: fields.authorization,
-            origin: OriginHeader::read(fields.origin.into_iter()),
-            has_cors_request_method: fields.has_cors_request_method,
-        }
     }
 }
 

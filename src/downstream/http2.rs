@@ -1,4 +1,4 @@
-//! HTTP/2 on a connection: its limits, its end, and one task per request.
+//! HTTP/2 on a connection: its limits, its requests and its end.
 //!
 //! The h2 crate handles the frames. It closes a connection if the client floods it with
 //! CONTINUATION frames, SETTINGS frames or resets. Each request must satisfy the same grammar and
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use bytes::Bytes;
 use pingora::apps::HttpServerApp;
 use pingora::protocols::http::ServerSession;
@@ -23,13 +24,12 @@ use pingora::protocols::http::v2::server::{
 use pingora::protocols::{Digest, Stream};
 use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use active_requests::{ActiveRequestGuard, ActiveRequests};
-use plain_request::{answer_plain_request, is_plain_request};
+use plain_request::{RequestGuards, answer_if_plain};
 
 use super::client_io::{ClientIo, ReadMeter};
-use super::connection_tracker::CountGuard;
 use super::context::ListenerContext;
 use super::options::DownstreamOptions;
 use crate::gate::{Gate, RequestContext};
@@ -98,7 +98,7 @@ pub(super) async fn serve_http2<P>(
     let Ok(Ok(mut h2_conn)) = timeout(context.options.header_timeout, handshake).await else {
         return;
     };
-    let active_requests = Arc::new(ActiveRequests::default());
+    let active_requests = ActiveRequests::new();
     let mut connection = Http2Connection {
         proxy,
         context,
@@ -107,36 +107,45 @@ pub(super) async fn serve_http2<P>(
         control_meter: &control_meter,
         active_requests: &active_requests,
         is_closing: false,
+        has_had_request: false,
+        new_idle_timeout: None,
         malformed_count: 0,
     };
+    // These waits last through many requests, because starting them for each request is slow.
+    let mut drain = pin!(context.tracker.wait_until_drain_starts());
+    let mut control_bytes = pin!(control_meter.wait_until_exceeded());
     // The first request must arrive within the header timeout; other frames don't extend it.
-    let idle = active_requests.wait_until_idle_for(context.options.header_timeout);
-    tokio::pin!(idle);
+    let header_timeout = context.options.header_timeout;
+    let mut idle = pin!(active_requests.wait_until_idle_for(header_timeout, Instant::now()));
     loop {
-        let step = tokio::select! {
+        let decision = tokio::select! {
             biased;
-            () = context.tracker.wait_until_drain_starts(), if !connection.is_closing => {
-                connection.begin_graceful_close(&mut h2_conn)
+            () = &mut drain, if !connection.is_closing => {
+                connection.begin_graceful_close(&mut h2_conn);
+                LoopDecision::Continue
             }
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 connection.on_accepted(accepted, &mut h2_conn).await
             }
-            () = control_meter.wait_until_exceeded() => connection.on_control_bytes_exceeded(&mut h2_conn),
+            () = &mut control_bytes => {
+                connection.on_control_bytes_exceeded(&mut h2_conn);
+                control_bytes.set(control_meter.wait_until_exceeded());
+                LoopDecision::Continue
+            }
             () = &mut idle => connection.on_idle_timeout(&mut h2_conn),
         };
-        match step {
-            LoopDecision::Continue => {}
-            LoopDecision::IdleFor(time) => idle.set(active_requests.wait_until_idle_for(time)),
-            LoopDecision::End => return,
+        if matches!(decision, LoopDecision::End) {
+            return;
+        }
+        if let Some(time) = connection.new_idle_timeout.take() {
+            idle.set(active_requests.wait_until_idle_for(time, Instant::now()));
         }
     }
 }
 
-/// How the loop of a connection continues after an event.
+/// Whether the loop of a connection goes on after an event.
 enum LoopDecision {
     Continue,
-    /// Replaces the idle wait: once no request is active, the connection may be idle for this long.
-    IdleFor(Duration),
     End,
 }
 
@@ -149,6 +158,9 @@ struct Http2Connection<'c, P> {
     control_meter: &'c Arc<ReadMeter>,
     active_requests: &'c Arc<ActiveRequests>,
     is_closing: bool,
+    has_had_request: bool,
+    /// The time for which the connection may be idle from now on; `None` if it has not changed.
+    new_idle_timeout: Option<Duration>,
     malformed_count: usize,
 }
 
@@ -159,30 +171,33 @@ where
 {
     /// Sends GOAWAY: riskgate accepts no more requests on this connection, and the active ones
     /// finish.
-    fn begin_graceful_close(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
+    fn begin_graceful_close(&mut self, h2_conn: &mut H2Conn) {
         self.is_closing = true;
         h2_conn.graceful_shutdown();
-        LoopDecision::IdleFor(GOAWAY_TIMEOUT)
+        self.new_idle_timeout = Some(GOAWAY_TIMEOUT);
     }
 
     /// Ends the connection with ENHANCE_YOUR_CALM, because the client exceeds a limit.
-    fn close_abruptly(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
+    fn close_abruptly(&mut self, h2_conn: &mut H2Conn) {
         self.is_closing = true;
         h2_conn.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
-        LoopDecision::IdleFor(GOAWAY_TIMEOUT)
+        self.new_idle_timeout = Some(GOAWAY_TIMEOUT);
     }
 
     fn on_idle_timeout(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
-        if self.is_closing { LoopDecision::End } else { self.begin_graceful_close(h2_conn) }
+        if self.is_closing {
+            return LoopDecision::End;
+        }
+        self.begin_graceful_close(h2_conn);
+        LoopDecision::Continue
     }
 
-    fn on_control_bytes_exceeded(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
+    fn on_control_bytes_exceeded(&mut self, h2_conn: &mut H2Conn) {
         self.control_meter.reset_count();
         // The meter counts request bodies too, so the limit applies only if no request is active.
         if self.active_requests.count_active() == 0 && !self.is_closing {
-            return self.close_abruptly(h2_conn);
+            self.close_abruptly(h2_conn);
         }
-        LoopDecision::Continue
     }
 
     /// Serves an accepted request and those that have arrived with it. All of them are accepted
@@ -193,15 +208,15 @@ where
         mut accepted: pingora::Result<Option<H2Accept>>,
         h2_conn: &mut H2Conn,
     ) -> LoopDecision {
-        let mut batch = Vec::new();
-        let mut step = LoopDecision::Continue;
+        let mut batch = ArrayVec::<Box<HttpSession>, MAX_BATCHED_REQUESTS>::new();
+        let mut decision = LoopDecision::Continue;
         loop {
             match accepted {
-                Ok(Some(H2Accept::Session(session))) => batch.push(session),
-                Ok(Some(H2Accept::Rejected)) => step = self.on_malformed_request(),
-                Ok(None) | Err(_) => step = LoopDecision::End,
+                Ok(Some(H2Accept::Session(session))) => batch.push(Box::new(session)),
+                Ok(Some(H2Accept::Rejected)) => decision = self.on_malformed_request(),
+                Ok(None) | Err(_) => decision = LoopDecision::End,
             }
-            if matches!(step, LoopDecision::End) || batch.len() >= MAX_BATCHED_REQUESTS {
+            if matches!(decision, LoopDecision::End) || batch.is_full() {
                 break;
             }
             let next = HttpSession::from_h2_conn(h2_conn, Arc::clone(self.digest));
@@ -212,33 +227,32 @@ where
             }
         }
         for session in batch {
-            let served = self.on_request(session, h2_conn).await;
-            if !matches!(step, LoopDecision::End) {
-                step = served;
-            }
+            self.on_request(session, h2_conn).await;
         }
-        step
+        decision
     }
 
-    async fn on_request(&mut self, session: HttpSession, h2_conn: &mut H2Conn) -> LoopDecision {
+    async fn on_request(&mut self, session: Box<HttpSession>, h2_conn: &mut H2Conn) {
         // A client that resets streams and opens new ones can have more active requests than open
         // streams, because a request runs on after its stream was reset.
         if self.active_requests.count_active() > 2 * self.context.options.max_streams as usize {
-            return self.close_abruptly(h2_conn);
+            self.close_abruptly(h2_conn);
+            return;
         }
         self.control_meter.reset_count();
-        let guard = ActiveRequestGuard::start(self.active_requests);
-        if self.context.options.is_fast_path_on && is_plain_request(self.context, &session) {
-            let guards = (guard, self.context.tracker.track_request());
-            answer_plain_request(self.context, session, self.client_address(), guards).await;
-        } else {
-            self.spawn_request(session, guard);
+        if !self.has_had_request && !self.is_closing {
+            self.new_idle_timeout = Some(self.context.options.keepalive_timeout);
         }
-        LoopDecision::IdleFor(if self.is_closing {
-            GOAWAY_TIMEOUT
-        } else {
-            self.context.options.keepalive_timeout
-        })
+        self.has_had_request = true;
+        let active = ActiveRequestGuard::start(self.active_requests);
+        let guards = (active, self.context.tracker.track_request());
+        let not_plain = match self.context.options.is_fast_path_on {
+            true => answer_if_plain(self.context, session, self.client_address(), guards).await,
+            false => Some((session, guards)),
+        };
+        if let Some((session, guards)) = not_plain {
+            self.spawn_request(session, guards);
+        }
     }
 
     fn on_malformed_request(&mut self) -> LoopDecision {
@@ -263,13 +277,12 @@ where
     }
 
     /// Serves the request in a task of its own.
-    fn spawn_request(&self, stream: HttpSession, active: ActiveRequestGuard) {
+    fn spawn_request(&self, stream: Box<HttpSession>, guards: RequestGuards) {
         let (proxy, context) = (Arc::clone(self.proxy), Arc::clone(self.context));
         let (control_meter, shutdown) = (Arc::clone(self.control_meter), self.shutdown.clone());
-        let request = context.tracker.track_request();
         tokio::spawn(async move {
-            let _guards: (ActiveRequestGuard, CountGuard) = (active, request);
-            let mut session = ServerSession::new_http2(stream);
+            let _guards = guards;
+            let mut session = ServerSession::new_http2(*stream);
             session.set_write_timeout(Some(context.options.write_timeout));
             session.set_total_drain_timeout(Some(context.options.header_timeout));
             let has_body = !session.is_body_done();

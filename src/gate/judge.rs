@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN};
 use pingora::Result;
+use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 
 use crate::exchange::forwarding::remove_hop_by_hop_fields;
 use crate::keys::KeyRing;
-use crate::message::request_id::RequestId;
+use crate::message::request_head::RequestFields;
 use crate::message::response::{Cors, Reply, X_REQUEST_ID};
 use crate::model::network::Networks;
 use crate::model::refusal::Refusal;
@@ -115,29 +116,8 @@ impl Gate {
             // pass on its client's `keep-alive` without supporting it (RFC 9112 appendix C.2.2).
             session.set_keepalive(None);
         }
-        let header = session.req_header();
-        let values =
-            |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
-        // If there are several `X-Request-Id` fields, riskgate uses none: the client may have
-        // forged the first one, and a proxy may have added the next.
-        let id = RequestParts::value_if_single(values(X_REQUEST_ID));
-        ctx.common_headers.request_id = accept_or_generate_request_id(
-            id,
-            values(AUTHORIZATION),
-            &self.state.request_ids,
-            &self.state.keys,
-        );
-        let request = RequestParts {
-            method: header.method.as_str(),
-            target: header.raw_path(),
-            authorization: RequestParts::value_if_single(values(AUTHORIZATION)),
-            origin: OriginHeader::read(values(ORIGIN)),
-            has_cors_request_method: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
-        };
-        let decision = match self.judge_without_wait(&request, ctx) {
-            Ok(decision) => decision,
-            Err(matched) => self.judge_after_wait(matched, &request, ctx).await,
-        };
+        let request = self.read_request(session.req_header(), ctx);
+        let decision = self.judge_request(&request, ctx).await;
         let Decision::Reply(reply) = decision else {
             // Pingora refuses a request whose `Connection` it can't parse. The call is already
             // counted here, so riskgate removes `Connection` before Pingora reads it.
@@ -153,20 +133,66 @@ impl Gate {
         Ok(true)
     }
 
-    /// Returns the id in `X-Request-Id` if it is valid and contains no key, otherwise a new id.
-    /// `authorization_values` are the values of `Authorization`: the id must contain none of their
-    /// tokens.
-    pub(crate) fn accept_or_generate_request_id<'h>(
+    /// Sets the id of the request, and returns the parts that the gates read.
+    fn read_request<'r>(
+        &self,
+        header: &'r RequestHeader,
+        ctx: &mut RequestContext,
+    ) -> RequestParts<'r> {
+        let values =
+            |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+        // If there are several `X-Request-Id` fields, riskgate uses none: the client may have
+        // forged the first one, and a proxy may have added the next.
+        let id = RequestParts::value_if_single(values(X_REQUEST_ID));
+        self.set_request_id(id, values(AUTHORIZATION), ctx);
+        RequestParts {
+            method: header.method.as_str(),
+            target: header.raw_path(),
+            authorization: RequestParts::value_if_single(values(AUTHORIZATION)),
+            origin: OriginHeader::read(values(ORIGIN)),
+            has_cors_request_method: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
+        }
+    }
+
+    /// Like `read_request`, for a plain request, whose fields have been read.
+    pub(crate) fn read_plain_request<'r>(
+        &self,
+        method: &'r str,
+        target: &'r [u8],
+        fields: &RequestFields<'r>,
+        ctx: &mut RequestContext,
+    ) -> RequestParts<'r> {
+        self.set_request_id(fields.request_id, fields.authorization.into_iter(), ctx);
+        RequestParts {
+            method,
+            target,
+            authorization: fields.authorization,
+            origin: OriginHeader::read(fields.origin.into_iter()),
+            has_cors_request_method: fields.has_cors_request_method,
+        }
+    }
+
+    fn set_request_id<'h>(
         &self,
         client_id: Option<&[u8]>,
         authorization_values: impl Iterator<Item = &'h [u8]>,
-    ) -> RequestId {
-        accept_or_generate_request_id(
-            client_id,
-            authorization_values,
-            &self.state.request_ids,
-            &self.state.keys,
-        )
+        ctx: &mut RequestContext,
+    ) {
+        let GateState { request_ids, keys, .. } = self.state.as_ref();
+        ctx.common_headers.request_id =
+            accept_or_generate_request_id(client_id, authorization_values, request_ids, keys);
+    }
+
+    /// Judges a request in the order of the gates. It waits for the store if it has to.
+    pub(crate) async fn judge_request(
+        &self,
+        request: &RequestParts<'_>,
+        ctx: &mut RequestContext,
+    ) -> Decision {
+        match self.judge_without_wait(request, ctx) {
+            Ok(decision) => decision,
+            Err(matched) => self.judge_after_wait(matched, request, ctx).await,
+        }
     }
 
     /// Returns true if the route of this request leads to an upstream server.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use arrayvec::ArrayString;
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
-use http::header::{HeaderValue, VARY};
+use http::header::VARY;
 use itoa::Buffer;
 use pingora::Result;
 use pingora::http::ResponseHeader;
@@ -232,7 +232,7 @@ impl Reply {
         self.for_each_field(common, &mut |field, value| {
             block.extend_from_slice(value);
             // riskgate's own values are visible ASCII; any other value is a bug and left out.
-            if let Ok(value) = HeaderValue::from_maybe_shared(block.split().freeze()) {
+            if let Ok(value) = field.to_header_value(block.split().freeze()) {
                 parts.headers.append(&field.name, value);
             }
         });
@@ -358,7 +358,7 @@ fn insert_or_append_field(
     value: &[u8],
 ) -> Result<()> {
     // riskgate's own values are visible ASCII; any other value is a bug and left out.
-    let Ok(value) = HeaderValue::from_bytes(value) else { return Ok(()) };
+    let Ok(value) = field.to_header_value(Bytes::copy_from_slice(value)) else { return Ok(()) };
     match field.name == VARY {
         true => header.append_header(&field.name, value).map(drop),
         false => header.insert_header(&field.name, value),

@@ -1,6 +1,7 @@
 //! The names of riskgate's header fields, as HTTP/2 and as HTTP/1.1 write them.
 
-use http::header::{self, HeaderName};
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue, InvalidHeaderValue};
 
 /// A header field that riskgate writes, over HTTP/2 and over HTTP/1.1. The HTTP/1.1 spelling is the
 /// one that Pingora writes.
@@ -9,12 +10,31 @@ pub struct HeaderField {
     pub name: HeaderName,
     /// The start of an HTTP/1.1 line: name, colon, space.
     pub h1_prefix: &'static str,
+    /// Whether nearly every response has another value.
+    has_unique_values: bool,
 }
 
 impl HeaderField {
     /// Creates a field; `h1_prefix` must contain the same name.
     pub const fn new(name: HeaderName, h1_prefix: &'static str) -> HeaderField {
-        HeaderField { name, h1_prefix }
+        HeaderField { name, h1_prefix, has_unique_values: false }
+    }
+
+    /// Creates a field whose value is another one in nearly every response.
+    const fn with_unique_values(name: HeaderName, h1_prefix: &'static str) -> HeaderField {
+        HeaderField { name, h1_prefix, has_unique_values: true }
+    }
+
+    /// Returns the value as HTTP/2 and Pingora need it. A value that will not occur again is kept
+    /// out of the table of HPACK (RFC 7541 section 7.1.3): there it would displace the values that
+    /// do occur again, and displacing them costs time.
+    ///
+    /// # Errors
+    /// Returns an error if the value contains a byte that no field value may contain.
+    pub fn to_header_value(&self, value: Bytes) -> Result<HeaderValue, InvalidHeaderValue> {
+        let mut value = HeaderValue::from_maybe_shared(value)?;
+        value.set_sensitive(self.has_unique_values);
+        Ok(value)
     }
 
     /// Appends the HTTP/1.1 line of this field with this value.
@@ -41,29 +61,33 @@ pub static CACHE_CONTROL: HeaderField = HeaderField::new(header::CACHE_CONTROL, 
 pub static DATE: HeaderField = HeaderField::new(header::DATE, "Date: ");
 pub static CONNECTION: HeaderField = HeaderField::new(header::CONNECTION, "Connection: ");
 pub static ALLOW: HeaderField = HeaderField::new(header::ALLOW, "allow: ");
-pub static RETRY_AFTER: HeaderField = HeaderField::new(header::RETRY_AFTER, "retry-after: ");
+pub static RETRY_AFTER: HeaderField =
+    HeaderField::with_unique_values(header::RETRY_AFTER, "retry-after: ");
 pub static WWW_AUTHENTICATE: HeaderField =
     HeaderField::new(header::WWW_AUTHENTICATE, "www-authenticate: ");
 pub static VARY: HeaderField = HeaderField::new(header::VARY, "vary: ");
-pub static X_REQUEST_ID_FIELD: HeaderField = HeaderField::new(X_REQUEST_ID, "x-request-id: ");
+pub static X_REQUEST_ID_FIELD: HeaderField =
+    HeaderField::with_unique_values(X_REQUEST_ID, "x-request-id: ");
 pub static X_RISKGATE_SOURCE_FIELD: HeaderField =
     HeaderField::new(X_RISKGATE_SOURCE, "x-riskgate-source: ");
 pub static X_FAIL_OPEN_FIELD: HeaderField = HeaderField::new(X_FAIL_OPEN, "x-fail-open: ");
 pub static X_TABLE_VERSION: HeaderField =
     HeaderField::new(HeaderName::from_static("x-table-version"), "x-table-version: ");
 /// The parent domain whose row matched; absent if the name's own row matched, or no row.
-pub static X_MATCHED_DOMAIN: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-matched-domain"), "x-matched-domain: ");
+pub static X_MATCHED_DOMAIN: HeaderField = HeaderField::with_unique_values(
+    HeaderName::from_static("x-matched-domain"),
+    "x-matched-domain: ",
+);
 pub static X_VERDICT_SOURCE: HeaderField =
     HeaderField::new(HeaderName::from_static("x-verdict-source"), "x-verdict-source: ");
 pub static X_DID_YOU_MEAN: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-did-you-mean"), "x-did-you-mean: ");
+    HeaderField::with_unique_values(HeaderName::from_static("x-did-you-mean"), "x-did-you-mean: ");
 /// The limit and its window (draft-ietf-httpapi-ratelimit-headers).
 pub static RATELIMIT_POLICY: HeaderField =
     HeaderField::new(HeaderName::from_static("ratelimit-policy"), "ratelimit-policy: ");
 /// The calls that remain, and the time until the reset (draft-ietf-httpapi-ratelimit-headers).
 pub static RATELIMIT: HeaderField =
-    HeaderField::new(HeaderName::from_static("ratelimit"), "ratelimit: ");
+    HeaderField::with_unique_values(HeaderName::from_static("ratelimit"), "ratelimit: ");
 pub static ACCESS_CONTROL_ALLOW_ORIGIN: HeaderField =
     HeaderField::new(header::ACCESS_CONTROL_ALLOW_ORIGIN, "access-control-allow-origin: ");
 pub static ACCESS_CONTROL_EXPOSE_HEADERS: HeaderField =
