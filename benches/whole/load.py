@@ -1,241 +1,203 @@
-"""Generates load: wrk at full speed, open_loop at a constant rate, and single requests whose
-responses are checked completely.
+"""Generates load: wrk, h2load and handshakes at full speed, open_loop at a constant rate.
 
 A window is one subject under load for some seconds. It returns a dictionary of figures.
 """
 
-import http.client
 import json
 import re
 import socket
-import ssl
 import subprocess
 import time
 
-from . import machine
+from . import checks, machine
 
 CONNECTIONS = 64
 PIPELINED = 16
+# Connections that shake hands at the same time.
+HANDSHAKE_THREADS = 16
 # How far the mean response length of a window may differ from that of the checked responses.
 LENGTH_SLACK = 0.03
 
 
-class WrongResponse(Exception):
-    """A subject sent a wrong response."""
-
-
 class LoadTimeout(Exception):
-    """wrk did not end in time. wrk derives the interval at which it checks the clock from the
-    latency of its first responses. If those were slow, wrk may run for very long."""
+    """A load generator did not end in time. wrk derives the interval at which it checks the clock
+    from the latency of its first responses. If those were slow, wrk may run for very long."""
 
 
-# The certificates of the subjects are made for the run, and nobody signed them.
-TLS = ssl.create_default_context()
-TLS.check_hostname, TLS.verify_mode = False, ssl.CERT_NONE
-
-
-def connect(subject):
-    """A connection for single requests, over HTTP/1.1."""
-    if subject.tls:
-        return http.client.HTTPSConnection("127.0.0.1", subject.port, timeout=30, context=TLS)
-    return http.client.HTTPConnection("127.0.0.1", subject.port, timeout=30)
-
-
-def connect_socket(subject):
-    link = socket.create_connection(("127.0.0.1", subject.port), timeout=30)
-    return TLS.wrap_socket(link) if subject.tls else link
-
-
-def send_request(subject, path, key, origin="", connection=None):
-    link = connection or connect(subject)
-    try:
-        headers = {"Host": "gate.test", "Authorization": f"Bearer {key}"}
-        if origin:
-            headers["Origin"] = origin
-        link.putrequest("GET", path, skip_host=True, skip_accept_encoding=True)
-        for name, value in headers.items():
-            link.putheader(name, value)
-        link.endheaders()
-        answer = link.getresponse()
-        return answer.status, answer.headers, answer.read().decode()
-    finally:
-        if connection is None:
-            link.close()
-
-
-def mean_length(subject, lines):
-    """The mean length of complete responses, headers included."""
-    total = 0
-    with connect_socket(subject) as link:
-        for path, key, origin, _ in lines:
-            browser = f"Origin: {origin}\r\n" if origin else ""
-            link.sendall((f"GET {path} HTTP/1.1\r\nHost: gate.test\r\n"
-                          f"Authorization: Bearer {key}\r\n{browser}\r\n").encode())
-            received = b""
-            while not (head := received.find(b"\r\n\r\n") + 4) > 3:
-                received += link.recv(65536)
-            length = int(re.search(rb"content-length: *(\d+)", received[:head], re.IGNORECASE)[1])
-            while len(received) < head + length:
-                received += link.recv(65536)
-            total += len(received)
-    return total / len(lines)
-
-
-def check_subject(subject, mix, count=200):
-    """Checks responses to some requests of the workload, and then what the gates must refuse."""
-    connection = connect(subject)
-    left = []
-    lines = mix.sample(count)
-    for path, key, origin, body in lines:
-        status, headers, output = send_request(subject, path, key, origin, connection)
-        if (status, output) != (200, body):
-            raise WrongResponse(f"{subject.name}: {path}: expected 200 {body}, but found {status} {output}")
-        name = path.rpartition("/")[2]
-        row = subject.world.rows.row_of(name)
-        if "quota" in subject.does and headers["X-Matched-Domain"] != (row if row != name else None):
-            raise WrongResponse(f"{subject.name}: {path}: expected {row} to match, but found {headers}")
-    connection.close()
-    if not subject.gates:
-        return
-    path, key, _, _ = next(line for line in lines if line[2])
-    refused = [(401, key[:-1] + "!", ""), (403, key, "https://elsewhere.example.com")]
-    for wanted, with_key, origin in refused:
-        status, _, output = send_request(subject, path, with_key, origin)
-        if status != wanted:
-            raise WrongResponse(f"{subject.name}: expected {wanted}, but found {status} {output}")
-    if "quota" in subject.does:
-        for _ in range(3):
-            _, headers, _ = send_request(subject, path, key)
-            left.append(int(re.search(r"r=(\d+)", headers["RateLimit"])[1]))
-        if left[0] - left[2] != 2:
-            raise WrongResponse(f"{subject.name}: expected each call to be counted, but found {left}")
-
-
-def wrk(subject, mix, seconds, pipelined=1, connections=CONNECTIONS):
-    threads = len(machine.LOAD_CORES)
-    words = ["taskset", "-c", ",".join(map(str, machine.LOAD_CORES)), "wrk", "-t", threads,
-             "-c", connections, "-d", f"{seconds}s", "--timeout", "10s", "--latency",
-             "-s", subject.world.peers / "wrk.lua",
-             f"http{'s' if subject.tls else ''}://127.0.0.1:{subject.port}", "--", mix.path, pipelined]
+def run_generator(subject, words, seconds):
+    """Runs a load generator on the cores for load. Returns what it has printed."""
+    words = ["taskset", "-c", ",".join(map(str, machine.LOAD_CORES)), *words]
     try:
         ran = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             timeout=2 * seconds + 10)
+                             timeout=2 * seconds + 15)
     except subprocess.TimeoutExpired as late:
-        raise LoadTimeout(f"{subject.name}: wrk did not end") from late
-    found = re.search(r"^OUTCOME (.*)$", ran.stdout, re.MULTILINE)
-    if ran.returncode != 0 or not found:
-        raise WrongResponse(f"{subject.name}: wrk: {ran.stdout[-1000:]}")
-    return json.loads(found[1])
+        raise LoadTimeout(f"{subject.name}: {words[3]} did not end") from late
+    if ran.returncode != 0:
+        raise checks.WrongResponse(f"{subject.name}: {words[3]}: {ran.stdout[-1000:]}")
+    return ran.stdout
 
 
-def h2load(subject, mix, seconds, streams):
-    """Loads a subject over HTTP/2, with one key: h2load sends the same fields with all requests."""
-    lines = [line for line in mix.lines if not line[2]]
-    requests = subject.folder / "requests"
-    if not requests.exists():
+def check_length(subject, found, wanted):
+    if abs(found / wanted - 1) > LENGTH_SLACK:
+        raise checks.WrongResponse(
+            f"{subject.name}: answers of {found:.1f} bytes, but {wanted:.1f} are right")
+
+
+class WrkLoad:
+    """HTTP/1.1 on kept connections."""
+
+    def __init__(self, subject, mix, pipelined=1, connections=CONNECTIONS):
+        self.subject, self.mix = subject, mix
+        self.pipelined, self.connections = pipelined, connections
+        # The requests for which the generator may not wait at its end.
+        self.in_flight = 2 * connections * pipelined
+
+    def run(self, seconds):
+        subject = self.subject
+        output = run_generator(subject, [
+            "wrk", "-t", len(machine.LOAD_CORES), "-c", self.connections, "-d", f"{seconds}s",
+            "--timeout", "10s", "--latency", "-s", subject.world.peers / "wrk.lua",
+            f"http{'s' if subject.tls else ''}://127.0.0.1:{subject.port}", "--", self.mix.path,
+            self.pipelined], seconds)
+        found = re.search(r"^OUTCOME (.*)$", output, re.MULTILINE)
+        if not found:
+            raise checks.WrongResponse(f"{subject.name}: wrk: {output[-1000:]}")
+        outcome = json.loads(found[1])
+        return outcome | {"failed": outcome["bad_status"] + outcome["broken"]}
+
+    def figures(self, outcome):
+        """Checks what an outcome says of the responses. Returns the figures that only wrk knows."""
+        length = outcome["bytes"] / outcome["answers"]
+        check_length(self.subject, length, checks.mean_length(self.subject, self.mix.sample(400)))
+        return {"p50_us": outcome["p50"], "p99_us": outcome["p99"], "p999_us": outcome["p999"],
+                "answer_bytes": length}
+
+
+class Http2Load:
+    """HTTP/2 on kept connections, with one key: h2load sends the same fields with all requests."""
+
+    def __init__(self, subject, mix, streams):
+        self.subject, self.streams = subject, streams
+        self.lines = [line for line in mix.lines if not line[2]]
+        self.in_flight = 2 * CONNECTIONS * streams
+        self.requests = subject.folder / "requests"
         base = f"https://127.0.0.1:{subject.port}"
-        requests.write_text("".join(f"{base}{path}\n" for path, _, _, _ in lines))
-    words = ["taskset", "-c", ",".join(map(str, machine.LOAD_CORES)), "h2load", "-c", CONNECTIONS,
-             "-m", streams, "-D", seconds, "-i", requests,
-             "-H", f"authorization: Bearer {lines[0][1]}"]
-    ran = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                         timeout=2 * seconds + 20)
-    answers = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", ran.stdout)
-    broken = re.search(r"(\d+) failed, (\d+) errored, (\d+) timeout", ran.stdout)
-    sent = re.search(r"\((\d+)\) data", ran.stdout)
-    if ran.returncode != 0 or not (answers and broken and sent):
-        raise WrongResponse(f"{subject.name}: h2load: {ran.stdout[-1000:]}")
-    good, *bad = map(int, answers.groups())
-    return {"answers": good, "bad_status": sum(bad), "broken": sum(map(int, broken.groups())),
-            "body_bytes": int(sent[1]), "seconds": seconds}
+        self.requests.write_text("".join(f"{base}{path}\n" for path, _, _, _ in self.lines))
+
+    def run(self, seconds):
+        output = run_generator(self.subject, [
+            "h2load", "-c", CONNECTIONS, "-m", self.streams, "-D", seconds, "-i", self.requests,
+            "-H", f"authorization: Bearer {self.lines[0][1]}"], seconds)
+        answers = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", output)
+        broken = re.search(r"(\d+) failed, (\d+) errored, (\d+) timeout", output)
+        sent = re.search(r"\((\d+)\) data", output)
+        if not (answers and broken and sent):
+            raise checks.WrongResponse(f"{self.subject.name}: h2load: {output[-1000:]}")
+        good, *bad = map(int, answers.groups())
+        return {"answers": good, "failed": sum(bad) + sum(map(int, broken.groups())),
+                "body_bytes": int(sent[1]), "seconds": seconds}
+
+    def figures(self, outcome):
+        wanted = sum(len(body.encode()) for _, _, _, body in self.lines) / len(self.lines)
+        check_length(self.subject, outcome["body_bytes"] / outcome["answers"], wanted)
+        return {}
 
 
-def measure_http2(subject, mix, seconds, warm, streams):
-    """Measures the CPU time of a subject over HTTP/2."""
-    if warm:
-        h2load(subject, mix, warm, streams)
-    counted = count_responses(subject)
-    total, user, system = subject.processes.cpu_seconds()
-    output = h2load(subject, mix, seconds, streams)
-    now_total, now_user, now_system = subject.processes.cpu_seconds()
-    answers = output["answers"]
-    if output["bad_status"] or output["broken"] or not answers:
-        raise WrongResponse(f"{subject.name}: {output}")
-    if counted is not None:
-        beyond = count_responses(subject) - counted - answers
-        if not 0 <= beyond <= 2 * CONNECTIONS * streams:
-            raise WrongResponse(f"{subject.name}: {answers} answers, {beyond} more were counted")
-    lines = [line for line in mix.lines if not line[2]]
-    wanted = sum(len(body.encode()) for _, _, _, body in lines) / len(lines)
-    if abs(output["body_bytes"] / answers / wanted - 1) > LENGTH_SLACK:
-        raise WrongResponse(f"{subject.name}: bodies of {output['body_bytes'] / answers:.1f} bytes, "
-                            f"but {wanted:.1f} are right")
-    cpu = (now_total - total) / answers * 1e6
-    ticked = (now_user - user) + (now_system - system) or 1
-    return {"answers": answers, "rate": answers / output["seconds"], "cpu_us": cpu,
-            "user_us": cpu * (now_user - user) / ticked,
-            "system_us": cpu * (now_system - system) / ticked,
-            "resident": subject.processes.resident()}
+class HandshakeLoad:
+    """TLS 1.3 connections with one request each. The generator compares the bodies itself."""
+
+    # It waits for every response.
+    in_flight = 0
+
+    def __init__(self, subject, mix, resumes):
+        self.subject, self.mix, self.resumes = subject, mix, resumes
+
+    def run(self, seconds):
+        output = run_generator(self.subject, [
+            self.subject.world.rust / "handshakes", self.subject.port, self.mix.path, seconds,
+            "resumed" if self.resumes else "new", HANDSHAKE_THREADS], seconds)
+        outcome = json.loads(output.splitlines()[0])
+        return outcome | {"failed": outcome["wrong"], "output": output[:2000]}
+
+    def figures(self, outcome):
+        """Checks that exactly the wanted connections resumed: all but the first of each thread."""
+        wanted = max(0, outcome["answers"] - HANDSHAKE_THREADS) if self.resumes else 0
+        if (outcome["resumed"] < wanted) if self.resumes else outcome["resumed"]:
+            raise checks.WrongResponse(
+                f"{self.subject.name}: of {outcome['answers']} connections {outcome['resumed']} "
+                f"resumed, but {wanted} are right")
+        return {"resumed": outcome["resumed"] / outcome["answers"]}
 
 
-def measure_with_retry(subject, mix, seconds, warm=1, **how):
-    """Measures one subject with wrk. If wrk does not end in time, it tries up to three times."""
+def measure(load, seconds, warm):
+    """Measures one window. If the load generator does not end in time, it tries up to three
+    times."""
     for last in (False, False, True):
         try:
-            return measure(subject, mix, seconds, warm, **how)
+            return measure_once(load, seconds, warm)
         except LoadTimeout:
             if last:
                 raise
 
 
-def measure(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
+class CpuTimes:
+    """The CPU seconds that were used up to now."""
+
+    def __init__(self, subject):
+        behind = subject.world.upstream
+        self.total, self.user, self.system = subject.processes.cpu_seconds()
+        self.load = machine.children_cpu_seconds() + (behind.cpu_seconds()[0] if behind else 0)
+        self.worked, self.stolen, self.machine = machine.machine_cpu_seconds()
+
+    def figures(self, before, answers):
+        """The figures of the time since `before`."""
+        total = self.total - before.total
+        user, system = self.user - before.user, self.system - before.system
+        cpu, ticked = total / answers * 1e6, user + system or 1
+        every = self.machine - before.machine
+        others = self.worked - before.worked - total - (self.load - before.load)
+        return {"cpu_us": cpu, "user_us": cpu * user / ticked, "system_us": cpu * system / ticked,
+                "others": max(0, others) / every, "stolen": (self.stolen - before.stolen) / every}
+
+
+def measure_once(load, seconds, warm):
     """Measures the throughput of a subject, and the CPU time of its processes."""
+    subject = load.subject
     if warm:
-        wrk(subject, mix, warm, pipelined, connections)
+        load.run(warm)
     subject.truncate_log()
-    counted = count_responses(subject)
-    dropped = subject.metric("riskgate_access_log_lines_dropped_total") if counted is not None else 0
-    behind = subject.world.upstream
-    before = machine.machine_cpu_seconds(), machine.children_cpu_seconds(), behind.cpu_seconds()[0] if behind else 0
-    total, user, system = subject.processes.cpu_seconds()
-    output = wrk(subject, mix, seconds, pipelined, connections)
-    now_total, now_user, now_system = subject.processes.cpu_seconds()
-    after = machine.machine_cpu_seconds(), machine.children_cpu_seconds(), behind.cpu_seconds()[0] if behind else 0
-    answers = output["answers"]
-    if output["bad_status"] or output["broken"] or not answers:
-        raise WrongResponse(f"{subject.name}: {output}")
+    counted, dropped = count_responses(subject), count_dropped_lines(subject)
+    before = CpuTimes(subject)
+    outcome = load.run(seconds)
+    after = CpuTimes(subject)
+    answers = outcome["answers"]
+    if outcome["failed"] or not answers:
+        raise checks.WrongResponse(f"{subject.name}: {outcome}")
     if counted is not None:
-        # riskgate also counts requests in flight at the end of wrk, for which wrk does not wait.
+        # riskgate also counts requests in flight at the end, for which the generator does not wait.
         beyond = count_responses(subject) - counted - answers
-        if not 0 <= beyond <= 2 * connections * pipelined:
-            raise WrongResponse(f"{subject.name}: {answers} answers, {beyond} more were counted")
-    length = output["bytes"] / answers
-    wanted = mean_length(subject, mix.sample(400))
-    if abs(length / wanted - 1) > LENGTH_SLACK:
-        raise WrongResponse(f"{subject.name}: answers of {length:.1f} bytes, but {wanted:.1f} are right")
-    worked, stolen, every = (b - a for a, b in zip(before[0], after[0]))
-    ours = now_total - total + after[1] - before[1] + after[2] - before[2]
-    cpu = (now_total - total) / answers * 1e6
-    ticked = (now_user - user) + (now_system - system) or 1
-    found = {
-        "answers": answers, "rate": answers / output["seconds"], "cpu_us": cpu,
-        "user_us": cpu * (now_user - user) / ticked,
-        "system_us": cpu * (now_system - system) / ticked,
-        "busy": (now_total - total) / output["seconds"],
-        "p50_us": output["p50"], "p99_us": output["p99"], "p999_us": output["p999"],
-        "resident": subject.processes.resident(), "answer_bytes": length,
-        "others": max(0, worked - ours) / every, "stolen": stolen / every,
-    }
-    if counted is not None and subject.log:
-        found["log_dropped"] = (subject.metric("riskgate_access_log_lines_dropped_total") - dropped) / answers
+        if not 0 <= beyond <= load.in_flight:
+            raise checks.WrongResponse(
+                f"{subject.name}: {answers} answers, {beyond} more were counted")
+    found = {"answers": answers, "rate": answers / outcome["seconds"]}
+    found |= after.figures(before, answers) | load.figures(outcome)
+    found["resident"] = subject.processes.resident()
+    if dropped is not None:
+        found["log_dropped"] = (count_dropped_lines(subject) - dropped) / answers
     return found
 
 
 def count_responses(subject):
     """The number of requests that riskgate counted; None for other subjects."""
     return subject.metric("riskgate_requests_total") if hasattr(subject, "metric") else None
+
+
+def count_dropped_lines(subject):
+    """The number of lines that riskgate's access log dropped; None without such a log."""
+    if not (hasattr(subject, "metric") and subject.log):
+        return None
+    return subject.metric("riskgate_access_log_lines_dropped_total")
 
 
 def measure_at_rate(subject, mix, rate, seconds, warm, connections=CONNECTIONS):
@@ -245,10 +207,10 @@ def measure_at_rate(subject, mix, rate, seconds, warm, connections=CONNECTIONS):
     ran = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if ran.returncode != 0:
-        raise WrongResponse(f"{subject.name}: open_loop: {ran.stderr[-1000:]}")
+        raise checks.WrongResponse(f"{subject.name}: open_loop: {ran.stderr[-1000:]}")
     output = json.loads(ran.stdout)
     if output["wrong"]:
-        raise WrongResponse(f"{subject.name}: at {rate:.0f}/s: {output} {ran.stderr[-500:]}")
+        raise checks.WrongResponse(f"{subject.name}: at {rate:.0f}/s: {output} {ran.stderr[-500:]}")
     return output
 
 
@@ -265,7 +227,8 @@ def open_idle_connections(subject, mix, number):
         while not received.endswith(body.encode()):
             part = link.recv(65536)
             if not part:
-                raise WrongResponse(f"{subject.name}: closed idle connection {at}: {received[:200]}")
+                raise checks.WrongResponse(
+                    f"{subject.name}: closed idle connection {at}: {received[:200]}")
             received += part
         held.append(link)
     time.sleep(1)

@@ -59,7 +59,7 @@ class Processes:
     """A process and its children. stop() ends them; if the bench dies first, the kernel sends the
     process a signal."""
 
-    def __init__(self, words, folder, pinned_to):
+    def __init__(self, words, folder, pinned_to, more_environment=None):
         self.words, self.stderr = words, Path(folder) / "stderr"
         mine = os.getpid()
 
@@ -71,6 +71,7 @@ class Processes:
 
         # Settings in the caller's environment must not affect the bench.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("RISKGATE__")}
+        environment |= more_environment or {}
         with open(self.stderr, "ab") as stderr:
             # Its own session, by which its children are found.
             self.child = subprocess.Popen(
@@ -146,7 +147,8 @@ def machine_cpu_seconds():
     line = Path("/proc/stat").read_text().split("\n", 1)[0]
     user, nice, system, idle, waiting, irq, softirq, stolen = map(int, line.split()[1:9])
     worked = user + nice + system + irq + softirq
-    return worked / TICKS_PER_SECOND, stolen / TICKS_PER_SECOND, (worked + idle + waiting + stolen) / TICKS_PER_SECOND
+    every = worked + idle + waiting + stolen
+    return worked / TICKS_PER_SECOND, stolen / TICKS_PER_SECOND, every / TICKS_PER_SECOND
 
 
 def children_cpu_seconds():

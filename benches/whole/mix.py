@@ -15,6 +15,8 @@ import time
 SEED = 20261101
 ACCOUNTS = 1_000
 LIMIT = 100_000_000
+# The limit of an account that sends as many requests as a thousand others.
+BIG_LIMIT = 1_000_000_000
 REQUESTS = 4_000
 # Shares of the workload, as a signup form may see them.
 FREE, LISTED, SUBDOMAINS = 0.45, 0.20, 0.10
@@ -162,6 +164,12 @@ def lookup_workload(rows, keys, path, requests=REQUESTS):
     callers = assign_keys(keys, requests, draw)
     return Workload([(f"/v1/public/domain/{name}", key, origin, rows.body(name))
                 for name, (key, origin) in zip(names, callers)], path)
+
+
+def one_account_workload(mix, keys, path):
+    """The same requests with one key. It is a web page's, and allows requests without an origin."""
+    return Workload([(target, keys.text(0), origin, body)
+                     for target, _, origin, body in mix.lines], path)
 
 
 def check_workload(keys, path, requests=REQUESTS):

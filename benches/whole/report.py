@@ -1,10 +1,9 @@
-"""Formats the figures as Markdown tables, a chart and JSON, and compares them with targets.
-
-A missed target does not fail the run; the table shows it as missed.
-"""
+"""Formats the figures as Markdown tables, a chart and JSON."""
 
 import json
 from html import escape
+
+from . import targets
 
 
 def number(value):
@@ -29,7 +28,8 @@ GROWTH = [("CPU µs", "cpu_us", number), ("user", "user_us", number),
           ("memory MB", "resident", megabytes), ("ready after s", "ready_s", number)]
 COLUMNS = {
     "lookup": THROUGHPUT, "pipelined": PIPELINED, "tls": THROUGHPUT, "http2": PIPELINED,
-    "proxied": THROUGHPUT, "workers": THROUGHPUT,
+    "handshakes": PIPELINED[:-1] + [("resumed", "resumed", "{:.1%}".format), PIPELINED[-1]],
+    "one-account": THROUGHPUT, "proxied": THROUGHPUT, "workers": THROUGHPUT,
     "open-loop": [("most/s", "most", number)] + [
         (f"{share} %: {label}", f"{share} {name}", number) for share in (50, 80)
         for label, name in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"))],
@@ -41,34 +41,24 @@ COLUMNS = {
     "key-count": GROWTH + [("imported in s", "import_s", number)],
 }
 REFERENCE_SUBJECT = {"lookup": "nginx map", "pipelined": "nginx map", "tls": "nginx map, TLS",
-                     "http2": "nginx map, TLS, 1 streams", "proxied": "nginx, proxy",
-                     "workers": "nginx map, 1 workers"}
+                     "proxied": "nginx, proxy", "workers": "nginx map, 1 workers"}
+# In these sections, each subject has several rows: the ends of their names, each with a reference.
+REFERENCE_SUFFIXES = {"http2": (", 1 stream", ", 10 streams"), "handshakes": (", new", ", resumed")}
 
-# The highest ratio of CPU per request: section, subject, subject that it is compared with, limit.
-RATIO_TARGETS = [
-    ("lookup", "riskgate fast path", "nginx map, gates", 0.80),
-    ("lookup", "riskgate fast path", "nginx map", 0.90),
-    ("lookup", "riskgate fast path", "nginx + Lua", 0.70),
-    ("lookup", "riskgate fast path", "hyper", 1.20),
-    ("lookup", "riskgate fast path, log", "nginx map, log", 0.95),
-    ("lookup", "riskgate Pingora path", "nginx map", 1.15),
-    ("lookup", "riskgate Pingora path", "nginx + Lua", 0.90),
-    ("pipelined", "riskgate fast path", "nginx map", 0.20),
-    ("pipelined", "riskgate Pingora path", "nginx map", 0.20),
-    ("tls", "riskgate fast path, TLS", "nginx map, TLS", 1.00),
-    ("http2", "riskgate fast path, TLS, 1 streams", "nginx map, TLS, 1 streams", 1.00),
-    ("http2", "riskgate fast path, TLS, 10 streams", "nginx map, TLS, 10 streams", 1.00),
-    ("proxied", "riskgate fast path, proxy", "nginx, proxy", 1.30),
-    ("proxied", "riskgate Pingora path, proxy", "nginx, proxy", 1.30),
-]
-IDLE_BYTES = 10_000
+
+def reference(section, subject):
+    """The row that a subject's CPU time is divided by; None without one."""
+    for suffix in REFERENCE_SUFFIXES.get(section.name, ()):
+        if subject.endswith(suffix):
+            return section.rows.get("nginx map, TLS" + suffix)
+    return section.rows.get(REFERENCE_SUBJECT.get(section.name))
 
 
 def add_ratios(sections):
     for section in sections:
-        beside = section.rows.get(REFERENCE_SUBJECT.get(section.name))
-        for row in section.rows.values() if beside else ():
-            row["ratio"] = row["cpu_us"] / beside["cpu_us"]
+        for subject, row in section.rows.items():
+            if beside := reference(section, subject):
+                row["ratio"] = row["cpu_us"] / beside["cpu_us"]
 
 
 def table(section):
@@ -84,38 +74,6 @@ def table(section):
     lines += [""] if section.rows else []
     lines += [f"{note[0].upper()}{note[1:]}.\n" for note in section.notes]
     return "\n".join(lines)
-
-
-def check_targets(sections):
-    """Compares figures with targets, and leaves out targets whose subjects did not run. Returns for
-    each target its name, the highest allowed value and the measured value."""
-    by_name = {section.name: section for section in sections}
-    found = []
-    for name, subject, beside, most in RATIO_TARGETS:
-        rows = by_name[name].rows if name in by_name else {}
-        if subject in rows and beside in rows:
-            ratio = rows[subject]["cpu_us"] / rows[beside]["cpu_us"]
-            found.append((f"{name}: {subject} / {beside}", most, ratio))
-    if "idle" in by_name:
-        for subject, row in by_name["idle"].rows.items():
-            if subject.startswith("riskgate"):
-                found.append((f"idle: {subject}, kB each", IDLE_BYTES / 1000, row["each"] / 1000))
-    if "workers" in by_name:
-        rows = by_name["workers"].rows
-        for form in ("fast path", "Pingora path"):
-            if f"{form}, 2 workers" in rows:
-                ratio = rows[f"{form}, 2 workers"]["rate"] / rows[f"{form}, 1 workers"]["rate"]
-                found.append((f"workers: {form}, one / two (rates)", 1 / 1.8, 1 / ratio))
-    return found
-
-
-def targets_table(found):
-    lines = ["### Targets", "", "| CPU for a request, unless the row says otherwise | at most | found | |",
-             "|---|---:|---:|---|"]
-    for name, most, value in found:
-        outcome = "met" if value <= most else "missed"
-        lines.append(f"| {name} | {most:.2f} | {value:.2f} | {outcome} |")
-    return "\n".join(lines) + "\n"
 
 
 def disturbance_note(sections):
@@ -137,7 +95,8 @@ def head(world, machine, sections):
             f"load average {machine['load_before']:.2f} before and {machine['load_after']:.2f} "
             f"after{disturbance_note(sections)}; {words}. "
             f"Server on core {machine['server_cores'][0]}, load on {machine['load_cores']}; "
-            f"{world.rounds} rounds of {world.seconds} s; CPU times are lower quartiles, the rest medians.\n")
+            f"{world.rounds} rounds of {world.seconds} s; CPU times are lower quartiles, rates "
+            f"upper quartiles, the rest medians.\n")
 
 
 # Layout of the chart, in pixels.
@@ -182,8 +141,8 @@ def write(folder, world, machine, sections):
     """Writes the Markdown, the chart and the raw figures. Returns the Markdown."""
     add_ratios(sections)
     parts = [head(world, machine, sections), *map(table, sections)]
-    if not world.quick and (found := check_targets(sections)):
-        parts.append(targets_table(found))
+    if not world.quick and (found := targets.check(sections)):
+        parts.append(targets.table(found))
     text = "\n".join(parts)
     (folder / "bench.md").write_text(text)
     if any(s.name in ("lookup", "proxied", "pipelined") for s in sections):

@@ -11,10 +11,15 @@ import subprocess
 from . import machine, mix
 
 ALL_GATES = "key, origin, quota, table"
+# One thread for Go code, and fewer garbage collections than by default.
+GO_ENVIRONMENT = {"GOMAXPROCS": "1", "GOGC": "400"}
 
 
 class Subject:
     """A server with its own port and its own folder."""
+
+    # What its processes find in their environment, besides that of the bench.
+    environment = {}
 
     def __init__(self, name, does, world, gates=True, tls=False):
         self.name, self.does, self.world, self.gates, self.tls = name, does, world, gates, tls
@@ -37,10 +42,11 @@ class Subject:
         return re.sub(r"@([A-Z]+)@", lambda found: str(known[found[1]]), text)
 
     def certificate_lines(self):
-        """The lines of an nginx config that choose the certificate."""
+        """The lines of an nginx config that choose the certificate. With tickets, TLS 1.3 needs no
+        session cache, which would add a tenth to the CPU time of a new handshake."""
         certificate, key = self.world.certificate
         return (f"ssl_certificate {certificate}; ssl_certificate_key {key}; "
-                "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:tls:10m;")
+                "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_tickets on;")
 
     def link_files(self, **names):
         """Links shared files under the names that the config uses."""
@@ -49,7 +55,8 @@ class Subject:
 
     def start(self):
         self.processes = machine.Processes(
-            self.command_line(), self.folder, machine.SERVER_CORES[:self.workers])
+            self.command_line(), self.folder, machine.SERVER_CORES[:self.workers],
+            self.environment)
         try:
             machine.wait_until(f"{self.name} listens", lambda: self.processes.is_up(self.port))
         except BaseException:
@@ -70,7 +77,7 @@ class Subject:
 
 
 class Riskgate(Subject):
-    def __init__(self, name, world, *, fast_path=False, log=False, keys="keys.toml", table="table",
+    def __init__(self, name, world, *, fast_path=True, log=False, keys="keys.toml", table="table",
                  plan=mix.LIMIT, upstream=9, workers=1, store="riskgate.db", tls=False):
         super().__init__(name, ALL_GATES + (", log" if log else ""), world, tls=tls)
         self.workers, self.admin = workers, machine.free_port()
@@ -83,7 +90,7 @@ http = "127.0.0.1:{machine.free_port() if tls else self.port}"
 {f'https = "127.0.0.1:{self.port}"' if tls else ""}
 admin = "127.0.0.1:{self.admin}"
 threads = {workers}
-{"fast_path = true" if fast_path else ""}
+fast_path = {str(fast_path).lower()}
 max_connections = 14000
 max_connections_per_address = 14000
 keepalive_timeout = "600s"
@@ -171,6 +178,58 @@ class Haproxy(Subject):
         return ["haproxy", "-f", self.folder / "haproxy.cfg", "-db"]
 
 
+class Envoy(Subject):
+    def __init__(self, name, world, template, does, **more):
+        super().__init__(name, does, world, gates=False)
+        (self.folder / "envoy.yaml").write_text(self.fill_template(template, **more))
+
+    def command_line(self):
+        return ["envoy", "-c", self.folder / "envoy.yaml", "--concurrency", self.workers,
+                "--disable-hot-restart", "-l", "error"]
+
+
+class Caddy(Subject):
+    environment = GO_ENVIRONMENT
+
+    def __init__(self, name, world, template, does, **more):
+        super().__init__(name, does, world, gates=False)
+        (self.folder / "Caddyfile").write_text(self.fill_template(template, **more))
+
+    def command_line(self):
+        return ["caddy", "run", "--config", self.folder / "Caddyfile", "--adapter", "caddyfile"]
+
+
+class Traefik(Subject):
+    environment = GO_ENVIRONMENT
+
+    def __init__(self, name, world, templates, does, **more):
+        super().__init__(name, does, world, gates=False)
+        for template in templates:
+            (self.folder / template).write_text(self.fill_template(template, **more))
+        self.config = self.folder / templates[0]
+
+    def command_line(self):
+        return ["traefik", f"--configFile={self.config}"]
+
+    def start(self):
+        super().start()
+        # It listens before it has read its routes, and answers 404 until then.
+        try:
+            machine.wait_until(f"{self.name} has routes", self.has_routes)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def has_routes(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", "/v1/check/start")
+            return connection.getresponse().status == 200
+        finally:
+            connection.close()
+
+
 class Baseline(Subject):
     def __init__(self, name, world):
         super().__init__(name, "the same bytes", world, gates=False)
@@ -179,27 +238,27 @@ class Baseline(Subject):
         return [self.world.rust / "baseline", self.port, self.world.folder / "lookup.tsv"]
 
 
+def riskgate_subjects(world, name="", **how):
+    """riskgate as it is shipped, and with every request on the Pingora path."""
+    suffix = f", {name}" if name else ""
+    return [Riskgate(f"riskgate{suffix}", world, **how),
+            Riskgate(f"riskgate Pingora path{suffix}", world, fast_path=False, **how)]
+
+
 def lookup_subjects(world):
     """All subjects that answer look-ups themselves."""
-    found = []
-    if world.has_fast_path:
-        found.append(Riskgate("riskgate fast path", world, fast_path=True))
-    found.append(Riskgate("riskgate Pingora path", world))
-    found += [
+    return riskgate_subjects(world) + [
         Nginx("nginx map", world, "nginx-map.conf", "the same bytes", gates=False),
         Nginx("nginx map, gates", world, "nginx-gates.conf", "key, origin, table"),
         Nginx("nginx + Lua", world, "nginx-lua.conf", ALL_GATES),
         Haproxy("HAProxy", world, "haproxy-answer.cfg", ALL_GATES),
         Baseline("hyper", world),
     ]
-    return found
 
 
 def tls_subjects(world):
     """The subjects that are also measured with TLS. They offer HTTP/1.1 and HTTP/2."""
-    found = [Riskgate("riskgate fast path, TLS", world, fast_path=True, tls=True)] if world.has_fast_path else []
-    return found + [
-        Riskgate("riskgate Pingora path, TLS", world, tls=True),
+    return riskgate_subjects(world, "TLS", tls=True) + [
         Nginx("nginx map, TLS", world, "nginx-map.conf", "the same bytes", gates=False, tls=True),
         Nginx("nginx map, gates, TLS", world, "nginx-gates.conf", "key, origin, table", tls=True),
     ]
@@ -207,29 +266,19 @@ def tls_subjects(world):
 
 def logging_subjects(world):
     """The subjects that are also measured with an access log."""
-    found = [Riskgate("riskgate fast path, log", world, fast_path=True, log=True)] if world.has_fast_path else []
-    return found + [
-        Riskgate("riskgate Pingora path, log", world, log=True),
+    return riskgate_subjects(world, "log", log=True) + [
         Nginx("nginx map, log", world, "nginx-map.conf", "the same bytes", gates=False, log=True),
     ]
 
 
 def proxy_subjects(world, upstream):
-    found = []
-    if world.has_fast_path:
-        found.append(Riskgate("riskgate fast path, proxy", world, fast_path=True, upstream=upstream))
-    return found + [
-        Riskgate("riskgate Pingora path, proxy", world, upstream=upstream),
+    return riskgate_subjects(world, "proxy", upstream=upstream) + [
         Nginx("nginx, proxy", world, "nginx-proxy.conf", "forwards", gates=False,
               UPSTREAM=upstream),
         Haproxy("HAProxy, proxy", world, "haproxy-proxy.cfg", "forwards", gates=False,
                 UPSTREAM=upstream),
+        Envoy("Envoy, proxy", world, "envoy-proxy.yaml", "forwards", UPSTREAM=upstream),
+        Caddy("Caddy, proxy", world, "Caddyfile", "forwards", UPSTREAM=upstream),
+        Traefik("Traefik, proxy", world, ("traefik.yaml", "traefik-proxy.yaml"), "forwards",
+                UPSTREAM=upstream),
     ]
-
-
-def supports_fast_path(binary, folder):
-    probe = folder / "fast-path.toml"
-    probe.write_text("[listen]\nfast_path = true\n")
-    ran = subprocess.run([binary, "check", "-c", probe], cwd=folder, stdout=subprocess.DEVNULL,
-                         stderr=subprocess.PIPE, text=True)
-    return "listen.fast_path" not in ran.stderr

@@ -19,8 +19,17 @@ pub struct ExpectedExchange {
 impl ExpectedExchange {
     /// The request as bytes.
     pub fn to_request_bytes(&self) -> Vec<u8> {
+        self.to_bytes_with("")
+    }
+
+    /// The same request as the last one of its connection.
+    pub fn to_last_request_bytes(&self) -> Vec<u8> {
+        self.to_bytes_with("Connection: close\r\n")
+    }
+
+    fn to_bytes_with(&self, more_fields: &str) -> Vec<u8> {
         let mut text = format!(
-            "GET {} HTTP/1.1\r\nHost: gate.test\r\nAuthorization: Bearer {}\r\n",
+            "GET {} HTTP/1.1\r\nHost: gate.test\r\nAuthorization: Bearer {}\r\n{more_fields}",
             self.target, self.key
         );
         if !self.origin.is_empty() {

@@ -19,11 +19,14 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open";
-const CONSTANT_FIELDS: [(&str, &str); 8] = [
+const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, \
+                               X-Fail-Open, X-Table-Version, X-Matched-Domain, \
+                               X-Verdict-Source, X-Did-You-Mean";
+const CONSTANT_FIELDS: [(&str, &str); 9] = [
     ("content-type", "application/json"),
     ("cache-control", "no-store"),
     ("x-table-version", "35a9cb01dba8"),
+    ("x-verdict-source", "list"),
     ("x-request-id", "00112233445566778899aabbccddeeff"),
     ("ratelimit-policy", "\"monthly\";q=100000000"),
     ("ratelimit", "\"monthly\";r=99999999;t=864000"),
@@ -39,7 +42,7 @@ fn respond(bodies: &HashMap<String, Bytes>, request: &Request<Incoming>) -> Resp
     };
     let mut response = Response::new(Full::new(body.clone()));
     let headers = response.headers_mut();
-    headers.reserve(12);
+    headers.reserve(13);
     for (name, value) in CONSTANT_FIELDS {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
