@@ -1,73 +1,40 @@
 //! The fast path and the Pingora path behave alike. Two gateways, with and without the fast path,
-//! receive the same bytes. Both must send the same responses, count the same calls, forward the
-//! same requests, write the same log lines, and close the connection in the same way.
+//! receive the same bytes over HTTP/1.1, over TLS and over HTTP/2. Both must send the same
+//! responses, count the same calls, forward the same requests, write the same log lines, and close
+//! the connection in the same way.
 //!
-//! `RISKGATE_TEST_SEEDS=1000..2000` tests other random connections than the usual 400.
+//! `RISKGATE_TEST_SEEDS=1000..2000` tests other random connections than the usual ones.
 //! `scripts/differences` tests further seeds for a given time.
 
 mod compared_gateway;
+mod comparison;
+mod http1_input;
+mod http2_exchange;
+mod http2_input;
+mod http2_odd_requests;
+mod normalization;
 mod random_requests;
+mod upstream_script;
 
 use std::time::Duration;
 
 use crate::harness::{Gateway, MockUpstream, Setup, Step, get, response_bytes, wait_until};
 
-use compared_gateway::{ComparedGateway, normalized_responses};
-use random_requests::{KEY, random_client_input};
-
-const DEFAULT_SEED_COUNT: u64 = 400;
-
-/// Panics with the first difference only.
-#[track_caller]
-fn assert_same_lines(one: &[String], other: &[String]) {
-    assert_eq!(one.len(), other.len());
-    for (one, other) in one.iter().zip(other) {
-        assert_eq!(one, other);
-    }
-}
-
-fn seed_range() -> std::ops::Range<u64> {
-    let Ok(told) = std::env::var("RISKGATE_TEST_SEEDS") else { return 0..DEFAULT_SEED_COUNT };
-    let (first, end) = told.split_once("..").expect("FIRST..END");
-    first.parse().expect("a number")..end.parse().expect("a number")
-}
+use comparison::{Transport, compare_paths};
 
 #[test]
 fn the_fast_path_and_the_pingora_path_respond_alike() {
-    let (with, without) = (ComparedGateway::start(true), ComparedGateway::start(false));
-    let (mut plain, mut answered) = (0, 0);
-    for seed in seed_range() {
-        let sent = random_client_input(seed);
-        let before = with.fast_path_request_count();
-        let (one, other) = (with.send_and_read(&sent), without.send_and_read(&sent));
-        assert_eq!(
-            normalized_responses(&one),
-            normalized_responses(&other),
-            "seed {seed}, with the fast path and without: {}",
-            String::from_utf8_lossy(&sent.bytes)
-        );
-        plain += sent.plain;
-        answered += (with.fast_path_request_count() - before).min(sent.plain);
-    }
-    assert_eq!(without.fast_path_request_count(), 0);
-    assert!(plain > 0 && answered * 100 >= plain * 95, "{answered} of {plain} plain requests");
-    assert_same_lines(&with.forwarded_requests(), &without.forwarded_requests());
-    wait_until("both gateways have logged the same number of lines", || {
-        with.sorted_log_lines().len() == without.sorted_log_lines().len()
-    });
-    assert_same_lines(&with.sorted_log_lines(), &without.sorted_log_lines());
-    let used = |side: &ComparedGateway| side.gateway.get("/v1/usage", KEY).expect(200).text();
-    assert_eq!(used(&with), used(&without));
-    for metric in ["domain", "top_domains", "check", "none"] {
-        for outcome in ["ok", "unauthorized", "forbidden", "validation_error", "bad_request"] {
-            let count = |side: &ComparedGateway| {
-                let labels = [format!("route=\"{metric}\""), format!("outcome=\"{outcome}\"")];
-                let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-                side.gateway.sum_of_samples("riskgate_requests_total", &labels)
-            };
-            assert_eq!(count(&with), count(&without), "{metric} {outcome}");
-        }
-    }
+    compare_paths(Transport::Http1);
+}
+
+#[test]
+fn the_fast_path_and_the_pingora_path_respond_alike_over_tls() {
+    compare_paths(Transport::Http1OverTls);
+}
+
+#[test]
+fn the_fast_path_and_the_pingora_path_respond_alike_over_http2() {
+    compare_paths(Transport::Http2);
 }
 
 #[test]

@@ -127,7 +127,8 @@ pub trait Stream: Read + Write + Send {
 
 impl Stream for TcpStream {
     fn shutdown_write(&mut self) {
-        self.shutdown(Shutdown::Write).unwrap();
+        // The peer may already have reset the connection.
+        let _ = self.shutdown(Shutdown::Write);
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use super::TEST_TIMEOUT;
+pub use super::hpack::{decode_fields, encode_field};
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -25,29 +26,7 @@ pub fn encode_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// A field in HPACK's simplest form: a literal that is never indexed, without Huffman coding.
-pub fn encode_field(name: &str, value: &str) -> Vec<u8> {
-    let mut bytes = vec![0x10];
-    for text in [name, value] {
-        // Lengths of 127 and more continue in further bytes (RFC 7541 section 5.1).
-        let mut rest = text.len();
-        if rest < 127 {
-            bytes.push(rest as u8);
-        } else {
-            bytes.push(127);
-            rest -= 127;
-            while rest >= 128 {
-                bytes.push((rest % 128) as u8 | 128);
-                rest /= 128;
-            }
-            bytes.push(rest as u8);
-        }
-        bytes.extend(text.as_bytes());
-    }
-    bytes
-}
-
-fn encode_fields(all: &[(&str, &str)]) -> Vec<u8> {
+pub fn encode_fields(all: &[(&str, &str)]) -> Vec<u8> {
     all.iter().flat_map(|(name, value)| encode_field(name, value)).collect()
 }
 
@@ -69,19 +48,26 @@ pub fn encode_request_fields(
     all
 }
 
-/// A client that sends raw frames, over a connection without TLS.
-pub struct FrameClient {
-    pub stream: TcpStream,
+/// A client that sends raw frames, by default over a connection without TLS.
+pub struct FrameClient<S = TcpStream> {
+    pub stream: S,
 }
 
 impl FrameClient {
     pub fn open(address: SocketAddr) -> FrameClient {
-        let mut stream = TcpStream::connect(address).unwrap();
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
-        stream.write_all(PREFACE).unwrap();
+        FrameClient::start(stream)
+    }
+}
+
+impl<S: Read + Write> FrameClient<S> {
+    /// Sends the preface and the settings.
+    pub fn start(mut stream: S) -> FrameClient<S> {
         // Without a dynamic table, each response's fields can be decoded alone.
-        stream.write_all(&encode_frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0])).unwrap();
+        let settings = encode_frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0]);
+        stream.write_all(&[PREFACE, &settings].concat()).unwrap();
         FrameClient { stream }
     }
 
@@ -124,43 +110,9 @@ impl FrameClient {
     }
 }
 
-/// Decodes `:status` from the static table (RFC 7541 appendix A), or from a literal.
+/// The status of a response's field block.
 pub fn decode_status(block: &[u8]) -> u16 {
-    const INDEXED_STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
-    let block = match block[0] {
-        size if size & 0xe0 == 0x20 => &block[1..],
-        _ => block,
-    };
-    match block[0] {
-        index @ 0x88..=0x8e => INDEXED_STATUSES[usize::from(index - 0x88)],
-        _ => {
-            let huffman = block[1] & 0x80 != 0;
-            let length = usize::from(block[1] & 0x7f);
-            let text = &block[2..2 + length];
-            if huffman {
-                decode_huffman_digits(text)
-            } else {
-                std::str::from_utf8(text).unwrap().parse().unwrap()
-            }
-        }
-    }
-}
-
-/// Decodes three digits in Huffman code (RFC 7541 appendix B). The codes of 0, 1 and 2 have five
-/// bits, those of 3 to 9 have six.
-fn decode_huffman_digits(code: &[u8]) -> u16 {
-    let bits =
-        code.iter().chain([0; 4].iter()).take(4).fold(0, |bits, byte| bits << 8 | u32::from(*byte));
-    let (mut at, mut value) = (0, 0);
-    for _ in 0..3 {
-        let five = bits << at >> 27;
-        if five < 3 {
-            value = value * 10 + five;
-            at += 5;
-        } else {
-            value = value * 10 + (bits << at >> 26) - 0x19 + 3;
-            at += 6;
-        }
-    }
-    value as u16
+    let fields = decode_fields(block);
+    assert_eq!(fields[0].0, ":status");
+    fields[0].1.parse().unwrap()
 }
