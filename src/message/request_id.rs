@@ -12,22 +12,42 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// The longest id that riskgate accepts from a client, in bytes.
 const MAX_ID_LENGTH: usize = 128;
+/// The length of a generated id, in bytes.
+const GENERATED_ID_LENGTH: usize = 32;
 
 /// An id of 1 to 128 visible ASCII characters. The default is empty: no id is set yet.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RequestId(ArrayString<MAX_ID_LENGTH>);
+#[derive(Clone, Debug, Default)]
+pub struct RequestId(IdText);
+
+/// A generated id needs no allocation, and nobody moves 128 bytes for it.
+#[derive(Clone, Debug)]
+enum IdText {
+    Short(ArrayString<GENERATED_ID_LENGTH>),
+    Long(Box<str>),
+}
+
+impl Default for IdText {
+    fn default() -> IdText {
+        IdText::Short(ArrayString::new_const())
+    }
+}
 
 impl RequestId {
     /// Parses a client's id; `None` if it is not valid.
     pub fn parse(id: &[u8]) -> Option<RequestId> {
-        let is_valid = !id.is_empty() && id.iter().all(u8::is_ascii_graphic);
+        let is_valid =
+            (1..=MAX_ID_LENGTH).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic);
         let id = std::str::from_utf8(id).ok().filter(|_| is_valid)?;
-        ArrayString::from(id).ok().map(RequestId)
+        let text = ArrayString::from(id).map_or_else(|_| IdText::Long(id.into()), IdText::Short);
+        Some(RequestId(text))
     }
 
     /// Returns the id as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            IdText::Short(id) => id,
+            IdText::Long(id) => id,
+        }
     }
 }
 
@@ -60,10 +80,11 @@ impl RequestIdGenerator {
     pub fn generate(&self) -> RequestId {
         let mut hasher = SipHasher13::new_with_key(&self.siphash_key);
         hasher.write_u64(self.generated_count.fetch_add(1, Ordering::Relaxed));
-        let mut digits = [0; 32];
+        let mut digits = [0; GENERATED_ID_LENGTH];
         // The only error is that of another length.
         let _ = hex::encode_to_slice(hasher.finish128().as_bytes(), &mut digits);
-        RequestId::parse(&digits).unwrap_or_default()
+        let id = ArrayString::from_byte_string(&digits);
+        RequestId(id.map_or_else(|_| IdText::default(), IdText::Short))
     }
 }
 
@@ -80,7 +101,9 @@ mod tests {
     #[test]
     fn an_id_is_1_to_128_visible_ascii_bytes() {
         assert_eq!(RequestId::parse(b"a-1").unwrap().as_str(), "a-1");
-        assert_eq!(RequestId::parse(&[b'x'; 128]).unwrap().len(), 128);
+        for length in [32, 33, 128] {
+            assert_eq!(RequestId::parse(&vec![b'x'; length]).unwrap().len(), length);
+        }
         for bad in [b"".as_slice(), &[b'x'; 129], b"a b", b"a\xc3\xa9", b"a\x7f"] {
             assert!(RequestId::parse(bad).is_none(), "{bad:?}");
         }
