@@ -24,7 +24,7 @@ use crate::proxy::upstream::{
 };
 
 /// The space reserved for one read of a response header, in bytes.
-const HEADER_READ_BYTES: usize = 4 * 1024;
+const HEADER_READ_BYTES: usize = 2 * 1024;
 /// The space reserved for one read of a response body, in bytes.
 const BODY_READ_BYTES: usize = 16 * 1024;
 

@@ -54,7 +54,7 @@ pub(super) async fn serve_fast_path(
             return FastPathExit::ToPingora((answered_at, deadline));
         }
         let in_flight = context.tracker.track_request();
-        let mut out = Vec::with_capacity(1024.max(3 * client_io.read_buf.len()));
+        let mut out = Vec::with_capacity(1024.max(4 * client_io.read_buf.len()));
         let Some((consumed, action)) =
             answer_arrived_requests(&mut fast_path, client_io, &mut out, write_timeout).await
         else {

@@ -141,6 +141,7 @@ impl Key {
             expires_at: self.expires_at,
             is_revoked: self.is_revoked,
             has_own_fault: self.has_own_fault,
+            is_faulty: self.has_own_fault || account.fault.is_some(),
         }
     }
 }

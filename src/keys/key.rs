@@ -31,6 +31,9 @@ pub struct Key {
     pub lease: Arc<Lease>,
     pub(super) is_revoked: bool,
     pub(super) has_own_fault: bool,
+    /// `has_own_fault`, or the account has a fault: copied here so that a call follows one pointer
+    /// less.
+    pub(super) is_faulty: bool,
     pub(super) is_origin_restricted: bool,
     /// Whether riskgate refuses a request without `Origin`.
     pub require_origin: bool,
@@ -49,7 +52,7 @@ pub struct Key {
 impl Key {
     /// Whether the key or its account has a fault, so that riskgate answers its calls with 500.
     pub fn is_faulty(&self) -> bool {
-        self.has_own_fault || self.account.fault.is_some()
+        self.is_faulty
     }
 
     /// Whether the key allows only the origins that it lists.

@@ -175,6 +175,7 @@ impl KeyRing {
             expires_at: row.expires_at,
             is_revoked: row.revoked_at.is_some(),
             has_own_fault: fault.is_some(),
+            is_faulty: fault.is_some() || account.fault.is_some(),
         };
         self.keys_by_digest_prefix.insert(digest_prefix(&row.digest), Arc::new(key));
         self.key_faults.extend(fault.map(|fault| (row.id.clone(), fault)));

@@ -2,6 +2,7 @@
 //!
 //! Owns the comparison of names. The table stores the answer and score of each rule.
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde::{Deserialize, Serialize};
 
 use super::source_packages::vote_bit;
@@ -34,26 +35,34 @@ pub(super) enum UnlistedRule {
 /// The rules for unlisted names.
 pub(super) struct UnlistedRules {
     settings: UnlistedRuleSettings,
+    /// Finds the words of the settings: `throwaway_words`, then `mail_words`. `None` if there are
+    /// none.
+    word_finder: Option<AhoCorasick>,
 }
 
 impl UnlistedRules {
     pub(super) fn new(settings: &UnlistedRuleSettings) -> UnlistedRules {
-        UnlistedRules { settings: settings.clone() }
+        let words = || settings.throwaway_words.iter().chain(&settings.mail_words);
+        // The build fails only for words of gigabytes, which no manifest can contain.
+        let word_finder =
+            AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words()).ok();
+        let word_finder = word_finder.filter(|finder| finder.patterns_len() > 0);
+        UnlistedRules { settings: settings.clone(), word_finder }
     }
 
     /// The first rule that applies to this unlisted name. `registrable_label` is the first label of
     /// the name's registrable domain: the label that the owner chose.
     pub(super) fn find_rule(&self, name: &str, registrable_label: &str) -> Option<UnlistedRule> {
-        let UnlistedRuleSettings { typos_of, throwaway_words, mail_words, .. } = &self.settings;
-        if typos_of.iter().any(|provider| is_one_edit_away(name, provider)) {
+        if self.settings.typos_of.iter().any(|provider| is_one_edit_away(name, provider)) {
             return Some(UnlistedRule::Typo);
         }
-        let has_one_of =
-            |words: &[String]| words.iter().any(|word| registrable_label.contains(word.as_str()));
-        if has_one_of(throwaway_words) {
-            return Some(UnlistedRule::ThrowawayName);
-        }
-        has_one_of(mail_words).then_some(UnlistedRule::MailInName)
+        let found_words = self.word_finder.as_ref()?.find_overlapping_iter(registrable_label);
+        // The throw-away words have the lowest numbers, and take precedence.
+        let first_word = found_words.map(|found| found.pattern().as_usize()).min()?;
+        Some(match first_word < self.settings.throwaway_words.len() {
+            true => UnlistedRule::ThrowawayName,
+            false => UnlistedRule::MailInName,
+        })
     }
 
     /// Whether these votes include the source that checks MX hosts.
