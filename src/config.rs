@@ -326,7 +326,7 @@ fn read_downstream_options(
             body_bytes: settings.integer("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
         },
         accepts_h2c: settings.boolean("listen.h2c", false),
-        is_fast_path_on: settings.boolean("listen.fast_path", false),
+        is_fast_path_on: settings.boolean("listen.fast_path", true),
         proxy_protocol_peers: settings
             .boolean("listen.proxy_protocol", false)
             .then(|| trusted_proxies.clone()),

@@ -10,4 +10,6 @@ mod forwarding_headers;
 mod response;
 
 pub use attempts::{Attempts, FailedEnd, Failure, MAX_ATTEMPTS};
-pub use response::{BodyFraming, StatusKind, body_framing, may_have_framing_fields};
+pub use response::{
+    BodyFraming, StatusKind, body_framing, closes_after_response, may_have_framing_fields,
+};

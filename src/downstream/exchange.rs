@@ -15,7 +15,7 @@ use super::connection_tracker::ConnectionTracker;
 use super::context::ListenerContext;
 use super::fast_path::{FastPath, ProxyRequest};
 use crate::exchange::forwarding::ClientInfo;
-use crate::exchange::{Attempts, FailedEnd, Failure};
+use crate::exchange::{Attempts, FailedEnd, Failure, closes_after_response};
 use crate::gate::RequestContext;
 use crate::message::response::{RenderOptions, Reply};
 use crate::proxy::upstream::{
@@ -242,7 +242,8 @@ impl Exchange<'_> {
                 Ok(1..) => failure = Failure::BrokenResponse,
                 Ok(0) | Err(_) => return Err(failure),
             }
-            self.should_close |= self.tracker.is_draining();
+            self.should_close =
+                closes_after_response(self.should_close, self.tracker.is_draining());
             let context = ResponseContext {
                 common_headers: &self.ctx.common_headers,
                 date: self.fast_path.date_header_value(),

@@ -17,6 +17,7 @@ use super::context::ListenerContext;
 use super::fast_path_connection::{FastPathExit, serve_fast_path};
 use super::idle_wait::IdleWait;
 use super::request_io::{RequestIo, ReturnedConnection};
+use crate::exchange::closes_after_response;
 use crate::gate::RequestContext;
 use crate::message::request_head::{RequestHead, parse_request_head};
 use crate::message::response::{CommonHeaders, RenderOptions, Reply};
@@ -207,7 +208,8 @@ where
         session.set_pipelined_prefix(header);
         // When Pingora reads the header, it overwrites the session's keep-alive, but not its number
         // of reuses. With 0 reuses Pingora closes the connection after this response.
-        let is_last = framing.wants_close || self.context.tracker.is_draining();
+        let is_last =
+            closes_after_response(framing.wants_close, self.context.tracker.is_draining());
         session.set_keepalive_reuses_remaining(is_last.then_some(0));
         // If the response is sent before a short body has arrived, Pingora reads the body to its
         // end and the connection is kept. If the client waits for a 100, the connection is closed

@@ -51,6 +51,12 @@ pub fn body_framing(
     }
 }
 
+/// Returns true if the client's connection closes after the response: the client asked for that,
+/// or the process is about to end.
+pub fn closes_after_response(client_wants_close: bool, is_process_ending: bool) -> bool {
+    client_wants_close || is_process_ending
+}
+
 /// Returns false if a response with this status must have neither `Content-Length` nor
 /// `Transfer-Encoding` (RFC 9110 section 8.6, RFC 9112 section 6.1).
 pub fn may_have_framing_fields(status: u16) -> bool {
@@ -75,6 +81,12 @@ mod tests {
         ] {
             assert_eq!(StatusKind::from(status), kind, "{status}");
         }
+    }
+
+    #[test]
+    fn a_connection_closes_if_its_client_wants_that_or_the_process_ends() {
+        assert!(!closes_after_response(false, false));
+        assert!(closes_after_response(true, false) && closes_after_response(false, true));
     }
 
     #[test]

@@ -12,7 +12,9 @@ use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
 use crate::exchange::forwarding::{ClientInfo, prepare_client_response, prepare_upstream_request};
-use crate::exchange::{Attempts, FailedEnd, Failure, StatusKind, may_have_framing_fields};
+use crate::exchange::{
+    Attempts, FailedEnd, Failure, StatusKind, closes_after_response, may_have_framing_fields,
+};
 use crate::model::refusal::Refusal;
 use crate::support::socket_reset::set_reset_on_close;
 
@@ -83,7 +85,8 @@ impl Gate {
             StatusKind::Invalid => return Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
             StatusKind::Final => {}
         }
-        if session.is_process_shutting_down() {
+        // Pingora itself closes the connection if the client asked for that.
+        if closes_after_response(false, session.is_process_shutting_down()) {
             session.set_keepalive(None);
         }
         prepare_client_response(response)?;

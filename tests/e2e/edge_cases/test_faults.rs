@@ -276,14 +276,14 @@ impl TestRun {
     fn run_and_capture_output(&self) -> String {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--nocapture", "--exact", self.test]).env("RUST_BACKTRACE", "0");
-        command.env_remove("RISKGATE_TEST_CASES").env_remove("RISKGATE_TEST_FAST_PATH");
+        command.env_remove("RISKGATE_TEST_CASES").env_remove("RISKGATE_TEST_PINGORA_PATH");
         command.env_remove("RISKGATE_TEST_FAULT");
         let cases = [&self.passing_cases[..], &self.failing_cases].concat();
         if !cases.is_empty() {
             command.env("RISKGATE_TEST_CASES", cases.join("\n"));
         }
-        if self.uses_fast_path {
-            command.env("RISKGATE_TEST_FAST_PATH", "1");
+        if !self.uses_fast_path {
+            command.env("RISKGATE_TEST_PINGORA_PATH", "1");
         }
         if let Some(fault) = self.fault {
             command.env("RISKGATE_TEST_FAULT", format!("{fault:?}"));

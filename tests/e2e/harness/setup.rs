@@ -16,7 +16,7 @@ use crate::redis_server::RedisServer;
 
 /// Returns true if gateways use the fast path unless a test decides otherwise.
 pub fn is_fast_path_the_default() -> bool {
-    std::env::var_os("RISKGATE_TEST_FAST_PATH").is_some()
+    std::env::var_os("RISKGATE_TEST_PINGORA_PATH").is_none()
 }
 
 /// The settings and the command line of a gateway that is to be started.
@@ -58,8 +58,8 @@ impl Setup {
         let process = setup.folder.path().join("run").display().to_string();
         setup = setup.set_text("process.runtime_dir", &process);
         // The whole suite runs with and without the fast path.
-        if is_fast_path_the_default() {
-            setup = setup.set("listen.fast_path", "true");
+        if !is_fast_path_the_default() {
+            setup = setup.set("listen.fast_path", "false");
         }
         // A commit may take long on a disk that other processes use.
         setup = setup.set_text("store.deadline", "5s");
