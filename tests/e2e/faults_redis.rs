@@ -293,7 +293,9 @@ fn flipped_bits_in_replies_never_admit_more_calls_than_the_limit() {
         let setup = setup.set_text("keys.file", &file.display().to_string());
         setup.set_text("store.url", &url).set_text("store.on_failure", "closed").start()
     });
-    let clients = LoadGenerator::new(DOMAIN, key).with_pause(Duration::from_millis(2));
+    // Once the limit is reached, the gateways ask the server only twice a second. So the clients are
+    // slow enough that many replies are corrupt before that.
+    let clients = LoadGenerator::new(DOMAIN, key).with_pause(Duration::from_millis(20));
     std::thread::scope(|scope| {
         let _stop_guard = clients.stop_on_drop();
         for gateway in &gateways {
@@ -303,13 +305,9 @@ fn flipped_bits_in_replies_never_admit_more_calls_than_the_limit() {
         proxy.set_response_fault(SPARSE_BIT_FLIPS);
         let failures =
             |gateway: &Gateway| gateway.sum_of_samples("riskgate_store_failures_total", &[]);
-        // Once the limit is reached, the gateways ask the server only twice a second, so not many
-        // more replies are corrupt then.
         wait_until("many replies were corrupt", || {
             gateways.iter().all(|gateway| failures(gateway) > 15.0)
-                || clients.response_counts().admitted >= MEDIUM_LIMIT
         });
-        assert!(gateways.iter().all(|gateway| failures(gateway) > 3.0));
         proxy.clear_faults();
         wait_until("the limit is reached", || clients.response_counts().admitted >= MEDIUM_LIMIT);
         let refused = clients.response_counts().quota_exceeded;
