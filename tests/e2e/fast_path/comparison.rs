@@ -76,6 +76,7 @@ impl Transport {
 /// Sends the bytes with pauses at the cuts, closes the sending side, and reads all responses. The
 /// last line says how the connection ended.
 fn send_and_read(stream: &mut dyn Stream, sent: &Http1Input) -> Vec<String> {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     let mut from = 0;
     for at in sent.cuts.iter().copied().chain([sent.bytes.len()]) {
         // riskgate may already have refused the request and closed the connection.
@@ -87,9 +88,15 @@ fn send_and_read(stream: &mut dyn Stream, sent: &Http1Input) -> Vec<String> {
     }
     stream.shutdown_write();
     let mut answers = Vec::new();
-    let end = stream.read_to_end(&mut answers).map(drop).map_err(|error| error.kind());
+    let end = match stream.read_to_end(&mut answers).map_err(|error| error.kind()) {
+        Ok(_) => "orderly".to_owned(),
+        // Over TLS all of these mean that the gateway has not closed the connection in order. If a
+        // write has failed because of a reset, a read finds only the end of the connection.
+        Err(BrokenPipe | ConnectionReset | UnexpectedEof) => "broken".to_owned(),
+        Err(other) => format!("{other:?}"),
+    };
     let mut responses = normalized_responses(&answers);
-    responses.push(format!("{end:?}"));
+    responses.push(end);
     responses
 }
 

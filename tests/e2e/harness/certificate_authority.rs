@@ -19,6 +19,15 @@ use super::{Connection, TEST_TIMEOUT};
 impl Stream for StreamOwned<ClientConnection, TcpStream> {
     fn shutdown_write(&mut self) {
         self.conn.send_close_notify();
+        while self.conn.wants_write() {
+            if self.conn.write_tls(&mut self.sock).is_err() {
+                // The peer has reset the connection. rustls would try to write again before each
+                // read, and fail, although responses may have arrived.
+                while self.conn.wants_write() {
+                    self.conn.write_tls(&mut std::io::sink()).unwrap();
+                }
+            }
+        }
     }
 }
 
