@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::harness::{ReceivedRequest, Step, response_bytes};
 
 /// A request for this name gets a response only on a new connection.
-const RETRIED: &str = "retried";
+pub const RETRIED: &str = "retried";
 
 /// Returns true if riskgate has to send this request again. Whether one of its connections is idle
 /// depends on time, so two gateways may differ.
