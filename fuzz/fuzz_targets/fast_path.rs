@@ -89,7 +89,8 @@ fn start_gateway(name: &str, fast_path: bool, upstream_address: SocketAddr) -> S
     let config = format!(
         "[listen]\nfast_path = {fast_path}\n[log]\naccess = false\n[upstream]\nservers = [\"{upstream_address}\"]\n\
          health_interval = \"0\"\n[[upstream.route]]\nprefix = \"/v1/form\"\n\
-         methods = [\"GET\", \"POST\"]\n[store]\nurl = \"sqlite:{0}/riskgate.db\"\n[keys]\n\
+         methods = [\"GET\", \"POST\"]\n[store]\nurl = \"sqlite:{0}/riskgate.db\"\n\
+         deadline = \"5s\"\n[keys]\n\
          file = {keys:?}\n[plans]\nfree = 1000000000\n[top]\nmin_accounts = 16\n",
         scratch.path().display()
     );
