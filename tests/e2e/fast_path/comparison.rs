@@ -78,10 +78,11 @@ impl Transport {
 /// last line says how the connection ended.
 fn send_and_read(stream: &mut dyn Stream, sent: &Http1Input) -> Vec<String> {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    let mut from = 0;
+    let (mut from, mut has_failed_write) = (0, false);
     for at in sent.cuts.iter().copied().chain([sent.bytes.len()]) {
-        // riskgate may already have refused the request and closed the connection.
-        let _ = stream.write_all(&sent.bytes[from..at]);
+        // The gateway may already have reset the connection. A read after the failed write then
+        // finds only the end of the connection.
+        has_failed_write |= stream.write_all(&sent.bytes[from..at]).is_err();
         if at < sent.bytes.len() {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -90,10 +91,9 @@ fn send_and_read(stream: &mut dyn Stream, sent: &Http1Input) -> Vec<String> {
     stream.shutdown_write();
     let mut answers = Vec::new();
     let end = match stream.read_to_end(&mut answers).map_err(|error| error.kind()) {
-        Ok(_) => "orderly".to_owned(),
-        // Over TLS all of these mean that the gateway has not closed the connection in order. If a
-        // write has failed because of a reset, a read finds only the end of the connection.
-        Err(BrokenPipe | ConnectionReset | UnexpectedEof) => "broken".to_owned(),
+        Ok(_) if !has_failed_write => "orderly".to_owned(),
+        // Over TLS all of these mean that the gateway has not closed the connection in order.
+        Ok(_) | Err(BrokenPipe | ConnectionReset | UnexpectedEof) => "broken".to_owned(),
         Err(other) => format!("{other:?}"),
     };
     let mut responses = normalized_responses(&answers);
