@@ -2,7 +2,7 @@
 //!
 //! Owns the comparison of names. The table stores the answer and score of each rule.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use aho_corasick::AhoCorasick;
 use serde::{Deserialize, Serialize};
 
 use super::source_packages::vote_bit;
@@ -35,18 +35,15 @@ pub(super) enum UnlistedRule {
 /// The rules for unlisted names.
 pub(super) struct UnlistedRules {
     settings: UnlistedRuleSettings,
-    /// Finds the words of the settings: `throwaway_words`, then `mail_words`. `None` if there are
-    /// none.
+    /// Finds the words of the settings: `throwaway_words`, then `mail_words`.
     word_finder: Option<AhoCorasick>,
 }
 
 impl UnlistedRules {
     pub(super) fn new(settings: &UnlistedRuleSettings) -> UnlistedRules {
-        let words = || settings.throwaway_words.iter().chain(&settings.mail_words);
-        // The build fails only for words of gigabytes, which no manifest can contain.
-        let word_finder =
-            AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words()).ok();
-        let word_finder = word_finder.filter(|finder| finder.patterns_len() > 0);
+        let words = settings.throwaway_words.iter().chain(&settings.mail_words);
+        // The crate refuses only words of gigabytes, which no manifest can contain.
+        let word_finder = AhoCorasick::new(words).ok();
         UnlistedRules { settings: settings.clone(), word_finder }
     }
 
