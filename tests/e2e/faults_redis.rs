@@ -272,7 +272,7 @@ fn calls_are_counted_exactly_while_lease_reports_are_corrupt() {
 }
 
 /// The fault corrupts some messages, and leaves others intact.
-const SPARSE_BIT_FLIPS: Fault = Fault::FlipBits { from: 2_500, every: 61, bits: 0x01 };
+const SPARSE_BIT_FLIPS: Fault = Fault::FlipBits { from: 1_800, every: 61, bits: 0x01 };
 
 #[test]
 fn flipped_bits_in_replies_never_admit_more_calls_than_the_limit() {
@@ -293,9 +293,10 @@ fn flipped_bits_in_replies_never_admit_more_calls_than_the_limit() {
         let setup = setup.set_text("keys.file", &file.display().to_string());
         setup.set_text("store.url", &url).set_text("store.on_failure", "closed").start()
     });
-    // Once the limit is reached, the gateways ask the server only twice a second. So the clients are
-    // slow enough that many replies are corrupt before that.
-    let clients = LoadGenerator::new(DOMAIN, key).with_pause(Duration::from_millis(20));
+    // Once the limit is reached, the gateways ask the server only twice a second. After a corrupt
+    // reply, they wait before they connect again. So the clients are slow enough that many replies
+    // are corrupt before the limit is reached: 75 calls in a second, 8 seconds for all.
+    let clients = LoadGenerator::new(DOMAIN, key).with_pause(Duration::from_millis(80));
     std::thread::scope(|scope| {
         let _stop_guard = clients.stop_on_drop();
         for gateway in &gateways {
