@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use riskgate::downstream::fast_path::{FastPath, NextAction};
+use riskgate::downstream::fast_path::{BatchEnd, FastPath, NextAction};
 use riskgate::gate::admission::authenticate_client;
 use riskgate::keys::{Token, format_key_hash};
 use riskgate::message::request_head::{RequestLimits, parse_request_head};
@@ -201,7 +201,7 @@ fn bench_whole_decision(c: &mut Criterion) {
     let mut answers_ok = |request: &[u8]| {
         out.clear();
         let result = fast_path.answer_requests(black_box(request), &mut out);
-        matches!(result, (length, Ok(NextAction::ReadMore)) if length == request.len())
+        matches!(result, (length, BatchEnd::Next(NextAction::ReadMore)) if length == request.len())
             && out.starts_with(b"HTTP/1.1 200 OK\r\n")
     };
     fill_leases(&gate, &requests);

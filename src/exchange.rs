@@ -11,5 +11,6 @@ mod response;
 
 pub use attempts::{Attempts, FailedEnd, Failure, MAX_ATTEMPTS};
 pub use response::{
-    BodyFraming, StatusKind, body_framing, closes_after_response, may_have_framing_fields,
+    BodyFraming, MalformedResponse, StatusKind, body_framing, closes_after_response,
+    may_have_framing_fields, parse_content_length,
 };

@@ -17,9 +17,10 @@ mod state;
 
 pub(crate) use answers::Decision;
 pub use judge::Gate;
-pub(crate) use judge::MatchedRoute;
+pub(crate) use judge::{Judgement, MatchedRoute};
+pub(crate) use pingora_filters::{FailedExchange, classify_error};
 pub use request_context::RequestContext;
-pub(crate) use request_context::StartTime;
+pub(crate) use request_context::{StartTime, unix_seconds_now};
 pub(crate) use request_parts::RequestParts;
 pub(crate) use session::{client_address, has_final_response_started};
 pub use state::{GateState, ReloadableRules};

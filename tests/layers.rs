@@ -76,7 +76,7 @@ const CRATES: [(&str, &[&str]); 35] = [
     ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
     ("strsim", &["table/unlisted_rules"]),
     ("tikv_jemallocator", &["main"]),
-    // `message`, `exchange` and `gate` do no I/O.
+    // Not `message`, `exchange` and `gate`: what they compute needs no runtime.
     ("tokio", &["support", "quota", "dns", "proxy", "downstream", "process", "cli"]),
     ("toml", &["keys", "table", "config"]),
     ("ureq", &["feed/fetch"]),
@@ -93,8 +93,10 @@ const RESTRICTED_CODE: [(&str, &[&str]); 3] = [
     ("unsafe_code", &["support/socket_reset", "main"]),
 ];
 
-/// Paths that the model must not name: I/O, clocks, logs and threads.
-const PATHS_NOT_IN_MODEL: [&str; 8] = [
+/// The folders whose code only computes.
+const FOLDERS_WITHOUT_IO: [&str; 2] = ["model", "exchange"];
+/// Paths that these folders must not name: I/O, clocks, logs and threads.
+const PATHS_OF_IO: [&str; 8] = [
     "log",
     "std::fs",
     "std::net::TcpListener",
@@ -204,19 +206,31 @@ fn folders_before_message_use_neither_http_nor_pingora() {
 }
 
 #[test]
-fn the_model_uses_no_io_clock_async_log_or_threads() {
+fn model_and_exchange_use_no_io_clock_async_log_or_threads() {
     let mut wrong = Vec::new();
-    for source in read_source_files().iter().filter(|source| source.folder() == "model") {
-        let paths = PATHS_NOT_IN_MODEL.into_iter().filter(|path| source.paths.contain(path));
+    let sources = read_source_files();
+    for source in sources.iter().filter(|source| FOLDERS_WITHOUT_IO.contains(&source.folder())) {
+        let paths = PATHS_OF_IO.into_iter().filter(|path| source.paths.contain(path));
         for code in paths.chain(source.text.contains("async ").then_some("async")) {
             wrong.push(format!("src/{}.rs uses {code}", source.module));
         }
     }
     assert!(
         wrong.is_empty(),
-        "{wrong:#?}: the model has no I/O, no clock, no log and no threads. Let the caller do this, \
-         and pass the value in."
+        "{wrong:#?}: {FOLDERS_WITHOUT_IO:?} have no I/O, no clock, no log and no threads. Let the \
+         caller do this, and pass the value in."
     );
+}
+
+#[test]
+fn the_mutation_tests_name_files_that_exist() {
+    let settings = fs::read_to_string(project_root().join(".cargo/mutants.toml")).unwrap();
+    let settings: toml::Table = settings.parse().unwrap();
+    let globs = settings["examine_globs"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
+    let missing: Vec<&str> = globs
+        .filter(|glob| !project_root().join(glob.split('*').next().unwrap()).exists())
+        .collect();
+    assert!(missing.is_empty(), ".cargo/mutants.toml: no file matches {missing:?}");
 }
 
 #[test]

@@ -14,13 +14,13 @@ use super::client_io::ClientIo;
 use super::connection_tracker::ConnectionTracker;
 use super::context::ListenerContext;
 use super::fast_path::{FastPath, ProxyRequest};
-use crate::exchange::forwarding::ClientInfo;
-use crate::exchange::{Attempts, FailedEnd, Failure, closes_after_response};
+use crate::exchange::forwarding::{ClientInfo, write_upstream_request};
+use crate::exchange::{Attempts, FailedEnd, Failure, MalformedResponse, closes_after_response};
 use crate::gate::RequestContext;
-use crate::message::response::{RenderOptions, Reply};
+use crate::message::response::RenderOptions;
+use crate::model::refusal::Refusal;
 use crate::proxy::upstream::{
-    BodyState, MalformedResponse, ResponseContext, ResponseHead, UpstreamConnection, Upstreams,
-    forward_response_head,
+    BodyState, ResponseContext, ResponseHead, UpstreamConnection, Upstreams, forward_response_head,
 };
 
 /// The space reserved for one read of a response header, in bytes.
@@ -67,37 +67,40 @@ struct UpstreamResponse {
 }
 
 /// Sends `pending_output`, the responses to the client's earlier requests, then forwards the
-/// request and its response.
+/// request and its response. The request stays in its box: a value that an async function takes is
+/// copied into its future, and this future is made for each request.
 pub(super) async fn proxy_request(
     context: &ListenerContext,
     client_io: &mut ClientIo,
     fast_path: &mut FastPath,
-    request: ProxyRequest,
-    pending_output: &[u8],
+    mut request: Box<ProxyRequest>,
+    mut pending_output: Vec<u8>,
 ) -> ConnectionDisposition {
     use ConnectionDisposition::{Broken, Close, KeepAlive};
     let (servers, write_timeout) = (&*context.upstreams, context.options.write_timeout);
     let header = client_io.read_buf.split_to(request.header_length);
-    let ProxyRequest { mut ctx, method, target, wants_close: closes, .. } = request;
-    if !client_io.send_bytes(pending_output, write_timeout, None).await {
-        ctx.set_aborted_outcome();
-        fast_path.count_and_log_request(&ctx, method, &target);
+    let method = request.method;
+    if !client_io.send_bytes(&pending_output, write_timeout, None).await {
+        request.ctx.set_aborted_outcome();
+        fast_path.count_and_log_request(&request.ctx, method, &request.target);
         return Broken;
     }
+    pending_output.clear();
     let address = client_io.client_address();
     let is_tls = client_io.get_ssl_digest().is_some();
-    let deadline = Instant::from_std(servers.exchange_deadline(ctx.started_at()));
+    let deadline = Instant::from_std(servers.exchange_deadline(request.ctx.started_at()));
     let mut exchange = Exchange {
         servers,
         fast_path: &mut *fast_path,
-        client_info: context.gate.collect_client_info(&ctx, address, is_tls),
-        ctx: &ctx,
+        client_info: context.gate.collect_client_info(&request.ctx, address, is_tls),
+        ctx: &request.ctx,
         client_header: &header,
         method,
         tracker: &context.tracker,
-        should_close: closes,
+        should_close: request.wants_close,
         attempts: Attempts::default(),
-        client_output: Vec::with_capacity(1024),
+        // It is empty now. Its memory is used again.
+        client_output: pending_output,
     };
     let permit = servers.acquire_exchange_permit(address);
     let fetched = match &permit {
@@ -106,45 +109,53 @@ pub(super) async fn proxy_request(
     };
     let fetched = fetched.unwrap_or(Err(Failure::TimedOut));
     let (should_close, attempts) = (exchange.should_close, exchange.attempts);
-    let mut out = std::mem::take(&mut exchange.client_output);
+    let out = std::mem::take(&mut exchange.client_output);
     let mut is_client_gone = false;
     let ended = match fetched {
         Ok(response) => {
-            ctx.set_upstream_outcome(response.head.status);
+            request.ctx.set_upstream_outcome(response.head.status);
             let forwarded = forward_body(context, servers, client_io, response, out, deadline);
             let forwarded = forwarded.await;
             is_client_gone = matches!(forwarded, Err(Failure::Client { .. }));
             forwarded.map_err(|failure| attempts.end_after(failure, false, true))
         }
         Err(failure) => {
-            out.clear();
-            Err(attempts.end_after(failure, Instant::now() >= deadline, false))
+            let is_past_deadline = servers.is_past_deadline(request.ctx.started_at());
+            Err(attempts.end_after(failure, is_past_deadline, false))
         }
     };
     let disposition = match ended {
         Ok(()) if should_close => Close,
         Ok(()) => KeepAlive,
         Err(FailedEnd::Abort) => {
-            ctx.set_aborted_outcome();
+            request.ctx.set_aborted_outcome();
             // An orderly close: the client must receive the part that has arrived.
             if is_client_gone { Broken } else { Close }
         }
         Err(FailedEnd::Refuse(refusal)) => {
-            let reply = context.gate.finish_with_refusal(&refusal, &mut ctx);
-            let out = render_refusal(&reply, &ctx, method, fast_path.date_header_value());
-            if client_io.send_bytes(&out, write_timeout, None).await { Close } else { Broken }
+            send_refusal(context, client_io, fast_path, &mut request, &refusal).await
         }
     };
-    fast_path.count_and_log_request(&ctx, method, &target);
+    fast_path.count_and_log_request(&request.ctx, method, &request.target);
     disposition
 }
 
-/// Returns the bytes of a response after which the connection closes.
-fn render_refusal(reply: &Reply, ctx: &RequestContext, method: &str, date: &[u8]) -> Vec<u8> {
-    let options = RenderOptions { should_close: true, is_head_method: method == "HEAD" };
-    let mut out = Vec::with_capacity(1024);
-    reply.append_as_http1(&ctx.common_headers, date, options, &mut out);
-    out
+/// Sends the response to a refused request. The connection closes after it.
+async fn send_refusal(
+    context: &ListenerContext,
+    client_io: &mut ClientIo,
+    fast_path: &mut FastPath,
+    request: &mut ProxyRequest,
+    refusal: &Refusal,
+) -> ConnectionDisposition {
+    let reply = context.gate.finish_with_refusal(refusal, &mut request.ctx);
+    let options = RenderOptions { should_close: true, is_head_method: request.method == "HEAD" };
+    let (date, mut out) = (fast_path.date_header_value(), Vec::with_capacity(1024));
+    reply.append_as_http1(&request.ctx.common_headers, date, options, &mut out);
+    match client_io.send_bytes(&out, context.options.write_timeout, None).await {
+        true => ConnectionDisposition::Close,
+        false => ConnectionDisposition::Broken,
+    }
 }
 
 /// Sends `out`, which starts with the response header, and forwards the body of the response to the
@@ -214,10 +225,10 @@ impl Exchange<'_> {
         })?;
         self.attempts.mark_connected();
         let mut request = Vec::with_capacity(self.client_header.len() + 512);
-        self.servers.write_request_for_server(
+        write_upstream_request(
             self.client_header,
             (self.method, target),
-            server,
+            self.servers.host_header(&connection.server_address),
             &self.client_info,
             &mut request,
         );

@@ -1,6 +1,6 @@
-//! The fast path for plain requests: from request bytes to response bytes, without Pingora's proxy.
-//! A plain request is a GET, HEAD or OPTIONS over HTTP/1.1 without a body and without unusual
-//! fields.
+//! The fast path over HTTP/1.1: from the bytes of plain requests to the bytes of their responses,
+//! without Pingora's proxy. A plain request is a GET, HEAD or OPTIONS without a body and without a
+//! field that only the Pingora path handles.
 //!
 //! The fast path has no rules of its own: the parser, the gates and the response writer are those
 //! of the Pingora path. It answers a request at once if it can. If the request has to wait for the
@@ -10,7 +10,11 @@
 
 use std::net::IpAddr;
 
-use crate::gate::{Decision, Gate, MatchedRoute, RequestContext, RequestParts, StartTime};
+use crate::exchange::closes_after_response;
+use crate::gate::{
+    Decision, Gate, Judgement, MatchedRoute, RequestContext, RequestParts, StartTime,
+    unix_seconds_now,
+};
 use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
 use crate::message::response::{RenderOptions, Reply};
 
@@ -48,7 +52,16 @@ pub struct ProxyRequest {
     pub wants_close: bool,
 }
 
-/// What the caller must do next with the connection, after [`FastPath::answer_requests`].
+/// How a batch of requests ended, in [`FastPath::answer_requests`].
+pub enum BatchEnd<'r> {
+    /// The caller does this next.
+    Next(NextAction),
+    /// The next request has to wait for the store. The caller sends the buffered responses, then
+    /// calls [`FastPath::answer_after_wait`]. The request is at the front of the bytes not consumed.
+    WaitForStore(Box<WaitingRequest<'r>>),
+}
+
+/// What the caller does next with the connection.
 pub enum NextAction {
     /// Read more bytes: nothing is left in the buffer, or only an incomplete request.
     ReadMore,
@@ -74,62 +87,64 @@ impl FastPath {
 
     /// Returns the value of the `Date` field for the current second.
     pub fn date_header_value(&mut self) -> &[u8] {
-        self.date_cache.format_at(StartTime::now().unix_seconds())
+        self.date_cache.format_at(unix_seconds_now())
     }
 
     /// Answers the plain requests at the front of `arrived` in order, and appends the responses to
-    /// `out`. Returns the number of bytes consumed and the next action. Returns a request that has
-    /// to wait for the store as an error: send `out`, then call [`FastPath::answer_after_wait`].
+    /// `out`. Returns the number of bytes consumed, and how the batch ended.
     pub fn answer_requests<'r>(
         &mut self,
         arrived: &'r [u8],
         out: &mut Vec<u8>,
-    ) -> (usize, Result<NextAction, Box<WaitingRequest<'r>>>) {
+    ) -> (usize, BatchEnd<'r>) {
         let mut consumed = 0;
         // All requests in the buffer get the same start time.
         let start = StartTime::now();
         while consumed < arrived.len() {
             let head = match parse_request_head(&arrived[consumed..], 0, &self.request_limits) {
                 Ok(Some(head)) if head.may_take_fast_path() => head,
-                Ok(None) => return (consumed, Ok(NextAction::ReadMore)),
-                Ok(Some(_)) | Err(_) => return (consumed, Ok(NextAction::Fallback)),
+                Ok(None) => return (consumed, BatchEnd::Next(NextAction::ReadMore)),
+                Ok(Some(_)) | Err(_) => return (consumed, BatchEnd::Next(NextAction::Fallback)),
             };
             let mut ctx = RequestContext::from(start);
             let (method, target) = (plain_method(&head), head.request_line.target);
             let parts = self.gate.read_plain_request(method, target, &head.fields, &mut ctx);
             match self.gate.judge_without_wait(&parts, &mut ctx) {
-                Ok(Decision::Reply(reply)) => {
+                Judgement::Decided(Decision::Reply(reply)) => {
                     consumed += head.head_length;
-                    if self.write_reply(&reply, &head, &ctx, out) {
-                        return (consumed, Ok(NextAction::Close));
+                    if self.write_reply(&reply, &head, &ctx, false, out) {
+                        return (consumed, BatchEnd::Next(NextAction::Close));
                     }
                 }
-                Ok(Decision::Forward) => {
+                Judgement::Decided(Decision::Forward) => {
                     let request = Box::new(ProxyRequest::new(&head, ctx));
-                    return (consumed, Ok(NextAction::Proxy(request)));
+                    return (consumed, BatchEnd::Next(NextAction::Proxy(request)));
                 }
-                Err(route) => {
-                    return (consumed, Err(Box::new(WaitingRequest { head, parts, route, ctx })));
+                Judgement::MustWait(route) => {
+                    let waiting = Box::new(WaitingRequest { head, parts, route, ctx });
+                    return (consumed, BatchEnd::WaitForStore(waiting));
                 }
             }
             if out.len() >= FLUSH_THRESHOLD_BYTES {
-                return (consumed, Ok(NextAction::Flush));
+                return (consumed, BatchEnd::Next(NextAction::Flush));
             }
         }
-        (consumed, Ok(NextAction::ReadMore))
+        (consumed, BatchEnd::Next(NextAction::ReadMore))
     }
 
     /// Waits for the store, at most `store.deadline`. Then answers the request like
-    /// [`FastPath::answer_requests`], or returns it as one to forward.
+    /// [`FastPath::answer_requests`], or returns it as one to forward. The connection closes after
+    /// the response if the process is about to end by then.
     pub async fn answer_after_wait(
         &mut self,
         waiting: WaitingRequest<'_>,
+        is_process_ending: impl Fn() -> bool,
         out: &mut Vec<u8>,
     ) -> (usize, NextAction) {
         let WaitingRequest { head, parts, route, mut ctx } = waiting;
         match self.gate.judge_after_wait(route, &parts, &mut ctx).await {
             Decision::Reply(reply) => {
-                let closes = self.write_reply(&reply, &head, &ctx, out);
+                let closes = self.write_reply(&reply, &head, &ctx, is_process_ending(), out);
                 (head.head_length, if closes { NextAction::Close } else { NextAction::Flush })
             }
             Decision::Forward => (0, NextAction::Proxy(Box::new(ProxyRequest::new(&head, ctx)))),
@@ -150,10 +165,12 @@ impl FastPath {
         reply: &Reply,
         head: &RequestHead<'_>,
         ctx: &RequestContext,
+        is_process_ending: bool,
         out: &mut Vec<u8>,
     ) -> bool {
         let method = plain_method(head);
-        let should_close = head.fields.wants_close || reply.closes_connection();
+        let should_close = reply.closes_connection()
+            || closes_after_response(head.fields.wants_close, is_process_ending);
         let options = RenderOptions { should_close, is_head_method: method == "HEAD" };
         let date = self.date_cache.format_at(ctx.started_unix_seconds());
         reply.append_as_http1(&ctx.common_headers, date, options, out);
@@ -161,11 +178,9 @@ impl FastPath {
         should_close
     }
 
-    /// Counts a finished request in the metrics, also as one of the fast path, and writes its line
-    /// to the access log.
+    /// Counts and logs a finished request.
     pub fn count_and_log_request(&self, ctx: &RequestContext, method: &str, target: &[u8]) {
-        self.gate.state().metrics.requests.fast_path_requests.inc();
-        self.gate.count_and_log_request(ctx, method, target, self.client_address);
+        self.gate.count_and_log_fast_path_request(ctx, method, target, self.client_address);
     }
 }
 

@@ -1,7 +1,5 @@
 //! The loop of a connection on the fast path: it reads requests and sends responses.
 
-use std::time::Duration;
-
 use bytes::Buf;
 use tokio::time::Instant;
 
@@ -9,7 +7,7 @@ use super::boxed::box_future;
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
 use super::exchange::{ConnectionDisposition, proxy_request};
-use super::fast_path::{FastPath, NextAction};
+use super::fast_path::{BatchEnd, FastPath, NextAction};
 use super::idle_wait::{IdleOutcome, IdleWait};
 use super::options::DownstreamOptions;
 
@@ -56,15 +54,15 @@ pub(super) async fn serve_fast_path(
         let in_flight = context.tracker.track_request();
         let mut out = Vec::with_capacity(1024.max(4 * client_io.read_buf.len()));
         let Some((consumed, action)) =
-            answer_arrived_requests(&mut fast_path, client_io, &mut out, write_timeout).await
+            answer_arrived_requests(context, &mut fast_path, client_io, &mut out).await
         else {
             return FastPathExit::Ended;
         };
         let is_answered = consumed > 0 || matches!(action, NextAction::Proxy(..));
+        let batch_length = out.len();
         let disposition = match action {
             NextAction::Proxy(request) => {
-                box_future(|| proxy_request(context, client_io, &mut fast_path, *request, &out))
-                    .await
+                box_future(|| proxy_request(context, client_io, &mut fast_path, request, out)).await
             }
             _ if !client_io.send_bytes(&out, write_timeout, None).await => Broken,
             NextAction::Close => Close,
@@ -92,7 +90,7 @@ pub(super) async fn serve_fast_path(
                 return FastPathExit::Ended;
             }
         }
-        if out.len() > YIELD_AFTER_RESPONSE_BYTES {
+        if batch_length > YIELD_AFTER_RESPONSE_BYTES {
             // Other tasks run before this connection answers its next batch of requests.
             tokio::task::yield_now().await;
         }
@@ -103,23 +101,24 @@ pub(super) async fn serve_fast_path(
 /// to wait for the store, the responses before it are sent already. Returns the number of bytes
 /// consumed and the next action; `None` if the client left.
 async fn answer_arrived_requests(
+    context: &ListenerContext,
     fast_path: &mut FastPath,
     client_io: &mut ClientIo,
     out: &mut Vec<u8>,
-    write_timeout: Duration,
 ) -> Option<(usize, NextAction)> {
     // The buffer is taken out of `client_io`, because a request that waits borrows from it.
     let mut arrived = std::mem::take(&mut client_io.read_buf);
-    let (mut consumed, answered) = fast_path.answer_requests(&arrived, out);
-    let action = match answered {
-        Ok(action) => action,
-        Err(waiting) => {
-            if !client_io.send_bytes(out, write_timeout, None).await {
+    let (mut consumed, end) = fast_path.answer_requests(&arrived, out);
+    let action = match end {
+        BatchEnd::Next(action) => action,
+        BatchEnd::WaitForStore(waiting) => {
+            if !client_io.send_bytes(out, context.options.write_timeout, None).await {
                 fast_path.abandon_request(*waiting);
                 return None;
             }
             out.clear();
-            let waited = box_future(|| fast_path.answer_after_wait(*waiting, out));
+            let is_ending = || context.tracker.is_draining();
+            let waited = box_future(|| fast_path.answer_after_wait(*waiting, is_ending, out));
             let (answered_bytes, action) = waited.await;
             consumed += answered_bytes;
             action

@@ -27,7 +27,7 @@ use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::time::{Instant, timeout};
 
 use active_requests::{ActiveRequestGuard, ActiveRequests};
-use plain_request::{RequestGuards, answer_if_plain};
+use plain_request::{RequestGuards, answer_or_return};
 
 use super::client_io::{ClientIo, ReadMeter};
 use super::context::ListenerContext;
@@ -246,11 +246,11 @@ where
         self.has_had_request = true;
         let active = ActiveRequestGuard::start(self.active_requests);
         let guards = (active, self.context.tracker.track_request());
-        let not_plain = match self.context.options.is_fast_path_on {
-            true => answer_if_plain(self.context, session, self.client_address(), guards).await,
+        let unanswered = match self.context.options.is_fast_path_on {
+            true => answer_or_return(self.context, session, self.client_address(), guards).await,
             false => Some((session, guards)),
         };
-        if let Some((session, guards)) = not_plain {
+        if let Some((session, guards)) = unanswered {
             self.spawn_request(session, guards);
         }
     }

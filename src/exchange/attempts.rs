@@ -38,8 +38,8 @@ pub enum Failure {
 pub enum FailedEnd {
     /// The client gets this refusal, and its connection closes.
     Refuse(Refusal),
-    /// The client gets nothing more, and its connection breaks: the client has left, or it has a
-    /// part of the response, which must not look complete.
+    /// The client gets nothing more, and its connection closes before the response is complete: the
+    /// client has left, or it has a part of the response, which must not look complete.
     Abort,
 }
 

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use http::header::{
     CACHE_CONTROL, CONNECTION, COOKIE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
+use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::{Error, ErrorType, Result};
 
 use super::forwarding_headers::{
     ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
 };
+use super::response::MalformedResponse;
 use crate::keys::Key;
 use crate::message::request_head::iter_parsed_fields;
 use crate::message::response::{HeaderField, header_field};
@@ -100,8 +101,9 @@ pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
     }
 }
 
-/// Appends the request for the upstream server as HTTP/1.1 bytes. The request has no body.
-/// `client_header` is the client's header as bytes; the caller has parsed it.
+/// Appends the request for the upstream server as HTTP/1.1 bytes. `client_header` is the header of
+/// a plain request as bytes: it has no body and at most one `Cookie`, and its `Connection` lists no
+/// field. So this function removes no listed field.
 pub(crate) fn write_upstream_request(
     client_header: &[u8],
     (method, target): (&str, &[u8]),
@@ -151,13 +153,11 @@ fn write_riskgate_request_fields(
 /// Turns an upstream server's response into the response for the client: removes the fields that
 /// the server may not set, and adds riskgate's (such as `X-Riskgate-Source`). Returns an error if
 /// `Connection` lists too many options, or if `Transfer-Encoding` is anything but one `chunked`.
-pub fn prepare_client_response(response: &mut ResponseHeader) -> Result<()> {
-    let malformed = |what| Error::explain(ErrorType::InvalidHTTPHeader, what).into_up();
+pub fn prepare_client_response(response: &mut ResponseHeader) -> Result<(), MalformedResponse> {
     let values = |name| response.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
     let connection_options =
-        parse_connection_options(values(CONNECTION)).ok_or_else(|| malformed("bad Connection"))?;
-    is_chunked_if_supported(values(TRANSFER_ENCODING))
-        .ok_or_else(|| malformed("bad Transfer-Encoding"))?;
+        parse_connection_options(values(CONNECTION)).ok_or(MalformedResponse)?;
+    is_chunked_if_supported(values(TRANSFER_ENCODING)).ok_or(MalformedResponse)?;
     let is_dropped = |name: &&HeaderName| {
         !is_response_field_forwarded(name.as_str().as_bytes(), &connection_options)
     };
@@ -171,8 +171,8 @@ pub fn prepare_client_response(response: &mut ResponseHeader) -> Result<()> {
         response.status.as_u16(),
         has_cache_control,
         &mut |field, value| {
-            if let Err(error) = response.insert_header(&field.name, value) {
-                result = Err(error);
+            if response.insert_header(&field.name, value).is_err() {
+                result = Err(MalformedResponse);
             }
         },
     );

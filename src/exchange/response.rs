@@ -1,5 +1,9 @@
 //! Which responses of an upstream server are forwarded, and where the body of a response ends.
 
+/// The error if the bytes from an upstream server are no response that riskgate can forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MalformedResponse;
+
 /// What riskgate does with a response that has this status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusKind {
@@ -49,6 +53,23 @@ pub fn body_framing(
         (false, Some(length)) => BodyFraming::Length(length),
         (false, None) => BodyFraming::UntilClose,
     }
+}
+
+/// Parses `Content-Length`. Several values are accepted if all of them are the same number.
+pub fn parse_content_length<'v>(
+    values: impl Iterator<Item = &'v [u8]>,
+) -> Result<Option<u64>, MalformedResponse> {
+    let mut length = None;
+    for value in values.flat_map(|value| value.split(|byte| *byte == b',')) {
+        let digits = value.trim_ascii();
+        let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+        let is_number = digits.first().is_some_and(u8::is_ascii_digit);
+        match number.filter(|number| is_number && *length.get_or_insert(*number) == *number) {
+            Some(_) => {}
+            None => return Err(MalformedResponse),
+        }
+    }
+    Ok(length)
 }
 
 /// Returns true if the client's connection closes after the response: the client asked for that,

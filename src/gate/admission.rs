@@ -106,7 +106,12 @@ pub fn uncounted_permit(key: Option<&Arc<Key>>) -> Permit {
 }
 
 /// Returns the allowance of a key's account; `None` if the account has no limit.
-pub fn allowance(key: &Key, month: Month, remaining: u64, unix_now: i64) -> Option<Allowance> {
+pub fn compute_allowance(
+    key: &Key,
+    month: Month,
+    remaining: u64,
+    unix_now: i64,
+) -> Option<Allowance> {
     match key.limit {
         MonthlyLimit::Unlimited => None,
         MonthlyLimit::Calls(limit) => {
@@ -126,7 +131,7 @@ impl Permit {
     /// request charged no call, after [`Permit::refund`], or if the account has no limit.
     pub fn allowance(&self, unix_now: i64) -> Option<Allowance> {
         let spent = self.charge.as_ref()?;
-        allowance(self.key.as_ref()?, spent.month(), spent.remaining.unwrap_or(0), unix_now)
+        compute_allowance(self.key.as_ref()?, spent.month(), spent.remaining.unwrap_or(0), unix_now)
     }
 
     /// Refunds the call, at most once, because riskgate failed to serve the request. Returns false

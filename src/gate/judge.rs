@@ -50,6 +50,14 @@ pub(crate) struct MatchedRoute<'r> {
     is_counted: bool,
 }
 
+/// What [`Gate::judge_without_wait`] found.
+pub(crate) enum Judgement<'r> {
+    /// The decision about the request.
+    Decided(Decision),
+    /// The request has to wait for the store: call [`Gate::judge_after_wait`] with its route.
+    MustWait(MatchedRoute<'r>),
+}
+
 impl Gate {
     /// Creates a gate over this state. It trusts the `X-Forwarded-` fields of these proxies.
     pub(crate) fn new(state: Arc<GateState>, trusted_proxies: Networks) -> Gate {
@@ -190,16 +198,16 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Decision {
         match self.judge_without_wait(request, ctx) {
-            Ok(decision) => decision,
-            Err(matched) => self.judge_after_wait(matched, request, ctx).await,
+            Judgement::Decided(decision) => decision,
+            Judgement::MustWait(matched) => self.judge_after_wait(matched, request, ctx).await,
         }
     }
 
     /// Returns true if the route of this request leads to an upstream server.
-    pub(crate) fn forwards(&self, method: &str, target: &[u8]) -> bool {
+    pub(crate) fn is_route_forwarded(&self, method: &str, target: &[u8]) -> bool {
         let rules = self.state.reloadable_rules.peek();
-        let matched = route::match_route(method, target, &rules.upstream_routes);
-        matches!(matched, Ok(Route::Check(_) | Route::Upstream(_)))
+        route::match_route(method, target, &rules.upstream_routes)
+            .is_ok_and(|route| route.is_forwarded())
     }
 
     /// Returns the response to a refused request and records the outcome. If riskgate failed to
@@ -225,23 +233,25 @@ impl Gate {
 
     /// Judges a request in this order: route, key, origin, quota. Then validates the domain or the
     /// check's target, and answers the request or decides to forward it. If the request has to wait
-    /// for the store, returns its route for [`Gate::judge_after_wait`], and no call is spent yet.
+    /// for the store, no call is spent yet.
     pub(crate) fn judge_without_wait<'r>(
         &self,
         request: &RequestParts<'r>,
         ctx: &mut RequestContext,
-    ) -> Result<Decision, MatchedRoute<'r>> {
+    ) -> Judgement<'r> {
         let rules = self.state.reloadable_rules.peek();
         let judged = match self.check_route_key_and_origin(request, &rules, ctx) {
             Ok(matched) => {
-                let Some(permit) = self.try_permit(&matched, ctx) else { return Err(matched) };
+                let Some(permit) = self.try_permit(&matched, ctx) else {
+                    return Judgement::MustWait(matched);
+                };
                 ctx.set_permit(permit);
                 let unknown_score = rules.unknown_score;
                 answers::serve_route(&self.state, matched.route, request, unknown_score, ctx)
             }
             Err(refusal) => Err(refusal),
         };
-        Ok(self.finish_decision(judged, ctx))
+        Judgement::Decided(self.finish_decision(judged, ctx))
     }
 
     /// Returns the permit of a request that passed the gates for key and origin; `None` if it has
@@ -281,7 +291,7 @@ impl Gate {
                 let month = self.state.ledger.month_to_charge(now);
                 let charged = admission::charge_call(&self.state.ledger, key, month, now).await;
                 if let Err(Refusal::QuotaExceeded { .. }) = &charged {
-                    ctx.common_headers.allowance = admission::allowance(key, month, 0, now);
+                    ctx.common_headers.allowance = admission::compute_allowance(key, month, 0, now);
                 }
                 charged?
             }

@@ -42,8 +42,20 @@ impl Gate {
         self.count_and_log_request(ctx, "", b"", client_ip);
     }
 
+    /// Counts and logs a finished request of the fast path.
+    pub(crate) fn count_and_log_fast_path_request(
+        &self,
+        ctx: &RequestContext,
+        method: &str,
+        target: &[u8],
+        client_ip: Option<IpAddr>,
+    ) {
+        self.state.metrics.requests.fast_path_requests.inc();
+        self.count_and_log_request(ctx, method, target, client_ip);
+    }
+
     /// Counts and logs a finished request.
-    pub(crate) fn count_and_log_request(
+    fn count_and_log_request(
         &self,
         ctx: &RequestContext,
         method: &str,

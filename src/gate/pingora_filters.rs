@@ -13,7 +13,8 @@ use pingora_proxy::{FailToProxy, Session};
 
 use crate::exchange::forwarding::{ClientInfo, prepare_client_response, prepare_upstream_request};
 use crate::exchange::{
-    Attempts, FailedEnd, Failure, StatusKind, closes_after_response, may_have_framing_fields,
+    Attempts, FailedEnd, Failure, MalformedResponse, StatusKind, closes_after_response,
+    may_have_framing_fields,
 };
 use crate::model::refusal::Refusal;
 use crate::support::socket_reset::set_reset_on_close;
@@ -24,6 +25,16 @@ use super::session::{client_address, has_final_response_started};
 
 /// Tells Pingora that nothing more is sent: the client has left, or its response was truncated.
 const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
+
+/// An exchange without a whole response, at the end of its last attempt.
+pub(crate) struct FailedExchange {
+    /// What failed.
+    pub failure: Failure,
+    /// The attempts.
+    pub attempts: Attempts,
+    /// Whether the deadline of the exchange has passed.
+    pub is_past_deadline: bool,
+}
 
 impl Gate {
     /// Makes the request that the upstream server gets: the canonical target, `host` in `Host`, and
@@ -89,7 +100,8 @@ impl Gate {
         if closes_after_response(false, session.is_process_shutting_down()) {
             session.set_keepalive(None);
         }
-        prepare_client_response(response)?;
+        let malformed = |MalformedResponse| Error::new_up(ErrorType::InvalidHTTPHeader);
+        prepare_client_response(response).map_err(malformed)?;
         // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.
         response.set_version(http::Version::HTTP_11);
         response.set_reason_phrase(None)?;
@@ -118,21 +130,25 @@ impl Gate {
         error: &Error,
         ctx: &mut RequestContext,
     ) -> FailToProxy {
-        let attempts = Attempts::last_connected();
-        self.answer_failure(session, error, ctx, &attempts, false).await
+        let failed = FailedExchange {
+            failure: classify_error(error),
+            attempts: Attempts::last_connected(),
+            is_past_deadline: false,
+        };
+        self.answer_failure(session, error, ctx, failed).await
     }
 
-    /// Like [`Gate::fail_to_proxy`], for a proxy that knows its attempts and its deadline.
+    /// Like [`Gate::fail_to_proxy`], for a proxy that knows how its exchange failed.
     pub(crate) async fn answer_failure(
         &self,
         session: &mut Session,
         error: &Error,
         ctx: &mut RequestContext,
-        attempts: &Attempts,
-        is_past_deadline: bool,
+        failed: FailedExchange,
     ) -> FailToProxy {
+        let FailedExchange { failure, attempts, is_past_deadline } = failed;
         let has_started = has_final_response_started(session);
-        let refusal = match attempts.end_after(failure_of(error), is_past_deadline, has_started) {
+        let refusal = match attempts.end_after(failure, is_past_deadline, has_started) {
             FailedEnd::Refuse(refusal) => refusal,
             FailedEnd::Abort => {
                 ctx.set_aborted_outcome();
@@ -160,11 +176,14 @@ impl Gate {
     }
 }
 
-/// Returns what failed, by the type of Pingora's error.
-fn failure_of(error: &Error) -> Failure {
+/// Returns what failed, by the type of Pingora's error. Pingora does not say whether a part of the
+/// response had arrived.
+pub(crate) fn classify_error(error: &Error) -> Failure {
     match (error.esource(), error.etype()) {
-        // No server has received the request.
-        (ErrorSource::Upstream, ErrorType::ConnectTimedout) => Failure::NotStarted,
+        (
+            ErrorSource::Upstream,
+            ErrorType::ConnectTimedout | ErrorType::ConnectRefused | ErrorType::ConnectError,
+        ) => Failure::Connect,
         (ErrorSource::Upstream, ErrorType::ReadTimedout | ErrorType::WriteTimedout) => {
             Failure::TimedOut
         }

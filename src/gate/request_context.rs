@@ -55,11 +55,6 @@ impl StartTime {
     pub fn now() -> StartTime {
         StartTime { instant: Instant::now(), unix_ms: unix_ms_now() }
     }
-
-    /// The machine's clock, in seconds since 1970.
-    pub fn unix_seconds(self) -> i64 {
-        self.unix_ms.div_euclid(1000)
-    }
 }
 
 impl Default for RequestContext {
@@ -197,6 +192,11 @@ fn contains_authorization_token<'h>(
             && id.len() >= token.len()
             && id.windows(token.len()).any(|part| part == token)
     })
+}
+
+/// The machine's clock, in seconds since 1970.
+pub(crate) fn unix_seconds_now() -> i64 {
+    unix_ms_now().div_euclid(1000)
 }
 
 fn unix_ms_now() -> i64 {

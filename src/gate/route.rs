@@ -54,6 +54,14 @@ impl Route<'_> {
             Route::Options(_) => RouteLabel::Options,
         }
     }
+
+    /// Returns true if requests that pass the gates are forwarded to an upstream server.
+    pub fn is_forwarded(&self) -> bool {
+        match self {
+            Route::Check(_) | Route::Upstream(_) => true,
+            Route::TopDomains | Route::Domain(_) | Route::Usage | Route::Options(_) => false,
+        }
+    }
 }
 
 /// Returns the route of a request target. The refusal is a 404 if no route has the path, and a 405

@@ -6,6 +6,8 @@ use http::header::EXPECT;
 use pingora::Result;
 use pingora_proxy::Session;
 
+use crate::exchange::StatusKind;
+
 /// The client's address; `None` if a PROXY header named no client, or the peer has no IP address.
 pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
     session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip)
@@ -13,7 +15,9 @@ pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
 
 /// Returns true if a final response has started. A 1xx is not final (RFC 9110 section 15.2).
 pub(crate) fn has_final_response_started(session: &Session) -> bool {
-    session.response_written().is_some_and(|header| !header.status.is_informational())
+    session
+        .response_written()
+        .is_some_and(|header| StatusKind::from(header.status.as_u16()) == StatusKind::Final)
 }
 
 /// Sends 100 Continue to a client that waits for it, because the expectation isn't forwarded to the

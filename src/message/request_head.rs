@@ -129,10 +129,15 @@ impl RequestHead<'_> {
     /// handles.
     pub fn may_take_fast_path(&self) -> bool {
         self.request_line.is_http_11
-            && matches!(self.request_line.method, b"GET" | b"HEAD" | b"OPTIONS")
+            && is_plain_method(self.request_line.method)
             && self.request_line.target.first() == Some(&b'/')
-            && self.fields.allow_fast_path()
+            && self.fields.are_plain()
     }
+}
+
+/// Returns true for the methods of a plain request.
+pub fn is_plain_method(method: &[u8]) -> bool {
+    matches!(method, b"GET" | b"HEAD" | b"OPTIONS")
 }
 
 /// Checks an HTTP/2 request against riskgate's rules for HTTP/1.1 requests. The h2 crate has

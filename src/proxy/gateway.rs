@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::Digest;
@@ -18,8 +18,13 @@ use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::time::Duration;
 
-use crate::exchange::{Attempts, BodyFraming, Failure, body_framing};
-use crate::gate::{Gate, RequestContext, client_address, has_final_response_started};
+use crate::exchange::{
+    Attempts, BodyFraming, Failure, StatusKind, body_framing, parse_content_length,
+};
+use crate::gate::{
+    FailedExchange, Gate, RequestContext, classify_error, client_address,
+    has_final_response_started,
+};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 use crate::proxy::upstream::{ConnectionGuard, ExchangePermit, Upstreams};
@@ -49,6 +54,8 @@ pub struct Gateway {
 pub struct ProxyContext {
     request_context: RequestContext,
     attempts: Attempts,
+    /// What failed in the last attempt; `None` if nothing did, or if only Pingora knows.
+    failure: Option<Failure>,
     /// The address of the server that the current attempt asks.
     server_address: String,
     /// Watches the upstream connection while an exchange runs.
@@ -105,8 +112,8 @@ impl ProxyContext {
 
 /// Returns true if a body may follow this response header.
 fn may_response_have_body(session: &Session, response: &ResponseHeader) -> bool {
-    let length = response.headers.get(CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let lengths = response.headers.get_all(CONTENT_LENGTH).iter().map(HeaderValue::as_bytes);
+    let length = parse_content_length(lengths).unwrap_or(None);
     let is_chunked = response.headers.contains_key(TRANSFER_ENCODING);
     let is_head_method = session.req_header().method == http::Method::HEAD;
     body_framing(response.status.as_u16(), is_head_method, is_chunked, length) != BodyFraming::Empty
@@ -164,12 +171,15 @@ impl ProxyHttp for Gateway {
             let too_many =
                 || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
             let permit = self.upstreams.acquire_exchange_permit(client_address(session));
+            ctx.failure = Some(Failure::NotStarted);
             ctx.exchange_permit = Some(permit.ok_or_else(too_many)?);
         }
         ctx.attempts.start_attempt();
+        ctx.failure = Some(Failure::NotStarted);
         let peer =
             self.upstreams.select_peer(ctx.request_context.started_at(), ctx.attempts.is_retry());
-        let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectTimedout))?;
+        let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectError))?;
+        ctx.failure = None;
         ctx.server_address = peer._address.to_string();
         Ok(Box::new(peer))
     }
@@ -182,6 +192,7 @@ impl ProxyHttp for Gateway {
         mut error: Box<Error>,
     ) -> Box<Error> {
         self.upstreams.eject_server(&peer._address);
+        ctx.failure = Some(Failure::Connect);
         error.set_retry(ctx.attempts.may_retry(Failure::Connect, self.is_past_deadline(ctx)));
         error
     }
@@ -224,14 +235,15 @@ impl ProxyHttp for Gateway {
         // Pingora keeps a copy of a short body only. A longer body can't be sent again.
         let is_body_kept = !session.as_downstream().retry_buffer_truncated();
         let has_response_begun = has_final_response_started(session)
-            || ctx.connection_guard.as_ref().is_none_or(ConnectionGuard::has_response_begun);
-        let failure = match has_response_begun {
-            true => Failure::BrokenResponse,
-            false => Failure::ClosedEarly {
+            || ctx.connection_guard.as_ref().is_none_or(ConnectionGuard::has_received_bytes);
+        let failure = match classify_error(&error) {
+            Failure::BrokenResponse if !has_response_begun => Failure::ClosedEarly {
                 is_reused: reused,
                 is_repeatable: is_idempotent && is_body_kept,
             },
+            failure => failure,
         };
+        ctx.failure = Some(failure);
         match ctx.attempts.may_retry(failure, self.is_past_deadline(ctx)) {
             true => error.retry.decide_reuse(true),
             false => error.set_retry(false),
@@ -245,7 +257,7 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         ctx: &mut ProxyContext,
     ) -> Result<()> {
-        let is_final = !response.status.is_informational();
+        let is_final = StatusKind::from(response.status.as_u16()) == StatusKind::Final;
         ctx.is_upstream_response_complete = is_final && !may_response_have_body(session, response);
         ctx.drop_connection_guard_if_complete(session);
         self.gate.response_filter(session, response, &mut ctx.request_context)
@@ -293,16 +305,12 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> FailToProxy {
         ctx.connection_guard = None;
-        let is_past_deadline = self.is_past_deadline(ctx);
-        self.gate
-            .answer_failure(
-                session,
-                error,
-                &mut ctx.request_context,
-                &ctx.attempts,
-                is_past_deadline,
-            )
-            .await
+        let failed = FailedExchange {
+            failure: ctx.failure.unwrap_or_else(|| classify_error(error)),
+            attempts: ctx.attempts,
+            is_past_deadline: self.is_past_deadline(ctx),
+        };
+        self.gate.answer_failure(session, error, &mut ctx.request_context, failed).await
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut ProxyContext) {

@@ -11,7 +11,7 @@ mod response;
 use std::net::{IpAddr, SocketAddr as StdAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
@@ -26,7 +26,6 @@ use pingora::services::background::GenBackgroundService;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::exchange::forwarding::{self, ClientInfo};
 use crate::model::network::Networks;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 use crate::support::test_fault::{TestFault, is_injected};
@@ -34,9 +33,7 @@ use crate::support::test_fault::{TestFault, is_injected};
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use connection_guard::ConnectionGuard;
-pub use response::{
-    BodyState, MalformedResponse, ResponseContext, ResponseHead, forward_response_head,
-};
+pub use response::{BodyState, ResponseContext, ResponseHead, forward_response_head};
 
 /// The most idle upstream connections that the fast path keeps. Pingora's own pool, for the Pingora
 /// path, keeps as many.
@@ -109,6 +106,8 @@ pub struct Upstreams {
     body_permits: Semaphore,
     bodies_per_client: Arc<PerClientLimit>,
     exchanges_per_client: Arc<PerClientLimit>,
+    /// Counts the selections of a server, so that the servers take turns.
+    selection_counter: AtomicUsize,
     /// Makes the group key of each retry unique, so that Pingora opens a new connection for it.
     retry_group_counter: AtomicU64,
 }
@@ -150,6 +149,7 @@ impl Upstreams {
                 .map(|tls| TransportConnector::new(Some(connector_options(tls)))),
             options,
             ejected_until: DashMap::new(),
+            selection_counter: AtomicUsize::new(0),
             retry_group_counter: AtomicU64::new(0),
         })
     }
@@ -163,10 +163,7 @@ impl Upstreams {
     /// the number of all servers.
     pub fn count_healthy_and_all(&self) -> (usize, usize) {
         let backends = self.balancer.backends().get_backend();
-        let is_healthy = |backend: &&Backend| {
-            self.balancer.backends().ready(backend) && !self.is_ejected(backend)
-        };
-        (backends.iter().filter(is_healthy).count(), backends.len())
+        (backends.iter().filter(|backend| self.is_healthy(backend)).count(), backends.len())
     }
 
     /// Returns a permit for one more exchange for a client of this address; `None` if there are too
@@ -198,8 +195,7 @@ impl Upstreams {
     /// connections too.
     pub fn select_peer(&self, request_started_at: Instant, is_retry: bool) -> Option<HttpPeer> {
         let left = self.time_left(request_started_at)?;
-        let backend = self.select_backend()?;
-        let mut peer = self.peer(backend.addr, left);
+        let mut peer = self.peer(self.select_address()?, left);
         if is_retry {
             peer.group_key = 1 + self.retry_group_counter.fetch_add(1, Ordering::Relaxed);
             peer.options.idle_timeout = Some(Duration::ZERO);
@@ -233,7 +229,7 @@ impl Upstreams {
 
     /// Selects the next server for the fast path; `None` if there is none.
     pub fn select_server(&self) -> Option<StdAddr> {
-        self.select_backend()?.addr.as_inet().copied()
+        self.select_address()?.as_inet().copied()
     }
 
     /// Returns a connection to this server for the fast path: an idle one from the pool if there is
@@ -246,14 +242,16 @@ impl Upstreams {
         if !is_retry && let Some(connection) = self.idle_pool.checkout(server) {
             return Ok(connection);
         }
-        let opened = async {
+        // The future is boxed because it is large: unboxed, it would be a part of the future of
+        // each exchange, also of those that reuse a connection.
+        let opened = Box::pin(async {
             let Some(connector) = &self.tls_connector else {
                 return UpstreamConnection::open(server, RECV_BUFFER_BYTES).await;
             };
             let peer = self.peer(server.into(), self.options.connect_timeout);
             let stream = connector.new_stream(&peer).await.map_err(std::io::Error::other)?;
             UpstreamConnection::from_tls(stream, server)
-        };
+        });
         tokio::time::timeout(self.options.connect_timeout, opened).await?
     }
 
@@ -267,12 +265,14 @@ impl Upstreams {
         self.ejected_until.insert(server.clone(), Instant::now() + self.options.eject_for);
     }
 
-    fn select_backend(&self) -> Option<Backend> {
-        let is_healthy = |backend: &Backend, ready: bool| ready && !self.is_ejected(backend);
-        self.balancer
-            .select_with(b"", 64, is_healthy)
-            // If no server is healthy, ask any: it may have recovered.
-            .or_else(|| self.balancer.select_with(b"", 64, |_, _| true))
+    /// Returns the next healthy server in turn. Pingora's own selection allocates for each request.
+    fn select_address(&self) -> Option<SocketAddr> {
+        let backends = self.balancer.backends().get_backend();
+        let first = self.selection_counter.fetch_add(1, Ordering::Relaxed) % backends.len().max(1);
+        let mut in_turn = backends.iter().skip(first).chain(backends.iter().take(first));
+        let healthy = in_turn.clone().find(|backend| self.is_healthy(backend));
+        // If no server is healthy, ask any: it may have recovered.
+        healthy.or_else(|| in_turn.next()).map(|backend| backend.addr.clone())
     }
 
     /// Returns the deadline of the exchange for a request that started then.
@@ -308,29 +308,11 @@ impl Upstreams {
         self.options.host_header.as_deref().unwrap_or(server)
     }
 
-    /// Appends the request for `server` as HTTP/1.1 bytes, with its `Host`. The request has no
-    /// body. `client_header` is the client's header as bytes.
-    pub fn write_request_for_server(
-        &self,
-        client_header: &[u8],
-        request_line: (&str, &[u8]),
-        server: StdAddr,
-        client_info: &ClientInfo<'_>,
-        out: &mut Vec<u8>,
-    ) {
-        let name;
-        let host = match &self.options.host_header {
-            Some(host) => host,
-            None => {
-                name = server.to_string();
-                &name
-            }
-        };
-        forwarding::write_upstream_request(client_header, request_line, host, client_info, out);
-    }
-
-    fn is_ejected(&self, backend: &Backend) -> bool {
-        self.ejected_until.get(&backend.addr).is_some_and(|until| Instant::now() < *until)
+    /// Returns true if the server neither fails its health check nor is ejected.
+    fn is_healthy(&self, backend: &Backend) -> bool {
+        let is_ejected =
+            || self.ejected_until.get(&backend.addr).is_some_and(|until| Instant::now() < *until);
+        self.balancer.backends().ready(backend) && !is_ejected()
     }
 }
 

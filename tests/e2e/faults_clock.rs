@@ -137,7 +137,7 @@ fn assert_clock_step_has_no_effect(gateway: &Gateway, step: impl Fn(i64)) {
     let expired = gateway.create_active_key("short", &["--plan", "large", "--expires", "3s"]);
     assert_eq!(spend_all(gateway, &spent), LIMIT);
     for _ in 0..40 {
-        // The account then holds leased calls, so that the fast path serves.
+        // The account then holds leased calls, so that its calls don't wait for the store.
         gateway.get(DOMAIN, &good).expect(200);
     }
     wait_until("it has expired", || gateway.get(DOMAIN, &expired).status == 401);

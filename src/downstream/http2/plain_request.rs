@@ -1,5 +1,6 @@
 //! The fast path over HTTP/2: riskgate answers a plain request where it accepts the stream, without
-//! Pingora's proxy and without a task.
+//! Pingora's proxy. Only a request that has to wait for the store or for the client gets a task. A
+//! plain request that is to be forwarded takes the Pingora path.
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -14,18 +15,18 @@ use super::active_requests::ActiveRequestGuard;
 use crate::downstream::connection_tracker::CountGuard;
 use crate::downstream::context::ListenerContext;
 use crate::gate::{Decision, RequestContext};
-use crate::message::request_head::{RequestFields, check_http2_request};
+use crate::message::request_head::{RequestFields, check_http2_request, is_plain_method};
 use crate::model::refusal::Refusal;
 
 /// The guards of a request that is being served.
 pub(super) type RequestGuards = (ActiveRequestGuard, CountGuard);
 
-/// An answer in progress. It results in the request if the request is not plain.
+/// An answer in progress. It results in the request if the Pingora path has to serve it.
 type Answer = Pin<Box<dyn Future<Output = Option<(Box<HttpSession>, RequestGuards)>> + Send>>;
 
-/// Answers a plain request, and returns any other request. It answers before it returns, unless the
-/// request has to wait for the store or for the client; then a task goes on.
-pub(super) async fn answer_if_plain(
+/// Answers a plain request that is not forwarded, and returns every other request. It answers before
+/// it returns, unless the request has to wait for the store or for the client; then a task goes on.
+pub(super) async fn answer_or_return(
     context: &Arc<ListenerContext>,
     session: Box<HttpSession>,
     client_address: Option<IpAddr>,
@@ -43,18 +44,18 @@ pub(super) async fn answer_if_plain(
 
 /// Returns the fields of a plain request that riskgate answers itself: a GET, HEAD or OPTIONS
 /// without a body and without a field that only the Pingora path handles.
-fn read_if_plain<'s>(
+fn read_if_answerable<'s>(
     context: &ListenerContext,
     session: &'s HttpSession,
 ) -> Option<RequestFields<'s>> {
     let header = session.req_header();
-    if !matches!(header.method.as_str(), "GET" | "HEAD" | "OPTIONS") || !session.is_body_done() {
+    if !is_plain_method(header.method.as_str().as_bytes()) || !session.is_body_done() {
         return None;
     }
     let fields = check_http2_request(header, false, &context.options.request_limits).ok()?;
-    let is_plain = fields.allow_fast_path()
-        && !context.gate.forwards(header.method.as_str(), header.raw_path());
-    is_plain.then_some(fields)
+    let is_answerable = fields.are_plain()
+        && !context.gate.is_route_forwarded(header.method.as_str(), header.raw_path());
+    is_answerable.then_some(fields)
 }
 
 async fn answer(
@@ -63,7 +64,9 @@ async fn answer(
     client_address: Option<IpAddr>,
     guards: RequestGuards,
 ) -> Option<(Box<HttpSession>, RequestGuards)> {
-    let Some(fields) = read_if_plain(&context, &session) else { return Some((session, guards)) };
+    let Some(fields) = read_if_answerable(&context, &session) else {
+        return Some((session, guards));
+    };
     let gate = &context.gate;
     let mut ctx = RequestContext::default();
     let header = session.req_header();
@@ -90,9 +93,8 @@ async fn answer(
     if written.await.is_err() {
         ctx.set_aborted_outcome();
     }
-    gate.state().metrics.requests.fast_path_requests.inc();
     let header = session.req_header();
     let (method, target) = (header.method.as_str(), header.raw_path());
-    gate.count_and_log_request(&ctx, method, target, client_address);
+    gate.count_and_log_fast_path_request(&ctx, method, target, client_address);
     None
 }

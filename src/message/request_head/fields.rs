@@ -45,9 +45,9 @@ pub struct RequestFields<'b> {
 }
 
 impl<'b> RequestFields<'b> {
-    /// Returns true if the fields allow the fast path: one `Host`, no `Content-Length`, and no
-    /// field that only the Pingora path handles.
-    pub fn allow_fast_path(&self) -> bool {
+    /// Returns true if a plain request may have these fields: one `Host`, no `Content-Length`, and
+    /// no field that only the Pingora path handles.
+    pub fn are_plain(&self) -> bool {
         self.host_count == 1 && self.content_length_count == 0 && !self.needs_pingora_path
     }
 

@@ -30,6 +30,8 @@ const EVICTION_BATCH_CONNECTIONS: usize = 16;
 pub struct UpstreamConnection {
     stream: ServerStream,
     server: SocketAddr,
+    /// The server's address and port as text.
+    pub server_address: String,
     /// Whether the connection has served an earlier exchange.
     pub is_reused: bool,
 }
@@ -51,14 +53,17 @@ impl UpstreamConnection {
         socket.set_recv_buffer_size(u32::try_from(recv_buffer_bytes).unwrap_or(u32::MAX))?;
         let stream = socket.connect(server).await?;
         stream.set_nodelay(true)?;
-        Ok(UpstreamConnection { stream: ServerStream::Tcp(stream), server, is_reused: false })
+        Ok(UpstreamConnection::new(ServerStream::Tcp(stream), server))
     }
 
     /// Wraps a TLS stream to this server, which Pingora has opened.
     pub fn from_tls(stream: Stream, server: SocketAddr) -> Result<UpstreamConnection> {
         let socket = duplicate_fd(stream.id()).ok_or(ErrorKind::NotConnected)?;
-        let stream = ServerStream::Tls { stream, socket };
-        Ok(UpstreamConnection { stream, server, is_reused: false })
+        Ok(UpstreamConnection::new(ServerStream::Tls { stream, socket }, server))
+    }
+
+    fn new(stream: ServerStream, server: SocketAddr) -> UpstreamConnection {
+        UpstreamConnection { stream, server, server_address: server.to_string(), is_reused: false }
     }
 
     /// Sends a request.

@@ -12,7 +12,7 @@ use crate::support::socket_reset::duplicate_fd;
 
 /// The most bytes that the kernel counts if a TLS server closes without a response: its alert has in
 /// TLS 1.2 a header of 5 bytes, a nonce of 8, the alert of 2, and a tag of 16 (RFC 5288). The end of
-/// the connection counts as one byte more. No response is as short.
+/// the connection counts as one byte more. Every HTTP response is longer.
 const MAX_TLS_CLOSE_BYTES: u64 = 32;
 
 /// Watches the connection of one exchange. At the deadline it shuts the connection down.
@@ -55,8 +55,8 @@ impl ConnectionGuard {
         Some(ConnectionGuard { timer, socket, received_before, is_tls })
     }
 
-    /// Returns true if a part of the response has arrived, and after the deadline.
-    pub fn has_response_begun(&self) -> bool {
+    /// Returns true if a part of the response has arrived, or if the deadline has passed.
+    pub fn has_received_bytes(&self) -> bool {
         let socket = self.socket.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(received) = socket.as_ref().and_then(Received::on) else { return true };
         let before = self.received_before;

@@ -10,12 +10,15 @@ use std::mem::MaybeUninit;
 use bytes::{Buf, BytesMut};
 use httparse::{Header, ParserConfig, Response, Status};
 
-use crate::exchange::{BodyFraming, StatusKind, body_framing, may_have_framing_fields};
+use crate::exchange::{
+    BodyFraming, MalformedResponse, StatusKind, body_framing, may_have_framing_fields,
+    parse_content_length,
+};
 use crate::message::response::{
     CommonHeaders, finish_http1_header, header_field, write_status_line,
 };
 
-pub use body::{BodyState, ChunkState, MalformedResponse};
+pub use body::{BodyState, ChunkState};
 
 use crate::exchange::forwarding::{
     is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
@@ -146,23 +149,6 @@ fn write_client_header(
         is_connection_reusable: !is_last
             && does_server_keep_alive(response.version, &connection_options),
     })
-}
-
-/// Parses `Content-Length`. Several values are accepted if all of them are the same number.
-fn parse_content_length<'v>(
-    values: impl Iterator<Item = &'v [u8]>,
-) -> Result<Option<u64>, MalformedResponse> {
-    let mut length = None;
-    for value in values.flat_map(|value| value.split(|byte| *byte == b',')) {
-        let digits = value.trim_ascii();
-        let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-        let is_number = digits.first().is_some_and(u8::is_ascii_digit);
-        match number.filter(|number| is_number && *length.get_or_insert(*number) == *number) {
-            Some(_) => {}
-            None => return Err(MalformedResponse),
-        }
-    }
-    Ok(length)
 }
 
 /// Returns true if the server keeps the connection open (RFC 9112 section 9.3). `minor_version` is

@@ -51,11 +51,11 @@ fn format_plain_request(random: &mut RandomNumbers) -> String {
     text + "\r\n"
 }
 
-/// A request that the fast path usually can't serve, for one of several reasons.
+/// A request that the fast path can't serve in most cases, for one of several reasons.
 fn random_pingora_path_request(random: &mut RandomNumbers) -> String {
     let request = format_plain_request(random);
     let more = |line: &str| request.replacen("\r\n\r\n", &format!("\r\n{line}\r\n\r\n"), 1);
-    match random.number_below(22) {
+    match random.number_below(18) {
         0 => more("Expect: 100-continue"),
         1 => more("Upgrade: h2c"),
         2 => more("Content-Length: 0"),
@@ -82,13 +82,9 @@ fn random_pingora_path_request(random: &mut RandomNumbers) -> String {
         12 => request.replacen("HTTP/1.1", "HTTP/1.0", 1),
         13 => request.replacen("GET", "POST", 1),
         14 => request.replacen("GET ", "GET http://gate.test", 1),
-        15 => request.replacen("GET", "OPTIONS", 1),
-        16 => request.replacen("/v1/public/domain/", "/v1/check/", 1),
-        17 => request.replacen("/v1/public/domain/", "/nowhere/", 1),
-        18 => request.replacen("Host: gate.test\r\n", "", 1),
-        19 => format!("\r\n{request}"),
-        20 => request.replace("\r\n", "\n"),
-        _ => format!("GET /v1/usage HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n\r\n"),
+        15 => request.replacen("Host: gate.test\r\n", "", 1),
+        16 => format!("\r\n{request}"),
+        _ => request.replace("\r\n", "\n"),
     }
 }
 

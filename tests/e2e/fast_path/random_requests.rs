@@ -88,10 +88,12 @@ pub struct RandomRequest {
 
 /// A request that the fast path of HTTP/1.1 can serve.
 pub fn random_plain_request(random: &mut RandomNumbers) -> RandomRequest {
-    let method = random.pick_one(&["GET", "GET", "GET", "HEAD"]);
-    let target = match random.number_below(8) {
+    let method = random.pick_one(&["GET", "GET", "GET", "GET", "HEAD", "OPTIONS"]);
+    let target = match random.number_below(10) {
         0 => "/v1/public/top-domains".to_owned(),
-        1 | 2 => format!("/v1/check/{}", random.pick_one(&CHECK_TARGETS)),
+        1 => "/v1/usage".to_owned(),
+        2 => "/nowhere/at/all".to_owned(),
+        3 | 4 => format!("/v1/check/{}", random.pick_one(&CHECK_TARGETS)),
         _ => format!("/v1/public/domain/{}", random.pick_one(&DOMAIN_TARGETS)),
     };
     let mut fields: Vec<(&str, String)> = match random.number_below(12) {
@@ -105,6 +107,9 @@ pub fn random_plain_request(random: &mut RandomNumbers) -> RandomRequest {
     if random.one_in(3) {
         let origins = ["https://app.example.com", "https://evil.test", "null", "a b"];
         fields.push(("Origin", random.pick_one(&origins).to_owned()));
+    }
+    if method == "OPTIONS" && random.one_in(2) {
+        fields.push(("Access-Control-Request-Method", "GET".to_owned()));
     }
     if random.one_in(3) {
         let id = random.pick_one(&["abc", "a b", "x@y", "", LONG_ID]);

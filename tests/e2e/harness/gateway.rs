@@ -194,7 +194,7 @@ impl Gateway {
     }
 
     /// Creates a key, and makes [`CALLS_TO_OBTAIN_LEASE`] calls with it. After them, the account holds
-    /// leased calls if its limit is large, so that the fast path serves its requests.
+    /// leased calls if its limit is large, so that its calls don't wait for the store.
     #[track_caller]
     pub fn create_key_with_lease(&self, account: &str) -> String {
         let key = self.create_active_key(account, &[]);

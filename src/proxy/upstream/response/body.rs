@@ -5,12 +5,10 @@ use std::io::Write;
 use bytes::{Buf, BytesMut};
 use httparse::Status;
 
+use crate::exchange::MalformedResponse;
+
 /// The most bytes of a line in a chunked body: a chunk's size, the end of its data, or a trailer.
 const MAX_CHUNK_LINE_BYTES: usize = 4096;
-
-/// The error if the bytes from an upstream server are no response that riskgate can forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MalformedResponse;
 
 /// The part of a response body that has still to arrive from the upstream server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
