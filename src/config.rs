@@ -11,6 +11,7 @@ mod routes;
 mod secret;
 mod settings;
 mod tls;
+mod upstream;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,8 +23,8 @@ use std::time::Duration;
 use crate::dns::DnsOptions;
 use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::feed::Feeds;
-use crate::gate::ReloadableRules;
 use crate::gate::route::UpstreamRoute;
+use crate::gate::{CheckAnswer, ReloadableRules};
 use crate::keys::{DEFAULT_PLAN, Plans};
 use crate::message::request_head::RequestLimits;
 use crate::model::network::Networks;
@@ -78,6 +79,8 @@ pub struct Config {
     pub feeds: Feeds,
     /// How riskgate queries the DNS for names that no list has.
     pub dns: DnsOptions,
+    /// Who answers checks.
+    pub check_answer: CheckAnswer,
     /// The score of domains that are in no list; None means the score that the table gives them.
     pub unknown_score: Option<Score>,
     /// The store and its connection settings.
@@ -214,7 +217,7 @@ impl Config {
             threads: settings.integer("listen.threads", 1..=1024, cores as u64) as usize,
             downstream: read_downstream_options(settings, &trusted_proxies),
             connection_limits: read_connection_limits(settings, &trusted_proxies),
-            upstream: read_upstream_options(settings, &trusted_proxies),
+            upstream: settings.read_upstream_options(&trusted_proxies),
             trusted_proxies,
             access_log: settings.boolean("log.access", true),
             log_target: match settings.text("log.path") {
@@ -225,6 +228,7 @@ impl Config {
             table: settings.read_table_inputs(&feeds),
             feeds,
             dns: settings.read_dns_options(),
+            check_answer: settings.read_check_answer(),
             unknown_score: settings
                 .optional_integer("table.unknown_score", 0..=100)
                 .and_then(|n| Score::new(n as u8)),
@@ -248,7 +252,11 @@ impl Config {
     /// Returns the settings of the gate that a reload may change.
     pub fn reloadable_rules(&self) -> ReloadableRules {
         let upstream_routes = self.upstream_routes.clone();
-        ReloadableRules { upstream_routes, unknown_score: self.unknown_score }
+        ReloadableRules {
+            upstream_routes,
+            unknown_score: self.unknown_score,
+            check_answer: self.check_answer,
+        }
     }
 
     /// Lists the settings that differ from those at process start and take effect at a restart.
@@ -330,33 +338,6 @@ fn read_downstream_options(
         proxy_protocol_peers: settings
             .boolean("listen.proxy_protocol", false)
             .then(|| trusted_proxies.clone()),
-    }
-}
-
-fn read_upstream_options(settings: &mut Settings, trusted_proxies: &Networks) -> UpstreamOptions {
-    let servers = settings.servers("upstream.servers", "127.0.0.1:9000");
-    let host = settings.text("upstream.host");
-    let max_in_flight = settings.integer("upstream.max_in_flight", 1..=1_000_000, 1_000);
-    let half = max_in_flight.div_ceil(2);
-    UpstreamOptions {
-        tls: settings.read_upstream_tls(&servers, host.as_deref()),
-        max_in_flight: max_in_flight as usize,
-        max_in_flight_per_address: settings.integer(
-            "upstream.max_in_flight_per_address",
-            1..=1_000_000,
-            half,
-        ) as usize,
-        exempt_networks: trusted_proxies.clone(),
-        servers,
-        host_header: host,
-        connect_timeout: settings
-            .nonzero_duration("upstream.connect_timeout", Duration::from_millis(500)),
-        exchange_time_limit: settings
-            .nonzero_duration("upstream.deadline", Duration::from_millis(2_500)),
-        idle_timeout: settings.nonzero_duration("upstream.idle_timeout", Duration::from_secs(60)),
-        health_interval: settings.duration("upstream.health_interval", Duration::from_secs(5)),
-        health_path: settings.text("upstream.health_path"),
-        eject_for: settings.duration("upstream.eject_for", Duration::from_secs(2)),
     }
 }
 

@@ -6,21 +6,26 @@
 
 pub mod admission;
 mod answers;
+mod email_verdict;
 mod judge;
 mod log_record;
 mod pingora_filters;
 mod request_context;
 mod request_parts;
 pub mod route;
+mod screen;
+pub mod screen_rules;
 mod session;
 mod state;
 
 pub(crate) use answers::Decision;
+pub use email_verdict::EmailVerdict;
 pub use judge::Gate;
 pub(crate) use judge::{Judgement, MatchedRoute};
 pub(crate) use pingora_filters::{FailedExchange, classify_error};
 pub use request_context::RequestContext;
 pub(crate) use request_context::{StartTime, unix_seconds_now};
 pub(crate) use request_parts::RequestParts;
+pub use route::CheckAnswer;
 pub(crate) use session::{client_address, has_final_response_started};
 pub use state::{GateState, ReloadableRules};

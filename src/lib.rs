@@ -157,6 +157,8 @@ pub mod proxy;
 #[cfg_attr(doc, doc(hidden))]
 pub mod quota;
 #[cfg_attr(doc, doc(hidden))]
+pub mod screening;
+#[cfg_attr(doc, doc(hidden))]
 pub mod store;
 #[cfg_attr(doc, doc(hidden))]
 pub mod support;

@@ -1,6 +1,7 @@
 //! The value types that all other modules share. No I/O, no clock, no logging.
 
 pub mod domain;
+pub mod email;
 pub mod month;
 pub mod monthly_limit;
 pub mod network;

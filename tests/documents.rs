@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use riskgate::model::domain::DomainError;
+use riskgate::model::email::EmailError;
 use riskgate::model::refusal::Refusal;
 use riskgate::model::verdict::{Reason, VerdictSource};
 use riskgate::observe::metrics::{Metrics, OUTCOMES};
@@ -38,7 +39,7 @@ fn read_project_file(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn all_refusals() -> [Refusal; 14] {
+fn all_refusals() -> [Refusal; 16] {
     [
         Refusal::BadRequest,
         Refusal::Unauthorized,
@@ -47,7 +48,13 @@ fn all_refusals() -> [Refusal; 14] {
         Refusal::MethodNotAllowed { allow: "".into() },
         Refusal::UriTooLong,
         Refusal::ExpectationFailed,
+        Refusal::EmailRefused {
+            message: "Please use another e-mail address.".into(),
+            reason: "disposable",
+            suggestion: None,
+        },
         Refusal::InvalidDomain(DomainError::InvalidLabel),
+        Refusal::InvalidEmail(EmailError::NoAt),
         Refusal::InvalidTarget(""),
         Refusal::QuotaExceeded { reset_at: String::new(), retry_after_seconds: 1 },
         Refusal::HeadersTooLarge,
@@ -81,7 +88,7 @@ fn the_openapi_document_lists_exactly_the_error_codes_and_messages() {
     }
     // OUTCOMES also lists all refusals, so this comparison shows that `all_refusals` lacks none.
     let codes: BTreeSet<&str> = refusals.iter().map(Refusal::code).collect();
-    let no_refusals = ["ok", "upstream_4xx", "upstream_5xx", "aborted", "other"];
+    let no_refusals = ["ok", "fallback", "upstream_4xx", "upstream_5xx", "aborted", "other"];
     assert_eq!(codes, OUTCOMES.into_iter().filter(|it| !no_refusals.contains(it)).collect());
 }
 
@@ -167,7 +174,15 @@ fn the_enumerations_of_the_openapi_document_equal_those_of_the_code() {
         true => format!("{text:?}").replace("\\\\", "\\"),
         false => text.to_owned(),
     };
+    // The values of `X-Riskgate-Source`.
+    let response = read_project_file("src/message/response.rs");
+    let forwarding = read_project_file("src/exchange/forwarding.rs");
+    let sources = [forwarding, response].map(|text| {
+        let found = find_texts_between(&text, "X_RISKGATE_SOURCE_FIELD, b\"", "\"");
+        found.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    });
     let in_code: BTreeSet<String> = [
+        list(sources.concat()),
         reasons(&mut Reason::ALL.into_iter()),
         reasons(&mut Reason::ALL.into_iter().filter(|reason| reason.is_flagged())),
         list(VerdictSource::ALL.map(|source| source.as_str().to_owned()).to_vec()),

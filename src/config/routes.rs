@@ -1,8 +1,16 @@
 //! `[[upstream.route]]`: further path prefixes that are forwarded upstream.
 
+use std::sync::Arc;
+
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::route::UpstreamRoute;
+use crate::gate::screen_rules::{ScreenMode, ScreenRules};
+use crate::model::verdict::{Reason, Score};
+use crate::screening::FieldPath;
+
+/// The message of a refused form, unless the config has another.
+const DEFAULT_REFUSAL_MESSAGE: &str = "Please use another e-mail address.";
 
 impl Settings {
     /// Reads the `[[upstream.route]]` entries. Reports and leaves out those without a valid prefix.
@@ -66,12 +74,63 @@ impl Settings {
             );
         }
         let allow = format!("{}, OPTIONS", methods.join(", ")).into();
+        let screen = self.read_screen_rules(&format!("{entry_key}.screen"), path.as_deref());
         Some(UpstreamRoute {
             path_prefix: path?,
             methods,
             allow_value: allow,
             needs_key,
             is_counted: counts,
+            screen: screen.map(Arc::new),
+        })
+    }
+
+    /// Reads `[upstream.route.screen]`; `None` if the route has no such section.
+    fn read_screen_rules(&mut self, section: &str, route: Option<&str>) -> Option<ScreenRules> {
+        if !self.section_locations.contains_key(section) {
+            return None;
+        }
+        let key = |name: &str| format!("{section}.{name}");
+        let expected = "a list of names such as [\"email\", \"user.email\"]";
+        if !self.values.contains_key(&key("fields")) {
+            self.report_missing(&key("fields"), expected);
+        }
+        let fields = self.parse_setting(&key("fields"), expected, |raw| {
+            let names = raw.as_text_list()?;
+            let paths: Option<Vec<FieldPath>> =
+                names.iter().map(|name| FieldPath::parse(name)).collect();
+            paths.filter(|paths| !paths.is_empty())
+        });
+        let mode = match self.choice(&key("mode"), &["shadow", "annotate", "block"]) {
+            "annotate" => ScreenMode::Annotate,
+            "block" => ScreenMode::Block,
+            _ => ScreenMode::Shadow,
+        };
+        let expected = "a list of reasons: safe, disposable, undeliverable, role_account";
+        let block_reasons = self.parse_setting(&key("block_reasons"), expected, |raw| {
+            let names = raw.as_text_list()?;
+            names.iter().map(|name| Reason::parse(name)).collect::<Option<Vec<Reason>>>()
+        });
+        let redirect = |raw: &RawValue| {
+            let target = raw.as_text()?;
+            let is_visible = target.bytes().all(|byte| byte.is_ascii_graphic());
+            let is_url = target.starts_with('/') || target.starts_with("https://");
+            (is_visible && is_url).then(|| target.to_owned())
+        };
+        let message = self.text(&key("message"));
+        let score = self.integer(&key("block_score"), 0..=100, 80);
+        Some(ScreenRules {
+            route: route.unwrap_or_default().to_owned(),
+            fields: fields.unwrap_or_default(),
+            mode,
+            block_score: Score::new(score as u8).unwrap_or(Score::ZERO),
+            block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),
+            redirect: self.parse_setting(
+                &key("redirect"),
+                "a path or an https URL, percent-encoded",
+                redirect,
+            ),
+            message: message.unwrap_or_else(|| DEFAULT_REFUSAL_MESSAGE.to_owned()),
         })
     }
 }

@@ -35,6 +35,32 @@ static X_RISKGATE_KEY_ID: HeaderField =
 static X_RISKGATE_PLAN: HeaderField =
     HeaderField::new(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
 
+static X_RISKGATE_ACTION: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-action"), "x-riskgate-action: ");
+static X_RISKGATE_SCORE: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-score"), "x-riskgate-score: ");
+static X_RISKGATE_REASON: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-reason"), "x-riskgate-reason: ");
+static X_RISKGATE_DOMAIN: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-domain"), "x-riskgate-domain: ");
+static X_RISKGATE_SUGGESTION: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-suggestion"), "x-riskgate-suggestion: ");
+
+/// What screening found in a form.
+#[derive(Clone, Copy, Debug)]
+pub struct ScreeningFacts<'f> {
+    /// `pass`, `would_block` or `unscreened`.
+    pub action: &'static str,
+    /// The reason of the worst verdict, or why the form was not screened.
+    pub reason: &'static str,
+    /// The worst score.
+    pub score: Option<u8>,
+    /// The domain of the address with the worst score.
+    pub domain: Option<&'f str>,
+    /// The provider that the user probably meant.
+    pub suggestion: Option<&'f str>,
+}
+
 /// The facts about the client that the upstream server is told.
 pub struct ClientInfo<'c> {
     /// The key that the client authenticated with; `None` on a route that needs no key.
@@ -47,6 +73,8 @@ pub struct ClientInfo<'c> {
     pub is_trusted_proxy: bool,
     /// Whether the client's connection uses TLS.
     pub is_client_tls: bool,
+    /// What screening found in the body; `None` if the server is told nothing of it.
+    pub screening: Option<ScreeningFacts<'c>>,
 }
 
 /// Turns the client's request into the request for the upstream server: sets the target and
@@ -147,6 +175,19 @@ fn write_riskgate_request_fields(
         put(&X_RISKGATE_ACCOUNT, key.account.name.as_bytes());
         put(&X_RISKGATE_KEY_ID, key.id.as_bytes());
         put(&X_RISKGATE_PLAN, key.account.plan.as_bytes());
+    }
+    if let Some(facts) = &client_info.screening {
+        put(&X_RISKGATE_ACTION, facts.action.as_bytes());
+        put(&X_RISKGATE_REASON, facts.reason.as_bytes());
+        if let Some(score) = facts.score {
+            put(&X_RISKGATE_SCORE, itoa::Buffer::new().format(score).as_bytes());
+        }
+        if let Some(domain) = facts.domain {
+            put(&X_RISKGATE_DOMAIN, domain.as_bytes());
+        }
+        if let Some(suggestion) = facts.suggestion {
+            put(&X_RISKGATE_SUGGESTION, suggestion.as_bytes());
+        }
     }
 }
 
@@ -252,6 +293,7 @@ mod tests {
             client_address: address,
             is_trusted_proxy,
             is_client_tls: false,
+            screening: None,
         };
         let mut request = RequestHeader::build("GET", b"/asked", None).unwrap();
         let mut header = "GET /asked HTTP/1.1\r\n".to_owned();

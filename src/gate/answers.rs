@@ -7,16 +7,20 @@ use smol_str::SmolStr;
 
 use crate::message::response::{Cors, Reply, VerdictFacts};
 use crate::model::domain::Domain;
+use crate::model::email::AddressOrDomain;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::{Rule, Score};
+use crate::observe::metrics::RouteLabel;
 use crate::store::MonthlyLimit;
 use crate::support::test_fault::{TestFault, is_injected};
+use crate::table::{Table, TableAnswer};
 
 use super::admission::OriginHeader;
+use super::email_verdict::EmailVerdict;
 use super::request_context::RequestContext;
 use super::request_parts::RequestParts;
-use super::route::{self, Route};
-use super::state::GateState;
+use super::route::{self, CheckAnswer, Route};
+use super::state::{GateState, ReloadableRules};
 
 /// The start of a verdict's body, before the domain.
 const VERDICT_BODY_START: &str = r#"{"domain":""#;
@@ -37,10 +41,13 @@ pub(super) fn serve_route(
     state: &GateState,
     route: Route<'_>,
     request: &RequestParts<'_>,
-    unknown_score: Option<Score>,
+    rules: &ReloadableRules,
     ctx: &mut RequestContext,
 ) -> Result<Decision, Refusal> {
     let reply = match route {
+        Route::Check(segment) if rules.check_answer == CheckAnswer::Table => {
+            answer_check(state, segment, rules.unknown_score, ctx)
+        }
         Route::Check(segment) => {
             let mut target = route::canonical_check_path(segment)?.into_bytes();
             if is_injected(TestFault::ForwardRawTarget) {
@@ -58,7 +65,7 @@ pub(super) fn serve_route(
             ctx.upstream_target = Some(target);
             return Ok(Decision::Forward);
         }
-        Route::Domain(segment) => answer_domain(state, segment, unknown_score, ctx),
+        Route::Domain(segment) => answer_domain(state, segment, rules.unknown_score, ctx),
         Route::TopDomains => Ok(Reply::json(state.top_domains.response_body())),
         Route::Options(allow) => answer_options(state, request, allow, ctx),
         // The caller answers this route with `answer_usage`, which waits for the store.
@@ -87,6 +94,61 @@ fn answer_options(
     }
 }
 
+/// Looks a domain up in the table and in the learned DNS facts. Counts a flagged domain for the top
+/// list.
+pub(super) fn look_up_and_count<'t>(
+    state: &GateState,
+    table: &'t Table,
+    domain: &Domain,
+    unknown_score: Option<Score>,
+    ctx: &RequestContext,
+) -> TableAnswer<'t> {
+    let now = ctx.unix_now();
+    let lookup = state.dns.apply_fact_and_queue_if_due(table.lookup(domain, now), domain, now);
+    let lookup = lookup.with_unknown_score(unknown_score);
+    // With `FreeSubdomain`, the match is a suffix below which anyone gets a name for free. The
+    // suffix itself isn't flagged, so it isn't counted for the top list.
+    if lookup.verdict.reason.is_flagged()
+        && lookup.verdict.rule != Rule::FreeSubdomain
+        && let (Some(start), Some(key)) = (lookup.matched_name_offset, &ctx.key)
+    {
+        state.top_domains.count_lookup(&domain.as_str()[start..], &key.account.name, now);
+    }
+    lookup
+}
+
+/// Answers a check from the table and the learned DNS facts.
+fn answer_check(
+    state: &GateState,
+    segment: &[u8],
+    unknown_score: Option<Score>,
+    ctx: &mut RequestContext,
+) -> Result<Reply, Refusal> {
+    let text = route::decode_check_segment(segment)?;
+    let checked = AddressOrDomain::parse(&text).map_err(Refusal::InvalidEmail)?;
+    let table = state.table.peek();
+    let lookup = look_up_and_count(state, &table, checked.domain(), unknown_score, ctx);
+    let verdict = EmailVerdict::new(&checked, &lookup, table.role_score());
+    ctx.verdict_reason = Some(verdict.reason.as_str());
+    Ok(Reply::check(Bytes::from(verdict.render_check_body(&checked))))
+}
+
+/// Answers a check that no upstream server answered. Returns `None` if the request is no check, if
+/// the config does not allow it, or if the text is neither an address nor a domain: the upstream
+/// server might have known what it is.
+pub(super) fn answer_check_without_server(
+    state: &GateState,
+    ctx: &mut RequestContext,
+) -> Option<Reply> {
+    let rules = state.reloadable_rules.peek();
+    if rules.check_answer != CheckAnswer::Fallback || ctx.route != RouteLabel::Check {
+        return None;
+    }
+    let target = ctx.upstream_target.take()?;
+    let segment = route::split_path_and_query(&target).0.strip_prefix(route::CHECK_PATH_PREFIX)?;
+    answer_check(state, segment, rules.unknown_score, ctx).ok()
+}
+
 /// Answers with the verdict on the domain in a path segment.
 fn answer_domain(
     state: &GateState,
@@ -96,21 +158,11 @@ fn answer_domain(
 ) -> Result<Reply, Refusal> {
     let domain = Domain::from_path_segment(domain_segment).map_err(Refusal::InvalidDomain)?;
     let table = state.table.peek();
-    let now = ctx.unix_now();
-    let lookup = state.dns.apply_fact_and_queue_if_due(table.lookup(&domain, now), &domain, now);
-    let lookup = lookup.with_unknown_score(unknown_score);
+    let lookup = look_up_and_count(state, &table, &domain, unknown_score, ctx);
     ctx.verdict_reason = Some(lookup.verdict.reason.as_str());
     let name = domain.as_str();
     let body = [VERDICT_BODY_START, name, &lookup.json_tail()].concat();
     let matched_domain = lookup.matched_name_offset.map(|start| &name[start..]);
-    // With `FreeSubdomain`, the match is a suffix below which anyone gets a name for free. The
-    // suffix itself isn't flagged, so it isn't counted for the top list.
-    if lookup.verdict.reason.is_flagged()
-        && lookup.verdict.rule != Rule::FreeSubdomain
-        && let (Some(row), Some(key)) = (matched_domain, &ctx.key)
-    {
-        state.top_domains.count_lookup(row, &key.account.name, ctx.unix_now());
-    }
     // In the body, the domain follows VERDICT_BODY_START. A matched parent domain is a suffix of
     // the domain, so it ends where the domain ends.
     let end = VERDICT_BODY_START.len() + name.len();

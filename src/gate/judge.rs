@@ -207,12 +207,19 @@ impl Gate {
     pub(crate) fn is_route_forwarded(&self, method: &str, target: &[u8]) -> bool {
         let rules = self.state.reloadable_rules.peek();
         route::match_route(method, target, &rules.upstream_routes)
-            .is_ok_and(|route| route.is_forwarded())
+            .is_ok_and(|route| route.is_forwarded(rules.check_answer))
     }
 
     /// Returns the response to a refused request and records the outcome. If riskgate failed to
-    /// serve the request, the call is refunded.
+    /// serve the request, the call is refunded. A check that no upstream server answered may be
+    /// answered here instead of refused: see [`CheckAnswer::Fallback`](super::CheckAnswer).
     pub(crate) fn finish_with_refusal(&self, refusal: &Refusal, ctx: &mut RequestContext) -> Reply {
+        if matches!(refusal, Refusal::UpstreamUnavailable | Refusal::UpstreamTimeout)
+            && let Some(reply) = answers::answer_check_without_server(&self.state, ctx)
+        {
+            ctx.set_outcome_if_unset(reply.status(), "fallback");
+            return reply;
+        }
         if matches!(refusal, Refusal::Internal | Refusal::UpstreamUnavailable) {
             self.refund(ctx);
         }
@@ -246,8 +253,7 @@ impl Gate {
                     return Judgement::MustWait(matched);
                 };
                 ctx.set_permit(permit);
-                let unknown_score = rules.unknown_score;
-                answers::serve_route(&self.state, matched.route, request, unknown_score, ctx)
+                answers::serve_route(&self.state, matched.route, request, &rules, ctx)
             }
             Err(refusal) => Err(refusal),
         };
@@ -301,8 +307,8 @@ impl Gate {
         if matched.route == Route::Usage {
             return answers::answer_usage(&self.state, ctx).await.map(Decision::Reply);
         }
-        let unknown_score = self.state.reloadable_rules.peek().unknown_score;
-        answers::serve_route(&self.state, matched.route, request, unknown_score, ctx)
+        let rules = self.state.reloadable_rules.peek();
+        answers::serve_route(&self.state, matched.route, request, &rules, ctx)
     }
 
     /// Turns a refusal into its response, and records the outcome of the request. A request that is
@@ -362,7 +368,9 @@ fn match_route_and_authenticate<'r>(
         Route::Options(_) => (false, false),
         Route::Usage => (true, false),
         Route::Upstream(index) => {
-            (rules.upstream_routes[index].needs_key, rules.upstream_routes[index].is_counted)
+            let route = &rules.upstream_routes[index];
+            ctx.screen_rules.clone_from(&route.screen);
+            (route.needs_key, route.is_counted)
         }
         Route::TopDomains | Route::Domain(_) | Route::Check(_) => (true, true),
     };

@@ -12,6 +12,7 @@ use crate::observe::access_log::LogEntry;
 
 use super::judge::Gate;
 use super::request_context::RequestContext;
+use super::screen_rules::Screened;
 use super::session::{client_address, has_final_response_started};
 
 impl Gate {
@@ -76,6 +77,7 @@ impl Gate {
                 ["", redacted_path.as_str()]
             }
         };
+        let screened = ctx.screened.as_deref();
         self.state.access_log.queue_entry(&LogEntry {
             at_ms: ctx.started_unix_ms,
             request_id: route::redact_id_if_email(&ctx.common_headers.request_id),
@@ -85,7 +87,8 @@ impl Gate {
             path_parts: path,
             status: ctx.response_status,
             outcome,
-            reason: ctx.verdict_reason,
+            reason: screened.map(|screened| screened.reason).or(ctx.verdict_reason),
+            screening: screened.map(Screened::log_entry),
             key_id: ctx.key.as_ref().map(|key| key.id.as_str()),
             account: ctx.key.as_ref().map(|key| key.account.name.as_str()),
             duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),

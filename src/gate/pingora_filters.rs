@@ -21,6 +21,7 @@ use crate::support::socket_reset::set_reset_on_close;
 
 use super::judge::Gate;
 use super::request_context::RequestContext;
+use super::screen_rules::Screened;
 use super::session::{client_address, has_final_response_started};
 
 /// Tells Pingora that nothing more is sent: the client has left, or its response was truncated.
@@ -73,6 +74,7 @@ impl Gate {
             client_address,
             is_trusted_proxy: client_address.is_some_and(|a| self.trusted_proxies.contains(a)),
             is_client_tls: is_tls,
+            screening: ctx.screened.as_deref().and_then(Screened::facts_for_upstream),
         }
     }
 

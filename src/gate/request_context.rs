@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::gate::admission::Permit;
+use crate::gate::screen_rules::{ScreenRules, Screened};
 use crate::keys::{Key, KeyRing, MIN_KEY_LEN, Token};
 use crate::message::request_id::{RequestId, RequestIdGenerator};
 use crate::message::response::CommonHeaders;
@@ -42,6 +43,10 @@ pub struct RequestContext {
     pub(super) verdict_reason: Option<&'static str>,
     /// The domain that the client asked about, on the domain route.
     pub(super) requested_domain: Option<Domain>,
+    /// How the body of the request is screened; `None` if it is not.
+    pub(super) screen_rules: Option<Arc<ScreenRules>>,
+    /// The result of the screening; `None` if the body was not screened.
+    pub(super) screened: Option<Box<Screened>>,
 }
 
 /// The start of a request, by the monotonic clock and by the machine's clock.
@@ -78,6 +83,8 @@ impl From<StartTime> for RequestContext {
             response_status: 0,
             verdict_reason: None,
             requested_domain: None,
+            screen_rules: None,
+            screened: None,
         }
     }
 }

@@ -22,7 +22,8 @@ const MAX_CHECK_TARGET_BYTES: usize = 1024;
 const TOP_DOMAINS_PATH: &[u8] = b"/v1/public/top-domains";
 /// The start of a verdict's path.
 pub const DOMAIN_PATH_PREFIX: &str = "/v1/public/domain/";
-const CHECK_PATH_PREFIX: &[u8] = b"/v1/check/";
+/// The start of a check's path.
+pub(super) const CHECK_PATH_PREFIX: &[u8] = b"/v1/check/";
 const USAGE_PATH: &[u8] = b"/v1/usage";
 
 /// The route of a request. Segments are raw, as the client sent them.
@@ -42,6 +43,18 @@ pub enum Route<'a> {
     Options(SmolStr),
 }
 
+/// Who answers the checks of `/v1/check/`; `check.answer` in the config.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CheckAnswer {
+    /// The upstream servers.
+    #[default]
+    Upstream,
+    /// The upstream servers, or riskgate if none of them answers in time.
+    Fallback,
+    /// riskgate, from its table and from the DNS facts that it has learned.
+    Table,
+}
+
 impl Route<'_> {
     /// The label in metrics and logs.
     pub fn label(&self) -> RouteLabel {
@@ -56,9 +69,10 @@ impl Route<'_> {
     }
 
     /// Returns true if requests that pass the gates are forwarded to an upstream server.
-    pub fn is_forwarded(&self) -> bool {
+    pub fn is_forwarded(&self, check_answer: CheckAnswer) -> bool {
         match self {
-            Route::Check(_) | Route::Upstream(_) => true,
+            Route::Check(_) => check_answer != CheckAnswer::Table,
+            Route::Upstream(_) => true,
             Route::TopDomains | Route::Domain(_) | Route::Usage | Route::Options(_) => false,
         }
     }
@@ -100,14 +114,13 @@ pub fn split_path_and_query(target: &[u8]) -> (&[u8], &[u8]) {
     target.split_at(end)
 }
 
-/// Returns the path that the upstream server gets for a check: `/v1/check/` and the segment in
-/// canonical form, so that each address or domain has exactly one path. In canonical form, only RFC
-/// 3986's unreserved characters are literal. All others are percent-encoded in upper case.
-pub fn canonical_check_path(segment: &[u8]) -> Result<String, Refusal> {
+/// Returns the text of a check: an e-mail address, a domain, or whatever else the upstream server
+/// knows.
+pub fn decode_check_segment(segment: &[u8]) -> Result<String, Refusal> {
     let invalid = Refusal::InvalidTarget;
     let decoded = percent_decode(segment)
         .map_err(|_| invalid("expected percent-encoding to be % and two hexadecimal digits"))?;
-    let text = std::str::from_utf8(&decoded).map_err(|_| invalid("expected valid UTF-8"))?;
+    let text = String::from_utf8(decoded).map_err(|_| invalid("expected valid UTF-8"))?;
     if text.len() > MAX_CHECK_TARGET_BYTES {
         return Err(invalid("expected at most 1,024 bytes"));
     }
@@ -116,6 +129,14 @@ pub fn canonical_check_path(segment: &[u8]) -> Result<String, Refusal> {
             "expected an e-mail address or a domain without / and control characters",
         ));
     }
+    Ok(text)
+}
+
+/// Returns the path that the upstream server gets for a check: `/v1/check/` and the segment in
+/// canonical form, so that each address or domain has exactly one path. In canonical form, only RFC
+/// 3986's unreserved characters are literal. All others are percent-encoded in upper case.
+pub fn canonical_check_path(segment: &[u8]) -> Result<String, Refusal> {
+    let text = decode_check_segment(segment)?;
     let mut path = String::with_capacity(CHECK_PATH_PREFIX.len() + 3 * text.len());
     path.push_str("/v1/check/");
     for byte in text.bytes() {
@@ -209,6 +230,7 @@ mod tests {
             allow_value: "GET, POST, OPTIONS".into(),
             needs_key: true,
             is_counted: true,
+            screen: None,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::quota::Ledger;
 use crate::support::snapshot::SnapshotCell;
 use crate::table::Table;
 
-use super::route::UpstreamRoute;
+use super::route::{CheckAnswer, UpstreamRoute};
 
 /// The rules that a reload may change while requests run.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,8 @@ pub struct ReloadableRules {
     pub upstream_routes: Vec<UpstreamRoute>,
     /// The score of a domain that is in no list; if `None`, the score in the table applies.
     pub unknown_score: Option<Score>,
+    /// Who answers checks.
+    pub check_answer: CheckAnswer,
 }
 
 /// The state that requests are judged by.

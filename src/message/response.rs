@@ -70,6 +70,12 @@ enum ExtraHeaders {
     Nothing,
     /// The fields of a verdict, such as `X-Table-Version`.
     Verdict(VerdictFacts),
+    /// `X-Riskgate-Source: table`.
+    TableSource,
+    /// The provider that the client's user probably meant.
+    DidYouMean(SmolStr),
+    /// Where the client finds another page.
+    Location(SmolStr),
     /// `WWW-Authenticate`.
     Challenge,
     /// The allowed methods.
@@ -119,6 +125,11 @@ impl Reply {
         Reply::new(200, body, ExtraHeaders::Nothing)
     }
 
+    /// The answer to a check, from what riskgate knows.
+    pub fn check(body: Bytes) -> Reply {
+        Reply::new(200, body, ExtraHeaders::TableSource)
+    }
+
     /// The verdict on a domain.
     pub fn verdict(body: Bytes, facts: VerdictFacts) -> Reply {
         Reply::new(200, body, ExtraHeaders::Verdict(facts))
@@ -129,6 +140,9 @@ impl Reply {
         let extra_headers = match refusal {
             Refusal::Unauthorized => ExtraHeaders::Challenge,
             Refusal::MethodNotAllowed { allow } => ExtraHeaders::Allow(allow.clone()),
+            Refusal::EmailRefused { suggestion: Some(provider), .. } => {
+                ExtraHeaders::DidYouMean(provider.clone())
+            }
             Refusal::QuotaExceeded { retry_after_seconds: retry_after, .. } => {
                 ExtraHeaders::RetryAfter(*retry_after)
             }
@@ -137,7 +151,9 @@ impl Reply {
             | Refusal::NotFound
             | Refusal::UriTooLong
             | Refusal::ExpectationFailed
+            | Refusal::EmailRefused { suggestion: None, .. }
             | Refusal::InvalidDomain(_)
+            | Refusal::InvalidEmail(_)
             | Refusal::InvalidTarget(_)
             | Refusal::HeadersTooLarge
             | Refusal::Internal
@@ -148,6 +164,11 @@ impl Reply {
         (reply.asks_to_fail_open, reply.should_close) =
             (refusal.is_fail_open(), refusal.closes_connection());
         reply
+    }
+
+    /// 303: the client gets the page at `location` instead.
+    pub fn see_other(location: &str) -> Reply {
+        Reply::new(303, Bytes::new(), ExtraHeaders::Location(location.into()))
     }
 
     /// 204, in response to an OPTIONS request that is not a preflight.
@@ -200,6 +221,11 @@ impl Reply {
                     put(&header_field::X_DID_YOU_MEAN, provider.as_bytes());
                 }
             }
+            ExtraHeaders::TableSource => put(&header_field::X_RISKGATE_SOURCE_FIELD, b"table"),
+            ExtraHeaders::DidYouMean(provider) => {
+                put(&header_field::X_DID_YOU_MEAN, provider.as_bytes());
+            }
+            ExtraHeaders::Location(location) => put(&header_field::LOCATION, location.as_bytes()),
             ExtraHeaders::Challenge => {
                 put(&header_field::WWW_AUTHENTICATE, br#"Bearer realm="riskgate""#)
             }

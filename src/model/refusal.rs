@@ -7,6 +7,7 @@ use serde_json::json;
 use smol_str::SmolStr;
 
 use crate::model::domain::DomainError;
+use crate::model::email::EmailError;
 
 /// Why riskgate refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +32,19 @@ pub enum Refusal {
     UriTooLong,
     /// The request has an `Expect` that riskgate does not support; the connection closes.
     ExpectationFailed,
+    /// A form contains an e-mail address that the operator does not accept.
+    EmailRefused {
+        /// The message that the operator chose.
+        message: String,
+        /// The reason of the verdict on the address.
+        reason: &'static str,
+        /// The provider that the user probably meant.
+        suggestion: Option<SmolStr>,
+    },
     /// The domain is not valid.
     InvalidDomain(DomainError),
+    /// The text is neither an e-mail address nor a domain.
+    InvalidEmail(EmailError),
     /// The target of a check can't be decoded; the text says what was expected.
     InvalidTarget(&'static str),
     /// The account has used all calls of the month.
@@ -64,7 +76,10 @@ impl Refusal {
             Refusal::MethodNotAllowed { .. } => 405,
             Refusal::UriTooLong => 414,
             Refusal::ExpectationFailed => 417,
-            Refusal::InvalidDomain(_) | Refusal::InvalidTarget(_) => 422,
+            Refusal::EmailRefused { .. }
+            | Refusal::InvalidDomain(_)
+            | Refusal::InvalidEmail(_)
+            | Refusal::InvalidTarget(_) => 422,
             Refusal::QuotaExceeded { .. } => 429,
             Refusal::HeadersTooLarge => 431,
             Refusal::Internal | Refusal::UpstreamUnavailable | Refusal::UpstreamTimeout => 500,
@@ -81,7 +96,10 @@ impl Refusal {
             Refusal::MethodNotAllowed { .. } => "method_not_allowed",
             Refusal::UriTooLong => "uri_too_long",
             Refusal::ExpectationFailed => "expectation_failed",
-            Refusal::InvalidDomain(_) | Refusal::InvalidTarget(_) => "validation_error",
+            Refusal::EmailRefused { .. } => "email_refused",
+            Refusal::InvalidDomain(_) | Refusal::InvalidEmail(_) | Refusal::InvalidTarget(_) => {
+                "validation_error"
+            }
             Refusal::QuotaExceeded { .. } => "quota_exceeded",
             Refusal::HeadersTooLarge => "headers_too_large",
             Refusal::Internal => "internal_error",
@@ -91,7 +109,7 @@ impl Refusal {
     }
 
     /// The `message` member of the body: a sentence for people.
-    pub const fn message(&self) -> &'static str {
+    pub fn message(&self) -> &str {
         match self {
             Refusal::BadRequest => "Malformed request.",
             Refusal::Unauthorized => "Missing or invalid API key.",
@@ -100,7 +118,8 @@ impl Refusal {
             Refusal::MethodNotAllowed { .. } => "This method is not allowed here.",
             Refusal::UriTooLong => "The request target is too long.",
             Refusal::ExpectationFailed => "What the request expects can't be done.",
-            Refusal::InvalidDomain(_) | Refusal::InvalidTarget(_) => {
+            Refusal::EmailRefused { message, .. } => message,
+            Refusal::InvalidDomain(_) | Refusal::InvalidEmail(_) | Refusal::InvalidTarget(_) => {
                 "Invalid email or domain format."
             }
             Refusal::QuotaExceeded { .. } => {
@@ -121,7 +140,9 @@ impl Refusal {
     pub fn detail(&self) -> Option<String> {
         match self {
             Refusal::Forbidden { origin } => Some(format!("Origin: {origin}")),
+            Refusal::EmailRefused { reason, .. } => Some((*reason).to_owned()),
             Refusal::InvalidDomain(error) => Some(error.to_string()),
+            Refusal::InvalidEmail(error) => Some(error.to_string()),
             Refusal::InvalidTarget(expected) => Some((*expected).to_owned()),
             Refusal::BadRequest
             | Refusal::Unauthorized
@@ -162,8 +183,8 @@ impl Refusal {
             Refusal::QuotaExceeded { reset_at, .. } => format!(r#","reset_at":"{reset_at}""#),
             _ => String::new(),
         };
-        let (code, message) = (self.code(), self.message());
-        format!(r#"{{"error":"{code}","message":"{message}","detail":{detail}{reset_at}}}"#)
+        let (code, message) = (self.code(), json!(self.message()));
+        format!(r#"{{"error":"{code}","message":{message},"detail":{detail}{reset_at}}}"#)
     }
 }
 

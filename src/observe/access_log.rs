@@ -55,14 +55,27 @@ pub struct LogEntry<'e> {
     pub status: u16,
     /// `ok`, the refusal's code, or the outcome of the exchange.
     pub outcome: &'static str,
-    /// The verdict's reason, if there is a verdict.
+    /// The verdict's reason, if there is a verdict; or why a form was not screened.
     pub reason: Option<&'static str>,
+    /// What screening did with a form; `None` if the request was not screened.
+    pub screening: Option<ScreeningEntry<'e>>,
     /// The key's id.
     pub key_id: Option<&'e str>,
     /// The account.
     pub account: Option<&'e str>,
     /// The time from the request's header to the end of the response.
     pub duration_us: u64,
+}
+
+/// The part of a log entry about the screening of a form.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ScreeningEntry<'e> {
+    /// What riskgate did with the form.
+    pub action: &'static str,
+    /// The worst score.
+    pub score: Option<u8>,
+    /// The domain of the address with the worst score.
+    pub domain: Option<&'e str>,
 }
 
 /// The access log with its queue.
@@ -218,6 +231,10 @@ impl Queue {
         ] {
             out.extend_from_slice(name.as_bytes());
             push_json(out, value);
+        }
+        if let Some(screening) = entry.screening {
+            out.extend_from_slice(b",\"screening\":");
+            push_json(out, screening);
         }
         out.extend_from_slice(b",\"duration_us\":");
         out.extend_from_slice(itoa::Buffer::new().format(entry.duration_us).as_bytes());

@@ -105,6 +105,15 @@ impl<'t> TableAnswer<'t> {
         if self.is_from_dns_fact { VerdictSource::Dns } else { self.verdict.rule.verdict_source() }
     }
 
+    /// Whether a mail host of the name is known: from the DNS, or because a source of the table has
+    /// verified it.
+    pub fn has_known_mail_host(&self) -> bool {
+        let answer = &self.table.decoded_table.answers[usize::from(self.answer_index)];
+        self.has_mail_host
+            || self.mail_service_label.is_some()
+            || self.table.unlisted_rules.has_verified_mx(answer.vote_bits)
+    }
+
     /// Whether a DNS fact that riskgate learned flags the name.
     pub fn is_flagged_by_learned_fact(&self) -> bool {
         self.is_from_dns_fact && self.verdict.reason.is_flagged()

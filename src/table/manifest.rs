@@ -85,7 +85,7 @@ impl ListKind {
 }
 
 /// The rules that have a score, with their default scores.
-const DEFAULT_SCORES: [(Rule, u8); 19] = [
+pub(super) const DEFAULT_SCORES: [(Rule, u8); 19] = [
     (Rule::SpecialUse, 100),
     (Rule::UnknownTld, 100),
     (Rule::Protected, 0),

@@ -12,14 +12,14 @@ use super::layout::parts::{DecodedTable, ListInfo};
 use super::layout::sections::LengthPrefixedTexts;
 use super::layout::{decode, encode};
 use super::location::{SourceFiles, TableLocation};
-use super::manifest::{ListKind, MAX_TLD_LIST_AGE_DAYS};
+use super::manifest::{DEFAULT_SCORES, ListKind, MAX_TLD_LIST_AGE_DAYS};
 use super::mx::MxAnswerMap;
 use super::rules::StoredAnswer;
 use super::source_packages::{SECONDS_PER_DAY, SourcePackage};
 use super::tlds::TldFlags;
 use super::unlisted_rules::UnlistedRules;
 use crate::model::domain::suffix_list_version;
-use crate::model::verdict::{Reason, Rule, Verdict};
+use crate::model::verdict::{Reason, Rule, Score, Verdict};
 
 /// A table of e-mail domains.
 pub struct Table {
@@ -40,6 +40,7 @@ pub struct Table {
     pub(super) name_count_by_entry: Vec<u32>,
     /// For each answer, whether the rules for unlisted names take precedence over it.
     pub(super) answer_yields_to_unlisted_rules: Vec<bool>,
+    role_score: Score,
 }
 
 impl Table {
@@ -136,6 +137,7 @@ impl Table {
         let unlisted_rules = UnlistedRules::new(&parts.meta.inferred);
         let mx = MxAnswerMap::new(&parts.meta.mx);
         let defers_to_rules = find_answers_yielding_to_rules(&parts);
+        let role_score = find_role_score(&parts);
         let mut table = Table {
             bytes,
             decoded_table: parts,
@@ -147,11 +149,18 @@ impl Table {
             has_other_suffix_list: needs_full_walk,
             name_count_by_entry: row_counts,
             answer_yields_to_unlisted_rules: defers_to_rules,
+            role_score,
         };
         let mut row_counts = std::mem::take(&mut table.name_count_by_entry);
         table.iter_names_with_entry_index().for_each(|(_, number)| row_counts[number] += 1);
         table.name_count_by_entry = row_counts;
         Ok(table)
+    }
+
+    /// The score of role addresses: that of the table's role domains, or the default of the manifest
+    /// if it has none.
+    pub fn role_score(&self) -> Score {
+        self.role_score
     }
 
     /// The names of a bucket, in the order of its slots.
@@ -273,6 +282,15 @@ impl Table {
     /// Writes the compiled table atomically.
     pub fn write_to(&self, path: &Path) -> Result<(), TableFaults> {
         aligned_bytes::write_file_atomically(path, self.bytes.as_slice()).map_err(TableFaults::from)
+    }
+}
+
+fn find_role_score(parts: &DecodedTable) -> Score {
+    let of_roles = parts.answers.iter().find(|answer| answer.verdict.rule == Rule::Role);
+    let default = || DEFAULT_SCORES.iter().find(|(rule, _)| *rule == Rule::Role);
+    match of_roles {
+        Some(answer) => answer.verdict.score,
+        None => default().and_then(|(_, score)| Score::new(*score)).unwrap_or(Score::ZERO),
     }
 }
 

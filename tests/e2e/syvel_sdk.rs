@@ -92,7 +92,7 @@ fn the_sdk_returns_the_results_of_checks_and_usage() {
                 "is_risky": true,
                 "risk_score": 100,
                 "reason": "disposable",
-                "deliverability_score": 100,
+                "deliverability_score": 95,
                 "did_you_mean": null,
                 "is_free_provider": false,
                 "is_corporate_email": false,
@@ -101,7 +101,7 @@ fn the_sdk_returns_the_results_of_checks_and_usage() {
             }),
             "{client}"
         );
-        assert_eq!(outcomes[1]["email"], "****@gmial.com");
+        assert_eq!(outcomes[1]["email"], "ja****ws@gmial.com");
         assert_eq!(outcomes[1]["did_you_mean"], "gmail.com");
         let usage = &outcomes[2];
         assert_eq!((&usage["used"], &usage["plan"]), (&json!(2), &json!("pro")), "{client}");
@@ -179,4 +179,69 @@ fn with_the_upstream_down_the_sdk_raises_an_error_with_status_500() {
     assert_eq!((&outcome["raised"], &outcome["status_code"]), (&json!("SyvelError"), &json!(500)));
     assert!(outcome["message"].as_str().unwrap().ends_with("Let your user through."), "{outcome}");
     assert_eq!(gateway.get_month_count(&key), 0);
+}
+
+#[test]
+fn without_a_server_the_sdk_gets_checks_from_the_table() {
+    let setup = Setup::with_bundled_table().with_upstreams(&[free_address()]);
+    let gateway = setup.set_text("check.answer", "table").start();
+    for client in SDK_CLIENT_CLASSES {
+        let key = gateway.create_active_key(client, &[]);
+        let calls = [
+            "check yopmail.com",
+            "check_email jane.doe@gmail.com",
+            "check_email jane@gmaul.com",
+            "check_email x1y2z3@duck.com",
+            "check_email info@example-company.de",
+            "check_email info@yopmail.com",
+            "check nothing",
+            "check_email a@b@c",
+            "usage",
+        ];
+        let outcomes = call_sdk(client, gateway.http, &key, &calls);
+        let verdicts: Vec<Value> = outcomes[..6]
+            .iter()
+            .map(|it| json!([it["email"], it["is_risky"], it["risk_score"], it["reason"]]))
+            .collect();
+        assert_eq!(
+            verdicts,
+            [
+                json!(["yopmail.com", true, 100, "disposable"]),
+                json!(["ja****oe@gmail.com", false, 0, "safe"]),
+                json!(["j****@gmaul.com", false, 60, "undeliverable"]),
+                json!(["x1****z3@duck.com", false, 35, "safe"]),
+                json!(["i****@example-company.de", true, 70, "role_account"]),
+                json!(["i****@yopmail.com", true, 100, "disposable"]),
+            ],
+            "{client}"
+        );
+        assert_eq!(outcomes[1]["is_free_provider"], true);
+        assert_eq!(outcomes[2]["did_you_mean"], "gmail.com");
+        assert_eq!(outcomes[3]["is_alias_email"], true);
+        assert_eq!(outcomes[4]["deliverability_score"], 50);
+        assert_eq!(outcomes[6]["raised"], "SyvelValidationError");
+        assert_eq!(outcomes[7]["raised"], "SyvelValidationError");
+        assert_eq!(outcomes[8]["used"], 8);
+    }
+}
+
+#[test]
+fn with_answer_fallback_the_sdk_gets_an_answer_while_the_server_is_down() {
+    let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
+    let setup = Setup::with_bundled_table().with_upstreams(&[upstream.address]);
+    let gateway = setup.set_text("check.answer", "fallback").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let calls = ["check yopmail.com", "check_email info@gmail.com"];
+    for client in SDK_CLIENT_CLASSES {
+        assert_eq!(call_sdk(client, gateway.http, &key, &calls).len(), 2);
+    }
+    drop(upstream);
+    for client in SDK_CLIENT_CLASSES {
+        let outcomes = call_sdk(client, gateway.http, &key, &calls);
+        assert_eq!(outcomes[0]["reason"], "disposable", "{client}: {outcomes:?}");
+        assert_eq!(outcomes[1]["reason"], "role_account", "{client}: {outcomes:?}");
+    }
+    let fallbacks = ["route=\"check\"", "outcome=\"fallback\""];
+    assert_eq!(gateway.sum_of_samples("riskgate_requests_total", &fallbacks), 4.0);
+    assert_eq!(gateway.get_month_count(&key), 8);
 }

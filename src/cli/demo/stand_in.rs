@@ -1,43 +1,22 @@
 //! The stand-in checking service of `riskgate demo`.
 //!
 //! The stand-in answers `/healthz`, and `/v1/check/{email_or_domain}` with the ten fields of the
-//! API of Syvel, a service that checks e-mail addresses. It judges only the domain, by the table
-//! inside the binary, and logs nothing.
+//! API of Syvel, a service that checks e-mail addresses. It judges by the table inside the binary, and
+//! logs nothing.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use serde::Serialize;
-
-use crate::model::domain::{Domain, DomainError, percent_decode};
+use crate::gate::EmailVerdict;
+use crate::model::domain::{DomainError, percent_decode};
+use crate::model::email::{AddressOrDomain, EmailError};
 use crate::model::refusal::Refusal;
-use crate::model::verdict::{Reason, Rule};
 use crate::quota::unix_now;
 use crate::table::Table;
 
 /// The longest request header that is read.
 const MAX_HEADER_BYTES: u64 = 64 * 1024;
-/// Syvel calls an address risky from this score on.
-const MIN_RISKY_SCORE: u8 = 65;
-
-/// The answer of Syvel's API to a check, as the PyPI package `syvel` 0.1.0 reads it.
-#[derive(Serialize)]
-struct CheckResult<'a> {
-    /// The address without its local part, or the domain that was asked for.
-    email: String,
-    is_risky: bool,
-    risk_score: u8,
-    reason: &'static str,
-    /// 0 to 100.
-    deliverability_score: u8,
-    did_you_mean: Option<&'a str>,
-    is_free_provider: bool,
-    is_corporate_email: bool,
-    /// Whether the domain belongs to an alias or relay service.
-    is_alias_email: bool,
-    mx_provider_label: Option<&'a str>,
-}
 
 struct Request {
     method: String,
@@ -129,36 +108,17 @@ fn stand_in_response(request: &Request, table: &Table) -> Response {
             Ok(body) => Response { status: "200 OK", body },
             Err(error) => Response {
                 status: "422 Unprocessable Content",
-                body: Refusal::InvalidDomain(error).body(),
+                body: Refusal::InvalidEmail(error).body(),
             },
         },
     }
 }
 
-/// The JSON of a [`CheckResult`], or why the path segment contains no domain.
-fn render_check_result(segment: &str, table: &Table) -> Result<String, DomainError> {
+/// The JSON of the answer to a check, or why the path segment contains no address and no domain.
+fn render_check_result(segment: &str, table: &Table) -> Result<String, EmailError> {
     let decoded = percent_decode(segment.as_bytes())?;
     let text = std::str::from_utf8(&decoded).map_err(|_| DomainError::Utf8)?;
-    let local_and_domain = text.rsplit_once('@');
-    let domain = Domain::parse(local_and_domain.map_or(text, |(_, domain)| domain))?;
-    let found = table.lookup(&domain, unix_now());
-    let verdict = found.verdict;
-    let result = CheckResult {
-        email: if local_and_domain.is_some() {
-            format!("****@{domain}")
-        } else {
-            domain.to_string()
-        },
-        is_risky: verdict.score.value() >= MIN_RISKY_SCORE,
-        risk_score: verdict.score.value(),
-        reason: verdict.reason.as_str(),
-        deliverability_score: if verdict.reason == Reason::Undeliverable { 0 } else { 100 },
-        did_you_mean: found.suggest_provider(&domain),
-        is_free_provider: verdict.is_free_provider,
-        is_corporate_email: verdict.is_corporate_email,
-        is_alias_email: verdict.rule == Rule::Alias,
-        mx_provider_label: found.mail_service_label,
-    };
-    // A struct of plain values always serializes.
-    Ok(serde_json::to_string(&result).unwrap_or_default())
+    let checked = AddressOrDomain::parse(text)?;
+    let lookup = table.lookup(checked.domain(), unix_now());
+    Ok(EmailVerdict::new(&checked, &lookup, table.role_score()).render_check_body(&checked))
 }

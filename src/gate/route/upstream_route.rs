@@ -3,8 +3,11 @@
 //! The longest matching prefix wins, whatever the order in the config. A path matches no route if
 //! an upstream server could read it as a path below a longer prefix.
 
+use std::sync::Arc;
+
 use smol_str::SmolStr;
 
+use crate::gate::screen_rules::ScreenRules;
 use crate::model::domain::percent_decode;
 
 /// A path prefix that is forwarded to the upstream servers.
@@ -21,6 +24,8 @@ pub struct UpstreamRoute {
     pub needs_key: bool,
     /// Whether a request on this route spends a call of the quota; `counts` in the config.
     pub is_counted: bool,
+    /// How posts on this route are screened; `None` if they are not.
+    pub screen: Option<Arc<ScreenRules>>,
 }
 
 /// Returns the index of the route with the longest prefix that matches this path. `None` if no
@@ -88,6 +93,7 @@ mod tests {
             allow_value: "GET, OPTIONS".into(),
             needs_key: true,
             is_counted: true,
+            screen: None,
         }
     }
 

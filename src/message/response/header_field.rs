@@ -61,6 +61,7 @@ pub static CACHE_CONTROL: HeaderField = HeaderField::new(header::CACHE_CONTROL, 
 pub static DATE: HeaderField = HeaderField::new(header::DATE, "Date: ");
 pub static CONNECTION: HeaderField = HeaderField::new(header::CONNECTION, "Connection: ");
 pub static ALLOW: HeaderField = HeaderField::new(header::ALLOW, "allow: ");
+pub static LOCATION: HeaderField = HeaderField::new(header::LOCATION, "location: ");
 pub static RETRY_AFTER: HeaderField =
     HeaderField::with_unique_values(header::RETRY_AFTER, "retry-after: ");
 pub static WWW_AUTHENTICATE: HeaderField =
@@ -113,6 +114,7 @@ mod tests {
             &DATE,
             &CONNECTION,
             &ALLOW,
+            &LOCATION,
             &RETRY_AFTER,
             &WWW_AUTHENTICATE,
             &VARY,

@@ -1,6 +1,6 @@
 //! The metrics of requests.
 
-use prometheus::{Error, Histogram, HistogramOpts, IntCounter, IntGauge, Registry};
+use prometheus::{Error, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Registry};
 
 use super::register::{register_counter, register_counter_vec, register_gauge, register_metric};
 
@@ -50,8 +50,9 @@ impl RouteLabel {
 }
 
 /// The outcomes of a request; the `outcome` label. A refusal uses its `error` code.
-pub const OUTCOMES: [&str; 18] = [
+pub const OUTCOMES: [&str; 20] = [
     "ok",
+    "fallback",
     "bad_request",
     "unauthorized",
     "forbidden",
@@ -60,6 +61,7 @@ pub const OUTCOMES: [&str; 18] = [
     "uri_too_long",
     "expectation_failed",
     "validation_error",
+    "email_refused",
     "quota_exceeded",
     "headers_too_large",
     "internal_error",
@@ -87,6 +89,7 @@ pub struct RequestMetrics {
     pub fast_path_requests: IntCounter,
     /// Calls refunded because riskgate failed to serve them.
     pub quota_refunds: IntCounter,
+    screened: IntCounterVec,
 }
 
 impl RequestMetrics {
@@ -137,7 +140,18 @@ impl RequestMetrics {
                 "riskgate_quota_refunds_total",
                 "Calls refunded to the quota because riskgate failed to serve them.",
             )?,
+            screened: register_counter_vec(
+                registry,
+                "riskgate_screened_total",
+                "Posts screened, by the prefix of their route.",
+                &["route", "action", "reason"],
+            )?,
         })
+    }
+
+    /// Counts a screened post. `route` is a prefix of the config.
+    pub fn count_screened(&self, route: &str, action: &str, reason: &str) {
+        self.screened.with_label_values(&[route, action, reason]).inc();
     }
 
     /// Counts a request that is over, and observes its duration.

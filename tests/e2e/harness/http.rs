@@ -95,8 +95,12 @@ impl Request {
         self
     }
 
-    pub fn body(mut self, body: &str) -> Request {
-        self.body = body.as_bytes().to_vec();
+    pub fn body(self, body: &str) -> Request {
+        self.body_bytes(body.as_bytes())
+    }
+
+    pub fn body_bytes(mut self, body: &[u8]) -> Request {
+        self.body = body.to_vec();
         self.with_header("Content-Length", &body.len().to_string())
     }
 

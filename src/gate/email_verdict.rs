@@ -1,0 +1,109 @@
+//! The verdict on an e-mail address or a domain: the verdict on the domain, and what the local part
+//! says.
+
+use serde::Serialize;
+
+use crate::model::email::AddressOrDomain;
+use crate::model::verdict::{Reason, Rule, Score};
+use crate::table::TableAnswer;
+
+/// From this score on, a check says `is_risky`.
+const MIN_RISKY_SCORE: u8 = 65;
+/// The deliverability if nothing is known about the mail hosts of the domain.
+const UNKNOWN_DELIVERABILITY: u8 = 50;
+
+/// The verdict on an address or a domain.
+pub struct EmailVerdict<'t> {
+    /// Why it has its score.
+    pub reason: Reason,
+    /// The risk score.
+    pub score: Score,
+    lookup: TableAnswer<'t>,
+    suggestion: Option<&'t str>,
+}
+
+/// The answer to a check, with the members that the PyPI package `syvel` 0.1.0 reads, in their order.
+#[derive(Serialize)]
+struct CheckAnswerBody<'a> {
+    email: String,
+    is_risky: bool,
+    risk_score: u8,
+    reason: &'a str,
+    deliverability_score: u8,
+    did_you_mean: Option<&'a str>,
+    is_free_provider: bool,
+    is_corporate_email: bool,
+    /// Whether the domain belongs to an alias or relay service.
+    is_alias_email: bool,
+    mx_provider_label: Option<&'a str>,
+}
+
+impl<'t> EmailVerdict<'t> {
+    /// Judges an address or a domain by what a look-up of its domain has found. `role_score` is the
+    /// score of a role address. A domain with a higher score than that keeps its reason.
+    pub fn new(
+        checked: &AddressOrDomain,
+        lookup: &TableAnswer<'t>,
+        role_score: Score,
+    ) -> EmailVerdict<'t> {
+        let of_domain = lookup.verdict;
+        let (reason, score) = match checked.is_role() && of_domain.score <= role_score {
+            true => (Reason::RoleAccount, role_score),
+            false => (of_domain.reason, of_domain.score),
+        };
+        let suggestion = lookup.suggest_provider(checked.domain());
+        EmailVerdict { reason, score, lookup: *lookup, suggestion }
+    }
+
+    /// The provider that the user probably meant.
+    pub fn suggestion(&self) -> Option<&'t str> {
+        self.suggestion
+    }
+
+    /// How likely it is that mail arrives, 0 to 100. It depends only on what is known about the mail
+    /// hosts of the domain: riskgate does not ask whether the mailbox exists.
+    fn deliverability_score(&self) -> u8 {
+        match self.lookup.verdict.rule {
+            Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail => 0,
+            Rule::Parked => 10,
+            Rule::Protected
+            | Rule::Alias
+            | Rule::Free
+            | Rule::Professional
+            | Rule::DisposableMx => 95,
+            Rule::Override
+            | Rule::DisposableA
+            | Rule::DisposableB
+            | Rule::DisposableC
+            | Rule::DisposableD
+            | Rule::Role
+            | Rule::Typo
+            | Rule::FreeSubdomain
+            | Rule::ThrowawayName
+            | Rule::MailInName
+            | Rule::Unknown => match self.lookup.has_known_mail_host() {
+                true => 95,
+                false => UNKNOWN_DELIVERABILITY,
+            },
+        }
+    }
+
+    /// Returns the JSON body of the answer to a check.
+    pub fn render_check_body(&self, checked: &AddressOrDomain) -> String {
+        let verdict = self.lookup.verdict;
+        let body = CheckAnswerBody {
+            email: checked.masked(),
+            is_risky: self.score.value() >= MIN_RISKY_SCORE,
+            risk_score: self.score.value(),
+            reason: self.reason.as_str(),
+            deliverability_score: self.deliverability_score(),
+            did_you_mean: self.suggestion,
+            is_free_provider: verdict.is_free_provider,
+            is_corporate_email: verdict.is_corporate_email,
+            is_alias_email: verdict.rule == Rule::Alias,
+            mx_provider_label: self.lookup.mail_service_label,
+        };
+        // A struct of plain values always serializes.
+        serde_json::to_string(&body).unwrap_or_default()
+    }
+}

@@ -1,0 +1,179 @@
+//! Screening: judges the e-mail addresses in a posted form before the form is forwarded.
+//!
+//! It never changes a body. A form that can't be read, and a form that riskgate fails to judge, are
+//! forwarded.
+
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
+use pingora::Result;
+use pingora::http::RequestHeader;
+use pingora_proxy::Session;
+use smol_str::SmolStr;
+
+use crate::message::request_head::list_members;
+use crate::message::response::Reply;
+use crate::model::domain::Domain;
+use crate::model::email::{AddressOrDomain, EmailAddress};
+use crate::model::refusal::Refusal;
+use crate::model::verdict::{Reason, Score};
+use crate::screening::{BodyHeaders, Unscreened, read_field_values};
+use crate::table::Table;
+
+use super::answers::look_up_and_count;
+use super::email_verdict::EmailVerdict;
+use super::judge::Gate;
+use super::request_context::RequestContext;
+use super::screen_rules::{ScreenAction, ScreenMode, ScreenRules, Screened};
+
+/// The score of what is no address at all.
+const NO_ADDRESS_SCORE: Score = Score::new(100).unwrap();
+/// The least score of an address with a valid domain and a local part that RFC 5321 does not allow.
+/// Some providers have given out such local parts, so it is below the score at which riskgate blocks
+/// by default.
+const INVALID_LOCAL_PART_SCORE: Score = Score::new(75).unwrap();
+/// The methods whose bodies are screened.
+const SCREENED_METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
+
+/// The verdict on one value.
+struct ValueVerdict {
+    reason: Reason,
+    score: Score,
+    domain: Option<Domain>,
+    suggestion: Option<SmolStr>,
+}
+
+impl Gate {
+    /// Returns true if the body of this request is to be screened, once it has been read.
+    pub(crate) fn is_body_screened(&self, session: &Session, ctx: &RequestContext) -> bool {
+        let method = session.req_header().method.as_str();
+        ctx.screen_rules.is_some() && SCREENED_METHODS.contains(&method)
+    }
+
+    /// Screens a request by its body. `body` is `None` if the body was not read, because it is too
+    /// long or its length is unknown. Returns true if the request is refused, and answered.
+    ///
+    /// # Errors
+    /// Returns an error if the client's connection can't be written to.
+    pub(crate) async fn screen(
+        &self,
+        session: &mut Session,
+        body: Option<&[u8]>,
+        ctx: &mut RequestContext,
+    ) -> Result<bool> {
+        let Some(rules) = ctx.screen_rules.clone() else { return Ok(false) };
+        let screened = self.screen_body(session.req_header(), body, &rules, ctx);
+        let action = screened.action.as_str();
+        self.state.metrics.requests.count_screened(&rules.route, action, screened.reason);
+        let is_blocked = screened.action == ScreenAction::Block;
+        let (reason, suggestion) = (screened.reason, screened.suggestion.clone());
+        ctx.screened = Some(Box::new(screened));
+        if !is_blocked {
+            return Ok(false);
+        }
+        let message = rules.message.clone();
+        let refusal = Refusal::EmailRefused { message, reason, suggestion };
+        let refused = self.finish_with_refusal(&refusal, ctx);
+        let reply = match &rules.redirect {
+            Some(location) if prefers_html(session.req_header()) => {
+                ctx.response_status = 303;
+                Reply::see_other(location)
+            }
+            _ => refused,
+        };
+        reply.write_to_session(session, &ctx.common_headers).await?;
+        Ok(true)
+    }
+
+    fn screen_body(
+        &self,
+        header: &RequestHeader,
+        body: Option<&[u8]>,
+        rules: &ScreenRules,
+        ctx: &RequestContext,
+    ) -> Screened {
+        let found = body
+            .ok_or(Unscreened::TooLong)
+            .and_then(|body| read_field_values(body_headers(header), body, &rules.fields));
+        let found = match found {
+            Ok(found) => found,
+            Err(cause) => return Screened::unscreened(cause, rules.mode),
+        };
+        let table = self.state.table.peek();
+        let unknown_score = self.state.reloadable_rules.peek().unknown_score;
+        let verdicts =
+            found.values.iter().map(|value| self.judge_value(value, &table, unknown_score, ctx));
+        let Some(worst) = verdicts.max_by_key(|verdict| verdict.score) else {
+            return Screened::unscreened(Unscreened::NoField, rules.mode);
+        };
+        let is_to_be_blocked =
+            worst.score >= rules.block_score && rules.block_reasons.contains(&worst.reason);
+        let action = match (is_to_be_blocked, rules.mode, found.unread) {
+            (true, ScreenMode::Block, _) => ScreenAction::Block,
+            (true, ..) => ScreenAction::WouldBlock,
+            // Another server might read the value that could not be read.
+            (false, _, Some(cause)) => return Screened::unscreened(cause, rules.mode),
+            (false, _, None) => ScreenAction::Pass,
+        };
+        Screened {
+            action,
+            reason: worst.reason.as_str(),
+            score: Some(worst.score),
+            domain: worst.domain,
+            suggestion: worst.suggestion,
+            is_upstream_told: rules.mode != ScreenMode::Shadow,
+        }
+    }
+
+    /// Judges the value of a field, which should be an address.
+    fn judge_value(
+        &self,
+        value: &str,
+        table: &Table,
+        unknown_score: Option<Score>,
+        ctx: &RequestContext,
+    ) -> ValueVerdict {
+        let judge = |checked: &AddressOrDomain, least_score: Score| {
+            let lookup =
+                look_up_and_count(&self.state, table, checked.domain(), unknown_score, ctx);
+            let verdict = EmailVerdict::new(checked, &lookup, table.role_score());
+            let is_raised = verdict.score < least_score;
+            ValueVerdict {
+                reason: if is_raised { Reason::Undeliverable } else { verdict.reason },
+                score: verdict.score.max(least_score),
+                domain: Some(checked.domain().clone()),
+                suggestion: verdict.suggestion().map(SmolStr::new),
+            }
+        };
+        if let Ok(address) = EmailAddress::parse(value) {
+            return judge(&AddressOrDomain::Address(address), Score::ZERO);
+        }
+        match value.rsplit_once('@').map(|(_, domain)| Domain::parse(domain)) {
+            Some(Ok(domain)) => judge(&AddressOrDomain::Domain(domain), INVALID_LOCAL_PART_SCORE),
+            _ => ValueVerdict {
+                reason: Reason::Undeliverable,
+                score: NO_ADDRESS_SCORE,
+                domain: None,
+                suggestion: None,
+            },
+        }
+    }
+}
+
+fn body_headers(header: &RequestHeader) -> BodyHeaders<'_> {
+    let mut types = header.headers.get_all(CONTENT_TYPE).iter();
+    let content_type = types.next().filter(|_| types.next().is_none());
+    let mut encodings = header.headers.get_all(CONTENT_ENCODING).iter();
+    BodyHeaders {
+        content_type: content_type.map(|value| value.as_bytes()),
+        is_encoded: encodings.any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")),
+    }
+}
+
+/// Returns true for a form that a browser sends itself, without a script.
+fn prefers_html(header: &RequestHeader) -> bool {
+    let values = header.headers.get_all(ACCEPT).iter();
+    let mut types = values.flat_map(|value| list_members(value.as_bytes()));
+    let is = |member: &[u8], name: &[u8]| {
+        member.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
+    };
+    types.next().is_some_and(|first| is(first, b"text/html"))
+}

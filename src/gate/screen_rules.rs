@@ -1,0 +1,115 @@
+//! The rules of screening, and its result for one form.
+
+use smol_str::SmolStr;
+
+use crate::exchange::forwarding::ScreeningFacts;
+use crate::model::domain::Domain;
+use crate::model::verdict::{Reason, Score};
+use crate::observe::access_log::ScreeningEntry;
+use crate::screening::{FieldPath, Unscreened};
+
+/// How the posts of a route are screened: `[upstream.route.screen]` in the config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScreenRules {
+    /// The prefix of the route.
+    pub route: String,
+    /// The fields that contain e-mail addresses.
+    pub fields: Vec<FieldPath>,
+    /// What follows from a verdict.
+    pub mode: ScreenMode,
+    /// A form with an address of this score or more is to be blocked.
+    pub block_score: Score,
+    /// Only forms with one of these reasons are to be blocked.
+    pub block_reasons: Vec<Reason>,
+    /// Where browsers are sent instead of getting a 422.
+    pub redirect: Option<String>,
+    /// The message of the 422.
+    pub message: String,
+}
+
+/// What follows from the verdict on a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScreenMode {
+    /// riskgate only counts and logs.
+    Shadow,
+    /// The upstream server is told the verdict.
+    Annotate,
+    /// A form that is to be blocked is refused, and the upstream server is told the verdict on all
+    /// others.
+    Block,
+}
+
+/// What riskgate did with a form; the `action` in metrics, logs and for the upstream server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScreenAction {
+    /// Forwarded.
+    Pass,
+    /// Forwarded, although the rules say that it is to be blocked: the mode is not `block`.
+    WouldBlock,
+    /// Refused.
+    Block,
+    /// Forwarded, because it could not be read.
+    Unscreened,
+}
+
+impl ScreenAction {
+    /// The name in metrics, logs and header fields.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ScreenAction::Pass => "pass",
+            ScreenAction::WouldBlock => "would_block",
+            ScreenAction::Block => "block",
+            ScreenAction::Unscreened => "unscreened",
+        }
+    }
+}
+
+/// The result of screening one form.
+#[derive(Clone, Debug)]
+pub(crate) struct Screened {
+    pub action: ScreenAction,
+    /// The reason of the worst verdict, or why the form could not be read.
+    pub reason: &'static str,
+    /// The worst score; `None` for an unscreened form.
+    pub score: Option<Score>,
+    /// The domain of the address with the worst score, if it has a valid one.
+    pub domain: Option<Domain>,
+    /// The provider that the user probably meant.
+    pub suggestion: Option<SmolStr>,
+    /// Whether the upstream server is told the result.
+    pub is_upstream_told: bool,
+}
+
+impl Screened {
+    /// The result for a form that could not be read.
+    pub fn unscreened(cause: Unscreened, mode: ScreenMode) -> Screened {
+        Screened {
+            action: ScreenAction::Unscreened,
+            reason: cause.as_str(),
+            score: None,
+            domain: None,
+            suggestion: None,
+            is_upstream_told: mode != ScreenMode::Shadow,
+        }
+    }
+
+    /// The part of the access log's entry.
+    pub fn log_entry(&self) -> ScreeningEntry<'_> {
+        ScreeningEntry {
+            action: self.action.as_str(),
+            score: self.score.map(Score::value),
+            domain: self.domain.as_ref().map(Domain::as_str),
+        }
+    }
+
+    /// What the upstream server is told; `None` if it is told nothing.
+    pub fn facts_for_upstream(&self) -> Option<ScreeningFacts<'_>> {
+        self.is_upstream_told.then(|| ScreeningFacts {
+            action: self.action.as_str(),
+            reason: self.reason,
+            score: self.score.map(Score::value),
+            domain: self.domain.as_ref().map(Domain::as_str),
+            suggestion: self.suggestion.as_deref(),
+        })
+    }
+}

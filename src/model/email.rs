@@ -1,0 +1,367 @@
+//! E-mail addresses: their grammar (RFC 5321 section 4.1.2, RFC 6531), the masked text, and role
+//! addresses.
+//!
+//! All other modules take an [`EmailAddress`], never an unchecked text. This module does not judge
+//! whether an address is risky, and does not ask whether its mailbox exists.
+
+use crate::model::domain::{Domain, DomainError};
+
+/// Longest local part in bytes (RFC 5321 section 4.5.3.1.1).
+pub const MAX_LOCAL_PART_LEN: usize = 64;
+/// Longest address in bytes (RFC 5321 section 4.5.3.1.3, without the angle brackets).
+pub const MAX_ADDRESS_LEN: usize = 254;
+/// How many characters of a local part stay visible at each end of a masked address.
+const VISIBLE_CHARACTERS: usize = 2;
+
+/// The local parts that belong to functions and machines rather than to people (RFC 2142, and what
+/// sites and companies use besides), without `-`, `_` and `.`, sorted.
+const ROLE_LOCAL_PARTS: [&str; 88] = [
+    "abuse",
+    "accounting",
+    "accounts",
+    "accountspayable",
+    "admin",
+    "administration",
+    "administrator",
+    "admins",
+    "ads",
+    "advertising",
+    "all",
+    "apps",
+    "billing",
+    "board",
+    "bounce",
+    "bounces",
+    "careers",
+    "compliance",
+    "contact",
+    "contactus",
+    "customercare",
+    "customerservice",
+    "customersupport",
+    "daemon",
+    "devnull",
+    "dns",
+    "donotreply",
+    "editor",
+    "enquiries",
+    "enquiry",
+    "everyone",
+    "feedback",
+    "finance",
+    "ftp",
+    "help",
+    "helpdesk",
+    "hostmaster",
+    "hr",
+    "info",
+    "information",
+    "inquiries",
+    "inquiry",
+    "invoices",
+    "it",
+    "itsupport",
+    "jobs",
+    "legal",
+    "list",
+    "mailerdaemon",
+    "marketing",
+    "media",
+    "news",
+    "newsletter",
+    "nobody",
+    "noc",
+    "noreplies",
+    "noreply",
+    "notifications",
+    "null",
+    "office",
+    "orders",
+    "payments",
+    "postmaster",
+    "press",
+    "privacy",
+    "purchasing",
+    "reception",
+    "recruiting",
+    "recruitment",
+    "registrar",
+    "reply",
+    "root",
+    "sales",
+    "secretary",
+    "security",
+    "service",
+    "shop",
+    "spam",
+    "staff",
+    "subscribe",
+    "support",
+    "sysadmin",
+    "team",
+    "unsubscribe",
+    "usenet",
+    "uucp",
+    "webmaster",
+    "www",
+];
+
+/// What a client asks to check: an address, or a domain alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressOrDomain {
+    /// An address.
+    Address(EmailAddress),
+    /// A domain.
+    Domain(Domain),
+}
+
+/// An e-mail address that could receive mail: a local part and a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmailAddress {
+    /// As it was written, with the quotes of a quoted string.
+    local_part: String,
+    domain: Domain,
+}
+
+/// Why a text is not an e-mail address. The message says what was expected and never repeats the
+/// input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EmailError {
+    /// There is no `@` between a local part and a domain.
+    #[error("expected an e-mail address: a local part, @ and a domain")]
+    NoAt,
+    /// The local part breaks the grammar.
+    #[error(
+        "expected a local part of 1 to 64 bytes, of letters, digits and !#$%&'*+-/=?^_`{{|}}~ \
+             with single dots inside, or a quoted string"
+    )]
+    LocalPart,
+    /// The address is over 254 bytes.
+    #[error("expected an e-mail address of at most 254 bytes")]
+    Length,
+    /// The domain is not valid.
+    #[error(transparent)]
+    Domain(#[from] DomainError),
+}
+
+impl AddressOrDomain {
+    /// Parses a text with an `@` as an address, and any other text as a domain.
+    ///
+    /// # Errors
+    /// Returns an error if the text is neither.
+    pub fn parse(text: &str) -> Result<AddressOrDomain, EmailError> {
+        match text.contains('@') {
+            true => EmailAddress::parse(text).map(AddressOrDomain::Address),
+            false => Ok(AddressOrDomain::Domain(Domain::parse(text)?)),
+        }
+    }
+
+    /// The domain that is judged.
+    pub fn domain(&self) -> &Domain {
+        match self {
+            AddressOrDomain::Address(address) => address.domain(),
+            AddressOrDomain::Domain(domain) => domain,
+        }
+    }
+
+    /// The text for answers: the masked address, or the domain.
+    pub fn masked(&self) -> String {
+        match self {
+            AddressOrDomain::Address(address) => address.masked(),
+            AddressOrDomain::Domain(domain) => domain.to_string(),
+        }
+    }
+
+    /// Whether it is an address of a function or a machine; see [`EmailAddress::is_role`].
+    pub fn is_role(&self) -> bool {
+        matches!(self, AddressOrDomain::Address(address) if address.is_role())
+    }
+}
+
+impl EmailAddress {
+    /// Parses an address as it follows `MAIL FROM` and `RCPT TO`, without the angle brackets. It may
+    /// contain characters beyond ASCII (RFC 6531). It has no comments, no folding and no address
+    /// literal: mail to `user@[192.0.2.1]` belongs to no domain.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not an address.
+    pub fn parse(text: &str) -> Result<EmailAddress, EmailError> {
+        // Bounds the work: the canonical domain may be shorter than the text of it.
+        if text.len() > 4 * MAX_ADDRESS_LEN {
+            return Err(EmailError::Length);
+        }
+        // The domain has no `@`, but a quoted local part may have one.
+        let (local_part, domain) = text.rsplit_once('@').ok_or(EmailError::NoAt)?;
+        if local_part.len() > MAX_LOCAL_PART_LEN
+            || !(is_dot_string(local_part) || is_quoted_string(local_part))
+        {
+            return Err(EmailError::LocalPart);
+        }
+        let domain = Domain::parse(domain)?;
+        if local_part.len() + 1 + domain.as_str().len() > MAX_ADDRESS_LEN {
+            return Err(EmailError::Length);
+        }
+        Ok(EmailAddress { local_part: local_part.to_owned(), domain })
+    }
+
+    /// The domain, in its canonical form.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// The address with only the first and the last two characters of the local part. Of a local
+    /// part of fewer than five characters, only the first is shown, since otherwise most of it would
+    /// be. Log lines must not contain even this.
+    pub fn masked(&self) -> String {
+        let characters: Vec<char> = self.local_part.chars().collect();
+        let (start, end) = match characters.len() {
+            0..=4 => (1, 0),
+            _ => (VISIBLE_CHARACTERS, VISIBLE_CHARACTERS),
+        };
+        let first: String = characters[..start.min(characters.len())].iter().collect();
+        let last: String = characters[characters.len() - end..].iter().collect();
+        format!("{first}****{last}@{}", self.domain)
+    }
+
+    /// Returns true if the address belongs to a function or a machine, such as `info@` and
+    /// `no-reply@`. What follows a `+` does not matter: mail to `info+news@` reaches `info@`.
+    pub fn is_role(&self) -> bool {
+        let name = self.local_part.split('+').next().unwrap_or_default();
+        let is_separator = |c: &char| matches!(c, '-' | '_' | '.' | '"');
+        let letters: String =
+            name.chars().filter(|c| !is_separator(c)).map(|c| c.to_ascii_lowercase()).collect();
+        ROLE_LOCAL_PARTS.binary_search(&letters.as_str()).is_ok()
+    }
+}
+
+/// `Dot-string` of RFC 5321, with the characters that RFC 6531 adds.
+fn is_dot_string(text: &str) -> bool {
+    let is_atext = |c: char| {
+        c.is_ascii_alphanumeric()
+            || "!#$%&'*+-/=?^_`{|}~".contains(c)
+            || !c.is_ascii() && !c.is_control() && !c.is_whitespace()
+    };
+    text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atext))
+}
+
+/// `Quoted-string` of RFC 5321, with the characters that RFC 6531 adds.
+fn is_quoted_string(text: &str) -> bool {
+    let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let Some(inner) = inner.filter(|_| text.len() >= 3) else { return false };
+    let mut characters = inner.chars();
+    while let Some(c) = characters.next() {
+        let is_allowed = match c {
+            '\\' => characters.next().is_some_and(|escaped| matches!(escaped, ' '..='~')),
+            '"' => false,
+            _ => matches!(c, ' '..='~') || !c.is_ascii() && !c.is_control(),
+        };
+        if !is_allowed {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_role_names_are_sorted_and_have_no_separator() {
+        assert!(ROLE_LOCAL_PARTS.is_sorted());
+        assert!(ROLE_LOCAL_PARTS.iter().all(|name| name.bytes().all(|b| b.is_ascii_lowercase())));
+    }
+
+    #[test]
+    fn addresses_of_rfc_5321_and_rfc_6531_are_accepted() {
+        for (text, domain) in [
+            ("a@b.com", "b.com"),
+            ("first.last+tag@Sub.Example.COM", "sub.example.com"),
+            ("!#$%&'*+-/=?^_`{|}~@example.com", "example.com"),
+            ("\"quoted @ string\"@example.com", "example.com"),
+            (r#""a\"b\\c"@example.com"#, "example.com"),
+            ("jörg@bücher.example", "xn--bcher-kva.example"),
+            ("用户@例子.example", "xn--fsqu00a.example"),
+            ("a@example.com.", "example.com"),
+        ] {
+            let parsed =
+                EmailAddress::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(parsed.domain().as_str(), domain, "{text}");
+        }
+        let longest = format!("{}@example.com", "a".repeat(64));
+        assert!(EmailAddress::parse(&longest).is_ok());
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for (text, error) in [
+            ("", EmailError::NoAt),
+            ("example.com", EmailError::NoAt),
+            ("@example.com", EmailError::LocalPart),
+            (".a@example.com", EmailError::LocalPart),
+            ("a.@example.com", EmailError::LocalPart),
+            ("a..b@example.com", EmailError::LocalPart),
+            ("a b@example.com", EmailError::LocalPart),
+            (" a@example.com", EmailError::LocalPart),
+            ("a@b@example.com", EmailError::LocalPart),
+            ("\"a@example.com", EmailError::LocalPart),
+            ("\"\"@example.com", EmailError::LocalPart),
+            ("\"a\"b\"@example.com", EmailError::LocalPart),
+            ("\"a\\\"@example.com", EmailError::LocalPart),
+            ("\"a\u{7}\"@example.com", EmailError::LocalPart),
+            ("<a@example.com", EmailError::LocalPart),
+            ("a(comment)@example.com", EmailError::LocalPart),
+            ("a\r\n@example.com", EmailError::LocalPart),
+        ] {
+            assert_eq!(EmailAddress::parse(text), Err(error), "{text:?}");
+        }
+        for text in
+            ["a@", "a@b", "a@[192.0.2.1]", "a@192.0.2.1", "a@example.com ", "a@exa_mple.com"]
+        {
+            assert!(
+                matches!(EmailAddress::parse(text), Err(EmailError::Domain(_))),
+                "{text:?}: {:?}",
+                EmailAddress::parse(text)
+            );
+        }
+        let too_long = format!("{}@example.com", "a".repeat(65));
+        assert_eq!(EmailAddress::parse(&too_long), Err(EmailError::LocalPart));
+        let label = "b".repeat(60);
+        let too_long = format!("{}@{label}.{label}.{label}.example", "a".repeat(64));
+        assert_eq!(EmailAddress::parse(&too_long), Err(EmailError::Length));
+    }
+
+    #[test]
+    fn a_masked_address_shows_two_characters_at_each_end() {
+        for (text, masked) in [
+            ("a93jkde5@yopmail.com", "a9****e5@yopmail.com"),
+            ("alice@example.com", "al****ce@example.com"),
+            ("anna@example.com", "a****@example.com"),
+            ("a@example.com", "a****@example.com"),
+            ("jörgen@example.com", "jö****en@example.com"),
+        ] {
+            assert_eq!(EmailAddress::parse(text).unwrap().masked(), masked);
+        }
+    }
+
+    #[test]
+    fn role_addresses_are_recognized_in_any_spelling() {
+        for local_part in [
+            "info",
+            "INFO",
+            "no-reply",
+            "no_reply",
+            "noreply",
+            "do.not.reply",
+            "info+news",
+            "\"info\"",
+        ] {
+            let text = format!("{local_part}@example.com");
+            assert!(EmailAddress::parse(&text).unwrap().is_role(), "{text}");
+        }
+        for local_part in ["informer", "jane", "reply-to-jane", "a+info", "salesman"] {
+            let text = format!("{local_part}@example.com");
+            assert!(!EmailAddress::parse(&text).unwrap().is_role(), "{text}");
+        }
+    }
+}

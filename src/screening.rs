@@ -1,0 +1,20 @@
+//! Reads the values of named fields out of the body of a posted form, as a server would read them.
+//!
+//! Servers read unusual bodies in different ways. So this module never chooses between two readings:
+//! it returns the values of all readings, or says why it can't read the body. It does no I/O, and
+//! judges no value.
+
+mod content_type;
+mod field_path;
+mod field_values;
+mod json;
+mod multipart;
+mod reader;
+mod urlencoded;
+
+pub use field_path::FieldPath;
+pub use field_values::{FieldValues, Unscreened};
+pub use reader::{BodyHeaders, MAX_SCREENED_BODY_BYTES, read_field_values};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! The name of a field, as the config spells it and as bodies spell it.
+
+/// A field: the names on the way to it, from the outside. `user.email` is the member `email` of the
+/// member `user`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldPath(Vec<String>);
+
+impl FieldPath {
+    /// Parses a name with dots between its parts. `None` if a part is empty, or has a character that
+    /// is none of a name.
+    pub fn parse(text: &str) -> Option<FieldPath> {
+        let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let parts: Vec<String> = text.split('.').map(normalize).collect();
+        let is_valid = |part: &String| !part.is_empty() && part.chars().all(is_name_char);
+        parts.iter().all(is_valid).then_some(FieldPath(parts))
+    }
+
+    /// Returns true if this is the path of a JSON value. `names` are the members on the way to it.
+    pub(super) fn matches_members(&self, names: &[String]) -> bool {
+        names.len() == self.0.len()
+            && self.0.iter().zip(names).all(|(part, name)| *part == normalize(name))
+            || matches!(names, [name] if self.matches_form_name(name))
+    }
+
+    /// Returns true if a server may take this name of a form field for the field. Servers read
+    /// `user[email]`, `user.email`, `email[]` and `email[0]` in different ways; PHP reads a dot or a
+    /// blank as `_`, and ignores blanks before a name.
+    pub(super) fn matches_form_name(&self, name: &str) -> bool {
+        let name = name.trim_start();
+        let name = name.split('\0').next().unwrap_or_default();
+        let parts: Vec<String> =
+            name.split(['.', '[', ']']).map(normalize).filter(|part| !part.is_empty()).collect();
+        // Parts behind the field's own are those of a list or an object.
+        let begins_with_field = parts.len() >= self.0.len() && parts.starts_with(&self.0);
+        let joined = || self.0.join("_");
+        let mangled = || normalize(name).replace(['.', ' '], "_");
+        begins_with_field || mangled().split('[').next() == Some(joined().as_str())
+    }
+}
+
+/// Names are compared without regard to case and to blanks around them: some servers ignore both. To
+/// Go, a long s is an s in another case.
+fn normalize(name: &str) -> String {
+    name.trim().to_lowercase().replace('\u{17f}', "s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_that_a_server_may_read_matches() {
+        let email = FieldPath::parse("email").unwrap();
+        for name in
+            ["email", "Email", " email", "email ", "email[]", "email[0]", "email[a][b]", "email.x"]
+        {
+            assert!(email.matches_form_name(name), "{name:?}");
+        }
+        for name in ["", "mail", "e-mail", "email2", "user[email]", "xemail"] {
+            assert!(!email.matches_form_name(name), "{name:?}");
+        }
+        let nested = FieldPath::parse("user.email").unwrap();
+        for name in [
+            "user[email]",
+            "user.email",
+            "user_email",
+            "user[email][]",
+            "user email",
+            "USER[EMAIL]",
+        ] {
+            assert!(nested.matches_form_name(name), "{name:?}");
+        }
+        for name in ["user", "email", "user[name]", "x[user][email]"] {
+            assert!(!nested.matches_form_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_names_between_its_dots() {
+        for text in ["", ".", "a.", ".a", "a..b", "a[b]", "a b", "a/b"] {
+            assert_eq!(FieldPath::parse(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Chooses how a body is read, by its type.
+
+use super::content_type::ContentType;
+use super::field_path::FieldPath;
+use super::field_values::{FieldValues, Unscreened};
+use super::{json, multipart, urlencoded};
+
+/// The longest body that is read, in bytes.
+pub const MAX_SCREENED_BODY_BYTES: usize = 64 * 1024;
+
+/// The header fields that tell how a body is to be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BodyHeaders<'h> {
+    /// The value of `Content-Type`; `None` if it is absent or occurs several times.
+    pub content_type: Option<&'h [u8]>,
+    /// Whether the request has a `Content-Encoding` other than `identity`.
+    pub is_encoded: bool,
+}
+
+/// Returns the values of all `fields` in a body.
+///
+/// # Errors
+/// Returns an error if no value could be read.
+pub fn read_field_values(
+    headers: BodyHeaders<'_>,
+    body: &[u8],
+    fields: &[FieldPath],
+) -> Result<FieldValues, Unscreened> {
+    if headers.is_encoded {
+        return Err(Unscreened::Encoded);
+    }
+    if body.len() > MAX_SCREENED_BODY_BYTES {
+        return Err(Unscreened::TooLong);
+    }
+    let content_type = headers.content_type.ok_or(Unscreened::OtherType)?;
+    let content_type = ContentType::parse(content_type).ok_or(Unscreened::OtherType)?;
+    if !content_type.is_utf8() {
+        return Err(Unscreened::OtherCharset);
+    }
+    let found = match content_type.media_type.as_str() {
+        "application/json" => json::read_values(body, fields)?,
+        "application/x-www-form-urlencoded" => urlencoded::read_values(body, fields),
+        "multipart/form-data" => {
+            let boundary = content_type.boundary.ok_or(Unscreened::Broken)?;
+            multipart::read_values(body, &boundary, fields)?
+        }
+        _ => return Err(Unscreened::OtherType),
+    };
+    match (found.values.is_empty(), found.unread) {
+        (true, unread) => Err(unread.unwrap_or(Unscreened::NoField)),
+        (false, _) => Ok(found),
+    }
+}

@@ -1,0 +1,169 @@
+use super::*;
+
+const URLENCODED: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json";
+const MULTIPART: &str = "multipart/form-data; boundary=xyz";
+
+fn read(content_type: &str, body: &[u8]) -> Result<FieldValues, Unscreened> {
+    let fields = ["email", "user.email"].map(|name| FieldPath::parse(name).unwrap());
+    let headers = BodyHeaders { content_type: Some(content_type.as_bytes()), is_encoded: false };
+    read_field_values(headers, body, &fields)
+}
+
+#[track_caller]
+fn assert_values(content_type: &str, body: impl AsRef<[u8]>, values: &[&str]) {
+    let found = read(content_type, body.as_ref()).unwrap();
+    assert_eq!((found.values.as_slice(), found.unread), (&values.map_owned()[..], None));
+}
+
+trait MapOwned {
+    fn map_owned(&self) -> Vec<String>;
+}
+
+impl MapOwned for [&str] {
+    fn map_owned(&self) -> Vec<String> {
+        self.iter().map(|text| (*text).to_owned()).collect()
+    }
+}
+
+/// A multipart body with these parts: the header lines of each, and its content.
+fn multipart(parts: &[(&str, &str)]) -> String {
+    let part = |(header, content): &(&str, &str)| format!("--xyz\r\n{header}\r\n\r\n{content}\r\n");
+    parts.iter().map(part).collect::<String>() + "--xyz--\r\n"
+}
+
+#[test]
+fn all_values_of_a_posted_form_are_read() {
+    for (body, values) in [
+        ("email=a%40b.com", &["a@b.com"][..]),
+        ("name=x&email=a@b.com&email=c@d.com", &["a@b.com", "c@d.com"]),
+        ("user%5Bemail%5D=a%40b.com", &["a@b.com"]),
+        ("%65mail=a@b.com", &["a@b.com"]),
+        ("email[]=a@b.com&email[1]=c@d.com", &["a@b.com", "c@d.com"]),
+        ("EMAIL=a@b.com", &["a@b.com"]),
+        ("+email=+a@b.com+", &["a@b.com"]),
+        ("email=a%2Bb@c.com", &["a+b@c.com"]),
+        ("email=a%zz@b.com", &["a%zz@b.com"]),
+        ("email=&email=a@b.com", &["a@b.com"]),
+        ("email==a@b.com", &["=a@b.com"]),
+        // Two servers read two addresses here.
+        ("email=a@b.com;email=c@d.com", &["a@b.com;email=c@d.com", "a@b.com", "c@d.com"]),
+        ("x=1;email=c@d.com", &["c@d.com"]),
+    ] {
+        assert_values(URLENCODED, body, values);
+    }
+}
+
+#[test]
+fn all_values_of_a_json_body_are_read() {
+    for (body, values) in [
+        (r#"{"email":"a@b.com"}"#, &["a@b.com"][..]),
+        (r#"{"email":"a@b.com","email":"c@d.com"}"#, &["a@b.com", "c@d.com"]),
+        (r#"{"e\u006dail":"a\u0040b.com"}"#, &["a@b.com"]),
+        (r#"{"user":{"email":"a@b.com","name":"x"},"id":7}"#, &["a@b.com"]),
+        (r#"{"user":[{"email":"a@b.com"},{"email":"c@d.com"}]}"#, &["a@b.com", "c@d.com"]),
+        (r#"{"email":["a@b.com",["c@d.com"]]}"#, &["a@b.com", "c@d.com"]),
+        (r#"{"email":{"value":"a@b.com"}}"#, &["a@b.com"]),
+        (r#"{"Email":"a@b.com"}"#, &["a@b.com"]),
+        (r#"[{"email":"a@b.com"}]"#, &["a@b.com"]),
+        (r#"{"user.email":"a@b.com"}"#, &["a@b.com"]),
+        (r#" {"email":" a@b.com "} "#, &["a@b.com"]),
+    ] {
+        assert_values(JSON, body, values);
+    }
+    assert_values("application/json; charset=UTF-8", r#"{"email":"a@b.com"}"#, &["a@b.com"]);
+}
+
+#[test]
+fn all_values_of_a_multipart_body_are_read() {
+    let name = |name: &str| format!("Content-Disposition: form-data; name=\"{name}\"");
+    let (email, nested) = (name("email"), name("user[email]"));
+    assert_values(MULTIPART, multipart(&[(&email, "a@b.com")]), &["a@b.com"]);
+    assert_values(
+        MULTIPART,
+        multipart(&[(&name("x"), "1"), (&email, "a@b.com"), (&nested, "c@d.com")]),
+        &["a@b.com", "c@d.com"],
+    );
+    let file = "Content-Disposition: form-data; name=\"photo\"; filename=\"a.png\"\r\n\
+                Content-Type: image/png";
+    assert_values(MULTIPART, multipart(&[(file, "\u{1}\n"), (&email, "a@b.com")]), &["a@b.com"]);
+    let typed = format!("{email}\r\nContent-Type: text/plain; charset=utf-8");
+    assert_values(MULTIPART, multipart(&[(&typed, "a@b.com")]), &["a@b.com"]);
+}
+
+#[test]
+fn a_body_that_servers_read_in_different_ways_is_not_read() {
+    use Unscreened::{Broken, NoField, OtherCharset, OtherType, TooLong};
+    let deep = format!("{{\"email\":{}\"a@b.com\"{}}}", "[".repeat(10_000), "]".repeat(10_000));
+    let utf16: Vec<u8> =
+        r#"{"email":"a@b.com"}"#.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let email = "Content-Disposition: form-data; name=\"email\"";
+    let whole = multipart(&[(email, "a@b.com")]);
+    let bodies: Vec<(&str, Vec<u8>, Unscreened)> = vec![
+        (JSON, b"".to_vec(), Broken),
+        (JSON, br#"{"email":"a@b.com""#.to_vec(), Broken),
+        (JSON, br#"{"email":"a@b.com"}{}"#.to_vec(), Broken),
+        (JSON, br#"{"email":'a@b.com'}"#.to_vec(), Broken),
+        (JSON, br#"{"email":"a@b.com",}"#.to_vec(), Broken),
+        (JSON, b"\xef\xbb\xbf{\"email\":\"a@b.com\"}".to_vec(), Broken),
+        (JSON, b"{\"email\":\"a\xff@b.com\"}".to_vec(), Broken),
+        (JSON, deep.into_bytes(), Broken),
+        (JSON, utf16, Broken),
+        (JSON, br#"{"mail":"a@b.com"}"#.to_vec(), NoField),
+        (JSON, br#"{"email":null,"user":{"email":7}}"#.to_vec(), NoField),
+        (URLENCODED, b"name=x".to_vec(), NoField),
+        (URLENCODED, b"email=%ff".to_vec(), OtherCharset),
+        (URLENCODED, vec![b'x'; MAX_SCREENED_BODY_BYTES + 1], TooLong),
+        ("application/json; charset=utf-16", b"{}".to_vec(), OtherCharset),
+        ("text/plain", b"email=a@b.com".to_vec(), OtherType),
+        ("application/json, text/plain", b"{}".to_vec(), OtherType),
+        ("multipart/form-data", whole.clone().into_bytes(), Broken),
+        (MULTIPART, whole.replace("\r\n", "\n").into_bytes(), Broken),
+        (MULTIPART, whole.replace("--xyz--", "--xyz").into_bytes(), Broken),
+        (MULTIPART, format!("preamble\r\n{whole}").into_bytes(), Broken),
+        (MULTIPART, format!("{whole}--xyz\r\n{email}\r\n\r\nc@d.com\r\n").into_bytes(), Broken),
+        (MULTIPART, multipart(&[(&email.replace('"', ""), "a@b.com")]).into_bytes(), Broken),
+        (MULTIPART, multipart(&[(&email.replace("email", "em\\ail"), "x")]).into_bytes(), Broken),
+        (MULTIPART, multipart(&[(&format!("{email}; name*=x"), "x")]).into_bytes(), Broken),
+        (MULTIPART, multipart(&[(&format!("{email}; name=\"x\""), "x")]).into_bytes(), Broken),
+        (MULTIPART, multipart(&[(&format!("{email}\r\n{email}"), "x")]).into_bytes(), Broken),
+        (MULTIPART, multipart(&[(&format!("{email}; filename=\"\""), "x")]).into_bytes(), Broken),
+        (
+            MULTIPART,
+            multipart(&[(&format!("{email}\r\nContent-Transfer-Encoding: base64"), "x")]).into(),
+            Broken,
+        ),
+        (
+            MULTIPART,
+            multipart(&[(&format!("{email}\r\nContent-Type: text/plain; charset=utf-16"), "x")])
+                .into(),
+            Broken,
+        ),
+    ];
+    for (content_type, body, cause) in bodies {
+        let shown = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+        assert_eq!(read(content_type, &body), Err(cause), "{content_type}: {shown}");
+    }
+}
+
+#[test]
+fn an_unreadable_value_beside_a_readable_one_is_reported() {
+    let found = read(URLENCODED, b"email=a@b.com&email=%ff").unwrap();
+    assert_eq!(found.values, ["a@b.com"]);
+    assert_eq!(found.unread, Some(Unscreened::OtherCharset));
+}
+
+#[test]
+fn an_encoded_body_or_one_without_a_single_type_is_not_read() {
+    let fields = [FieldPath::parse("email").unwrap()];
+    let encoded = BodyHeaders { content_type: Some(URLENCODED.as_bytes()), is_encoded: true };
+    assert_eq!(read_field_values(encoded, b"email=x", &fields), Err(Unscreened::Encoded));
+    let none = BodyHeaders::default();
+    assert_eq!(read_field_values(none, b"email=x", &fields), Err(Unscreened::OtherType));
+}
+
+#[test]
+fn a_thousand_fields_are_read_and_values_are_not_repeated() {
+    let body = (0..1_000).map(|n| format!("f{n}=x")).collect::<Vec<_>>().join("&");
+    assert_values(URLENCODED, format!("{body}&email=a@b.com&email=a@b.com"), &["a@b.com"]);
+}

@@ -1,0 +1,220 @@
+//! Screening of posted forms: what the upstream server gets, what the client gets, what is counted
+//! and logged.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::harness::{
+    Gateway, MockUpstream, ReceivedRequest, Request, Setup, request, run_command, wait_until,
+};
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+fn screened_route(rules: &str) -> String {
+    format!(
+        "[[upstream.route]]\nprefix = \"/signup\"\nmethods = [\"GET\", \"POST\"]\nkey = false\n\
+         [upstream.route.screen]\nfields = [\"email\", \"user.email\"]\n{rules}\n"
+    )
+}
+
+fn start(upstream: &MockUpstream, rules: &str) -> Gateway {
+    let setup = Setup::with_bundled_table().with_upstreams(&[upstream.address]);
+    let log = setup.path("access.log").display().to_string();
+    setup.set_text("log.path", &log).append_toml(&screened_route(rules)).start()
+}
+
+fn post(content_type: &str, body: &str) -> Request {
+    request("POST", "/signup").with_header("Content-Type", content_type).body(body)
+}
+
+/// Posts a body, and returns the request that the upstream server received.
+#[track_caller]
+fn forward(gateway: &Gateway, upstream: &MockUpstream, post: &Request) -> ReceivedRequest {
+    let before = upstream.request_count();
+    gateway.send_request(post).expect(200);
+    let mut seen = upstream.received_requests().split_off(before);
+    assert_eq!(seen.len(), 1);
+    seen.remove(0)
+}
+
+fn screening_headers(seen: &ReceivedRequest) -> Vec<&str> {
+    ["Action", "Score", "Reason", "Domain", "Suggestion"]
+        .iter()
+        .flat_map(|name| seen.header_values(&format!("X-Riskgate-{name}")))
+        .collect()
+}
+
+fn count(gateway: &Gateway, action: &str, reason: &str) -> f64 {
+    let labels = [
+        "route=\"/signup\"".to_owned(),
+        format!("action={action:?}"),
+        format!("reason={reason:?}"),
+    ];
+    gateway.sum_of_samples("riskgate_screened_total", &labels.each_ref().map(String::as_str))
+}
+
+#[test]
+fn a_form_is_annotated_and_its_body_is_forwarded_unchanged() {
+    let upstream = MockUpstream::start();
+    let gateway = start(&upstream, "mode = \"annotate\"");
+    for (content_type, body, headers) in [
+        (FORM, "email=jane%40gmail.com&x=1", &["pass", "0", "safe", "gmail.com"][..]),
+        (
+            FORM,
+            "email=x%40mail.yopmail.com",
+            &["would_block", "100", "disposable", "mail.yopmail.com"],
+        ),
+        (
+            FORM,
+            "email=jane%40gmaul.com",
+            &["pass", "60", "undeliverable", "gmaul.com", "gmail.com"],
+        ),
+        (FORM, "email=info%40gmail.com", &["pass", "70", "role_account", "gmail.com"]),
+        (FORM, "email=a..b%40docomo.ne.jp", &["pass", "75", "undeliverable", "docomo.ne.jp"]),
+        (FORM, "email=nothing", &["would_block", "100", "undeliverable"]),
+        (FORM, "name=jane", &["unscreened", "no_field"]),
+        (
+            FORM,
+            "email=a%40gmail.com&email=b%40yopmail.com",
+            &["would_block", "100", "disposable", "yopmail.com"],
+        ),
+        ("text/plain", "email=x@yopmail.com", &["unscreened", "other_type"]),
+        (
+            "application/json",
+            r#"{"user":{"email":"x@yopmail.com"}}"#,
+            &["would_block", "100", "disposable", "yopmail.com"],
+        ),
+        ("application/json", r#"{"email":"x@yopmail.com""#, &["unscreened", "broken"]),
+        (
+            "multipart/form-data; boundary=b",
+            "--b\r\nContent-Disposition: form-data; name=\"email\"\r\n\r\nx@yopmail.com\r\n--b--\r\n",
+            &["would_block", "100", "disposable", "yopmail.com"],
+        ),
+    ] {
+        let forged = post(content_type, body).with_header("X-Riskgate-Action", "forged");
+        let seen = forward(&gateway, &upstream, &forged.with_header("x-riskgate-score", "0"));
+        assert_eq!(screening_headers(&seen), headers, "{body}");
+        assert_eq!(seen.body, body);
+    }
+    assert_eq!(count(&gateway, "would_block", "disposable"), 4.0);
+    assert_eq!(count(&gateway, "unscreened", "no_field"), 1.0);
+    // A request without a body is not screened.
+    let before = upstream.request_count();
+    gateway.send_request(&request("GET", "/signup")).expect(200);
+    let seen = upstream.received_requests().split_off(before).remove(0);
+    assert!(screening_headers(&seen).is_empty());
+}
+
+#[test]
+fn a_compressed_or_long_body_is_forwarded_unscreened() {
+    let upstream = MockUpstream::start();
+    let gateway = start(&upstream, "mode = \"block\"");
+    let gzip = post(FORM, "email=x@yopmail.com").with_header("Content-Encoding", "gzip");
+    let seen = forward(&gateway, &upstream, &gzip);
+    assert_eq!(screening_headers(&seen), ["unscreened", "encoded"]);
+    let long = format!("email=x@yopmail.com&x={}", "y".repeat(64 * 1024));
+    let seen = forward(&gateway, &upstream, &post(FORM, &long));
+    assert_eq!(screening_headers(&seen), ["unscreened", "too_long"]);
+    assert_eq!(seen.body.len(), long.len());
+}
+
+#[test]
+fn a_blocked_post_never_reaches_the_server() {
+    let upstream = MockUpstream::start();
+    let gateway = start(&upstream, "mode = \"block\"\nredirect = \"/signup?email=refused\"");
+    let bad = post(FORM, "email=secret%40yopmail.com");
+    let refused = gateway.send_request(&bad).expect(422);
+    assert_eq!(
+        refused.text(),
+        r#"{"error":"email_refused","message":"Please use another e-mail address.","detail":"disposable"}"#
+    );
+    assert_eq!(refused.header("X-Fail-Open"), None);
+    assert_eq!(refused.header("X-Did-You-Mean"), None);
+    let typo = gateway.send_request(&post(FORM, "email=jane%40gmial.com")).expect(422);
+    assert_eq!(typo.header("X-Did-You-Mean"), Some("gmail.com"));
+    assert_eq!(refused.header("Connection"), Some("keep-alive"));
+    let browser = bad.with_header("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    let redirected = gateway.send_request(&browser).expect(303);
+    assert_eq!(redirected.header("Location"), Some("/signup?email=refused"));
+    assert_eq!(upstream.request_count(), 0);
+    assert_eq!(count(&gateway, "block", "disposable"), 3.0);
+    let seen = forward(&gateway, &upstream, &post(FORM, "email=jane%40gmail.com"));
+    assert_eq!(screening_headers(&seen), ["pass", "0", "safe", "gmail.com"]);
+    let log = gateway.path("access.log");
+    let read_log = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("all lines are logged", || read_log().lines().count() >= 4);
+    assert!(!read_log().contains("secret"), "{}", read_log());
+    let line: Value = serde_json::from_str(read_log().lines().next().unwrap()).unwrap();
+    assert_eq!((&line["outcome"], &line["status"]), (&"email_refused".into(), &422.into()));
+    assert_eq!(line["reason"], "disposable");
+    assert_eq!(
+        line["screening"],
+        serde_json::json!({"action": "block", "score": 100, "domain": "yopmail.com"})
+    );
+}
+
+#[test]
+fn shadow_tells_the_server_nothing_until_one_word_of_the_config_changes() {
+    let upstream = MockUpstream::start();
+    let gateway = start(&upstream, "mode = \"shadow\"");
+    let bad = post(FORM, "email=x%40yopmail.com");
+    let seen = forward(&gateway, &upstream, &bad);
+    assert!(screening_headers(&seen).is_empty());
+    assert_eq!(count(&gateway, "would_block", "disposable"), 1.0);
+    gateway.edit_config(|toml| toml.replace("\"shadow\"", "\"block\""));
+    wait_until("posts are blocked", || gateway.send_request(&bad).status == 422);
+}
+
+#[test]
+fn only_the_chosen_reasons_and_scores_are_blocked() {
+    let upstream = MockUpstream::start();
+    let rules = "mode = \"block\"\nblock_score = 60\nblock_reasons = [\"role_account\"]\n\
+                 message = \"No \\\"role\\\" addresses\"";
+    let gateway = start(&upstream, rules);
+    let status = |email: &str| gateway.send_request(&post(FORM, &format!("email={email}"))).status;
+    assert_eq!(status("x@yopmail.com"), 200);
+    assert_eq!(status("jane@gmaul.com"), 200);
+    assert_eq!(status("info@gmail.com"), 422);
+    let refused = gateway.send_request(&post(FORM, "email=info@gmail.com")).json();
+    assert_eq!(refused["message"], "No \"role\" addresses");
+}
+
+#[test]
+fn http2_forms_are_screened() {
+    let upstream = MockUpstream::start();
+    let setup = Setup::with_bundled_table().with_upstreams(&[upstream.address]);
+    let setup = setup.set("listen.h2c", "true");
+    let gateway = setup.append_toml(&screened_route("mode = \"block\"")).start();
+    let post = |data: &str| {
+        let mut command = Command::new("curl");
+        command.args(["-s", "--http2-prior-knowledge", "--max-time", "20", "-w", "%{http_code}"]);
+        command.args(["-o", "/dev/null", "-d", data, &format!("http://{}/signup", gateway.http)]);
+        run_command(&mut command).expect(0).stdout
+    };
+    assert_eq!(post("email=x@yopmail.com"), "422");
+    assert_eq!(upstream.request_count(), 0);
+    assert_eq!(post("email=jane@gmail.com"), "200");
+    assert_eq!(upstream.received_requests()[0].body, "email=jane@gmail.com");
+}
+
+#[test]
+fn faulty_screening_settings_are_reported_with_their_place() {
+    for (rules, expected) in [
+        ("mode = \"off\"", "screen.mode: expected"),
+        ("block_score = 101", "screen.block_score: expected a whole number from 0 to 100"),
+        ("block_reasons = [\"spam\"]", "screen.block_reasons: expected a list of reasons"),
+        ("redirect = \"javascript:x\"", "screen.redirect: expected a path or an https URL"),
+        ("field = \"email\"", "screen.field: expected one of"),
+    ] {
+        let refused = Setup::new().append_toml(&screened_route(rules)).cli(&["check"]).expect(78);
+        assert!(refused.stderr.contains(expected), "{expected}: {}", refused.stderr);
+    }
+    let route = "[[upstream.route]]\nprefix = \"/signup\"\nkey = false\n[upstream.route.screen]\n";
+    let refused = Setup::new().append_toml(route).cli(&["check"]).expect(78);
+    assert!(
+        refused.stderr.contains("screen.fields: expected a list of names"),
+        "{}",
+        refused.stderr
+    );
+}
