@@ -1,6 +1,8 @@
-//! What operators see of a running gateway: logs, metrics, and the most frequently flagged domains.
+//! What operators see of a running gateway: logs, metrics, the most frequently flagged domains, and
+//! the screened forms.
 
 pub mod access_log;
 pub mod metrics;
 pub mod process_log;
+pub mod screening_counts;
 pub mod top_domains;

@@ -63,6 +63,8 @@ impl Gate {
         let screened = self.screen_body(session.req_header(), body, &rules, ctx);
         let action = screened.action.as_str();
         self.state.metrics.requests.count_screened(&rules.route, action, screened.reason);
+        let domain = screened.domain.as_ref().map(Domain::as_str);
+        self.state.screening_counts.count_form(&rules.route, action, screened.reason, domain);
         let is_blocked = screened.action == ScreenAction::Block;
         let (reason, suggestion) = (screened.reason, screened.suggestion.clone());
         ctx.screened = Some(Box::new(screened));

@@ -8,6 +8,7 @@ use crate::message::request_id::RequestIdGenerator;
 use crate::model::verdict::Score;
 use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
+use crate::observe::screening_counts::ScreeningCounts;
 use crate::observe::top_domains::TopList;
 use crate::quota::Ledger;
 use crate::support::snapshot::SnapshotCell;
@@ -46,4 +47,6 @@ pub struct GateState {
     pub request_ids: RequestIdGenerator,
     /// The rules that a reload may change.
     pub reloadable_rules: SnapshotCell<ReloadableRules>,
+    /// The counts of screened forms.
+    pub screening_counts: ScreeningCounts,
 }

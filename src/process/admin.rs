@@ -109,7 +109,7 @@ impl AdminApp {
                 method_not_allowed_response("GET, HEAD", "GET only\n")
             }
             ("/metrics", true) if self.is_metrics_public => self.update_and_render_metrics(),
-            ("/metrics" | "/status" | "/" | "/openapi.yaml" | "/reload", _)
+            ("/metrics" | "/status" | "/screening" | "/" | "/openapi.yaml" | "/reload", _)
                 if !self.is_authorized(headers) =>
             {
                 text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n")
@@ -118,13 +118,16 @@ impl AdminApp {
             ("/status", true) => {
                 build_response(StatusCode::OK, JSON_TYPE, to_pretty_json(&self.status_json()))
             }
+            ("/screening", true) => {
+                build_response(StatusCode::OK, JSON_TYPE, to_pretty_json(&self.screening_json()))
+            }
             ("/", true) => build_response(StatusCode::OK, HTML_TYPE, self.render_status_page()),
             ("/openapi.yaml", true) => {
                 build_response(StatusCode::OK, YAML_TYPE, OPENAPI_YAML.into())
             }
             ("/reload", false) if method == "POST" => self.reload_and_respond(headers).await,
             ("/reload", _) => method_not_allowed_response("POST", "POST only\n"),
-            ("/metrics" | "/status" | "/" | "/openapi.yaml", false) => {
+            ("/metrics" | "/status" | "/screening" | "/" | "/openapi.yaml", false) => {
                 method_not_allowed_response("GET, HEAD", "GET only\n")
             }
             _ => text_response(StatusCode::NOT_FOUND, "no such page\n"),
@@ -303,6 +306,11 @@ impl AdminApp {
         })
     }
 
+    fn screening_json(&self) -> Value {
+        let forms = self.state.screening_counts.to_json();
+        json!({ "since": format_rfc3339(self.started_at), "forms": forms })
+    }
+
     fn render_status_page(&self) -> Vec<u8> {
         let text = String::from_utf8_lossy(&to_pretty_json(&self.status_json())).into_owned();
         let text = text.replace('&', "&amp;").replace('<', "&lt;");
@@ -312,6 +320,7 @@ impl AdminApp {
              <h1>riskgate</h1><pre>{text}</pre>\
              <p><a href=\"/readyz\">readiness</a> · <a href=\"/metrics\">metrics</a> · \
              <a href=\"/status\">status as JSON</a> · \
+             <a href=\"/screening\">screened forms</a> · \
              <a href=\"/openapi.yaml\">OpenAPI</a></p></html>\n"
         )
         .into_bytes()

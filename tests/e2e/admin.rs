@@ -77,7 +77,7 @@ fn every_admin_page_answers_get_and_head_and_refuses_other_methods() {
     let document = gateway.get_admin_page("/openapi.yaml").expect(200);
     assert_eq!(document.header("Content-Type"), Some("application/yaml"));
     assert!(document.text() == include_str!("../../docs/openapi.yaml"));
-    for path in ["/healthz", "/readyz", "/metrics", "/status", "/", "/openapi.yaml"] {
+    for path in ["/healthz", "/readyz", "/metrics", "/status", "/screening", "/", "/openapi.yaml"] {
         let head = send_to_admin(&gateway, localhost_request("HEAD", path)).expect(200);
         assert!(head.body.is_empty(), "{path}");
         let refused = send_to_admin(&gateway, localhost_request("DELETE", path)).expect(405);
@@ -103,7 +103,7 @@ fn admin_requests_for_a_foreign_host_reach_only_healthz_and_readyz() {
     for host in
         ["evil.example", "evil.example:9090", "localhost.evil.example", "10.0.0.1", "0.0.0.0"]
     {
-        for path in ["/", "/status", "/metrics", "/openapi.yaml"] {
+        for path in ["/", "/status", "/screening", "/metrics", "/openapi.yaml"] {
             let answer = send_to_admin(&gateway, get(path).with_header("Host", host));
             assert!(matches!(answer.status, 401 | 403 | 421), "{host} {path} {}", answer.status);
             assert!(!answer.text().contains("riskgate_"), "{host} {path}");
@@ -128,7 +128,7 @@ fn with_admin_token_every_page_but_healthz_and_readyz_needs_the_token() {
             localhost_request("GET", path).with_header("Authorization", &format!("Bearer {token}")),
         )
     };
-    for path in ["/", "/status", "/metrics", "/openapi.yaml"] {
+    for path in ["/", "/status", "/screening", "/metrics", "/openapi.yaml"] {
         gateway.get_admin_page(path).expect(401);
         with(path, "another-token-altogether").expect(401);
         with(path, "").expect(401);

@@ -141,6 +141,15 @@ fn a_blocked_post_never_reaches_the_server() {
     assert_eq!(count(&gateway, "block", "disposable"), 3.0);
     let seen = forward(&gateway, &upstream, &post(FORM, "email=jane%40gmail.com"));
     assert_eq!(screening_headers(&seen), ["pass", "0", "safe", "gmail.com"]);
+    let page = gateway.get_admin_page("/screening").expect(200).json();
+    assert_eq!(
+        page["forms"][0],
+        serde_json::json!({
+            "route": "/signup", "action": "block", "reason": "disposable",
+            "domain": "yopmail.com", "count": 2,
+        })
+    );
+    assert_eq!(page["forms"].as_array().unwrap().len(), 3);
     let log = gateway.path("access.log");
     let read_log = || std::fs::read_to_string(&log).unwrap_or_default();
     wait_until("all lines are logged", || read_log().lines().count() >= 4);

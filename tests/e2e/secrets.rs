@@ -57,7 +57,7 @@ fn no_output_shows_a_secret_after_bad_requests_upstream_faults_and_broken_files(
     break_reloaded_files(&gateway, &key, &secrets);
     change_store_password(&gateway, &server);
 
-    for path in ["/", "/status", "/metrics", "/readyz"] {
+    for path in ["/", "/status", "/screening", "/metrics", "/readyz"] {
         let page = send_admin_request(&gateway, "GET", path, ADMIN_TOKEN);
         secrets.assert_no_secret_in(path, &page.text());
     }
@@ -237,7 +237,7 @@ fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &GatewaySecrets) 
     }
     std::fs::write(&gateway.config, config).unwrap();
     reload(200);
-    for path in ["/", "/status", "/metrics"] {
+    for path in ["/", "/status", "/screening", "/metrics"] {
         send_admin_request(gateway, "GET", path, WRONG_ADMIN_TOKEN).expect(401);
     }
     for subcommand in [["keys", "list"], ["accounts", "list"], ["usage", "--account"]] {

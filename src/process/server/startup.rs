@@ -9,6 +9,7 @@ use crate::gate::GateState;
 use crate::message::request_id::RequestIdGenerator;
 use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
+use crate::observe::screening_counts::ScreeningCounts;
 use crate::observe::top_domains::TopList;
 use crate::process::reload::{KeyRingUpdater, ReloadTrigger, Reloader};
 use crate::quota::{Ledger, LedgerOptions, unix_now};
@@ -64,6 +65,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         metrics: Metrics::new().map_err(|error| failed(&error))?,
         access_log: log,
         reloadable_rules: SnapshotCell::new(config.reloadable_rules()),
+        screening_counts: ScreeningCounts::default(),
     });
     let (reloader, reload_trigger) =
         Reloader::new(Arc::clone(&state), config, config_sources, keys, certificates)
