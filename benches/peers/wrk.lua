@@ -18,10 +18,13 @@ local requests, at = {}, 0
 function init(arguments)
     local each, pipelined = {}, tonumber(arguments[2])
     for line in io.lines(arguments[1]) do
-        local path, key, origin = line:match("^([^\t]*)\t([^\t]*)\t([^\t]*)\t")
+        local path, key, origin, form = line:match("^([^\t]*)\t([^\t]*)\t([^\t]*)\t[^\t]*\t?(.*)$")
         local from = origin ~= "" and "Origin: " .. origin .. "\r\n" or ""
-        each[#each + 1] = "GET " .. path .. " HTTP/1.1\r\nHost: gate.test\r\nAuthorization: Bearer "
-            .. key .. "\r\n" .. from .. "\r\n"
+        local posted = form ~= "" and "Content-Type: application/x-www-form-urlencoded\r\n"
+            .. "Content-Length: " .. #form .. "\r\n" or ""
+        each[#each + 1] = (form ~= "" and "POST " or "GET ") .. path .. " HTTP/1.1\r\n"
+            .. "Host: gate.test\r\nAuthorization: Bearer " .. key .. "\r\n" .. from .. posted
+            .. "\r\n" .. form
     end
     for first = 1, #each - pipelined + 1, pipelined do
         requests[#requests + 1] = table.concat(each, "", first, first + pipelined - 1)

@@ -125,6 +125,15 @@ class Workload:
         return self.lines[::step]
 
 
+class FormWorkload(Workload):
+    """Requests that post a form: its body is a fifth column."""
+
+    def __init__(self, lines, forms, path):
+        self.lines, self.path = lines, path
+        path.write_text("".join("\t".join(line) + "\t" + form + "\n"
+                                for line, form in zip(lines, forms)))
+
+
 def assign_keys(keys, requests, draw):
     """Assigns a key to each request: all keys equally often, in random order."""
     chosen = [at * keys.number // requests if keys.number > requests else at % keys.number
@@ -177,6 +186,15 @@ def check_workload(keys, path, requests=REQUESTS):
     callers = assign_keys(keys, requests, draw)
     return Workload([(f"/v1/check/user{draw.getrandbits(32)}%40example.com", key, origin,
                  '{"risk_score":10}') for key, origin in callers], path)
+
+
+def form_workload(rows, keys, path, requests=REQUESTS):
+    """Sign-up forms with the domains of the look-ups."""
+    draw = random.Random(SEED + 2)
+    names = draw_domains(rows, requests, draw)
+    forms = [f"name=Jane+Doe&email=user{draw.getrandbits(32)}%40{name}&password=correct+horse"
+             for name in names]
+    return FormWorkload([("/signup", keys.text(0), "", '{"risk_score":10}')] * requests, forms, path)
 
 
 def month_ends():

@@ -29,7 +29,7 @@ GROWTH = [("CPU µs", "cpu_us", number), ("user", "user_us", number),
 COLUMNS = {
     "lookup": THROUGHPUT, "pipelined": PIPELINED, "tls": THROUGHPUT, "http2": PIPELINED,
     "handshakes": PIPELINED[:-1] + [("resumed", "resumed", "{:.1%}".format), PIPELINED[-1]],
-    "one-account": THROUGHPUT, "proxied": THROUGHPUT, "workers": THROUGHPUT,
+    "one-account": THROUGHPUT, "proxied": THROUGHPUT, "screened": THROUGHPUT, "workers": THROUGHPUT,
     "open-loop": [("most/s", "most", number)] + [
         (f"{share} %: {label}", f"{share} {name}", number) for share in (50, 80)
         for label, name in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"))],
@@ -41,7 +41,7 @@ COLUMNS = {
     "key-count": GROWTH + [("imported in s", "import_s", number)],
 }
 REFERENCE_SUBJECT = {"lookup": "nginx map", "pipelined": "nginx map", "tls": "nginx map, TLS",
-                     "proxied": "nginx, proxy", "workers": "nginx map, 1 workers"}
+                     "proxied": "nginx, proxy", "screened": "nginx, forms", "workers": "nginx map, 1 workers"}
 # In these sections, each subject has several rows: the ends of their names, each with a reference.
 REFERENCE_SUFFIXES = {"http2": (", 1 stream", ", 10 streams"), "handshakes": (", new", ", resumed")}
 

@@ -2,6 +2,8 @@
 and ends them. A section adds rows of figures, and notes on what it could not measure.
 """
 
+import contextlib
+
 from . import checks, growth, load, machine, mix, subjects
 from .rounds import interleaved, running, throughput
 
@@ -77,21 +79,37 @@ def one_account(world):
             "": lambda subject, _: load.WrkLoad(subject, workloads[subject.name])})
 
 
-def proxied(world):
-    """Measures requests that are forwarded to one upstream server."""
-    section = world.begin("proxied", "Forwarded upstream, 64 connections")
+@contextlib.contextmanager
+def running_upstream(world):
+    """Runs the upstream server of the proxies. Yields its port."""
     behind = subjects.Nginx("upstream", world, "nginx-upstream.conf", "answers", gates=False)
     behind.processes = machine.Processes(behind.command_line(), behind.folder, machine.LOAD_CORES)
     try:
         machine.wait_until("the upstream listens", lambda: behind.processes.is_up(behind.port))
         world.upstream = behind.processes
-        several = subjects.proxy_subjects(world, behind.port)
-        with running(several):
-            checks.check_fields(several, world.check_workload)
-            throughput(section, several, world.check_workload, world)
+        yield behind.port
     finally:
         world.upstream = None
         behind.stop()
+
+
+def proxied(world):
+    """Measures requests that are forwarded to one upstream server."""
+    section = world.begin("proxied", "Forwarded upstream, 64 connections")
+    with running_upstream(world) as port:
+        several = subjects.proxy_subjects(world, port)
+        with running(several):
+            checks.check_fields(several, world.check_workload)
+            throughput(section, several, world.check_workload, world)
+
+
+def screened(world):
+    """Measures posted forms that are forwarded to one upstream server."""
+    section = world.begin("screened", "Posted forms forwarded upstream, 64 connections")
+    with running_upstream(world) as port:
+        several = subjects.form_subjects(world, port)
+        with running(several):
+            throughput(section, several, world.form_workload, world)
 
 
 def open_loop(world):
@@ -163,7 +181,7 @@ def workers(world):
 
 ALL = {
     "lookup": lookup, "pipelined": pipelined, "tls": tls, "http2": http2, "handshakes": handshakes,
-    "one-account": one_account, "proxied": proxied, "open-loop": open_loop, "idle": idle,
+    "one-account": one_account, "proxied": proxied, "screened": screened, "open-loop": open_loop, "idle": idle,
     "reload": growth.reload, "table-size": growth.table_size, "key-count": growth.key_count,
     "workers": workers,
 }

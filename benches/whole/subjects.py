@@ -78,7 +78,7 @@ class Subject:
 
 class Riskgate(Subject):
     def __init__(self, name, world, *, fast_path=True, log=False, keys="keys.toml", table="table",
-                 plan=mix.LIMIT, upstream=9, workers=1, store="riskgate.db", tls=False):
+                 plan=mix.LIMIT, upstream=9, workers=1, store="riskgate.db", tls=False, route=""):
         super().__init__(name, ALL_GATES + (", log" if log else ""), world, tls=tls)
         self.workers, self.admin = workers, machine.free_port()
         self.log = self.folder / "access.log" if log else None
@@ -112,6 +112,7 @@ runtime_dir = ""
 [plans]
 free = 100
 bench = {plan if isinstance(plan, int) else f'"{plan}"'}
+{route}
 """)
 
     def certificate_section(self):
@@ -268,6 +269,26 @@ def logging_subjects(world):
     """The subjects that are also measured with an access log."""
     return riskgate_subjects(world, "log", log=True) + [
         Nginx("nginx map, log", world, "nginx-map.conf", "the same bytes", gates=False, log=True),
+    ]
+
+
+FORM_ROUTE = """[[upstream.route]]
+prefix = "/signup"
+methods = ["GET", "POST"]
+key = false
+"""
+SCREENED_ROUTE = FORM_ROUTE + """[upstream.route.screen]
+fields = ["email"]
+mode = "annotate"
+"""
+
+
+def form_subjects(world, upstream):
+    return [
+        Riskgate("riskgate, screened", world, upstream=upstream, route=SCREENED_ROUTE),
+        Riskgate("riskgate, not screened", world, upstream=upstream, route=FORM_ROUTE),
+        Nginx("nginx, forms", world, "nginx-proxy.conf", "forwards", gates=False,
+              UPSTREAM=upstream),
     ]
 
 

@@ -6,6 +6,7 @@ use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::route::UpstreamRoute;
 use crate::gate::screen_rules::{ScreenMode, ScreenRules};
+use crate::message::request_head::takes_body;
 use crate::model::verdict::{Reason, Score};
 use crate::screening::FieldPath;
 
@@ -74,6 +75,11 @@ impl Settings {
             );
         }
         let allow = format!("{}, OPTIONS", methods.join(", ")).into();
+        let has_section = self.section_locations.contains_key(&format!("{entry_key}.screen"));
+        if has_section && !methods.iter().any(|method| takes_body(method.as_bytes())) {
+            let key = format!("{entry_key}.methods");
+            self.report_missing(&key, "POST, PUT or PATCH, because the route is screened");
+        }
         let screen = self.read_screen_rules(&format!("{entry_key}.screen"), path.as_deref());
         Some(UpstreamRoute {
             path_prefix: path?,
@@ -109,7 +115,9 @@ impl Settings {
         let expected = "a list of reasons: safe, disposable, undeliverable, role_account";
         let block_reasons = self.parse_setting(&key("block_reasons"), expected, |raw| {
             let names = raw.as_text_list()?;
-            names.iter().map(|name| Reason::parse(name)).collect::<Option<Vec<Reason>>>()
+            let reasons: Option<Vec<Reason>> =
+                names.iter().map(|name| Reason::parse(name)).collect();
+            reasons.filter(|reasons| !reasons.is_empty())
         });
         let redirect = |raw: &RawValue| {
             let target = raw.as_text()?;

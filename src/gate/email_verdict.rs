@@ -9,8 +9,12 @@ use crate::table::TableAnswer;
 
 /// From this score on, a check says `is_risky`.
 const MIN_RISKY_SCORE: u8 = 65;
+/// The deliverability if a mail host is known, or the domain is that of a known provider.
+const KNOWN_DELIVERABILITY: u8 = 95;
 /// The deliverability if nothing is known about the mail hosts of the domain.
 const UNKNOWN_DELIVERABILITY: u8 = 50;
+/// The deliverability if the mail hosts have no usable address.
+const PARKED_DELIVERABILITY: u8 = 10;
 
 /// The verdict on an address or a domain.
 pub struct EmailVerdict<'t> {
@@ -55,22 +59,17 @@ impl<'t> EmailVerdict<'t> {
         EmailVerdict { reason, score, lookup: *lookup, suggestion }
     }
 
-    /// The provider that the user probably meant.
-    pub fn suggestion(&self) -> Option<&'t str> {
-        self.suggestion
-    }
-
     /// How likely it is that mail arrives, 0 to 100. It depends only on what is known about the mail
     /// hosts of the domain: riskgate does not ask whether the mailbox exists.
     fn deliverability_score(&self) -> u8 {
         match self.lookup.verdict.rule {
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail => 0,
-            Rule::Parked => 10,
+            Rule::Parked => PARKED_DELIVERABILITY,
             Rule::Protected
             | Rule::Alias
             | Rule::Free
             | Rule::Professional
-            | Rule::DisposableMx => 95,
+            | Rule::DisposableMx => KNOWN_DELIVERABILITY,
             Rule::Override
             | Rule::DisposableA
             | Rule::DisposableB
@@ -82,7 +81,7 @@ impl<'t> EmailVerdict<'t> {
             | Rule::ThrowawayName
             | Rule::MailInName
             | Rule::Unknown => match self.lookup.has_known_mail_host() {
-                true => 95,
+                true => KNOWN_DELIVERABILITY,
                 false => UNKNOWN_DELIVERABILITY,
             },
         }

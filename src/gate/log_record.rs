@@ -12,7 +12,7 @@ use crate::observe::access_log::LogEntry;
 
 use super::judge::Gate;
 use super::request_context::RequestContext;
-use super::screen_rules::Screened;
+use super::screen_rules::ScreeningResult;
 use super::session::{client_address, has_final_response_started};
 
 impl Gate {
@@ -88,7 +88,7 @@ impl Gate {
             status: ctx.response_status,
             outcome,
             reason: screened.map(|screened| screened.reason).or(ctx.verdict_reason),
-            screening: screened.map(Screened::log_entry),
+            screening: screened.map(ScreeningResult::log_entry),
             key_id: ctx.key.as_ref().map(|key| key.id.as_str()),
             account: ctx.key.as_ref().map(|key| key.account.name.as_str()),
             duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),

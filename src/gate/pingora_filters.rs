@@ -21,7 +21,7 @@ use crate::support::socket_reset::set_reset_on_close;
 
 use super::judge::Gate;
 use super::request_context::RequestContext;
-use super::screen_rules::Screened;
+use super::screen_rules::ScreeningResult;
 use super::session::{client_address, has_final_response_started};
 
 /// Tells Pingora that nothing more is sent: the client has left, or its response was truncated.
@@ -74,7 +74,7 @@ impl Gate {
             client_address,
             is_trusted_proxy: client_address.is_some_and(|a| self.trusted_proxies.contains(a)),
             is_client_tls: is_tls,
-            screening: ctx.screened.as_deref().and_then(Screened::facts_for_upstream),
+            screening: ctx.screened.as_deref().and_then(ScreeningResult::facts_for_upstream),
         }
     }
 
@@ -172,7 +172,7 @@ impl Gate {
         session.set_keepalive(None);
         let reply = self.finish_with_refusal(&refusal, ctx);
         match reply.write_to_session(session, &ctx.common_headers).await {
-            Ok(()) => FailToProxy { error_code: refusal.status(), can_reuse_downstream: false },
+            Ok(()) => FailToProxy { error_code: reply.status(), can_reuse_downstream: false },
             Err(_) => NO_RESPONSE,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::gate::admission::Permit;
-use crate::gate::screen_rules::{ScreenRules, Screened};
+use crate::gate::screen_rules::{ScreenRules, ScreeningResult};
 use crate::keys::{Key, KeyRing, MIN_KEY_LEN, Token};
 use crate::message::request_id::{RequestId, RequestIdGenerator};
 use crate::message::response::CommonHeaders;
@@ -46,7 +46,7 @@ pub struct RequestContext {
     /// How the body of the request is screened; `None` if it is not.
     pub(super) screen_rules: Option<Arc<ScreenRules>>,
     /// The result of the screening; `None` if the body was not screened.
-    pub(super) screened: Option<Box<Screened>>,
+    pub(super) screened: Option<Box<ScreeningResult>>,
 }
 
 /// The start of a request, by the monotonic clock and by the machine's clock.

@@ -9,20 +9,19 @@ use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use smol_str::SmolStr;
 
-use crate::message::request_head::list_members;
+use crate::message::request_head::{list_members, takes_body};
 use crate::message::response::Reply;
 use crate::model::domain::Domain;
-use crate::model::email::{AddressOrDomain, EmailAddress};
+use crate::model::email::EmailAddress;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::{Reason, Score};
-use crate::screening::{BodyHeaders, Unscreened, read_field_values};
+use crate::screening::{BodyHeaders, UnreadCause, read_field_values};
 use crate::table::Table;
 
 use super::answers::look_up_and_count;
-use super::email_verdict::EmailVerdict;
 use super::judge::Gate;
 use super::request_context::RequestContext;
-use super::screen_rules::{ScreenAction, ScreenMode, ScreenRules, Screened};
+use super::screen_rules::{ScreenAction, ScreenMode, ScreenRules, ScreeningResult};
 
 /// The score of what is no address at all.
 const NO_ADDRESS_SCORE: Score = Score::new(100).unwrap();
@@ -30,8 +29,6 @@ const NO_ADDRESS_SCORE: Score = Score::new(100).unwrap();
 /// Some providers have given out such local parts, so it is below the score at which riskgate blocks
 /// by default.
 const INVALID_LOCAL_PART_SCORE: Score = Score::new(75).unwrap();
-/// The methods whose bodies are screened.
-const SCREENED_METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
 
 /// The verdict on one value.
 struct ValueVerdict {
@@ -45,7 +42,7 @@ impl Gate {
     /// Returns true if the body of this request is to be screened, once it has been read.
     pub(crate) fn is_body_screened(&self, session: &Session, ctx: &RequestContext) -> bool {
         let method = session.req_header().method.as_str();
-        ctx.screen_rules.is_some() && SCREENED_METHODS.contains(&method)
+        ctx.screen_rules.is_some() && takes_body(method.as_bytes())
     }
 
     /// Screens a request by its body. `body` is `None` if the body was not read, because it is too
@@ -91,31 +88,34 @@ impl Gate {
         body: Option<&[u8]>,
         rules: &ScreenRules,
         ctx: &RequestContext,
-    ) -> Screened {
+    ) -> ScreeningResult {
         let found = body
-            .ok_or(Unscreened::TooLong)
+            .ok_or(UnreadCause::TooLong)
             .and_then(|body| read_field_values(body_headers(header), body, &rules.fields));
         let found = match found {
             Ok(found) => found,
-            Err(cause) => return Screened::unscreened(cause, rules.mode),
+            Err(cause) => return ScreeningResult::unscreened(cause, rules.mode),
         };
         let table = self.state.table.peek();
         let unknown_score = self.state.reloadable_rules.peek().unknown_score;
-        let verdicts =
-            found.values.iter().map(|value| self.judge_value(value, &table, unknown_score, ctx));
-        let Some(worst) = verdicts.max_by_key(|verdict| verdict.score) else {
-            return Screened::unscreened(Unscreened::NoField, rules.mode);
+        let is_to_be_blocked = |verdict: &ValueVerdict| {
+            verdict.score >= rules.block_score && rules.block_reasons.contains(&verdict.reason)
         };
-        let is_to_be_blocked =
-            worst.score >= rules.block_score && rules.block_reasons.contains(&worst.reason);
-        let action = match (is_to_be_blocked, rules.mode, found.unread) {
+        let judge = |value: &String| self.judge_value(value, &table, unknown_score, ctx);
+        let verdicts = found.values.iter().flat_map(judge);
+        // A verdict that is not to be blocked must not hide one that is.
+        let worst = verdicts.max_by_key(|verdict| (is_to_be_blocked(verdict), verdict.score));
+        let Some(worst) = worst else {
+            return ScreeningResult::unscreened(UnreadCause::NoField, rules.mode);
+        };
+        let action = match (is_to_be_blocked(&worst), rules.mode, found.unread) {
             (true, ScreenMode::Block, _) => ScreenAction::Block,
             (true, ..) => ScreenAction::WouldBlock,
             // Another server might read the value that could not be read.
-            (false, _, Some(cause)) => return Screened::unscreened(cause, rules.mode),
+            (false, _, Some(cause)) => return ScreeningResult::unscreened(cause, rules.mode),
             (false, _, None) => ScreenAction::Pass,
         };
-        Screened {
+        ScreeningResult {
             action,
             reason: worst.reason.as_str(),
             score: Some(worst.score),
@@ -125,37 +125,50 @@ impl Gate {
         }
     }
 
-    /// Judges the value of a field, which should be an address.
+    /// Judges the value of a field, which should be an address, or several with commas between them.
+    /// An address has the verdict on its domain, and a second one if its local part counts.
     fn judge_value(
         &self,
         value: &str,
         table: &Table,
         unknown_score: Option<Score>,
         ctx: &RequestContext,
-    ) -> ValueVerdict {
-        let judge = |checked: &AddressOrDomain, least_score: Score| {
-            let lookup =
-                look_up_and_count(&self.state, table, checked.domain(), unknown_score, ctx);
-            let verdict = EmailVerdict::new(checked, &lookup, table.role_score());
-            let is_raised = verdict.score < least_score;
-            ValueVerdict {
-                reason: if is_raised { Reason::Undeliverable } else { verdict.reason },
-                score: verdict.score.max(least_score),
-                domain: Some(checked.domain().clone()),
-                suggestion: verdict.suggestion().map(SmolStr::new),
-            }
+    ) -> Vec<ValueVerdict> {
+        let judge = |domain: &Domain, local_part_verdict: Option<(Reason, Score)>| {
+            let lookup = look_up_and_count(&self.state, table, domain, unknown_score, ctx);
+            let suggestion = lookup.suggest_provider(domain).map(SmolStr::new);
+            let of_domain = (lookup.verdict.reason, lookup.verdict.score);
+            let verdicts = [Some(of_domain), local_part_verdict].into_iter().flatten();
+            let verdict = |(reason, score)| ValueVerdict {
+                reason,
+                score,
+                domain: Some(domain.clone()),
+                suggestion: suggestion.clone(),
+            };
+            verdicts.map(verdict).collect::<Vec<_>>()
+        };
+        let judge_address = |address: &EmailAddress| {
+            let role = (Reason::RoleAccount, table.role_score());
+            judge(address.domain(), address.is_role().then_some(role))
         };
         if let Ok(address) = EmailAddress::parse(value) {
-            return judge(&AddressOrDomain::Address(address), Score::ZERO);
+            return judge_address(&address);
+        }
+        let members: Result<Vec<EmailAddress>, _> =
+            value.split(',').map(|member| EmailAddress::parse(member.trim())).collect();
+        if let Ok(addresses) = members {
+            return addresses.iter().flat_map(judge_address).collect();
         }
         match value.rsplit_once('@').map(|(_, domain)| Domain::parse(domain)) {
-            Some(Ok(domain)) => judge(&AddressOrDomain::Domain(domain), INVALID_LOCAL_PART_SCORE),
-            _ => ValueVerdict {
+            Some(Ok(domain)) => {
+                judge(&domain, Some((Reason::Undeliverable, INVALID_LOCAL_PART_SCORE)))
+            }
+            _ => vec![ValueVerdict {
                 reason: Reason::Undeliverable,
                 score: NO_ADDRESS_SCORE,
                 domain: None,
                 suggestion: None,
-            },
+            }],
         }
     }
 }
@@ -174,8 +187,9 @@ fn body_headers(header: &RequestHeader) -> BodyHeaders<'_> {
 fn prefers_html(header: &RequestHeader) -> bool {
     let values = header.headers.get_all(ACCEPT).iter();
     let mut types = values.flat_map(|value| list_members(value.as_bytes()));
-    let is = |member: &[u8], name: &[u8]| {
-        member.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
-    };
-    types.next().is_some_and(|first| is(first, b"text/html"))
+    const HTML: &[u8] = b"text/html";
+    types
+        .next()
+        .and_then(|first| first.get(..HTML.len()))
+        .is_some_and(|start| start.eq_ignore_ascii_case(HTML))
 }

@@ -6,7 +6,7 @@ use crate::exchange::forwarding::ScreeningFacts;
 use crate::model::domain::Domain;
 use crate::model::verdict::{Reason, Score};
 use crate::observe::access_log::ScreeningEntry;
-use crate::screening::{FieldPath, Unscreened};
+use crate::screening::{FieldPath, UnreadCause};
 
 /// How the posts of a route are screened: `[upstream.route.screen]` in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl ScreenAction {
 
 /// The result of screening one form.
 #[derive(Clone, Debug)]
-pub(crate) struct Screened {
+pub(crate) struct ScreeningResult {
     pub action: ScreenAction,
     /// The reason of the worst verdict, or why the form could not be read.
     pub reason: &'static str,
@@ -80,10 +80,10 @@ pub(crate) struct Screened {
     pub is_upstream_told: bool,
 }
 
-impl Screened {
+impl ScreeningResult {
     /// The result for a form that could not be read.
-    pub fn unscreened(cause: Unscreened, mode: ScreenMode) -> Screened {
-        Screened {
+    pub fn unscreened(cause: UnreadCause, mode: ScreenMode) -> ScreeningResult {
+        ScreeningResult {
             action: ScreenAction::Unscreened,
             reason: cause.as_str(),
             score: None,

@@ -16,7 +16,7 @@ use crate::model::refusal::Refusal;
 pub use fields::{MAX_CONNECTION_OPTIONS, RequestFields, list_members};
 pub use limits::RequestLimits;
 use lines::CrlfLines;
-pub use request_line::{BUILTIN_METHODS, RequestLine};
+pub use request_line::{BUILTIN_METHODS, RequestLine, takes_body};
 
 /// A complete request head at the front of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

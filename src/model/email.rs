@@ -227,10 +227,13 @@ impl EmailAddress {
     /// `no-reply@`. What follows a `+` does not matter: mail to `info+news@` reaches `info@`.
     pub fn is_role(&self) -> bool {
         let name = self.local_part.split('+').next().unwrap_or_default();
-        let is_separator = |c: &char| matches!(c, '-' | '_' | '.' | '"');
+        let is_separator_char = |c: char| matches!(c, '-' | '_' | '.' | '"');
+        let is_letter = |c: &char| !is_separator_char(*c);
         let letters: String =
-            name.chars().filter(|c| !is_separator(c)).map(|c| c.to_ascii_lowercase()).collect();
-        ROLE_LOCAL_PARTS.binary_search(&letters.as_str()).is_ok()
+            name.chars().filter(is_letter).map(|c| c.to_ascii_lowercase()).collect();
+        // `h.r` and `i.t` are the initials of people.
+        let has_initials = name.split(is_separator_char).any(|part| part.len() == 1);
+        !has_initials && ROLE_LOCAL_PARTS.binary_search(&letters.as_str()).is_ok()
     }
 }
 
@@ -359,7 +362,9 @@ mod tests {
             let text = format!("{local_part}@example.com");
             assert!(EmailAddress::parse(&text).unwrap().is_role(), "{text}");
         }
-        for local_part in ["informer", "jane", "reply-to-jane", "a+info", "salesman"] {
+        for local_part in
+            ["informer", "jane", "reply-to-jane", "a+info", "salesman", "h.r", "i_t", "d.n.s"]
+        {
             let text = format!("{local_part}@example.com");
             assert!(!EmailAddress::parse(&text).unwrap().is_role(), "{text}");
         }

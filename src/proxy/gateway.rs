@@ -156,9 +156,8 @@ impl ProxyHttp for Gateway {
                 self.upstreams.time_left(ctx.request_context.started_at()).unwrap_or_default();
             let is_screened = self.gate.is_body_screened(session, &ctx.request_context);
             let client = session.as_downstream_mut();
-            request_body::buffer_short_body(client, address, upstreams, left).await?;
+            let body = request_body::buffer_short_body(client, address, upstreams, left).await?;
             if is_screened {
-                let body = session.as_downstream().get_retry_buffer();
                 return self.gate.screen(session, body.as_deref(), &mut ctx.request_context).await;
             }
         }

@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora::protocols::http::ServerSession;
 use pingora::{Error, ErrorType, Result};
@@ -26,7 +27,7 @@ pub const MAX_BUFFERED_BODY_BYTES: usize = 64 * 1024;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reads a short body completely, so that a slow client keeps no server waiting and holds no
-/// exchange permit meanwhile. If riskgate already waits for too many bodies, the request fails with
+/// exchange permit meanwhile. Returns the body, or `None` if it was not read here. If riskgate already waits for too many bodies, the request fails with
 /// the error of too many exchanges. A long body, or one of unknown length, is not read here:
 /// Pingora forwards it as it arrives.
 pub async fn buffer_short_body(
@@ -34,13 +35,27 @@ pub async fn buffer_short_body(
     client_address: Option<IpAddr>,
     upstreams: &Upstreams,
     time_left: Duration,
-) -> Result<()> {
+) -> Result<Option<Bytes>> {
+    if client.is_body_done() {
+        // There is none, or it has been read already.
+        return Ok(client.get_retry_buffer().or_else(|| Some(Bytes::new())));
+    }
     let length = client.req_header().headers.get(CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if !length.is_some_and(|length| (1..=MAX_BUFFERED_BODY_BYTES).contains(&length)) {
-        return Ok(());
+        return Ok(None);
     }
     client.enable_retry_buffering();
+    read_body_to_end(client, client_address, upstreams, time_left).await?;
+    Ok(client.get_retry_buffer())
+}
+
+async fn read_body_to_end(
+    client: &mut ServerSession,
+    client_address: Option<IpAddr>,
+    upstreams: &Upstreams,
+    time_left: Duration,
+) -> Result<()> {
     let read_to_end = async {
         while client.read_request_body().await?.is_some() {}
         Ok(())

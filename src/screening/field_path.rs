@@ -22,20 +22,33 @@ impl FieldPath {
             || matches!(names, [name] if self.matches_form_name(name))
     }
 
-    /// Returns true if a server may take this name of a form field for the field. Servers read
-    /// `user[email]`, `user.email`, `email[]` and `email[0]` in different ways; PHP reads a dot or a
-    /// blank as `_`, and ignores blanks before a name.
+    /// Returns true if a server may take this name of a form field for the field, or for a part of
+    /// it. Servers read `user[email]`, `user.email`, `email[]` and `email[0]` in different ways; PHP
+    /// reads a dot or a blank as `_`, and ignores blanks before a name.
     pub(super) fn matches_form_name(&self, name: &str) -> bool {
-        let name = name.trim_start();
-        let name = name.split('\0').next().unwrap_or_default();
-        let parts: Vec<String> =
-            name.split(['.', '[', ']']).map(normalize).filter(|part| !part.is_empty()).collect();
-        // Parts behind the field's own are those of a list or an object.
-        let begins_with_field = parts.len() >= self.0.len() && parts.starts_with(&self.0);
+        let parts = form_name_parts(name);
         let joined = || self.0.join("_");
         let mangled = || normalize(name).replace(['.', ' '], "_");
-        begins_with_field || mangled().split('[').next() == Some(joined().as_str())
+        parts.len() >= self.0.len() && parts.starts_with(&self.0)
+            || mangled().split('[').next() == Some(joined().as_str())
     }
+
+    /// Returns true if this name, which matches, is that of a part of the field, such as
+    /// `email[label]`. The value of a part may have another meaning.
+    pub(super) fn is_part_of_field(&self, name: &str) -> bool {
+        let parts = form_name_parts(name);
+        let is_number = |part: &String| part.bytes().all(|byte| byte.is_ascii_digit());
+        parts.len() > self.0.len()
+            && parts.starts_with(&self.0)
+            && !parts[self.0.len()..].iter().all(is_number)
+    }
+}
+
+/// The parts of the name of a form field, without empty ones. A name ends at a NUL.
+fn form_name_parts(name: &str) -> Vec<String> {
+    let name = name.split('\0').next().unwrap_or_default();
+    let parts = name.split(['.', '[', ']']).map(normalize);
+    parts.filter(|part| !part.is_empty()).collect()
 }
 
 /// Names are compared without regard to case and to blanks around them: some servers ignore both. To
@@ -56,6 +69,8 @@ mod tests {
         {
             assert!(email.matches_form_name(name), "{name:?}");
         }
+        assert!(email.is_part_of_field("email[label]") && email.is_part_of_field("email.x"));
+        assert!(!email.is_part_of_field("email[]") && !email.is_part_of_field("email[0]"));
         for name in ["", "mail", "e-mail", "email2", "user[email]", "xemail"] {
             assert!(!email.matches_form_name(name), "{name:?}");
         }

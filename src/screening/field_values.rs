@@ -1,8 +1,13 @@
 //! What was read from a body, or why nothing was.
 
+use super::field_path::FieldPath;
+
+/// The most values that are read: no honest form has more. It bounds the work for a body.
+const MAX_VALUES: usize = 64;
+
 /// Why no value was read from a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unscreened {
+pub enum UnreadCause {
     /// The body is compressed, or encoded in another way.
     Encoded,
     /// The body is too long, or its length is unknown before it has arrived.
@@ -17,26 +22,26 @@ pub enum Unscreened {
     NoField,
 }
 
-impl Unscreened {
+impl UnreadCause {
     /// All causes.
-    pub const ALL: [Unscreened; 6] = [
-        Unscreened::Encoded,
-        Unscreened::TooLong,
-        Unscreened::OtherType,
-        Unscreened::OtherCharset,
-        Unscreened::Broken,
-        Unscreened::NoField,
+    pub const ALL: [UnreadCause; 6] = [
+        UnreadCause::Encoded,
+        UnreadCause::TooLong,
+        UnreadCause::OtherType,
+        UnreadCause::OtherCharset,
+        UnreadCause::Broken,
+        UnreadCause::NoField,
     ];
 
     /// The name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Unscreened::Encoded => "encoded",
-            Unscreened::TooLong => "too_long",
-            Unscreened::OtherType => "other_type",
-            Unscreened::OtherCharset => "other_charset",
-            Unscreened::Broken => "broken",
-            Unscreened::NoField => "no_field",
+            UnreadCause::Encoded => "encoded",
+            UnreadCause::TooLong => "too_long",
+            UnreadCause::OtherType => "other_type",
+            UnreadCause::OtherCharset => "other_charset",
+            UnreadCause::Broken => "broken",
+            UnreadCause::NoField => "no_field",
         }
     }
 }
@@ -47,23 +52,30 @@ pub struct FieldValues {
     /// All values that are not empty, in the order of the body.
     pub values: Vec<String>,
     /// Why there may be further values, which could not be read; `None` if there are none.
-    pub unread: Option<Unscreened>,
+    pub unread: Option<UnreadCause>,
 }
 
 impl FieldValues {
-    /// Adds a value as the bytes of the body. Blanks around it do not count: servers remove them.
-    pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
-        match std::str::from_utf8(bytes) {
+    /// Adds the value of a form field with this name, if it is one of the fields. Blanks around a
+    /// value do not count: servers remove them.
+    pub(super) fn push_if_field(&mut self, name: &str, value: &[u8], fields: &[FieldPath]) {
+        let Some(field) = fields.iter().find(|field| field.matches_form_name(name)) else { return };
+        match std::str::from_utf8(value) {
+            Ok(text) if field.is_part_of_field(name) && !text.contains('@') => {}
             Ok(text) => self.push_text(text),
-            Err(_) => self.unread = Some(Unscreened::OtherCharset),
+            Err(_) => self.unread = Some(UnreadCause::OtherCharset),
         }
     }
 
     /// Adds a value, unless it is empty or has been read before.
     pub(super) fn push_text(&mut self, text: &str) {
         let text = text.trim();
-        if !text.is_empty() && !self.values.iter().any(|value| value == text) {
-            self.values.push(text.to_owned());
+        if text.is_empty() || self.values.iter().any(|value| value == text) {
+            return;
+        }
+        match self.values.len() < MAX_VALUES {
+            true => self.values.push(text.to_owned()),
+            false => self.unread = Some(UnreadCause::Broken),
         }
     }
 }

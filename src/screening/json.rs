@@ -5,17 +5,17 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::field_path::FieldPath;
-use super::field_values::{FieldValues, Unscreened};
+use super::field_values::{FieldValues, UnreadCause};
 
-/// Reads all values of the fields: also those of repeated members, and all texts in a list or an
-/// object that has the name of a field.
-pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> Result<FieldValues, Unscreened> {
+/// Reads all values of the fields: also those of repeated members, all texts in a list that has the
+/// name of a field, and all texts with an `@` in such an object.
+pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> Result<FieldValues, UnreadCause> {
     let mut reader = Reader { fields, names: Vec::new(), found: FieldValues::default() };
     let mut parser = serde_json::Deserializer::from_slice(body);
-    let parsed = Value { reader: &mut reader, is_field: false }
+    let parsed = Value { reader: &mut reader, place: Place::Outside }
         .deserialize(&mut parser)
         .and_then(|()| parser.end());
-    parsed.map_err(|_| Unscreened::Broken)?;
+    parsed.map_err(|_| UnreadCause::Broken)?;
     Ok(reader.found)
 }
 
@@ -30,8 +30,18 @@ struct Reader<'f> {
 /// The next value of the body.
 struct Value<'r, 'f> {
     reader: &'r mut Reader<'f>,
-    /// Whether the value is that of a field, or lies within one.
-    is_field: bool,
+    place: Place,
+}
+
+/// Where a value is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Outside of all fields.
+    Outside,
+    /// The value of a field, or in a list that is one.
+    InField,
+    /// In an object that is the value of a field. Its texts may have other meanings.
+    BelowField,
 }
 
 impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
@@ -50,8 +60,10 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        if self.is_field {
-            self.reader.found.push_text(text);
+        match self.place {
+            Place::Outside => {}
+            Place::BelowField if !text.contains('@') => {}
+            Place::InField | Place::BelowField => self.reader.found.push_text(text),
         }
         Ok(())
     }
@@ -78,7 +90,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         while items
-            .next_element_seed(Value { reader: &mut *self.reader, is_field: self.is_field })?
+            .next_element_seed(Value { reader: &mut *self.reader, place: self.place })?
             .is_some()
         {}
         Ok(())
@@ -89,8 +101,12 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
             self.reader.names.push(name);
             let names = &self.reader.names;
             let is_named = self.reader.fields.iter().any(|field| field.matches_members(names));
-            let is_field = self.is_field || is_named;
-            members.next_value_seed(Value { reader: &mut *self.reader, is_field })?;
+            let place = match self.place {
+                _ if is_named => Place::InField,
+                Place::Outside => Place::Outside,
+                Place::InField | Place::BelowField => Place::BelowField,
+            };
+            members.next_value_seed(Value { reader: &mut *self.reader, place })?;
             self.reader.names.pop();
         }
         Ok(())

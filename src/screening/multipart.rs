@@ -3,7 +3,7 @@
 
 use super::content_type::ContentType;
 use super::field_path::FieldPath;
-use super::field_values::{FieldValues, Unscreened};
+use super::field_values::{FieldValues, UnreadCause};
 
 /// The longest boundary (RFC 2046 section 5.1.1).
 const MAX_BOUNDARY_BYTES: usize = 70;
@@ -13,45 +13,49 @@ pub(super) fn read_values(
     body: &[u8],
     boundary: &str,
     fields: &[FieldPath],
-) -> Result<FieldValues, Unscreened> {
+) -> Result<FieldValues, UnreadCause> {
     if boundary.is_empty() || boundary.len() > MAX_BOUNDARY_BYTES || boundary.ends_with(' ') {
-        return Err(Unscreened::Broken);
+        return Err(UnreadCause::Broken);
     }
     let delimiter = format!("\r\n--{boundary}");
     let mut found = FieldValues::default();
     // The first delimiter has no line before it.
-    let mut rest = body.strip_prefix(&delimiter.as_bytes()[2..]).ok_or(Unscreened::Broken)?;
+    let mut rest = body.strip_prefix(&delimiter.as_bytes()[2..]).ok_or(UnreadCause::Broken)?;
     loop {
         if let Some(end) = rest.strip_prefix(b"--") {
             // Some servers would go on behind the end.
             return match end {
                 b"" | b"\r\n" => Ok(found),
-                _ => Err(Unscreened::Broken),
+                _ => Err(UnreadCause::Broken),
             };
         }
-        let part = rest.strip_prefix(b"\r\n").ok_or(Unscreened::Broken)?;
-        let end = memchr::memmem::find(part, delimiter.as_bytes()).ok_or(Unscreened::Broken)?;
+        let part = rest.strip_prefix(b"\r\n").ok_or(UnreadCause::Broken)?;
+        let end = memchr::memmem::find(part, delimiter.as_bytes()).ok_or(UnreadCause::Broken)?;
         read_part(&part[..end], fields, &mut found)?;
         rest = &part[end + delimiter.len()..];
     }
 }
 
-fn read_part(part: &[u8], fields: &[FieldPath], found: &mut FieldValues) -> Result<(), Unscreened> {
-    let header_end = memchr::memmem::find(part, b"\r\n\r\n").ok_or(Unscreened::Broken)?;
-    let header = std::str::from_utf8(&part[..header_end]).map_err(|_| Unscreened::Broken)?;
+fn read_part(
+    part: &[u8],
+    fields: &[FieldPath],
+    found: &mut FieldValues,
+) -> Result<(), UnreadCause> {
+    let header_end = memchr::memmem::find(part, b"\r\n\r\n").ok_or(UnreadCause::Broken)?;
+    let header = std::str::from_utf8(&part[..header_end]).map_err(|_| UnreadCause::Broken)?;
     let mut name = None;
     let (mut is_file, mut has_own_encoding) = (false, false);
     for line in header.split("\r\n") {
-        let (field, value) = line.split_once(':').ok_or(Unscreened::Broken)?;
+        let (field, value) = line.split_once(':').ok_or(UnreadCause::Broken)?;
         if line.contains(['\r', '\n', '\0']) || field.contains([' ', '\t']) {
-            return Err(Unscreened::Broken);
+            return Err(UnreadCause::Broken);
         }
         match field.to_ascii_lowercase().as_str() {
             "content-disposition" if name.is_none() => {
-                let disposition = parse_disposition(value).ok_or(Unscreened::Broken)?;
+                let disposition = parse_disposition(value).ok_or(UnreadCause::Broken)?;
                 (name, is_file) = (Some(disposition.0), disposition.1);
             }
-            "content-disposition" => return Err(Unscreened::Broken),
+            "content-disposition" => return Err(UnreadCause::Broken),
             "content-type" => {
                 let parsed = ContentType::parse(value.as_bytes());
                 has_own_encoding |= !parsed.is_some_and(|parsed| parsed.is_utf8());
@@ -60,12 +64,14 @@ fn read_part(part: &[u8], fields: &[FieldPath], found: &mut FieldValues) -> Resu
             _ => {}
         }
     }
-    let name = name.ok_or(Unscreened::Broken)?;
-    if fields.iter().any(|field| field.matches_form_name(&name)) {
-        match is_file || has_own_encoding {
-            true => found.unread = Some(Unscreened::Broken),
-            false => found.push_bytes(&part[header_end + 4..]),
+    let name = name.ok_or(UnreadCause::Broken)?;
+    if is_file || has_own_encoding {
+        // Only some servers read such a part as a text, and they decode it in different ways.
+        if fields.iter().any(|field| field.matches_form_name(&name)) {
+            found.unread = Some(UnreadCause::Broken);
         }
+    } else {
+        found.push_if_field(&name, &part[header_end + 4..], fields);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::content_type::ContentType;
 use super::field_path::FieldPath;
-use super::field_values::{FieldValues, Unscreened};
+use super::field_values::{FieldValues, UnreadCause};
 use super::{json, multipart, urlencoded};
 
 /// The longest body that is read, in bytes.
@@ -25,29 +25,32 @@ pub fn read_field_values(
     headers: BodyHeaders<'_>,
     body: &[u8],
     fields: &[FieldPath],
-) -> Result<FieldValues, Unscreened> {
+) -> Result<FieldValues, UnreadCause> {
+    if body.is_empty() {
+        return Err(UnreadCause::NoField);
+    }
     if headers.is_encoded {
-        return Err(Unscreened::Encoded);
+        return Err(UnreadCause::Encoded);
     }
     if body.len() > MAX_SCREENED_BODY_BYTES {
-        return Err(Unscreened::TooLong);
+        return Err(UnreadCause::TooLong);
     }
-    let content_type = headers.content_type.ok_or(Unscreened::OtherType)?;
-    let content_type = ContentType::parse(content_type).ok_or(Unscreened::OtherType)?;
+    let content_type = headers.content_type.ok_or(UnreadCause::OtherType)?;
+    let content_type = ContentType::parse(content_type).ok_or(UnreadCause::OtherType)?;
     if !content_type.is_utf8() {
-        return Err(Unscreened::OtherCharset);
+        return Err(UnreadCause::OtherCharset);
     }
     let found = match content_type.media_type.as_str() {
         "application/json" => json::read_values(body, fields)?,
         "application/x-www-form-urlencoded" => urlencoded::read_values(body, fields),
         "multipart/form-data" => {
-            let boundary = content_type.boundary.ok_or(Unscreened::Broken)?;
+            let boundary = content_type.boundary.ok_or(UnreadCause::Broken)?;
             multipart::read_values(body, &boundary, fields)?
         }
-        _ => return Err(Unscreened::OtherType),
+        _ => return Err(UnreadCause::OtherType),
     };
     match (found.values.is_empty(), found.unread) {
-        (true, unread) => Err(unread.unwrap_or(Unscreened::NoField)),
+        (true, unread) => Err(unread.unwrap_or(UnreadCause::NoField)),
         (false, _) => Ok(found),
     }
 }

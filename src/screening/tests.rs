@@ -4,7 +4,7 @@ const URLENCODED: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
 const MULTIPART: &str = "multipart/form-data; boundary=xyz";
 
-fn read(content_type: &str, body: &[u8]) -> Result<FieldValues, Unscreened> {
+fn read(content_type: &str, body: &[u8]) -> Result<FieldValues, UnreadCause> {
     let fields = ["email", "user.email"].map(|name| FieldPath::parse(name).unwrap());
     let headers = BodyHeaders { content_type: Some(content_type.as_bytes()), is_encoded: false };
     read_field_values(headers, body, &fields)
@@ -13,17 +13,10 @@ fn read(content_type: &str, body: &[u8]) -> Result<FieldValues, Unscreened> {
 #[track_caller]
 fn assert_values(content_type: &str, body: impl AsRef<[u8]>, values: &[&str]) {
     let found = read(content_type, body.as_ref()).unwrap();
-    assert_eq!((found.values.as_slice(), found.unread), (&values.map_owned()[..], None));
-}
-
-trait MapOwned {
-    fn map_owned(&self) -> Vec<String>;
-}
-
-impl MapOwned for [&str] {
-    fn map_owned(&self) -> Vec<String> {
-        self.iter().map(|text| (*text).to_owned()).collect()
-    }
+    assert_eq!(
+        (found.values, found.unread),
+        (values.iter().map(|&it| it.to_owned()).collect(), None)
+    );
 }
 
 /// A multipart body with these parts: the header lines of each, and its content.
@@ -46,9 +39,9 @@ fn all_values_of_a_posted_form_are_read() {
         ("email=a%zz@b.com", &["a%zz@b.com"]),
         ("email=&email=a@b.com", &["a@b.com"]),
         ("email==a@b.com", &["=a@b.com"]),
-        // Two servers read two addresses here.
-        ("email=a@b.com;email=c@d.com", &["a@b.com;email=c@d.com", "a@b.com", "c@d.com"]),
-        ("x=1;email=c@d.com", &["c@d.com"]),
+        ("email[label]=home&email[value]=a@b.com", &["a@b.com"]),
+        ("email.x=12&email=a@b.com", &["a@b.com"]),
+        ("email%00%ff=a@b.com", &["a@b.com"]),
     ] {
         assert_values(URLENCODED, body, values);
     }
@@ -63,7 +56,7 @@ fn all_values_of_a_json_body_are_read() {
         (r#"{"user":{"email":"a@b.com","name":"x"},"id":7}"#, &["a@b.com"]),
         (r#"{"user":[{"email":"a@b.com"},{"email":"c@d.com"}]}"#, &["a@b.com", "c@d.com"]),
         (r#"{"email":["a@b.com",["c@d.com"]]}"#, &["a@b.com", "c@d.com"]),
-        (r#"{"email":{"value":"a@b.com"}}"#, &["a@b.com"]),
+        (r#"{"email":{"value":"a@b.com","type":"work"}}"#, &["a@b.com"]),
         (r#"{"Email":"a@b.com"}"#, &["a@b.com"]),
         (r#"[{"email":"a@b.com"}]"#, &["a@b.com"]),
         (r#"{"user.email":"a@b.com"}"#, &["a@b.com"]),
@@ -93,14 +86,15 @@ fn all_values_of_a_multipart_body_are_read() {
 
 #[test]
 fn a_body_that_servers_read_in_different_ways_is_not_read() {
-    use Unscreened::{Broken, NoField, OtherCharset, OtherType, TooLong};
+    use UnreadCause::{Broken, NoField, OtherCharset, OtherType, TooLong};
     let deep = format!("{{\"email\":{}\"a@b.com\"{}}}", "[".repeat(10_000), "]".repeat(10_000));
     let utf16: Vec<u8> =
         r#"{"email":"a@b.com"}"#.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let email = "Content-Disposition: form-data; name=\"email\"";
     let whole = multipart(&[(email, "a@b.com")]);
-    let bodies: Vec<(&str, Vec<u8>, Unscreened)> = vec![
-        (JSON, b"".to_vec(), Broken),
+    let bodies: Vec<(&str, Vec<u8>, UnreadCause)> = vec![
+        (JSON, b"".to_vec(), NoField),
+        (JSON, b"[".to_vec(), Broken),
         (JSON, br#"{"email":"a@b.com""#.to_vec(), Broken),
         (JSON, br#"{"email":"a@b.com"}{}"#.to_vec(), Broken),
         (JSON, br#"{"email":'a@b.com'}"#.to_vec(), Broken),
@@ -147,19 +141,42 @@ fn a_body_that_servers_read_in_different_ways_is_not_read() {
 }
 
 #[test]
+fn fields_beside_a_semicolon_are_read_in_one_way_and_reported() {
+    for (body, values) in [
+        ("email=a@b.com;email=c@d.com", &["a@b.com", "c@d.com"][..]),
+        ("x=1;email=c@d.com", &["c@d.com"]),
+        ("email=a@b.com;name=x", &["a@b.com"]),
+    ] {
+        let found = read(URLENCODED, body.as_bytes()).unwrap();
+        assert_eq!(found.values, values);
+        assert_eq!(found.unread, Some(UnreadCause::Broken));
+    }
+    assert_values(URLENCODED, "email=a@b.com&x=1;y=2", &["a@b.com"]);
+}
+
+#[test]
+fn beyond_64_values_a_form_is_not_read_completely() {
+    let many: Vec<String> = (0..65).map(|number| format!("email=a{number}@b.com")).collect();
+    let found = read(URLENCODED, many[..64].join("&").as_bytes()).unwrap();
+    assert_eq!((found.values.len(), found.unread), (64, None));
+    let found = read(URLENCODED, many.join("&").as_bytes()).unwrap();
+    assert_eq!((found.values.len(), found.unread), (64, Some(UnreadCause::Broken)));
+}
+
+#[test]
 fn an_unreadable_value_beside_a_readable_one_is_reported() {
     let found = read(URLENCODED, b"email=a@b.com&email=%ff").unwrap();
     assert_eq!(found.values, ["a@b.com"]);
-    assert_eq!(found.unread, Some(Unscreened::OtherCharset));
+    assert_eq!(found.unread, Some(UnreadCause::OtherCharset));
 }
 
 #[test]
 fn an_encoded_body_or_one_without_a_single_type_is_not_read() {
     let fields = [FieldPath::parse("email").unwrap()];
     let encoded = BodyHeaders { content_type: Some(URLENCODED.as_bytes()), is_encoded: true };
-    assert_eq!(read_field_values(encoded, b"email=x", &fields), Err(Unscreened::Encoded));
+    assert_eq!(read_field_values(encoded, b"email=x", &fields), Err(UnreadCause::Encoded));
     let none = BodyHeaders::default();
-    assert_eq!(read_field_values(none, b"email=x", &fields), Err(Unscreened::OtherType));
+    assert_eq!(read_field_values(none, b"email=x", &fields), Err(UnreadCause::OtherType));
 }
 
 #[test]

@@ -13,7 +13,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 
 fn screened_route(rules: &str) -> String {
     format!(
-        "[[upstream.route]]\nprefix = \"/signup\"\nmethods = [\"GET\", \"POST\"]\nkey = false\n\
+        "[[upstream.route]]\nprefix = \"/signup\"\nmethods = [\"GET\", \"POST\", \"PUT\"]\nkey = false\n\
          [upstream.route.screen]\nfields = [\"email\", \"user.email\"]\n{rules}\n"
     )
 }
@@ -117,6 +117,13 @@ fn a_compressed_or_long_body_is_forwarded_unscreened() {
     let seen = forward(&gateway, &upstream, &post(FORM, &long));
     assert_eq!(screening_headers(&seen), ["unscreened", "too_long"]);
     assert_eq!(seen.body.len(), long.len());
+    // A value that could not be read passes beside a good one, and is told.
+    let seen = forward(&gateway, &upstream, &post(FORM, "email=jane@gmail.com&email=%ff"));
+    assert_eq!(screening_headers(&seen), ["unscreened", "other_charset"]);
+    let seen = forward(&gateway, &upstream, &post(FORM, ""));
+    assert_eq!(screening_headers(&seen), ["unscreened", "no_field"]);
+    let put = request("PUT", "/signup").with_header("Content-Type", FORM);
+    gateway.send_request(&put.body("email=x@yopmail.com")).expect(422);
 }
 
 #[test]
@@ -185,6 +192,11 @@ fn only_the_chosen_reasons_and_scores_are_blocked() {
     assert_eq!(status("x@yopmail.com"), 200);
     assert_eq!(status("jane@gmaul.com"), 200);
     assert_eq!(status("info@gmail.com"), 422);
+    // What is not to be blocked hides nothing that is.
+    assert_eq!(status("info@yopmail.com"), 422);
+    assert_eq!(status("x@yopmail.com&email=info@gmail.com"), 422);
+    assert_eq!(status("info@gmail.com&email=nothing"), 422);
+    assert_eq!(status("jane@gmail.com,info@gmail.com"), 422);
     let refused = gateway.send_request(&post(FORM, "email=info@gmail.com")).json();
     assert_eq!(refused["message"], "No \"role\" addresses");
 }
@@ -210,6 +222,7 @@ fn http2_forms_are_screened() {
 #[test]
 fn faulty_screening_settings_are_reported_with_their_place() {
     for (rules, expected) in [
+        ("block_reasons = []", "screen.block_reasons: expected a list of reasons"),
         ("mode = \"off\"", "screen.mode: expected"),
         ("block_score = 101", "screen.block_score: expected a whole number from 0 to 100"),
         ("block_reasons = [\"spam\"]", "screen.block_reasons: expected a list of reasons"),
@@ -221,6 +234,7 @@ fn faulty_screening_settings_are_reported_with_their_place() {
     }
     let route = "[[upstream.route]]\nprefix = \"/signup\"\nkey = false\n[upstream.route.screen]\n";
     let refused = Setup::new().append_toml(route).cli(&["check"]).expect(78);
+    assert!(refused.stderr.contains("methods: expected POST, PUT or PATCH"), "{}", refused.stderr);
     assert!(
         refused.stderr.contains("screen.fields: expected a list of names"),
         "{}",

@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 
 use super::byte_tables::is_token_byte;
 use super::limits::RequestLimits;
-use super::request_line::RequestLine;
+use super::request_line::{RequestLine, takes_body};
 use crate::model::refusal::Refusal;
 
 /// The most options that `Connection` may list; no honest client sends as many.
@@ -168,8 +168,7 @@ impl<'b> RequestFields<'b> {
         let value = digits.iter().fold(0usize, |sum, digit| {
             sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
         });
-        let takes_body = matches!(request.method, b"POST" | b"PUT" | b"PATCH");
-        if value > 0 && (!takes_body || value > limits.body_bytes) {
+        if value > 0 && (!takes_body(request.method) || value > limits.body_bytes) {
             return Err(Refusal::BadRequest);
         }
         Ok(value)

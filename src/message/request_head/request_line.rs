@@ -83,3 +83,8 @@ fn is_target_valid_for_pingora(target: &[u8]) -> bool {
         _ => PathAndQuery::try_from([b"/", target].concat().as_slice()).is_ok(),
     }
 }
+
+/// Returns true for the methods whose requests may have a body.
+pub fn takes_body(method: &[u8]) -> bool {
+    matches!(method, b"POST" | b"PUT" | b"PATCH")
+}
