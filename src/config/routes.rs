@@ -122,8 +122,10 @@ impl Settings {
         let redirect = |raw: &RawValue| {
             let target = raw.as_text()?;
             let is_visible = target.bytes().all(|byte| byte.is_ascii_graphic());
-            let is_url = target.starts_with('/') || target.starts_with("https://");
-            (is_visible && is_url).then(|| target.to_owned())
+            // Browsers take `//host` and `/\\host` for other hosts.
+            let is_path =
+                target.starts_with('/') && !target.starts_with("//") && !target.starts_with("/\\");
+            (is_visible && (is_path || target.starts_with("https://"))).then(|| target.to_owned())
         };
         let message = self.text(&key("message"));
         let score = self.integer(&key("block_score"), 0..=100, 80);

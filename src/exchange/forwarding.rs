@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{
-    CACHE_CONTROL, CONNECTION, COOKIE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue,
+    TRANSFER_ENCODING,
 };
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -17,7 +18,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use super::forwarding_headers::{
     ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
 };
-use super::response::MalformedResponse;
+use super::response::{MalformedResponse, parse_content_length};
 use crate::keys::Key;
 use crate::message::request_head::iter_parsed_fields;
 use crate::message::response::{HeaderField, header_field};
@@ -194,17 +195,26 @@ fn write_riskgate_request_fields(
 /// Turns an upstream server's response into the response for the client: removes the fields that
 /// the server may not set, and adds riskgate's (such as `X-Riskgate-Source`). Returns an error if
 /// `Connection` lists too many options, or if `Transfer-Encoding` is anything but one `chunked`.
-pub fn prepare_client_response(response: &mut ResponseHeader) -> Result<(), MalformedResponse> {
+/// Several equal values of `Content-Length` become one.
+pub fn prepare_client_response(
+    response: &mut ResponseHeader,
+    may_set_cookies: bool,
+) -> Result<(), MalformedResponse> {
     let values = |name| response.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
     let connection_options =
         parse_connection_options(values(CONNECTION)).ok_or(MalformedResponse)?;
     is_chunked_if_supported(values(TRANSFER_ENCODING)).ok_or(MalformedResponse)?;
     let is_dropped = |name: &&HeaderName| {
-        !is_response_field_forwarded(name.as_str().as_bytes(), &connection_options)
+        let name = name.as_str().as_bytes();
+        !is_response_field_forwarded(name, &connection_options, may_set_cookies)
     };
     let dropped: Vec<HeaderName> = response.headers.keys().filter(is_dropped).cloned().collect();
     for name in dropped {
         response.remove_header(&name);
+    }
+    let lengths = response.headers.get_all(CONTENT_LENGTH).iter().map(HeaderValue::as_bytes);
+    if let Some(length) = parse_content_length(lengths)? {
+        response.insert_header(CONTENT_LENGTH, length).map_err(|_| MalformedResponse)?;
     }
     let has_cache_control = response.headers.contains_key(CACHE_CONTROL);
     let mut result = Ok(());
@@ -379,7 +389,7 @@ mod tests {
         ] {
             response.insert_header(name, value).unwrap();
         }
-        prepare_client_response(&mut response).unwrap();
+        prepare_client_response(&mut response, false).unwrap();
         let has = |name: &str| response.headers.contains_key(name);
         assert!(!has("server") && !has("x-table-version") && !has("x-hop"));
         assert!(!has("access-control-allow-origin"));

@@ -103,7 +103,7 @@ impl Gate {
             session.set_keepalive(None);
         }
         let malformed = |MalformedResponse| Error::new_up(ErrorType::InvalidHTTPHeader);
-        prepare_client_response(response).map_err(malformed)?;
+        prepare_client_response(response, ctx.may_server_set_cookies()).map_err(malformed)?;
         // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.
         response.set_version(http::Version::HTTP_11);
         response.set_reason_phrase(None)?;

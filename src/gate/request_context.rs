@@ -129,6 +129,11 @@ impl RequestContext {
         self.started_unix_ms.div_euclid(1000)
     }
 
+    /// Whether the upstream server may set cookies: on the routes of `[[upstream.route]]`.
+    pub(crate) fn may_server_set_cookies(&self) -> bool {
+        self.route == RouteLabel::Upstream
+    }
+
     /// When the request began.
     pub(crate) fn started_at(&self) -> Instant {
         self.started_at

@@ -21,14 +21,16 @@ use crate::table::Table;
 use super::answers::look_up_and_count;
 use super::judge::Gate;
 use super::request_context::RequestContext;
+use super::route::split_path_and_query;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreenRules, ScreeningResult};
 
 /// The score of what is no address at all.
 const NO_ADDRESS_SCORE: Score = Score::new(100).unwrap();
-/// The least score of an address with a valid domain and a local part that RFC 5321 does not allow.
-/// Some providers have given out such local parts, so it is below the score at which riskgate blocks
-/// by default.
-const INVALID_LOCAL_PART_SCORE: Score = Score::new(75).unwrap();
+/// The score of an address with dots where RFC 5321 allows none. Some providers have given out such
+/// addresses, so it is below the score at which riskgate blocks by default.
+const OLD_ADDRESS_SCORE: Score = Score::new(75).unwrap();
+/// The most domains that are judged in a text that is no address.
+const MAX_DOMAINS_IN_TEXT: usize = 8;
 
 /// The verdict on one value.
 struct ValueVerdict {
@@ -89,9 +91,11 @@ impl Gate {
         rules: &ScreenRules,
         ctx: &RequestContext,
     ) -> ScreeningResult {
+        let (_, query) = split_path_and_query(header.raw_path());
+        let query = query.strip_prefix(b"?").unwrap_or_default();
         let found = body
             .ok_or(UnreadCause::TooLong)
-            .and_then(|body| read_field_values(body_headers(header), body, &rules.fields));
+            .and_then(|body| read_field_values(body_headers(header), query, body, &rules.fields));
         let found = match found {
             Ok(found) => found,
             Err(cause) => return ScreeningResult::unscreened(cause, rules.mode),
@@ -159,18 +163,30 @@ impl Gate {
         if let Ok(addresses) = members {
             return addresses.iter().flat_map(judge_address).collect();
         }
-        match value.rsplit_once('@').map(|(_, domain)| Domain::parse(domain)) {
-            Some(Ok(domain)) => {
-                judge(&domain, Some((Reason::Undeliverable, INVALID_LOCAL_PART_SCORE)))
-            }
-            _ => vec![ValueVerdict {
-                reason: Reason::Undeliverable,
-                score: NO_ADDRESS_SCORE,
-                domain: None,
-                suggestion: None,
-            }],
-        }
+        // A server may take a part of the text for an address, so each domain in it is judged.
+        let mut verdicts: Vec<ValueVerdict> =
+            domains_in(value).iter().flat_map(|domain| judge(domain, None)).collect();
+        let score = if is_old_address(value) { OLD_ADDRESS_SCORE } else { NO_ADDRESS_SCORE };
+        let domain = verdicts.last().and_then(|verdict| verdict.domain.clone());
+        let suggestion = verdicts.last().and_then(|verdict| verdict.suggestion.clone());
+        verdicts.push(ValueVerdict { reason: Reason::Undeliverable, score, domain, suggestion });
+        verdicts
     }
+}
+
+/// Returns the domains behind each `@` of a text that is no address.
+fn domains_in(text: &str) -> Vec<Domain> {
+    let is_in_domain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-');
+    let behind_at = text.split('@').skip(1).take(MAX_DOMAINS_IN_TEXT);
+    let ends = behind_at.map(|rest| rest.split(|c| !is_in_domain(c)).next().unwrap_or_default());
+    ends.filter_map(|domain| Domain::parse(domain).ok()).collect()
+}
+
+/// Returns true for an address whose local part has dots at its ends or side by side.
+fn is_old_address(text: &str) -> bool {
+    let Some((local_part, domain)) = text.split_once('@') else { return false };
+    let without_dots: String = local_part.split('.').filter(|part| !part.is_empty()).collect();
+    EmailAddress::parse(&format!("{without_dots}@{domain}")).is_ok()
 }
 
 fn body_headers(header: &RequestHeader) -> BodyHeaders<'_> {
@@ -179,7 +195,7 @@ fn body_headers(header: &RequestHeader) -> BodyHeaders<'_> {
     let mut encodings = header.headers.get_all(CONTENT_ENCODING).iter();
     BodyHeaders {
         content_type: content_type.map(|value| value.as_bytes()),
-        is_encoded: encodings.any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")),
+        is_encoded: encodings.any(|value| !matches!(value.as_bytes(), b"" | b"identity")),
     }
 }
 

@@ -268,11 +268,15 @@ impl Upstreams {
     /// Returns the next healthy server in turn. Pingora's own selection allocates for each request.
     fn select_address(&self) -> Option<SocketAddr> {
         let backends = self.balancer.backends().get_backend();
-        let first = self.selection_counter.fetch_add(1, Ordering::Relaxed) % backends.len().max(1);
-        let mut in_turn = backends.iter().skip(first).chain(backends.iter().take(first));
-        let healthy = in_turn.clone().find(|backend| self.is_healthy(backend));
-        // If no server is healthy, ask any: it may have recovered.
-        healthy.or_else(|| in_turn.next()).map(|backend| backend.addr.clone())
+        let turn = self.selection_counter.fetch_add(1, Ordering::Relaxed);
+        let healthy = || backends.iter().filter(|backend| self.is_healthy(backend));
+        let healthy_count = healthy().count();
+        let selected = match healthy_count {
+            // If no server is healthy, ask any: it may have recovered.
+            0 => backends.iter().nth(turn % backends.len().max(1)),
+            _ => healthy().nth(turn % healthy_count).or_else(|| backends.first()),
+        };
+        selected.map(|backend| backend.addr.clone())
     }
 
     /// Returns the deadline of the exchange for a request that started then.

@@ -39,8 +39,10 @@ impl ContentType {
             let slot = match name.to_ascii_lowercase().as_str() {
                 "charset" => Some(&mut parsed.charset),
                 "boundary" => Some(&mut parsed.boundary),
-                // RFC 2231 has other spellings, which some servers read.
-                name if !is_token(name) || name.contains('*') => return None,
+                // RFC 2231 has other spellings, which some servers read. Others search for the word.
+                name if !is_token(name) || name.contains('*') || name.contains("boundary") => {
+                    return None;
+                }
                 _ => None,
             };
             if slot.is_some_and(|slot| slot.replace(value).is_some()) {

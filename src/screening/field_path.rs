@@ -27,10 +27,12 @@ impl FieldPath {
     /// reads a dot or a blank as `_`, and ignores blanks before a name.
     pub(super) fn matches_form_name(&self, name: &str) -> bool {
         let parts = form_name_parts(name);
-        let joined = || self.0.join("_");
-        let mangled = || normalize(name).replace(['.', ' '], "_");
+        let joined = self.0.join("_");
+        let mangled = normalize(name).replace(['.', ' '], "_");
+        // PHP reads a `[` that no `]` closes as `_`.
         parts.len() >= self.0.len() && parts.starts_with(&self.0)
-            || mangled().split('[').next() == Some(joined().as_str())
+            || mangled.split('[').next() == Some(joined.as_str())
+            || mangled.replacen('[', "_", 1).split('[').next() == Some(joined.as_str())
     }
 
     /// Returns true if this name, which matches, is that of a part of the field, such as
@@ -47,7 +49,9 @@ impl FieldPath {
 /// The parts of the name of a form field, without empty ones. A name ends at a NUL.
 fn form_name_parts(name: &str) -> Vec<String> {
     let name = name.split('\0').next().unwrap_or_default();
-    let parts = name.split(['.', '[', ']']).map(normalize);
+    // Spring sets a default for a field by `!` or `_` before its name.
+    let name = name.trim_start().trim_start_matches(['!', '_']);
+    let parts = name.split(['.', '[', ']', '\'', '"']).map(normalize);
     parts.filter(|part| !part.is_empty()).collect()
 }
 

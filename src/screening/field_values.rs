@@ -3,7 +3,7 @@
 use super::field_path::FieldPath;
 
 /// The most values that are read: no honest form has more. It bounds the work for a body.
-const MAX_VALUES: usize = 64;
+const MAX_VALUES: usize = 16;
 
 /// Why no value was read from a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,12 @@ impl FieldValues {
             Ok(text) => self.push_text(text),
             Err(_) => self.unread = Some(UnreadCause::OtherCharset),
         }
+    }
+
+    /// Adds all values of `other`.
+    pub(super) fn append(&mut self, other: FieldValues) {
+        other.values.iter().for_each(|value| self.push_text(value));
+        self.unread = self.unread.or(other.unread);
     }
 
     /// Adds a value, unless it is empty or has been read before.

@@ -18,9 +18,10 @@ pub(super) fn read_values(
         return Err(UnreadCause::Broken);
     }
     let delimiter = format!("\r\n--{boundary}");
+    let dashed = &delimiter.as_bytes()[2..];
     let mut found = FieldValues::default();
     // The first delimiter has no line before it.
-    let mut rest = body.strip_prefix(&delimiter.as_bytes()[2..]).ok_or(UnreadCause::Broken)?;
+    let mut rest = body.strip_prefix(dashed).ok_or(UnreadCause::Broken)?;
     loop {
         if let Some(end) = rest.strip_prefix(b"--") {
             // Some servers would go on behind the end.
@@ -31,6 +32,10 @@ pub(super) fn read_values(
         }
         let part = rest.strip_prefix(b"\r\n").ok_or(UnreadCause::Broken)?;
         let end = memchr::memmem::find(part, delimiter.as_bytes()).ok_or(UnreadCause::Broken)?;
+        // Some servers end a part at a boundary behind another end of line, too.
+        if memchr::memmem::find(&part[..end], dashed).is_some() {
+            return Err(UnreadCause::Broken);
+        }
         read_part(&part[..end], fields, &mut found)?;
         rest = &part[end + delimiter.len()..];
     }
@@ -44,7 +49,7 @@ fn read_part(
     let header_end = memchr::memmem::find(part, b"\r\n\r\n").ok_or(UnreadCause::Broken)?;
     let header = std::str::from_utf8(&part[..header_end]).map_err(|_| UnreadCause::Broken)?;
     let mut name = None;
-    let (mut is_file, mut has_own_encoding) = (false, false);
+    let (mut is_file, mut has_own_encoding, mut is_json) = (false, false, false);
     for line in header.split("\r\n") {
         let (field, value) = line.split_once(':').ok_or(UnreadCause::Broken)?;
         if line.contains(['\r', '\n', '\0']) || field.contains([' ', '\t']) {
@@ -58,13 +63,18 @@ fn read_part(
             "content-disposition" => return Err(UnreadCause::Broken),
             "content-type" => {
                 let parsed = ContentType::parse(value.as_bytes());
-                has_own_encoding |= !parsed.is_some_and(|parsed| parsed.is_utf8());
+                has_own_encoding |= !parsed.as_ref().is_some_and(ContentType::is_utf8);
+                is_json |= parsed.is_some_and(|parsed| parsed.media_type == "application/json");
             }
             "content-transfer-encoding" => has_own_encoding = true,
             _ => {}
         }
     }
     let name = name.ok_or(UnreadCause::Broken)?;
+    if is_json {
+        // Some servers read the fields of an object in a part.
+        found.unread = Some(UnreadCause::Broken);
+    }
     if is_file || has_own_encoding {
         // Only some servers read such a part as a text, and they decode it in different ways.
         if fields.iter().any(|field| field.matches_form_name(&name)) {

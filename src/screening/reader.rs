@@ -17,11 +17,30 @@ pub struct BodyHeaders<'h> {
     pub is_encoded: bool,
 }
 
-/// Returns the values of all `fields` in a body.
+/// Returns the values of all `fields` in a body, and in the query of its target: many servers read
+/// both.
 ///
 /// # Errors
 /// Returns an error if no value could be read.
 pub fn read_field_values(
+    headers: BodyHeaders<'_>,
+    query: &[u8],
+    body: &[u8],
+    fields: &[FieldPath],
+) -> Result<FieldValues, UnreadCause> {
+    let in_query = urlencoded::read_values(query, fields);
+    match (read_body(headers, body, fields), in_query.values.is_empty()) {
+        (read, true) => read,
+        (Ok(mut found), false) => {
+            found.append(in_query);
+            Ok(found)
+        }
+        (Err(UnreadCause::NoField), false) => Ok(in_query),
+        (Err(cause), false) => Ok(FieldValues { unread: Some(cause), ..in_query }),
+    }
+}
+
+fn read_body(
     headers: BodyHeaders<'_>,
     body: &[u8],
     fields: &[FieldPath],
@@ -42,6 +61,10 @@ pub fn read_field_values(
     }
     let found = match content_type.media_type.as_str() {
         "application/json" => json::read_values(body, fields)?,
+        // Servers that ignore the type would read this as JSON. Browsers encode these characters.
+        "application/x-www-form-urlencoded" if looks_like_json(body) => {
+            return Err(UnreadCause::Broken);
+        }
         "application/x-www-form-urlencoded" => urlencoded::read_values(body, fields),
         "multipart/form-data" => {
             let boundary = content_type.boundary.ok_or(UnreadCause::Broken)?;
@@ -53,4 +76,8 @@ pub fn read_field_values(
         (true, unread) => Err(unread.unwrap_or(UnreadCause::NoField)),
         (false, _) => Ok(found),
     }
+}
+
+fn looks_like_json(body: &[u8]) -> bool {
+    matches!(body.trim_ascii_start().first(), Some(b'{' | b'[' | b'"'))
 }

@@ -14,10 +14,14 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
                 Some(at) => (&part[..at], &part[at + 1..]),
                 None => (part, &b""[..]),
             };
+            if memchr::memmem::find(name, b"%u").is_some() {
+                // Only some servers decode `%u0065`.
+                found.unread = Some(UnreadCause::Broken);
+            }
             let name = decode(name);
             found.push_if_field(&String::from_utf8_lossy(&name), &decode(value), fields);
         }
-        if pair.contains(&b';') && found != before {
+        if pair.contains(&b';') && found.values != before.values {
             found.unread = Some(UnreadCause::Broken);
         }
     }

@@ -192,6 +192,7 @@ fn only_the_chosen_reasons_and_scores_are_blocked() {
     assert_eq!(status("x@yopmail.com"), 200);
     assert_eq!(status("jane@gmaul.com"), 200);
     assert_eq!(status("info@gmail.com"), 422);
+    assert_eq!(status("<x@yopmail.com> info@gmail.com"), 200);
     // What is not to be blocked hides nothing that is.
     assert_eq!(status("info@yopmail.com"), 422);
     assert_eq!(status("x@yopmail.com&email=info@gmail.com"), 422);
@@ -222,6 +223,7 @@ fn http2_forms_are_screened() {
 #[test]
 fn faulty_screening_settings_are_reported_with_their_place() {
     for (rules, expected) in [
+        ("redirect = \"//other.test\"", "screen.redirect: expected a path or an https URL"),
         ("block_reasons = []", "screen.block_reasons: expected a list of reasons"),
         ("mode = \"off\"", "screen.mode: expected"),
         ("block_score = 101", "screen.block_score: expected a whole number from 0 to 100"),

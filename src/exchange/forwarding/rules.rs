@@ -34,11 +34,10 @@ const DROPPED_REQUEST_FIELDS: [&str; 23] = [
 ];
 /// Response fields that are not forwarded to the client: those that riskgate sets itself or that no
 /// upstream server may set, and hop-by-hop fields.
-const DROPPED_RESPONSE_FIELDS: [&str; 17] = [
+const DROPPED_RESPONSE_FIELDS: [&str; 16] = [
     "connection",
     "date",
     "server",
-    "set-cookie",
     "x-fail-open",
     "x-request-id",
     "x-table-version",
@@ -76,10 +75,16 @@ pub(crate) fn parse_connection_options<'v>(
 }
 
 /// Returns true if a field of the upstream server's response is forwarded to the client. Framing
-/// fields are always forwarded, even if `Connection` lists them.
-pub(crate) fn is_response_field_forwarded(name: &[u8], connection_options: &[&[u8]]) -> bool {
+/// fields are always forwarded, even if `Connection` lists them. A checking service may set no
+/// cookies: its clients are programs and pages of other origins.
+pub(crate) fn is_response_field_forwarded(
+    name: &[u8],
+    connection_options: &[&[u8]],
+    may_set_cookies: bool,
+) -> bool {
     is_framing_field(name)
-        || !DROPPED_RESPONSE_FIELDS.iter().any(|other| equals_ignore_case(name, other))
+        || (may_set_cookies || !equals_ignore_case(name, "set-cookie"))
+            && !DROPPED_RESPONSE_FIELDS.iter().any(|other| equals_ignore_case(name, other))
             && !has_prefix_ignore_case(name, "access-control-")
             && !has_prefix_ignore_case(name, RISKGATE_FIELD_PREFIX)
             && !is_listed_as_hop_by_hop(name, connection_options)

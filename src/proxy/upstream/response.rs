@@ -40,6 +40,8 @@ pub struct ResponseContext<'l> {
     pub should_close: bool,
     /// The request's method is HEAD.
     pub is_head_method: bool,
+    /// The server may set cookies.
+    pub may_set_cookies: bool,
 }
 
 /// The facts about an upstream server's response that are needed to forward its body.
@@ -113,7 +115,9 @@ fn write_client_header(
     let mut has_cache_control = false;
     for field in fields {
         let name = field.name.as_bytes();
-        if !is_framing_field(name) && is_response_field_forwarded(name, &connection_options) {
+        if !is_framing_field(name)
+            && is_response_field_forwarded(name, &connection_options, context.may_set_cookies)
+        {
             has_cache_control |= field.name.eq_ignore_ascii_case("cache-control");
             let unfolded;
             let value = if field.value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
@@ -175,6 +179,7 @@ mod tests {
             date: b"now",
             should_close: false,
             is_head_method,
+            may_set_cookies: false,
         };
         let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
         let mut parts = answer.as_bytes().chunks(part_size);
