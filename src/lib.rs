@@ -104,7 +104,8 @@
 //! }
 //! ```
 //!
-//! A mounted gate checks keys, origins and quotas. Only `riskgate run` also limits connections and
+//! A mounted gate checks keys, origins and quotas. It reads no request bodies, so it screens no
+//! forms; [`Gateway`] does. Only `riskgate run` also limits connections and
 //! checks the sizes and the grammar of request headers.
 //!
 //! # Versions

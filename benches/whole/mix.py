@@ -194,7 +194,8 @@ def form_workload(rows, keys, path, requests=REQUESTS):
     names = draw_domains(rows, requests, draw)
     forms = [f"name=Jane+Doe&email=user{draw.getrandbits(32)}%40{name}&password=correct+horse"
              for name in names]
-    return FormWorkload([("/signup", keys.text(0), "", '{"risk_score":10}')] * requests, forms, path)
+    line = ("/signup", keys.text(0), "", '{"risk_score":10}')
+    return FormWorkload([line] * requests, forms, path)
 
 
 def month_ends():

@@ -41,7 +41,8 @@ COLUMNS = {
     "key-count": GROWTH + [("imported in s", "import_s", number)],
 }
 REFERENCE_SUBJECT = {"lookup": "nginx map", "pipelined": "nginx map", "tls": "nginx map, TLS",
-                     "proxied": "nginx, proxy", "screened": "nginx, forms", "workers": "nginx map, 1 workers"}
+                     "proxied": "nginx, proxy", "screened": "nginx, forms",
+                     "workers": "nginx map, 1 workers"}
 # In these sections, each subject has several rows: the ends of their names, each with a reference.
 REFERENCE_SUFFIXES = {"http2": (", 1 stream", ", 10 streams"), "handshakes": (", new", ", resumed")}
 

@@ -181,7 +181,8 @@ def workers(world):
 
 ALL = {
     "lookup": lookup, "pipelined": pipelined, "tls": tls, "http2": http2, "handshakes": handshakes,
-    "one-account": one_account, "proxied": proxied, "screened": screened, "open-loop": open_loop, "idle": idle,
+    "one-account": one_account, "proxied": proxied, "screened": screened, "open-loop": open_loop,
+    "idle": idle,
     "reload": growth.reload, "table-size": growth.table_size, "key-count": growth.key_count,
     "workers": workers,
 }

@@ -4,10 +4,9 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
+use riskgate::exchange::MalformedResponse;
 use riskgate::message::response::CommonHeaders;
-use riskgate::proxy::upstream::{
-    BodyState, MalformedResponse, ResponseContext, forward_response_head,
-};
+use riskgate::proxy::upstream::{BodyState, ResponseContext, forward_response_head};
 
 /// The header, the data of the body, true if the response was truncated, and the number of bytes
 /// after its end.
@@ -52,6 +51,7 @@ fn forward_response_in_parts(answer: &[u8], is_head: bool, part: usize) -> Forwa
         date: b"now",
         should_close: false,
         is_head_method: is_head,
+        may_set_cookies: false,
     };
     let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
     let mut parts = answer.chunks(part);

@@ -16,7 +16,8 @@ pub enum Reason {
     Disposable = 1,
     /// The domain receives no mail.
     Undeliverable = 2,
-    /// The domain's addresses belong to functions, lists and machines rather than to people.
+    /// The address, or every address of the domain, belongs to a function, a list or a machine rather
+    /// than to a person.
     RoleAccount = 3,
 }
 

@@ -6,7 +6,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::harness::{
-    Gateway, MockUpstream, ReceivedRequest, Request, Setup, request, run_command, wait_until,
+    Gateway, MockUpstream, ReceivedRequest, Request, Setup, Step, request, response_bytes,
+    run_command, wait_until,
 };
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -168,6 +169,23 @@ fn a_blocked_post_never_reaches_the_server() {
         line["screening"],
         serde_json::json!({"action": "block", "score": 100, "domain": "yopmail.com"})
     );
+}
+
+#[test]
+fn a_sign_up_page_may_set_cookies_and_a_checking_service_may_not() {
+    let upstream = MockUpstream::with_script(|_| {
+        let cookies = "Set-Cookie: a=b\r\nSet-Cookie: c=d\r\n";
+        vec![Step::Send(response_bytes(200, cookies, "a page"))]
+    });
+    let gateway = start(&upstream, "");
+    let key = gateway.create_active_key("acme", &[]);
+    // The fast path forwards the first, the Pingora path the second.
+    let page = gateway.send_request(&request("GET", "/signup")).expect(200);
+    assert_eq!(page.header_values("Set-Cookie"), ["a=b", "c=d"]);
+    let posted = gateway.send_request(&post(FORM, "email=jane%40gmail.com")).expect(200);
+    assert_eq!(posted.header_values("Set-Cookie"), ["a=b", "c=d"]);
+    let check = gateway.get("/v1/check/a%40b.com", &key).expect(200);
+    assert_eq!(check.header("Set-Cookie"), None);
 }
 
 #[test]
