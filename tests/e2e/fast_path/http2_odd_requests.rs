@@ -112,8 +112,11 @@ fn change_method_or_body(random: &mut RandomNumbers, request: &mut Http2Request)
         }
         3 => request.body = Some(random.pick_one(&["", "unannounced"]).to_owned()),
         4 => {
-            request.add("content-length", random.pick_one(&["0", "5", "-1", "05", "1, 1", "9"]));
-            request.body = Some("hello".to_owned()).filter(|_| random.one_in(2));
+            let length = random.pick_one(&["0", "5", "-1", "05", "1, 1", "9"]);
+            request.add("content-length", length);
+            // A length of 0 is valid until a body arrives. Whether riskgate judges the request, and
+            // charges its call, before that is a race.
+            request.body = Some("hello".to_owned()).filter(|_| random.one_in(2) && length != "0");
         }
         5 => {
             request.body = Some("hello".to_owned()).filter(|_| random.one_in(2));
