@@ -13,7 +13,7 @@ mod reader;
 mod urlencoded;
 
 pub use field_path::FieldPath;
-pub use field_values::{FieldValues, UnreadCause};
+pub use field_values::{FieldValues, MAX_ADDRESSES_IN_VALUE, UnreadCause};
 pub use reader::{BodyHeaders, MAX_SCREENED_BODY_BYTES, read_field_values};
 
 #[cfg(test)]

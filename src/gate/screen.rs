@@ -15,7 +15,7 @@ use crate::model::domain::Domain;
 use crate::model::email::EmailAddress;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::{Reason, Score};
-use crate::screening::{BodyHeaders, UnreadCause, read_field_values};
+use crate::screening::{BodyHeaders, MAX_ADDRESSES_IN_VALUE, UnreadCause, read_field_values};
 use crate::table::Table;
 
 use super::answers::look_up_and_count;
@@ -29,8 +29,6 @@ const NO_ADDRESS_SCORE: Score = Score::new(100).unwrap();
 /// The score of an address with dots where RFC 5321 allows none. Some providers have given out such
 /// addresses, so it is below the score at which riskgate blocks by default.
 const OLD_ADDRESS_SCORE: Score = Score::new(75).unwrap();
-/// The most domains that are judged in a text that is no address.
-const MAX_DOMAINS_IN_TEXT: usize = 8;
 
 /// The verdict on one value.
 struct ValueVerdict {
@@ -160,7 +158,9 @@ impl Gate {
         }
         let members: Result<Vec<EmailAddress>, _> =
             value.split(',').map(|member| EmailAddress::parse(member.trim())).collect();
-        if let Ok(addresses) = members {
+        if let Ok(addresses) = members
+            && addresses.len() <= MAX_ADDRESSES_IN_VALUE
+        {
             return addresses.iter().flat_map(judge_address).collect();
         }
         // A server may take a part of the text for an address, so each domain in it is judged.
@@ -177,7 +177,7 @@ impl Gate {
 /// Returns the domains behind each `@` of a text that is no address.
 fn domains_in(text: &str) -> Vec<Domain> {
     let is_in_domain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-');
-    let behind_at = text.split('@').skip(1).take(MAX_DOMAINS_IN_TEXT);
+    let behind_at = text.split('@').skip(1).take(MAX_ADDRESSES_IN_VALUE);
     let ends = behind_at.map(|rest| rest.split(|c| !is_in_domain(c)).next().unwrap_or_default());
     ends.filter_map(|domain| Domain::parse(domain).ok()).collect()
 }
@@ -195,15 +195,16 @@ fn body_headers(header: &RequestHeader) -> BodyHeaders<'_> {
     let mut encodings = header.headers.get_all(CONTENT_ENCODING).iter();
     BodyHeaders {
         content_type: content_type.map(|value| value.as_bytes()),
-        is_encoded: encodings.any(|value| !matches!(value.as_bytes(), b"" | b"identity")),
+        is_encoded: encodings
+            .any(|value| !value.is_empty() && !value.as_bytes().eq_ignore_ascii_case(b"identity")),
     }
 }
 
 /// Returns true for a form that a browser sends itself, without a script.
 fn prefers_html(header: &RequestHeader) -> bool {
+    const HTML: &[u8] = b"text/html";
     let values = header.headers.get_all(ACCEPT).iter();
     let mut types = values.flat_map(|value| list_members(value.as_bytes()));
-    const HTML: &[u8] = b"text/html";
     types
         .next()
         .and_then(|first| first.get(..HTML.len()))

@@ -172,15 +172,14 @@ impl ProxyHttp for Gateway {
         if ctx.request_context.permit.is_none() {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         }
+        ctx.failure = Some(Failure::NotStarted);
         if ctx.exchange_permit.is_none() {
             let too_many =
                 || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
             let permit = self.upstreams.acquire_exchange_permit(client_address(session));
-            ctx.failure = Some(Failure::NotStarted);
             ctx.exchange_permit = Some(permit.ok_or_else(too_many)?);
         }
         ctx.attempts.start_attempt();
-        ctx.failure = Some(Failure::NotStarted);
         let peer =
             self.upstreams.select_peer(ctx.request_context.started_at(), ctx.attempts.is_retry());
         let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectError))?;

@@ -38,7 +38,8 @@ pub async fn buffer_short_body(
 ) -> Result<Option<Bytes>> {
     if client.is_body_done() {
         // There is none, or it has been read already.
-        return Ok(client.get_retry_buffer().or_else(|| Some(Bytes::new())));
+        let is_kept = !client.retry_buffer_truncated();
+        return Ok(is_kept.then(|| client.get_retry_buffer().unwrap_or_default()));
     }
     let length = client.req_header().headers.get(CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());

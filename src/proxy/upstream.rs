@@ -269,14 +269,15 @@ impl Upstreams {
     fn select_address(&self) -> Option<SocketAddr> {
         let backends = self.balancer.backends().get_backend();
         let turn = self.selection_counter.fetch_add(1, Ordering::Relaxed);
-        let healthy = || backends.iter().filter(|backend| self.is_healthy(backend));
-        let healthy_count = healthy().count();
-        let selected = match healthy_count {
-            // If no server is healthy, ask any: it may have recovered.
-            0 => backends.iter().nth(turn % backends.len().max(1)),
-            _ => healthy().nth(turn % healthy_count).or_else(|| backends.first()),
-        };
-        selected.map(|backend| backend.addr.clone())
+        let next = backends.iter().nth(turn % backends.len().max(1))?;
+        if self.is_healthy(next) {
+            return Some(next.addr.clone());
+        }
+        // The healthy servers take the turns of the others in turn. If none is healthy, riskgate asks
+        // any: it may have recovered.
+        let healthy: Vec<&Backend> = backends.iter().filter(|it| self.is_healthy(it)).collect();
+        let round = turn / backends.len();
+        Some(healthy.get(round % healthy.len().max(1)).unwrap_or(&next).addr.clone())
     }
 
     /// Returns the deadline of the exchange for a request that started then.
@@ -361,3 +362,6 @@ fn http_health_check(options: &UpstreamOptions, path: &str) -> Result<Box<HttpHe
     check.peer_template.options.read_timeout = Some(options.exchange_time_limit);
     Ok(Box::new(check))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,9 @@ use super::field_path::FieldPath;
 
 /// The most values that are read: no honest form has more. It bounds the work for a body.
 const MAX_VALUES: usize = 16;
+/// The most addresses of one value that are judged. With more of them, the value does not count as
+/// read completely.
+pub const MAX_ADDRESSES_IN_VALUE: usize = 8;
 
 /// Why no value was read from a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +26,6 @@ pub enum UnreadCause {
 }
 
 impl UnreadCause {
-    /// All causes.
-    pub const ALL: [UnreadCause; 6] = [
-        UnreadCause::Encoded,
-        UnreadCause::TooLong,
-        UnreadCause::OtherType,
-        UnreadCause::OtherCharset,
-        UnreadCause::Broken,
-        UnreadCause::NoField,
-    ];
-
     /// The name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -78,6 +71,9 @@ impl FieldValues {
         let text = text.trim();
         if text.is_empty() || self.values.iter().any(|value| value == text) {
             return;
+        }
+        if text.matches('@').count() > MAX_ADDRESSES_IN_VALUE {
+            self.unread = Some(UnreadCause::Broken);
         }
         match self.values.len() < MAX_VALUES {
             true => self.values.push(text.to_owned()),

@@ -28,15 +28,15 @@ pub fn read_field_values(
     body: &[u8],
     fields: &[FieldPath],
 ) -> Result<FieldValues, UnreadCause> {
-    let in_query = urlencoded::read_values(query, fields);
-    match (read_body(headers, body, fields), in_query.values.is_empty()) {
-        (read, true) => read,
-        (Ok(mut found), false) => {
-            found.append(in_query);
-            Ok(found)
-        }
-        (Err(UnreadCause::NoField), false) => Ok(in_query),
-        (Err(cause), false) => Ok(FieldValues { unread: Some(cause), ..in_query }),
+    let mut found = match read_body(headers, body, fields) {
+        Ok(found) => found,
+        Err(UnreadCause::NoField) => FieldValues::default(),
+        Err(cause) => FieldValues { unread: Some(cause), ..FieldValues::default() },
+    };
+    found.append(urlencoded::read_values(query, fields));
+    match found.values.is_empty() {
+        true => Err(found.unread.unwrap_or(UnreadCause::NoField)),
+        false => Ok(found),
     }
 }
 
@@ -59,22 +59,16 @@ fn read_body(
     if !content_type.is_utf8() {
         return Err(UnreadCause::OtherCharset);
     }
-    let found = match content_type.media_type.as_str() {
-        "application/json" => json::read_values(body, fields)?,
+    match content_type.media_type.as_str() {
+        "application/json" => json::read_values(body, fields),
         // Servers that ignore the type would read this as JSON. Browsers encode these characters.
-        "application/x-www-form-urlencoded" if looks_like_json(body) => {
-            return Err(UnreadCause::Broken);
-        }
-        "application/x-www-form-urlencoded" => urlencoded::read_values(body, fields),
+        "application/x-www-form-urlencoded" if looks_like_json(body) => Err(UnreadCause::Broken),
+        "application/x-www-form-urlencoded" => Ok(urlencoded::read_values(body, fields)),
         "multipart/form-data" => {
             let boundary = content_type.boundary.ok_or(UnreadCause::Broken)?;
-            multipart::read_values(body, &boundary, fields)?
+            multipart::read_values(body, &boundary, fields)
         }
-        _ => return Err(UnreadCause::OtherType),
-    };
-    match (found.values.is_empty(), found.unread) {
-        (true, unread) => Err(unread.unwrap_or(UnreadCause::NoField)),
-        (false, _) => Ok(found),
+        _ => Err(UnreadCause::OtherType),
     }
 }
 

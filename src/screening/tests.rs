@@ -169,6 +169,8 @@ fn beyond_16_values_a_form_is_not_read_completely() {
     let many: Vec<String> = (0..17).map(|number| format!("email=a{number}@b.com")).collect();
     let found = read(URLENCODED, many[..16].join("&").as_bytes()).unwrap();
     assert_eq!((found.values.len(), found.unread), (16, None));
+    let list = format!("email={}", ["a@b.com"; 9].join(","));
+    assert_eq!(read(URLENCODED, list.as_bytes()).unwrap().unread, Some(UnreadCause::Broken));
     let found = read(URLENCODED, many.join("&").as_bytes()).unwrap();
     assert_eq!((found.values.len(), found.unread), (16, Some(UnreadCause::Broken)));
 }
@@ -190,6 +192,8 @@ fn the_query_is_read_beside_the_body() {
     assert_eq!(read(b"email=a@b.com", b"x=1").unwrap().values, ["a@b.com"]);
     let beside_unread = read(b"email=a@b.com", b"{}").unwrap();
     assert_eq!(beside_unread.unread, Some(UnreadCause::Broken));
+    let unread_query = read(b"email=%ff", b"email=a@b.com").unwrap();
+    assert_eq!(unread_query.unread, Some(UnreadCause::OtherCharset));
     assert_eq!(read(b"x=1", b"x=1"), Err(UnreadCause::NoField));
 }
 
