@@ -22,7 +22,7 @@ use super::answers::{self, Decision};
 use super::request_context::{RequestContext, accept_or_generate_request_id};
 use super::request_parts::RequestParts;
 use super::route::{self, Route};
-use super::session::send_continue_if_awaited;
+use super::session::{close_if_process_ends, send_continue_if_awaited};
 use super::state::{GateState, ReloadableRules};
 
 /// The longest time that [`Gate::close`] waits for the store and the log.
@@ -137,6 +137,7 @@ impl Gate {
         if is_injected(TestFault::ReadBodyBeforeRefusal) {
             while let Ok(Some(_)) = session.as_downstream_mut().read_request_body().await {}
         }
+        close_if_process_ends(session);
         reply.write_to_session(session, &ctx.common_headers).await?;
         Ok(true)
     }

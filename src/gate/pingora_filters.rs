@@ -13,8 +13,7 @@ use pingora_proxy::{FailToProxy, Session};
 
 use crate::exchange::forwarding::{ClientInfo, prepare_client_response, prepare_upstream_request};
 use crate::exchange::{
-    Attempts, FailedEnd, Failure, MalformedResponse, StatusKind, closes_after_response,
-    may_have_framing_fields,
+    Attempts, FailedEnd, Failure, MalformedResponse, StatusKind, may_have_framing_fields,
 };
 use crate::model::refusal::Refusal;
 use crate::support::socket_reset::set_reset_on_close;
@@ -22,7 +21,7 @@ use crate::support::socket_reset::set_reset_on_close;
 use super::judge::Gate;
 use super::request_context::RequestContext;
 use super::screen_rules::ScreeningResult;
-use super::session::{client_address, has_final_response_started};
+use super::session::{client_address, close_if_process_ends, has_final_response_started};
 
 /// Tells Pingora that nothing more is sent: the client has left, or its response was truncated.
 const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
@@ -98,10 +97,7 @@ impl Gate {
             StatusKind::Invalid => return Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
             StatusKind::Final => {}
         }
-        // Pingora itself closes the connection if the client asked for that.
-        if closes_after_response(false, session.is_process_shutting_down()) {
-            session.set_keepalive(None);
-        }
+        close_if_process_ends(session);
         let malformed = |MalformedResponse| Error::new_up(ErrorType::InvalidHTTPHeader);
         prepare_client_response(response, ctx.may_server_set_cookies()).map_err(malformed)?;
         // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.

@@ -23,6 +23,7 @@ use super::judge::Gate;
 use super::request_context::RequestContext;
 use super::route::split_path_and_query;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreenRules, ScreeningResult};
+use super::session::close_if_process_ends;
 
 /// The score of what is no address at all.
 const NO_ADDRESS_SCORE: Score = Score::new(100).unwrap();
@@ -78,6 +79,7 @@ impl Gate {
             }
             _ => refused,
         };
+        close_if_process_ends(session);
         reply.write_to_session(session, &ctx.common_headers).await?;
         Ok(true)
     }

@@ -6,7 +6,7 @@ use http::header::EXPECT;
 use pingora::Result;
 use pingora_proxy::Session;
 
-use crate::exchange::StatusKind;
+use crate::exchange::{StatusKind, closes_after_response};
 
 /// The client's address; `None` if a PROXY header named no client, or the peer has no IP address.
 pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
@@ -18,6 +18,14 @@ pub(crate) fn has_final_response_started(session: &Session) -> bool {
     session
         .response_written()
         .is_some_and(|header| StatusKind::from(header.status.as_u16()) == StatusKind::Final)
+}
+
+/// Lets the client's connection close after the response if the process is about to end. Pingora
+/// itself closes the connection if the client asked for that.
+pub(super) fn close_if_process_ends(session: &mut Session) {
+    if closes_after_response(false, session.is_process_shutting_down()) {
+        session.set_keepalive(None);
+    }
 }
 
 /// Sends 100 Continue to a client that waits for it, because the expectation isn't forwarded to the

@@ -6,9 +6,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    BINARY, CALLS_TO_OBTAIN_LEASE, MockUpstream, Setup, Step, TEST_TIMEOUT, get, response_bytes,
-    run_command, wait_for, wait_until,
+    BINARY, CALLS_TO_OBTAIN_LEASE, Fault, FaultProxy, MockUpstream, Setup, Step, TEST_TIMEOUT, get,
+    response_bytes, run_command, wait_for, wait_until,
 };
+use crate::redis_server::RedisServer;
 
 /// Longer than an immediate stop takes, shorter than any grace period.
 const IMMEDIATE_STOP_LIMIT: Duration = Duration::from_secs(5);
@@ -122,6 +123,28 @@ fn after_sigterm_a_request_in_flight_is_completed_and_counted() {
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
     let gateway = gateway.start_after_exit();
     assert_eq!(gateway.get_month_count(&key), CALLS_TO_OBTAIN_LEASE + 1);
+}
+
+#[test]
+fn a_request_that_waits_for_the_store_at_sigterm_is_answered_and_its_connection_closes() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::in_front_of(([127, 0, 0, 1], server.port()).into());
+    let setup = Setup::new().with_redis(&server);
+    setup.cli(&["store", "init"]).expect(0);
+    let url = format!("redis://{}", proxy.address);
+    let mut gateway = setup.set_text("store.url", &url).set_text("store.deadline", "2s").start();
+    let key = gateway.create_active_key("acme", &[]);
+    proxy.set_response_fault(Fault::Blackhole);
+    let mut connection = gateway.connect();
+    connection.send(&get("/v1/usage").key(&key).to_bytes());
+    wait_until("the request waits", || {
+        gateway.sum_of_samples("riskgate_requests_in_flight", &[]) == 1.0
+    });
+    gateway.send_signal("TERM");
+    let answer = connection.read_response().expect("an answer").expect(200);
+    assert_eq!(answer.header("Connection"), Some("close"));
+    assert!(connection.ends_without_more_bytes());
+    gateway.wait_for_exit();
 }
 
 #[test]
