@@ -4,8 +4,10 @@
 //! before it. Owns the name, default and range of every setting. No other module reads the
 //! environment.
 
+mod client_rates;
 mod dns;
 mod feeds;
+mod listen;
 mod raw_value;
 mod routes;
 mod secret;
@@ -24,10 +26,8 @@ use crate::dns::DnsOptions;
 use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::feed::Feeds;
 use crate::gate::route::UpstreamRoute;
-use crate::gate::{CheckAnswer, ReloadableRules};
+use crate::gate::{CheckAnswer, ClientAddressRule, ReloadableRules};
 use crate::keys::{DEFAULT_PLAN, Plans};
-use crate::message::request_head::RequestLimits;
-use crate::model::network::Networks;
 use crate::model::verdict::Score;
 use crate::observe::access_log::LogTarget;
 use crate::observe::top_domains::TopDomainsOptions;
@@ -35,6 +35,7 @@ use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
 use crate::store::{MAX_TOP_ROW_ACCOUNTS, MonthlyLimit, RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::certificates::CertificateFiles;
+use crate::support::client_rates::Rate;
 use crate::table::TableInputs;
 
 pub use raw_value::parse_duration;
@@ -59,8 +60,8 @@ pub struct Config {
     pub admin: SocketAddr,
     /// Threads of each request listener.
     pub threads: usize,
-    /// Peers whose forwarding headers are trusted.
-    pub trusted_proxies: Networks,
+    /// The proxies in front of riskgate, and how riskgate finds the client behind them.
+    pub client_address_rule: ClientAddressRule,
     /// Timeouts, sizes and protocols of client connections.
     pub downstream: DownstreamOptions,
     /// The limits on open connections.
@@ -89,6 +90,8 @@ pub struct Config {
     pub on_failure: FailurePolicy,
     /// The file that declares keys, if any.
     pub key_file: Option<PathBuf>,
+    /// How often one client may use one key that browsers use.
+    pub max_per_client_of_key: Option<Rate>,
     /// The prefix of new keys.
     pub key_prefix: String,
     /// Calls per month, by plan.
@@ -215,10 +218,10 @@ impl Config {
             certificates: settings.read_certificate_files(),
             admin,
             threads: settings.integer("listen.threads", 1..=1024, cores as u64) as usize,
-            downstream: read_downstream_options(settings, &trusted_proxies),
-            connection_limits: read_connection_limits(settings, &trusted_proxies),
+            downstream: settings.read_downstream_options(&trusted_proxies),
+            connection_limits: settings.read_connection_limits(&trusted_proxies),
             upstream: settings.read_upstream_options(&trusted_proxies),
-            trusted_proxies,
+            client_address_rule: settings.read_client_address_rule(trusted_proxies),
             access_log: settings.boolean("log.access", true),
             log_target: match settings.text("log.path") {
                 Some(path) => LogTarget::File(PathBuf::from(path)),
@@ -238,6 +241,7 @@ impl Config {
                 _ => FailurePolicy::Open,
             },
             key_file: settings.text("keys.file").map(PathBuf::from),
+            max_per_client_of_key: settings.rate("keys.max_per_client"),
             key_prefix: settings.key_prefix("keys.prefix", "rg_"),
             plans: read_plans(settings),
             top_domains: read_top_domains_options(settings),
@@ -256,6 +260,7 @@ impl Config {
             upstream_routes,
             unknown_score: self.unknown_score,
             check_answer: self.check_answer,
+            max_per_client_of_key: self.max_per_client_of_key,
         }
     }
 
@@ -267,7 +272,10 @@ impl Config {
             ("listen.https", is_same(&self.https, &startup.https)),
             ("listen.admin", is_same(&self.admin, &startup.admin)),
             ("listen.threads", is_same(&self.threads, &startup.threads)),
-            ("listen.trusted_proxies", is_same(&self.trusted_proxies, &startup.trusted_proxies)),
+            (
+                "listen.trusted_proxies and listen.client_address",
+                is_same(&self.client_address_rule, &startup.client_address_rule),
+            ),
             ("listen (timeouts, sizes, fast_path)", is_same(&self.downstream, &startup.downstream)),
             ("listen (connections)", is_same(&self.connection_limits, &startup.connection_limits)),
             ("log.path", is_same(&self.log_target, &startup.log_target)),
@@ -296,16 +304,6 @@ impl Config {
     }
 }
 
-fn read_connection_limits(settings: &mut Settings, trusted_proxies: &Networks) -> ConnectionLimits {
-    let mut limit =
-        |key: &str, default: u64| settings.integer(key, 1..=10_000_000, default) as usize;
-    ConnectionLimits {
-        max_connections: limit("listen.max_connections", 10_000),
-        max_per_address: limit("listen.max_connections_per_address", 1_000),
-        exempt_networks: trusted_proxies.clone(),
-    }
-}
-
 fn read_top_domains_options(settings: &mut Settings) -> TopDomainsOptions {
     let week = Duration::from_secs(7 * 86_400);
     let accounts = 1..=MAX_TOP_ROW_ACCOUNTS as u64;
@@ -313,31 +311,6 @@ fn read_top_domains_options(settings: &mut Settings) -> TopDomainsOptions {
         limit: settings.integer("top.limit", 1..=1_000, 100) as usize,
         min_accounts: settings.integer("top.min_accounts", accounts, 1) as usize,
         half_life_seconds: settings.nonzero_duration("top.half_life", week).as_secs_f64().max(1.0),
-    }
-}
-
-fn read_downstream_options(
-    settings: &mut Settings,
-    trusted_proxies: &Networks,
-) -> DownstreamOptions {
-    let seconds = Duration::from_secs;
-    DownstreamOptions {
-        header_timeout: settings.nonzero_duration("listen.header_timeout", seconds(10)),
-        keepalive_timeout: settings.nonzero_duration("listen.keepalive_timeout", seconds(60)),
-        write_timeout: settings.nonzero_duration("listen.write_timeout", seconds(30)),
-        max_streams: settings.integer("listen.max_streams", 1..=10_000, 100) as u32,
-        request_limits: RequestLimits {
-            header_bytes: settings.integer("listen.max_header_bytes", 512..=1_000_000, 16_384)
-                as usize,
-            header_fields: settings.integer("listen.max_header_fields", 8..=250, 64) as usize,
-            target_bytes: settings.integer("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
-            body_bytes: settings.integer("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
-        },
-        accepts_h2c: settings.boolean("listen.h2c", false),
-        is_fast_path_on: settings.boolean("listen.fast_path", true),
-        proxy_protocol_peers: settings
-            .boolean("listen.proxy_protocol", false)
-            .then(|| trusted_proxies.clone()),
     }
 }
 

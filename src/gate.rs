@@ -6,10 +6,13 @@
 
 pub mod admission;
 mod answers;
+mod client_address;
+mod client_limit;
 mod email_verdict;
 mod judge;
 mod log_record;
 mod pingora_filters;
+mod read_request;
 mod request_context;
 mod request_parts;
 pub mod route;
@@ -19,6 +22,7 @@ mod session;
 mod state;
 
 pub(crate) use answers::Decision;
+pub use client_address::{ClientAddressRule, ClientAddressSource};
 pub use email_verdict::EmailVerdict;
 pub use judge::Gate;
 pub(crate) use judge::{Judgement, MatchedRoute};
@@ -27,5 +31,5 @@ pub use request_context::RequestContext;
 pub(crate) use request_context::{StartTime, unix_seconds_now};
 pub(crate) use request_parts::RequestParts;
 pub use route::CheckAnswer;
-pub(crate) use session::{client_address, has_final_response_started};
+pub(crate) use session::has_final_response_started;
 pub use state::{GateState, ReloadableRules};

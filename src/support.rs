@@ -1,6 +1,7 @@
 //! Small mechanisms with one job each. They know nothing of requests.
 
 pub mod certificates;
+pub mod client_rates;
 pub mod per_client_limit;
 pub mod regular_file;
 pub mod snapshot;

@@ -39,7 +39,7 @@ fn read_project_file(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn all_refusals() -> [Refusal; 16] {
+fn all_refusals() -> [Refusal; 17] {
     [
         Refusal::BadRequest,
         Refusal::Unauthorized,
@@ -56,6 +56,7 @@ fn all_refusals() -> [Refusal; 16] {
         Refusal::InvalidDomain(DomainError::InvalidLabel),
         Refusal::InvalidEmail(EmailError::NoAt),
         Refusal::InvalidTarget(""),
+        Refusal::TooManyRequests { retry_after_seconds: 1 },
         Refusal::QuotaExceeded { reset_at: String::new(), retry_after_seconds: 1 },
         Refusal::HeadersTooLarge,
         Refusal::Internal,

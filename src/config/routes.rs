@@ -87,6 +87,7 @@ impl Settings {
             allow_value: allow,
             needs_key,
             is_counted: counts,
+            max_per_client: self.rate(&format!("{entry_key}.max_per_client")),
             screen: screen.map(Arc::new),
         })
     }
@@ -135,6 +136,7 @@ impl Settings {
             mode,
             block_score: Score::new(score as u8).unwrap_or(Score::ZERO),
             block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),
+            max_per_client: self.rate(&key("max_per_client")),
             redirect: self.parse_setting(
                 &key("redirect"),
                 "a path or an https URL, percent-encoded",

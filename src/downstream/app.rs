@@ -80,7 +80,7 @@ where
         if let Some(proxies) = &self.context.options.proxy_protocol_peers {
             self.receive_proxy_header(&mut client_io, proxies, deadline).await?;
         }
-        let client = client_io.client_address();
+        let client = client_io.peer_address();
         let _address_guard = match client {
             Some(address) => Some(
                 self.context
@@ -139,7 +139,7 @@ where
         deadline: Instant,
     ) -> Option<()> {
         let is_trusted =
-            client_io.client_address().is_some_and(|peer| trusted_proxies.contains(peer));
+            client_io.peer_address().is_some_and(|peer| trusted_proxies.contains(peer));
         if !is_trusted {
             return self.count_refused_connection();
         }

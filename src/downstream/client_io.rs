@@ -208,9 +208,9 @@ impl ClientIo {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Returns the client's address: from the PROXY header if there was one, otherwise the peer's.
-    /// `None` if the PROXY header names no client.
-    pub fn client_address(&self) -> Option<IpAddr> {
+    /// Returns the address that the connection comes from: from the PROXY header if there was one.
+    /// `None` if that header names no client.
+    pub fn peer_address(&self) -> Option<IpAddr> {
         let digest = self.get_socket_digest()?;
         digest.peer_addr().and_then(|address| address.as_inet()).map(StdAddr::ip)
     }

@@ -86,13 +86,13 @@ pub(super) async fn proxy_request(
         return Broken;
     }
     pending_output.clear();
-    let address = client_io.client_address();
+    let peer = client_io.peer_address();
     let is_tls = client_io.get_ssl_digest().is_some();
     let deadline = Instant::from_std(servers.exchange_deadline(request.ctx.started_at()));
     let mut exchange = Exchange {
         servers,
         fast_path: &mut *fast_path,
-        client_info: context.gate.collect_client_info(&request.ctx, address, is_tls),
+        client_info: context.gate.collect_client_info(&request.ctx, peer, is_tls),
         ctx: &request.ctx,
         client_header: &header,
         method,
@@ -102,7 +102,7 @@ pub(super) async fn proxy_request(
         // It is empty now. Its memory is used again.
         client_output: pending_output,
     };
-    let permit = servers.acquire_exchange_permit(address);
+    let permit = servers.acquire_exchange_permit(request.ctx.client_address);
     let fetched = match &permit {
         Some(_) => timeout_at(deadline, exchange.fetch_response_head()).await,
         None => Ok(Err(Failure::NotStarted)),

@@ -26,7 +26,7 @@ const FLUSH_THRESHOLD_BYTES: usize = 16 * 1024;
 pub struct FastPath {
     gate: Gate,
     request_limits: RequestLimits,
-    client_address: Option<IpAddr>,
+    peer_address: Option<IpAddr>,
     date_cache: DateCache,
 }
 
@@ -76,13 +76,13 @@ pub enum NextAction {
 }
 
 impl FastPath {
-    /// Creates the fast path for a client.
+    /// Creates the fast path of a connection from this peer.
     pub fn new(
         gate: Gate,
         request_limits: RequestLimits,
-        client_address: Option<IpAddr>,
+        peer_address: Option<IpAddr>,
     ) -> FastPath {
-        FastPath { gate, request_limits, client_address, date_cache: DateCache::default() }
+        FastPath { gate, request_limits, peer_address, date_cache: DateCache::default() }
     }
 
     /// Returns the value of the `Date` field for the current second.
@@ -107,6 +107,8 @@ impl FastPath {
                 Ok(Some(_)) | Err(_) => return (consumed, BatchEnd::Next(NextAction::Fallback)),
             };
             let mut ctx = RequestContext::from(start);
+            let header = &arrived[consumed..consumed + head.head_length];
+            ctx.client_address = self.gate.find_client_address_in_bytes(self.peer_address, header);
             let (method, target) = (plain_method(&head), head.request_line.target);
             let parts = self.gate.read_plain_request(method, target, &head.fields, &mut ctx);
             match self.gate.judge_without_wait(&parts, &mut ctx) {
@@ -180,7 +182,7 @@ impl FastPath {
 
     /// Counts and logs a finished request.
     pub fn count_and_log_request(&self, ctx: &RequestContext, method: &str, target: &[u8]) {
-        self.gate.count_and_log_fast_path_request(ctx, method, target, self.client_address);
+        self.gate.count_and_log_fast_path_request(ctx, method, target);
     }
 }
 

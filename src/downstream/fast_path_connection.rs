@@ -35,7 +35,7 @@ pub(super) async fn serve_fast_path(
     mut deadline: Instant,
 ) -> FastPathExit {
     use ConnectionDisposition::{Broken, Close, Fallback, KeepAlive};
-    let client = client_io.client_address();
+    let client = client_io.peer_address();
     let DownstreamOptions { write_timeout, header_timeout, .. } = context.options;
     let (gate, sizes) = (context.gate.clone(), context.options.request_limits.clone());
     let mut fast_path = FastPath::new(gate, sizes, client);

@@ -259,7 +259,7 @@ where
             options,
             &mut bytes,
         );
-        let client = client_io.client_address();
+        let client = client_io.peer_address();
         let write = async {
             client_io.write_all(&bytes).await?;
             client_io.flush().await

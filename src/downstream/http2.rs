@@ -247,7 +247,7 @@ where
         let active = ActiveRequestGuard::start(self.active_requests);
         let guards = (active, self.context.tracker.track_request());
         let unanswered = match self.context.options.is_fast_path_on {
-            true => answer_or_return(self.context, session, self.client_address(), guards).await,
+            true => answer_or_return(self.context, session, self.peer_address(), guards).await,
             false => Some((session, guards)),
         };
         if let Some((session, guards)) = unanswered {
@@ -262,7 +262,7 @@ where
         self.context.gate.record_refusal_before_gates(
             &Refusal::BadRequest,
             &mut ctx,
-            self.client_address(),
+            self.peer_address(),
         );
         if self.malformed_count > MAX_MALFORMED_REQUESTS {
             LoopDecision::End
@@ -271,7 +271,7 @@ where
         }
     }
 
-    fn client_address(&self) -> Option<IpAddr> {
+    fn peer_address(&self) -> Option<IpAddr> {
         let address = self.digest.socket_digest.as_ref()?.peer_addr()?;
         address.as_inet().map(|address| address.ip())
     }

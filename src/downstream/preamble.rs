@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn both_proxy_versions_yield_the_client_address() {
+    fn both_proxy_versions_yield_the_peer_address() {
         let line = b"PROXY TCP4 192.0.2.1 192.0.2.2 4000 443\r\n\x16\x03\x01\xff\r\nrest";
         assert_eq!(parse_proxy_header(line), complete_header(41, "192.0.2.1:4000"));
         let line = b"PROXY TCP6 2001:db8::1 ::1 4000 443\r\nGET /";

@@ -69,7 +69,7 @@ pub struct ClientInfo<'c> {
     /// The request's id.
     pub request_id: &'c str,
     /// The address that the connection comes from; `None` if a PROXY header named no client.
-    pub client_address: Option<IpAddr>,
+    pub peer_address: Option<IpAddr>,
     /// Whether that address is in `listen.trusted_proxies`.
     pub is_trusted_proxy: bool,
     /// Whether the client's connection uses TLS.
@@ -170,7 +170,7 @@ fn write_riskgate_request_fields(
     put: &mut impl FnMut(&HeaderField, &[u8]),
 ) {
     put(&HOST_FIELD, upstream_host.as_bytes());
-    received.write_x_forwarded_fields(client_info.client_address, client_info.is_client_tls, put);
+    received.write_x_forwarded_fields(client_info.peer_address, client_info.is_client_tls, put);
     put(&header_field::X_REQUEST_ID_FIELD, client_info.request_id.as_bytes());
     if let Some(key) = client_info.key {
         put(&X_RISKGATE_ACCOUNT, key.account.name.as_bytes());

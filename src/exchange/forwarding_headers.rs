@@ -79,15 +79,15 @@ impl<'r> ReceivedForwardingInfo<'r> {
     }
 
     /// Passes the `X-Forwarded-` fields for the upstream server to `put`. `X-Forwarded-For` lists
-    /// the received addresses and, at the end, `client_address`.
+    /// the received addresses and, at the end, `peer_address`.
     pub fn write_x_forwarded_fields(
         &self,
-        client_address: Option<IpAddr>,
+        peer_address: Option<IpAddr>,
         is_tls: bool,
         put: &mut impl FnMut(&HeaderField, &[u8]),
     ) {
         // There is no address if the PROXY header named no client (UNKNOWN, LOCAL).
-        if let Some(peer) = client_address {
+        if let Some(peer) = peer_address {
             // The peer's address comes last: an upstream server that reads the list from the right
             // and skips the proxies that it trusts arrives at the client.
             let mut list = Vec::with_capacity(64);

@@ -4,22 +4,19 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN};
 use pingora::Result;
-use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 
 use crate::exchange::forwarding::remove_hop_by_hop_fields;
 use crate::keys::KeyRing;
-use crate::message::request_head::RequestFields;
-use crate::message::response::{Cors, Reply, X_REQUEST_ID};
-use crate::model::network::Networks;
+use crate::message::response::{Cors, Reply};
 use crate::model::refusal::Refusal;
 use crate::support::test_fault::{TestFault, is_injected, replace_key};
 
 use super::admission::{self, OriginHeader, Permit};
 use super::answers::{self, Decision};
-use super::request_context::{RequestContext, accept_or_generate_request_id};
+use super::client_address::ClientAddressRule;
+use super::request_context::RequestContext;
 use super::request_parts::RequestParts;
 use super::route::{self, Route};
 use super::session::{close_if_process_ends, send_continue_if_awaited};
@@ -39,8 +36,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
 #[derive(Clone)]
 pub struct Gate {
     pub(super) state: Arc<GateState>,
-    /// The proxies in front of riskgate whose `X-Forwarded-` fields are trusted.
-    pub(super) trusted_proxies: Arc<Networks>,
+    /// The proxies in front of riskgate, and who the client behind them is.
+    pub(super) client_address_rule: Arc<ClientAddressRule>,
 }
 
 /// The route of a request that passed the gates for key and origin, and whether the request spends
@@ -59,9 +56,9 @@ pub(crate) enum Judgement<'r> {
 }
 
 impl Gate {
-    /// Creates a gate over this state. It trusts the `X-Forwarded-` fields of these proxies.
-    pub(crate) fn new(state: Arc<GateState>, trusted_proxies: Networks) -> Gate {
-        Gate { state, trusted_proxies: Arc::new(trusted_proxies) }
+    /// Creates a gate over this state.
+    pub(crate) fn new(state: Arc<GateState>, client_address_rule: ClientAddressRule) -> Gate {
+        Gate { state, client_address_rule: Arc::new(client_address_rule) }
     }
 
     /// The state that requests are judged by.
@@ -91,7 +88,7 @@ impl Gate {
         }
     }
 
-    /// Judges a request by its route, key, origin, quota and format, in this order. Call it first
+    /// Judges a request by its route, key, origin, `max_per_client`, quota and format, in this order. Call it first
     /// in your `request_filter`. If it returns true, riskgate has answered the request with a
     /// result or a refusal: return true too. If it returns false, the request may be forwarded. A
     /// client that waits for 100 Continue has then received the 100.
@@ -124,6 +121,7 @@ impl Gate {
             // pass on its client's `keep-alive` without supporting it (RFC 9112 appendix C.2.2).
             session.set_keepalive(None);
         }
+        ctx.client_address = self.find_client_address(session);
         let request = self.read_request(session.req_header(), ctx);
         let decision = self.judge_request(&request, ctx).await;
         let Decision::Reply(reply) = decision else {
@@ -140,56 +138,6 @@ impl Gate {
         close_if_process_ends(session);
         reply.write_to_session(session, &ctx.common_headers).await?;
         Ok(true)
-    }
-
-    /// Sets the id of the request, and returns the parts that the gates read.
-    fn read_request<'r>(
-        &self,
-        header: &'r RequestHeader,
-        ctx: &mut RequestContext,
-    ) -> RequestParts<'r> {
-        let values =
-            |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
-        // If there are several `X-Request-Id` fields, riskgate uses none: the client may have
-        // forged the first one, and a proxy may have added the next.
-        let id = RequestParts::value_if_single(values(X_REQUEST_ID));
-        self.set_request_id(id, values(AUTHORIZATION), ctx);
-        RequestParts {
-            method: header.method.as_str(),
-            target: header.raw_path(),
-            authorization: RequestParts::value_if_single(values(AUTHORIZATION)),
-            origin: OriginHeader::read(values(ORIGIN)),
-            has_cors_request_method: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
-        }
-    }
-
-    /// Like `read_request`, for a plain request, whose fields have been read.
-    pub(crate) fn read_plain_request<'r>(
-        &self,
-        method: &'r str,
-        target: &'r [u8],
-        fields: &RequestFields<'r>,
-        ctx: &mut RequestContext,
-    ) -> RequestParts<'r> {
-        self.set_request_id(fields.request_id, fields.authorization.into_iter(), ctx);
-        RequestParts {
-            method,
-            target,
-            authorization: fields.authorization,
-            origin: OriginHeader::read(fields.origin.into_iter()),
-            has_cors_request_method: fields.has_cors_request_method,
-        }
-    }
-
-    fn set_request_id<'h>(
-        &self,
-        client_id: Option<&[u8]>,
-        authorization_values: impl Iterator<Item = &'h [u8]>,
-        ctx: &mut RequestContext,
-    ) {
-        let GateState { request_ids, keys, .. } = self.state.as_ref();
-        ctx.common_headers.request_id =
-            accept_or_generate_request_id(client_id, authorization_values, request_ids, keys);
     }
 
     /// Judges a request in the order of the gates. It waits for the store if it has to.
@@ -239,7 +187,7 @@ impl Gate {
         }
     }
 
-    /// Judges a request in this order: route, key, origin, quota. Then validates the domain or the
+    /// Judges a request in this order: route, key, origin, `max_per_client`, quota. Then validates the domain or the
     /// check's target, and answers the request or decides to forward it. If the request has to wait
     /// for the store, no call is spent yet.
     pub(crate) fn judge_without_wait<'r>(
@@ -248,7 +196,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Judgement<'r> {
         let rules = self.state.reloadable_rules.peek();
-        let judged = match self.check_route_key_and_origin(request, &rules, ctx) {
+        let judged = match self.run_uncharged_gates(request, &rules, ctx) {
             Ok(matched) => {
                 let Some(permit) = self.try_permit(&matched, ctx) else {
                     return Judgement::MustWait(matched);
@@ -329,9 +277,9 @@ impl Gate {
         }
     }
 
-    /// Runs the gates that charge no call: route, key and origin. Sets the CORS headers of the
-    /// response.
-    fn check_route_key_and_origin<'r>(
+    /// Runs the gates that charge no call: route, key, origin and `max_per_client`. Sets the CORS
+    /// headers of the response.
+    fn run_uncharged_gates<'r>(
         &self,
         request: &RequestParts<'r>,
         rules: &ReloadableRules,
@@ -342,16 +290,21 @@ impl Gate {
         let ring = Option::as_ref(&keys);
         let matched = match_route_and_authenticate(ring, request, rules, ctx);
         // A faulty key's list of origins can't be trusted, so a faulty key counts as no key here.
-        let Some(key) = ctx.key.as_ref().filter(|key| !key.is_faulty()) else {
-            ctx.common_headers.cors = cors_without_key(ring, &request.origin, ctx.unix_now());
-            return matched;
-        };
-        ctx.common_headers.cors = Cors::Denied;
-        admission::check_origin(key, &request.origin)?;
-        if let OriginHeader::Valid(_, text) = &request.origin {
-            ctx.common_headers.cors = Cors::Allowed(text.clone());
+        match ctx.key.as_ref().filter(|key| !key.is_faulty()) {
+            None => {
+                ctx.common_headers.cors = cors_without_key(ring, &request.origin, ctx.unix_now());
+            }
+            Some(key) => {
+                ctx.common_headers.cors = Cors::Denied;
+                admission::check_origin(key, &request.origin)?;
+                if let OriginHeader::Valid(_, text) = &request.origin {
+                    ctx.common_headers.cors = Cors::Allowed(text.clone());
+                }
+            }
         }
-        matched
+        let matched = matched?;
+        self.check_client_rates(&matched.route, request, rules, ctx)?;
+        Ok(matched)
     }
 }
 

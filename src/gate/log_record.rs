@@ -13,7 +13,7 @@ use crate::observe::access_log::LogEntry;
 use super::judge::Gate;
 use super::request_context::RequestContext;
 use super::screen_rules::ScreeningResult;
-use super::session::{client_address, has_final_response_started};
+use super::session::has_final_response_started;
 
 impl Gate {
     /// Counts a finished request in the metrics, and writes its line to the access log. Call this
@@ -23,12 +23,7 @@ impl Gate {
         let status = answer.map_or(0, |header| header.status.as_u16());
         ctx.set_outcome_if_unset(status, if error.is_some() { "aborted" } else { "ok" });
         let header = session.req_header();
-        self.count_and_log_request(
-            ctx,
-            header.method.as_str(),
-            header.raw_path(),
-            client_address(session),
-        );
+        self.count_and_log_request(ctx, header.method.as_str(), header.raw_path());
     }
 
     /// Counts and logs a request that was refused before the gates. Its method and path are unknown
@@ -37,10 +32,12 @@ impl Gate {
         &self,
         refusal: &Refusal,
         ctx: &mut RequestContext,
-        client_ip: Option<IpAddr>,
+        peer_address: Option<IpAddr>,
     ) {
+        // The header fields that name the client are not trusted either.
+        ctx.client_address = peer_address;
         ctx.set_outcome_if_unset(refusal.status(), refusal.code());
-        self.count_and_log_request(ctx, "", b"", client_ip);
+        self.count_and_log_request(ctx, "", b"");
     }
 
     /// Counts and logs a finished request of the fast path.
@@ -49,20 +46,13 @@ impl Gate {
         ctx: &RequestContext,
         method: &str,
         target: &[u8],
-        client_ip: Option<IpAddr>,
     ) {
         self.state.metrics.requests.fast_path_requests.inc();
-        self.count_and_log_request(ctx, method, target, client_ip);
+        self.count_and_log_request(ctx, method, target);
     }
 
     /// Counts and logs a finished request.
-    fn count_and_log_request(
-        &self,
-        ctx: &RequestContext,
-        method: &str,
-        target: &[u8],
-        client_ip: Option<IpAddr>,
-    ) {
+    fn count_and_log_request(&self, ctx: &RequestContext, method: &str, target: &[u8]) {
         let elapsed = ctx.started_at().elapsed();
         let outcome = ctx.outcome.unwrap_or("other");
         self.state.metrics.requests.count_request(ctx.route, outcome, elapsed.as_secs_f64());
@@ -81,7 +71,7 @@ impl Gate {
         self.state.access_log.queue_entry(&LogEntry {
             at_ms: ctx.started_unix_ms,
             request_id: route::redact_id_if_email(&ctx.common_headers.request_id),
-            client: client_ip.map(|address| address.to_canonical()),
+            client: ctx.client_address.map(|address| address.to_canonical()),
             method: route::redact_if_key_length(method),
             route: ctx.route.as_str(),
             path_parts: path,

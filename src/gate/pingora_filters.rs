@@ -21,7 +21,7 @@ use crate::support::socket_reset::set_reset_on_close;
 use super::judge::Gate;
 use super::request_context::RequestContext;
 use super::screen_rules::ScreeningResult;
-use super::session::{client_address, close_if_process_ends, has_final_response_started};
+use super::session::{close_if_process_ends, has_final_response_started, peer_address};
 
 /// Tells Pingora that nothing more is sent: the client has left, or its response was truncated.
 const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
@@ -56,7 +56,7 @@ impl Gate {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         };
         let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
-        let client_info = self.collect_client_info(ctx, client_address(session), is_tls);
+        let client_info = self.collect_client_info(ctx, peer_address(session), is_tls);
         prepare_upstream_request(request, target, host, &client_info)
     }
 
@@ -64,14 +64,15 @@ impl Gate {
     pub(crate) fn collect_client_info<'v>(
         &self,
         ctx: &'v RequestContext,
-        client_address: Option<IpAddr>,
+        peer_address: Option<IpAddr>,
         is_tls: bool,
     ) -> ClientInfo<'v> {
         ClientInfo {
             key: ctx.permit.as_ref().and_then(|permit| permit.key()),
             request_id: &ctx.common_headers.request_id,
-            client_address,
-            is_trusted_proxy: client_address.is_some_and(|a| self.trusted_proxies.contains(a)),
+            peer_address,
+            is_trusted_proxy: peer_address
+                .is_some_and(|peer| self.client_address_rule.trusted_proxies.contains(peer)),
             is_client_tls: is_tls,
             screening: ctx.screened.as_deref().and_then(ScreeningResult::facts_for_upstream),
         }

@@ -1,5 +1,6 @@
 //! The state of one request at the gate, from its header to its log line.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,6 +29,8 @@ pub struct RequestContext {
     /// run.
     pub(super) unix_now: i64,
     pub(crate) common_headers: CommonHeaders,
+    /// See [`RequestContext::client_address()`].
+    pub(crate) client_address: Option<IpAddr>,
     /// Proof that the request passed the gates; `None` before, and for a refused request.
     pub(crate) permit: Option<Permit>,
     /// See [`RequestContext::upstream_target()`].
@@ -75,6 +78,7 @@ impl From<StartTime> for RequestContext {
             started_unix_ms: unix_ms,
             unix_now: 0,
             common_headers: CommonHeaders::default(),
+            client_address: None,
             permit: None,
             upstream_target: None,
             route: RouteLabel::None,
@@ -100,6 +104,12 @@ impl RequestContext {
     pub(super) fn set_permit(&mut self, permit: Permit) {
         self.common_headers.allowance = permit.allowance(self.unix_now());
         self.permit = Some(permit);
+    }
+
+    /// The address of the client, as `listen.client_address` says where it comes from; `None` before
+    /// [`Gate::request_filter`](crate::Gate::request_filter), and if no address is known.
+    pub fn client_address(&self) -> Option<IpAddr> {
+        self.client_address
     }
 
     /// The path and query that the upstream server gets, in canonical form, still percent-encoded;

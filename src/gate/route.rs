@@ -230,6 +230,7 @@ mod tests {
             allow_value: "GET, POST, OPTIONS".into(),
             needs_key: true,
             is_counted: true,
+            max_per_client: None,
             screen: None,
         }
     }

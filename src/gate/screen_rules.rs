@@ -7,6 +7,7 @@ use crate::model::domain::Domain;
 use crate::model::verdict::{Reason, Score};
 use crate::observe::access_log::ScreeningEntry;
 use crate::screening::{FieldPath, UnreadCause};
+use crate::support::client_rates::Rate;
 
 /// How the posts of a route are screened: `[upstream.route.screen]` in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct ScreenRules {
     pub block_score: Score,
     /// Only forms with one of these reasons are to be blocked.
     pub block_reasons: Vec<Reason>,
+    /// How often one client may post a form.
+    pub max_per_client: Option<Rate>,
     /// Where browsers are sent instead of getting a 422.
     pub redirect: Option<String>,
     /// The message of the 422.

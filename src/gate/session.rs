@@ -1,4 +1,4 @@
-//! Helpers on Pingora's session: the client's address, the state of the response, 100 Continue.
+//! Helpers on Pingora's session: the peer's address, the state of the response, 100 Continue.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,8 +8,9 @@ use pingora_proxy::Session;
 
 use crate::exchange::{StatusKind, closes_after_response};
 
-/// The client's address; `None` if a PROXY header named no client, or the peer has no IP address.
-pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
+/// The address that the connection comes from: from the PROXY header if there was one. `None` if that
+/// header named no client, or the peer has no IP address.
+pub(super) fn peer_address(session: &Session) -> Option<IpAddr> {
     session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip)
 }
 

@@ -11,6 +11,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::screening_counts::ScreeningCounts;
 use crate::observe::top_domains::TopList;
 use crate::quota::Ledger;
+use crate::support::client_rates::{ClientRates, Rate};
 use crate::support::snapshot::SnapshotCell;
 use crate::table::Table;
 
@@ -25,6 +26,8 @@ pub struct ReloadableRules {
     pub unknown_score: Option<Score>,
     /// Who answers checks.
     pub check_answer: CheckAnswer,
+    /// How often one client may use one key that browsers use.
+    pub max_per_client_of_key: Option<Rate>,
 }
 
 /// The state that requests are judged by.
@@ -49,4 +52,6 @@ pub struct GateState {
     pub reloadable_rules: SnapshotCell<ReloadableRules>,
     /// The counts of screened forms.
     pub screening_counts: ScreeningCounts,
+    /// The requests that each client may still send.
+    pub client_rates: ClientRates,
 }

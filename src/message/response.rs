@@ -80,7 +80,7 @@ enum ExtraHeaders {
     Challenge,
     /// The allowed methods.
     Allow(SmolStr),
-    /// Seconds until the quota is reset.
+    /// Seconds until the client may try again.
     RetryAfter(u64),
     /// The methods that a page of another origin may use.
     Preflight(SmolStr),
@@ -143,7 +143,8 @@ impl Reply {
             Refusal::EmailRefused { suggestion: Some(provider), .. } => {
                 ExtraHeaders::DidYouMean(provider.clone())
             }
-            Refusal::QuotaExceeded { retry_after_seconds: retry_after, .. } => {
+            Refusal::TooManyRequests { retry_after_seconds: retry_after }
+            | Refusal::QuotaExceeded { retry_after_seconds: retry_after, .. } => {
                 ExtraHeaders::RetryAfter(*retry_after)
             }
             Refusal::BadRequest

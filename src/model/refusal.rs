@@ -47,6 +47,11 @@ pub enum Refusal {
     InvalidEmail(EmailError),
     /// The target of a check can't be decoded; the text says what was expected.
     InvalidTarget(&'static str),
+    /// The client has sent more requests than `max_per_client` allows.
+    TooManyRequests {
+        /// Whole seconds until it may send one, at least 1.
+        retry_after_seconds: u64,
+    },
     /// The account has used all calls of the month.
     QuotaExceeded {
         /// When the quota is reset, in RFC 3339.
@@ -80,7 +85,7 @@ impl Refusal {
             | Refusal::InvalidDomain(_)
             | Refusal::InvalidEmail(_)
             | Refusal::InvalidTarget(_) => 422,
-            Refusal::QuotaExceeded { .. } => 429,
+            Refusal::TooManyRequests { .. } | Refusal::QuotaExceeded { .. } => 429,
             Refusal::HeadersTooLarge => 431,
             Refusal::Internal | Refusal::UpstreamUnavailable | Refusal::UpstreamTimeout => 500,
         }
@@ -100,6 +105,7 @@ impl Refusal {
             Refusal::InvalidDomain(_) | Refusal::InvalidEmail(_) | Refusal::InvalidTarget(_) => {
                 "validation_error"
             }
+            Refusal::TooManyRequests { .. } => "too_many_requests",
             Refusal::QuotaExceeded { .. } => "quota_exceeded",
             Refusal::HeadersTooLarge => "headers_too_large",
             Refusal::Internal => "internal_error",
@@ -122,6 +128,7 @@ impl Refusal {
             Refusal::InvalidDomain(_) | Refusal::InvalidEmail(_) | Refusal::InvalidTarget(_) => {
                 "Invalid email or domain format."
             }
+            Refusal::TooManyRequests { .. } => "Too many requests. Try again later.",
             Refusal::QuotaExceeded { .. } => {
                 "Monthly quota reached. Upgrade your plan or wait for the reset."
             }
@@ -150,6 +157,7 @@ impl Refusal {
             | Refusal::MethodNotAllowed { .. }
             | Refusal::UriTooLong
             | Refusal::ExpectationFailed
+            | Refusal::TooManyRequests { .. }
             | Refusal::QuotaExceeded { .. }
             | Refusal::HeadersTooLarge
             | Refusal::Internal
@@ -158,9 +166,9 @@ impl Refusal {
         }
     }
 
-    /// Whether the client must let its own user through: with 429 and 500.
+    /// Whether the client must let its own user through: with 500, and with 429 for a spent month.
     pub const fn is_fail_open(&self) -> bool {
-        matches!(self.status(), 429 | 500)
+        matches!(self, Refusal::QuotaExceeded { .. }) || self.status() == 500
     }
 
     /// Whether riskgate closes the connection after the response, because the bytes that follow the
@@ -219,5 +227,6 @@ mod tests {
             assert!(refusal.message().ends_with("Let your user through."));
         }
         assert!(!Refusal::Unauthorized.is_fail_open());
+        assert!(!Refusal::TooManyRequests { retry_after_seconds: 1 }.is_fail_open());
     }
 }

@@ -22,8 +22,7 @@ use crate::exchange::{
     Attempts, BodyFraming, Failure, StatusKind, body_framing, parse_content_length,
 };
 use crate::gate::{
-    FailedExchange, Gate, RequestContext, classify_error, client_address,
-    has_final_response_started,
+    FailedExchange, Gate, RequestContext, classify_error, has_final_response_started,
 };
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
@@ -137,7 +136,7 @@ impl ProxyHttp for Gateway {
             // The client has the remaining time of the exchange to send its body.
             let left =
                 self.upstreams.time_left(ctx.request_context.started_at()).unwrap_or_default();
-            let (address, upstreams) = (client_address(session), &self.upstreams);
+            let (address, upstreams) = (ctx.request_context.client_address, &self.upstreams);
             let client = session.as_downstream_mut();
             client.set_read_timeout(Some(left));
             let body_start_timeout = left.mul_f32(BODY_START_SHARE_OF_TIME_LEFT);
@@ -166,7 +165,7 @@ impl ProxyHttp for Gateway {
 
     async fn upstream_peer(
         &self,
-        session: &mut Session,
+        _session: &mut Session,
         ctx: &mut ProxyContext,
     ) -> Result<Box<HttpPeer>> {
         if ctx.request_context.permit.is_none() {
@@ -176,7 +175,7 @@ impl ProxyHttp for Gateway {
         if ctx.exchange_permit.is_none() {
             let too_many =
                 || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
-            let permit = self.upstreams.acquire_exchange_permit(client_address(session));
+            let permit = self.upstreams.acquire_exchange_permit(ctx.request_context.client_address);
             ctx.exchange_permit = Some(permit.ok_or_else(too_many)?);
         }
         ctx.attempts.start_attempt();

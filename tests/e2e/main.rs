@@ -12,6 +12,8 @@ mod check;
 mod check_answer;
 mod check_paths;
 mod cli;
+mod client_address;
+mod client_limit;
 mod concurrency;
 mod config_errors;
 mod demo_upstream;

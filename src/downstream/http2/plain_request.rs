@@ -29,10 +29,10 @@ type Answer = Pin<Box<dyn Future<Output = Option<(Box<HttpSession>, RequestGuard
 pub(super) async fn answer_or_return(
     context: &Arc<ListenerContext>,
     session: Box<HttpSession>,
-    client_address: Option<IpAddr>,
+    peer_address: Option<IpAddr>,
     guards: RequestGuards,
 ) -> Option<(Box<HttpSession>, RequestGuards)> {
-    let mut answer: Answer = Box::pin(answer(Arc::clone(context), session, client_address, guards));
+    let mut answer: Answer = Box::pin(answer(Arc::clone(context), session, peer_address, guards));
     match poll_fn(|task| Poll::Ready(answer.as_mut().poll(task))).await {
         Poll::Ready(unanswered) => unanswered,
         Poll::Pending => {
@@ -61,7 +61,7 @@ fn read_if_answerable<'s>(
 async fn answer(
     context: Arc<ListenerContext>,
     mut session: Box<HttpSession>,
-    client_address: Option<IpAddr>,
+    peer_address: Option<IpAddr>,
     guards: RequestGuards,
 ) -> Option<(Box<HttpSession>, RequestGuards)> {
     let Some(fields) = read_if_answerable(&context, &session) else {
@@ -71,6 +71,7 @@ async fn answer(
     let mut ctx = RequestContext::default();
     let header = session.req_header();
     let (method, target) = (header.method.as_str(), header.raw_path());
+    ctx.client_address = gate.find_client_address_in(peer_address, header);
     let request = gate.read_plain_request(method, target, &fields, &mut ctx);
     let reply = match gate.judge_request(&request, &mut ctx).await {
         Decision::Reply(reply) => reply,
@@ -95,6 +96,6 @@ async fn answer(
     }
     let header = session.req_header();
     let (method, target) = (header.method.as_str(), header.raw_path());
-    gate.count_and_log_fast_path_request(&ctx, method, target, client_address);
+    gate.count_and_log_fast_path_request(&ctx, method, target);
     None
 }

@@ -24,7 +24,7 @@ fn forwarded_fields_on_both_paths(fields: &[(&str, &str)], is_trusted_proxy: boo
     let client_info = ClientInfo {
         key: None,
         request_id: "id",
-        client_address: address,
+        peer_address: address,
         is_trusted_proxy,
         is_client_tls: false,
         screening: None,

@@ -9,6 +9,7 @@ use smol_str::SmolStr;
 
 use crate::gate::screen_rules::ScreenRules;
 use crate::model::domain::percent_decode;
+use crate::support::client_rates::Rate;
 
 /// A path prefix that is forwarded to the upstream servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct UpstreamRoute {
     pub needs_key: bool,
     /// Whether a request on this route spends a call of the quota; `counts` in the config.
     pub is_counted: bool,
+    /// How often one client may send a request on this route.
+    pub max_per_client: Option<Rate>,
     /// How posts on this route are screened; `None` if they are not.
     pub screen: Option<Arc<ScreenRules>>,
 }
@@ -93,6 +96,7 @@ mod tests {
             allow_value: "GET, OPTIONS".into(),
             needs_key: true,
             is_counted: true,
+            max_per_client: None,
             screen: None,
         }
     }

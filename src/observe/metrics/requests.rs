@@ -50,7 +50,7 @@ impl RouteLabel {
 }
 
 /// The outcomes of a request; the `outcome` label. A refusal uses its `error` code.
-pub const OUTCOMES: [&str; 20] = [
+pub const OUTCOMES: [&str; 21] = [
     "ok",
     "fallback",
     "bad_request",
@@ -62,6 +62,7 @@ pub const OUTCOMES: [&str; 20] = [
     "expectation_failed",
     "validation_error",
     "email_refused",
+    "too_many_requests",
     "quota_exceeded",
     "headers_too_large",
     "internal_error",

@@ -15,6 +15,7 @@ use crate::process::reload::{KeyRingUpdater, ReloadTrigger, Reloader};
 use crate::quota::{Ledger, LedgerOptions, unix_now};
 use crate::store::StoreError;
 use crate::support::certificates::CurrentCertificates;
+use crate::support::client_rates::ClientRates;
 use crate::support::snapshot::SnapshotCell;
 
 /// Builds the state that the gate uses, the reloader that updates it, and the reloader's trigger.
@@ -66,6 +67,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         access_log: log,
         reloadable_rules: SnapshotCell::new(config.reloadable_rules()),
         screening_counts: ScreeningCounts::default(),
+        client_rates: ClientRates::new(),
     });
     let (reloader, reload_trigger) =
         Reloader::new(Arc::clone(&state), config, config_sources, keys, certificates)

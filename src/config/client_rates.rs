@@ -1,0 +1,60 @@
+//! `max_per_client`: how often one client may send a request.
+
+use std::time::Duration;
+
+use super::raw_value::{RawValue, parse_duration};
+use super::settings::Settings;
+use crate::support::client_rates::Rate;
+
+const MAX_REQUESTS: u32 = 1_000_000;
+const MAX_REFILL_TIME: Duration = Duration::from_secs(31 * 86_400);
+
+impl Settings {
+    /// Reads a rate such as `20/h` or `100/10m`.
+    pub fn rate(&mut self, key: &str) -> Option<Rate> {
+        let expected = "a number of requests and a time, such as 5/s, 20/h or 100/10m";
+        self.parse_setting(key, expected, |raw: &RawValue| parse_rate(raw.as_text()?))
+    }
+}
+
+fn parse_rate(text: &str) -> Option<Rate> {
+    let (requests, time) = text.split_once('/')?;
+    let is_number = requests.bytes().all(|byte| byte.is_ascii_digit());
+    let requests = requests.parse().ok().filter(|n| is_number && *n <= MAX_REQUESTS)?;
+    // `h` means `1h`.
+    let time = parse_duration(time).or_else(|| parse_duration(&format!("1{time}")))?;
+    Rate::new(requests, time).filter(|_| time <= MAX_REFILL_TIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_and_a_time() {
+        let rate = |requests, seconds| Rate::new(requests, Duration::from_secs(seconds));
+        assert_eq!(parse_rate("20/h"), rate(20, 3_600));
+        assert_eq!(parse_rate("5/s"), rate(5, 1));
+        assert_eq!(parse_rate("100/10m"), rate(100, 600));
+        assert_eq!(parse_rate("1/31d"), rate(1, 31 * 86_400));
+        for text in [
+            "",
+            "20",
+            "20/",
+            "/h",
+            "0/h",
+            "-1/h",
+            "+1/h",
+            "1.5/h",
+            "20/0",
+            "20/h/h",
+            "20 / h",
+            "20/32d",
+            "1000001/s",
+            "20/hour",
+            "2e1/h",
+        ] {
+            assert_eq!(parse_rate(text), None, "{text}");
+        }
+    }
+}

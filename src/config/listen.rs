@@ -1,0 +1,61 @@
+//! `[listen]`: the limits of client connections, and who the client of a request is.
+
+use std::time::Duration;
+
+use super::settings::Settings;
+use crate::downstream::{ConnectionLimits, DownstreamOptions};
+use crate::gate::{ClientAddressRule, ClientAddressSource};
+use crate::message::request_head::RequestLimits;
+use crate::model::network::Networks;
+
+impl Settings {
+    /// Reads `listen.client_address`.
+    pub fn read_client_address_rule(&mut self, trusted_proxies: Networks) -> ClientAddressRule {
+        let key = "listen.client_address";
+        let source = match self.choice(key, &["peer", "x-forwarded-for", "forwarded"]) {
+            "x-forwarded-for" => ClientAddressSource::XForwardedFor,
+            "forwarded" => ClientAddressSource::Forwarded,
+            _ => ClientAddressSource::Peer,
+        };
+        if source != ClientAddressSource::Peer && trusted_proxies == Networks::default() {
+            let expected = "the proxies that may name the client, because listen.client_address \
+                            is not \"peer\"";
+            self.report_missing("listen.trusted_proxies", expected);
+        }
+        ClientAddressRule { trusted_proxies, source }
+    }
+
+    /// Reads the limits on open connections. `trusted_proxies` are exempt.
+    pub fn read_connection_limits(&mut self, trusted_proxies: &Networks) -> ConnectionLimits {
+        let mut limit =
+            |key: &str, default: u64| self.integer(key, 1..=10_000_000, default) as usize;
+        ConnectionLimits {
+            max_connections: limit("listen.max_connections", 10_000),
+            max_per_address: limit("listen.max_connections_per_address", 1_000),
+            exempt_networks: trusted_proxies.clone(),
+        }
+    }
+
+    /// Reads timeouts, sizes and protocols of client connections.
+    pub fn read_downstream_options(&mut self, trusted_proxies: &Networks) -> DownstreamOptions {
+        let seconds = Duration::from_secs;
+        DownstreamOptions {
+            header_timeout: self.nonzero_duration("listen.header_timeout", seconds(10)),
+            keepalive_timeout: self.nonzero_duration("listen.keepalive_timeout", seconds(60)),
+            write_timeout: self.nonzero_duration("listen.write_timeout", seconds(30)),
+            max_streams: self.integer("listen.max_streams", 1..=10_000, 100) as u32,
+            request_limits: RequestLimits {
+                header_bytes: self.integer("listen.max_header_bytes", 512..=1_000_000, 16_384)
+                    as usize,
+                header_fields: self.integer("listen.max_header_fields", 8..=250, 64) as usize,
+                target_bytes: self.integer("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
+                body_bytes: self.integer("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
+            },
+            accepts_h2c: self.boolean("listen.h2c", false),
+            is_fast_path_on: self.boolean("listen.fast_path", true),
+            proxy_protocol_peers: self
+                .boolean("listen.proxy_protocol", false)
+                .then(|| trusted_proxies.clone()),
+        }
+    }
+}

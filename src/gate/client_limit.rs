@@ -1,0 +1,69 @@
+//! The gate for `max_per_client`: how often one client may use a route, or a key that browsers use.
+
+use std::sync::Arc;
+
+use crate::keys::Key;
+use crate::message::request_head::takes_body;
+use crate::model::network::ClientPrefix;
+use crate::model::refusal::Refusal;
+
+use super::admission::OriginHeader;
+use super::judge::Gate;
+use super::request_context::RequestContext;
+use super::request_parts::RequestParts;
+use super::route::Route;
+use super::state::ReloadableRules;
+
+/// What a rate applies to. Each has its own token buckets.
+#[derive(Hash)]
+enum RateScope<'s> {
+    /// All requests on the route with this prefix.
+    Route(&'s str),
+    /// The posts on the route with this prefix.
+    Posts(&'s str),
+    /// The requests with the key that has this id.
+    Key(&'s str),
+}
+
+impl Gate {
+    /// Refuses a client that has sent too many requests. A trusted proxy is not a client, and a client
+    /// without an address can't be told apart from others: neither is limited.
+    pub(super) fn check_client_rates(
+        &self,
+        route: &Route<'_>,
+        request: &RequestParts<'_>,
+        rules: &ReloadableRules,
+        ctx: &RequestContext,
+    ) -> Result<(), Refusal> {
+        let is_client = |address: &_| !self.client_address_rule.trusted_proxies.contains(*address);
+        let of_route = match route {
+            Route::Upstream(index) => Some(&rules.upstream_routes[*index]),
+            _ => None,
+        };
+        let of_posts = ctx.screen_rules.as_ref().filter(|_| takes_body(request.method.as_bytes()));
+        let is_used_by_browsers = |key: &Arc<Key>| {
+            key.is_origin_restricted()
+                || key.require_origin
+                || request.origin != OriginHeader::Absent
+        };
+        let of_key = ctx.key.as_ref().filter(|key| is_used_by_browsers(key));
+        let rates = [
+            of_route.and_then(|r| Some((RateScope::Route(&r.path_prefix), r.max_per_client?))),
+            of_posts.and_then(|s| Some((RateScope::Posts(&s.route), s.max_per_client?))),
+            of_key.and_then(|key| Some((RateScope::Key(&key.id), rules.max_per_client_of_key?))),
+        ];
+        for (scope, rate) in rates.into_iter().flatten() {
+            let Some(client) = ctx.client_address.filter(is_client) else { return Ok(()) };
+            let taken = self.state.client_rates.take(
+                scope,
+                ClientPrefix::from(client),
+                rate,
+                ctx.started_at(),
+            );
+            taken.map_err(|wait| Refusal::TooManyRequests {
+                retry_after_seconds: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
+            })?;
+        }
+        Ok(())
+    }
+}

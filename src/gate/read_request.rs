@@ -1,0 +1,99 @@
+//! Reads the parts of a request that the gates judge, on the Pingora path and on the fast path.
+
+use std::net::IpAddr;
+
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN};
+use pingora::http::RequestHeader;
+use pingora_proxy::Session;
+
+use crate::message::request_head::{RequestFields, iter_parsed_fields};
+use crate::message::response::X_REQUEST_ID;
+
+use super::admission::OriginHeader;
+use super::judge::Gate;
+use super::request_context::{RequestContext, accept_or_generate_request_id};
+use super::request_parts::RequestParts;
+use super::session::peer_address;
+use super::state::GateState;
+
+impl Gate {
+    /// Returns the address of the client of this request.
+    pub(super) fn find_client_address(&self, session: &Session) -> Option<IpAddr> {
+        self.find_client_address_in(peer_address(session), session.req_header())
+    }
+
+    /// Returns the address of the client of a request with this header.
+    pub(crate) fn find_client_address_in(
+        &self,
+        peer: Option<IpAddr>,
+        header: &RequestHeader,
+    ) -> Option<IpAddr> {
+        self.client_address_rule.find_client(peer, |name| {
+            header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes)
+        })
+    }
+
+    /// Returns the address of the client of a request whose header has these bytes, which have been
+    /// parsed before.
+    pub(crate) fn find_client_address_in_bytes(
+        &self,
+        peer: Option<IpAddr>,
+        header: &[u8],
+    ) -> Option<IpAddr> {
+        self.client_address_rule.find_client(peer, |name| {
+            iter_parsed_fields(header)
+                .filter(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))
+                .map(|(_, value)| value)
+        })
+    }
+
+    /// Sets the id of the request, and returns the parts that the gates read.
+    pub(super) fn read_request<'r>(
+        &self,
+        header: &'r RequestHeader,
+        ctx: &mut RequestContext,
+    ) -> RequestParts<'r> {
+        let values =
+            |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+        // If there are several `X-Request-Id` fields, riskgate uses none: the client may have
+        // forged the first one, and a proxy may have added the next.
+        let id = RequestParts::value_if_single(values(X_REQUEST_ID));
+        self.set_request_id(id, values(AUTHORIZATION), ctx);
+        RequestParts {
+            method: header.method.as_str(),
+            target: header.raw_path(),
+            authorization: RequestParts::value_if_single(values(AUTHORIZATION)),
+            origin: OriginHeader::read(values(ORIGIN)),
+            has_cors_request_method: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
+        }
+    }
+
+    /// Like `read_request`, for a plain request, whose fields have been read.
+    pub(crate) fn read_plain_request<'r>(
+        &self,
+        method: &'r str,
+        target: &'r [u8],
+        fields: &RequestFields<'r>,
+        ctx: &mut RequestContext,
+    ) -> RequestParts<'r> {
+        self.set_request_id(fields.request_id, fields.authorization.into_iter(), ctx);
+        RequestParts {
+            method,
+            target,
+            authorization: fields.authorization,
+            origin: OriginHeader::read(fields.origin.into_iter()),
+            has_cors_request_method: fields.has_cors_request_method,
+        }
+    }
+
+    fn set_request_id<'h>(
+        &self,
+        client_id: Option<&[u8]>,
+        authorization_values: impl Iterator<Item = &'h [u8]>,
+        ctx: &mut RequestContext,
+    ) {
+        let GateState { request_ids, keys, .. } = self.state.as_ref();
+        ctx.common_headers.request_id =
+            accept_or_generate_request_id(client_id, authorization_values, request_ids, keys);
+    }
+}
