@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use riskgate::downstream::fast_path::{BatchEnd, FastPath, NextAction};
-use riskgate::gate::admission::authenticate_client;
+use riskgate::gate::admission::{PresentedKey, authenticate_client};
 use riskgate::keys::{Token, format_key_hash};
 use riskgate::message::request_head::{RequestLimits, parse_request_head};
 use riskgate::message::request_id::RequestId;
@@ -29,6 +29,7 @@ const LIMITS: RequestLimits = RequestLimits {
     header_fields: 64,
     target_bytes: 2_048,
     body_bytes: 1 << 20,
+    authz_path: None,
 };
 /// The accounts that send requests in turn, so that none exhausts its leased calls.
 const ACCOUNT_COUNT: usize = 500;
@@ -245,7 +246,7 @@ fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
             let head =
                 parse_request_head(request, 0, &LIMITS).expect("a head").expect("a complete one");
             let now = state.ledger.believed_now();
-            let sent = head.fields.authorization.into_iter();
+            let sent = PresentedKey::bearer(head.fields.authorization.into_iter());
             let lease = authenticate_client(ring, sent, now).expect("a key").account.lease.clone();
             let month = state.ledger.month_to_charge(now);
             calls.spawn(async move { state.ledger.charge(&lease, month).await.is_ok() });

@@ -4,12 +4,14 @@
 //! before it. Owns the name, default and range of every setting. No other module reads the
 //! environment.
 
+mod authz;
 mod client_rates;
 mod dns;
 mod feeds;
 mod listen;
 mod raw_value;
 mod routes;
+mod screening;
 mod secret;
 mod settings;
 mod tls;
@@ -20,13 +22,15 @@ use std::ffi::OsString;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dns::DnsOptions;
 use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::feed::Feeds;
+use crate::gate::authz_rules::AuthzRules;
 use crate::gate::route::UpstreamRoute;
-use crate::gate::{CheckAnswer, ClientAddressRule, ReloadableRules};
+use crate::gate::{CheckAnswer, ReloadableRules, StartupRules};
 use crate::keys::{DEFAULT_PLAN, Plans};
 use crate::model::verdict::Score;
 use crate::observe::access_log::LogTarget;
@@ -60,8 +64,10 @@ pub struct Config {
     pub admin: SocketAddr,
     /// Threads of each request listener.
     pub threads: usize,
-    /// The proxies in front of riskgate, and how riskgate finds the client behind them.
-    pub client_address_rule: ClientAddressRule,
+    /// The rules of the gate that take effect at the start.
+    pub startup_rules: StartupRules,
+    /// What riskgate checks for proxies that ask.
+    pub authz: Option<Arc<AuthzRules>>,
     /// Timeouts, sizes and protocols of client connections.
     pub downstream: DownstreamOptions,
     /// The limits on open connections.
@@ -204,6 +210,8 @@ impl Config {
         ]);
         let admin_token = settings.read_admin_token();
         let trusted_proxies = settings.networks("listen.trusted_proxies");
+        let upstream_routes = settings.read_upstream_routes();
+        let authz_path = settings.read_authz_path(&upstream_routes);
         if !admin.ip().is_loopback() && admin_token.is_none() {
             settings.report_missing(
                 "admin.token",
@@ -218,16 +226,20 @@ impl Config {
             certificates: settings.read_certificate_files(),
             admin,
             threads: settings.integer("listen.threads", 1..=1024, cores as u64) as usize,
-            downstream: settings.read_downstream_options(&trusted_proxies),
+            downstream: settings.read_downstream_options(&trusted_proxies, authz_path.as_ref()),
             connection_limits: settings.read_connection_limits(&trusted_proxies),
             upstream: settings.read_upstream_options(&trusted_proxies),
-            client_address_rule: settings.read_client_address_rule(trusted_proxies),
+            startup_rules: StartupRules {
+                client_address: settings.read_client_address_rule(trusted_proxies),
+                authz_path: authz_path.clone(),
+            },
+            authz: settings.read_authz_rules(authz_path.as_ref()),
             access_log: settings.boolean("log.access", true),
             log_target: match settings.text("log.path") {
                 Some(path) => LogTarget::File(PathBuf::from(path)),
                 None => LogTarget::Stdout,
             },
-            upstream_routes: settings.read_upstream_routes(),
+            upstream_routes,
             table: settings.read_table_inputs(&feeds),
             feeds,
             dns: settings.read_dns_options(),
@@ -261,6 +273,7 @@ impl Config {
             unknown_score: self.unknown_score,
             check_answer: self.check_answer,
             max_per_client_of_key: self.max_per_client_of_key,
+            authz: self.authz.clone(),
         }
     }
 
@@ -273,8 +286,8 @@ impl Config {
             ("listen.admin", is_same(&self.admin, &startup.admin)),
             ("listen.threads", is_same(&self.threads, &startup.threads)),
             (
-                "listen.trusted_proxies and listen.client_address",
-                is_same(&self.client_address_rule, &startup.client_address_rule),
+                "listen.trusted_proxies, listen.client_address and authz.path",
+                is_same(&self.startup_rules, &startup.startup_rules),
             ),
             ("listen (timeouts, sizes, fast_path)", is_same(&self.downstream, &startup.downstream)),
             ("listen (connections)", is_same(&self.connection_limits, &startup.connection_limits)),

@@ -6,6 +6,8 @@
 
 pub mod admission;
 mod answers;
+mod authz;
+pub mod authz_rules;
 mod client_address;
 mod client_limit;
 mod email_verdict;
@@ -32,4 +34,4 @@ pub(crate) use request_context::{StartTime, unix_seconds_now};
 pub(crate) use request_parts::RequestParts;
 pub use route::CheckAnswer;
 pub(crate) use session::has_final_response_started;
-pub use state::{GateState, ReloadableRules};
+pub use state::{GateState, ReloadableRules, StartupRules};

@@ -3,3 +3,4 @@
 pub mod request_head;
 pub mod request_id;
 pub mod response;
+pub(crate) mod riskgate_fields;

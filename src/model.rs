@@ -6,5 +6,6 @@ pub mod month;
 pub mod monthly_limit;
 pub mod network;
 pub mod origin;
+pub mod path_prefix;
 pub mod refusal;
 pub mod verdict;

@@ -130,7 +130,9 @@ fn the_openapi_document_lists_every_response_header() {
     for name in names {
         assert!(document.contains(&format!("        {name}:")), "{name}");
     }
-    let reply = read_project_file("src/message/response.rs");
+    let reply = ["response.rs", "response/common_headers.rs"]
+        .map(|file| read_project_file(&format!("src/message/{file}")))
+        .concat();
     // A backslash at the end of a line continues the string in the next line.
     let reply = reply.split("\\\n").map(str::trim_start).collect::<String>();
     let exposed = find_texts_between(&reply, "EXPOSED_HEADERS: &str = \"", "\"");

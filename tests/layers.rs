@@ -57,7 +57,7 @@ const CRATES: [(&str, &[&str]); 35] = [
     ("hickory_resolver", &["dns/client"]),
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
-    ("itoa", &["message/response", "exchange", "proxy/upstream", "observe/access_log"]),
+    ("itoa", &["message", "exchange", "proxy/upstream", "observe/access_log"]),
     ("jiff", &["model/month", "keys/key_file", "cli/keys"]),
     ("memchr", &["message/request_head", "screening"]),
     ("minisign_verify", &["feed/fetch"]),

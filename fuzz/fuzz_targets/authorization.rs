@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::gate::admission::authenticate_client;
+use riskgate::gate::admission::{PresentedKey, authenticate_client};
 use riskgate::keys::{DeclaredKey, KeyRing, Plans, Token, sha256};
 use riskgate::model::refusal::Refusal;
 use riskgate::quota::{FailurePolicy, Ledger, LedgerOptions};
@@ -25,7 +25,8 @@ fuzz_target!(|data: &[u8]| {
         .take(3)
         .map(|line| replace_key_placeholder(line))
         .collect();
-    let found = authenticate_client(&KEY_RING, headers.iter().map(Vec::as_slice), NOW_UNIX_SECONDS);
+    let presented = PresentedKey::bearer(headers.iter().map(Vec::as_slice));
+    let found = authenticate_client(&KEY_RING, presented, NOW_UNIX_SECONDS);
     let expected = match &headers[..] {
         [header] => parse_bearer_token(header).is_some_and(|token| token == VALID_KEY),
         _ => false,

@@ -18,6 +18,7 @@ static UPSTREAM_ROUTES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
         allow_value: "GET, POST, OPTIONS".into(),
         needs_key: true,
         is_counted: true,
+        max_per_client: None,
         screen: None,
     };
     vec![prefix("/v1/signup"), prefix("/v1/signup/deep"), prefix("/x")]

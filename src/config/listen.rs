@@ -7,6 +7,7 @@ use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::gate::{ClientAddressRule, ClientAddressSource};
 use crate::message::request_head::RequestLimits;
 use crate::model::network::Networks;
+use crate::model::path_prefix::PathPrefix;
 
 impl Settings {
     /// Reads `listen.client_address`.
@@ -36,8 +37,12 @@ impl Settings {
         }
     }
 
-    /// Reads timeouts, sizes and protocols of client connections.
-    pub fn read_downstream_options(&mut self, trusted_proxies: &Networks) -> DownstreamOptions {
+    /// Reads timeouts, sizes and protocols of client connections. Proxies ask on `authz_path`.
+    pub fn read_downstream_options(
+        &mut self,
+        trusted_proxies: &Networks,
+        authz_path: Option<&PathPrefix>,
+    ) -> DownstreamOptions {
         let seconds = Duration::from_secs;
         DownstreamOptions {
             header_timeout: self.nonzero_duration("listen.header_timeout", seconds(10)),
@@ -50,6 +55,7 @@ impl Settings {
                 header_fields: self.integer("listen.max_header_fields", 8..=250, 64) as usize,
                 target_bytes: self.integer("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
                 body_bytes: self.integer("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
+                authz_path: authz_path.cloned(),
             },
             accepts_h2c: self.boolean("listen.h2c", false),
             is_fast_path_on: self.boolean("listen.fast_path", true),

@@ -5,13 +5,8 @@ use std::sync::Arc;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::route::UpstreamRoute;
-use crate::gate::screen_rules::{ScreenMode, ScreenRules};
 use crate::message::request_head::takes_body;
-use crate::model::verdict::{Reason, Score};
-use crate::screening::FieldPath;
-
-/// The message of a refused form, unless the config has another.
-const DEFAULT_REFUSAL_MESSAGE: &str = "Please use another e-mail address.";
+use crate::model::path_prefix::PathPrefix;
 
 impl Settings {
     /// Reads the `[[upstream.route]]` entries. Reports and leaves out those without a valid prefix.
@@ -31,10 +26,8 @@ impl Settings {
     ) -> Option<UpstreamRoute> {
         let path = |raw: &RawValue| {
             let text = raw.as_text()?;
-            let segment =
-                |s: &str| !s.is_empty() && s != "." && s != ".." && s.bytes().all(is_unreserved);
-            let is_valid = text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(segment));
-            (is_valid && !overlaps_own_route(text)).then(|| text.to_owned())
+            (PathPrefix::parse(text).is_some() && !overlaps_own_route(text))
+                .then(|| text.to_owned())
         };
         let expected =
             "a path such as /v1/signup, apart from riskgate's own, without a / at its end";
@@ -91,68 +84,10 @@ impl Settings {
             screen: screen.map(Arc::new),
         })
     }
-
-    /// Reads `[upstream.route.screen]`; `None` if the route has no such section.
-    fn read_screen_rules(&mut self, section: &str, route: Option<&str>) -> Option<ScreenRules> {
-        if !self.section_locations.contains_key(section) {
-            return None;
-        }
-        let key = |name: &str| format!("{section}.{name}");
-        let expected = "a list of names such as [\"email\", \"user.email\"]";
-        if !self.values.contains_key(&key("fields")) {
-            self.report_missing(&key("fields"), expected);
-        }
-        let fields = self.parse_setting(&key("fields"), expected, |raw| {
-            let names = raw.as_text_list()?;
-            let paths: Option<Vec<FieldPath>> =
-                names.iter().map(|name| FieldPath::parse(name)).collect();
-            paths.filter(|paths| !paths.is_empty())
-        });
-        let mode = match self.choice(&key("mode"), &["shadow", "annotate", "block"]) {
-            "annotate" => ScreenMode::Annotate,
-            "block" => ScreenMode::Block,
-            _ => ScreenMode::Shadow,
-        };
-        let expected = "a list of reasons: safe, disposable, undeliverable, role_account";
-        let block_reasons = self.parse_setting(&key("block_reasons"), expected, |raw| {
-            let names = raw.as_text_list()?;
-            let reasons: Option<Vec<Reason>> =
-                names.iter().map(|name| Reason::parse(name)).collect();
-            reasons.filter(|reasons| !reasons.is_empty())
-        });
-        let redirect = |raw: &RawValue| {
-            let target = raw.as_text()?;
-            let is_visible = target.bytes().all(|byte| byte.is_ascii_graphic());
-            // Browsers take `//host` and `/\\host` for other hosts.
-            let is_path =
-                target.starts_with('/') && !target.starts_with("//") && !target.starts_with("/\\");
-            (is_visible && (is_path || target.starts_with("https://"))).then(|| target.to_owned())
-        };
-        let message = self.text(&key("message"));
-        let score = self.integer(&key("block_score"), 0..=100, 80);
-        Some(ScreenRules {
-            route: route.unwrap_or_default().to_owned(),
-            fields: fields.unwrap_or_default(),
-            mode,
-            block_score: Score::new(score as u8).unwrap_or(Score::ZERO),
-            block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),
-            max_per_client: self.rate(&key("max_per_client")),
-            redirect: self.parse_setting(
-                &key("redirect"),
-                "a path or an https URL, percent-encoded",
-                redirect,
-            ),
-            message: message.unwrap_or_else(|| DEFAULT_REFUSAL_MESSAGE.to_owned()),
-        })
-    }
-}
-
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
 /// Returns true if `path` is one of riskgate's own routes, is above one or is below one.
-fn overlaps_own_route(path: &str) -> bool {
+pub(super) fn overlaps_own_route(path: &str) -> bool {
     // The upstream server may ignore case.
     let path = &path.to_ascii_lowercase();
     ["/v1/public", "/v1/check", "/v1/usage"].iter().any(|own| {

@@ -122,6 +122,9 @@ impl FastPath {
                     let request = Box::new(ProxyRequest::new(&head, ctx));
                     return (consumed, BatchEnd::Next(NextAction::Proxy(request)));
                 }
+                Judgement::TakesPingoraPath => {
+                    return (consumed, BatchEnd::Next(NextAction::Fallback));
+                }
                 Judgement::MustWait(route) => {
                     let waiting = Box::new(WaitingRequest { head, parts, route, ctx });
                     return (consumed, BatchEnd::WaitForStore(waiting));

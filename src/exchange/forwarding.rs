@@ -22,6 +22,9 @@ use super::response::{MalformedResponse, parse_content_length};
 use crate::keys::Key;
 use crate::message::request_head::iter_parsed_fields;
 use crate::message::response::{HeaderField, header_field};
+use crate::message::riskgate_fields::{
+    ScreeningFacts, write_identity_fields, write_screening_fields,
+};
 pub(crate) use rules::{
     is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
     parse_connection_options,
@@ -29,39 +32,6 @@ pub(crate) use rules::{
 use rules::{is_listed_as_hop_by_hop, is_request_field_forwarded};
 
 static HOST_FIELD: HeaderField = HeaderField::new(HOST, "Host: ");
-static X_RISKGATE_ACCOUNT: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-account"), "x-riskgate-account: ");
-static X_RISKGATE_KEY_ID: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-key-id"), "x-riskgate-key-id: ");
-static X_RISKGATE_PLAN: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
-
-static X_RISKGATE_ACTION: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-action"), "x-riskgate-action: ");
-static X_RISKGATE_SCORE: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-score"), "x-riskgate-score: ");
-static X_RISKGATE_REASON: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-reason"), "x-riskgate-reason: ");
-static X_RISKGATE_DOMAIN: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-domain"), "x-riskgate-domain: ");
-static X_RISKGATE_SUGGESTION: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-suggestion"), "x-riskgate-suggestion: ");
-
-/// What screening found in a form.
-#[derive(Clone, Copy, Debug)]
-pub struct ScreeningFacts<'f> {
-    /// `pass`, `would_block` or `unscreened`.
-    pub action: &'static str,
-    /// The reason of the worst verdict, or why the form was not screened.
-    pub reason: &'static str,
-    /// The worst score.
-    pub score: Option<u8>,
-    /// The domain of the address with the worst score.
-    pub domain: Option<&'f str>,
-    /// The provider that the user probably meant.
-    pub suggestion: Option<&'f str>,
-}
-
 /// The facts about the client that the upstream server is told.
 pub struct ClientInfo<'c> {
     /// The key that the client authenticated with; `None` on a route that needs no key.
@@ -173,22 +143,10 @@ fn write_riskgate_request_fields(
     received.write_x_forwarded_fields(client_info.peer_address, client_info.is_client_tls, put);
     put(&header_field::X_REQUEST_ID_FIELD, client_info.request_id.as_bytes());
     if let Some(key) = client_info.key {
-        put(&X_RISKGATE_ACCOUNT, key.account.name.as_bytes());
-        put(&X_RISKGATE_KEY_ID, key.id.as_bytes());
-        put(&X_RISKGATE_PLAN, key.account.plan.as_bytes());
+        write_identity_fields(key, put);
     }
     if let Some(facts) = &client_info.screening {
-        put(&X_RISKGATE_ACTION, facts.action.as_bytes());
-        put(&X_RISKGATE_REASON, facts.reason.as_bytes());
-        if let Some(score) = facts.score {
-            put(&X_RISKGATE_SCORE, itoa::Buffer::new().format(score).as_bytes());
-        }
-        if let Some(domain) = facts.domain {
-            put(&X_RISKGATE_DOMAIN, domain.as_bytes());
-        }
-        if let Some(suggestion) = facts.suggestion {
-            put(&X_RISKGATE_SUGGESTION, suggestion.as_bytes());
-        }
+        write_screening_fields(facts, put);
     }
 }
 

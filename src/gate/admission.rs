@@ -9,6 +9,7 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 
 use crate::keys::{Key, KeyRing, sha256};
+use crate::message::request_head::value_if_single;
 use crate::model::month::Month;
 use crate::model::origin::Origin;
 use crate::model::refusal::Refusal;
@@ -25,20 +26,32 @@ pub struct Permit {
     charge: Option<Charge>,
 }
 
-/// The first gate: a request passes with exactly one `Authorization: Bearer <key>`, if the key is
-/// in the ring and neither revoked nor expired. Every other request gets the same 401 after the
-/// same work, so that neither the response nor its timing tells the cause. There is one exception:
-/// if the key's row in the store is unreadable, riskgate answers 500, because the key may be valid.
-pub fn authenticate_client<'h>(
+/// The key that a request presents; empty unless it presents exactly one.
+#[derive(Clone, Copy)]
+pub struct PresentedKey<'h>(Option<&'h [u8]>);
+
+impl<'h> PresentedKey<'h> {
+    /// The key in exactly one `Authorization: Bearer <key>`.
+    pub fn bearer(values: impl Iterator<Item = &'h [u8]>) -> PresentedKey<'h> {
+        PresentedKey(value_if_single(values).and_then(parse_single_bearer_token))
+    }
+
+    /// The key in exactly one field that contains nothing else.
+    pub fn bare(values: impl Iterator<Item = &'h [u8]>) -> PresentedKey<'h> {
+        let value = value_if_single(values);
+        PresentedKey(value.map(<[u8]>::trim_ascii).filter(|token| is_single_token(token)))
+    }
+}
+
+/// The first gate: a request passes with a key that is in the ring and neither revoked nor expired.
+/// Every other request gets the same 401 after the same work, so that neither the response nor its
+/// timing tells the cause. There is one exception: if the key's row in the store is unreadable,
+/// riskgate answers 500, because the key may be valid.
+pub fn authenticate_client(
     ring: &KeyRing,
-    mut authorization_values: impl Iterator<Item = &'h [u8]>,
+    PresentedKey(token): PresentedKey<'_>,
     unix_now: i64,
 ) -> Result<Arc<Key>, Refusal> {
-    let (first, second) = (authorization_values.next(), authorization_values.next());
-    let token = match (first, second) {
-        (Some(value), None) => parse_single_bearer_token(value),
-        _ => None,
-    };
     // A request without a key is looked up like an unknown key, so that both take the same time.
     let digest = sha256(token.unwrap_or(b"no key at all"));
     match (token, ring.find_valid_key(&digest, unix_now)) {
@@ -55,10 +68,14 @@ fn parse_single_bearer_token(value: &[u8]) -> Option<&[u8]> {
     }
     let token = rest.trim_ascii();
     let has_space = rest.first() == Some(&b' ');
-    // A token with a space or a comma is refused, so that riskgate never takes the first of two
-    // tokens.
-    let is_single_token = token.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',');
-    (has_space && is_single_token && (16..=256).contains(&token.len())).then_some(token)
+    (has_space && is_single_token(token)).then_some(token)
+}
+
+/// Returns true for the text of one key. With a space or a comma, the text may be two keys, and
+/// riskgate must not take the first of them.
+fn is_single_token(token: &[u8]) -> bool {
+    token.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',')
+        && (16..=256).contains(&token.len())
 }
 
 /// The second gate checks `Origin`. If the key lists origins, the request needs one of them or no

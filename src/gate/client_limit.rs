@@ -30,14 +30,15 @@ impl Gate {
     /// without an address can't be told apart from others: neither is limited.
     pub(super) fn check_client_rates(
         &self,
-        route: &Route<'_>,
+        route: Option<&Route<'_>>,
         request: &RequestParts<'_>,
         rules: &ReloadableRules,
         ctx: &RequestContext,
     ) -> Result<(), Refusal> {
-        let is_client = |address: &_| !self.client_address_rule.trusted_proxies.contains(*address);
+        let is_client =
+            |address: &_| !self.startup_rules.client_address.trusted_proxies.contains(*address);
         let of_route = match route {
-            Route::Upstream(index) => Some(&rules.upstream_routes[*index]),
+            Some(Route::Upstream(index)) => Some(&rules.upstream_routes[*index]),
             _ => None,
         };
         let of_posts = ctx.screen_rules.as_ref().filter(|_| takes_body(request.method.as_bytes()));
@@ -49,7 +50,7 @@ impl Gate {
         let of_key = ctx.key.as_ref().filter(|key| is_used_by_browsers(key));
         let rates = [
             of_route.and_then(|r| Some((RateScope::Route(&r.path_prefix), r.max_per_client?))),
-            of_posts.and_then(|s| Some((RateScope::Posts(&s.route), s.max_per_client?))),
+            of_posts.and_then(|s| Some((RateScope::Posts(&s.policy.route), s.max_per_client?))),
             of_key.and_then(|key| Some((RateScope::Key(&key.id), rules.max_per_client_of_key?))),
         ];
         for (scope, rate) in rates.into_iter().flatten() {

@@ -13,14 +13,13 @@ use crate::message::response::{Cors, Reply};
 use crate::model::refusal::Refusal;
 use crate::support::test_fault::{TestFault, is_injected, replace_key};
 
-use super::admission::{self, OriginHeader, Permit};
+use super::admission::{self, OriginHeader, Permit, PresentedKey};
 use super::answers::{self, Decision};
-use super::client_address::ClientAddressRule;
 use super::request_context::RequestContext;
 use super::request_parts::RequestParts;
 use super::route::{self, Route};
 use super::session::{close_if_process_ends, send_continue_if_awaited};
-use super::state::{GateState, ReloadableRules};
+use super::state::{GateState, ReloadableRules, StartupRules};
 
 /// The longest time that [`Gate::close`] waits for the store and the log.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
@@ -36,8 +35,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
 #[derive(Clone)]
 pub struct Gate {
     pub(super) state: Arc<GateState>,
-    /// The proxies in front of riskgate, and who the client behind them is.
-    pub(super) client_address_rule: Arc<ClientAddressRule>,
+    /// The rules that no reload changes.
+    pub(super) startup_rules: Arc<StartupRules>,
 }
 
 /// The route of a request that passed the gates for key and origin, and whether the request spends
@@ -53,12 +52,14 @@ pub(crate) enum Judgement<'r> {
     Decided(Decision),
     /// The request has to wait for the store: call [`Gate::judge_after_wait`] with its route.
     MustWait(MatchedRoute<'r>),
+    /// A proxy asks with this request, which only the Pingora path answers.
+    TakesPingoraPath,
 }
 
 impl Gate {
     /// Creates a gate over this state.
-    pub(crate) fn new(state: Arc<GateState>, client_address_rule: ClientAddressRule) -> Gate {
-        Gate { state, client_address_rule: Arc::new(client_address_rule) }
+    pub(crate) fn new(state: Arc<GateState>, startup_rules: StartupRules) -> Gate {
+        Gate { state, startup_rules: Arc::new(startup_rules) }
     }
 
     /// The state that requests are judged by.
@@ -88,10 +89,11 @@ impl Gate {
         }
     }
 
-    /// Judges a request by its route, key, origin, `max_per_client`, quota and format, in this order. Call it first
-    /// in your `request_filter`. If it returns true, riskgate has answered the request with a
-    /// result or a refusal: return true too. If it returns false, the request may be forwarded. A
-    /// client that waits for 100 Continue has then received the 100.
+    /// Judges a request by its route, key, origin, `max_per_client`, quota and format, in this order.
+    /// Call it first in your `request_filter`. If it returns true, riskgate has answered the request
+    /// with a result or a refusal: return true too. If it returns false, the request may be forwarded.
+    /// A client that waits for 100 Continue has then received the 100. This method reads no body: it
+    /// screens none, and answers a proxy that asks (`[authz]`) without one.
     ///
     /// The future waits for the store only on `/v1/usage`, or if the account has no leased call
     /// left. It waits at most `store.deadline`.
@@ -103,11 +105,14 @@ impl Gate {
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
-        let is_answered = self.answer_unless_forwarded(session, ctx).await?;
-        if !is_answered {
-            send_continue_if_awaited(session).await?;
+        if self.answer_unless_forwarded(session, ctx).await? {
+            return Ok(true);
         }
-        Ok(is_answered)
+        if ctx.authz.is_some() {
+            return self.screen(session, None, ctx).await;
+        }
+        send_continue_if_awaited(session).await?;
+        Ok(false)
     }
 
     /// Like [`Gate::request_filter`], for a proxy that handles 100 Continue itself.
@@ -122,6 +127,9 @@ impl Gate {
             session.set_keepalive(None);
         }
         ctx.client_address = self.find_client_address(session);
+        if let Some(rules) = self.authz_rules(session.req_header().raw_path()) {
+            return self.answer_proxy_unless_body_needed(session, rules, ctx).await;
+        }
         let request = self.read_request(session.req_header(), ctx);
         let decision = self.judge_request(&request, ctx).await;
         let Decision::Reply(reply) = decision else {
@@ -149,12 +157,18 @@ impl Gate {
         match self.judge_without_wait(request, ctx) {
             Judgement::Decided(decision) => decision,
             Judgement::MustWait(matched) => self.judge_after_wait(matched, request, ctx).await,
+            // A reload has just added the rules for this path.
+            Judgement::TakesPingoraPath => self.finish_decision(Err(Refusal::NotFound), ctx),
         }
     }
 
-    /// Returns true if the route of this request leads to an upstream server.
-    pub(crate) fn is_route_forwarded(&self, method: &str, target: &[u8]) -> bool {
+    /// Returns true if the Pingora path has to serve this request: its route leads to an upstream
+    /// server, or a proxy asks with it.
+    pub(crate) fn needs_pingora_path(&self, method: &str, target: &[u8]) -> bool {
         let rules = self.state.reloadable_rules.peek();
+        if rules.authz.is_some() && self.startup_rules.is_authz_path(target) {
+            return true;
+        }
         route::match_route(method, target, &rules.upstream_routes)
             .is_ok_and(|route| route.is_forwarded(rules.check_answer))
     }
@@ -172,8 +186,12 @@ impl Gate {
         if matches!(refusal, Refusal::Internal | Refusal::UpstreamUnavailable) {
             self.refund(ctx);
         }
-        ctx.set_outcome_if_unset(refusal.status(), refusal.code());
-        Reply::refusal(refusal)
+        let reply = match ctx.authz {
+            Some(_) => self.answer_proxy_with_refusal(refusal, ctx),
+            None => Reply::refusal(refusal),
+        };
+        ctx.set_outcome_if_unset(reply.status(), refusal.code());
+        reply
     }
 
     /// Refunds the call, because riskgate failed to serve the request. If it is too late, the call
@@ -196,6 +214,9 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Judgement<'r> {
         let rules = self.state.reloadable_rules.peek();
+        if rules.authz.is_some() && self.startup_rules.is_authz_path(request.target) {
+            return Judgement::TakesPingoraPath;
+        }
         let judged = match self.run_uncharged_gates(request, &rules, ctx) {
             Ok(matched) => {
                 let Some(permit) = self.try_permit(&matched, ctx) else {
@@ -239,25 +260,32 @@ impl Gate {
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
     ) -> Result<Decision, Refusal> {
-        let now = ctx.unix_now();
         let is_counted = matched.is_counted || is_injected(TestFault::CountUsage);
-        let permit = match (&ctx.key, is_counted) {
-            (Some(key), true) => {
-                let month = self.state.ledger.month_to_charge(now);
-                let charged = admission::charge_call(&self.state.ledger, key, month, now).await;
-                if let Err(Refusal::QuotaExceeded { .. }) = &charged {
-                    ctx.common_headers.allowance = admission::compute_allowance(key, month, 0, now);
-                }
-                charged?
-            }
-            (key, _) => admission::uncounted_permit(key.as_ref()),
-        };
+        let permit = self.charge_if_counted(is_counted, ctx).await?;
         ctx.set_permit(permit);
         if matched.route == Route::Usage {
             return answers::answer_usage(&self.state, ctx).await.map(Decision::Reply);
         }
         let rules = self.state.reloadable_rules.peek();
         answers::serve_route(&self.state, matched.route, request, &rules, ctx)
+    }
+
+    /// Runs the gate for the quota. Waits for the store if the account holds no leased call.
+    pub(super) async fn charge_if_counted(
+        &self,
+        is_counted: bool,
+        ctx: &mut RequestContext,
+    ) -> Result<Permit, Refusal> {
+        let now = ctx.unix_now();
+        let Some(key) = ctx.key.as_ref().filter(|_| is_counted) else {
+            return Ok(admission::uncounted_permit(ctx.key.as_ref()));
+        };
+        let month = self.state.ledger.month_to_charge(now);
+        let charged = admission::charge_call(&self.state.ledger, key, month, now).await;
+        if let Err(Refusal::QuotaExceeded { .. }) = &charged {
+            ctx.common_headers.allowance = admission::compute_allowance(key, month, 0, now);
+        }
+        charged
     }
 
     /// Turns a refusal into its response, and records the outcome of the request. A request that is
@@ -289,27 +317,14 @@ impl Gate {
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
         let matched = match_route_and_authenticate(ring, request, rules, ctx);
-        // A faulty key's list of origins can't be trusted, so a faulty key counts as no key here.
-        match ctx.key.as_ref().filter(|key| !key.is_faulty()) {
-            None => {
-                ctx.common_headers.cors = cors_without_key(ring, &request.origin, ctx.unix_now());
-            }
-            Some(key) => {
-                ctx.common_headers.cors = Cors::Denied;
-                admission::check_origin(key, &request.origin)?;
-                if let OriginHeader::Valid(_, text) = &request.origin {
-                    ctx.common_headers.cors = Cors::Allowed(text.clone());
-                }
-            }
-        }
+        set_cors_and_check_origin(ring, &request.origin, ctx)?;
         let matched = matched?;
-        self.check_client_rates(&matched.route, request, rules, ctx)?;
+        self.check_client_rates(Some(&matched.route), request, rules, ctx)?;
         Ok(matched)
     }
 }
 
-/// Matches the route, and authenticates the client if the route needs a key. If the route needs a
-/// key but no key set could be loaded, returns `Refusal::Internal`: every key would look unknown.
+/// Matches the route, and authenticates the client if the route needs a key.
 fn match_route_and_authenticate<'r>(
     ring: Option<&KeyRing>,
     request: &RequestParts<'r>,
@@ -329,16 +344,42 @@ fn match_route_and_authenticate<'r>(
         Route::TopDomains | Route::Domain(_) | Route::Check(_) => (true, true),
     };
     if needs_key {
-        let (ring, unix_now) = (ring.ok_or(Refusal::Internal)?, ctx.unix_now());
-        let key = admission::authenticate_client(ring, request.authorization.into_iter(), unix_now);
-        let key = replace_key(key)?;
-        let is_faulty = key.is_faulty();
-        ctx.key = Some(key);
-        if is_faulty {
-            return Err(Refusal::Internal);
-        }
+        authenticate(ring, PresentedKey::bearer(request.authorization.into_iter()), ctx)?;
     }
     Ok(MatchedRoute { route, is_counted })
+}
+
+/// Runs the gate for the key. If no key set could be loaded, returns `Refusal::Internal`: every key
+/// would look unknown.
+pub(super) fn authenticate(
+    ring: Option<&KeyRing>,
+    presented: PresentedKey<'_>,
+    ctx: &mut RequestContext,
+) -> Result<(), Refusal> {
+    let ring = ring.ok_or(Refusal::Internal)?;
+    let key = replace_key(admission::authenticate_client(ring, presented, ctx.unix_now()))?;
+    let is_faulty = key.is_faulty();
+    ctx.key = Some(key);
+    if is_faulty { Err(Refusal::Internal) } else { Ok(()) }
+}
+
+/// Runs the gate for the origin, if the client has a key. Sets the CORS headers of the response.
+pub(super) fn set_cors_and_check_origin(
+    ring: Option<&KeyRing>,
+    origin: &OriginHeader,
+    ctx: &mut RequestContext,
+) -> Result<(), Refusal> {
+    // A faulty key's list of origins can't be trusted, so a faulty key counts as no key here.
+    let Some(key) = ctx.key.as_ref().filter(|key| !key.is_faulty()) else {
+        ctx.common_headers.cors = cors_without_key(ring, origin, ctx.unix_now());
+        return Ok(());
+    };
+    ctx.common_headers.cors = Cors::Denied;
+    admission::check_origin(key, origin)?;
+    if let OriginHeader::Valid(_, text) = origin {
+        ctx.common_headers.cors = Cors::Allowed(text.clone());
+    }
+    Ok(())
 }
 
 /// Returns the CORS headers of a response to a request without a valid key. A page may read the

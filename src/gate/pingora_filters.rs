@@ -71,8 +71,9 @@ impl Gate {
             key: ctx.permit.as_ref().and_then(|permit| permit.key()),
             request_id: &ctx.common_headers.request_id,
             peer_address,
-            is_trusted_proxy: peer_address
-                .is_some_and(|peer| self.client_address_rule.trusted_proxies.contains(peer)),
+            is_trusted_proxy: peer_address.is_some_and(|peer| {
+                self.startup_rules.client_address.trusted_proxies.contains(peer)
+            }),
             is_client_tls: is_tls,
             screening: ctx.screened.as_deref().and_then(ScreeningResult::facts_for_upstream),
         }

@@ -6,7 +6,7 @@ use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, Hea
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 
-use crate::message::request_head::{RequestFields, iter_parsed_fields};
+use crate::message::request_head::{RequestFields, iter_parsed_fields, value_if_single};
 use crate::message::response::X_REQUEST_ID;
 
 use super::admission::OriginHeader;
@@ -28,7 +28,7 @@ impl Gate {
         peer: Option<IpAddr>,
         header: &RequestHeader,
     ) -> Option<IpAddr> {
-        self.client_address_rule.find_client(peer, |name| {
+        self.startup_rules.client_address.find_client(peer, |name| {
             header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes)
         })
     }
@@ -40,7 +40,7 @@ impl Gate {
         peer: Option<IpAddr>,
         header: &[u8],
     ) -> Option<IpAddr> {
-        self.client_address_rule.find_client(peer, |name| {
+        self.startup_rules.client_address.find_client(peer, |name| {
             iter_parsed_fields(header)
                 .filter(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))
                 .map(|(_, value)| value)
@@ -57,12 +57,12 @@ impl Gate {
             |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
         // If there are several `X-Request-Id` fields, riskgate uses none: the client may have
         // forged the first one, and a proxy may have added the next.
-        let id = RequestParts::value_if_single(values(X_REQUEST_ID));
+        let id = value_if_single(values(X_REQUEST_ID));
         self.set_request_id(id, values(AUTHORIZATION), ctx);
         RequestParts {
             method: header.method.as_str(),
             target: header.raw_path(),
-            authorization: RequestParts::value_if_single(values(AUTHORIZATION)),
+            authorization: value_if_single(values(AUTHORIZATION)),
             origin: OriginHeader::read(values(ORIGIN)),
             has_cors_request_method: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
         }

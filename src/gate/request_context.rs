@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::gate::admission::Permit;
+use crate::gate::authz_rules::AuthzRules;
 use crate::gate::screen_rules::{ScreenRules, ScreeningResult};
 use crate::keys::{Key, KeyRing, MIN_KEY_LEN, Token};
 use crate::message::request_id::{RequestId, RequestIdGenerator};
@@ -48,6 +49,8 @@ pub struct RequestContext {
     pub(super) requested_domain: Option<Domain>,
     /// How the body of the request is screened; `None` if it is not.
     pub(super) screen_rules: Option<Arc<ScreenRules>>,
+    /// What riskgate checks, if a proxy asks with this request; `None` for any other request.
+    pub(super) authz: Option<Arc<AuthzRules>>,
     /// The result of the screening; `None` if the body was not screened.
     pub(super) screened: Option<Box<ScreeningResult>>,
 }
@@ -88,6 +91,7 @@ impl From<StartTime> for RequestContext {
             verdict_reason: None,
             requested_domain: None,
             screen_rules: None,
+            authz: None,
             screened: None,
         }
     }

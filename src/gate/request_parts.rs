@@ -16,13 +16,3 @@ pub(crate) struct RequestParts<'r> {
     /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
     pub has_cors_request_method: bool,
 }
-
-impl<'r> RequestParts<'r> {
-    /// Returns the only one of these values; `None` if there is none or more than one.
-    pub fn value_if_single(mut values: impl Iterator<Item = &'r [u8]>) -> Option<&'r [u8]> {
-        match (values.next(), values.next()) {
-            (Some(value), None) => Some(value),
-            _ => None,
-        }
-    }
-}

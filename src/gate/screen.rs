@@ -15,14 +15,16 @@ use crate::model::domain::Domain;
 use crate::model::email::EmailAddress;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::{Reason, Score};
-use crate::screening::{BodyHeaders, MAX_ADDRESSES_IN_VALUE, UnreadCause, read_field_values};
+use crate::screening::{
+    BodyHeaders, FieldValues, MAX_ADDRESSES_IN_VALUE, UnreadCause, read_field_values,
+};
 use crate::table::Table;
 
 use super::answers::look_up_and_count;
 use super::judge::Gate;
 use super::request_context::RequestContext;
 use super::route::split_path_and_query;
-use super::screen_rules::{ScreenAction, ScreenMode, ScreenRules, ScreeningResult};
+use super::screen_rules::{ScreenAction, ScreenMode, ScreenPolicy, ScreeningResult};
 use super::session::close_if_process_ends;
 
 /// The score of what is no address at all.
@@ -43,11 +45,12 @@ impl Gate {
     /// Returns true if the body of this request is to be screened, once it has been read.
     pub(crate) fn is_body_screened(&self, session: &Session, ctx: &RequestContext) -> bool {
         let method = session.req_header().method.as_str();
-        ctx.screen_rules.is_some() && takes_body(method.as_bytes())
+        ctx.authz.is_some() || ctx.screen_rules.is_some() && takes_body(method.as_bytes())
     }
 
     /// Screens a request by its body. `body` is `None` if the body was not read, because it is too
-    /// long or its length is unknown. Returns true if the request is refused, and answered.
+    /// long or its length is unknown. Returns true if the request is answered: it is refused, or a
+    /// proxy asked whether to admit it.
     ///
     /// # Errors
     /// Returns an error if the client's connection can't be written to.
@@ -57,20 +60,23 @@ impl Gate {
         body: Option<&[u8]>,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
-        let Some(rules) = ctx.screen_rules.clone() else { return Ok(false) };
-        let screened = self.screen_body(session.req_header(), body, &rules, ctx);
-        let action = screened.action.as_str();
-        self.state.metrics.requests.count_screened(&rules.route, action, screened.reason);
-        let domain = screened.domain.as_ref().map(Domain::as_str);
-        self.state.screening_counts.count_form(&rules.route, action, screened.reason, domain);
-        let is_blocked = screened.action == ScreenAction::Block;
-        let (reason, suggestion) = (screened.reason, screened.suggestion.clone());
-        ctx.screened = Some(Box::new(screened));
-        if !is_blocked {
-            return Ok(false);
+        if let Some(rules) = ctx.authz.clone() {
+            let reply = self.screen_for_proxy(session.req_header(), body, &rules, ctx);
+            close_if_process_ends(session);
+            reply.write_to_session(session, &ctx.common_headers).await?;
+            return Ok(true);
         }
-        let message = rules.message.clone();
-        let refusal = Refusal::EmailRefused { message, reason, suggestion };
+        let Some(rules) = ctx.screen_rules.clone() else { return Ok(false) };
+        let header = session.req_header();
+        let (_, query) = split_path_and_query(header.raw_path());
+        let query = query.strip_prefix(b"?").unwrap_or_default();
+        let found = body
+            .ok_or(UnreadCause::TooLong)
+            .and_then(|body| read_field_values(body_headers(header), query, body, &rules.fields));
+        let screened = self.judge_values(found, &rules.policy, ctx);
+        let Some(refusal) = self.record_screening(screened, &rules.policy, ctx) else {
+            return Ok(false);
+        };
         let refused = self.finish_with_refusal(&refusal, ctx);
         let reply = match &rules.redirect {
             Some(location) if prefers_html(session.req_header()) => {
@@ -84,39 +90,55 @@ impl Gate {
         Ok(true)
     }
 
-    fn screen_body(
+    /// Counts a form, and keeps its result for the log and for the server. Returns the refusal if the
+    /// form is to be refused.
+    pub(super) fn record_screening(
         &self,
-        header: &RequestHeader,
-        body: Option<&[u8]>,
-        rules: &ScreenRules,
+        screened: ScreeningResult,
+        policy: &ScreenPolicy,
+        ctx: &mut RequestContext,
+    ) -> Option<Refusal> {
+        let (action, reason) = (screened.action.as_str(), screened.reason);
+        self.state.metrics.requests.count_screened(&policy.route, action, reason);
+        let domain = screened.domain.as_ref().map(Domain::as_str);
+        self.state.screening_counts.count_form(&policy.route, action, reason, domain);
+        let refusal = (screened.action == ScreenAction::Block).then(|| Refusal::EmailRefused {
+            message: policy.message.clone(),
+            reason,
+            suggestion: screened.suggestion.clone(),
+        });
+        ctx.screened = Some(Box::new(screened));
+        refusal
+    }
+
+    /// Judges the values that were read.
+    pub(super) fn judge_values(
+        &self,
+        found: Result<FieldValues, UnreadCause>,
+        policy: &ScreenPolicy,
         ctx: &RequestContext,
     ) -> ScreeningResult {
-        let (_, query) = split_path_and_query(header.raw_path());
-        let query = query.strip_prefix(b"?").unwrap_or_default();
-        let found = body
-            .ok_or(UnreadCause::TooLong)
-            .and_then(|body| read_field_values(body_headers(header), query, body, &rules.fields));
         let found = match found {
             Ok(found) => found,
-            Err(cause) => return ScreeningResult::unscreened(cause, rules.mode),
+            Err(cause) => return ScreeningResult::unread(cause, policy.mode),
         };
         let table = self.state.table.peek();
         let unknown_score = self.state.reloadable_rules.peek().unknown_score;
         let is_to_be_blocked = |verdict: &ValueVerdict| {
-            verdict.score >= rules.block_score && rules.block_reasons.contains(&verdict.reason)
+            verdict.score >= policy.block_score && policy.block_reasons.contains(&verdict.reason)
         };
         let judge = |value: &String| self.judge_value(value, &table, unknown_score, ctx);
         let verdicts = found.values.iter().flat_map(judge);
         // A verdict that is not to be blocked must not hide one that is.
         let worst = verdicts.max_by_key(|verdict| (is_to_be_blocked(verdict), verdict.score));
         let Some(worst) = worst else {
-            return ScreeningResult::unscreened(UnreadCause::NoField, rules.mode);
+            return ScreeningResult::unread(UnreadCause::NoField, policy.mode);
         };
-        let action = match (is_to_be_blocked(&worst), rules.mode, found.unread) {
+        let action = match (is_to_be_blocked(&worst), policy.mode, found.unread) {
             (true, ScreenMode::Block, _) => ScreenAction::Block,
             (true, ..) => ScreenAction::WouldBlock,
             // Another server might read the value that could not be read.
-            (false, _, Some(cause)) => return ScreeningResult::unscreened(cause, rules.mode),
+            (false, _, Some(cause)) => return ScreeningResult::unread(cause, policy.mode),
             (false, _, None) => ScreenAction::Pass,
         };
         ScreeningResult {
@@ -125,7 +147,7 @@ impl Gate {
             score: Some(worst.score),
             domain: worst.domain,
             suggestion: worst.suggestion,
-            is_upstream_told: rules.mode != ScreenMode::Shadow,
+            is_upstream_told: policy.mode != ScreenMode::Shadow,
         }
     }
 
@@ -191,7 +213,8 @@ fn is_old_address(text: &str) -> bool {
     EmailAddress::parse(&format!("{without_dots}@{domain}")).is_ok()
 }
 
-fn body_headers(header: &RequestHeader) -> BodyHeaders<'_> {
+/// Returns the fields that tell how the body is to be read.
+pub(super) fn body_headers(header: &RequestHeader) -> BodyHeaders<'_> {
     let mut types = header.headers.get_all(CONTENT_TYPE).iter();
     let content_type = types.next().filter(|_| types.next().is_none());
     let mut encodings = header.headers.get_all(CONTENT_ENCODING).iter();

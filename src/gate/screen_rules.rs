@@ -2,7 +2,7 @@
 
 use smol_str::SmolStr;
 
-use crate::exchange::forwarding::ScreeningFacts;
+use crate::message::riskgate_fields::ScreeningFacts;
 use crate::model::domain::Domain;
 use crate::model::verdict::{Reason, Score};
 use crate::observe::access_log::ScreeningEntry;
@@ -12,21 +12,28 @@ use crate::support::client_rates::Rate;
 /// How the posts of a route are screened: `[upstream.route.screen]` in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScreenRules {
-    /// The prefix of the route.
-    pub route: String,
+    /// What follows from a verdict.
+    pub policy: ScreenPolicy,
     /// The fields that contain e-mail addresses.
     pub fields: Vec<FieldPath>,
-    /// What follows from a verdict.
+    /// How often one client may post a form.
+    pub max_per_client: Option<Rate>,
+    /// Where browsers are sent instead of getting a 422.
+    pub redirect: Option<String>,
+}
+
+/// What follows from the verdict on the e-mail addresses of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScreenPolicy {
+    /// The path of the route, for metrics and logs.
+    pub route: String,
+    /// Who learns of a verdict, and whether requests are refused.
     pub mode: ScreenMode,
     /// A form with an address of this score or more is to be blocked.
     pub block_score: Score,
     /// Only forms with one of these reasons are to be blocked.
     pub block_reasons: Vec<Reason>,
-    /// How often one client may post a form.
-    pub max_per_client: Option<Rate>,
-    /// Where browsers are sent instead of getting a 422.
-    pub redirect: Option<String>,
-    /// The message of the 422.
+    /// The message of the refusal.
     pub message: String,
 }
 
@@ -85,10 +92,15 @@ pub(crate) struct ScreeningResult {
 
 impl ScreeningResult {
     /// The result for a form that could not be read.
-    pub fn unscreened(cause: UnreadCause, mode: ScreenMode) -> ScreeningResult {
+    pub fn unread(cause: UnreadCause, mode: ScreenMode) -> ScreeningResult {
+        ScreeningResult::unscreened(cause.as_str(), mode)
+    }
+
+    /// The result for a form that was not judged for this reason.
+    pub fn unscreened(reason: &'static str, mode: ScreenMode) -> ScreeningResult {
         ScreeningResult {
             action: ScreenAction::Unscreened,
-            reason: cause.as_str(),
+            reason,
             score: None,
             domain: None,
             suggestion: None,

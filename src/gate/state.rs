@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::dns::DnsFactCache;
 use crate::keys::KeyRing;
 use crate::message::request_id::RequestIdGenerator;
+use crate::model::path_prefix::PathPrefix;
 use crate::model::verdict::Score;
 use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
@@ -15,7 +16,25 @@ use crate::support::client_rates::{ClientRates, Rate};
 use crate::support::snapshot::SnapshotCell;
 use crate::table::Table;
 
+use super::authz_rules::AuthzRules;
+use super::client_address::ClientAddressRule;
 use super::route::{CheckAnswer, UpstreamRoute};
+
+/// The rules that take effect when the process starts.
+#[derive(Clone, Debug, Default)]
+pub struct StartupRules {
+    /// The proxies in front of riskgate, and who the client behind them is.
+    pub client_address: ClientAddressRule,
+    /// The path on which proxies ask; `None` if none does.
+    pub authz_path: Option<PathPrefix>,
+}
+
+impl StartupRules {
+    /// Returns true if proxies ask with this target.
+    pub(super) fn is_authz_path(&self, target: &[u8]) -> bool {
+        self.authz_path.as_ref().is_some_and(|path| path.strip_from(target).is_some())
+    }
+}
 
 /// The rules that a reload may change while requests run.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +47,8 @@ pub struct ReloadableRules {
     pub check_answer: CheckAnswer,
     /// How often one client may use one key that browsers use.
     pub max_per_client_of_key: Option<Rate>,
+    /// What riskgate checks for proxies that ask; `None` if none does.
+    pub authz: Option<Arc<AuthzRules>>,
 }
 
 /// The state that requests are judged by.

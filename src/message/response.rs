@@ -3,55 +3,27 @@
 //! Owns the names and the order of riskgate's fields, over HTTP/1.1 and HTTP/2, on the Pingora path
 //! and the fast path. It decides nothing: its callers pass the status, the body and the facts.
 
+mod common_headers;
 pub(crate) mod header_field;
 
 use std::ops::Range;
 
-use arrayvec::ArrayString;
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
-use http::header::VARY;
 use itoa::Buffer;
 use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora_proxy::Session;
 use smol_str::SmolStr;
 
-use crate::message::request_id::RequestId;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::VerdictSource;
-use crate::quota::Allowance;
 
+pub use common_headers::{CommonHeaders, Cors};
 pub(crate) use header_field::HeaderField;
 pub use header_field::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
-const CORS_EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, \
-                               X-Fail-Open, X-Table-Version, X-Matched-Domain, \
-                               X-Verdict-Source, X-Did-You-Mean";
 const CORS_ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
-
-/// Whether a browser may let a page of another origin read the response.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Cors {
-    /// The response does not depend on the origin.
-    #[default]
-    NotOriginDependent,
-    /// The response depends on the origin. The request's origin may not read it, or is absent.
-    Denied,
-    /// This origin may read the response.
-    Allowed(SmolStr),
-}
-
-/// The fields that every response to one request carries, whatever the response is.
-#[derive(Clone, Debug, Default)]
-pub struct CommonHeaders {
-    /// The request's id.
-    pub request_id: RequestId,
-    /// The CORS headers.
-    pub cors: Cors,
-    /// The calls that the account has left, for the RateLimit fields.
-    pub allowance: Option<Allowance>,
-}
 
 /// A response of riskgate itself.
 pub struct Reply {
@@ -63,6 +35,8 @@ pub struct Reply {
     asks_to_fail_open: bool,
     /// Whether the connection closes after the response.
     should_close: bool,
+    /// The facts for a server behind the proxy that asked.
+    facts: Vec<(&'static HeaderField, SmolStr)>,
 }
 
 /// The header fields that only some responses carry.
@@ -117,7 +91,8 @@ impl VerdictFacts {
 
 impl Reply {
     fn new(status: u16, body: Bytes, extra_headers: ExtraHeaders) -> Reply {
-        Reply { status, body, extra_headers, asks_to_fail_open: false, should_close: false }
+        let facts = Vec::new();
+        Reply { status, body, extra_headers, asks_to_fail_open: false, should_close: false, facts }
     }
 
     /// 200 with a JSON body.
@@ -185,6 +160,19 @@ impl Reply {
         }
     }
 
+    /// Makes the response an answer to a proxy that asked whether to admit a request: with this
+    /// status, and with these fields for the server behind the proxy.
+    pub fn for_proxy(mut self, status: u16, facts: Vec<(&'static HeaderField, SmolStr)>) -> Reply {
+        (self.status, self.facts) = (status, facts);
+        self
+    }
+
+    /// 200 without a body, for a proxy that asked: the request may pass. `asks_to_fail_open` says that
+    /// riskgate did not judge it.
+    pub fn admitted(asks_to_fail_open: bool) -> Reply {
+        Reply { asks_to_fail_open, ..Reply::json(Bytes::new()) }
+    }
+
     /// Returns the status code.
     pub fn status(&self) -> u16 {
         self.status
@@ -243,6 +231,7 @@ impl Reply {
                 put(&header_field::ACCESS_CONTROL_MAX_AGE, b"600");
             }
         }
+        self.facts.iter().for_each(|(field, value)| put(field, value.as_bytes()));
         if self.asks_to_fail_open {
             put(&header_field::X_FAIL_OPEN_FIELD, b"true");
         }
@@ -317,13 +306,6 @@ pub(crate) fn write_status_line(status: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// Concatenates the parts without an allocation. Panics if they have more than 64 bytes together.
-fn concat_up_to_64_bytes(parts: &[&str]) -> ArrayString<64> {
-    let mut text = ArrayString::new();
-    parts.iter().for_each(|part| text.push_str(part));
-    text
-}
-
 /// Appends `Date`, `Connection` and the empty line that ends an HTTP/1.1 header.
 pub(crate) fn finish_http1_header(date: &[u8], should_close: bool, out: &mut Vec<u8>) {
     header_field::DATE.write_h1_line(date, out);
@@ -339,55 +321,4 @@ pub struct RenderOptions {
     pub should_close: bool,
     /// The request's method is HEAD.
     pub is_head_method: bool,
-}
-
-impl CommonHeaders {
-    /// Passes every common field with its value to `put`, in the order of the header.
-    pub(crate) fn for_each_field(&self, put: &mut impl FnMut(&HeaderField, &[u8])) {
-        put(&header_field::X_REQUEST_ID_FIELD, self.request_id.as_bytes());
-        if let Some(Allowance { limit, remaining, reset_in_seconds: reset_in }) = self.allowance {
-            let [mut first, mut second] = [Buffer::new(); 2];
-            let policy = concat_up_to_64_bytes(&["\"monthly\";q=", first.format(limit)]);
-            put(&header_field::RATELIMIT_POLICY, policy.as_bytes());
-            let (left, until) = (first.format(remaining), second.format(reset_in));
-            let left = concat_up_to_64_bytes(&["\"monthly\";r=", left, ";t=", until]);
-            put(&header_field::RATELIMIT, left.as_bytes());
-        }
-        match &self.cors {
-            Cors::NotOriginDependent => return,
-            Cors::Denied => {}
-            Cors::Allowed(origin) => {
-                put(&header_field::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes());
-                put(&header_field::ACCESS_CONTROL_EXPOSE_HEADERS, CORS_EXPOSED_HEADERS.as_bytes());
-            }
-        }
-        put(&header_field::VARY, b"Origin");
-    }
-
-    /// Adds the common fields to the header of an upstream server's response. They replace the
-    /// server's fields of the same name, except `Vary`.
-    pub fn add_to_upstream_response(&self, header: &mut ResponseHeader) -> Result<()> {
-        let mut result = Ok(());
-        self.for_each_field(&mut |field, value| {
-            if let Err(error) = insert_or_append_field(header, field, value) {
-                result = Err(error);
-            }
-        });
-        result
-    }
-}
-
-/// Adds a field to an upstream server's response. `Vary` is appended to the server's own; every
-/// other field replaces the server's.
-fn insert_or_append_field(
-    header: &mut ResponseHeader,
-    field: &HeaderField,
-    value: &[u8],
-) -> Result<()> {
-    // riskgate's own values are visible ASCII; any other value is a bug and left out.
-    let Ok(value) = field.to_header_value(Bytes::copy_from_slice(value)) else { return Ok(()) };
-    match field.name == VARY {
-        true => header.append_header(&field.name, value).map(drop),
-        false => header.insert_header(&field.name, value),
-    }
 }

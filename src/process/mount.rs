@@ -46,7 +46,7 @@ impl Mount {
         check_access_log_path(&inputs.config)?;
         let config = inputs.config.clone();
         let (state, reloader, _) = build_gate_state_and_reloader(inputs, None, overrides)?;
-        let gate = Gate::new(state, config.client_address_rule.clone());
+        let gate = Gate::new(state, config.startup_rules.clone());
         Ok(Mount { gate, config, reloader })
     }
 

@@ -81,7 +81,7 @@ pub fn run(
     log_startup(&config, &configured, &state);
 
     let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = prepared_start;
-    let gate = Gate::new(state, config.client_address_rule.clone());
+    let gate = Gate::new(state, config.startup_rules.clone());
     let connection_tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
     let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets: sockets.try_clone()? };
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));

@@ -49,6 +49,22 @@ pub struct FieldValues {
 }
 
 impl FieldValues {
+    /// No values, because they could not be read.
+    pub fn unread(cause: UnreadCause) -> FieldValues {
+        FieldValues { unread: Some(cause), ..FieldValues::default() }
+    }
+
+    /// Returns the values.
+    ///
+    /// # Errors
+    /// Returns an error if there is no value.
+    pub fn or_cause(self) -> Result<FieldValues, UnreadCause> {
+        match self.values.is_empty() {
+            true => Err(self.unread.unwrap_or(UnreadCause::NoField)),
+            false => Ok(self),
+        }
+    }
+
     /// Adds the value of a form field with this name, if it is one of the fields. Blanks around a
     /// value do not count: servers remove them.
     pub(super) fn push_if_field(&mut self, name: &str, value: &[u8], fields: &[FieldPath]) {
@@ -61,13 +77,13 @@ impl FieldValues {
     }
 
     /// Adds all values of `other`.
-    pub(super) fn append(&mut self, other: FieldValues) {
+    pub fn append(&mut self, other: FieldValues) {
         other.values.iter().for_each(|value| self.push_text(value));
         self.unread = self.unread.or(other.unread);
     }
 
     /// Adds a value, unless it is empty or has been read before.
-    pub(super) fn push_text(&mut self, text: &str) {
+    pub fn push_text(&mut self, text: &str) {
         let text = text.trim();
         if text.is_empty() || self.values.iter().any(|value| value == text) {
             return;

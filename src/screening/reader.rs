@@ -28,15 +28,26 @@ pub fn read_field_values(
     body: &[u8],
     fields: &[FieldPath],
 ) -> Result<FieldValues, UnreadCause> {
-    let mut found = match read_body(headers, body, fields) {
+    let mut found = read_body_values(headers, body, fields);
+    found.append(read_query_values(query, fields));
+    found.or_cause()
+}
+
+/// Returns the values of all `fields` in a query, which does not begin with `?`.
+pub fn read_query_values(query: &[u8], fields: &[FieldPath]) -> FieldValues {
+    urlencoded::read_values(query, fields)
+}
+
+/// Returns the values of all `fields` in a body.
+pub fn read_body_values(
+    headers: BodyHeaders<'_>,
+    body: &[u8],
+    fields: &[FieldPath],
+) -> FieldValues {
+    match read_body(headers, body, fields) {
         Ok(found) => found,
         Err(UnreadCause::NoField) => FieldValues::default(),
-        Err(cause) => FieldValues { unread: Some(cause), ..FieldValues::default() },
-    };
-    found.append(urlencoded::read_values(query, fields));
-    match found.values.is_empty() {
-        true => Err(found.unread.unwrap_or(UnreadCause::NoField)),
-        false => Ok(found),
+        Err(cause) => FieldValues::unread(cause),
     }
 }
 

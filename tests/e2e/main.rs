@@ -7,6 +7,7 @@ mod harness;
 mod redis_server;
 
 mod admin;
+mod authz;
 mod blocked_output;
 mod check;
 mod check_answer;

@@ -54,7 +54,7 @@ fn read_if_answerable<'s>(
     }
     let fields = check_http2_request(header, false, &context.options.request_limits).ok()?;
     let is_answerable = fields.are_plain()
-        && !context.gate.is_route_forwarded(header.method.as_str(), header.raw_path());
+        && !context.gate.needs_pingora_path(header.method.as_str(), header.raw_path());
     is_answerable.then_some(fields)
 }
 

@@ -152,7 +152,8 @@ impl<'b> RequestFields<'b> {
     }
 
     /// Returns the length of the body, in bytes. Only POST, PUT and PATCH may have a body, so that
-    /// no second request can be smuggled in the body of another method.
+    /// no second request can be smuggled in the body of another method. riskgate answers the requests
+    /// of `authz_path` itself, so their bodies reach no server.
     pub(super) fn parse_body_length(
         &self,
         request: &RequestLine<'_>,
@@ -168,7 +169,14 @@ impl<'b> RequestFields<'b> {
         let value = digits.iter().fold(0usize, |sum, digit| {
             sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
         });
-        if value > 0 && (!takes_body(request.method) || value > limits.body_bytes) {
+        let may_have_body = || {
+            takes_body(request.method)
+                || limits
+                    .authz_path
+                    .as_ref()
+                    .is_some_and(|p| p.strip_from(request.target).is_some())
+        };
+        if value > 0 && (!may_have_body() || value > limits.body_bytes) {
             return Err(Refusal::BadRequest);
         }
         Ok(value)
@@ -200,6 +208,14 @@ fn has_forbidden_control_byte(value: &[u8]) -> bool {
 pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let members = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     members.filter(|member| !member.is_empty())
+}
+
+/// Returns the only one of a field's values; `None` if there is none or more than one.
+pub fn value_if_single<'v>(mut values: impl Iterator<Item = &'v [u8]>) -> Option<&'v [u8]> {
+    match (values.next(), values.next()) {
+        (Some(value), None) => Some(value),
+        _ => None,
+    }
 }
 
 /// Returns true for a field that a client must not list in `Connection`, because riskgate relies on

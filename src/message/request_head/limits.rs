@@ -1,5 +1,7 @@
 //! The size limits of a request.
 
+use crate::model::path_prefix::PathPrefix;
+
 /// The size limits of a request.
 #[derive(Clone, Debug)]
 pub struct RequestLimits {
@@ -11,4 +13,7 @@ pub struct RequestLimits {
     pub target_bytes: usize,
     /// The most bytes of a body.
     pub body_bytes: usize,
+    /// The path on which every method may have a body: a proxy asks there about the requests of its
+    /// clients, with a GET and the client's body.
+    pub authz_path: Option<PathPrefix>,
 }

@@ -5,6 +5,7 @@ const TEST_LIMITS: RequestLimits = RequestLimits {
     header_fields: 64,
     target_bytes: 2_048,
     body_bytes: 1_048_576,
+    authz_path: None,
 };
 
 fn parse_lengths_after_scan(

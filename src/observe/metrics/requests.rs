@@ -17,6 +17,8 @@ pub enum RouteLabel {
     Usage,
     /// A route of `[[upstream.route]]`.
     Upstream,
+    /// A proxy asks whether to admit a request.
+    Authz,
     /// An OPTIONS request to one of the routes, such as a CORS preflight.
     Options,
     /// No route matched, or the request was refused before it was routed.
@@ -25,12 +27,13 @@ pub enum RouteLabel {
 
 impl RouteLabel {
     /// All labels, in the order of the enum.
-    pub const ALL: [RouteLabel; 7] = [
+    pub const ALL: [RouteLabel; 8] = [
         RouteLabel::TopDomains,
         RouteLabel::Domain,
         RouteLabel::Check,
         RouteLabel::Usage,
         RouteLabel::Upstream,
+        RouteLabel::Authz,
         RouteLabel::Options,
         RouteLabel::None,
     ];
@@ -43,6 +46,7 @@ impl RouteLabel {
             RouteLabel::Check => "check",
             RouteLabel::Usage => "usage",
             RouteLabel::Upstream => "upstream",
+            RouteLabel::Authz => "authz",
             RouteLabel::Options => "options",
             RouteLabel::None => "none",
         }

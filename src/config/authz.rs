@@ -1,0 +1,73 @@
+//! `[authz]`: what riskgate checks for proxies that ask.
+
+use std::sync::Arc;
+
+use super::raw_value::RawValue;
+use super::routes::overlaps_own_route;
+use super::settings::Settings;
+use crate::gate::authz_rules::{AuthzRules, AuthzScreening, EmailSource};
+use crate::gate::route::UpstreamRoute;
+use crate::model::path_prefix::PathPrefix;
+
+const CHECKS: [&str; 4] = ["key", "origin", "quota", "screen"];
+
+impl Settings {
+    /// Reads `authz.path`; `None` if no proxy may ask.
+    pub fn read_authz_path(&mut self, upstream_routes: &[UpstreamRoute]) -> Option<PathPrefix> {
+        let expected = "a path such as /authz, apart from riskgate's own and from every \
+                        upstream.route, without a / at its end";
+        self.parse_setting("authz.path", expected, |raw| {
+            let text = raw.as_text()?;
+            let contains = |outer: &str, inner: &str| {
+                PathPrefix::parse(outer).is_some_and(|o| o.strip_from(inner.as_bytes()).is_some())
+            };
+            let overlaps_route = upstream_routes.iter().any(|route| {
+                contains(text, &route.path_prefix) || contains(&route.path_prefix, text)
+            });
+            PathPrefix::parse(text).filter(|_| !overlaps_route && !overlaps_own_route(text))
+        })
+    }
+
+    /// Reads the other settings of `[authz]`; `None` if no proxy may ask.
+    pub fn read_authz_rules(&mut self, path: Option<&PathPrefix>) -> Option<Arc<AuthzRules>> {
+        let checks = self.read_authz_checks();
+        let policy = self.read_screen_policy("authz", path.map_or("", PathPrefix::as_str));
+        let expected = "one or several of header:NAME, query:FIELD and body:FIELD";
+        let sources = self.parse_setting("authz.email", expected, |raw: &RawValue| {
+            let texts = raw.as_text_list().or_else(|| Some(vec![raw.as_text()?.to_owned()]))?;
+            let sources: Option<Vec<EmailSource>> =
+                texts.iter().map(|text| EmailSource::parse(text)).collect();
+            sources.filter(|sources| !sources.is_empty())
+        });
+        path?;
+        let has = |check: &str| checks.iter().any(|name| name == check);
+        if has("screen") && !self.values.contains_key("authz.email") {
+            let expected = "where the e-mail address is, such as header:X-Email, query:email or \
+                            body:email, because authz.check contains \"screen\"";
+            self.report_missing("authz.email", expected);
+        }
+        Some(Arc::new(AuthzRules {
+            needs_key: has("key"),
+            checks_origin: has("origin"),
+            is_counted: has("quota"),
+            screening: sources
+                .filter(|_| has("screen"))
+                .map(|sources| AuthzScreening { policy, sources }),
+        }))
+    }
+
+    /// Reads `authz.check`. The gates for origin and quota need the key.
+    fn read_authz_checks(&mut self) -> Vec<String> {
+        let expected = "a list of \"key\", \"origin\", \"quota\" and \"screen\"; \"origin\" and \
+                        \"quota\" need \"key\"";
+        let checks = self.parse_setting("authz.check", expected, |raw| {
+            let names = raw.as_text_list()?;
+            let has = |check: &str| names.iter().any(|name| name == check);
+            let is_valid = !names.is_empty()
+                && names.iter().all(|name| CHECKS.contains(&name.as_str()))
+                && (has("key") || !has("origin") && !has("quota"));
+            is_valid.then_some(names)
+        });
+        checks.unwrap_or_else(|| CHECKS.map(str::to_owned).to_vec())
+    }
+}

@@ -1,0 +1,78 @@
+//! `[upstream.route.screen]`, and the settings that it shares with `[authz]`.
+
+use super::raw_value::RawValue;
+use super::settings::Settings;
+use crate::gate::screen_rules::{ScreenMode, ScreenPolicy, ScreenRules};
+use crate::model::verdict::{Reason, Score};
+use crate::screening::FieldPath;
+
+/// The message of a refusal, unless the config has another.
+const DEFAULT_REFUSAL_MESSAGE: &str = "Please use another e-mail address.";
+
+impl Settings {
+    /// Reads `[upstream.route.screen]`; `None` if the route has no such section.
+    pub(super) fn read_screen_rules(
+        &mut self,
+        section: &str,
+        route: Option<&str>,
+    ) -> Option<ScreenRules> {
+        if !self.section_locations.contains_key(section) {
+            return None;
+        }
+        let key = |name: &str| format!("{section}.{name}");
+        let expected = "a list of names such as [\"email\", \"user.email\"]";
+        if !self.values.contains_key(&key("fields")) {
+            self.report_missing(&key("fields"), expected);
+        }
+        let fields = self.parse_setting(&key("fields"), expected, |raw| {
+            let names = raw.as_text_list()?;
+            let paths: Option<Vec<FieldPath>> =
+                names.iter().map(|name| FieldPath::parse(name)).collect();
+            paths.filter(|paths| !paths.is_empty())
+        });
+        let redirect = |raw: &RawValue| {
+            let target = raw.as_text()?;
+            let is_visible = target.bytes().all(|byte| byte.is_ascii_graphic());
+            // Browsers take `//host` and `/\\host` for other hosts.
+            let is_path =
+                target.starts_with('/') && !target.starts_with("//") && !target.starts_with("/\\");
+            (is_visible && (is_path || target.starts_with("https://"))).then(|| target.to_owned())
+        };
+        Some(ScreenRules {
+            policy: self.read_screen_policy(section, route.unwrap_or_default()),
+            fields: fields.unwrap_or_default(),
+            max_per_client: self.rate(&key("max_per_client")),
+            redirect: self.parse_setting(
+                &key("redirect"),
+                "a path or an https URL, percent-encoded",
+                redirect,
+            ),
+        })
+    }
+
+    /// Reads the settings that say what follows from a verdict.
+    pub(super) fn read_screen_policy(&mut self, section: &str, route: &str) -> ScreenPolicy {
+        let key = |name: &str| format!("{section}.{name}");
+        let mode = match self.choice(&key("mode"), &["shadow", "annotate", "block"]) {
+            "annotate" => ScreenMode::Annotate,
+            "block" => ScreenMode::Block,
+            _ => ScreenMode::Shadow,
+        };
+        let expected = "a list of reasons: safe, disposable, undeliverable, role_account";
+        let block_reasons = self.parse_setting(&key("block_reasons"), expected, |raw| {
+            let names = raw.as_text_list()?;
+            let reasons: Option<Vec<Reason>> =
+                names.iter().map(|name| Reason::parse(name)).collect();
+            reasons.filter(|reasons| !reasons.is_empty())
+        });
+        let message = self.text(&key("message"));
+        let score = self.integer(&key("block_score"), 0..=100, 80);
+        ScreenPolicy {
+            route: route.to_owned(),
+            mode,
+            block_score: Score::new(score as u8).unwrap_or(Score::ZERO),
+            block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),
+            message: message.unwrap_or_else(|| DEFAULT_REFUSAL_MESSAGE.to_owned()),
+        }
+    }
+}

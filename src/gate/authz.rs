@@ -1,0 +1,268 @@
+//! Answers proxies that ask whether to admit a request of their client: `[authz]` in the config.
+//!
+//! nginx, Envoy, Traefik, Caddy and HAProxy can ask. They understand 200, 401 and 403 only, so
+//! riskgate answers nothing else. If riskgate fails, or the month is spent, it answers 200 with
+//! `X-Fail-Open`: the proxy must let the user through.
+
+use http::header::HeaderValue;
+use pingora::Result;
+use pingora::http::RequestHeader;
+use pingora_proxy::Session;
+use smol_str::SmolStr;
+use std::sync::Arc;
+
+use crate::keys::KeyRing;
+use crate::message::request_head::takes_body;
+use crate::message::response::{HeaderField, Reply};
+use crate::message::riskgate_fields::{write_identity_fields, write_screening_fields};
+use crate::model::domain::percent_decode;
+use crate::model::refusal::Refusal;
+use crate::observe::metrics::RouteLabel;
+use crate::screening::{FieldPath, FieldValues, UnreadCause, read_body_values, read_query_values};
+
+use super::admission::PresentedKey;
+use super::authz_rules::{AuthzRules, AuthzScreening, EmailSource};
+use super::judge::{Gate, authenticate, set_cors_and_check_origin};
+use super::request_context::RequestContext;
+use super::request_parts::RequestParts;
+use super::route::split_path_and_query;
+use super::screen::body_headers;
+use super::screen_rules::ScreeningResult;
+use super::session::close_if_process_ends;
+
+/// The field with the client's key, without a scheme. It leaves `Authorization` to the server behind
+/// the proxy.
+const KEY_FIELD: &str = "x-riskgate-key";
+/// The fields with the client's method. Traefik and Caddy set the second one themselves.
+const ORIGINAL_METHOD_FIELDS: [&str; 2] = ["x-original-method", "x-forwarded-method"];
+/// The fields with the client's target. Traefik and Caddy set the second one themselves.
+const ORIGINAL_TARGET_FIELDS: [&str; 2] = ["x-original-uri", "x-forwarded-uri"];
+
+impl Gate {
+    /// Returns the rules for this target if a proxy asks with it; `None` if it is any other request.
+    pub(super) fn authz_rules(&self, target: &[u8]) -> Option<Arc<AuthzRules>> {
+        let rules = self.state.reloadable_rules.peek();
+        rules.authz.clone().filter(|_| self.startup_rules.is_authz_path(target))
+    }
+
+    /// Answers a proxy that asks. Returns false, without an answer, if the body is still to be
+    /// screened: then the caller reads it and calls [`Gate::screen`].
+    pub(super) async fn answer_proxy_unless_body_needed(
+        &self,
+        session: &mut Session,
+        rules: Arc<AuthzRules>,
+        ctx: &mut RequestContext,
+    ) -> Result<bool> {
+        ctx.route = RouteLabel::Authz;
+        ctx.authz = Some(Arc::clone(&rules));
+        ctx.unix_now = self.state.ledger.believed_now();
+        let header = session.req_header();
+        let request = self.read_request(header, ctx);
+        let reply = if is_preflight(header) {
+            // A preflight carries no key and no address (Fetch standard section 4.8).
+            ctx.set_outcome_if_unset(200, "ok");
+            Reply::admitted(false)
+        } else {
+            match self.run_authz_gates(header, &request, &rules, ctx).await {
+                Err(refusal) => self.finish_with_refusal(&refusal, ctx),
+                Ok(()) if rules.is_body_needed() => return Ok(false),
+                Ok(()) => self.screen_for_proxy(header, None, &rules, ctx),
+            }
+        };
+        close_if_process_ends(session);
+        reply.write_to_session(session, &ctx.common_headers).await?;
+        Ok(true)
+    }
+
+    /// Runs the gates that the rules name, in this order: key, origin, `max_per_client`, quota.
+    async fn run_authz_gates(
+        &self,
+        header: &RequestHeader,
+        request: &RequestParts<'_>,
+        rules: &AuthzRules,
+        ctx: &mut RequestContext,
+    ) -> Result<(), Refusal> {
+        if rules.needs_key {
+            let keys = self.state.keys.peek();
+            let ring: Option<&KeyRing> = Option::as_ref(&keys);
+            let bare_keys =
+                header.headers.get_all(KEY_FIELD).into_iter().map(HeaderValue::as_bytes);
+            let presented = match header.headers.contains_key(KEY_FIELD) {
+                true => PresentedKey::bare(bare_keys),
+                false => PresentedKey::bearer(request.authorization.into_iter()),
+            };
+            let authenticated = authenticate(ring, presented, ctx);
+            if rules.checks_origin {
+                set_cors_and_check_origin(ring, &request.origin, ctx)?;
+            }
+            authenticated?;
+        }
+        self.check_client_rates(None, request, &self.state.reloadable_rules.snapshot(), ctx)?;
+        let permit = self.charge_if_counted(rules.is_counted, ctx).await?;
+        ctx.set_permit(permit);
+        Ok(())
+    }
+
+    /// Screens the addresses of a request that passed the other gates, and answers the proxy. `body`
+    /// is `None` if the body was not read.
+    pub(super) fn screen_for_proxy(
+        &self,
+        header: &RequestHeader,
+        body: Option<&[u8]>,
+        rules: &AuthzRules,
+        ctx: &mut RequestContext,
+    ) -> Reply {
+        if let Some(screening) = &rules.screening {
+            let found = read_addresses(header, body, screening);
+            // A page that only shows the form has no address: nothing was posted.
+            let is_screened = found != Err(UnreadCause::NoField) || is_post(header);
+            if is_screened {
+                let screened = self.judge_values(found, &screening.policy, ctx);
+                if let Some(refusal) = self.record_screening(screened, &screening.policy, ctx) {
+                    return self.finish_with_refusal(&refusal, ctx);
+                }
+            }
+        }
+        ctx.set_outcome_if_unset(200, "ok");
+        Reply::admitted(false).for_proxy(200, facts_for_server(ctx, true))
+    }
+
+    /// Returns the answer to a proxy for a refusal.
+    pub(super) fn answer_proxy_with_refusal(
+        &self,
+        refusal: &Refusal,
+        ctx: &mut RequestContext,
+    ) -> Reply {
+        if let Some(status) = status_for_proxy(refusal) {
+            return Reply::refusal(refusal).for_proxy(status, facts_for_server(ctx, false));
+        }
+        if let Some(screening) = ctx.authz.clone().and_then(|rules| rules.screening.clone())
+            && ctx.screened.is_none()
+        {
+            let unscreened = ScreeningResult::unscreened(refusal.code(), screening.policy.mode);
+            // An unscreened request is not refused.
+            let _ = self.record_screening(unscreened, &screening.policy, ctx);
+        }
+        Reply::admitted(true).for_proxy(200, facts_for_server(ctx, true))
+    }
+}
+
+impl AuthzRules {
+    fn is_body_needed(&self) -> bool {
+        let mut sources = self.screening.iter().flat_map(|screening| &screening.sources);
+        sources.any(|source| source.body_field().is_some())
+    }
+}
+
+/// Returns the status for a proxy; `None` if the proxy must let the user through.
+fn status_for_proxy(refusal: &Refusal) -> Option<u16> {
+    match refusal {
+        Refusal::Unauthorized => Some(401),
+        Refusal::Forbidden { .. }
+        | Refusal::EmailRefused { .. }
+        | Refusal::TooManyRequests { .. } => Some(403),
+        // The client is not to blame, or these refusals don't occur here.
+        Refusal::QuotaExceeded { .. }
+        | Refusal::Internal
+        | Refusal::UpstreamUnavailable
+        | Refusal::UpstreamTimeout
+        | Refusal::ExpectationFailed
+        | Refusal::BadRequest
+        | Refusal::NotFound
+        | Refusal::MethodNotAllowed { .. }
+        | Refusal::UriTooLong
+        | Refusal::HeadersTooLarge
+        | Refusal::InvalidDomain(_)
+        | Refusal::InvalidEmail(_)
+        | Refusal::InvalidTarget(_) => None,
+    }
+}
+
+/// Returns the fields that the proxy may copy for its server. Many proxies show a refusal to the
+/// client, so a refusal does not name the account.
+fn facts_for_server(
+    ctx: &RequestContext,
+    is_admitted: bool,
+) -> Vec<(&'static HeaderField, SmolStr)> {
+    let mut facts = Vec::new();
+    let mut put = |field: &'static HeaderField, value: &[u8]| {
+        facts.push((field, String::from_utf8_lossy(value).into()));
+    };
+    if let Some(key) = ctx.key.as_ref().filter(|_| is_admitted) {
+        write_identity_fields(key, &mut put);
+    }
+    let screened = ctx.screened.as_deref().and_then(ScreeningResult::facts_for_upstream);
+    if let Some(found) = screened {
+        write_screening_fields(&found, &mut put);
+    }
+    facts
+}
+
+/// Returns all addresses that the proxy passed, in every place that the rules name.
+fn read_addresses(
+    header: &RequestHeader,
+    body: Option<&[u8]>,
+    screening: &AuthzScreening,
+) -> Result<FieldValues, UnreadCause> {
+    let mut found = FieldValues::default();
+    for name in screening.sources.iter().filter_map(EmailSource::header) {
+        for value in header.headers.get_all(name) {
+            match std::str::from_utf8(value.as_bytes()) {
+                Ok(text) => found.push_text(&decode_if_encoded(text)),
+                Err(_) => found.unread = Some(UnreadCause::OtherCharset),
+            }
+        }
+    }
+    let query_fields: Vec<FieldPath> =
+        screening.sources.iter().filter_map(EmailSource::query_field).cloned().collect();
+    // A client can send these fields too, if its proxy does not replace them. So all of them count.
+    for target in
+        std::iter::once(header.raw_path()).chain(values_of(header, ORIGINAL_TARGET_FIELDS))
+    {
+        let (_, query) = split_path_and_query(target);
+        found
+            .append(read_query_values(query.strip_prefix(b"?").unwrap_or_default(), &query_fields));
+    }
+    let body_fields: Vec<FieldPath> =
+        screening.sources.iter().filter_map(EmailSource::body_field).cloned().collect();
+    if !body_fields.is_empty() {
+        found.append(match body {
+            Some(body) => read_body_values(body_headers(header), body, &body_fields),
+            None => FieldValues::unread(UnreadCause::TooLong),
+        });
+    }
+    found.or_cause()
+}
+
+/// Decodes an address that a proxy took from a query as it stood there, such as `a%40b.com`.
+fn decode_if_encoded(text: &str) -> String {
+    let decoded = || String::from_utf8(percent_decode(text.as_bytes()).ok()?).ok();
+    match text.contains('@') {
+        true => text.to_owned(),
+        false => decoded().unwrap_or_else(|| text.to_owned()),
+    }
+}
+
+/// Returns true if the client's request is a preflight. Proxies replace the method by GET, or leave it
+/// as it is. A client could send the fields too, so all methods must agree.
+fn is_preflight(header: &RequestHeader) -> bool {
+    let mut methods = original_methods(header).peekable();
+    methods.peek().is_some() && methods.all(|method| method == b"OPTIONS")
+}
+
+/// Returns true if the client's request may have posted a form.
+fn is_post(header: &RequestHeader) -> bool {
+    original_methods(header).any(takes_body)
+}
+
+fn original_methods(header: &RequestHeader) -> impl Iterator<Item = &[u8]> {
+    let own = Some(header.method.as_str().as_bytes()).filter(|method| *method != b"GET");
+    own.into_iter().chain(values_of(header, ORIGINAL_METHOD_FIELDS))
+}
+
+fn values_of<'h>(
+    header: &'h RequestHeader,
+    names: [&'static str; 2],
+) -> impl Iterator<Item = &'h [u8]> {
+    names.into_iter().flat_map(|name| header.headers.get_all(name)).map(HeaderValue::as_bytes)
+}

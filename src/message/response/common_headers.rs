@@ -1,0 +1,98 @@
+//! The fields that every response to one request carries.
+
+use arrayvec::ArrayString;
+use bytes::Bytes;
+use http::header::VARY;
+use itoa::Buffer;
+use pingora::Result;
+use pingora::http::ResponseHeader;
+use smol_str::SmolStr;
+
+use super::header_field::{self, HeaderField};
+use crate::message::request_id::RequestId;
+use crate::quota::Allowance;
+
+const CORS_EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, \
+                               X-Fail-Open, X-Table-Version, X-Matched-Domain, \
+                               X-Verdict-Source, X-Did-You-Mean";
+
+/// Whether a browser may let a page of another origin read the response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cors {
+    /// The response does not depend on the origin.
+    #[default]
+    NotOriginDependent,
+    /// The response depends on the origin. The request's origin may not read it, or is absent.
+    Denied,
+    /// This origin may read the response.
+    Allowed(SmolStr),
+}
+
+/// The fields that every response to one request carries, whatever the response is.
+#[derive(Clone, Debug, Default)]
+pub struct CommonHeaders {
+    /// The request's id.
+    pub request_id: RequestId,
+    /// The CORS headers.
+    pub cors: Cors,
+    /// The calls that the account has left, for the RateLimit fields.
+    pub allowance: Option<Allowance>,
+}
+
+impl CommonHeaders {
+    /// Passes every common field with its value to `put`, in the order of the header.
+    pub(crate) fn for_each_field(&self, put: &mut impl FnMut(&HeaderField, &[u8])) {
+        put(&header_field::X_REQUEST_ID_FIELD, self.request_id.as_bytes());
+        if let Some(Allowance { limit, remaining, reset_in_seconds: reset_in }) = self.allowance {
+            let [mut first, mut second] = [Buffer::new(); 2];
+            let policy = concat_up_to_64_bytes(&["\"monthly\";q=", first.format(limit)]);
+            put(&header_field::RATELIMIT_POLICY, policy.as_bytes());
+            let (left, until) = (first.format(remaining), second.format(reset_in));
+            let left = concat_up_to_64_bytes(&["\"monthly\";r=", left, ";t=", until]);
+            put(&header_field::RATELIMIT, left.as_bytes());
+        }
+        match &self.cors {
+            Cors::NotOriginDependent => return,
+            Cors::Denied => {}
+            Cors::Allowed(origin) => {
+                put(&header_field::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes());
+                put(&header_field::ACCESS_CONTROL_EXPOSE_HEADERS, CORS_EXPOSED_HEADERS.as_bytes());
+            }
+        }
+        put(&header_field::VARY, b"Origin");
+    }
+
+    /// Adds the common fields to the header of an upstream server's response. They replace the
+    /// server's fields of the same name, except `Vary`.
+    pub fn add_to_upstream_response(&self, header: &mut ResponseHeader) -> Result<()> {
+        let mut result = Ok(());
+        self.for_each_field(&mut |field, value| {
+            if let Err(error) = insert_or_append_field(header, field, value) {
+                result = Err(error);
+            }
+        });
+        result
+    }
+}
+
+/// Adds a field to an upstream server's response. `Vary` is appended to the server's own; every
+/// other field replaces the server's.
+fn insert_or_append_field(
+    header: &mut ResponseHeader,
+    field: &HeaderField,
+    value: &[u8],
+) -> Result<()> {
+    // riskgate's own values are visible ASCII; any other value is a bug and left out.
+    let Ok(value) = field.to_header_value(Bytes::copy_from_slice(value)) else { return Ok(()) };
+    match field.name == VARY {
+        true => header.append_header(&field.name, value).map(drop),
+        false => header.insert_header(&field.name, value),
+    }
+}
+
+/// Concatenates the parts without an allocation. Panics if they have more than 64 bytes together.
+fn concat_up_to_64_bytes(parts: &[&str]) -> ArrayString<64> {
+    let mut text = ArrayString::new();
+    parts.iter().for_each(|part| text.push_str(part));
+    text
+}

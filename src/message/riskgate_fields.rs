@@ -1,0 +1,65 @@
+//! The `X-Riskgate-` fields that tell a server behind riskgate who the client is, and what screening
+//! found.
+
+use http::header::HeaderName;
+use itoa::Buffer;
+
+use super::response::HeaderField;
+use crate::keys::Key;
+
+static X_RISKGATE_ACCOUNT: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-account"), "x-riskgate-account: ");
+static X_RISKGATE_KEY_ID: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-key-id"), "x-riskgate-key-id: ");
+static X_RISKGATE_PLAN: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
+static X_RISKGATE_ACTION: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-action"), "x-riskgate-action: ");
+static X_RISKGATE_SCORE: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-score"), "x-riskgate-score: ");
+static X_RISKGATE_REASON: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-reason"), "x-riskgate-reason: ");
+static X_RISKGATE_DOMAIN: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-domain"), "x-riskgate-domain: ");
+static X_RISKGATE_SUGGESTION: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-suggestion"), "x-riskgate-suggestion: ");
+
+/// What screening found in a form.
+#[derive(Clone, Copy, Debug)]
+pub struct ScreeningFacts<'f> {
+    /// `pass`, `would_block`, `block` or `unscreened`.
+    pub action: &'static str,
+    /// The reason of the worst verdict, or why the form was not screened.
+    pub reason: &'static str,
+    /// The worst score.
+    pub score: Option<u8>,
+    /// The domain of the address with the worst score.
+    pub domain: Option<&'f str>,
+    /// The provider that the user probably meant.
+    pub suggestion: Option<&'f str>,
+}
+
+/// Passes to `put` the fields that tell the identity of a client that authenticated with `key`.
+pub fn write_identity_fields(key: &Key, put: &mut impl FnMut(&'static HeaderField, &[u8])) {
+    put(&X_RISKGATE_ACCOUNT, key.account.name.as_bytes());
+    put(&X_RISKGATE_KEY_ID, key.id.as_bytes());
+    put(&X_RISKGATE_PLAN, key.account.plan.as_bytes());
+}
+
+/// Passes to `put` the fields that tell what screening found.
+pub fn write_screening_fields(
+    facts: &ScreeningFacts<'_>,
+    put: &mut impl FnMut(&'static HeaderField, &[u8]),
+) {
+    put(&X_RISKGATE_ACTION, facts.action.as_bytes());
+    put(&X_RISKGATE_REASON, facts.reason.as_bytes());
+    if let Some(score) = facts.score {
+        put(&X_RISKGATE_SCORE, Buffer::new().format(score).as_bytes());
+    }
+    if let Some(domain) = facts.domain {
+        put(&X_RISKGATE_DOMAIN, domain.as_bytes());
+    }
+    if let Some(suggestion) = facts.suggestion {
+        put(&X_RISKGATE_SUGGESTION, suggestion.as_bytes());
+    }
+}

@@ -1,0 +1,55 @@
+//! A path and all paths below it.
+
+use std::sync::Arc;
+
+/// A path and all paths below it: `/authz`, `/authz/…`. It begins with `/` and does not end with `/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPrefix(Arc<str>);
+
+impl PathPrefix {
+    /// Parses a path whose segments have letters, digits, `-`, `.`, `_` and `~` only. `None` for any
+    /// other text, and for a path with an empty segment or a dot segment.
+    pub fn parse(text: &str) -> Option<PathPrefix> {
+        let is_unreserved =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+        let is_valid =
+            |s: &str| !s.is_empty() && s != "." && s != ".." && s.bytes().all(is_unreserved);
+        text.strip_prefix('/')?.split('/').all(is_valid).then(|| PathPrefix(text.into()))
+    }
+
+    /// The path itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns what follows the prefix in a request target: empty, or beginning with `/` or `?`. `None`
+    /// if the target is not below the prefix.
+    pub fn strip_from<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
+        let rest = target.strip_prefix(self.0.as_bytes())?;
+        (rest.is_empty() || matches!(rest[0], b'/' | b'?')).then_some(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_covers_itself_and_the_paths_below() {
+        let prefix = PathPrefix::parse("/a/authz").unwrap();
+        for (target, rest) in [
+            ("/a/authz", Some("")),
+            ("/a/authz?x", Some("?x")),
+            ("/a/authz/", Some("/")),
+            ("/a/authz/b?x", Some("/b?x")),
+            ("/a/authz2", None),
+            ("/a/auth", None),
+            ("/A/authz", None),
+        ] {
+            assert_eq!(prefix.strip_from(target.as_bytes()), rest.map(str::as_bytes), "{target}");
+        }
+        for text in ["", "/", "a", "/a/", "//a", "/a//b", "/a/../b", "/.", "/a b", "/a%20", "/a?"] {
+            assert_eq!(PathPrefix::parse(text), None, "{text}");
+        }
+    }
+}
