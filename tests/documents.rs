@@ -27,7 +27,9 @@ fn read_documents() -> Vec<(&'static str, String)> {
         "docs/guarantees.md",
         "docs/openapi.yaml",
         "docs/operations.md",
+        "docs/proxies.md",
         "docs/redis.md",
+        "docs/signup-form.md",
         "docs/table.md",
     ]
     .map(|name| (name, read_project_file(name)))

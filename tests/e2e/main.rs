@@ -37,6 +37,7 @@ mod form_parsers;
 mod forwarded_for;
 mod http1_0;
 mod http2;
+mod integrations;
 mod key_file;
 mod keys;
 mod lost_key_changes;

@@ -75,8 +75,19 @@ impl FrontProxy {
                 command
             }
         };
-        // The proxy writes its log to the output of the test.
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        FrontProxy::spawn(command, address, folder)
+    }
+
+    /// Starts this command, which listens on `address` and reads its files from `folder`. Returns
+    /// `None` if it ends instead.
+    pub(super) fn spawn(
+        mut command: Command,
+        address: SocketAddr,
+        folder: TempDir,
+    ) -> Option<FrontProxy> {
+        let log = folder.path().join("stderr.log");
+        let stderr = std::fs::File::create(&log).unwrap();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let child = child.spawn().unwrap();
         let mut front = FrontProxy { address, child, _folder: folder };
         let listens = wait_for("the proxy listens or has ended", || {
@@ -84,6 +95,9 @@ impl FrontProxy {
             let listens = !has_ended && TcpStream::connect(address).is_ok();
             (has_ended || listens).then_some(listens)
         });
+        if !listens {
+            eprintln!("{}", std::fs::read_to_string(&log).unwrap());
+        }
         listens.then_some(front)
     }
 }
@@ -97,7 +111,7 @@ impl Drop for FrontProxy {
 }
 
 /// The path of a program: among the tools of this project, or as the system finds it.
-fn find_program(name: &str, tool: &str) -> PathBuf {
+pub(super) fn find_program(name: &str, tool: &str) -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools").join(tool);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);

@@ -1,0 +1,60 @@
+-- Asks riskgate whether to admit a request: see haproxy.cfg.
+-- The section `listen authz` of haproxy.cfg.
+local AUTHZ_URL = "http://127.0.0.1:8001/authz"
+-- If riskgate does not answer in this time, the user passes.
+local TIMEOUT_MS = 2000
+local MAX_BODY_BYTES = 65536
+-- The client's fields that riskgate reads.
+local SENT = {
+    "content-type", "content-encoding", "origin", "authorization",
+    "x-email", "x-riskgate-key", "x-request-id",
+}
+-- The fields of the answer, each in the variable txn.riskgate_<name>.
+local FACTS = {
+    "action", "reason", "score", "domain", "suggestion", "account", "key_id", "plan",
+}
+
+local function ask(txn)
+    local received = txn.http:req_get_headers()
+    local headers = {
+        ["x-original-method"] = { txn.f:method() },
+        ["x-original-uri"] = { txn.f:url() },
+        ["x-forwarded-for"] = { txn.f:src() },
+    }
+    for _, name in ipairs(SENT) do
+        if received[name] then
+            headers[name] = {}
+            for _, value in pairs(received[name]) do
+                table.insert(headers[name], value)
+            end
+        end
+    end
+    local options = { url = AUTHZ_URL, headers = headers, timeout = TIMEOUT_MS }
+    local length = txn.f:req_body_size()
+    if length == 0 then
+        return core.httpclient():get(options)
+    end
+    -- A body that is not whole is not screened: riskgate gets none of it.
+    if length <= MAX_BODY_BYTES and txn.f:req_body_len() == length then
+        options.body = txn.f:req_body()
+        -- riskgate takes no chunks.
+        headers["content-length"] = { tostring(length) }
+    end
+    return core.httpclient():post(options)
+end
+
+core.register_action("riskgate", { "http-req" }, function(txn)
+    local answer = ask(txn)
+    -- Without an answer, no variable is set, and the user passes.
+    if not answer or not answer.status then
+        return
+    end
+    txn:set_var("txn.riskgate_status", answer.status)
+    txn:set_var("txn.riskgate_body", answer.body)
+    for _, name in ipairs(FACTS) do
+        local values = answer.headers["x-riskgate-" .. name:gsub("_", "-")]
+        if values then
+            txn:set_var("txn.riskgate_" .. name, values[0])
+        end
+    end
+end, 0)

@@ -1,0 +1,249 @@
+//! Real proxies that ask riskgate, each with its config of `conf/integrations`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::harness::{
+    Connection, Gateway, IntegratedProxy, MockUpstream, ReceivedRequest, Request, Response, Setup,
+    get, request, start_integrated_proxy,
+};
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const REQUEST_COUNT: usize = 1_000;
+const REQUESTS_PER_CONNECTION: usize = 50;
+const FACTS: [&str; 8] =
+    ["Action", "Score", "Reason", "Domain", "Suggestion", "Account", "Key-Id", "Plan"];
+
+/// The shipped config of riskgate for proxies, with another mode. The upstream server is the backend.
+fn start_riskgate(backend: &MockUpstream, mode: &str, checks: &str) -> Gateway {
+    let shipped = std::fs::read_to_string(
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/integrations/riskgate.toml"),
+    )
+    .unwrap();
+    let (_, authz) = shipped.split_once("[authz]").unwrap();
+    let (authz, rest) = authz.split_once("[upstream]").unwrap();
+    let (_, route) = rest.split_once("[[upstream.route]]").unwrap();
+    let rules = format!("[authz]{authz}\n[[upstream.route]]{route}");
+    let rules = rules.replace("\"shadow\"", &format!("{mode:?}")).replace("[\"screen\"]", checks);
+    let setup = Setup::with_bundled_table().with_upstreams(&[backend.address]);
+    let setup = setup.set("listen.trusted_proxies", "[\"127.0.0.1\"]");
+    setup.set_text("listen.client_address", "x-forwarded-for").append_toml(&rules).start()
+}
+
+/// The path on which the proxy asks riskgate. Below `/signup`, nginx and Caddy pass requests through
+/// riskgate instead.
+const ASKED_PATH: &str = "/api";
+
+fn sends_body(proxy: IntegratedProxy) -> bool {
+    !matches!(proxy, IntegratedProxy::Nginx | IntegratedProxy::Caddy)
+}
+
+/// The ways to pass an address with this proxy.
+fn requests_with(proxy: IntegratedProxy, email: &str) -> Vec<Request> {
+    let encoded = email.replace('@', "%40");
+    let body = format!("name=x&email={encoded}");
+    let post = |path: &str| request("POST", path).with_header("Content-Type", FORM).body(&body);
+    let form = if sends_body(proxy) { post(ASKED_PATH) } else { post("/signup") };
+    vec![
+        get(format!("{ASKED_PATH}/a?x=1&email={encoded}")),
+        get(ASKED_PATH).with_header("X-Email", email),
+        request("POST", format!("{ASKED_PATH}?email={encoded}"))
+            .with_header("Content-Type", FORM)
+            .body("x=1"),
+        form,
+        request("PUT", ASKED_PATH)
+            .with_header("X-Email", email)
+            .with_header("Content-Type", "application/json")
+            .body("{}"),
+    ]
+}
+
+fn facts(seen: &ReceivedRequest) -> Vec<&str> {
+    FACTS.iter().flat_map(|name| seen.header_values(&format!("X-Riskgate-{name}"))).collect()
+}
+
+fn with_forged_facts(mut request: Request) -> Request {
+    for name in FACTS {
+        request = request.with_header(&format!("X-Riskgate-{name}"), "forged");
+    }
+    request
+}
+
+fn assert_admitted(answer: &Response, described: &str) {
+    assert_eq!(
+        (answer.status, answer.text().as_str()),
+        (200, r#"{"checked":true}"#),
+        "{described}"
+    );
+}
+
+/// Admits and refuses, and tells the backend the truth.
+fn assert_verdicts_reach_client_and_backend(proxy: IntegratedProxy) {
+    let backend = MockUpstream::start();
+    let riskgate = start_riskgate(&backend, "block", "[\"screen\"]");
+    let front = start_integrated_proxy(proxy, riskgate.http, backend.address);
+    for asked in requests_with(proxy, "jane@gmail.com") {
+        let described = format!("{proxy:?} {}", String::from_utf8_lossy(&asked.to_bytes()));
+        let before = backend.request_count();
+        assert_admitted(&with_forged_facts(asked.clone()).send(front.address), &described);
+        let seen = backend.received_requests().split_off(before);
+        assert_eq!(seen.len(), 1, "{described}");
+        assert_eq!(facts(&seen[0]), ["pass", "0", "safe", "gmail.com"], "{described}");
+        assert!(asked.to_bytes().ends_with(seen[0].body.as_bytes()), "{described}");
+    }
+    let before = backend.request_count();
+    for asked in requests_with(proxy, "x@mail.yopmail.com") {
+        let described = format!("{proxy:?} {}", String::from_utf8_lossy(&asked.to_bytes()));
+        let refused = with_forged_facts(asked).send(front.address);
+        // A route of riskgate itself answers 422.
+        assert!([403, 422].contains(&refused.status), "{described}: {}", refused.status);
+        assert_eq!(refused.json()["error"], "email_refused", "{described}");
+        assert_eq!(refused.json()["detail"], "disposable", "{described}");
+        assert_eq!(refused.header("X-Riskgate-Account"), None, "{described}");
+    }
+    assert_eq!(backend.request_count(), before, "{proxy:?}");
+    // Without an address, there is nothing to tell, and the forged fields are gone.
+    assert_admitted(&with_forged_facts(get(ASKED_PATH)).send(front.address), "no address");
+    assert!(facts(&backend.last_request()).is_empty(), "{:?}", facts(&backend.last_request()));
+    assert_verdicts_stay_right(proxy, front.address, &backend);
+}
+
+/// Sends many requests on a few connections: good and bad ones in turn.
+fn assert_verdicts_stay_right(
+    proxy: IntegratedProxy,
+    front: std::net::SocketAddr,
+    backend: &MockUpstream,
+) {
+    let (good, bad) =
+        (requests_with(proxy, "jane@gmail.com"), requests_with(proxy, "x@yopmail.com"));
+    let before = backend.request_count();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (good, bad) = (&good, &bad);
+            scope.spawn(move || {
+                for first in (0..REQUEST_COUNT / 4).step_by(REQUESTS_PER_CONNECTION) {
+                    let mut connection = Connection::open(front);
+                    for number in first..first + REQUESTS_PER_CONNECTION {
+                        let (kinds, statuses) = match number % 2 {
+                            0 => (good, &[200][..]),
+                            _ => (bad, &[403, 422][..]),
+                        };
+                        let asked = &kinds[(number / 2 + thread) % kinds.len()];
+                        let status = match connection.try_send_request(asked) {
+                            Some(answer) => answer.status,
+                            // The proxy has closed the connection after its last answer.
+                            None => {
+                                connection = Connection::open(front);
+                                connection.send_request(asked).status
+                            }
+                        };
+                        assert!(statuses.contains(&status), "{proxy:?} {number}: {status}");
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(backend.request_count() - before, REQUEST_COUNT / 2, "{proxy:?}");
+}
+
+/// riskgate ends while requests run: from then on, everybody passes.
+fn assert_users_pass_without_riskgate(proxy: IntegratedProxy) {
+    let backend = MockUpstream::start();
+    let mut riskgate = start_riskgate(&backend, "block", "[\"screen\"]");
+    let front = start_integrated_proxy(proxy, riskgate.http, backend.address);
+    let good = requests_with(proxy, "jane@gmail.com");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let users: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut count = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        // A form that passes through riskgate can be cut off with it.
+                        let asked = &good[count % 3];
+                        let answer = asked.send(front.address);
+                        assert_eq!(answer.status, 200, "{proxy:?} {}", answer.text());
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        riskgate.kill();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        is_over.store(true, Ordering::Relaxed);
+        for user in users {
+            assert!(user.join().unwrap() > 3);
+        }
+    });
+    for asked in requests_with(proxy, "x@yopmail.com") {
+        assert_admitted(&with_forged_facts(asked).send(front.address), &format!("{proxy:?}"));
+        assert!(facts(&backend.last_request()).is_empty(), "{proxy:?}");
+    }
+}
+
+/// riskgate hangs: the proxy waits two seconds, and the user passes.
+fn assert_users_pass_while_riskgate_hangs(proxy: IntegratedProxy) {
+    let backend = MockUpstream::start();
+    let riskgate = start_riskgate(&backend, "block", "[\"screen\"]");
+    let front = start_integrated_proxy(proxy, riskgate.http, backend.address);
+    let asked = &requests_with(proxy, "x@yopmail.com")[0];
+    assert_eq!(asked.send(front.address).status, 403, "{proxy:?}");
+    riskgate.send_signal("STOP");
+    let begun = std::time::Instant::now();
+    assert_admitted(&asked.send(front.address), &format!("{proxy:?}"));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{proxy:?} {begun:?}");
+    riskgate.send_signal("CONT");
+}
+
+/// riskgate checks keys for the proxy, and the backend learns whose they are.
+fn assert_keys_are_checked(proxy: IntegratedProxy) {
+    let backend = MockUpstream::start();
+    let riskgate = start_riskgate(&backend, "block", "[\"key\", \"origin\", \"quota\"]");
+    let (key, id) =
+        riskgate.create_active_key_with_id("acme", &["--origin", "https://app.example.com"]);
+    let front = start_integrated_proxy(proxy, riskgate.http, backend.address);
+    let refused = get(ASKED_PATH).send(front.address);
+    assert_eq!(refused.status, 401, "{proxy:?}");
+    let with_key = get(ASKED_PATH).with_header("X-Riskgate-Key", &key);
+    let elsewhere = with_key.clone().with_header("Origin", "https://evil.test");
+    assert_eq!(elsewhere.send(front.address).status, 403, "{proxy:?}");
+    let used = with_forged_facts(with_key.with_header("Authorization", "Basic dTpw"));
+    assert_admitted(&used.send(front.address), &format!("{proxy:?}"));
+    let seen = backend.last_request();
+    assert_eq!(facts(&seen), ["acme", &id, "free"], "{proxy:?}");
+    assert_eq!(seen.header("Authorization"), "Basic dTpw", "{proxy:?}");
+    assert!(!seen.head.contains(&key), "{proxy:?} {}", seen.head);
+}
+
+fn assert_works(proxy: IntegratedProxy) {
+    assert_verdicts_reach_client_and_backend(proxy);
+    assert_users_pass_without_riskgate(proxy);
+    assert_users_pass_while_riskgate_hangs(proxy);
+    assert_keys_are_checked(proxy);
+}
+
+#[test]
+fn nginx_asks_riskgate() {
+    assert_works(IntegratedProxy::Nginx);
+}
+
+#[test]
+fn haproxy_asks_riskgate() {
+    assert_works(IntegratedProxy::HaProxy);
+}
+
+#[test]
+fn envoy_asks_riskgate() {
+    assert_works(IntegratedProxy::Envoy);
+}
+
+#[test]
+fn traefik_asks_riskgate() {
+    assert_works(IntegratedProxy::Traefik);
+}
+
+#[test]
+fn caddy_asks_riskgate() {
+    assert_works(IntegratedProxy::Caddy);
+}
