@@ -1,13 +1,14 @@
 //! `riskgate demo`: a gateway and a stand-in upstream server on loopback.
 //!
 //! The command creates a temporary store with one key, starts a stand-in for the upstream server
-//! that checks addresses, and prints three requests to paste. The gateway is the same as that of
+//! that checks addresses and has a sign-up page, and prints three requests to paste. The gateway is the same as that of
 //! `riskgate run`. `--upstream-only` runs the stand-in alone, for a gateway that the user starts.
 
+mod sign_up;
 mod stand_in;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -121,20 +122,38 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
         ("log.access", "false".to_owned()),
         ("process.runtime_dir", String::new()),
     ];
-    let flags: Vec<(String, String)> =
-        flags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let flags = flags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let config = temp_dir.0.join("riskgate.toml");
+    std::fs::write(&config, sign_up_config())?;
+    let config_sources = ConfigSources { file: ConfigFile::Path(config.clone()), flags };
     // Faults are reported before the demo prints any request.
-    Config::read(&ConfigSources { file: ConfigFile::None, flags: flags.clone() })
-        .map_err(CommandFailure::config)?;
+    Config::read(&config_sources).map_err(CommandFailure::config)?;
     std::thread::spawn(move || {
         if wait_until_accepting(http) {
-            print_example_requests(http, admin, &token);
+            print_example_requests(http, admin, &config, &token);
         }
     });
-    run::run_with_flags(flags, Box::new(move || drop(temp_dir)))
+    run::run_with_exit_hook(config_sources, Box::new(move || drop(temp_dir)))
 }
 
-fn print_example_requests(http: SocketAddr, admin: SocketAddr, token: &Token) {
+/// The config of the demo: the sign-up page, with its forms screened.
+fn sign_up_config() -> String {
+    format!(
+        "# The sign-up page of the demo. A change takes effect within two seconds.\n\
+         [[upstream.route]]\n\
+         prefix  = {:?}\n\
+         methods = [\"GET\", \"HEAD\", \"POST\"]\n\
+         key     = false\n\n\
+         [upstream.route.screen]\n\
+         fields   = [\"email\"]\n\
+         mode     = \"block\"   # or \"annotate\", or \"shadow\"\n\
+         redirect = {:?}\n",
+        sign_up::PATH,
+        sign_up::REFUSED_TARGET
+    )
+}
+
+fn print_example_requests(http: SocketAddr, admin: SocketAddr, config: &Path, token: &Token) {
     let key = token.expose_text();
     let mut text = format!(
         "\nriskgate demo: gateway on http://{http}, status page on http://{admin}/\n\
@@ -143,6 +162,12 @@ fn print_example_requests(http: SocketAddr, admin: SocketAddr, token: &Token) {
     for path in ["public/domain/yopmail.com", "public/top-domains", "check/jane%40example.org"] {
         text += &format!("curl -s -H 'Authorization: Bearer {key}' http://{http}/v1/{path}\n");
     }
+    text += &format!(
+        "\nOr open http://{http}{} in a browser: a sign-up page whose forms riskgate screens, as \
+         {} says.\n",
+        sign_up::PATH,
+        config.display()
+    );
     // The gateway runs without these lines, so a failed write does not end the demo.
     if let Err(error) = output::write_stdout(text.as_bytes()) {
         log::error!("{}", output::stdout_error(&error));

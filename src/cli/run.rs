@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use crate::config::{ConfigFile, ConfigSources};
+use crate::config::ConfigSources;
 use crate::observe::process_log::ProcessLog;
 use crate::process::server::{self, ExitHook, StartMode};
 
@@ -32,12 +32,11 @@ pub fn run(args: Args) -> Result<(), CommandFailure> {
     run_server(args.config_sources(), start_mode, None)
 }
 
-/// Runs the gateway with these settings and no config file, and calls `exit_hook` at the end.
-pub fn run_with_flags(
-    flags: Vec<(String, String)>,
+/// Runs the gateway with this config, and calls `exit_hook` at the end.
+pub fn run_with_exit_hook(
+    config_sources: ConfigSources,
     exit_hook: ExitHook,
 ) -> Result<(), CommandFailure> {
-    let config_sources = ConfigSources { file: ConfigFile::None, flags };
     run_server(config_sources, StartMode::Standalone, Some(exit_hook))
 }
 

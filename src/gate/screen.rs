@@ -81,7 +81,9 @@ impl Gate {
         let reply = match &rules.redirect {
             Some(location) if prefers_html(session.req_header()) => {
                 ctx.response_status = 303;
-                Reply::see_other(location)
+                let screened = ctx.screened.as_deref();
+                let suggestion = screened.and_then(|screened| screened.suggestion.as_deref());
+                Reply::see_other(&add_suggestion(location, suggestion))
             }
             _ => refused,
         };
@@ -225,6 +227,15 @@ pub(super) fn body_headers(header: &RequestHeader) -> BodyHeaders<'_> {
     }
 }
 
+/// Returns the page for a browser whose form is refused. Its query names the provider that the user
+/// probably meant.
+fn add_suggestion(location: &str, suggestion: Option<&str>) -> String {
+    let Some(provider) = suggestion else { return location.to_owned() };
+    let (target, fragment) = location.split_at(location.find('#').unwrap_or(location.len()));
+    let separator = if target.contains('?') { '&' } else { '?' };
+    format!("{target}{separator}did_you_mean={provider}{fragment}")
+}
+
 /// Returns true for a form that a browser sends itself, without a script.
 fn prefers_html(header: &RequestHeader) -> bool {
     const HTML: &[u8] = b"text/html";
@@ -234,4 +245,22 @@ fn prefers_html(header: &RequestHeader) -> bool {
         .next()
         .and_then(|first| first.get(..HTML.len()))
         .is_some_and(|start| start.eq_ignore_ascii_case(HTML))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suggestion_is_added_to_the_query_of_the_redirect() {
+        for (location, expected) in [
+            ("/signup", "/signup?did_you_mean=gmail.com"),
+            ("/signup?email=refused", "/signup?email=refused&did_you_mean=gmail.com"),
+            ("/signup?a#b?", "/signup?a&did_you_mean=gmail.com#b?"),
+            ("https://a.test#b", "https://a.test?did_you_mean=gmail.com#b"),
+        ] {
+            assert_eq!(add_suggestion(location, Some("gmail.com")), expected);
+            assert_eq!(add_suggestion(location, None), location);
+        }
+    }
 }

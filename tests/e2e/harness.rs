@@ -1,6 +1,7 @@
 //! Tools that the end-to-end tests share. They start gateway processes, clients, upstream servers,
 //! DNS servers and proxies, and cause faults.
 
+mod browser;
 mod certificate_authority;
 mod command;
 mod demo_upstream;
@@ -27,6 +28,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use browser::Browser;
 pub use certificate_authority::CertificateAuthority;
 pub use command::{BINARY, CommandOutput, run_command};
 pub use demo_upstream::DemoUpstream;

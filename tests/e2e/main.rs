@@ -58,6 +58,7 @@ mod responses;
 mod routes;
 mod screening;
 mod secrets;
+mod sign_up_page;
 mod slow_clients;
 mod slow_readers;
 mod sqlite;

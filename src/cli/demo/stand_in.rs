@@ -1,6 +1,6 @@
-//! The stand-in checking service of `riskgate demo`.
+//! The stand-in upstream server of `riskgate demo`.
 //!
-//! The stand-in answers `/healthz`, and `/v1/check/{email_or_domain}` with the ten fields of the
+//! The stand-in answers `/healthz`, serves the sign-up page, and answers `/v1/check/{email_or_domain}` with the ten fields of the
 //! API of Syvel, a service that checks e-mail addresses. It judges by the table inside the binary, and
 //! logs nothing.
 
@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 
+use super::sign_up::{self, RiskgateFields};
 use crate::gate::EmailVerdict;
 use crate::model::domain::{DomainError, percent_decode};
 use crate::model::email::{AddressOrDomain, EmailError};
@@ -17,18 +18,36 @@ use crate::table::Table;
 
 /// The longest request header that is read.
 const MAX_HEADER_BYTES: u64 = 64 * 1024;
+/// The longest body that is read.
+const MAX_BODY_BYTES: usize = 64 * 1024;
 
 struct Request {
     method: String,
     path: String,
+    /// The query without its `?`.
+    query: String,
+    body: Vec<u8>,
+    /// What riskgate tells about a posted form.
+    told: RiskgateFields,
     /// True if the stand-in closes the connection after the response, because the client asked for
-    /// that, does not use HTTP/1.1, or sends a body. (The stand-in does not parse bodies.)
+    /// that, does not use HTTP/1.1, or sends a body that the stand-in does not read.
     closes_connection: bool,
 }
 
 struct Response {
     status: &'static str,
+    content_type: &'static str,
     body: String,
+}
+
+impl Response {
+    fn json(status: &'static str, body: String) -> Response {
+        Response { status, content_type: "application/json", body }
+    }
+
+    fn page(body: String) -> Response {
+        Response { status: "200 OK", content_type: "text/html; charset=utf-8", body }
+    }
 }
 
 /// Serves each connection in a thread of its own, for as long as the process runs.
@@ -46,10 +65,10 @@ pub fn serve_stand_in_upstream(listener: &TcpListener, table: Table) {
 fn serve_connection(stream: TcpStream, table: &Table) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     while let Some(request) = read_request(&mut reader)? {
-        let Response { status, body } = stand_in_response(&request, table);
+        let Response { status, content_type, body } = stand_in_response(&request, table);
         let connection = if request.closes_connection { "Connection: close\r\n" } else { "" };
         let mut message = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
              {connection}\r\n",
             body.len()
         );
@@ -77,6 +96,7 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut words = line.split_whitespace().map(str::to_owned);
     let (Some(method), Some(target)) = (words.next(), words.next()) else { return Ok(None) };
     let mut closes_connection = words.next().as_deref() != Some("HTTP/1.1");
+    let (mut told, mut body_length) = (RiskgateFields::default(), 0);
     loop {
         line.clear();
         if header.read_line(&mut line)? == 0 {
@@ -84,32 +104,47 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
         }
         let Some((name, value)) = line.split_once(':') else { break };
         let value = value.trim();
-        closes_connection |= match name.to_ascii_lowercase().as_str() {
-            "connection" => value.eq_ignore_ascii_case("close"),
-            "content-length" => value != "0",
-            "transfer-encoding" => true,
-            _ => false,
-        };
+        match name.to_ascii_lowercase().as_str() {
+            "connection" => closes_connection |= value.eq_ignore_ascii_case("close"),
+            "content-length" => body_length = value.parse().unwrap_or(usize::MAX),
+            "transfer-encoding" => closes_connection = true,
+            "x-riskgate-action" => value.clone_into(&mut told.action),
+            "x-riskgate-reason" => value.clone_into(&mut told.reason),
+            "x-riskgate-score" => value.clone_into(&mut told.score),
+            "x-riskgate-suggestion" => value.clone_into(&mut told.suggestion),
+            _ => {}
+        }
     }
-    let path = target.split('?').next().unwrap_or_default().to_owned();
-    Ok(Some(Request { method, path, closes_connection }))
+    let mut body = Vec::new();
+    if body_length <= MAX_BODY_BYTES {
+        body.resize(body_length, 0);
+        reader.read_exact(&mut body)?;
+    } else {
+        closes_connection = true;
+    }
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    let (path, query) = (path.to_owned(), query.to_owned());
+    Ok(Some(Request { method, path, query, body, told, closes_connection }))
 }
 
 fn stand_in_response(request: &Request, table: &Table) -> Response {
     let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
     match (request.path.strip_prefix("/v1/check/"), request.path.as_str()) {
+        (None, sign_up::PATH) if request.method == "POST" => {
+            Response::page(sign_up::render_answer(&request.body, &request.told))
+        }
+        (None, sign_up::PATH) if is_read => Response::page(sign_up::render_form(&request.query)),
         (Some(_), _) | (None, "/healthz") if !is_read => {
             let refusal = Refusal::MethodNotAllowed { allow: "GET, HEAD".into() };
-            Response { status: "405 Method Not Allowed", body: refusal.body() }
+            Response::json("405 Method Not Allowed", refusal.body())
         }
-        (None, "/healthz") => Response { status: "200 OK", body: r#"{"status":"ok"}"#.to_owned() },
-        (None, _) => Response { status: "404 Not Found", body: Refusal::NotFound.body() },
+        (None, "/healthz") => Response::json("200 OK", r#"{"status":"ok"}"#.to_owned()),
+        (None, _) => Response::json("404 Not Found", Refusal::NotFound.body()),
         (Some(segment), _) => match render_check_result(segment, table) {
-            Ok(body) => Response { status: "200 OK", body },
-            Err(error) => Response {
-                status: "422 Unprocessable Content",
-                body: Refusal::InvalidEmail(error).body(),
-            },
+            Ok(body) => Response::json("200 OK", body),
+            Err(error) => {
+                Response::json("422 Unprocessable Content", Refusal::InvalidEmail(error).body())
+            }
         },
     }
 }

@@ -57,7 +57,7 @@ impl FrontProxy {
         };
         let config = folder.path().join("proxy.yaml");
         std::fs::write(&config, text).unwrap();
-        let mut command = match proxy {
+        let command = match proxy {
             ProxyKind::HaProxy | ProxyKind::HaProxyProtocol => {
                 let mut command = Command::new(find_program("haproxy", "haproxy"));
                 command.arg("-db").arg("-f").arg(&config);
