@@ -1,9 +1,34 @@
-// Like backends.py, with the parsers of Node.js.
+// Like backends.py, with the parsers of Node.js and of Express. The environment names the folder of
+// Express.
+import { createRequire } from "node:module";
+import { Readable } from "node:stream";
 import { createInterface } from "node:readline";
 import querystring from "node:querystring";
 
 const NAMES = ["email", "user[email]", "user.email", "email[]"];
 const texts = (values) => values.flat().filter((value) => typeof value === "string");
+
+const require = createRequire(`${process.env.EXPRESS_FOLDER}/`);
+const express = require("express");
+const multer = require("multer");
+const middlewares = {
+  "express urlencoded": express.urlencoded({ extended: true }),
+  "express urlencoded, simple": express.urlencoded({ extended: false }),
+  "express json": express.json(),
+  "express multer": multer().none(),
+};
+
+const readWithMiddleware = (name) => async (type, body) => {
+  const request = Object.assign(Readable.from([body]), {
+    method: "POST",
+    headers: { "content-type": type, "content-length": String(body.length) },
+  });
+  await new Promise((resolve, reject) => {
+    middlewares[name](request, {}, (error) => (error ? reject(error) : resolve()));
+  });
+  const form = request.body ?? {};
+  return [...NAMES.map((name) => form[name]), form.user?.email];
+};
 
 const parsers = {
   "node json": (type, body) => {
@@ -23,8 +48,9 @@ const parsers = {
 const readers = (type) => {
   const isJson = type.toLowerCase().startsWith("application/json");
   const isMultipart = type.toLowerCase().startsWith("multipart/");
-  if (isJson) return ["node json"];
-  return isMultipart ? ["node form data"] : ["node querystring", "node form data"];
+  if (isJson) return ["node json", "express json"];
+  if (isMultipart) return ["node form data", "express multer"];
+  return ["node querystring", "node form data", "express urlencoded", "express urlencoded, simple"];
 };
 
 for await (const line of createInterface({ input: process.stdin })) {
@@ -32,7 +58,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   const found = {};
   for (const name of readers(type)) {
     try {
-      found[name] = texts(await parsers[name](type, Buffer.from(body, "base64")));
+      const read = parsers[name] ?? readWithMiddleware(name);
+      found[name] = texts(await read(type, Buffer.from(body, "base64")));
     } catch {
       found[name] = []; // The backend refuses the form.
     }
