@@ -92,9 +92,10 @@ fn an_address_in_a_header_or_a_query_is_judged() {
     assert_eq!(gateway.sum_of_samples("riskgate_screened_total", &blocked), 8.0);
     wait_until("the requests are logged", || gateway.read_access_log().len() >= 13);
     let log = gateway.read_access_log();
+    let refused = log.iter().find(|line| line["status"] == 403).expect("a refused request");
     assert_eq!(
-        (&log[0]["route"], &log[0]["outcome"], &log[0]["status"]),
-        (&json!("authz"), &json!("email_refused"), &json!(403))
+        (&refused["route"], &refused["outcome"]),
+        (&json!("authz"), &json!("email_refused"))
     );
     assert!(log.iter().all(|line| !line.to_string().contains("jane")), "{log:?}");
 }

@@ -1,9 +1,12 @@
 //! Checks that riskgate answers itself: `check.answer` as `table` and as `fallback`.
 
+use std::process::Command;
+
 use serde_json::json;
 
 use crate::harness::{
-    Gateway, MockUpstream, Setup, Step, free_address, get, request, response_bytes, wait_until,
+    Gateway, MockUpstream, Setup, Step, free_address, get, request, response_bytes, run_command,
+    wait_until,
 };
 
 fn start_gateway(answer: &str) -> (Gateway, String) {
@@ -98,4 +101,39 @@ fn a_slow_server_is_replaced_by_the_table_at_the_deadline() {
     let answer = gateway.get("/v1/check/yopmail.com", &key).expect(200);
     assert_eq!(answer.json()["reason"], json!("disposable"));
     assert_eq!(gateway.get_month_count(&key), 1);
+}
+
+#[test]
+fn a_check_is_risky_from_65_on_and_mail_to_a_reserved_name_never_arrives() {
+    for (score, is_risky) in [(64, false), (65, true)] {
+        let setup = Setup::with_bundled_table().set_text("check.answer", "table");
+        let gateway = setup.set("table.unknown_score", &score.to_string()).start();
+        let key = gateway.create_active_key("acme", &[]);
+        let check = |name: &str| gateway.get(format!("/v1/check/{name}"), &key).expect(200).json();
+        let unknown = check("some-name-that-no-list-has.de");
+        assert_eq!(
+            (&unknown["risk_score"], &unknown["is_risky"]),
+            (&json!(score), &json!(is_risky))
+        );
+        assert_eq!(unknown["deliverability_score"], 50);
+        assert_eq!(check("a%40x.invalid")["deliverability_score"], 0);
+        assert_eq!(check("a%40gmail.com")["deliverability_score"], 95);
+    }
+}
+
+#[test]
+fn a_fallback_answers_head_and_http2_too() {
+    let setup = Setup::with_bundled_table().with_upstreams(&[free_address()]);
+    let gateway = setup.set("listen.h2c", "true").set_text("check.answer", "fallback").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let head = request("HEAD", "/v1/check/yopmail.com").key(&key);
+    let answer = gateway.send_request(&head).expect(200);
+    assert_eq!(answer.header("X-Riskgate-Source"), Some("table"));
+    assert_eq!(answer.text(), "");
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "--http2-prior-knowledge", "--max-time", "20", "-H"]);
+    curl.arg(format!("Authorization: Bearer {key}"));
+    let target = format!("http://{}/v1/check/yopmail.com", gateway.http);
+    assert_eq!(run_command(curl.arg(target)).expect(0).json()["reason"], "disposable");
+    assert_eq!(gateway.get_month_count(&key), 2);
 }
