@@ -51,7 +51,7 @@ pub fn parse_request_head<'b>(
     }
     let mut lines = CrlfLines(&block[..end + 2]);
     let line = lines.next_line()?.unwrap_or_default();
-    if is_request_line_too_long(line.len() + 1, limits) {
+    if is_request_line_too_long(line, line.len() + 1, limits) {
         return Err(Refusal::UriTooLong);
     }
     let request = RequestLine::parse(line, limits)?;
@@ -91,7 +91,7 @@ fn check_incomplete_head(
         return Err(oversized_head_refusal(block, limits));
     }
     let line_end = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
-    if is_request_line_too_long(line_end, limits) {
+    if is_request_line_too_long(block, line_end, limits) {
         return Err(oversized_head_refusal(block, limits));
     }
     // A bare line feed or a NUL makes the head invalid, so riskgate doesn't wait for the rest.
@@ -100,15 +100,17 @@ fn check_incomplete_head(
     if is_malformed { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
-/// Returns true if a request line of this length (with its CR, complete or not) is too long. Beside
-/// the target, 64 bytes are allowed: more than the method, two spaces and the version need.
-fn is_request_line_too_long(length: usize, limits: &RequestLimits) -> bool {
-    length > limits.target_bytes + 64
+/// Returns true if the request line at the front of `bytes`, with this length (with its CR, complete
+/// or not), is too long. Beside the target, 64 bytes are allowed: more than the method, two spaces
+/// and the version need.
+fn is_request_line_too_long(bytes: &[u8], length: usize, limits: &RequestLimits) -> bool {
+    let target = || bytes.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+    length > limits.target_bytes + 64 && length > limits.max_target_bytes(target()) + 64
 }
 
 fn oversized_head_refusal(block: &[u8], limits: &RequestLimits) -> Refusal {
     let line_end = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
-    if is_request_line_too_long(line_end, limits) {
+    if is_request_line_too_long(block, line_end, limits) {
         Refusal::UriTooLong
     } else {
         Refusal::HeadersTooLarge

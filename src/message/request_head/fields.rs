@@ -169,13 +169,7 @@ impl<'b> RequestFields<'b> {
         let value = digits.iter().fold(0usize, |sum, digit| {
             sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
         });
-        let may_have_body = || {
-            takes_body(request.method)
-                || limits
-                    .authz_path
-                    .as_ref()
-                    .is_some_and(|p| p.strip_from(request.target).is_some())
-        };
+        let may_have_body = || takes_body(request.method) || limits.is_authz_target(request.target);
         if value > 0 && (!may_have_body() || value > limits.body_bytes) {
             return Err(Refusal::BadRequest);
         }

@@ -13,7 +13,20 @@ pub struct RequestLimits {
     pub target_bytes: usize,
     /// The most bytes of a body.
     pub body_bytes: usize,
-    /// The path on which every method may have a body: a proxy asks there about the requests of its
-    /// clients, with a GET and the client's body.
+    /// The path on which proxies ask about the requests of their clients. There every method may have
+    /// a body, and a target may be as long as a header: a proxy may ask with GET, with the client's
+    /// body and behind its path with the client's target.
     pub authz_path: Option<PathPrefix>,
+}
+
+impl RequestLimits {
+    /// Returns true if proxies ask with this target.
+    pub(super) fn is_authz_target(&self, target: &[u8]) -> bool {
+        self.authz_path.as_ref().is_some_and(|path| path.strip_from(target).is_some())
+    }
+
+    /// Returns the longest target that may begin like this one, in bytes.
+    pub(super) fn max_target_bytes(&self, target: &[u8]) -> usize {
+        if self.is_authz_target(target) { self.header_bytes } else { self.target_bytes }
+    }
 }

@@ -48,7 +48,7 @@ impl<'b> RequestLine<'b> {
 
     /// Refuses a target that is too long or malformed, and refuses the methods CONNECT and TRACE.
     pub(super) fn check_method_and_target(&self, limits: &RequestLimits) -> Result<(), Refusal> {
-        if self.target.len() > limits.target_bytes {
+        if self.target.len() > limits.max_target_bytes(self.target) {
             return Err(Refusal::UriTooLong);
         }
         // A path of common bytes needs no further check.

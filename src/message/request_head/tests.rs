@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::path_prefix::PathPrefix;
 
 const TEST_LIMITS: RequestLimits = RequestLimits {
     header_bytes: 16_384,
@@ -163,4 +164,26 @@ fn oversized_heads_get_414_or_431() {
     let big = "x".repeat(17_000);
     assert_eq!(parse_lengths(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {big}\r\n\r\n")), Err(431));
     assert_eq!(parse_lengths(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {big}")), Err(431));
+}
+
+#[test]
+fn a_proxy_may_ask_with_a_long_target_and_with_a_body() {
+    let authz_path = PathPrefix::parse("/authz");
+    let limits = RequestLimits { header_bytes: 8_192, authz_path, ..TEST_LIMITS };
+    let head = |target: &str, length: usize| {
+        format!("GET {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")
+    };
+    let status =
+        |text: &str| parse_request_head(text.as_bytes(), 0, &limits).err().map(|r| r.status());
+    let long = "x".repeat(3_000);
+    assert_eq!(status(&head(&format!("/authz/{long}?{long}"), 5)), None);
+    assert_eq!(status(&head(&format!("/authz?{long}"), 5)), None);
+    assert_eq!(status(&head(&format!("/authz/{long}{long}{long}"), 5)), Some(414));
+    for target in [format!("/authz2/{long}"), format!("/{long}"), format!("/a/authz/{long}")] {
+        assert_eq!(status(&head(&target, 0)), Some(414), "{target}");
+    }
+    assert_eq!(status(&head("/authz2", 5)), Some(400));
+    // While it arrives.
+    assert_eq!(status(&format!("GET /authz/{long}")), None);
+    assert_eq!(status(&format!("GET /other/{long}")), Some(414));
 }
