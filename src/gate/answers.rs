@@ -94,8 +94,8 @@ fn answer_options(
     }
 }
 
-/// Looks a domain up in the table and in the learned DNS facts. Counts a flagged domain for the top
-/// list.
+/// Looks a domain up in the table and in the learned DNS facts. Counts the verdict, and a flagged
+/// domain for the top list.
 pub(super) fn look_up_and_count<'t>(
     state: &GateState,
     table: &'t Table,
@@ -106,6 +106,7 @@ pub(super) fn look_up_and_count<'t>(
     let now = ctx.unix_now();
     let lookup = state.dns.apply_fact_and_queue_if_due(table.lookup(domain, now), domain, now);
     let lookup = lookup.with_unknown_score(unknown_score);
+    state.metrics.requests.count_verdict(lookup.verdict.reason, lookup.verdict_source());
     // With `FreeSubdomain`, the match is a suffix below which anyone gets a name for free. The
     // suffix itself isn't flagged, so it isn't counted for the top list.
     if lookup.verdict.reason.is_flagged()

@@ -26,6 +26,12 @@ impl Gate {
         self.count_and_log_request(ctx, header.method.as_str(), header.raw_path());
     }
 
+    /// Renders the metrics of this gate in Prometheus' text format, for a page of your own. They are those
+    /// of `/metrics` of `riskgate run`, without its connections.
+    pub fn render_metrics(&self) -> Vec<u8> {
+        self.state.render_metrics(0)
+    }
+
     /// Counts and logs a request that was refused before the gates. Its method and path are unknown
     /// or not trusted, so they are not logged.
     pub(crate) fn record_refusal_before_gates(

@@ -20,6 +20,21 @@ use super::authz_rules::AuthzRules;
 use super::client_address::ClientAddressRule;
 use super::route::{CheckAnswer, UpstreamRoute};
 
+impl GateState {
+    /// Renders all metrics in Prometheus' text format. `process_log_lines_dropped` counts lines for
+    /// standard error.
+    pub fn render_metrics(&self, process_log_lines_dropped: u64) -> Vec<u8> {
+        let is_clock_suspect = self.ledger.clock_problem().is_some();
+        self.metrics.store.set_ledger_status(&self.ledger.status(), is_clock_suspect);
+        self.metrics.requests.set_dropped_totals(
+            self.access_log.dropped_lines(),
+            process_log_lines_dropped,
+            self.top_domains.dropped_lookups(),
+        );
+        self.metrics.render()
+    }
+}
+
 /// The rules that take effect when the process starts.
 #[derive(Clone, Debug, Default)]
 pub struct StartupRules {

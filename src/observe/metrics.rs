@@ -11,6 +11,7 @@ mod requests;
 mod store;
 mod table;
 
+use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, Error, Registry, TextEncoder};
 
 use connections::ConnectionMetrics;
@@ -42,6 +43,7 @@ impl Metrics {
     /// All metrics at zero.
     pub fn new() -> Result<Metrics, Error> {
         let registry = Registry::new();
+        register_process_metrics(&registry)?;
         Ok(Metrics {
             connections: ConnectionMetrics::register(&registry)?,
             requests: RequestMetrics::register(&registry)?,
@@ -60,6 +62,20 @@ impl Metrics {
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
         out
     }
+}
+
+/// Registers what the operating system knows of the process, and the version of the program.
+fn register_process_metrics(registry: &Registry) -> Result<(), Error> {
+    let pid = i32::try_from(std::process::id()).unwrap_or_default();
+    registry.register(Box::new(ProcessCollector::new(pid, "riskgate")))?;
+    let build = register::register_gauge_vec(
+        registry,
+        "riskgate_build_info",
+        "1, with the version of the program.",
+        &["version"],
+    )?;
+    build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -237,34 +237,13 @@ impl AdminApp {
     }
 
     fn update_and_render_metrics(&self) -> Response<Vec<u8>> {
-        let metrics = &self.state.metrics;
-        let store = self.state.ledger.status();
-        metrics
-            .connections
-            .open_connections
-            .set(self.connection_tracker.count_open_connections() as i64);
-        metrics
-            .connections
-            .requests_in_flight
-            .set(self.connection_tracker.count_requests_in_flight() as i64);
-        metrics
-            .requests
-            .access_log_lines_dropped
-            .set(self.state.access_log.dropped_lines().cast_signed());
+        self.state.metrics.connections.set_open(
+            self.connection_tracker.count_open_connections(),
+            self.connection_tracker.count_requests_in_flight(),
+        );
         let process_log_dropped = self.process_log.as_ref().map_or(0, |log| log.dropped_lines());
-        metrics.requests.process_log_lines_dropped.set(process_log_dropped.cast_signed());
-        metrics
-            .requests
-            .top_lookups_dropped
-            .set(self.state.top_domains.dropped_lookups().cast_signed());
-        metrics.store.clock_suspect.set(i64::from(self.state.ledger.clock_problem().is_some()));
-        metrics.store.store_down.set(i64::from(store.store_down));
-        metrics.store.replicas_missing.set(store.missing_replicas.cast_signed());
-        metrics.store.store_recovering.set(i64::from(store.store_recovering));
-        metrics.store.store_commits.set(store.store_commits.cast_signed());
-        metrics.store.store_failures.set(store.store_failures.cast_signed());
-        metrics.store.unsettled_calls.set(store.unsettled_calls.cast_signed());
-        build_response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics.render())
+        let text = self.state.render_metrics(process_log_dropped);
+        build_response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
     }
 
     fn status_json(&self) -> Value {

@@ -44,6 +44,7 @@ mod lost_key_changes;
 mod origins;
 mod overrides;
 mod process;
+mod prometheus;
 mod proxy_protocol;
 mod proxying;
 mod quota;

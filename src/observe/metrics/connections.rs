@@ -1,15 +1,13 @@
 //! The metrics of client connections.
 
-use prometheus::{Error, IntCounter, IntGauge, Registry};
+use prometheus::{Error, IntCounter, Registry};
 
-use super::register::{register_counter, register_gauge};
+use super::register::{OptionalGauge, register_counter};
 
 /// Client connections and their failures.
 pub struct ConnectionMetrics {
-    /// Connections that are open.
-    pub open_connections: IntGauge,
-    /// Requests between their first byte and the end of their response.
-    pub requests_in_flight: IntGauge,
+    open_connections: OptionalGauge,
+    requests_in_flight: OptionalGauge,
     /// Panics in the process. A panic in a connection's task ends that connection only.
     pub panics: IntCounter,
     /// Connections closed before any request: over a limit, or from an untrusted proxy.
@@ -21,12 +19,12 @@ pub struct ConnectionMetrics {
 impl ConnectionMetrics {
     pub(super) fn register(registry: &Registry) -> Result<ConnectionMetrics, Error> {
         Ok(ConnectionMetrics {
-            open_connections: register_gauge(
+            open_connections: OptionalGauge::register(
                 registry,
                 "riskgate_connections",
                 "Connections that are open.",
             )?,
-            requests_in_flight: register_gauge(
+            requests_in_flight: OptionalGauge::register(
                 registry,
                 "riskgate_requests_in_flight",
                 "Requests in flight.",
@@ -43,5 +41,12 @@ impl ConnectionMetrics {
                 "TLS handshakes that failed or took too long.",
             )?,
         })
+    }
+
+    /// Sets the gauges: connections that are open, and requests between their first byte and the end of
+    /// their response. A mounted gate has none of its own.
+    pub fn set_open(&self, connections: usize, requests: usize) {
+        self.open_connections.set(Some(connections as i64));
+        self.requests_in_flight.set(Some(requests as i64));
     }
 }

@@ -2,7 +2,7 @@
 
 use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, Registry};
 
-use super::register::{register_counter, register_counter_vec, register_gauge};
+use super::register::{raise_counter, register_counter, register_counter_vec, register_gauge};
 
 /// DNS resolutions and their cache.
 pub struct DnsMetrics {
@@ -47,14 +47,11 @@ impl DnsMetrics {
         dropped_total: u64,
         resolved_by_outcome: impl Iterator<Item = (&'static str, u64)>,
     ) {
-        let raise = |counter: &IntCounter, to: u64| {
-            counter.inc_by(to.saturating_sub(counter.get()));
-        };
         self.cached_names.set(cached_count as i64);
         self.queued_names.set(queued_count as i64);
-        raise(&self.dropped_names, dropped_total);
+        raise_counter(&self.dropped_names, dropped_total);
         for (outcome, names) in resolved_by_outcome {
-            raise(&self.resolutions_by_outcome.with_label_values(&[outcome]), names);
+            raise_counter(&self.resolutions_by_outcome.with_label_values(&[outcome]), names);
         }
     }
 }

@@ -2,6 +2,30 @@
 
 use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
+/// A gauge without a series until it has a value: no series says 0 for "none".
+#[derive(Clone)]
+pub struct OptionalGauge(IntGaugeVec);
+
+impl OptionalGauge {
+    pub fn register(registry: &Registry, name: &str, help: &str) -> Result<OptionalGauge, Error> {
+        register_gauge_vec(registry, name, help, &[]).map(OptionalGauge)
+    }
+
+    /// Sets the value, or removes the series.
+    pub fn set(&self, value: Option<i64>) {
+        match value {
+            Some(value) => self.0.with_label_values::<&str>(&[]).set(value),
+            // Fails if there is no series.
+            None => drop(self.0.remove_label_values::<&str>(&[])),
+        }
+    }
+}
+
+/// Raises a counter to a total that is counted elsewhere.
+pub fn raise_counter(counter: &IntCounter, total: u64) {
+    counter.inc_by(total.saturating_sub(counter.get()));
+}
+
 pub fn register_gauge(registry: &Registry, name: &str, help: &str) -> Result<IntGauge, Error> {
     register_metric(registry, IntGauge::new(name, help)?)
 }

@@ -2,14 +2,14 @@
 
 use prometheus::{Error, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use super::register::{register_counter_vec, register_gauge, register_gauge_vec};
+use super::register::{OptionalGauge, register_counter_vec, register_gauge, register_gauge_vec};
 
 /// Reloads, and the state that they loaded.
 pub struct ReloadMetrics {
     reloads_by_part_and_outcome: IntCounterVec,
     reload_failing: IntGaugeVec,
-    /// When the first of the certificates in use expires, in Unix seconds; 0 without a certificate.
-    pub certificate_expires_at: IntGauge,
+    /// When the first of the certificates in use expires, in Unix seconds.
+    pub certificate_expires_at: OptionalGauge,
     /// Keys in the ring, revoked ones included.
     pub keys_in_ring: IntGauge,
 }
@@ -29,10 +29,10 @@ impl ReloadMetrics {
                 "1 while a part serves its last good state instead of what is there.",
                 &["part"],
             )?,
-            certificate_expires_at: register_gauge(
+            certificate_expires_at: OptionalGauge::register(
                 registry,
                 "riskgate_tls_certificate_expires_timestamp_seconds",
-                "When the first of the serving certificates expires; 0 without one.",
+                "When the first of the serving certificates expires.",
             )?,
             keys_in_ring: register_gauge(
                 registry,

@@ -1,8 +1,18 @@
 //! The metrics of requests.
 
-use prometheus::{Error, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Registry};
+use prometheus::{
+    Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Registry,
+};
 
-use super::register::{register_counter, register_counter_vec, register_gauge, register_metric};
+use super::register::{raise_counter, register_counter, register_counter_vec, register_metric};
+use crate::model::verdict::{Reason, VerdictSource};
+
+/// The upper bounds of the durations that are counted apart, in seconds: fine where look-ups are, and
+/// beyond the deadline of an exchange.
+const DURATION_BUCKETS: [f64; 18] = [
+    1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+    1.0, 2.5, 10.0,
+];
 
 /// The route of a request; the `route` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,14 +92,13 @@ pub const OUTCOMES: [&str; 21] = [
 pub struct RequestMetrics {
     /// One counter per route and outcome: the outcomes of the first route, then of the second, …
     requests_by_route_and_outcome: Vec<IntCounter>,
-    /// In seconds.
-    duration_seconds: Histogram,
-    /// Access-log lines that were dropped.
-    pub access_log_lines_dropped: IntGauge,
-    /// Lines for standard error that were dropped.
-    pub process_log_lines_dropped: IntGauge,
-    /// Flagged look-ups that the top list did not count.
-    pub top_lookups_dropped: IntGauge,
+    /// In seconds, one for each route.
+    duration_by_route: Vec<Histogram>,
+    /// One counter per reason and source: the sources of the first reason, then of the second, …
+    verdicts_by_reason_and_source: Vec<IntCounter>,
+    access_log_lines_dropped: IntCounter,
+    process_log_lines_dropped: IntCounter,
+    top_lookups_dropped: IntCounter,
     /// Requests served by the fast path.
     pub fast_path_requests: IntCounter,
     /// Calls refunded because riskgate failed to serve them.
@@ -107,11 +116,22 @@ impl RequestMetrics {
         )?;
         let duration = HistogramOpts::new(
             "riskgate_request_duration_seconds",
-            "From a request's header to the end of its answer.",
+            "From a request's header to the end of its answer, by route.",
         )
-        .buckets(vec![
-            5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5,
-        ]);
+        .buckets(DURATION_BUCKETS.to_vec());
+        let durations = register_metric(registry, HistogramVec::new(duration, &["route"])?)?;
+        let by_route = RouteLabel::ALL.iter().map(|r| durations.with_label_values(&[r.as_str()]));
+        let verdicts = register_counter_vec(
+            registry,
+            "riskgate_verdicts_total",
+            "Verdicts on domains, by reason and source.",
+            &["reason", "source"],
+        )?;
+        let by_reason_and_source = Reason::ALL
+            .iter()
+            .flat_map(|reason| VerdictSource::ALL.iter().map(move |source| (reason, source)))
+            .map(|(reason, source)| verdicts.with_label_values(&[reason.as_str(), source.as_str()]))
+            .collect();
         let by_label = RouteLabel::ALL
             .iter()
             .flat_map(|route| OUTCOMES.iter().map(move |outcome| (route, outcome)))
@@ -119,18 +139,19 @@ impl RequestMetrics {
             .collect();
         Ok(RequestMetrics {
             requests_by_route_and_outcome: by_label,
-            duration_seconds: register_metric(registry, Histogram::with_opts(duration)?)?,
-            access_log_lines_dropped: register_gauge(
+            duration_by_route: by_route.collect(),
+            verdicts_by_reason_and_source: by_reason_and_source,
+            access_log_lines_dropped: register_counter(
                 registry,
                 "riskgate_access_log_lines_dropped_total",
                 "Access-log lines dropped.",
             )?,
-            process_log_lines_dropped: register_gauge(
+            process_log_lines_dropped: register_counter(
                 registry,
                 "riskgate_process_log_lines_dropped_total",
                 "Lines for standard error dropped.",
             )?,
-            top_lookups_dropped: register_gauge(
+            top_lookups_dropped: register_counter(
                 registry,
                 "riskgate_top_domains_lookups_dropped_total",
                 "Look-ups that the top list dropped.",
@@ -164,6 +185,20 @@ impl RequestMetrics {
         let other = OUTCOMES.len() - 1;
         let index = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(other);
         self.requests_by_route_and_outcome[route as usize * OUTCOMES.len() + index].inc();
-        self.duration_seconds.observe(seconds);
+        self.duration_by_route[route as usize].observe(seconds);
+    }
+
+    /// Counts a verdict on a domain.
+    pub fn count_verdict(&self, reason: Reason, source: VerdictSource) {
+        let index = reason as usize * VerdictSource::ALL.len() + source as usize;
+        self.verdicts_by_reason_and_source[index].inc();
+    }
+
+    /// Sets the counters of dropped records to these totals: lines of the access log, lines for
+    /// standard error, and flagged look-ups that the top list did not count.
+    pub fn set_dropped_totals(&self, access_log: u64, process_log: u64, top_lookups: u64) {
+        raise_counter(&self.access_log_lines_dropped, access_log);
+        raise_counter(&self.process_log_lines_dropped, process_log);
+        raise_counter(&self.top_lookups_dropped, top_lookups);
     }
 }

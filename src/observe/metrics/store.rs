@@ -1,26 +1,27 @@
 //! The metrics of the ledger's store and clocks.
 
-use prometheus::{Error, IntGauge, Registry};
+use prometheus::{Error, IntCounter, IntGauge, Registry};
 
-use super::register::register_gauge;
+use super::register::{raise_counter, register_counter, register_gauge};
+use crate::quota::LedgerStatus;
 
 /// The ledger's store and clocks.
 pub struct StoreMetrics {
     /// 1 while riskgate ignores the jump of a clock until it is confirmed, or while riskgate counts
     /// calls in a month that has not begun.
-    pub clock_suspect: IntGauge,
+    clock_suspect: IntGauge,
     /// 1 while the store counts as down.
-    pub store_down: IntGauge,
+    store_down: IntGauge,
     /// The replicas of `store.wait_replicas` that have not acknowledged the last report.
-    pub replicas_missing: IntGauge,
+    replicas_missing: IntGauge,
     /// 1 while all nodes report their totals again because the store may have lost data.
-    pub store_recovering: IntGauge,
+    store_recovering: IntGauge,
     /// Batches of lease reports that the store committed, since the start.
-    pub store_commits: IntGauge,
+    store_commits: IntCounter,
     /// Batches of lease reports and probes of the store that failed, since the start.
-    pub store_failures: IntGauge,
+    store_failures: IntCounter,
     /// Calls admitted while the store was down and not reported to it yet.
-    pub unsettled_calls: IntGauge,
+    unsettled_calls: IntGauge,
 }
 
 impl StoreMetrics {
@@ -46,12 +47,12 @@ impl StoreMetrics {
                 "riskgate_store_recovering",
                 "1 while all nodes report their totals again because the store may have lost data.",
             )?,
-            store_commits: register_gauge(
+            store_commits: register_counter(
                 registry,
                 "riskgate_store_commits_total",
                 "Batches of lease reports that the store committed.",
             )?,
-            store_failures: register_gauge(
+            store_failures: register_counter(
                 registry,
                 "riskgate_store_failures_total",
                 "Batches of lease reports, and probes of the store, that failed.",
@@ -62,5 +63,16 @@ impl StoreMetrics {
                 "Calls admitted while the store was down and not reported to it yet.",
             )?,
         })
+    }
+
+    /// Sets the metrics to this state of the ledger.
+    pub fn set_ledger_status(&self, status: &LedgerStatus, is_clock_suspect: bool) {
+        self.clock_suspect.set(i64::from(is_clock_suspect));
+        self.store_down.set(i64::from(status.store_down));
+        self.replicas_missing.set(status.missing_replicas.cast_signed());
+        self.store_recovering.set(i64::from(status.store_recovering));
+        raise_counter(&self.store_commits, status.store_commits);
+        raise_counter(&self.store_failures, status.store_failures);
+        self.unsettled_calls.set(status.unsettled_calls.cast_signed());
     }
 }

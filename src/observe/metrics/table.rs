@@ -40,13 +40,13 @@ impl TableMetrics {
             feed_fetched_at: register_gauge_vec(
                 registry,
                 "riskgate_feed_fetched_timestamp_seconds",
-                "When a feed's list was last seen to be good; 0 if it never was.",
+                "When a feed's list was last seen to be good.",
                 &["feed"],
             )?,
             feed_changed_at: register_gauge_vec(
                 registry,
                 "riskgate_feed_changed_timestamp_seconds",
-                "When a feed's list changed last; 0 if there was none.",
+                "When a feed's list changed last.",
                 &["feed"],
             )?,
             feed_fetches: register_counter_vec(
@@ -79,8 +79,12 @@ impl TableMetrics {
             let rows = i64::try_from(state.rows).unwrap_or(i64::MAX);
             let show = |gauges: &IntGaugeVec, value| gauges.with_label_values(&[name]).set(value);
             show(&self.feed_rows, rows);
-            show(&self.feed_fetched_at, state.fetched_at.unwrap_or_default());
-            show(&self.feed_changed_at, state.changed_at.unwrap_or_default());
+            if let Some(fetched_at) = state.fetched_at {
+                show(&self.feed_fetched_at, fetched_at);
+            }
+            if let Some(changed_at) = state.changed_at {
+                show(&self.feed_changed_at, changed_at);
+            }
         }
     }
 }
