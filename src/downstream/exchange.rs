@@ -19,8 +19,10 @@ use crate::exchange::{Attempts, FailedEnd, Failure, MalformedResponse, closes_af
 use crate::gate::RequestContext;
 use crate::message::response::RenderOptions;
 use crate::model::refusal::Refusal;
+use crate::observe::metrics::UpstreamMetrics;
 use crate::proxy::upstream::{
-    BodyState, ResponseContext, ResponseHead, UpstreamConnection, Upstreams, forward_response_head,
+    AttemptTimer, BodyState, ResponseContext, ResponseHead, UpstreamConnection, Upstreams,
+    forward_response_head,
 };
 
 /// The space reserved for one read of a response header, in bytes.
@@ -53,6 +55,9 @@ struct Exchange<'e> {
     /// Whether the client's connection closes after the response.
     should_close: bool,
     attempts: Attempts,
+    metrics: &'e UpstreamMetrics,
+    /// The attempt that is under way, if it asks a server.
+    attempt_timer: Option<AttemptTimer>,
     /// Bytes to send to the client.
     client_output: Vec<u8>,
 }
@@ -99,6 +104,8 @@ pub(super) async fn proxy_request(
         tracker: &context.tracker,
         should_close: request.wants_close,
         attempts: Attempts::default(),
+        metrics: &context.gate.state().metrics.upstream,
+        attempt_timer: None,
         // It is empty now. Its memory is used again.
         client_output: pending_output,
     };
@@ -107,7 +114,10 @@ pub(super) async fn proxy_request(
         Some(_) => timeout_at(deadline, exchange.fetch_response_head()).await,
         None => Ok(Err(Failure::NotStarted)),
     };
-    let fetched = fetched.unwrap_or(Err(Failure::TimedOut));
+    let fetched = fetched.unwrap_or_else(|_| {
+        exchange.count_attempt(Some(Failure::TimedOut));
+        Err(Failure::TimedOut)
+    });
     let (should_close, attempts) = (exchange.should_close, exchange.attempts);
     let out = std::mem::take(&mut exchange.client_output);
     let mut is_client_gone = false;
@@ -204,11 +214,22 @@ impl Exchange<'_> {
     async fn fetch_response_head(&mut self) -> Result<UpstreamResponse, Failure> {
         loop {
             self.attempts.start_attempt();
-            match self.ask_server().await {
+            let fetched = self.ask_server().await;
+            self.count_attempt(fetched.as_ref().err().copied());
+            match fetched {
                 // The caller's `timeout_at` enforces the deadline, so it has not passed here.
-                Err(failure) if self.attempts.may_retry(failure, false) => {}
+                Err(failure) if self.attempts.may_retry(failure, false) => {
+                    self.metrics.retries.inc()
+                }
                 fetched => return fetched,
             }
+        }
+    }
+
+    /// Counts the attempt that is under way. It got a response if `failure` is `None`.
+    fn count_attempt(&mut self, failure: Option<Failure>) {
+        if let Some(timer) = self.attempt_timer.take() {
+            timer.count(failure, self.metrics);
         }
     }
 
@@ -218,6 +239,7 @@ impl Exchange<'_> {
             return Err(Failure::Internal);
         };
         let server = self.servers.select_server().ok_or(Failure::NotStarted)?;
+        self.attempt_timer = Some(AttemptTimer::start(server));
         let connected = self.servers.reuse_or_connect(server, self.attempts.is_retry()).await;
         let mut connection = connected.map_err(|_| {
             self.servers.eject_server(&server.into());

@@ -10,6 +10,7 @@ mod reloads;
 mod requests;
 mod store;
 mod table;
+mod upstream;
 
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, Error, Registry, TextEncoder};
@@ -21,6 +22,7 @@ use requests::RequestMetrics;
 pub use requests::{OUTCOMES, RouteLabel};
 use store::StoreMetrics;
 use table::TableMetrics;
+pub use upstream::{AttemptOutcome, UpstreamMetrics, UpstreamSnapshot};
 
 /// Every metric of the gateway.
 pub struct Metrics {
@@ -35,6 +37,8 @@ pub struct Metrics {
     pub table: TableMetrics,
     /// DNS resolutions and their cache.
     pub dns: DnsMetrics,
+    /// The upstream servers.
+    pub upstream: UpstreamMetrics,
     /// The ledger's store and clocks.
     pub store: StoreMetrics,
 }
@@ -50,6 +54,7 @@ impl Metrics {
             reloads: ReloadMetrics::register(&registry)?,
             table: TableMetrics::register(&registry)?,
             dns: DnsMetrics::register(&registry)?,
+            upstream: UpstreamMetrics::register(&registry)?,
             store: StoreMetrics::register(&registry)?,
             registry,
         })

@@ -241,6 +241,7 @@ impl AdminApp {
             self.connection_tracker.count_open_connections(),
             self.connection_tracker.count_requests_in_flight(),
         );
+        self.upstreams.update_metrics(&self.state.metrics.upstream);
         let process_log_dropped = self.process_log.as_ref().map_or(0, |log| log.dropped_lines());
         let text = self.state.render_metrics(process_log_dropped);
         build_response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)

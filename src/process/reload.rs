@@ -287,8 +287,8 @@ impl ReloadState {
     /// Updates the gauges of keys and certificates.
     fn update_gauges(&mut self) {
         let metrics = &self.gate_state.metrics;
-        let expires = self.certificates.as_ref().map(|serving| serving.earliest_expiry());
-        metrics.reloads.certificate_expires_at.set(expires);
+        let expiries = self.certificates.as_ref().map(|serving| serving.expiries());
+        metrics.reloads.certificate_expires_at.set_all(&expiries.unwrap_or_default());
         let keys = self.gate_state.keys.peek();
         metrics.reloads.keys_in_ring.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
     }

@@ -26,7 +26,7 @@ use crate::gate::{
 };
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
-use crate::proxy::upstream::{ConnectionGuard, ExchangePermit, Upstreams};
+use crate::proxy::upstream::{AttemptTimer, ConnectionGuard, ExchangePermit, Upstreams};
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// A client that waits for a 100 which riskgate can't send must start its body within this fraction
@@ -57,6 +57,8 @@ pub struct ProxyContext {
     failure: Option<Failure>,
     /// The address of the server that the current attempt asks.
     server_address: String,
+    /// The attempt that is under way, if it asks a server and has no response yet.
+    attempt_timer: Option<AttemptTimer>,
     /// Watches the upstream connection while an exchange runs.
     connection_guard: Option<ConnectionGuard>,
     /// Whether the whole response of the upstream server has arrived.
@@ -76,6 +78,31 @@ impl Gateway {
     /// it, riskgate skips a server only after a connection to it has failed.
     pub fn health_service(&self) -> impl ServiceWithDependents + use<> {
         self.upstreams.health_service()
+    }
+
+    /// Renders the metrics of the gate and of its upstream servers in Prometheus' text format, for a
+    /// page of your own.
+    pub fn render_metrics(&self) -> Vec<u8> {
+        self.upstreams.update_metrics(&self.gate.state().metrics.upstream);
+        self.gate.render_metrics()
+    }
+
+    /// Counts the attempt that is under way. It got a response if `failure` is `None`.
+    fn count_attempt(&self, ctx: &mut ProxyContext, failure: Option<Failure>) {
+        if let Some(timer) = ctx.attempt_timer.take() {
+            timer.count(failure, &self.gate.state().metrics.upstream);
+        }
+    }
+
+    /// Records the failure of an attempt. Returns true if another attempt follows.
+    fn record_failure(&self, ctx: &mut ProxyContext, failure: Failure) -> bool {
+        ctx.failure = Some(failure);
+        self.count_attempt(ctx, Some(failure));
+        let may_retry = ctx.attempts.may_retry(failure, self.is_past_deadline(ctx));
+        if may_retry {
+            self.gate.state().metrics.upstream.retries.inc();
+        }
+        may_retry
     }
 
     fn is_past_deadline(&self, ctx: &ProxyContext) -> bool {
@@ -184,6 +211,7 @@ impl ProxyHttp for Gateway {
         let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectError))?;
         ctx.failure = None;
         ctx.server_address = peer._address.to_string();
+        ctx.attempt_timer = peer._address.as_inet().copied().map(AttemptTimer::start);
         Ok(Box::new(peer))
     }
 
@@ -195,8 +223,7 @@ impl ProxyHttp for Gateway {
         mut error: Box<Error>,
     ) -> Box<Error> {
         self.upstreams.eject_server(&peer._address);
-        ctx.failure = Some(Failure::Connect);
-        error.set_retry(ctx.attempts.may_retry(Failure::Connect, self.is_past_deadline(ctx)));
+        error.set_retry(self.record_failure(ctx, Failure::Connect));
         error
     }
 
@@ -246,8 +273,7 @@ impl ProxyHttp for Gateway {
             },
             failure => failure,
         };
-        ctx.failure = Some(failure);
-        match ctx.attempts.may_retry(failure, self.is_past_deadline(ctx)) {
+        match self.record_failure(ctx, failure) {
             true => error.retry.decide_reuse(true),
             false => error.set_retry(false),
         }
@@ -261,6 +287,9 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         let is_final = StatusKind::from(response.status.as_u16()) == StatusKind::Final;
+        if is_final {
+            self.count_attempt(ctx, None);
+        }
         ctx.is_upstream_response_complete = is_final && !may_response_have_body(session, response);
         ctx.drop_connection_guard_if_complete(session);
         self.gate.response_filter(session, response, &mut ctx.request_context)

@@ -4,6 +4,7 @@
 //! Owns the set of servers with their active and passive health checks, and the limits on
 //! concurrent exchanges. It judges no request: its callers hold a permit.
 
+mod attempt_metrics;
 mod connection;
 mod connection_guard;
 mod response;
@@ -30,6 +31,7 @@ use crate::model::network::Networks;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 use crate::support::test_fault::{TestFault, is_injected};
 
+pub use attempt_metrics::AttemptTimer;
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use connection_guard::ConnectionGuard;

@@ -53,8 +53,8 @@ pub struct CertificateSet {
     by_server_name: HashMap<String, Arc<CertifiedKey>>,
     /// Used if the client sends no server name, or a name without a certificate.
     default_certificate: Arc<CertifiedKey>,
-    /// When the earliest of the certificates expires, in seconds since 1970.
-    earliest_expiry: i64,
+    /// When each certificate expires, in seconds since 1970, by the file of its chain.
+    expiries: Vec<(String, i64)>,
 }
 
 impl CertificateSet {
@@ -63,12 +63,12 @@ impl CertificateSet {
     pub fn load(
         files: &[CertificateFiles],
     ) -> Result<Option<CertificateSet>, Vec<CertificateFault>> {
-        let (mut by_name, mut first, mut expires_at) = (HashMap::new(), None, i64::MAX);
+        let (mut by_name, mut first, mut expiries) = (HashMap::new(), None, Vec::new());
         let mut faults = Vec::new();
         for certificate in files {
             match read_certified_key(certificate) {
                 Ok((names, expires, certified)) => {
-                    expires_at = expires_at.min(expires);
+                    expiries.push((certificate.chain.display().to_string(), expires));
                     first.get_or_insert_with(|| Arc::clone(&certified));
                     for name in names {
                         by_name.entry(name).or_insert_with(|| Arc::clone(&certified));
@@ -83,13 +83,8 @@ impl CertificateSet {
         Ok(first.map(|first| CertificateSet {
             by_server_name: by_name,
             default_certificate: first,
-            earliest_expiry: expires_at,
+            expiries,
         }))
-    }
-
-    /// When the earliest of the certificates expires, in seconds since 1970.
-    pub fn earliest_expiry(&self) -> i64 {
-        self.earliest_expiry
     }
 
     fn choose_certificate(&self, server_name: Option<&str>) -> Arc<CertifiedKey> {
@@ -170,9 +165,9 @@ impl CurrentCertificates {
         self.0.publish(set);
     }
 
-    /// When the earliest of the certificates expires, in seconds since 1970.
-    pub fn earliest_expiry(&self) -> i64 {
-        self.0.peek().earliest_expiry()
+    /// When each certificate expires, in seconds since 1970, by the file of its chain.
+    pub fn expiries(&self) -> Vec<(String, i64)> {
+        self.0.peek().expiries.clone()
     }
 }
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::harness::{
-    CommandOutput, Gateway, MockUpstream, Request, Setup, free_address, get, request, run_command,
-    wait_for, wait_until,
+    CertificateAuthority, CommandOutput, DemoUpstream, Gateway, MockUpstream, Request, Setup,
+    free_address, get, request, run_command, wait_for, wait_until,
 };
 
 /// A Prometheus server that scrapes a gateway four times a second. Dropping this value kills it.
@@ -154,4 +154,53 @@ fn prometheus_sees_counters_grow_over_a_reload_and_no_series_vanish() {
     }
     assert!(prometheus.query(series) >= before, "series vanished");
     assert_eq!(prometheus.query("sum(riskgate_request_duration_seconds_count)"), [total]);
+}
+
+#[test]
+fn metrics_tell_how_upstream_servers_answer() {
+    let (upstream, ended) = (MockUpstream::start(), DemoUpstream::start(&[]));
+    let dead = ended.address;
+    let setup = Setup::new().with_upstreams(&[dead, upstream.address]);
+    let gateway =
+        setup.set_text("upstream.health_interval", "1h").set("plans.free", "1000").start();
+    let key = gateway.create_active_key("acme", &[]);
+    drop(ended);
+    let (dead, live) = (format!("server=\"{dead}\""), format!("server=\"{}\"", upstream.address));
+    let attempts = |server: &str, outcome: &str| {
+        let labels = [server, &format!("outcome={outcome:?}")];
+        gateway.sum_of_samples("riskgate_upstream_requests_total", &labels)
+    };
+    for _ in 0..10 {
+        gateway.get("/v1/check/a@b.com", &key).expect(200);
+    }
+    assert_eq!(attempts(&live, "response"), 10.0);
+    let durations = "riskgate_upstream_response_header_seconds_count";
+    assert_eq!(gateway.sum_of_samples(durations, &[&live]), 10.0);
+    // The first attempt at the dead server takes it out of rotation.
+    assert_eq!(attempts(&dead, "connect_failed"), 1.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_upstream_retries_total", &[]), 1.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_upstream_healthy", &[&live]), 1.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_upstream_healthy", &[&dead]), 0.0);
+    assert!(gateway.metrics().contains(&format!("riskgate_upstream_healthy{{{dead}}} 0")));
+    wait_until("no exchange is in flight", || {
+        gateway.metrics().contains("riskgate_upstream_exchanges_in_flight 0")
+    });
+}
+
+#[test]
+fn metrics_tell_how_old_certificates_and_lists_are() {
+    let setup = Setup::with_bundled_table();
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let certificates =
+        ["first", "second"].map(|name| authority.issue_certificate(name, "DNS:gate.test"));
+    let gateway = setup.with_certificates(&certificates).start();
+    for (chain, _) in &certificates {
+        let label = format!("certificate=\"{}\"", chain.display());
+        let name = "riskgate_tls_certificate_expires_timestamp_seconds";
+        assert!(gateway.sum_of_samples(name, &[&label]) > 1.7e9, "{label}");
+    }
+    let published = "riskgate_table_source_published_timestamp_seconds";
+    let metrics = gateway.metrics();
+    let published = metrics.lines().filter(|line| line.starts_with(published));
+    assert!(published.count() > 5, "{metrics}");
 }

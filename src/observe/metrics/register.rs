@@ -1,5 +1,6 @@
 //! Helpers that create a metric and register it.
 
+use prometheus::core::Collector;
 use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 /// A gauge without a series until it has a value: no series says 0 for "none".
@@ -17,6 +18,36 @@ impl OptionalGauge {
             Some(value) => self.0.with_label_values::<&str>(&[]).set(value),
             // Fails if there is no series.
             None => drop(self.0.remove_label_values::<&str>(&[])),
+        }
+    }
+}
+
+/// A gauge for each name of a changing set. A name that leaves the set loses its series.
+#[derive(Clone)]
+pub struct GaugesByName(IntGaugeVec);
+
+impl GaugesByName {
+    /// Registers the gauges; `label` is the label of the name.
+    pub fn register(
+        registry: &Registry,
+        name: &str,
+        help: &str,
+        label: &str,
+    ) -> Result<GaugesByName, Error> {
+        register_gauge_vec(registry, name, help, &[label]).map(GaugesByName)
+    }
+
+    /// Sets the gauges of these names, and removes all others.
+    pub fn set_all(&self, values: &[(String, i64)]) {
+        let shown = self.0.collect();
+        let shown = shown.iter().flat_map(|family| family.get_metric());
+        let names = shown.flat_map(|metric| metric.get_label()).map(|label| label.value());
+        for removed in names.filter(|name| values.iter().all(|(kept, _)| kept != name)) {
+            // Fails only if another thread has removed the gauge.
+            let _ = self.0.remove_label_values(&[removed]);
+        }
+        for (name, value) in values {
+            self.0.with_label_values(&[name]).set(*value);
         }
     }
 }
@@ -54,7 +85,7 @@ pub fn register_counter_vec(
 
 pub fn register_metric<M>(registry: &Registry, metric: M) -> Result<M, Error>
 where
-    M: prometheus::core::Collector + Clone + 'static,
+    M: Collector + Clone + 'static,
 {
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)

@@ -2,14 +2,14 @@
 
 use prometheus::{Error, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use super::register::{OptionalGauge, register_counter_vec, register_gauge, register_gauge_vec};
+use super::register::{GaugesByName, register_counter_vec, register_gauge, register_gauge_vec};
 
 /// Reloads, and the state that they loaded.
 pub struct ReloadMetrics {
     reloads_by_part_and_outcome: IntCounterVec,
     reload_failing: IntGaugeVec,
-    /// When the first of the certificates in use expires, in Unix seconds.
-    pub certificate_expires_at: OptionalGauge,
+    /// When each certificate in use expires, in Unix seconds, by the file of its chain.
+    pub certificate_expires_at: GaugesByName,
     /// Keys in the ring, revoked ones included.
     pub keys_in_ring: IntGauge,
 }
@@ -29,10 +29,11 @@ impl ReloadMetrics {
                 "1 while a part serves its last good state instead of what is there.",
                 &["part"],
             )?,
-            certificate_expires_at: OptionalGauge::register(
+            certificate_expires_at: GaugesByName::register(
                 registry,
                 "riskgate_tls_certificate_expires_timestamp_seconds",
-                "When the first of the serving certificates expires.",
+                "When a serving certificate expires.",
+                "certificate",
             )?,
             keys_in_ring: register_gauge(
                 registry,

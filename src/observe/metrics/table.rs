@@ -1,10 +1,9 @@
 //! The metrics of the table in use and of its feeds.
 
-use prometheus::core::Collector;
-use prometheus::{Error, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use prometheus::{Error, IntCounterVec, IntGauge, Registry};
 
-use super::register::{register_counter_vec, register_gauge, register_gauge_vec};
-use crate::feed::FeedStatus;
+use super::register::{GaugesByName, register_counter_vec, register_gauge};
+use crate::feed::{FeedState, FeedStatus};
 
 /// The table in use, and the feeds that its lists come from.
 pub struct TableMetrics {
@@ -12,9 +11,11 @@ pub struct TableMetrics {
     pub table_rows: IntGauge,
     /// When the serving table was built, in Unix seconds.
     pub table_built_at: IntGauge,
-    feed_rows: IntGaugeVec,
-    feed_fetched_at: IntGaugeVec,
-    feed_changed_at: IntGaugeVec,
+    /// When each list package of the serving table was published, in Unix seconds.
+    pub source_published_at: GaugesByName,
+    feed_rows: GaugesByName,
+    feed_fetched_at: GaugesByName,
+    feed_changed_at: GaugesByName,
     feed_fetches: IntCounterVec,
 }
 
@@ -31,23 +32,29 @@ impl TableMetrics {
                 "riskgate_table_built_timestamp_seconds",
                 "When the serving table was built.",
             )?,
-            feed_rows: register_gauge_vec(
+            source_published_at: GaugesByName::register(
+                registry,
+                "riskgate_table_source_published_timestamp_seconds",
+                "When a list package of the serving table was published.",
+                "source",
+            )?,
+            feed_rows: GaugesByName::register(
                 registry,
                 "riskgate_feed_rows",
                 "Rows of a feed's last good list.",
-                &["feed"],
+                "feed",
             )?,
-            feed_fetched_at: register_gauge_vec(
+            feed_fetched_at: GaugesByName::register(
                 registry,
                 "riskgate_feed_fetched_timestamp_seconds",
                 "When a feed's list was last seen to be good.",
-                &["feed"],
+                "feed",
             )?,
-            feed_changed_at: register_gauge_vec(
+            feed_changed_at: GaugesByName::register(
                 registry,
                 "riskgate_feed_changed_timestamp_seconds",
                 "When a feed's list changed last.",
-                &["feed"],
+                "feed",
             )?,
             feed_fetches: register_counter_vec(
                 registry,
@@ -66,25 +73,12 @@ impl TableMetrics {
 
     /// Sets the gauges of these feeds, and removes those of all others.
     pub fn set_feed_gauges(&self, feeds: &[FeedStatus]) {
-        for gauges in [&self.feed_rows, &self.feed_fetched_at, &self.feed_changed_at] {
-            let shown = gauges.collect();
-            let shown = shown.iter().flat_map(|family| family.get_metric());
-            let names = shown.flat_map(|metric| metric.get_label()).map(|label| label.value());
-            for removed in names.filter(|name| feeds.iter().all(|feed| feed.name != *name)) {
-                // Fails only if the gauge is gone, and only this thread removes gauges.
-                let _ = gauges.remove_label_values(&[removed]);
-            }
-        }
-        for FeedStatus { name, state, .. } in feeds {
-            let rows = i64::try_from(state.rows).unwrap_or(i64::MAX);
-            let show = |gauges: &IntGaugeVec, value| gauges.with_label_values(&[name]).set(value);
-            show(&self.feed_rows, rows);
-            if let Some(fetched_at) = state.fetched_at {
-                show(&self.feed_fetched_at, fetched_at);
-            }
-            if let Some(changed_at) = state.changed_at {
-                show(&self.feed_changed_at, changed_at);
-            }
-        }
+        let show_all = |gauges: &GaugesByName, value: fn(&FeedState) -> Option<i64>| {
+            let with_value = |feed: &FeedStatus| Some((feed.name.clone(), value(&feed.state)?));
+            gauges.set_all(&feeds.iter().filter_map(with_value).collect::<Vec<_>>());
+        };
+        show_all(&self.feed_rows, |feed| i64::try_from(feed.rows).ok());
+        show_all(&self.feed_fetched_at, |feed| feed.fetched_at);
+        show_all(&self.feed_changed_at, |feed| feed.changed_at);
     }
 }

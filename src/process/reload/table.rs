@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::status_reporter::StatusReporter;
 use super::watch::{FileWatch, POLL_INTERVAL};
 use crate::gate::GateState;
+use crate::model::month::parse_day_as_unix_seconds;
 use crate::support::regular_file::read_regular_text;
 use crate::table::{Table, TableInputs};
 
@@ -204,6 +205,10 @@ impl Worker {
         let table = self.state.table.peek();
         self.state.metrics.table.table_rows.set(table.row_count() as i64);
         self.state.metrics.table.table_built_at.set(table.built_at());
+        let published = table.sources().iter().filter_map(|source| {
+            Some((source.name.clone(), parse_day_as_unix_seconds(&source.date)?))
+        });
+        self.state.metrics.table.source_published_at.set_all(&published.collect::<Vec<_>>());
     }
 }
 

@@ -118,10 +118,21 @@ struct PoolState {
     is_evictor_running: bool,
 }
 
+impl PoolState {
+    fn connection_count(&self) -> usize {
+        self.by_server.values().map(Vec::len).sum()
+    }
+}
+
 impl IdlePool {
     /// Creates an empty pool that keeps at most `max_connections`, each for `idle_timeout`.
     pub fn new(max_connections: usize, idle_timeout: Duration) -> IdlePool {
         IdlePool { max_connections, idle_timeout, state: Mutex::default() }
+    }
+
+    /// Returns the number of connections in the pool.
+    pub fn connection_count(&self) -> usize {
+        self.lock_state().connection_count()
     }
 
     /// Takes out the connection to this server that was used last and can still be reused; `None`
@@ -140,7 +151,7 @@ impl IdlePool {
     /// Keeps a connection whose exchange has ended, or closes it if the pool is full.
     pub fn put(self: &Arc<Self>, connection: UpstreamConnection) {
         let mut state = self.lock_state();
-        if state.by_server.values().map(Vec::len).sum::<usize>() >= self.max_connections {
+        if state.connection_count() >= self.max_connections {
             return;
         }
         let kept = state.by_server.entry(connection.server).or_default();

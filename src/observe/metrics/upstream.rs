@@ -1,0 +1,184 @@
+//! The metrics of the upstream servers.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use dashmap::DashMap;
+use prometheus::{
+    Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Registry,
+};
+
+use super::register::{
+    GaugesByName, OptionalGauge, register_counter, register_counter_vec, register_metric,
+};
+
+/// The upper bounds of the durations that are counted apart, in seconds: from a server on the same
+/// machine to the longest deadline.
+const DURATION_BUCKETS: [f64; 14] =
+    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
+
+/// How an attempt to get a response from a server ended; the `outcome` label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// The header of a final response arrived.
+    Response,
+    /// No connection could be opened.
+    ConnectFailed,
+    /// The connection ended before a byte of the response arrived.
+    ClosedEarly,
+    /// The server was too slow.
+    TimedOut,
+    /// The bytes that arrived were no valid response header.
+    BrokenResponse,
+    /// The client left, or did not send the rest of its request.
+    ClientFailed,
+    /// A fault of riskgate itself.
+    InternalError,
+}
+
+impl AttemptOutcome {
+    /// All outcomes, in the order of the enum.
+    const ALL: [AttemptOutcome; 7] = [
+        AttemptOutcome::Response,
+        AttemptOutcome::ConnectFailed,
+        AttemptOutcome::ClosedEarly,
+        AttemptOutcome::TimedOut,
+        AttemptOutcome::BrokenResponse,
+        AttemptOutcome::ClientFailed,
+        AttemptOutcome::InternalError,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            AttemptOutcome::Response => "response",
+            AttemptOutcome::ConnectFailed => "connect_failed",
+            AttemptOutcome::ClosedEarly => "closed_early",
+            AttemptOutcome::TimedOut => "timed_out",
+            AttemptOutcome::BrokenResponse => "broken_response",
+            AttemptOutcome::ClientFailed => "client_failed",
+            AttemptOutcome::InternalError => "internal_error",
+        }
+    }
+}
+
+/// What riskgate knows of the upstream servers when a scraper asks.
+pub struct UpstreamSnapshot {
+    /// Each server, and whether it is healthy.
+    pub is_healthy_by_server: Vec<(SocketAddr, bool)>,
+    /// The exchanges under way.
+    pub exchanges_in_flight: usize,
+    /// The idle connections that the fast path keeps.
+    pub idle_connections: usize,
+}
+
+/// The upstream servers, and the attempts to get a response from them.
+pub struct UpstreamMetrics {
+    attempts: IntCounterVec,
+    durations: HistogramVec,
+    /// The series of each server that was asked, so that an attempt formats no label.
+    series_by_server: DashMap<SocketAddr, ServerSeries>,
+    /// Attempts after a first attempt that failed.
+    pub retries: IntCounter,
+    healthy: GaugesByName,
+    exchanges_in_flight: OptionalGauge,
+    idle_connections: OptionalGauge,
+}
+
+struct ServerSeries {
+    attempts_by_outcome: [IntCounter; AttemptOutcome::ALL.len()],
+    duration: Histogram,
+}
+
+impl UpstreamMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<UpstreamMetrics, Error> {
+        let duration = HistogramOpts::new(
+            "riskgate_upstream_response_header_seconds",
+            "From the start of an attempt to the header of the server's response.",
+        )
+        .buckets(DURATION_BUCKETS.to_vec());
+        Ok(UpstreamMetrics {
+            attempts: register_counter_vec(
+                registry,
+                "riskgate_upstream_requests_total",
+                "Attempts to get a response from a server, by outcome.",
+                &["server", "outcome"],
+            )?,
+            durations: register_metric(registry, HistogramVec::new(duration, &["server"])?)?,
+            series_by_server: DashMap::new(),
+            retries: register_counter(
+                registry,
+                "riskgate_upstream_retries_total",
+                "Attempts after a first attempt that failed.",
+            )?,
+            healthy: GaugesByName::register(
+                registry,
+                "riskgate_upstream_healthy",
+                "1 if riskgate sends requests to the server, 0 while it skips the server.",
+                "server",
+            )?,
+            exchanges_in_flight: OptionalGauge::register(
+                registry,
+                "riskgate_upstream_exchanges_in_flight",
+                "Exchanges under way with the servers.",
+            )?,
+            idle_connections: OptionalGauge::register(
+                registry,
+                "riskgate_upstream_idle_connections",
+                "Idle connections to the servers that the fast path keeps.",
+            )?,
+        })
+    }
+
+    /// Counts an attempt that started then and has ended.
+    pub fn count_attempt(&self, server: SocketAddr, outcome: AttemptOutcome, started_at: Instant) {
+        let count = |series: &ServerSeries| {
+            series.attempts_by_outcome[outcome as usize].inc();
+            if outcome == AttemptOutcome::Response {
+                series.duration.observe(started_at.elapsed().as_secs_f64());
+            }
+        };
+        match self.series_by_server.get(&server) {
+            Some(series) => count(&series),
+            None => count(
+                &self.series_by_server.entry(server).or_insert_with(|| self.create_series(server)),
+            ),
+        }
+    }
+
+    fn create_series(&self, server: SocketAddr) -> ServerSeries {
+        let server = server.to_string();
+        ServerSeries {
+            attempts_by_outcome: AttemptOutcome::ALL
+                .map(|outcome| self.attempts.with_label_values(&[&server, outcome.as_str()])),
+            duration: self.durations.with_label_values(&[&server]),
+        }
+    }
+
+    /// Sets the gauges. A mounted gate has no servers of its own and never calls this.
+    pub fn set_gauges(&self, snapshot: &UpstreamSnapshot) {
+        let healths = snapshot.is_healthy_by_server.iter();
+        let healths = healths.map(|(server, healthy)| (server.to_string(), i64::from(*healthy)));
+        self.healthy.set_all(&healths.collect::<Vec<_>>());
+        self.exchanges_in_flight.set(Some(snapshot.exchanges_in_flight as i64));
+        self.idle_connections.set(Some(snapshot.idle_connections as i64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_attempts_with_a_response_have_a_duration() {
+        let registry = Registry::new();
+        let metrics = UpstreamMetrics::register(&registry).unwrap();
+        let server: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        for outcome in AttemptOutcome::ALL {
+            metrics.count_attempt(server, outcome, Instant::now());
+            let counter = metrics.attempts.with_label_values(&["127.0.0.1:80", outcome.as_str()]);
+            assert_eq!(counter.get(), 1, "{outcome:?}");
+        }
+        let durations = metrics.durations.with_label_values(&["127.0.0.1:80"]);
+        assert_eq!(durations.get_sample_count(), 1);
+    }
+}

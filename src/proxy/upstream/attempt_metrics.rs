@@ -1,0 +1,54 @@
+//! What the metrics tell of the upstream servers.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use super::Upstreams;
+use crate::exchange::Failure;
+use crate::observe::metrics::{AttemptOutcome, UpstreamMetrics, UpstreamSnapshot};
+
+/// An attempt to get a response from a server that is not counted yet.
+#[derive(Clone, Copy, Debug)]
+pub struct AttemptTimer {
+    server: SocketAddr,
+    started_at: Instant,
+}
+
+impl AttemptTimer {
+    /// Starts the time of an attempt that asks this server.
+    pub fn start(server: SocketAddr) -> AttemptTimer {
+        AttemptTimer { server, started_at: Instant::now() }
+    }
+
+    /// Counts the attempt, which got a response if `failure` is `None`.
+    pub fn count(self, failure: Option<Failure>, metrics: &UpstreamMetrics) {
+        let outcome = match failure {
+            None => AttemptOutcome::Response,
+            Some(Failure::Connect) => AttemptOutcome::ConnectFailed,
+            Some(Failure::ClosedEarly { .. }) => AttemptOutcome::ClosedEarly,
+            Some(Failure::TimedOut) => AttemptOutcome::TimedOut,
+            Some(Failure::BrokenResponse) => AttemptOutcome::BrokenResponse,
+            Some(Failure::Client { .. }) => AttemptOutcome::ClientFailed,
+            Some(Failure::Internal) => AttemptOutcome::InternalError,
+            // riskgate asked no server.
+            Some(Failure::NotStarted) => return,
+        };
+        metrics.count_attempt(self.server, outcome, self.started_at);
+    }
+}
+
+impl Upstreams {
+    /// Sets the gauges of the servers, for a scraper.
+    pub fn update_metrics(&self, metrics: &UpstreamMetrics) {
+        let backends = self.balancer.backends().get_backend();
+        let healths = backends.iter().filter_map(|backend| {
+            Some((backend.addr.as_inet().copied()?, self.is_healthy(backend)))
+        });
+        metrics.set_gauges(&UpstreamSnapshot {
+            is_healthy_by_server: healths.collect(),
+            exchanges_in_flight: self.options.max_in_flight
+                - self.exchange_permits.available_permits(),
+            idle_connections: self.idle_pool.connection_count(),
+        });
+    }
+}
