@@ -11,7 +11,6 @@ use pingora::protocols::Ssl;
 use tokio::time::{Instant, timeout_at};
 
 use super::client_io::ClientIo;
-use super::connection_tracker::ConnectionTracker;
 use super::context::ListenerContext;
 use super::fast_path::{FastPath, ProxyRequest};
 use crate::exchange::forwarding::{ClientInfo, write_upstream_request};
@@ -19,7 +18,6 @@ use crate::exchange::{Attempts, FailedEnd, Failure, MalformedResponse, closes_af
 use crate::gate::RequestContext;
 use crate::message::response::RenderOptions;
 use crate::model::refusal::Refusal;
-use crate::observe::metrics::UpstreamMetrics;
 use crate::proxy::upstream::{
     AttemptTimer, BodyState, ResponseContext, ResponseHead, UpstreamConnection, Upstreams,
     forward_response_head,
@@ -44,18 +42,16 @@ pub(super) enum ConnectionDisposition {
 
 /// The state of one exchange: a request that is being forwarded, and its attempts.
 struct Exchange<'e> {
-    servers: &'e Upstreams,
+    context: &'e ListenerContext,
     fast_path: &'e mut FastPath,
     client_info: ClientInfo<'e>,
     ctx: &'e RequestContext,
     /// The client's request header as bytes, with its request line.
     client_header: &'e [u8],
     method: &'static str,
-    tracker: &'e ConnectionTracker,
     /// Whether the client's connection closes after the response.
     should_close: bool,
     attempts: Attempts,
-    metrics: &'e UpstreamMetrics,
     /// The attempt that is under way, if it asks a server.
     attempt_timer: Option<AttemptTimer>,
     /// Bytes to send to the client.
@@ -95,29 +91,23 @@ pub(super) async fn proxy_request(
     let is_tls = client_io.get_ssl_digest().is_some();
     let deadline = Instant::from_std(servers.exchange_deadline(request.ctx.started_at()));
     let mut exchange = Exchange {
-        servers,
+        context,
         fast_path: &mut *fast_path,
         client_info: context.gate.collect_client_info(&request.ctx, peer, is_tls),
         ctx: &request.ctx,
         client_header: &header,
         method,
-        tracker: &context.tracker,
         should_close: request.wants_close,
         attempts: Attempts::default(),
-        metrics: &context.gate.state().metrics.upstream,
         attempt_timer: None,
         // It is empty now. Its memory is used again.
         client_output: pending_output,
     };
     let permit = servers.acquire_exchange_permit(request.ctx.client_address);
     let fetched = match &permit {
-        Some(_) => timeout_at(deadline, exchange.fetch_response_head()).await,
-        None => Ok(Err(Failure::NotStarted)),
+        Some(_) => exchange.fetch_response_head_before(deadline).await,
+        None => Err(Failure::NotStarted),
     };
-    let fetched = fetched.unwrap_or_else(|_| {
-        exchange.count_attempt(Some(Failure::TimedOut));
-        Err(Failure::TimedOut)
-    });
     let (should_close, attempts) = (exchange.should_close, exchange.attempts);
     let out = std::mem::take(&mut exchange.client_output);
     let mut is_client_gone = false;
@@ -209,6 +199,17 @@ async fn forward_body(
 }
 
 impl Exchange<'_> {
+    async fn fetch_response_head_before(
+        &mut self,
+        deadline: Instant,
+    ) -> Result<UpstreamResponse, Failure> {
+        let fetched = timeout_at(deadline, self.fetch_response_head()).await;
+        fetched.unwrap_or_else(|_| {
+            self.count_attempt(Some(Failure::TimedOut));
+            Err(Failure::TimedOut)
+        })
+    }
+
     /// Asks servers until one has sent a complete response header, or until no further attempt is
     /// allowed. The header for the client is then in `client_output`.
     async fn fetch_response_head(&mut self) -> Result<UpstreamResponse, Failure> {
@@ -219,7 +220,7 @@ impl Exchange<'_> {
             match fetched {
                 // The caller's `timeout_at` enforces the deadline, so it has not passed here.
                 Err(failure) if self.attempts.may_retry(failure, false) => {
-                    self.metrics.retries.inc()
+                    self.context.gate.state().metrics.upstream.retries.inc()
                 }
                 fetched => return fetched,
             }
@@ -229,7 +230,7 @@ impl Exchange<'_> {
     /// Counts the attempt that is under way. It got a response if `failure` is `None`.
     fn count_attempt(&mut self, failure: Option<Failure>) {
         if let Some(timer) = self.attempt_timer.take() {
-            timer.count(failure, self.metrics);
+            timer.count(failure, &self.context.gate.state().metrics.upstream);
         }
     }
 
@@ -238,11 +239,12 @@ impl Exchange<'_> {
         let (Some(target), Some(_)) = (self.ctx.upstream_target(), &self.ctx.permit) else {
             return Err(Failure::Internal);
         };
-        let server = self.servers.select_server().ok_or(Failure::NotStarted)?;
+        let server = self.context.upstreams.select_server().ok_or(Failure::NotStarted)?;
         self.attempt_timer = Some(AttemptTimer::start(server));
-        let connected = self.servers.reuse_or_connect(server, self.attempts.is_retry()).await;
+        let connected =
+            self.context.upstreams.reuse_or_connect(server, self.attempts.is_retry()).await;
         let mut connection = connected.map_err(|_| {
-            self.servers.eject_server(&server.into());
+            self.context.upstreams.eject_server(&server.into());
             Failure::Connect
         })?;
         self.attempts.mark_connected();
@@ -250,7 +252,7 @@ impl Exchange<'_> {
         write_upstream_request(
             self.client_header,
             (self.method, target),
-            self.servers.host_header(&connection.server_address),
+            self.context.upstreams.host_header(&connection.server_address),
             &self.client_info,
             &mut request,
         );
@@ -276,7 +278,7 @@ impl Exchange<'_> {
                 Ok(0) | Err(_) => return Err(failure),
             }
             self.should_close =
-                closes_after_response(self.should_close, self.tracker.is_draining());
+                closes_after_response(self.should_close, self.context.tracker.is_draining());
             let context = ResponseContext {
                 common_headers: &self.ctx.common_headers,
                 date: self.fast_path.date_header_value(),

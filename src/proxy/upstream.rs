@@ -4,7 +4,7 @@
 //! Owns the set of servers with their active and passive health checks, and the limits on
 //! concurrent exchanges. It judges no request: its callers hold a permit.
 
-mod attempt_metrics;
+mod attempt_timer;
 mod connection;
 mod connection_guard;
 mod response;
@@ -28,10 +28,11 @@ use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::model::network::Networks;
+use crate::observe::metrics::{UpstreamMetrics, UpstreamSnapshot};
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 use crate::support::test_fault::{TestFault, is_injected};
 
-pub use attempt_metrics::AttemptTimer;
+pub use attempt_timer::AttemptTimer;
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use connection_guard::ConnectionGuard;
@@ -313,6 +314,20 @@ impl Upstreams {
     /// server's address and port, which the caller passes.
     pub fn host_header<'h>(&'h self, server: &'h str) -> &'h str {
         self.options.host_header.as_deref().unwrap_or(server)
+    }
+
+    /// Sets the gauges of the servers, for a scraper.
+    pub fn update_metrics(&self, metrics: &UpstreamMetrics) {
+        let backends = self.balancer.backends().get_backend();
+        let healths = backends.iter().filter_map(|backend| {
+            Some((backend.addr.as_inet().copied()?, self.is_healthy(backend)))
+        });
+        metrics.set_gauges(&UpstreamSnapshot {
+            is_healthy_by_server: healths.collect(),
+            exchanges_in_flight: self.options.max_in_flight
+                - self.exchange_permits.available_permits(),
+            idle_connections: self.idle_pool.connection_count(),
+        });
     }
 
     /// Returns true if the server neither fails its health check nor is ejected.

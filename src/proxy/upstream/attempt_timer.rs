@@ -1,11 +1,10 @@
-//! What the metrics tell of the upstream servers.
+//! Counts the attempts to get a response from an upstream server.
 
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use super::Upstreams;
 use crate::exchange::Failure;
-use crate::observe::metrics::{AttemptOutcome, UpstreamMetrics, UpstreamSnapshot};
+use crate::observe::metrics::{AttemptOutcome, UpstreamMetrics};
 
 /// An attempt to get a response from a server that is not counted yet.
 #[derive(Clone, Copy, Debug)]
@@ -34,21 +33,5 @@ impl AttemptTimer {
             Some(Failure::NotStarted) => return,
         };
         metrics.count_attempt(self.server, outcome, self.started_at);
-    }
-}
-
-impl Upstreams {
-    /// Sets the gauges of the servers, for a scraper.
-    pub fn update_metrics(&self, metrics: &UpstreamMetrics) {
-        let backends = self.balancer.backends().get_backend();
-        let healths = backends.iter().filter_map(|backend| {
-            Some((backend.addr.as_inet().copied()?, self.is_healthy(backend)))
-        });
-        metrics.set_gauges(&UpstreamSnapshot {
-            is_healthy_by_server: healths.collect(),
-            exchanges_in_flight: self.options.max_in_flight
-                - self.exchange_permits.available_permits(),
-            idle_connections: self.idle_pool.connection_count(),
-        });
     }
 }
