@@ -2,6 +2,7 @@
 
 pub mod certificates;
 pub mod client_rates;
+pub mod dns_resolver;
 pub mod per_client_limit;
 pub mod regular_file;
 pub mod snapshot;

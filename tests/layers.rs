@@ -54,7 +54,7 @@ const CRATES: [(&str, &[&str]); 35] = [
     ("crc32fast", &["keys/token"]),
     ("h2", &["downstream/http2"]),
     ("hex", &["store/redis", "keys/key_file", "feed/fetch", "message/request_id"]),
-    ("hickory_resolver", &["dns/client"]),
+    ("hickory_resolver", &["support/dns_resolver", "dns/client", "proxy/upstream/name_resolver"]),
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
     ("itoa", &["message", "exchange", "proxy/upstream", "observe/access_log"]),

@@ -14,7 +14,7 @@ use riskgate::pingora::upstreams::peer::HttpPeer;
 use riskgate::pingora::{Error, ErrorType, Result};
 use riskgate::pingora_proxy::{ProxyHttp, Session, http_proxy};
 use riskgate::process::listener::{self, ListenerService};
-use riskgate::process::server::{install_panic_hook, resolve_upstreams};
+use riskgate::process::server::{create_upstreams, install_panic_hook};
 use riskgate::{Gate, Mount, RequestContext};
 
 /// A proxy with the gates that panics on the path `/fault`.
@@ -98,7 +98,7 @@ fn a_panic_ends_only_its_connection_and_is_counted_in_a_metric() {
     let app = DownstreamApp::new(
         proxy,
         gate.clone(),
-        resolve_upstreams(&config).unwrap(),
+        create_upstreams(&config).unwrap(),
         config.downstream.clone(),
         Arc::clone(&tracker),
     );

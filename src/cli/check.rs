@@ -11,7 +11,7 @@ use crate::store::{RingRows, Store, StoreError};
 
 pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let inputs = StartupInputs::read(&args.config_sources()).map_err(CommandFailure::config)?;
-    check_log_limits_and_upstreams(&inputs.config)?;
+    let (_, upstreams) = check_log_limits_and_upstreams(&inputs.config)?;
     let options = &inputs.config.store;
     // A check writes nothing, so it does not create a missing SQLite file as `run` would.
     let rows = match Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT) {
@@ -39,6 +39,9 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     // Faults of single keys or accounts don't keep the gateway from starting.
     for fault in KeyRing::find_faults(&rows, declared, plans) {
         print_message(format!("warning: {fault}; its calls are answered with 500"));
+    }
+    for problem in upstreams.problems() {
+        print_message(format!("warning: upstream.servers: {problem}"));
     }
     for warning in inputs.table.warnings(unix_now()) {
         print_message(format!("warning: {warning}"));

@@ -12,6 +12,16 @@ const DNS_PORT: u16 = 53;
 impl Settings {
     /// Reads `[dns]`.
     pub fn read_dns_options(&mut self) -> DnsOptions {
+        DnsOptions {
+            is_learning_enabled: self.boolean("dns.learn", false),
+            resolver_addresses: self.resolver_addresses("dns.resolvers"),
+            max_queries_per_second: self.integer("dns.rate", 1..=10_000, 50) as u32,
+            max_names_in_flight: self.integer("dns.concurrency", 1..=64, 16) as usize,
+        }
+    }
+
+    /// Reads the addresses of DNS resolvers; none stand for the resolvers of the system.
+    pub fn resolver_addresses(&mut self, key: &str) -> Vec<SocketAddr> {
         let address = |text: &String| {
             let with_default_port =
                 || Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, DNS_PORT));
@@ -22,13 +32,6 @@ impl Settings {
             texts.iter().map(address).collect::<Option<Vec<SocketAddr>>>()
         };
         let expected = "a list of addresses such as [\"10.0.0.2\", \"[::1]:5353\"]";
-        DnsOptions {
-            is_learning_enabled: self.boolean("dns.learn", false),
-            resolver_addresses: self
-                .parse_setting("dns.resolvers", expected, parse)
-                .unwrap_or_default(),
-            max_queries_per_second: self.integer("dns.rate", 1..=10_000, 50) as u32,
-            max_names_in_flight: self.integer("dns.concurrency", 1..=64, 16) as usize,
-        }
+        self.parse_setting(key, expected, parse).unwrap_or_default()
     }
 }

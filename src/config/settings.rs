@@ -286,23 +286,6 @@ impl Settings {
         indexes.into_iter().map(|index| format!("{prefix}{index}")).collect()
     }
 
-    /// Reads servers as `HOST:PORT`. The default is one server.
-    pub fn servers(&mut self, key: &str, default: &str) -> Vec<String> {
-        let parse = |raw: &RawValue| {
-            let servers = raw.as_text_list()?;
-            let is_valid = |server: &String| {
-                server.rsplit_once(':').is_some_and(|(host, port)| {
-                    !host.is_empty()
-                        && !host.contains(['/', '@', '?'])
-                        && port.parse::<u16>().is_ok()
-                })
-            };
-            (!servers.is_empty() && servers.iter().all(is_valid)).then_some(servers)
-        };
-        self.parse_setting(key, "a list of servers such as [\"127.0.0.1:9000\"]", parse)
-            .unwrap_or_else(|| vec![default.to_owned()])
-    }
-
     pub fn store_url(&mut self, key: &str, default: &str) -> StoreUrl {
         let parsed = match self.read_and_mark_known(key) {
             Some(setting) => match setting.raw.as_text().map(StoreUrl::parse) {

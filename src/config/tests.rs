@@ -92,7 +92,8 @@ fn environment_variables_are_read_as_numbers_lists_and_booleans() {
         .into_iter(),
     );
     assert_eq!(settings.integer("listen.max_connections", 1..=9, 1), 7);
-    assert_eq!(settings.servers("upstream.servers", "c:3"), ["a:1", "b:2"]);
+    let servers = settings.read_upstream_servers();
+    assert_eq!(servers.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a:1", "b:2"]);
     assert!(!settings.boolean("log.access", true));
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::raw_value::RawValue;
 use super::settings::Settings;
-use crate::proxy::upstream::UpstreamTls;
+use crate::proxy::upstream::{ServerName, UpstreamTls};
 use crate::support::certificates::CertificateFiles;
 
 impl Settings {
@@ -43,7 +43,7 @@ impl Settings {
     /// None.
     pub fn read_upstream_tls(
         &mut self,
-        servers: &[String],
+        servers: &[ServerName],
         host: Option<&str>,
     ) -> Option<UpstreamTls> {
         let is_on = self.boolean("upstream.tls", false);
@@ -64,14 +64,11 @@ impl Settings {
 
 /// Returns the host in `upstream.host` without its port, else the host that all servers share. None
 /// if the servers have different hosts.
-fn default_tls_name(servers: &[String], host: Option<&str>) -> Option<String> {
-    let name = |text: &str| {
-        let name = text.rsplit_once(':').map_or(text, |(name, _)| name);
-        name.trim_matches(['[', ']']).to_owned()
-    };
+fn default_tls_name(servers: &[ServerName], host: Option<&str>) -> Option<String> {
     if let Some(host) = host {
-        return Some(name(host));
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        return Some(name.trim_matches(['[', ']']).to_owned());
     }
-    let first = name(servers.first()?);
-    servers.iter().all(|server| name(server) == first).then_some(first)
+    let first = servers.first()?.host();
+    servers.iter().all(|server| server.host() == first).then_some(first)?
 }

@@ -1,17 +1,24 @@
 //! `[upstream]` and `[check]`: the upstream servers, and who answers checks.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::CheckAnswer;
 use crate::model::network::Networks;
-use crate::proxy::upstream::UpstreamOptions;
+use crate::proxy::upstream::{ServerName, UpstreamOptions};
 
 impl Settings {
     /// Reads `[upstream]`. Clients in `trusted_proxies` are exempt from the limit per address.
     pub fn read_upstream_options(&mut self, trusted_proxies: &Networks) -> UpstreamOptions {
-        let servers = self.servers("upstream.servers", "127.0.0.1:9000");
+        let servers = self.read_upstream_servers();
         let host = self.text("upstream.host");
+        let health_path = |raw: &RawValue| {
+            let path = raw.as_text()?;
+            let is_path = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
+            (is_path || path.is_empty()).then(|| path.to_owned())
+        };
         let max_in_flight = self.integer("upstream.max_in_flight", 1..=1_000_000, 1_000);
         let half = max_in_flight.div_ceil(2);
         UpstreamOptions {
@@ -30,10 +37,28 @@ impl Settings {
             exchange_time_limit: self
                 .nonzero_duration("upstream.deadline", Duration::from_millis(2_500)),
             idle_timeout: self.nonzero_duration("upstream.idle_timeout", Duration::from_secs(60)),
+            resolve_interval: self
+                .nonzero_duration("upstream.resolve_interval", Duration::from_secs(10)),
+            resolvers: self.resolver_addresses("upstream.resolvers"),
             health_interval: self.duration("upstream.health_interval", Duration::from_secs(5)),
-            health_path: self.text("upstream.health_path"),
+            health_path: self
+                .parse_setting("upstream.health_path", "a path such as /healthz", health_path)
+                .filter(|path| !path.is_empty()),
             eject_for: self.duration("upstream.eject_for", Duration::from_secs(2)),
         }
+    }
+
+    /// Reads `upstream.servers`. The default is one server on this machine.
+    pub fn read_upstream_servers(&mut self) -> Vec<ServerName> {
+        let parse = |raw: &RawValue| {
+            let texts = raw.as_text_list().filter(|texts| !texts.is_empty())?;
+            texts.iter().map(|text| ServerName::parse(text)).collect::<Option<Vec<ServerName>>>()
+        };
+        let expected = "a list of servers such as [\"127.0.0.1:9000\", \"check.internal:9000\", \
+                        \"_check._tcp.internal\"]";
+        self.parse_setting("upstream.servers", expected, parse).unwrap_or_else(|| {
+            vec![ServerName::Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)))]
+        })
     }
 
     /// Reads `check.answer`.

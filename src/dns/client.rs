@@ -3,25 +3,23 @@
 //! A query first waits for a slot of the [`Pacer`]. The wait does not count towards a timeout,
 //! because a low rate is not a fault of the resolvers.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{
-    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
-};
+use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
-use hickory_resolver::system_conf::read_system_conf;
 use tokio::time::{Instant, timeout};
 
 use super::finding::{self, DnsAnswer, DnsFinding, MxInterpretation, MxRecord, Reachability};
 use super::options::DnsOptions;
 use super::pacer::Pacer;
+use crate::support::dns_resolver::read_resolver_config;
 
 /// How long one of the two attempts of a query may take. A query of a resolver probe may take no
 /// longer with both attempts.
@@ -45,21 +43,9 @@ impl DnsClient {
     /// # Errors
     /// If the options name no resolvers and the system's resolvers can't be read.
     pub fn new(options: &DnsOptions, pacer: Arc<Pacer>) -> Result<DnsClient, String> {
-        let config = match options.resolver_addresses.is_empty() {
-            false => {
-                let servers =
-                    options.resolver_addresses.iter().map(|address| name_server_config(*address));
-                ResolverConfig::from_name_servers(servers.collect())
-            }
-            true => {
-                let read = read_system_conf().map_err(|error| {
-                    format!(
-                        "expected the system's resolvers in /etc/resolv.conf, but found {error}"
-                    )
-                });
-                ResolverConfig::from_name_servers(read?.0.name_servers().to_vec())
-            }
-        };
+        let (config, _) = read_resolver_config(&options.resolver_addresses)?;
+        // A name in no list is complete, so the system's search list does not apply.
+        let config = ResolverConfig::from_name_servers(config.name_servers().to_vec());
         let mut resolver_options = ResolverOpts::default();
         resolver_options.timeout = QUERY_ATTEMPT_TIMEOUT;
         // One retry, so two attempts.
@@ -221,14 +207,6 @@ fn extract_mx_record(data: &RData) -> Option<MxRecord> {
     let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     let is_host = host.bytes().all(is_host_byte);
     is_host.then_some(MxRecord { preference: mx.preference, host })
-}
-
-fn name_server_config(address: SocketAddr) -> NameServerConfig {
-    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
-        connection.port = address.port();
-        connection
-    });
-    NameServerConfig::new(address.ip(), true, connections.to_vec())
 }
 
 fn answer_from_lookup<T>(lookup: &Lookup, extract: impl Fn(&RData) -> Option<T>) -> DnsAnswer<T> {

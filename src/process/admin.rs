@@ -41,7 +41,7 @@ const HTTP_LISTENER_PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 /// The components whose problems `/readyz` and `/status` report besides those of the reload. The
 /// text of a problem begins with the name of its component.
 #[doc(hidden)]
-pub const PROBLEM_COMPONENTS: [&str; 2] = ["store", "clock"];
+pub const PROBLEM_COMPONENTS: [&str; 3] = ["store", "clock", "upstream"];
 /// The OpenAPI document of both listeners.
 const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 
@@ -202,7 +202,7 @@ impl AdminApp {
         let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut degraded: Vec<String> =
             status.fault_by_part.iter().map(|(part, why)| format!("{part}: {why}")).collect();
-        let [store_name, clock_name] = PROBLEM_COMPONENTS;
+        let [store_name, clock_name, upstream_name] = PROBLEM_COMPONENTS;
         let store = self.state.ledger.status();
         let missing = store.missing_replicas;
         match store.store_down {
@@ -227,6 +227,8 @@ impl AdminApp {
         }
         degraded
             .extend(self.state.ledger.clock_problem().map(|why| format!("{clock_name}: {why}")));
+        let names = self.upstreams.problems();
+        degraded.extend(names.iter().map(|problem| format!("{upstream_name}: {problem}")));
         degraded
     }
 

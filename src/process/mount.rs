@@ -11,7 +11,7 @@ use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::gate::Gate;
 use crate::process::reload::Reloader;
 use crate::process::server::startup::build_gate_state_and_reloader;
-use crate::process::server::{StartError, StartupInputs, check_access_log_path, resolve_upstreams};
+use crate::process::server::{StartError, StartupInputs, check_access_log_path, create_upstreams};
 use crate::proxy::gateway::Gateway;
 
 /// riskgate's state, for a Pingora server of your own: table, keys, quotas and store, as `riskgate
@@ -56,12 +56,12 @@ impl Mount {
     }
 
     /// Creates a gateway: the gate in front of the servers of `[upstream]`. Add
-    /// [`Gateway::health_service`] to your server too.
+    /// [`Gateway::background_service`] to your server too.
     ///
     /// # Errors
-    /// Returns [`StartError::Config`] if a name in `upstream.servers` does not resolve.
+    /// Returns [`StartError::Config`] if no thread can be started that resolves `upstream.servers`.
     pub fn gateway(&self) -> Result<Gateway, StartError> {
-        Ok(Gateway::new(self.gate(), resolve_upstreams(&self.config)?))
+        Ok(Gateway::new(self.gate(), create_upstreams(&self.config)?))
     }
 
     /// The service that watches config, table and keys. It replaces each part that has changed,

@@ -186,10 +186,10 @@ fn add_services(
         let timeout = service_parts.config.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }
-    let health = service_parts.upstreams.health_service();
+    let upstreams = Arc::clone(service_parts.upstreams);
     let heartbeat = service_parts.heartbeat.clone();
     service_parts.add_services(server, sockets)?;
-    server.add_service(health);
+    server.add_service(GenBackgroundService::new("upstream".to_owned(), upstreams));
     server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
     server.add_service(GenBackgroundService::new(
         "watchdog".to_owned(),
@@ -206,7 +206,7 @@ pub fn check_log_limits_and_upstreams(
 ) -> Result<(Config, Arc<Upstreams>), StartError> {
     let files = check_access_log_path(config);
     let limited = lower_limits_to_open_files(config.clone());
-    let upstreams = resolve_upstreams(limited.as_ref().unwrap_or(config));
+    let upstreams = create_upstreams(limited.as_ref().unwrap_or(config));
     match (files, limited, upstreams) {
         (Ok(()), Ok(limited), Ok(upstreams)) => Ok((limited, upstreams)),
         (files, limited, upstreams) => {
@@ -217,12 +217,11 @@ pub fn check_log_limits_and_upstreams(
     }
 }
 
-/// Resolves the upstream servers of a config.
-pub fn resolve_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
+/// Creates the upstream servers of a config, and resolves their names. A name that does not resolve
+/// is no error: riskgate tries again while it runs.
+pub fn create_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
     let upstreams = Upstreams::new(config.upstream.clone()).map_err(|error| {
-        let servers = config.upstream.servers.join(", ");
-        let expected = "upstream.servers: expected names that resolve";
-        StartError::Config(vec![format!("{expected}, but found {error} in {servers}")])
+        StartError::Config(vec![format!("upstream: expected to resolve names, but found {error}")])
     })?;
     Ok(Arc::new(upstreams))
 }

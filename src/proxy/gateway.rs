@@ -13,6 +13,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::Digest;
 use pingora::services::ServiceWithDependents;
+use pingora::services::background::GenBackgroundService;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
@@ -76,8 +77,8 @@ impl Gateway {
 
     /// The service that checks the health of the upstream servers; add it to your server. Without
     /// it, riskgate skips a server only after a connection to it has failed.
-    pub fn health_service(&self) -> impl ServiceWithDependents + use<> {
-        self.upstreams.health_service()
+    pub fn background_service(&self) -> impl ServiceWithDependents + use<> {
+        GenBackgroundService::new("upstream".to_owned(), Arc::clone(&self.upstreams))
     }
 
     /// Renders the metrics of the gate and of its upstream servers in Prometheus' text format, for a

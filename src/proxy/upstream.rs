@@ -7,27 +7,29 @@
 mod attempt_timer;
 mod connection;
 mod connection_guard;
+mod health_check;
+mod name_resolver;
+mod options;
 mod response;
+mod server_name;
+mod server_set;
+mod tls;
+mod turns;
 
 use std::net::{IpAddr, SocketAddr as StdAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dashmap::DashMap;
-use pingora::Result;
-use pingora::connectors::http::Connector as HttpConnector;
-use pingora::connectors::{ConnectorOptions, TransportConnector};
-use pingora::lb::health_check::{HttpHealthCheck, TcpHealthCheck};
-use pingora::lb::selection::RoundRobin;
-use pingora::lb::{Backend, LoadBalancer};
+use async_trait::async_trait;
+use pingora::connectors::TransportConnector;
 use pingora::protocols::l4::socket::SocketAddr;
-use pingora::services::background::GenBackgroundService;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::model::network::Networks;
 use crate::observe::metrics::{UpstreamMetrics, UpstreamSnapshot};
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 use crate::support::test_fault::{TestFault, is_injected};
@@ -36,7 +38,13 @@ pub use attempt_timer::AttemptTimer;
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use connection_guard::ConnectionGuard;
+use health_check::create_health_check;
+use name_resolver::NameResolver;
+pub use options::UpstreamOptions;
 pub use response::{BodyState, ResponseContext, ResponseHead, forward_response_head};
+pub use server_name::ServerName;
+use server_set::ServerSet;
+pub use tls::UpstreamTls;
 
 /// The most idle upstream connections that the fast path keeps. Pingora's own pool, for the Pingora
 /// path, keeps as many.
@@ -45,47 +53,6 @@ pub const MAX_IDLE_CONNECTIONS: usize = 512;
 /// slowly, the buffer holds a part of its response. The kernel doubles this number for its own
 /// bookkeeping.
 const RECV_BUFFER_BYTES: usize = 32 * 1024;
-
-/// The settings of upstream connections, deadlines and health checks.
-#[derive(Clone, Debug)]
-pub struct UpstreamOptions {
-    /// `host:port` of each server.
-    pub servers: Vec<String>,
-    /// The value of `Host` in upstream requests; the server's address and port if `None`.
-    pub host_header: Option<String>,
-    /// TLS to the servers; cleartext if `None`.
-    pub tls: Option<UpstreamTls>,
-    /// The most concurrent exchanges; a request beyond them is refused at once.
-    pub max_in_flight: usize,
-    /// The most concurrent exchanges for clients of one address (one /64 of IPv6).
-    pub max_in_flight_per_address: usize,
-    /// Clients in these networks are exempt from the limit per address.
-    pub exempt_networks: Networks,
-    /// The time to open a connection.
-    pub connect_timeout: Duration,
-    /// The time for the whole exchange, from the request's header to the last byte of the response.
-    pub exchange_time_limit: Duration,
-    /// The time for which an idle connection is kept for reuse.
-    pub idle_timeout: Duration,
-    /// The interval of health checks; zero turns them off.
-    pub health_interval: Duration,
-    /// The path that a health check requests; if `None`, the check only opens a connection.
-    pub health_path: Option<String>,
-    /// The time for which a server that refused a connection is skipped.
-    pub eject_for: Duration,
-}
-
-/// TLS to the servers.
-#[derive(Clone, Debug)]
-pub struct UpstreamTls {
-    /// A file with the certificate authorities to trust instead of the system's. Pingora's
-    /// connector reads the file.
-    pub ca_file: Option<String>,
-    /// The name that the servers' certificate must be valid for.
-    pub server_name: String,
-    /// Whether the servers' certificate is verified, including its name.
-    pub verify_certificate: bool,
-}
 
 /// The permit for one of the concurrent exchanges: it counts against `max_in_flight` and the limit
 /// per address until it is dropped.
@@ -96,10 +63,8 @@ pub struct ExchangePermit {
 
 /// The upstream servers and their health.
 pub struct Upstreams {
-    balancer: Arc<LoadBalancer<RoundRobin>>,
+    servers: ServerSet,
     options: UpstreamOptions,
-    /// The servers that refused a connection, each with the time until which it is skipped.
-    ejected_until: DashMap<SocketAddr, Instant>,
     /// Opens the TLS connections of the fast path; `None` without TLS to the servers.
     tls_connector: Option<TransportConnector>,
     /// Idle connections of the fast path.
@@ -109,8 +74,6 @@ pub struct Upstreams {
     body_permits: Semaphore,
     bodies_per_client: Arc<PerClientLimit>,
     exchanges_per_client: Arc<PerClientLimit>,
-    /// Counts the selections of a server, so that the servers take turns.
-    selection_counter: AtomicUsize,
     /// Makes the group key of each retry unique, so that Pingora opens a new connection for it.
     retry_group_counter: AtomicU64,
 }
@@ -121,23 +84,17 @@ impl Upstreams {
         if is_injected(TestFault::NoDeadline) {
             options.exchange_time_limit = Duration::from_secs(3600);
         }
-        let mut balancer = LoadBalancer::<RoundRobin>::try_from_iter(&options.servers)?;
-        if !options.health_interval.is_zero() {
-            balancer.health_check_frequency = Some(options.health_interval);
-            match &options.health_path {
-                None => balancer.set_health_check(tcp_health_check(&options)),
-                Some(path) => {
-                    let check = http_health_check(&options, path)
-                        .map_err(|error| std::io::Error::other(error.to_string()))?;
-                    balancer.set_health_check(check);
-                }
-            }
-        }
+        let names = NameResolver::new(options.servers.clone(), options.resolvers.clone());
+        let health_check = match options.health_interval.is_zero() {
+            true => None,
+            false => Some((create_health_check(&options)?, options.health_interval)),
+        };
+        let servers = ServerSet::new(names, options.eject_for, health_check)?;
         let per_address = options.max_in_flight_per_address;
         let client_limit =
             || Arc::new(PerClientLimit::new(per_address, options.exempt_networks.clone()));
         Ok(Upstreams {
-            balancer: Arc::new(balancer),
+            servers,
             exchange_permits: Arc::new(Semaphore::new(options.max_in_flight)),
             body_permits: Semaphore::new(options.max_in_flight),
             bodies_per_client: client_limit(),
@@ -149,24 +106,22 @@ impl Upstreams {
             tls_connector: options
                 .tls
                 .as_ref()
-                .map(|tls| TransportConnector::new(Some(connector_options(tls)))),
+                .map(|tls| TransportConnector::new(Some(tls.connector_options()))),
             options,
-            ejected_until: DashMap::new(),
-            selection_counter: AtomicUsize::new(0),
             retry_group_counter: AtomicU64::new(0),
         })
     }
 
-    /// Returns the background service that does the active health checks.
-    pub fn health_service(&self) -> GenBackgroundService<LoadBalancer<RoundRobin>> {
-        GenBackgroundService::new("health".to_owned(), Arc::clone(&self.balancer))
+    /// Lists what is wrong with the names of the servers: one line for each that does not resolve.
+    pub fn problems(&self) -> Vec<String> {
+        self.servers.problems()
     }
 
     /// Returns the number of healthy servers (neither ejected nor failing their health check), and
     /// the number of all servers.
     pub fn count_healthy_and_all(&self) -> (usize, usize) {
-        let backends = self.balancer.backends().get_backend();
-        (backends.iter().filter(|backend| self.is_healthy(backend)).count(), backends.len())
+        let healths = self.servers.list_healths();
+        (healths.iter().filter(|(_, is_healthy)| *is_healthy).count(), healths.len())
     }
 
     /// Returns a permit for one more exchange for a client of this address; `None` if there are too
@@ -198,7 +153,7 @@ impl Upstreams {
     /// connections too.
     pub fn select_peer(&self, request_started_at: Instant, is_retry: bool) -> Option<HttpPeer> {
         let left = self.time_left(request_started_at)?;
-        let mut peer = self.peer(self.select_address()?, left);
+        let mut peer = self.peer(self.servers.select()?, left);
         if is_retry {
             peer.group_key = 1 + self.retry_group_counter.fetch_add(1, Ordering::Relaxed);
             peer.options.idle_timeout = Some(Duration::ZERO);
@@ -232,7 +187,7 @@ impl Upstreams {
 
     /// Selects the next server for the fast path; `None` if there is none.
     pub fn select_server(&self) -> Option<StdAddr> {
-        self.select_address()?.as_inet().copied()
+        self.servers.select()?.as_inet().copied()
     }
 
     /// Returns a connection to this server for the fast path: an idle one from the pool if there is
@@ -265,22 +220,7 @@ impl Upstreams {
 
     /// Skips a server for `eject_for`, because it did not accept a connection.
     pub fn eject_server(&self, server: &SocketAddr) {
-        self.ejected_until.insert(server.clone(), Instant::now() + self.options.eject_for);
-    }
-
-    /// Returns the next healthy server in turn. Pingora's own selection allocates for each request.
-    fn select_address(&self) -> Option<SocketAddr> {
-        let backends = self.balancer.backends().get_backend();
-        let turn = self.selection_counter.fetch_add(1, Ordering::Relaxed);
-        let next = backends.iter().nth(turn % backends.len().max(1))?;
-        if self.is_healthy(next) {
-            return Some(next.addr.clone());
-        }
-        // The healthy servers take the turns of the others in turn. If none is healthy, riskgate asks
-        // any: it may have recovered.
-        let healthy: Vec<&Backend> = backends.iter().filter(|it| self.is_healthy(it)).collect();
-        let round = turn / backends.len();
-        Some(healthy.get(round % healthy.len().max(1)).unwrap_or(&next).addr.clone())
+        self.servers.eject(server);
     }
 
     /// Returns the deadline of the exchange for a request that started then.
@@ -318,23 +258,38 @@ impl Upstreams {
 
     /// Sets the gauges of the servers, for a scraper.
     pub fn update_metrics(&self, metrics: &UpstreamMetrics) {
-        let backends = self.balancer.backends().get_backend();
-        let healths = backends.iter().filter_map(|backend| {
-            Some((backend.addr.as_inet().copied()?, self.is_healthy(backend)))
-        });
         metrics.set_gauges(&UpstreamSnapshot {
-            is_healthy_by_server: healths.collect(),
+            is_healthy_by_server: self.servers.list_healths(),
             exchanges_in_flight: self.options.max_in_flight
                 - self.exchange_permits.available_permits(),
             idle_connections: self.idle_pool.connection_count(),
         });
     }
 
-    /// Returns true if the server neither fails its health check nor is ejected.
-    fn is_healthy(&self, backend: &Backend) -> bool {
-        let is_ejected =
-            || self.ejected_until.get(&backend.addr).is_some_and(|until| Instant::now() < *until);
-        self.balancer.backends().ready(backend) && !is_ejected()
+    /// Resolves the names of the servers once per `resolve_interval` until the shutdown.
+    async fn keep_resolving(&self, mut shutdown: ShutdownWatch) {
+        if self.options.servers.iter().all(|name| matches!(name, ServerName::Address(_))) {
+            return;
+        }
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.options.resolve_interval) => {}
+                _ = shutdown.changed() => return,
+            }
+            if let Some(servers) = self.servers.resolve().await {
+                let listed: Vec<String> = servers.iter().map(ToString::to_string).collect();
+                log::info!("upstream servers: {}", listed.join(", "));
+                self.idle_pool.close_connections_to_others(&servers);
+            }
+        }
+    }
+}
+
+/// Checks the servers' health and follows their names.
+#[async_trait]
+impl BackgroundService for Upstreams {
+    async fn start(&self, shutdown: ShutdownWatch) {
+        tokio::join!(self.servers.check_health(shutdown.clone()), self.keep_resolving(shutdown));
     }
 }
 
@@ -347,37 +302,6 @@ fn acquire_client_guard(
 ) -> Option<Option<PerClientGuard>> {
     let client = client_address.filter(|_| !is_injected(TestFault::IgnoreClientLimit));
     client.map_or(Some(None), |address| limit.acquire(address).map(Some))
-}
-
-/// Returns the options of a connector that trusts the configured authorities. riskgate does not use
-/// the connector's own pool of connections.
-fn connector_options(tls: &UpstreamTls) -> ConnectorOptions {
-    let mut options = ConnectorOptions::new(1);
-    options.ca_file.clone_from(&tls.ca_file);
-    options
-}
-
-fn tcp_health_check(options: &UpstreamOptions) -> Box<TcpHealthCheck> {
-    // The check only opens a connection, without a TLS handshake even if TLS is configured.
-    let mut check = TcpHealthCheck::new();
-    check.peer_template.options.connection_timeout = Some(options.connect_timeout);
-    check
-}
-
-fn http_health_check(options: &UpstreamOptions, path: &str) -> Result<Box<HttpHealthCheck>> {
-    let name = options.tls.as_ref().map(|tls| tls.server_name.as_str());
-    let host = options.host_header.as_deref().or(name).unwrap_or("upstream");
-    let mut check: HttpHealthCheck = HttpHealthCheck::new(host, options.tls.is_some());
-    if let Some(tls) = &options.tls {
-        check.set_connector(HttpConnector::new(Some(connector_options(tls))));
-        check.peer_template.sni.clone_from(&tls.server_name);
-        check.peer_template.options.verify_cert = tls.verify_certificate;
-        check.peer_template.options.verify_hostname = tls.verify_certificate;
-    }
-    check.req.set_raw_path(path.as_bytes())?;
-    check.peer_template.options.connection_timeout = Some(options.connect_timeout);
-    check.peer_template.options.read_timeout = Some(options.exchange_time_limit);
-    Ok(Box::new(check))
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 

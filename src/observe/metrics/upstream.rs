@@ -17,6 +17,10 @@ use super::register::{
 const DURATION_BUCKETS: [f64; 14] =
     [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
 
+/// Servers that have left keep their series, so that counters don't vanish, until there are series
+/// of more servers than this. Where servers come and go, the number of series stays bounded.
+const MAX_SERVERS_WITH_SERIES: usize = 100;
+
 /// How an attempt to get a response from a server ended; the `outcome` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
@@ -154,13 +158,32 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Sets the gauges. A mounted gate has no servers of its own and never calls this.
+    /// Sets the gauges. If many servers were asked since the start, removes the series of those that
+    /// have left. A mounted gate has no servers of its own and never calls this.
     pub fn set_gauges(&self, snapshot: &UpstreamSnapshot) {
+        if self.series_by_server.len() > MAX_SERVERS_WITH_SERIES {
+            self.remove_series_of_others(&snapshot.is_healthy_by_server);
+        }
         let healths = snapshot.is_healthy_by_server.iter();
         let healths = healths.map(|(server, healthy)| (server.to_string(), i64::from(*healthy)));
         self.healthy.set_all(&healths.collect::<Vec<_>>());
         self.exchanges_in_flight.set(Some(snapshot.exchanges_in_flight as i64));
         self.idle_connections.set(Some(snapshot.idle_connections as i64));
+    }
+
+    fn remove_series_of_others(&self, servers: &[(SocketAddr, bool)]) {
+        self.series_by_server.retain(|server, _| {
+            let stays = servers.iter().any(|(kept, _)| kept == server);
+            if !stays {
+                let server = server.to_string();
+                // Fails only if there is no such series.
+                let _ = self.durations.remove_label_values(&[&server]);
+                for outcome in AttemptOutcome::ALL {
+                    let _ = self.attempts.remove_label_values(&[&server, outcome.as_str()]);
+                }
+            }
+            stays
+        });
     }
 }
 
@@ -180,5 +203,34 @@ mod tests {
         }
         let durations = metrics.durations.with_label_values(&["127.0.0.1:80"]);
         assert_eq!(durations.get_sample_count(), 1);
+    }
+
+    #[test]
+    fn servers_that_have_left_lose_their_series_once_there_are_many() {
+        let registry = Registry::new();
+        let metrics = UpstreamMetrics::register(&registry).unwrap();
+        let server = |port: usize| SocketAddr::from(([127, 0, 0, 1], port as u16));
+        let set_gauges = || {
+            metrics.set_gauges(&UpstreamSnapshot {
+                is_healthy_by_server: vec![(server(1), true)],
+                exchanges_in_flight: 0,
+                idle_connections: 0,
+            });
+            metrics.series_by_server.len()
+        };
+        for port in 1..=MAX_SERVERS_WITH_SERIES {
+            metrics.count_attempt(server(port), AttemptOutcome::Response, Instant::now());
+        }
+        assert_eq!(set_gauges(), MAX_SERVERS_WITH_SERIES);
+        metrics.count_attempt(server(9_999), AttemptOutcome::Response, Instant::now());
+        assert_eq!(set_gauges(), 1);
+        let families = registry.gather();
+        for name in
+            ["riskgate_upstream_requests_total", "riskgate_upstream_response_header_seconds"]
+        {
+            let family = families.iter().find(|family| family.name() == name).unwrap();
+            let servers = family.get_metric().iter().map(|metric| metric.get_label().last());
+            assert!(servers.flatten().all(|label| label.value() == "127.0.0.1:1"), "{name}");
+        }
     }
 }

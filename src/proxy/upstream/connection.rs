@@ -161,6 +161,11 @@ impl IdlePool {
         }
     }
 
+    /// Closes the connections to all servers but these.
+    pub fn close_connections_to_others(&self, servers: &[SocketAddr]) {
+        self.lock_state().by_server.retain(|server, _| servers.contains(server));
+    }
+
     /// Closes connections that were idle for too long or have ended, once per `EVICTION_INTERVAL`.
     /// Returns when the pool is empty.
     async fn evict_periodically(pool: Weak<IdlePool>) {

@@ -1,9 +1,12 @@
 use super::*;
+use crate::model::network::Networks;
 
 fn upstreams(servers: &[&str]) -> Upstreams {
     let second = Duration::from_secs(1);
     Upstreams::new(UpstreamOptions {
-        servers: servers.iter().map(|&server| server.to_owned()).collect(),
+        servers: servers.iter().map(|server| ServerName::parse(server).unwrap()).collect(),
+        resolve_interval: second,
+        resolvers: Vec::new(),
         host_header: None,
         tls: None,
         max_in_flight: 1,

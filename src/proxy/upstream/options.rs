@@ -1,0 +1,41 @@
+//! The settings of the upstream servers.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::server_name::ServerName;
+use super::tls::UpstreamTls;
+use crate::model::network::Networks;
+
+/// The settings of upstream connections, deadlines and health checks.
+#[derive(Clone, Debug)]
+pub struct UpstreamOptions {
+    /// The servers.
+    pub servers: Vec<ServerName>,
+    /// How often the names of the servers are resolved again.
+    pub resolve_interval: Duration,
+    /// The resolvers for these names; those of the system if empty.
+    pub resolvers: Vec<SocketAddr>,
+    /// The value of `Host` in upstream requests; the server's address and port if `None`.
+    pub host_header: Option<String>,
+    /// TLS to the servers; cleartext if `None`.
+    pub tls: Option<UpstreamTls>,
+    /// The most concurrent exchanges; a request beyond them is refused at once.
+    pub max_in_flight: usize,
+    /// The most concurrent exchanges for clients of one address (one /64 of IPv6).
+    pub max_in_flight_per_address: usize,
+    /// Clients in these networks are exempt from the limit per address.
+    pub exempt_networks: Networks,
+    /// The time to open a connection.
+    pub connect_timeout: Duration,
+    /// The time for the whole exchange, from the request's header to the last byte of the response.
+    pub exchange_time_limit: Duration,
+    /// The time for which an idle connection is kept for reuse.
+    pub idle_timeout: Duration,
+    /// The interval of health checks; zero turns them off.
+    pub health_interval: Duration,
+    /// The path that a health check requests; if `None`, the check only opens a connection.
+    pub health_path: Option<String>,
+    /// The time for which a server that refused a connection is skipped.
+    pub eject_for: Duration,
+}

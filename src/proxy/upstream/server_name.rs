@@ -1,0 +1,108 @@
+//! How an operator names an upstream server.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+/// A server in `upstream.servers`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerName {
+    /// An address and a port, such as `10.0.0.1:9000`.
+    Address(SocketAddr),
+    /// A host and a port, such as `check.internal:9000`: one server for each address of the host.
+    Host {
+        /// The host, without a dot at its end.
+        host: String,
+        /// The port of each address.
+        port: u16,
+    },
+    /// A service such as `_check._tcp.internal`: one server for each address of the targets in its
+    /// SRV records (RFC 2782).
+    Service(String),
+}
+
+impl ServerName {
+    /// Parses a server. Returns `None` if the text is none of the three forms.
+    pub fn parse(text: &str) -> Option<ServerName> {
+        if let Ok(address) = text.parse() {
+            return Some(ServerName::Address(address));
+        }
+        match text.rsplit_once(':') {
+            Some((host, port)) if is_host_name(host, false) => Some(ServerName::Host {
+                host: host.trim_end_matches('.').to_ascii_lowercase(),
+                port: port.parse().ok()?,
+            }),
+            None if text.starts_with('_') && text.contains('.') && is_host_name(text, true) => {
+                Some(ServerName::Service(text.trim_end_matches('.').to_ascii_lowercase()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The host without the port; `None` for a service, whose hosts are in the DNS.
+    pub fn host(&self) -> Option<String> {
+        match self {
+            ServerName::Address(address) => Some(address.ip().to_string()),
+            ServerName::Host { host, .. } => Some(host.clone()),
+            ServerName::Service(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerName::Address(address) => address.fmt(formatter),
+            ServerName::Host { host, port } => write!(formatter, "{host}:{port}"),
+            ServerName::Service(name) => formatter.write_str(name),
+        }
+    }
+}
+
+/// Returns true for a name of labels with letters, digits, hyphens and underscores (which names of
+/// containers have), such as `check_1.internal`. The first label of a service begins with `_`.
+fn is_host_name(text: &str, is_service: bool) -> bool {
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        (1..=63).contains(&label.len()) && label.bytes().all(allowed)
+    };
+    text.len() <= 253 && text.split('.').all(is_label) && text.starts_with('_') == is_service
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_an_address_a_host_or_a_service() {
+        let host = |host: &str, port| Some(ServerName::Host { host: host.to_owned(), port });
+        for (text, expected) in [
+            ("127.0.0.1:9000", Some(ServerName::Address("127.0.0.1:9000".parse().unwrap()))),
+            ("[::1]:9000", Some(ServerName::Address("[::1]:9000".parse().unwrap()))),
+            ("localhost:80", host("localhost", 80)),
+            ("Check_1.Internal.:9000", host("check_1.internal", 9000)),
+            ("_check._tcp.Internal", Some(ServerName::Service("_check._tcp.internal".into()))),
+        ] {
+            assert_eq!(ServerName::parse(text), expected, "{text}");
+            assert_eq!(ServerName::parse(&expected.clone().unwrap().to_string()), expected);
+        }
+        for text in [
+            "",
+            ":80",
+            "localhost",
+            "localhost:",
+            "localhost:65536",
+            "::1:80",
+            "a b:80",
+            "a..b:80",
+            "http://a:80",
+            "a/b:80",
+            "u@a:80",
+            "_check",
+            "_check._tcp.internal:80",
+            "1.2.3.4",
+        ] {
+            assert_eq!(ServerName::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! TLS to the upstream servers.
+
+use pingora::connectors::ConnectorOptions;
+
+/// TLS to the servers.
+#[derive(Clone, Debug)]
+pub struct UpstreamTls {
+    /// A file with the certificate authorities to trust instead of the system's. Pingora's
+    /// connector reads the file.
+    pub ca_file: Option<String>,
+    /// The name that the servers' certificate must be valid for.
+    pub server_name: String,
+    /// Whether the servers' certificate is verified, including its name.
+    pub verify_certificate: bool,
+}
+
+impl UpstreamTls {
+    /// Returns the options of a connector that trusts the configured authorities. riskgate does not
+    /// use the connector's own pool of connections.
+    pub fn connector_options(&self) -> ConnectorOptions {
+        let mut options = ConnectorOptions::new(1);
+        options.ca_file.clone_from(&self.ca_file);
+        options
+    }
+}

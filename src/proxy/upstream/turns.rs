@@ -1,0 +1,140 @@
+//! The turns that the upstream servers take.
+
+use std::net::SocketAddr;
+
+use pingora::lb::Backend;
+
+use super::name_resolver::ServerTarget;
+
+/// The most turns of one round of the servers of one priority. It bounds how exactly weights are
+/// kept.
+const MAX_TURNS: u32 = 1_000;
+
+/// The servers in the order of their turns.
+#[derive(Debug, Default)]
+pub struct Turns {
+    /// The turns of one round, for each priority. The first list is asked first. A server has more
+    /// turns than another if its weight is larger.
+    by_priority: Vec<Vec<Backend>>,
+}
+
+impl Turns {
+    /// Divides the turns of each priority among its servers by their weights.
+    pub fn new(targets: &[ServerTarget]) -> Turns {
+        let mut priorities: Vec<u16> = targets.iter().map(|target| target.priority).collect();
+        priorities.sort_unstable();
+        priorities.dedup();
+        let turns_of = |priority: u16| {
+            let of_priority = targets.iter().filter(|target| target.priority == priority);
+            divide_turns(&of_priority.copied().collect::<Vec<_>>())
+        };
+        Turns { by_priority: priorities.into_iter().map(turns_of).collect() }
+    }
+
+    /// Returns the server of this turn. If it is not healthy, the healthy servers of its priority
+    /// take its turns in turn, else those of the next priority. If no server is healthy, riskgate
+    /// asks any: it may have recovered. `None` if there is no server.
+    pub fn select(&self, turn: usize, is_healthy: impl Fn(&Backend) -> bool) -> Option<&Backend> {
+        for turns in &self.by_priority {
+            let next = &turns[turn % turns.len()];
+            if is_healthy(next) {
+                return Some(next);
+            }
+            let healthy: Vec<&Backend> = turns.iter().filter(|it| is_healthy(it)).collect();
+            if !healthy.is_empty() {
+                return Some(healthy[turn / turns.len() % healthy.len()]);
+            }
+        }
+        let first = self.by_priority.first()?;
+        Some(&first[turn % first.len()])
+    }
+}
+
+/// Lists the servers so that each stands there as often as its weight says, as evenly spread as
+/// possible: each turn goes to the server that is furthest behind its share.
+fn divide_turns(targets: &[ServerTarget]) -> Vec<Backend> {
+    let weights = scale_weights(targets);
+    let total: i64 = weights.iter().sum();
+    let mut credits = vec![0; targets.len()];
+    let backends: Vec<Backend> = targets.iter().map(|it| backend(it.address)).collect();
+    let take_turn = |_| {
+        credits.iter_mut().zip(&weights).for_each(|(credit, weight)| *credit += weight);
+        // Of several servers that are equally far behind, the first takes the turn.
+        let most = credits.iter().copied().max().unwrap_or_default();
+        let next = credits.iter().position(|credit| *credit == most).unwrap_or_default();
+        credits[next] -= total;
+        backends[next].clone()
+    };
+    (0..total).map(take_turn).collect()
+}
+
+/// Returns the number of turns of each server in one round, at least 1. Equal weights give one turn
+/// each.
+fn scale_weights(targets: &[ServerTarget]) -> Vec<i64> {
+    let weights: Vec<u32> = targets.iter().map(|target| u32::from(target.weight)).collect();
+    let divisor = weights.iter().copied().fold(0, greatest_common_divisor).max(1);
+    let total: u32 = weights.iter().map(|weight| weight / divisor).sum();
+    let scale = |weight: u32| match total > MAX_TURNS {
+        true => u64::from(weight / divisor) * u64::from(MAX_TURNS) / u64::from(total),
+        false => u64::from(weight / divisor),
+    };
+    weights.into_iter().map(|weight| scale(weight).max(1) as i64).collect()
+}
+
+fn greatest_common_divisor(one: u32, other: u32) -> u32 {
+    match other {
+        0 => one,
+        _ => greatest_common_divisor(other, one % other),
+    }
+}
+
+/// Returns the server as Pingora's health checks know it.
+pub fn backend(address: SocketAddr) -> Backend {
+    Backend { addr: address.into(), weight: 1, ext: Default::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(port: u16, priority: u16, weight: u16) -> ServerTarget {
+        ServerTarget { address: SocketAddr::from(([127, 0, 0, 1], port)), priority, weight }
+    }
+
+    fn count_turns(targets: &[ServerTarget], unhealthy: &[u16]) -> Vec<usize> {
+        let turns = Turns::new(targets);
+        let port = |backend: &Backend| backend.addr.as_inet().unwrap().port();
+        let is_healthy = |backend: &Backend| !unhealthy.contains(&port(backend));
+        let selected = (0..600).map(|turn| port(turns.select(turn, is_healthy).unwrap()));
+        let selected: Vec<u16> = selected.collect();
+        let count = |target: &ServerTarget| {
+            selected.iter().filter(|port| **port == target.address.port()).count()
+        };
+        targets.iter().map(count).collect()
+    }
+
+    #[test]
+    fn servers_take_turns_by_weight_within_the_first_healthy_priority() {
+        let equal = [target(1, 0, 10), target(2, 0, 10), target(3, 0, 10)];
+        assert_eq!(count_turns(&equal, &[]), [200, 200, 200]);
+        assert_eq!(count_turns(&equal, &[2]), [300, 0, 300]);
+        assert_eq!(count_turns(&equal, &[1, 2, 3]), [200, 200, 200]);
+        let weighted = [target(1, 0, 4), target(2, 0, 2), target(3, 5, 1)];
+        assert_eq!(count_turns(&weighted, &[]), [400, 200, 0]);
+        assert_eq!(count_turns(&weighted, &[1]), [0, 600, 0]);
+        assert_eq!(count_turns(&weighted, &[1, 2]), [0, 0, 600]);
+        let without_weight = [target(1, 0, 0), target(2, 0, 0)];
+        assert_eq!(count_turns(&without_weight, &[]), [300, 300]);
+    }
+
+    #[test]
+    fn large_weights_keep_a_round_short() {
+        let turns = Turns::new(&[target(1, 0, 65_535), target(2, 0, 1), target(3, 0, 32_768)]);
+        assert!(turns.by_priority[0].len() <= MAX_TURNS as usize + 2);
+    }
+
+    #[test]
+    fn without_servers_nobody_is_selected() {
+        assert!(Turns::new(&[]).select(0, |_| true).is_none());
+    }
+}

@@ -1,0 +1,158 @@
+//! riskgate follows the names of upstream servers in a real DNS server, under load.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::harness::{DemoUpstream, DnsServer, Gateway, MockUpstream, Setup, get, wait_until};
+
+const PATH: &str = "/v1/check/a@b.com";
+
+fn start_gateway(dns: &DnsServer, server: &str) -> Gateway {
+    let setup = Setup::new().set("plans.free", "\"unlimited\"");
+    setup
+        .set("upstream.servers", &format!("[{server:?}]"))
+        .set("upstream.resolvers", &format!("[\"{}\"]", dns.address))
+        .set_text("upstream.resolve_interval", "100ms")
+        .set_text("upstream.eject_for", "1h")
+        .start()
+}
+
+/// A record of the service `_check._tcp.com`.
+fn service_record(priority: u16, weight: u16, port: u16) -> String {
+    format!("_check._tcp SRV {priority} {weight} {port} ns.com.\n")
+}
+
+fn readiness(gateway: &Gateway) -> String {
+    gateway.readyz().text()
+}
+
+#[test]
+fn servers_are_exchanged_in_the_dns_without_a_failed_request() {
+    let servers: [MockUpstream; 3] = std::array::from_fn(|_| MockUpstream::start());
+    let record = |at: usize| service_record(0, 0, servers[at].address.port());
+    let mut dns = DnsServer::start(&record(0));
+    let gateway = start_gateway(&dns, "_check._tcp.com");
+    let key = gateway.create_active_key("acme", &[]);
+    let (is_done, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let send_until_done = || {
+        let mut connection = gateway.connect();
+        while !is_done.load(Ordering::Relaxed) {
+            connection.send_request(&get(PATH).key(&key)).expect(200);
+            sent.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let loads: Vec<_> = (0..4).map(|_| scope.spawn(send_until_done)).collect();
+        let wait_for_requests = |at: usize| {
+            let earlier = servers[at].request_count();
+            wait_until("the server gets requests", || servers[at].request_count() > earlier + 100);
+        };
+        wait_for_requests(0);
+        dns.replace_records(&(record(0) + &record(1)));
+        wait_for_requests(1);
+        wait_for_requests(0);
+        dns.replace_records(&record(1));
+        wait_until("the first server has left", || {
+            !gateway.metrics().contains(&format!("healthy{{server=\"{}\"}}", servers[0].address))
+        });
+        let (left, count) = (&servers[0], servers[0].request_count());
+        wait_for_requests(1);
+        // The DNS server is down: the last good answer stays.
+        dns.stop();
+        wait_until("riskgate reports the name", || readiness(&gateway).contains("_check._tcp.com"));
+        wait_for_requests(1);
+        dns.replace_records(&record(2));
+        wait_for_requests(2);
+        wait_until("the name resolves again", || !readiness(&gateway).contains("upstream"));
+        // A request may have been on its way when the server left.
+        assert!(left.request_count() <= count + loads.len());
+        is_done.store(true, Ordering::Relaxed);
+        loads.into_iter().for_each(|load| load.join().expect("a request failed"));
+    });
+    assert!(sent.load(Ordering::Relaxed) > 400);
+    assert_eq!(gateway.sum_of_samples("riskgate_quota_refunds_total", &[]), 0.0);
+}
+
+#[test]
+fn a_name_that_does_not_resolve_at_the_start_only_degrades() {
+    let server = MockUpstream::start();
+    let mut dns = DnsServer::start("other A 127.0.0.1\n");
+    let name = format!("later.com:{}", server.address.port());
+    let gateway = start_gateway(&dns, &name);
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.get_domain("first.test", &key).expect(200);
+    let refused = gateway.get(PATH, &key).expect(500);
+    assert!(refused.text().contains("upstream_unavailable"), "{}", refused.text());
+    let problem = "upstream: later.com: expected its addresses in the DNS, but found no such name";
+    assert!(readiness(&gateway).contains(problem), "{}", readiness(&gateway));
+    let checked = gateway.cli(&["check"]).expect(0);
+    assert!(
+        checked.stderr.contains("warning: upstream.servers: later.com: "),
+        "{}",
+        checked.stdout
+    );
+    dns.replace_records("later A 127.0.0.1\n");
+    wait_until("the name resolves", || !readiness(&gateway).contains("upstream"));
+    gateway.get(PATH, &key).expect(200);
+    assert_eq!(server.request_count(), 1);
+}
+
+#[test]
+fn both_families_of_addresses_are_servers() {
+    let server = MockUpstream::start();
+    let dns = DnsServer::start("both A 127.0.0.1\nboth AAAA ::1\n");
+    let port = server.address.port();
+    let gateway = start_gateway(&dns, &format!("both.com:{port}"));
+    let key = gateway.create_active_key("acme", &[]);
+    // Nobody listens on ::1.
+    for _ in 0..20 {
+        gateway.get(PATH, &key).expect(200);
+    }
+    let healthy = |server: String| {
+        let label = format!("server=\"{server}\"");
+        gateway.sum_of_samples("riskgate_upstream_healthy", &[&label])
+    };
+    assert_eq!(healthy(format!("127.0.0.1:{port}")), 1.0);
+    assert!(gateway.metrics().contains(&format!("server=\"[::1]:{port}\"")));
+    assert_eq!(server.request_count(), 20);
+}
+
+#[test]
+fn services_have_weights_and_priorities() {
+    let [first, second, reserve]: [DemoUpstream; 3] =
+        std::array::from_fn(|_| DemoUpstream::start(&[]));
+    let record = |priority, weight, server: &DemoUpstream| {
+        service_record(priority, weight, server.address.port())
+    };
+    let records = record(0, 30, &first) + &record(0, 10, &second) + &record(10, 10, &reserve);
+    let dns = DnsServer::start(&records);
+    let gateway = start_gateway(&dns, "_check._tcp.com");
+    let key = gateway.create_active_key("acme", &[]);
+    let addresses = [&first, &second, &reserve].map(|server| server.address);
+    let responses = || {
+        addresses.map(|address| {
+            let labels = [&format!("server=\"{address}\""), "outcome=\"response\""];
+            gateway.sum_of_samples("riskgate_upstream_requests_total", &labels)
+        })
+    };
+    for _ in 0..40 {
+        gateway.get(PATH, &key).expect(200);
+    }
+    assert_eq!(responses(), [30.0, 10.0, 0.0]);
+    // riskgate retries once, so not both servers may fail at the same time.
+    for server in [first, second] {
+        drop(server);
+        for _ in 0..10 {
+            gateway.get(PATH, &key).expect(200);
+        }
+    }
+    assert_eq!(responses(), [30.0, 20.0, 10.0]);
+}
+
+#[test]
+fn the_hosts_file_of_the_system_counts() {
+    let server = MockUpstream::start();
+    let name = format!("localhost:{}", server.address.port());
+    let gateway = Setup::new().set("upstream.servers", &format!("[{name:?}]")).start();
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.get(PATH, &key).expect(200);
+}
