@@ -17,7 +17,7 @@ use riskgate::pingora::server::configuration::ServerConf;
 use riskgate::pingora::services::Service;
 use riskgate::pingora_proxy::http_proxy;
 use riskgate::process::listener::{ListenerService, bind_listener};
-use riskgate::process::server::resolve_upstreams;
+use riskgate::process::server::create_upstreams;
 use riskgate::{Gateway, Mount};
 use riskgate_fuzz::ScratchFolder;
 
@@ -99,7 +99,7 @@ fn start_gateway(name: &str, fast_path: bool, upstream_address: SocketAddr) -> S
     let file = ConfigFile::Path(path);
     let overrides = ConfigSources { file, flags: Vec::new() };
     let config = Config::read(&overrides).expect("a good config");
-    let upstreams = resolve_upstreams(&config).expect("a server");
+    let upstreams = create_upstreams(&config).expect("a server");
     let gateway = Gateway::new(gate.clone(), Arc::clone(&upstreams));
     let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), gateway));
     let tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));

@@ -19,6 +19,7 @@ static UPSTREAM_ROUTES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
         needs_key: true,
         is_counted: true,
         max_per_client: None,
+        has_gateway_statuses: false,
         screen: None,
     };
     vec![prefix("/v1/signup"), prefix("/v1/signup/deep"), prefix("/x")]

@@ -73,6 +73,8 @@ impl Settings {
             let key = format!("{entry_key}.methods");
             self.report_missing(&key, "POST, PUT or PATCH, because the route is screened");
         }
+        let failure_status = format!("{entry_key}.failure_status");
+        let has_gateway_statuses = self.choice(&failure_status, &["500", "gateway"]) == "gateway";
         let screen = self.read_screen_rules(&format!("{entry_key}.screen"), path.as_deref());
         Some(UpstreamRoute {
             path_prefix: path?,
@@ -81,6 +83,7 @@ impl Settings {
             needs_key,
             is_counted: counts,
             max_per_client: self.rate(&format!("{entry_key}.max_per_client")),
+            has_gateway_statuses,
             screen: screen.map(Arc::new),
         })
     }

@@ -188,6 +188,7 @@ impl Gate {
         }
         let reply = match ctx.authz {
             Some(_) => self.answer_proxy_with_refusal(refusal, ctx),
+            None if ctx.has_gateway_statuses => Reply::refusal_of_gateway(refusal),
             None => Reply::refusal(refusal),
         };
         ctx.set_outcome_if_unset(reply.status(), refusal.code());
@@ -339,6 +340,7 @@ fn match_route_and_authenticate<'r>(
         Route::Upstream(index) => {
             let route = &rules.upstream_routes[index];
             ctx.screen_rules.clone_from(&route.screen);
+            ctx.has_gateway_statuses = route.has_gateway_statuses;
             (route.needs_key, route.is_counted)
         }
         Route::TopDomains | Route::Domain(_) | Route::Check(_) => (true, true),

@@ -49,6 +49,8 @@ pub struct RequestContext {
     pub(super) requested_domain: Option<Domain>,
     /// How the body of the request is screened; `None` if it is not.
     pub(super) screen_rules: Option<Arc<ScreenRules>>,
+    /// See [`UpstreamRoute::has_gateway_statuses`](super::route::UpstreamRoute).
+    pub(super) has_gateway_statuses: bool,
     /// What riskgate checks, if a proxy asks with this request; `None` for any other request.
     pub(super) authz: Option<Arc<AuthzRules>>,
     /// The result of the screening; `None` if the body was not screened.
@@ -83,6 +85,7 @@ impl From<StartTime> for RequestContext {
             common_headers: CommonHeaders::default(),
             client_address: None,
             permit: None,
+            has_gateway_statuses: false,
             upstream_target: None,
             route: RouteLabel::None,
             key: None,

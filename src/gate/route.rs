@@ -231,6 +231,7 @@ mod tests {
             needs_key: true,
             is_counted: true,
             max_per_client: None,
+            has_gateway_statuses: false,
             screen: None,
         }
     }

@@ -110,6 +110,18 @@ impl Reply {
         Reply::new(200, body, ExtraHeaders::Verdict(facts))
     }
 
+    /// A refusal on a route whose callers expect the statuses of a gateway (RFC 9110 section 15.6):
+    /// 502 if no upstream server could be reached, and 504 if none answered in time.
+    pub fn refusal_of_gateway(refusal: &Refusal) -> Reply {
+        let mut reply = Reply::refusal(refusal);
+        match refusal {
+            Refusal::UpstreamUnavailable => reply.status = 502,
+            Refusal::UpstreamTimeout => reply.status = 504,
+            _ => {}
+        }
+        reply
+    }
+
     /// A refusal, with the headers that belong to it.
     pub fn refusal(refusal: &Refusal) -> Reply {
         let extra_headers = match refusal {

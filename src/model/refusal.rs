@@ -70,8 +70,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The HTTP status. Errors of riskgate and of upstream servers are 500, never 502, 503 or 504.
-    /// A client therefore needs only one rule to let its own user through.
+    /// The HTTP status. Errors of riskgate and of upstream servers are 500, so that a client needs
+    /// only one rule to let its own user through. A route may ask for 502 and 504 instead.
     pub const fn status(&self) -> u16 {
         match self {
             Refusal::BadRequest => 400,

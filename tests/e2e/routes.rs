@@ -198,3 +198,24 @@ fn another_method_on_a_known_path_is_405_with_allow() {
     // riskgate matches the route before it checks the key.
     gateway.send_request(&request("POST", "/v1/usage")).expect(405);
 }
+
+#[test]
+fn a_route_may_ask_for_the_statuses_of_a_gateway() {
+    let routes = "[[upstream.route]]\nprefix = \"/plain\"\nkey = false\n\
+                  [[upstream.route]]\nprefix = \"/gateway\"\nkey = false\n\
+                  failure_status = \"gateway\"\n";
+    let assert_status = |gateway: &Gateway, path: &str, status: u16, code: &str| {
+        let answer = gateway.send_request(&get(path)).expect(status);
+        assert_eq!(answer.header("X-Fail-Open"), Some("true"), "{path}");
+        assert!(answer.text().contains(&format!("\"error\":\"{code}\"")), "{}", answer.text());
+    };
+    let setup = Setup::new().with_upstreams(&[free_address()]).append_toml(routes);
+    let gateway = setup.start();
+    assert_status(&gateway, "/gateway", 502, "upstream_unavailable");
+    assert_status(&gateway, "/plain", 500, "upstream_unavailable");
+    let silent = MockUpstream::with_script(|_| vec![Step::StaySilent]);
+    let setup = Setup::new().with_upstreams(&[silent.address]).append_toml(routes);
+    let gateway = setup.set_text("upstream.deadline", "300ms").start();
+    assert_status(&gateway, "/gateway", 504, "upstream_timeout");
+    assert_status(&gateway, "/plain", 500, "upstream_timeout");
+}

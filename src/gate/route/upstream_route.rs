@@ -27,6 +27,9 @@ pub struct UpstreamRoute {
     pub is_counted: bool,
     /// How often one client may send a request on this route.
     pub max_per_client: Option<Rate>,
+    /// Whether the statuses 502 and 504 tell that no upstream server could be reached, or that none
+    /// answered in time. Otherwise the status is 500.
+    pub has_gateway_statuses: bool,
     /// How posts on this route are screened; `None` if they are not.
     pub screen: Option<Arc<ScreenRules>>,
 }
@@ -97,6 +100,7 @@ mod tests {
             needs_key: true,
             is_counted: true,
             max_per_client: None,
+            has_gateway_statuses: false,
             screen: None,
         }
     }
