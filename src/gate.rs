@@ -8,8 +8,10 @@ pub mod admission;
 mod answers;
 mod authz;
 pub mod authz_rules;
+mod charging;
 mod client_address;
 mod client_limit;
+mod domain_batch;
 mod email_verdict;
 mod judge;
 mod log_record;
@@ -25,6 +27,7 @@ mod state;
 
 pub(crate) use answers::Decision;
 pub use client_address::{ClientAddressRule, ClientAddressSource};
+pub use domain_batch::MAX_AWAITED_BATCHES;
 pub use email_verdict::EmailVerdict;
 pub use judge::Gate;
 pub(crate) use judge::{Judgement, MatchedRoute};

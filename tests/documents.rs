@@ -41,7 +41,7 @@ fn read_project_file(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn all_refusals() -> [Refusal; 17] {
+fn all_refusals() -> [Refusal; 18] {
     [
         Refusal::BadRequest,
         Refusal::Unauthorized,
@@ -58,6 +58,7 @@ fn all_refusals() -> [Refusal; 17] {
         Refusal::InvalidDomain(DomainError::InvalidLabel),
         Refusal::InvalidEmail(EmailError::NoAt),
         Refusal::InvalidTarget(""),
+        Refusal::InvalidBatch(String::new()),
         Refusal::TooManyRequests { retry_after_seconds: 1 },
         Refusal::QuotaExceeded { reset_at: String::new(), retry_after_seconds: 1 },
         Refusal::HeadersTooLarge,
@@ -110,7 +111,7 @@ fn the_openapi_document_lists_exactly_the_routes() {
     in_code.extend(
         find_texts_between(&routes, ": &str = \"/", "\";").into_iter().map(|it| format!("/{it}")),
     );
-    assert_eq!(in_code.len(), 4, "{in_code:?}");
+    assert_eq!(in_code.len(), 5, "{in_code:?}");
     let pages = read_project_file("src/process/admin.rs");
     let pages =
         pages.split_once("match (path, is_read)").unwrap().1.split_once("\n    }").unwrap().0;

@@ -92,14 +92,19 @@ pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     }
 }
 
-/// The third gate: charges one call to the month's quota and returns the permit.
-pub async fn charge_call(
+/// The third gate: charges these calls to the month's quota, all or none, and returns the permit.
+pub async fn charge_calls(
     ledger: &Ledger,
     key: &Arc<Key>,
     month: Month,
     unix_now: i64,
+    count: usize,
 ) -> Result<Permit, Refusal> {
-    match ledger.charge(&key.lease, month).await {
+    let charged = match count {
+        1 => ledger.charge(&key.lease, month).await,
+        _ => ledger.charge_all(&key.lease, month, count).await,
+    };
+    match charged {
         Ok(spent) => Ok(Permit { key: Some(Arc::clone(key)), charge: Some(spent) }),
         Err(Denial::Exhausted) => Err(Refusal::QuotaExceeded {
             reset_at: month.reset_at(),
@@ -109,7 +114,7 @@ pub async fn charge_call(
     }
 }
 
-/// Synchronous [`charge_call`]: returns `None`, and charges nothing, if the account holds no leased
+/// Synchronous [`charge_calls`] for one call: returns `None`, and charges nothing, if the account holds no leased
 /// call or if other requests wait for one.
 pub fn try_charge_call(ledger: &Ledger, key: &Arc<Key>, month: Month) -> Option<Permit> {
     let spent = ledger.try_charge_if_no_waiters(&key.lease, month)?;

@@ -68,8 +68,8 @@ pub(super) fn serve_route(
         Route::Domain(segment) => answer_domain(state, segment, rules.unknown_score, ctx),
         Route::TopDomains => Ok(Reply::json(state.top_domains.response_body())),
         Route::Options(allow) => answer_options(state, request, allow, ctx),
-        // The caller answers this route with `answer_usage`, which waits for the store.
-        Route::Usage => Err(Refusal::Internal),
+        // The callers answer these routes: one waits for the store, the other for a body.
+        Route::Usage | Route::DomainBatch => Err(Refusal::Internal),
     };
     reply.map(Decision::Reply)
 }

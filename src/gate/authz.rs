@@ -174,7 +174,8 @@ fn status_for_proxy(refusal: &Refusal) -> Option<u16> {
         | Refusal::HeadersTooLarge
         | Refusal::InvalidDomain(_)
         | Refusal::InvalidEmail(_)
-        | Refusal::InvalidTarget(_) => None,
+        | Refusal::InvalidTarget(_)
+        | Refusal::InvalidBatch(_) => None,
     }
 }
 

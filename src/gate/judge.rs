@@ -130,6 +130,9 @@ impl Gate {
         if let Some(rules) = self.authz_rules(session.req_header().raw_path()) {
             return self.answer_proxy_unless_body_needed(session, rules, ctx).await;
         }
+        if self.is_domain_batch(session) {
+            return self.answer_domain_batch(session, ctx).await;
+        }
         let request = self.read_request(session.req_header(), ctx);
         let decision = self.judge_request(&request, ctx).await;
         let Decision::Reply(reply) = decision else {
@@ -193,17 +196,6 @@ impl Gate {
         };
         ctx.set_outcome_if_unset(reply.status(), refusal.code());
         reply
-    }
-
-    /// Refunds the call, because riskgate failed to serve the request. If it is too late, the call
-    /// stays spent.
-    pub(crate) fn refund(&self, ctx: &mut RequestContext) {
-        // The RateLimit fields would describe a call that doesn't count, or an old month or limit.
-        ctx.common_headers.allowance = None;
-        let is_refunded = ctx.permit.as_mut().is_some_and(|p| p.refund(&self.state.ledger));
-        if is_refunded {
-            self.state.metrics.requests.quota_refunds.inc();
-        }
     }
 
     /// Judges a request in this order: route, key, origin, `max_per_client`, quota. Then validates the domain or the
@@ -271,24 +263,6 @@ impl Gate {
         answers::serve_route(&self.state, matched.route, request, &rules, ctx)
     }
 
-    /// Runs the gate for the quota. Waits for the store if the account holds no leased call.
-    pub(super) async fn charge_if_counted(
-        &self,
-        is_counted: bool,
-        ctx: &mut RequestContext,
-    ) -> Result<Permit, Refusal> {
-        let now = ctx.unix_now();
-        let Some(key) = ctx.key.as_ref().filter(|_| is_counted) else {
-            return Ok(admission::uncounted_permit(ctx.key.as_ref()));
-        };
-        let month = self.state.ledger.month_to_charge(now);
-        let charged = admission::charge_call(&self.state.ledger, key, month, now).await;
-        if let Err(Refusal::QuotaExceeded { .. }) = &charged {
-            ctx.common_headers.allowance = admission::compute_allowance(key, month, 0, now);
-        }
-        charged
-    }
-
     /// Turns a refusal into its response, and records the outcome of the request. A request that is
     /// to be forwarded has no outcome yet.
     fn finish_decision(
@@ -308,7 +282,7 @@ impl Gate {
 
     /// Runs the gates that charge no call: route, key, origin and `max_per_client`. Sets the CORS
     /// headers of the response.
-    fn run_uncharged_gates<'r>(
+    pub(super) fn run_uncharged_gates<'r>(
         &self,
         request: &RequestParts<'r>,
         rules: &ReloadableRules,
@@ -343,7 +317,7 @@ fn match_route_and_authenticate<'r>(
             ctx.has_gateway_statuses = route.has_gateway_statuses;
             (route.needs_key, route.is_counted)
         }
-        Route::TopDomains | Route::Domain(_) | Route::Check(_) => (true, true),
+        Route::TopDomains | Route::Domain(_) | Route::DomainBatch | Route::Check(_) => (true, true),
     };
     if needs_key {
         authenticate(ring, PresentedKey::bearer(request.authorization.into_iter()), ctx)?;

@@ -24,6 +24,7 @@ const TOP_DOMAINS_PATH: &[u8] = b"/v1/public/top-domains";
 pub const DOMAIN_PATH_PREFIX: &str = "/v1/public/domain/";
 /// The start of a check's path.
 pub(super) const CHECK_PATH_PREFIX: &[u8] = b"/v1/check/";
+const DOMAIN_BATCH_PATH: &[u8] = b"/v1/public/domains";
 const USAGE_PATH: &[u8] = b"/v1/usage";
 
 /// The route of a request. Segments are raw, as the client sent them.
@@ -33,6 +34,8 @@ pub enum Route<'a> {
     TopDomains,
     /// The verdict on a domain.
     Domain(&'a [u8]),
+    /// The verdicts on many domains, which are in the body.
+    DomainBatch,
     /// A check of an e-mail address or a domain, which an upstream server answers.
     Check(&'a [u8]),
     /// The calls that the account has spent this month.
@@ -61,6 +64,7 @@ impl Route<'_> {
         match self {
             Route::TopDomains => RouteLabel::TopDomains,
             Route::Domain(_) => RouteLabel::Domain,
+            Route::DomainBatch => RouteLabel::DomainBatch,
             Route::Check(_) => RouteLabel::Check,
             Route::Usage => RouteLabel::Usage,
             Route::Upstream(_) => RouteLabel::Upstream,
@@ -73,7 +77,11 @@ impl Route<'_> {
         match self {
             Route::Check(_) => check_answer != CheckAnswer::Table,
             Route::Upstream(_) => true,
-            Route::TopDomains | Route::Domain(_) | Route::Usage | Route::Options(_) => false,
+            Route::TopDomains
+            | Route::Domain(_)
+            | Route::DomainBatch
+            | Route::Usage
+            | Route::Options(_) => false,
         }
     }
 }
@@ -87,6 +95,7 @@ pub fn match_route<'a>(
 ) -> Result<Route<'a>, Refusal> {
     let (path, _) = split_path_and_query(target);
     let (route, allow) = match match_builtin_path(path) {
+        Some(Route::DomainBatch) => (Route::DomainBatch, SmolStr::new_static("POST, OPTIONS")),
         Some(route) => (route, BUILTIN_METHODS),
         None => {
             let index =
@@ -104,6 +113,7 @@ pub fn match_route<'a>(
         ("GET" | "HEAD", Route::TopDomains | Route::Domain(_) | Route::Check(_) | Route::Usage) => {
             Ok(route)
         }
+        ("POST", Route::DomainBatch) => Ok(route),
         _ => Err(Refusal::MethodNotAllowed { allow }),
     }
 }
@@ -112,6 +122,11 @@ pub fn match_route<'a>(
 pub fn split_path_and_query(target: &[u8]) -> (&[u8], &[u8]) {
     let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
     target.split_at(end)
+}
+
+/// Returns true if the target is that of a batch of domains.
+pub fn is_domain_batch_path(target: &[u8]) -> bool {
+    split_path_and_query(target).0 == DOMAIN_BATCH_PATH
 }
 
 /// Returns the text of a check: an e-mail address, a domain, or whatever else the upstream server
@@ -194,6 +209,9 @@ pub fn redact_id_if_email(id: &str) -> &str {
 fn match_builtin_path(path: &[u8]) -> Option<Route<'_>> {
     if path == TOP_DOMAINS_PATH {
         return Some(Route::TopDomains);
+    }
+    if path == DOMAIN_BATCH_PATH {
+        return Some(Route::DomainBatch);
     }
     if path == USAGE_PATH {
         return Some(Route::Usage);

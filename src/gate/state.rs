@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use crate::dns::DnsFactCache;
 use crate::keys::KeyRing;
 use crate::message::request_id::RequestIdGenerator;
@@ -90,4 +92,6 @@ pub struct GateState {
     pub screening_counts: ScreeningCounts,
     /// The requests that each client may still send.
     pub client_rates: ClientRates,
+    /// The permits to wait for the body of a batch of domains.
+    pub awaited_batches: Semaphore,
 }

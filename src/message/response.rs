@@ -143,6 +143,7 @@ impl Reply {
             | Refusal::InvalidDomain(_)
             | Refusal::InvalidEmail(_)
             | Refusal::InvalidTarget(_)
+            | Refusal::InvalidBatch(_)
             | Refusal::HeadersTooLarge
             | Refusal::Internal
             | Refusal::UpstreamUnavailable

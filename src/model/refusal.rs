@@ -47,6 +47,8 @@ pub enum Refusal {
     InvalidEmail(EmailError),
     /// The target of a check can't be decoded; the text says what was expected.
     InvalidTarget(&'static str),
+    /// The body is no list of domains; the text says what was expected.
+    InvalidBatch(String),
     /// The client has sent more requests than `max_per_client` allows.
     TooManyRequests {
         /// Whole seconds until it may send one, at least 1.
@@ -84,7 +86,8 @@ impl Refusal {
             Refusal::EmailRefused { .. }
             | Refusal::InvalidDomain(_)
             | Refusal::InvalidEmail(_)
-            | Refusal::InvalidTarget(_) => 422,
+            | Refusal::InvalidTarget(_)
+            | Refusal::InvalidBatch(_) => 422,
             Refusal::TooManyRequests { .. } | Refusal::QuotaExceeded { .. } => 429,
             Refusal::HeadersTooLarge => 431,
             Refusal::Internal | Refusal::UpstreamUnavailable | Refusal::UpstreamTimeout => 500,
@@ -102,9 +105,10 @@ impl Refusal {
             Refusal::UriTooLong => "uri_too_long",
             Refusal::ExpectationFailed => "expectation_failed",
             Refusal::EmailRefused { .. } => "email_refused",
-            Refusal::InvalidDomain(_) | Refusal::InvalidEmail(_) | Refusal::InvalidTarget(_) => {
-                "validation_error"
-            }
+            Refusal::InvalidDomain(_)
+            | Refusal::InvalidEmail(_)
+            | Refusal::InvalidTarget(_)
+            | Refusal::InvalidBatch(_) => "validation_error",
             Refusal::TooManyRequests { .. } => "too_many_requests",
             Refusal::QuotaExceeded { .. } => "quota_exceeded",
             Refusal::HeadersTooLarge => "headers_too_large",
@@ -128,6 +132,7 @@ impl Refusal {
             Refusal::InvalidDomain(_) | Refusal::InvalidEmail(_) | Refusal::InvalidTarget(_) => {
                 "Invalid email or domain format."
             }
+            Refusal::InvalidBatch(_) => "The body must be a list of domains.",
             Refusal::TooManyRequests { .. } => "Too many requests. Try again later.",
             Refusal::QuotaExceeded { .. } => {
                 "Monthly quota reached. Upgrade your plan or wait for the reset."
@@ -151,6 +156,7 @@ impl Refusal {
             Refusal::InvalidDomain(error) => Some(error.to_string()),
             Refusal::InvalidEmail(error) => Some(error.to_string()),
             Refusal::InvalidTarget(expected) => Some((*expected).to_owned()),
+            Refusal::InvalidBatch(expected) => Some(expected.clone()),
             Refusal::BadRequest
             | Refusal::Unauthorized
             | Refusal::NotFound

@@ -55,6 +55,9 @@ pub struct Ledger {
 /// At most this many reads of usage wait for the store at a time. Others are answered from memory.
 const MAX_USAGE_READS_IN_FLIGHT: u64 = 16;
 
+/// How long all calls of one request may take together, in deadlines of one call.
+const MAX_BATCH_TIME_IN_DEADLINES: u32 = 8;
+
 impl Ledger {
     /// Starts a ledger. The worker thread sends reports on `store`; usage is read on
     /// `usage_reader`. A server that does not answer yet is no error: the worker probes it until it
@@ -161,6 +164,39 @@ impl Ledger {
         }
     }
 
+    /// Spends all these calls of the month, or none: if one of them is denied, or not admitted
+    /// within eight times the deadline of one call, the others are refunded. Returns the last
+    /// charge. A lease may hold fewer calls than are asked for, so the calls are spent one by one.
+    pub async fn charge_all(
+        &self,
+        lease: &Arc<Lease>,
+        month: Month,
+        count: usize,
+    ) -> Result<Charge, Denial> {
+        let mut spent = SpentCalls { ledger: self, lease, charges: Vec::with_capacity(count) };
+        let spend_all = async {
+            while spent.charges.len() < count {
+                let charge = self.charge(lease, month).await?;
+                let missing = count - spent.charges.len() - 1;
+                let is_too_little = charge.remaining.is_some_and(|left| left < missing as u64);
+                spent.charges.push(charge);
+                if is_too_little {
+                    // Without this, other calls would be denied until the refund.
+                    return Err(Denial::Exhausted);
+                }
+            }
+            Ok(())
+        };
+        let time_limit = self.shared.store_deadline * MAX_BATCH_TIME_IN_DEADLINES;
+        tokio::time::timeout(time_limit, spend_all)
+            .await
+            .unwrap_or(Err(Denial::StoreUnavailable))?;
+        let last = spent.charges.pop();
+        // The calls stay spent.
+        spent.charges.clear();
+        last.ok_or(Denial::StoreUnavailable)
+    }
+
     /// Spends one call if the lease holds one and no other call waits in its queue. Else returns
     /// `None`, and nothing is spent.
     pub fn try_charge_if_no_waiters(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
@@ -254,6 +290,22 @@ impl Ledger {
 
     fn charge_after_timeout(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
         self.shared.node.charge_after_timeout(lease, month, self.shared.is_store_hung())
+    }
+}
+
+/// Calls that are refunded when this value is dropped, unless they were taken out.
+struct SpentCalls<'l> {
+    ledger: &'l Ledger,
+    lease: &'l Arc<Lease>,
+    charges: Vec<Charge>,
+}
+
+impl Drop for SpentCalls<'_> {
+    fn drop(&mut self) {
+        for charge in self.charges.drain(..) {
+            // A call that can't be refunded any more stays spent.
+            let _ = self.ledger.refund(self.lease, charge);
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod config_errors;
 mod demo_upstream;
 mod dns;
 mod dns_commands;
+mod domain_batch;
 mod domain_lookup;
 mod edge_cases;
 mod expectations;

@@ -21,6 +21,8 @@ pub enum RouteLabel {
     TopDomains,
     /// `/v1/public/domain/…`
     Domain,
+    /// `/v1/public/domains`
+    DomainBatch,
     /// `/v1/check/…`
     Check,
     /// `/v1/usage`
@@ -37,9 +39,10 @@ pub enum RouteLabel {
 
 impl RouteLabel {
     /// All labels, in the order of the enum.
-    pub const ALL: [RouteLabel; 8] = [
+    pub const ALL: [RouteLabel; 9] = [
         RouteLabel::TopDomains,
         RouteLabel::Domain,
+        RouteLabel::DomainBatch,
         RouteLabel::Check,
         RouteLabel::Usage,
         RouteLabel::Upstream,
@@ -53,6 +56,7 @@ impl RouteLabel {
         match self {
             RouteLabel::TopDomains => "top_domains",
             RouteLabel::Domain => "domain",
+            RouteLabel::DomainBatch => "domains",
             RouteLabel::Check => "check",
             RouteLabel::Usage => "usage",
             RouteLabel::Upstream => "upstream",
