@@ -5,6 +5,7 @@
 
 mod accounts;
 mod check;
+mod config;
 mod config_args;
 mod demo;
 mod failure;
@@ -40,6 +41,11 @@ enum Command {
     Demo(demo::Args),
     /// Read config, keys, table and store as `run` would, and print every fault.
     Check(ConfigArgs),
+    /// Check the config, and show what is in force.
+    Config {
+        #[command(subcommand)]
+        command: config::ConfigCommand,
+    },
     /// Create, list, rotate, revoke and import keys.
     Keys {
         #[command(subcommand)]
@@ -52,7 +58,7 @@ enum Command {
     },
     /// Show the calls of this month by account.
     Usage(usage::Args),
-    /// Initialize a store on a server, copy one, or repair its month.
+    /// Initialize a store on a server, copy, save or restore one, or repair its month.
     Store {
         #[command(subcommand)]
         command: store::StoreCommand,
@@ -93,6 +99,7 @@ pub fn main() -> ExitCode {
             Command::Run(args) => run::run(args),
             Command::Demo(args) => demo::run(&args),
             Command::Check(args) => check::run(&args),
+            Command::Config { command } => config::run(command),
             Command::Keys { command } => keys::run(command),
             Command::Accounts { command } => accounts::run(command),
             Command::Usage(args) => usage::run(&args),

@@ -6,22 +6,26 @@
 
 mod authz;
 mod client_rates;
+mod description;
 mod dns;
+mod effective;
 mod feeds;
 mod listen;
+mod locations;
 mod raw_value;
 mod routes;
+mod schema;
 mod screening;
 mod secret;
 mod settings;
+mod sources;
 mod tls;
 mod upstream;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,17 +41,20 @@ use crate::observe::access_log::LogTarget;
 use crate::observe::top_domains::TopDomainsOptions;
 use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
-use crate::store::{MAX_TOP_ROW_ACCOUNTS, MonthlyLimit, RedisOptions, Store, StoreError, StoreUrl};
+use crate::store::{MAX_TOP_ROW_ACCOUNTS, RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::certificates::CertificateFiles;
 use crate::support::client_rates::Rate;
 use crate::table::TableInputs;
 
+pub use effective::{EffectiveSetting, EffectiveSettings};
+pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 pub use raw_value::parse_duration;
 pub use secret::Secret;
 use settings::Settings;
 
-/// The config file that is read if the command line names none.
-pub const DEFAULT_CONFIG_PATH: &str = "conf/riskgate.toml";
+/// The plans that riskgate ships, with their calls per month.
+const SHIPPED_PLANS: [(&str, u64); 4] =
+    [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)];
 
 /// All settings, complete and checked.
 #[derive(Clone, Debug)]
@@ -136,37 +143,6 @@ impl StoreOptions {
     }
 }
 
-/// The file that the config is read from.
-#[derive(Clone, Debug, Default)]
-pub enum ConfigFile {
-    /// This file, which must exist.
-    Path(PathBuf),
-    /// No file.
-    #[default]
-    None,
-}
-
-impl ConfigFile {
-    /// Returns `conf/riskgate.toml` if it exists, else no file. riskgate asks only once: if the
-    /// file disappears later, reloads fail and do not use the built-in defaults.
-    pub fn find_default() -> ConfigFile {
-        let default = Path::new(DEFAULT_CONFIG_PATH);
-        match default.symlink_metadata() {
-            Ok(_) => ConfigFile::Path(default.to_owned()),
-            Err(_) => ConfigFile::None,
-        }
-    }
-}
-
-/// Where the config is read from, apart from the environment: a file, and the command line.
-#[derive(Clone, Debug, Default)]
-pub struct ConfigSources {
-    /// The file to read.
-    pub file: ConfigFile,
-    /// Command-line flags as pairs of a setting, such as `listen.http`, and its value.
-    pub flags: Vec<(String, String)>,
-}
-
 impl Config {
     /// Reads file, environment and flags. Returns every fault, each as
     /// `file:line: key: expected …, but found …`.
@@ -180,21 +156,36 @@ impl Config {
     /// Like [`Config::read`], but gives faulty settings their defaults, so that the caller can also
     /// check the files that the config names. Returns no config if no TOML could be read.
     pub fn read_collecting_faults(sources: &ConfigSources) -> (Option<Config>, Vec<String>) {
-        let file = match &sources.file {
-            ConfigFile::Path(file) => Some(file.clone()),
-            ConfigFile::None => None,
+        let mut settings = match Settings::read(sources) {
+            Ok(settings) => settings,
+            Err(faults) => return (None, faults),
         };
-        let mut settings = Settings::default();
-        if let Some(Err(faults)) = file.as_deref().map(|file| settings.read_file(file)) {
-            return (None, faults);
-        }
-        settings.read_environment(std::env::vars_os());
-        for (key, value) in &sources.flags {
-            settings.set_command_line_flag(key, value);
-        }
-        let config = Config::from_settings(file, &mut settings);
+        let config = Config::from_settings(sources.file_path(), &mut settings);
         settings.report_unknown_keys();
         (Some(config), settings.faults)
+    }
+
+    /// Reads the settings as [`Config::read`] does, and returns each with the place that it is from.
+    pub fn read_effective_settings(
+        sources: &ConfigSources,
+    ) -> Result<EffectiveSettings, Vec<String>> {
+        let mut settings = Settings::read(sources)?;
+        Config::from_settings(sources.file_path(), &mut settings);
+        settings.report_unknown_keys();
+        match settings.faults.is_empty() {
+            true => Ok(EffectiveSettings::list(&settings)),
+            false => Err(settings.faults),
+        }
+    }
+
+    /// Returns the JSON Schema (2020-12) of the config file, for editors.
+    pub fn schema() -> serde_json::Value {
+        let mut settings = Settings::default();
+        // The text is TOML, so this can't fail. What it lacks is no matter: only the descriptions
+        // of the settings count.
+        let _ = settings.read_toml("config", schema::ONE_OF_EACH_SECTION);
+        Config::from_settings(None, &mut settings);
+        schema::render_schema(&settings.descriptions)
     }
 
     fn from_settings(file: Option<PathBuf>, settings: &mut Settings) -> Config {
@@ -235,10 +226,7 @@ impl Config {
             },
             authz: settings.read_authz_rules(authz_path.as_ref()),
             access_log: settings.boolean("log.access", true),
-            log_target: match settings.text("log.path") {
-                Some(path) => LogTarget::File(PathBuf::from(path)),
-                None => LogTarget::Stdout,
-            },
+            log_target: settings.path("log.path").map_or(LogTarget::Stdout, LogTarget::File),
             upstream_routes,
             table: settings.read_table_inputs(&feeds),
             feeds,
@@ -252,7 +240,7 @@ impl Config {
                 "closed" => FailurePolicy::Closed,
                 _ => FailurePolicy::Open,
             },
-            key_file: settings.text("keys.file").map(PathBuf::from),
+            key_file: settings.path("keys.file"),
             max_per_client_of_key: settings.rate("keys.max_per_client"),
             key_prefix: settings.key_prefix("keys.prefix", "rg_"),
             plans: read_plans(settings),
@@ -338,25 +326,20 @@ fn read_store_options(settings: &mut Settings) -> StoreOptions {
     };
     StoreOptions {
         url,
-        redis: RedisOptions {
-            wait_replicas,
-            tls_ca: settings.text("store.tls_ca").map(PathBuf::from),
-        },
+        redis: RedisOptions { wait_replicas, tls_ca: settings.path("store.tls_ca") },
         deadline: settings.nonzero_duration("store.deadline", deadline),
         max_unsettled: settings.integer("store.max_unsettled", 0..=1_000_000_000, 100_000),
     }
 }
 
-/// Reads the plans, or returns the default plans if the config has none.
+/// Reads the plans. Plans that the config does not name are those that riskgate ships, unless
+/// `plans.shipped` is false.
 fn read_plans(settings: &mut Settings) -> Plans {
-    let mut plans = settings.read_plan_limits("plans");
-    if plans.is_empty() {
-        let default_plans =
-            [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)];
-        plans = BTreeMap::from(
-            default_plans.map(|(name, calls)| (name.to_owned(), MonthlyLimit::Calls(calls))),
-        );
-    }
+    let shipped = match settings.boolean("plans.shipped", true) {
+        true => SHIPPED_PLANS.as_slice(),
+        false => &[],
+    };
+    let plans = settings.read_plan_limits("plans", shipped);
     if !plans.contains_key(DEFAULT_PLAN) {
         settings.report_missing("plans.free", "a limit for accounts without a plan");
     }

@@ -8,6 +8,7 @@ pub mod admission;
 mod answers;
 mod authz;
 pub mod authz_rules;
+mod awaited_batches;
 mod charging;
 mod client_address;
 mod client_limit;
@@ -26,8 +27,8 @@ mod session;
 mod state;
 
 pub(crate) use answers::Decision;
+pub use awaited_batches::AwaitedBatches;
 pub use client_address::{ClientAddressRule, ClientAddressSource};
-pub use domain_batch::MAX_AWAITED_BATCHES;
 pub use email_verdict::EmailVerdict;
 pub use judge::Gate;
 pub(crate) use judge::{Judgement, MatchedRoute};

@@ -78,7 +78,20 @@ const CRATES: [(&str, &[&str]); 35] = [
     ("strsim", &["table/unlisted_rules"]),
     ("tikv_jemallocator", &["main"]),
     // Not `message`, `exchange` and `gate`: what they compute needs no runtime.
-    ("tokio", &["support", "quota", "dns", "proxy", "downstream", "process", "cli"]),
+    (
+        "tokio",
+        &[
+            "support",
+            "quota",
+            "dns",
+            "gate/awaited_batches",
+            "gate/domain_batch",
+            "proxy",
+            "downstream",
+            "process",
+            "cli",
+        ],
+    ),
     ("toml", &["keys", "table", "config"]),
     ("ureq", &["feed/fetch"]),
     ("x509_parser", &["support/certificates"]),

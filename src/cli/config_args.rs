@@ -1,4 +1,4 @@
-//! The option that names the config file.
+//! The options that name the config file and override settings.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,8 @@ use crate::config::{Config, ConfigFile, ConfigSources};
 /// The option that names the config file.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ConfigArgs {
-    /// The config file; conf/riskgate.toml if it is there, else built-in defaults.
+    /// The config file. Without it: the file that RISKGATE_CONFIG names, else conf/riskgate.toml,
+    /// else /etc/riskgate/riskgate.toml, else built-in defaults.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -21,5 +22,34 @@ impl ConfigArgs {
     pub fn config_sources(&self) -> ConfigSources {
         let file = self.config.clone().map_or_else(ConfigFile::find_default, ConfigFile::Path);
         ConfigSources { file, flags: Vec::new() }
+    }
+}
+
+/// The options that decide the config of a gateway.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct GatewayConfigArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// The address of the HTTP listener.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// The address of the admin listener.
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+    /// An upstream server; can be given several times.
+    #[arg(long, value_name = "ADDR")]
+    upstream: Vec<String>,
+}
+
+impl GatewayConfigArgs {
+    pub fn config_sources(&self) -> ConfigSources {
+        let mut flags = Vec::new();
+        let mut add = |key: &str, value: Option<String>| {
+            flags.extend(value.map(|value| (key.to_owned(), value)));
+        };
+        add("listen.http", self.listen.clone());
+        add("listen.admin", self.admin.clone());
+        add("upstream.servers", Some(self.upstream.join(",")).filter(|all| !all.is_empty()));
+        ConfigSources { flags, ..self.config.config_sources() }
     }
 }

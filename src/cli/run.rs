@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::config_args::ConfigArgs;
+use super::config_args::GatewayConfigArgs;
 use super::failure::CommandFailure;
 use crate::config::ConfigSources;
 use crate::observe::process_log::ProcessLog;
@@ -11,16 +11,7 @@ use crate::process::server::{self, ExitHook, StartMode};
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    pub config: ConfigArgs,
-    /// The address of the HTTP listener.
-    #[arg(long, value_name = "ADDR")]
-    pub listen: Option<String>,
-    /// The address of the admin listener.
-    #[arg(long, value_name = "ADDR")]
-    pub admin: Option<String>,
-    /// An upstream server; can be given several times.
-    #[arg(long, value_name = "ADDR")]
-    pub upstream: Vec<String>,
+    pub config: GatewayConfigArgs,
     /// Take over from the serving process: start, wait until that process gets SIGQUIT, then serve
     /// on its sockets. Starts as usual if no process serves from process.runtime_dir.
     #[arg(long)]
@@ -29,7 +20,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), CommandFailure> {
     let start_mode = if args.upgrade { StartMode::Upgrade } else { StartMode::Standalone };
-    run_server(args.config_sources(), start_mode, None)
+    run_server(args.config.config_sources(), start_mode, None)
 }
 
 /// Runs the gateway with this config, and calls `exit_hook` at the end.
@@ -53,17 +44,4 @@ fn run_server(
         log.write_final_lines(&failure.message_lines);
         CommandFailure { message_lines: Vec::new(), ..failure }
     })
-}
-
-impl Args {
-    fn config_sources(self) -> ConfigSources {
-        let mut flags = Vec::new();
-        let mut add = |key: &str, value: Option<String>| {
-            flags.extend(value.map(|value| (key.to_owned(), value)));
-        };
-        add("listen.http", self.listen);
-        add("listen.admin", self.admin);
-        add("upstream.servers", Some(self.upstream.join(",")).filter(|all| !all.is_empty()));
-        ConfigSources { flags, ..self.config.config_sources() }
-    }
 }

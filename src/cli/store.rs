@@ -1,4 +1,9 @@
-//! `riskgate store`: initialize a store on a server, copy one, or repair its month.
+//! `riskgate store`: initialize a store on a server, copy, save or restore one, or repair its
+//! month.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::json;
@@ -7,6 +12,7 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, print_result_of_change};
 use super::store_access::{STORE_TIMEOUT, open_store};
+use crate::config::Config;
 use crate::model::month::Month;
 use crate::process::upgrade::RuntimeDir;
 use crate::quota::unix_now;
@@ -39,6 +45,28 @@ pub enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Save the store in a file: accounts, keys, this month's usage and the top counts. Gateways may
+    /// run meanwhile. The file is complete or not there: an older one stays until then.
+    Backup {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The file to write.
+        file: PathBuf,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fill the empty store of store.url from a backup. Stop all gateways first. No gateway uses the
+    /// store before it is complete, and an interrupted restore can be run again.
+    Restore {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The file that `riskgate store backup` has written.
+        file: PathBuf,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Return to a month after a wrong clock moved the store to a later one. Stop all gateways
     /// first. Keeps the usage of MONTH and drops the usage of later months. Does nothing if the
     /// store counts in no later month. Fails if the clock of this machine or of the server shows
@@ -63,8 +91,12 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
     match command {
         StoreCommand::Init { config, json } => init(&config, json),
         StoreCommand::Copy { config, from, to, json } => {
-            copy(&config.read_config()?.store.redis, &from, &to, json)
+            let (from, to) = (parse_url("FROM", &from)?, parse_url("TO", &to)?);
+            let redis = config.read_config()?.store.redis;
+            report_copy("copied", &copy(&redis, &from, &to)?, json)
         }
+        StoreCommand::Backup { config, file, json } => backup(&config, &file, json),
+        StoreCommand::Restore { config, file, json } => restore(&config, file, json),
         StoreCommand::RepairMonth { config, month, json } => repair_month(&config, month, json),
     }
 }
@@ -87,10 +119,7 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
 
 fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
-    let path = config.runtime_dir.as_ref().filter(|path| path.is_dir());
-    if path.and_then(|path| RuntimeDir::open(path).ok()).is_some_and(|dir| dir.is_claimed()) {
-        return Err(CommandFailure::failed("expected no running gateway, but found one"));
-    }
+    check_no_gateway_runs(&config)?;
     let mut store = open_store(&config)?;
     // With a wrong clock the next gateway would move the store to the wrong month again.
     let clocks = [("this machine's", Some(unix_now())), ("the server's", store.unix_now()?)];
@@ -125,21 +154,75 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
     Ok(())
 }
 
-fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), CommandFailure> {
-    let parse = |what: &str, text: &str| {
-        StoreUrl::parse(text).map_err(|error| CommandFailure::usage(format!("{what}: {error}")))
+/// Fails if a gateway of this config runs on this machine.
+fn check_no_gateway_runs(config: &Config) -> Result<(), CommandFailure> {
+    let path = config.runtime_dir.as_ref().filter(|path| path.is_dir());
+    match path.and_then(|path| RuntimeDir::open(path).ok()).is_some_and(|dir| dir.is_claimed()) {
+        true => Err(CommandFailure::failed("expected no running gateway, but found one")),
+        false => Ok(()),
+    }
+}
+
+fn parse_url(what: &str, text: &str) -> Result<StoreUrl, CommandFailure> {
+    StoreUrl::parse(text).map_err(|error| CommandFailure::usage(format!("{what}: {error}")))
+}
+
+/// Copies the store into a new file, which then replaces the older backup, if there is one.
+fn backup(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), CommandFailure> {
+    let options = config.read_config()?.store;
+    let unfinished = file.with_added_extension("partial");
+    let failed = |path: &Path, error: io::Error| {
+        CommandFailure::failed(format!(
+            "{}: expected to write it, but found {error}",
+            path.display()
+        ))
     };
-    let (from, to) = (parse("FROM", from)?, parse("TO", to)?);
-    let contents = read_contents(&mut Store::open_existing(&from, options, STORE_TIMEOUT)?)?;
-    let mut target = Store::open(&to, options, STORE_TIMEOUT)?;
+    // An interrupted backup may have left these files.
+    for leftover in ["", "-wal", "-shm"] {
+        let mut path = unfinished.clone().into_os_string();
+        path.push(leftover);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(Path::new(&path), error));
+            }
+            _ => {}
+        }
+    }
+    let contents = copy(&options.redis, &options.url, &StoreUrl::Sqlite(unfinished.clone()))?;
+    let moved = File::open(&unfinished)
+        .and_then(|written| written.sync_all())
+        .and_then(|()| fs::rename(&unfinished, file));
+    moved.map_err(|error| failed(file, error))?;
+    report_copy("saved", &contents, json)
+}
+
+fn restore(config: &ConfigArgs, file: PathBuf, json: bool) -> Result<(), CommandFailure> {
+    let config = config.read_config()?;
+    check_no_gateway_runs(&config)?;
+    let contents = copy(&config.store.redis, &StoreUrl::Sqlite(file), &config.store.url)?;
+    report_copy("restored", &contents, json)
+}
+
+/// Copies a store into an empty one, and returns what was copied.
+fn copy(
+    options: &RedisOptions,
+    from: &StoreUrl,
+    to: &StoreUrl,
+) -> Result<StoreContents, CommandFailure> {
+    let contents = read_contents(&mut Store::open_existing(from, options, STORE_TIMEOUT)?)?;
+    let mut target = Store::open(to, options, STORE_TIMEOUT)?;
     target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;
     target.fill_empty_store(&contents)?;
+    Ok(contents)
+}
+
+fn report_copy(done: &str, contents: &StoreContents, json: bool) -> Result<(), CommandFailure> {
     let StoreContents { ring, usage_month: month, usage, top_rows: top } = contents;
     let (keys, accounts, numbers, top) =
         (ring.keys.len(), ring.accounts.len(), usage.len(), top.len());
     let done = format!(
-        "copied {keys} keys, {accounts} accounts, the numbers of {numbers} accounts in {month}, \
+        "{done} {keys} keys, {accounts} accounts, the numbers of {numbers} accounts in {month}, \
          {top} top counts"
     );
     let object = json!({

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::raw_value::RawValue;
+use super::description::toml_list;
 use super::routes::overlaps_own_route;
 use super::settings::Settings;
 use crate::gate::authz_rules::{AuthzRules, AuthzScreening, EmailSource};
@@ -33,8 +33,7 @@ impl Settings {
         let checks = self.read_authz_checks();
         let policy = self.read_screen_policy("authz", path.map_or("", PathPrefix::as_str));
         let expected = "one or several of header:NAME, query:FIELD and body:FIELD";
-        let sources = self.parse_setting("authz.email", expected, |raw: &RawValue| {
-            let texts = raw.as_text_list().or_else(|| Some(vec![raw.as_text()?.to_owned()]))?;
+        let sources = self.parse_text_or_list("authz.email", expected, |texts| {
             let sources: Option<Vec<EmailSource>> =
                 texts.iter().map(|text| EmailSource::parse(text)).collect();
             sources.filter(|sources| !sources.is_empty())
@@ -60,14 +59,14 @@ impl Settings {
     fn read_authz_checks(&mut self) -> Vec<String> {
         let expected = "a list of \"key\", \"origin\", \"quota\" and \"screen\"; \"origin\" and \
                         \"quota\" need \"key\"";
-        let checks = self.parse_setting("authz.check", expected, |raw| {
-            let names = raw.as_text_list()?;
+        let checks = self.parse_list("authz.check", expected, |names| {
             let has = |check: &str| names.iter().any(|name| name == check);
             let is_valid = !names.is_empty()
                 && names.iter().all(|name| CHECKS.contains(&name.as_str()))
                 && (has("key") || !has("origin") && !has("quota"));
-            is_valid.then_some(names)
+            is_valid.then(|| names.to_vec())
         });
+        self.note_default(toml_list(&CHECKS));
         checks.unwrap_or_else(|| CHECKS.map(str::to_owned).to_vec())
     }
 }

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::dns::DnsOptions;
 
@@ -27,11 +26,9 @@ impl Settings {
                 || Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, DNS_PORT));
             text.parse().ok().or_else(with_default_port)
         };
-        let parse = |raw: &RawValue| {
-            let texts = raw.as_text_list()?;
-            texts.iter().map(address).collect::<Option<Vec<SocketAddr>>>()
-        };
+        let parse =
+            |texts: &[String]| texts.iter().map(address).collect::<Option<Vec<SocketAddr>>>();
         let expected = "a list of addresses such as [\"10.0.0.2\", \"[::1]:5353\"]";
-        self.parse_setting(key, expected, parse).unwrap_or_default()
+        self.parse_list(key, expected, parse).unwrap_or_default()
     }
 }

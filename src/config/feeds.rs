@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::description::toml_text;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::feed::{Feed, FeedLocation, Feeds, is_minisign_public_key};
@@ -19,11 +20,10 @@ const MAX_FEED_NAME_LEN: usize = 32;
 impl Settings {
     /// Reads the lists, overrides and feeds that the table is built from.
     pub fn read_table_inputs(&mut self, feeds: &Feeds) -> TableInputs {
-        let path = |text: String| PathBuf::from(text);
         TableInputs {
             base_location: self
-                .text("table.path")
-                .map_or(TableLocation::Bundled, |text| TableLocation::Path(path(text))),
+                .path("table.path")
+                .map_or(TableLocation::Bundled, TableLocation::Path),
             overrides_path: self.path_or_default("table.overrides", DEFAULT_OVERRIDE_FILE),
             last_good_overrides_text: None,
             feeds: feeds.feed_lists(),
@@ -32,14 +32,15 @@ impl Settings {
 
     /// Reads the `[[table.feed]]` entries that are enabled.
     pub fn read_feeds(&mut self) -> Feeds {
-        let dir = self.text("table.feed_dir").unwrap_or_else(|| DEFAULT_FEED_DIR.to_owned());
+        let dir = self.path("table.feed_dir").unwrap_or_else(|| PathBuf::from(DEFAULT_FEED_DIR));
+        self.note_default(toml_text(DEFAULT_FEED_DIR));
         let mut all: Vec<Feed> = Vec::new();
         for at in self.list_table_array_keys("table.feed") {
             let is_enabled = self.boolean(&format!("{at}.enabled"), true);
             let feed = self.read_feed(&at, &all);
             all.extend(feed.filter(|_| is_enabled));
         }
-        Feeds { feeds: all, dir: PathBuf::from(dir) }
+        Feeds { feeds: all, dir }
     }
 
     fn read_feed(&mut self, entry_key: &str, earlier_feeds: &[Feed]) -> Option<Feed> {
@@ -61,7 +62,11 @@ impl Settings {
         );
         let parse_url = |raw: &RawValue| FeedLocation::parse(raw.as_text()?);
         let expected = "https://…, http://… on this machine, or the path of a file";
-        let url = self.require_setting(&format!("{entry_key}.url"), expected, parse_url);
+        let url_key = format!("{entry_key}.url");
+        let url = self.require_setting(&url_key, expected, parse_url).map(|url| match url {
+            FeedLocation::File(path) => FeedLocation::File(self.resolve_path(&url_key, path)),
+            url => url,
+        });
         let sha256_url =
             self.parse_setting(&format!("{entry_key}.sha256_url"), expected, parse_url);
         let key = |raw: &RawValue| {

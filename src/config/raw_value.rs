@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use super::description::{SettingKind, toml_list, toml_text};
 use crate::store::redact_url;
 
 /// A value whose type is not checked yet.
@@ -60,6 +61,10 @@ impl RawValue {
         }
     }
 
+    pub fn as_text_or_list(&self) -> Option<Vec<String>> {
+        self.as_text_list().or_else(|| Some(vec![self.as_text()?.to_owned()]))
+    }
+
     pub fn as_text_list(&self) -> Option<Vec<String>> {
         match self {
             RawValue::List(items) => {
@@ -73,6 +78,27 @@ impl RawValue {
                     .collect(),
             ),
             _ => None,
+        }
+    }
+
+    /// The value in TOML, as a setting of this type has it, without the passwords of URLs. `None` if
+    /// it is not of this type.
+    pub fn to_toml(&self, kind: &SettingKind) -> Option<String> {
+        let text = || {
+            let text = self.as_text()?;
+            let is_url = text.contains("://");
+            Some(toml_text(&if is_url { redact_url(text) } else { text.to_owned() }))
+        };
+        match kind {
+            SettingKind::Integer(_) => self.as_integer().map(|number| number.to_string()),
+            SettingKind::CallLimit => self.as_integer().map(|it| it.to_string()).or_else(text),
+            SettingKind::Boolean => self.as_boolean().map(|flag| flag.to_string()),
+            SettingKind::List | SettingKind::TextOrList => {
+                let texts = self.as_text_or_list()?;
+                Some(toml_list(&texts.iter().map(String::as_str).collect::<Vec<_>>()))
+            }
+            SettingKind::Text | SettingKind::Duration | SettingKind::Choice(_) => text(),
+            SettingKind::Secret => Some(toml_text("…")),
         }
     }
 

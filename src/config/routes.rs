@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use super::description::toml_list;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::route::UpstreamRoute;
 use crate::message::request_head::takes_body;
 use crate::model::path_prefix::PathPrefix;
+
+/// The methods of a route that names none.
+const DEFAULT_METHODS: [&str; 2] = ["GET", "HEAD"];
 
 impl Settings {
     /// Reads the `[[upstream.route]]` entries. Reports and leaves out those without a valid prefix.
@@ -42,22 +46,18 @@ impl Settings {
             // Two routes with one prefix contradict each other, so the second is a fault.
             self.parse_setting(&key, "a prefix that no other upstream.route has", |_| None::<()>);
         }
-        let methods = |raw: &RawValue| {
-            let methods = raw.as_text_list()?;
+        let methods = |methods: &[String]| {
             let is_valid = |method: &String| {
                 !method.is_empty()
                     && method.bytes().all(|byte| byte.is_ascii_uppercase())
                     && !matches!(method.as_str(), "OPTIONS" | "CONNECT" | "TRACE")
             };
-            (!methods.is_empty() && methods.iter().all(is_valid)).then_some(methods)
+            (!methods.is_empty() && methods.iter().all(is_valid)).then(|| methods.to_vec())
         };
-        let methods = self
-            .parse_setting(
-                &format!("{entry_key}.methods"),
-                "a list of methods such as [\"GET\", \"POST\"]",
-                methods,
-            )
-            .unwrap_or_else(|| vec!["GET".to_owned(), "HEAD".to_owned()]);
+        let expected = "a list of methods such as [\"GET\", \"POST\"]";
+        let methods = self.parse_list(&format!("{entry_key}.methods"), expected, methods);
+        self.note_default(toml_list(&DEFAULT_METHODS));
+        let methods = methods.unwrap_or_else(|| DEFAULT_METHODS.map(str::to_owned).to_vec());
         let needs_key = self.boolean(&format!("{entry_key}.key"), true);
         let counts = self.boolean(&format!("{entry_key}.counts"), needs_key);
         if counts && !needs_key {

@@ -1,5 +1,6 @@
 //! `[upstream.route.screen]`, and the settings that it shares with `[authz]`.
 
+use super::description::{toml_list, toml_text};
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::screen_rules::{ScreenMode, ScreenPolicy, ScreenRules};
@@ -24,8 +25,7 @@ impl Settings {
         if !self.values.contains_key(&key("fields")) {
             self.report_missing(&key("fields"), expected);
         }
-        let fields = self.parse_setting(&key("fields"), expected, |raw| {
-            let names = raw.as_text_list()?;
+        let fields = self.parse_list(&key("fields"), expected, |names| {
             let paths: Option<Vec<FieldPath>> =
                 names.iter().map(|name| FieldPath::parse(name)).collect();
             paths.filter(|paths| !paths.is_empty())
@@ -59,13 +59,14 @@ impl Settings {
             _ => ScreenMode::Shadow,
         };
         let expected = "a list of reasons: safe, disposable, undeliverable, role_account";
-        let block_reasons = self.parse_setting(&key("block_reasons"), expected, |raw| {
-            let names = raw.as_text_list()?;
+        let block_reasons = self.parse_list(&key("block_reasons"), expected, |names| {
             let reasons: Option<Vec<Reason>> =
                 names.iter().map(|name| Reason::parse(name)).collect();
             reasons.filter(|reasons| !reasons.is_empty())
         });
+        self.note_default(toml_list(&Reason::ALL.map(Reason::as_str)));
         let message = self.text(&key("message"));
+        self.note_default(toml_text(DEFAULT_REFUSAL_MESSAGE));
         let score = self.integer(&key("block_score"), 0..=100, 80);
         ScreenPolicy {
             route: route.to_owned(),

@@ -1,34 +1,34 @@
-//! Raw settings with their locations, and typed access to them.
+//! Typed access to settings.
 //!
 //! Owns types, ranges and the wording of faults, but not the meaning of any setting. Reading goes
 //! on after a faulty setting, so that one start reports all faults.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use toml::de::{DeTable, DeValue};
-
+use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::raw_value::{RawValue, parse_duration};
-use super::secret::Secret;
 
 use crate::keys::Plans;
 use crate::model::network::Networks;
 use crate::store::{MonthlyLimit, STORE_URL_SYNTAX, StoreUrl};
-use crate::support::regular_file::read_regular_text;
-
-const ENV_PREFIX: &str = "RISKGATE__";
-/// The largest config file, in bytes.
-const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// A value and its location: file and line, variable or command line.
 #[derive(Clone, Debug)]
 pub struct RawSetting {
-    raw: RawValue,
-    location: String,
+    pub raw: RawValue,
+    pub location: String,
+    pub is_from_file: bool,
+}
+
+impl RawSetting {
+    /// A value that is not from the config file.
+    pub fn new(raw: RawValue, location: String) -> RawSetting {
+        RawSetting { raw, location, is_from_file: false }
+    }
 }
 
 /// All settings by their dotted key.
@@ -37,106 +37,24 @@ pub struct Settings {
     pub values: BTreeMap<String, RawSetting>,
     /// The location of each section by its dotted name, including empty sections.
     pub section_locations: BTreeMap<String, String>,
-    /// The keys that the program has asked for so far. At the end, all other keys are unknown.
-    keys_read: Vec<String>,
+    /// The settings that the program has asked for so far. At the end, all other keys are unknown.
+    pub descriptions: Vec<SettingDescription>,
+    /// The folder at which relative paths in the file start.
+    pub base_folder: PathBuf,
     /// The faults found so far.
     pub faults: Vec<String>,
 }
 
 impl Settings {
-    /// Stores the raw settings of a file. Returns an error if the file can't be read, is empty or
-    /// is not TOML. All other faults are found later, when the settings are parsed one by one.
-    pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<String>> {
-        let name = path.display().to_string();
-        let text = read_regular_text(path, MAX_CONFIG_BYTES)
-            .map_err(|found| vec![format!("{name}: expected a config file, but found {found}")])?;
-        if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
-            return Err(vec![format!("{name}: expected settings, but found an empty file")]);
-        }
-        let line = |offset: usize| {
-            let before = text.get(..offset).unwrap_or_default();
-            format!("{name}:{}", before.matches('\n').count() + 1)
-        };
-        let table = DeTable::parse(&text).map_err(|error| {
-            let at = line(error.span().map_or(0, |span| span.start));
-            vec![format!("{at}: expected TOML, but found: {}", error.message().replace('\n', " "))]
-        })?;
-        self.read_toml_table("", table.get_ref(), &line);
-        Ok(())
-    }
-
-    fn read_toml_table(
-        &mut self,
-        prefix: &str,
-        table: &DeTable<'_>,
-        location_of: &dyn Fn(usize) -> String,
-    ) {
-        for (key, value) in table {
-            let dotted = format!("{prefix}{}", key.get_ref());
-            let at = location_of(key.span().start);
-            match value.get_ref() {
-                DeValue::Table(inner) => {
-                    self.section_locations.insert(dotted.clone(), at);
-                    self.read_toml_table(&format!("{dotted}."), inner, location_of);
-                }
-                DeValue::Array(items)
-                    if items.iter().any(|i| matches!(i.get_ref(), DeValue::Table(_))) =>
-                {
-                    for (index, item) in items.iter().enumerate() {
-                        if let DeValue::Table(inner) = item.get_ref() {
-                            let at = location_of(item.span().start);
-                            self.section_locations.insert(format!("{dotted}.{index}"), at);
-                            self.read_toml_table(&format!("{dotted}.{index}."), inner, location_of);
-                        }
-                    }
-                }
-                other => {
-                    let setting = RawSetting { raw: RawValue::from_toml(other), location: at };
-                    self.values.insert(dotted, setting);
-                }
-            }
-        }
-    }
-
-    /// Reads `RISKGATE__SECTION__KEY` variables, which override the file. Other variables are
-    /// ignored.
-    pub fn read_environment(&mut self, variables: impl Iterator<Item = (OsString, OsString)>) {
-        for (name, value) in variables {
-            if !name.as_encoded_bytes().starts_with(ENV_PREFIX.as_bytes()) {
-                continue;
-            }
-            let at = name.to_string_lossy().into_owned();
-            let dotted = at[ENV_PREFIX.len()..].to_ascii_lowercase().replace("__", ".");
-            match value.into_string() {
-                Ok(value) => {
-                    self.values
-                        .insert(dotted, RawSetting { raw: RawValue::Untyped(value), location: at });
-                }
-                // The value may be a secret, so the fault does not contain it.
-                Err(_) => self
-                    .faults
-                    .push(format!("{at}: {dotted}: expected UTF-8, but found other bytes")),
-            }
-        }
-    }
-
-    /// Sets a flag, which overrides the file and the environment.
-    pub fn set_command_line_flag(&mut self, key: &str, value: &str) {
-        let setting = RawSetting {
-            raw: RawValue::Untyped(value.to_owned()),
-            location: "command line".to_owned(),
-        };
-        self.values.insert(key.to_owned(), setting);
-    }
-
     /// Reports each setting and section that the program never read.
     pub fn report_unknown_keys(&mut self) {
-        let unknown = self.values.iter().filter(|(key, _)| !self.keys_read.contains(key));
+        let is_known = |key: &String| self.descriptions.iter().any(|known| known.key == *key);
+        let unknown = self.values.iter().filter(|(key, _)| !is_known(key));
         let faults = unknown.map(|(key, setting)| {
             let section = key.rsplit_once('.').map_or("", |(section, _)| section);
-            let same_section = |k: &&String| k.rsplit_once('.').is_some_and(|(s, _)| s == section);
-            let known: Vec<&str> =
-                self.keys_read.iter().filter(same_section).map(String::as_str).collect();
+            let same_section = |k: &&str| k.rsplit_once('.').is_some_and(|(s, _)| s == section);
+            let known = self.descriptions.iter().map(|known| known.key.as_str());
+            let known: Vec<&str> = known.filter(same_section).collect();
             let expected = match known.is_empty() {
                 true => "a known section".to_owned(),
                 false => format!("one of {}", known.join(", ")),
@@ -144,7 +62,8 @@ impl Settings {
             format!("{}: {key}: expected {expected}, but found an unknown key", setting.location)
         });
         let has_known_key = |section: &str| {
-            self.keys_read.iter().any(|key| key.starts_with(&format!("{section}.")))
+            let prefix = format!("{section}.");
+            self.descriptions.iter().any(|known| known.key.starts_with(&prefix))
         };
         let unknown_sections = self.section_locations.iter().filter(|(section, _)| {
             let holds_keys = self.values.keys().any(|key| key.starts_with(&format!("{section}.")));
@@ -157,9 +76,26 @@ impl Settings {
         self.faults.extend(faults);
     }
 
-    fn read_and_mark_known(&mut self, key: &str) -> Option<RawSetting> {
-        self.keys_read.push(key.to_owned());
+    /// Returns where the setting is from: file and line, variable or command line.
+    pub fn location_of(&self, key: &str) -> String {
+        self.values.get(key).map_or("config".to_owned(), |setting| setting.location.clone())
+    }
+
+    pub(super) fn read_and_mark_known(
+        &mut self,
+        key: &str,
+        kind: SettingKind,
+    ) -> Option<RawSetting> {
+        let description = SettingDescription { key: key.to_owned(), kind, default: None };
+        self.descriptions.push(description);
         self.values.get(key).cloned()
+    }
+
+    /// Notes the default, in TOML, of the setting that was read last.
+    pub fn note_default(&mut self, default: impl Into<String>) {
+        if let Some(last) = self.descriptions.last_mut() {
+            last.default = Some(default.into());
+        }
     }
 
     fn report_fault(&mut self, key: &str, setting: &RawSetting, expected: &str) {
@@ -173,14 +109,45 @@ impl Settings {
         self.faults.push(format!("config: {key}: expected {expected}, but found nothing"));
     }
 
-    /// Parses a setting. Returns None if the setting is missing or faulty. Reports a faulty one.
+    /// Parses a text. Returns None if the setting is missing or faulty. Reports a faulty one.
     pub fn parse_setting<T>(
         &mut self,
         key: &str,
         expected: &str,
         parse: impl Fn(&RawValue) -> Option<T>,
     ) -> Option<T> {
-        let setting = self.read_and_mark_known(key)?;
+        self.parse_kind(key, SettingKind::Text, expected, parse)
+    }
+
+    /// Like [`Settings::parse_setting`], for a list of texts.
+    pub fn parse_list<T>(
+        &mut self,
+        key: &str,
+        expected: &str,
+        parse: impl Fn(&[String]) -> Option<T>,
+    ) -> Option<T> {
+        self.parse_kind(key, SettingKind::List, expected, |raw| parse(&raw.as_text_list()?))
+    }
+
+    /// Like [`Settings::parse_list`], but a text may stand in place of a list of one.
+    pub fn parse_text_or_list<T>(
+        &mut self,
+        key: &str,
+        expected: &str,
+        parse: impl Fn(&[String]) -> Option<T>,
+    ) -> Option<T> {
+        let parse = |raw: &RawValue| parse(&raw.as_text_or_list()?);
+        self.parse_kind(key, SettingKind::TextOrList, expected, parse)
+    }
+
+    fn parse_kind<T>(
+        &mut self,
+        key: &str,
+        kind: SettingKind,
+        expected: &str,
+        parse: impl Fn(&RawValue) -> Option<T>,
+    ) -> Option<T> {
+        let setting = self.read_and_mark_known(key, kind)?;
         let value = parse(&setting.raw);
         if value.is_none() {
             self.report_fault(key, &setting, expected);
@@ -194,40 +161,72 @@ impl Settings {
             .filter(|text| !text.is_empty())
     }
 
+    /// Reads a path. Returns None if it is missing, faulty or empty.
+    pub fn path(&mut self, key: &str) -> Option<PathBuf> {
+        let path = self.text(key)?;
+        Some(self.resolve_path(key, path.into()))
+    }
+
     /// Reads a path, or returns the default if the setting is missing. An empty text switches off
     /// what the path is for: the result is None.
     pub fn path_or_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
         let path = self.parse_setting(key, "a path", |raw| raw.as_text().map(str::to_owned));
-        Some(path.unwrap_or_else(|| default.to_owned()))
-            .filter(|path| !path.is_empty())
-            .map(PathBuf::from)
+        self.note_default(toml_text(default));
+        let path = path.unwrap_or_else(|| default.to_owned());
+        (!path.is_empty()).then(|| self.resolve_path(key, path.into()))
+    }
+
+    /// Returns a path that this setting names. A relative path in the file starts at the file's
+    /// folder; any other relative path starts at the working directory.
+    pub fn resolve_path(&self, key: &str, path: PathBuf) -> PathBuf {
+        match self.values.get(key).is_some_and(|setting| setting.is_from_file) {
+            true => self.base_folder.join(path),
+            false => path,
+        }
     }
 
     pub fn boolean(&mut self, key: &str, default: bool) -> bool {
-        self.parse_setting(key, "true or false", RawValue::as_boolean).unwrap_or(default)
+        let value =
+            self.parse_kind(key, SettingKind::Boolean, "true or false", RawValue::as_boolean);
+        self.note_default(default.to_string());
+        value.unwrap_or(default)
     }
 
     pub fn optional_integer(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        self.parse_setting(key, &expected, |raw| raw.as_integer().filter(|n| range.contains(n)))
+        let parse = |raw: &RawValue| raw.as_integer().filter(|n| range.contains(n));
+        self.parse_kind(key, SettingKind::Integer(range.clone()), &expected, parse)
     }
 
     pub fn integer(&mut self, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
-        self.optional_integer(key, range).unwrap_or(default)
+        let value = self.optional_integer(key, range);
+        self.note_default(default.to_string());
+        value.unwrap_or(default)
     }
 
     pub fn duration(&mut self, key: &str, default: Duration) -> Duration {
         let expected = "a duration such as 500ms, 2.5s, 10m, 1h or 7d";
-        self.parse_setting(key, expected, |raw| parse_duration(raw.as_text()?)).unwrap_or(default)
+        self.parse_duration_or(key, expected, Duration::ZERO, default)
     }
 
     /// Reads a duration of at least 1 ms; a zero timeout would reject every request.
     pub fn nonzero_duration(&mut self, key: &str, default: Duration) -> Duration {
         let expected = "a duration of 1ms or more, such as 500ms, 2.5s, 10m, 1h or 7d";
-        let parse = |raw: &RawValue| {
-            parse_duration(raw.as_text()?).filter(|time| *time >= Duration::from_millis(1))
-        };
-        self.parse_setting(key, expected, parse).unwrap_or(default)
+        self.parse_duration_or(key, expected, Duration::from_millis(1), default)
+    }
+
+    fn parse_duration_or(
+        &mut self,
+        key: &str,
+        expected: &str,
+        shortest: Duration,
+        default: Duration,
+    ) -> Duration {
+        let parse =
+            |raw: &RawValue| parse_duration(raw.as_text()?).filter(|time| *time >= shortest);
+        let value = self.parse_kind(key, SettingKind::Duration, expected, parse);
+        self.note_default(toml_duration(default));
+        value.unwrap_or(default)
     }
 
     /// Reads one of `choices`. The first is the default.
@@ -237,12 +236,16 @@ impl Settings {
             let text = raw.as_text()?;
             choices.iter().find(|choice| **choice == text).copied()
         };
-        self.parse_setting(key, &expected, choose).unwrap_or(choices[0])
+        let value = self.parse_kind(key, SettingKind::Choice(choices.to_vec()), &expected, choose);
+        self.note_default(toml_text(choices[0]));
+        value.unwrap_or(choices[0])
     }
 
     pub fn address(&mut self, key: &str, default: &str) -> SocketAddr {
         let parse = |raw: &RawValue| raw.as_text()?.parse().ok();
-        self.parse_setting(key, "an address such as 127.0.0.1:8080", parse)
+        let value = self.parse_setting(key, "an address such as 127.0.0.1:8080", parse);
+        self.note_default(toml_text(default));
+        value
             .or_else(|| default.parse().ok())
             .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)))
     }
@@ -259,7 +262,7 @@ impl Settings {
         for (at, (key, address)) in set.iter().enumerate() {
             let other = set[..at].iter().find(|(_, other)| do_addresses_conflict(address, other));
             if let Some((other, _)) = other {
-                let location = self.values.get(*key).map_or("config", |setting| &setting.location);
+                let location = self.location_of(key);
                 self.faults.push(format!(
                     "{location}: {key}: expected another address than {other}, but found {address}"
                 ));
@@ -268,9 +271,10 @@ impl Settings {
     }
 
     pub fn networks(&mut self, key: &str) -> Networks {
-        let parse = |raw: &RawValue| Networks::parse(&raw.as_text_list()?);
-        self.parse_setting(key, "a list of addresses or networks such as [\"10.0.0.0/8\"]", parse)
-            .unwrap_or_default()
+        let expected = "a list of addresses or networks such as [\"10.0.0.0/8\"]";
+        let networks = self.parse_list(key, expected, Networks::parse);
+        self.note_default("[]");
+        networks.unwrap_or_default()
     }
 
     /// Lists the dotted keys of the members of a TOML array of tables, such as `upstream.route.0`
@@ -287,7 +291,10 @@ impl Settings {
     }
 
     pub fn store_url(&mut self, key: &str, default: &str) -> StoreUrl {
-        let parsed = match self.read_and_mark_known(key) {
+        self.read_secret_file(key);
+        let setting = self.read_and_mark_known(key, SettingKind::Text);
+        self.note_default(toml_text(default));
+        let parsed = match setting {
             Some(setting) => match setting.raw.as_text().map(StoreUrl::parse) {
                 Some(Ok(url)) => Some(url),
                 // The URL may contain a password, so the error does not contain the URL.
@@ -305,6 +312,10 @@ impl Settings {
             },
             None => None,
         };
+        let parsed = parsed.map(|url| match url {
+            StoreUrl::Sqlite(path) => StoreUrl::Sqlite(self.resolve_path(key, path)),
+            url => url,
+        });
         parsed
             .or_else(|| StoreUrl::parse(default).ok())
             .unwrap_or_else(|| StoreUrl::Sqlite("state/riskgate.db".into()))
@@ -316,40 +327,37 @@ impl Settings {
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
         let parse = |raw: &RawValue| raw.as_text().filter(|text| is_valid(text)).map(str::to_owned);
-        self.parse_setting(key, "1 to 32 letters, digits or _", parse)
-            .unwrap_or_else(|| default.to_owned())
+        let prefix = self.parse_setting(key, "1 to 32 letters, digits or _", parse);
+        self.note_default(toml_text(default));
+        prefix.unwrap_or_else(|| default.to_owned())
     }
 
-    pub fn read_admin_token(&mut self) -> Option<Secret> {
-        let setting = self.read_and_mark_known("admin.token")?;
-        match setting.raw.as_text().filter(|text| text.len() >= 16 && text.is_ascii()) {
-            Some(token) => Some(Secret(token.to_owned())),
-            None => {
-                // The value may be a secret, so the fault does not contain it.
-                let at = &setting.location;
-                self.faults.push(format!(
-                    "{at}: admin.token: expected 16 or more ASCII characters, but found something \
-                     else"
-                ));
-                None
-            }
-        }
-    }
-
-    /// Reads every key of `section` as a monthly limit.
-    pub fn read_plan_limits(&mut self, section: &str) -> Plans {
+    /// Reads every key of `section`, but for `shipped`, as a monthly limit. `defaults` are the limits
+    /// of keys that are not set.
+    pub fn read_plan_limits(&mut self, section: &str, defaults: &[(&str, u64)]) -> Plans {
         let prefix = format!("{section}.");
-        let keys: Vec<String> =
-            self.values.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
+        let set = self.values.keys().filter_map(|key| key.strip_prefix(&prefix));
+        let mut names: Vec<String> =
+            set.filter(|name| *name != "shipped").map(str::to_owned).collect();
+        names.extend(defaults.iter().map(|(name, _)| (*name).to_owned()));
+        names.sort_unstable();
+        names.dedup();
         let limit = |raw: &RawValue| match raw.as_text() {
             Some("unlimited") => Some(MonthlyLimit::Unlimited),
             _ => raw.as_integer().map(MonthlyLimit::Calls),
         };
         let mut limits = Plans::new();
-        for key in keys {
+        for name in names {
             let expected = "calls in a month as a whole number, or \"unlimited\"";
-            if let Some(value) = self.parse_setting(&key, expected, limit) {
-                limits.insert(key[prefix.len()..].to_owned(), value);
+            let key = format!("{prefix}{name}");
+            let value = self.parse_kind(&key, SettingKind::CallLimit, expected, limit);
+            let default =
+                defaults.iter().find(|(known, _)| *known == name).map(|(_, calls)| *calls);
+            if let Some(default) = default {
+                self.note_default(default.to_string());
+            }
+            if let Some(value) = value.or(default.map(MonthlyLimit::Calls)) {
+                limits.insert(name, value);
             }
         }
         limits

@@ -1,5 +1,6 @@
 use super::settings::Settings;
 use super::*;
+use crate::store::MonthlyLimit;
 
 fn read_config_text(text: &str) -> Result<Config, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();

@@ -35,7 +35,8 @@ impl Settings {
         }
         let path =
             |raw: &RawValue| raw.as_text().filter(|text| !text.is_empty()).map(PathBuf::from);
-        self.parse_setting(key, EXPECTED, path)
+        let path = self.parse_setting(key, EXPECTED, path)?;
+        Some(self.resolve_path(key, path))
     }
 
     /// Reads the settings of TLS to the upstream servers. Returns None if `upstream.tls` is off. If
@@ -47,7 +48,8 @@ impl Settings {
         host: Option<&str>,
     ) -> Option<UpstreamTls> {
         let is_on = self.boolean("upstream.tls", false);
-        let (name, authorities) = (self.text("upstream.tls_name"), self.text("upstream.tls_ca"));
+        let (name, authorities) = (self.text("upstream.tls_name"), self.path("upstream.tls_ca"));
+        let authorities = authorities.map(|path| path.display().to_string());
         let verify = self.boolean("upstream.tls_verify", true);
         if !is_on {
             return None;

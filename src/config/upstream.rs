@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use super::description::toml_list;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::CheckAnswer;
@@ -50,15 +51,17 @@ impl Settings {
 
     /// Reads `upstream.servers`. The default is one server on this machine.
     pub fn read_upstream_servers(&mut self) -> Vec<ServerName> {
-        let parse = |raw: &RawValue| {
-            let texts = raw.as_text_list().filter(|texts| !texts.is_empty())?;
-            texts.iter().map(|text| ServerName::parse(text)).collect::<Option<Vec<ServerName>>>()
+        let parse = |texts: &[String]| {
+            let names: Option<Vec<ServerName>> =
+                texts.iter().map(|text| ServerName::parse(text)).collect();
+            names.filter(|names| !names.is_empty())
         };
         let expected = "a list of servers such as [\"127.0.0.1:9000\", \"check.internal:9000\", \
                         \"_check._tcp.internal\"]";
-        self.parse_setting("upstream.servers", expected, parse).unwrap_or_else(|| {
-            vec![ServerName::Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)))]
-        })
+        let default = ServerName::Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)));
+        let servers = self.parse_list("upstream.servers", expected, parse);
+        self.note_default(toml_list(&[&default.to_string()]));
+        servers.unwrap_or_else(|| vec![default])
     }
 
     /// Reads `check.answer`.

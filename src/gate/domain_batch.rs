@@ -31,9 +31,6 @@ const MAX_NAMES: usize = 1_000;
 const MAX_BODY_BYTES: usize = 256 * 1024;
 /// The time for which riskgate waits for the whole body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most requests whose body is awaited at the same time. It bounds their memory to 64 MiB.
-pub const MAX_AWAITED_BATCHES: usize = 256;
-
 /// The body of a request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -82,7 +79,7 @@ impl Gate {
 
     /// Reads the whole body, as far as limits of size, time and memory allow.
     async fn read_batch_body(&self, session: &mut Session) -> Result<Result<Vec<u8>, Refusal>> {
-        let Ok(_permit) = self.state.awaited_batches.try_acquire() else {
+        let Some(_permit) = self.state.awaited_batches.try_acquire() else {
             return Ok(Err(Refusal::TooManyRequests { retry_after_seconds: 1 }));
         };
         send_continue_if_awaited(session).await?;

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
 use crate::dns::DnsFactCache;
 use crate::keys::KeyRing;
 use crate::message::request_id::RequestIdGenerator;
@@ -19,6 +17,7 @@ use crate::support::snapshot::SnapshotCell;
 use crate::table::Table;
 
 use super::authz_rules::AuthzRules;
+use super::awaited_batches::AwaitedBatches;
 use super::client_address::ClientAddressRule;
 use super::route::{CheckAnswer, UpstreamRoute};
 
@@ -93,5 +92,5 @@ pub struct GateState {
     /// The requests that each client may still send.
     pub client_rates: ClientRates,
     /// The permits to wait for the body of a batch of domains.
-    pub awaited_batches: Semaphore,
+    pub awaited_batches: AwaitedBatches,
 }

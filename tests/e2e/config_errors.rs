@@ -245,6 +245,7 @@ fn check_warns_of_an_account_whose_plan_is_not_configured() {
     setup.cli(&["keys", "create", "--account", "acme", "--plan", "gold"]).expect(0);
     let setup = Setup::new()
         .set("plans.free", "5")
+        .set("plans.shipped", "false")
         .set_text("store.url", &format!("sqlite:{}", setup.path("riskgate.db").display()));
     let checked = setup.cli(&["check"]).expect(0);
     let warning = "warning: account acme: expected one of the plans free, but found \"gold\"";

@@ -8,6 +8,7 @@ mod redis_server;
 
 mod admin;
 mod authz;
+mod backup;
 mod blocked_output;
 mod check;
 mod check_answer;
@@ -17,6 +18,7 @@ mod client_address;
 mod client_limit;
 mod concurrency;
 mod config_errors;
+mod config_show;
 mod demo_upstream;
 mod dns;
 mod dns_commands;

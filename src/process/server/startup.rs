@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
 use super::inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::ConfigSources;
 use crate::dns::DnsFactCache;
-use crate::gate::{GateState, MAX_AWAITED_BATCHES};
+use crate::gate::{AwaitedBatches, GateState};
 use crate::message::request_id::RequestIdGenerator;
 use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
@@ -70,7 +68,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         reloadable_rules: SnapshotCell::new(config.reloadable_rules()),
         screening_counts: ScreeningCounts::default(),
         client_rates: ClientRates::new(),
-        awaited_batches: Semaphore::new(MAX_AWAITED_BATCHES),
+        awaited_batches: AwaitedBatches::default(),
     });
     let (reloader, reload_trigger) =
         Reloader::new(Arc::clone(&state), config, config_sources, keys, certificates)

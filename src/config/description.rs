@@ -1,0 +1,81 @@
+//! What a setting is: its type, its default and its meaning.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// The type of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingKind {
+    /// A text.
+    Text,
+    /// A text that no output shows.
+    Secret,
+    /// A whole number in this range.
+    Integer(RangeInclusive<u64>),
+    /// True or false.
+    Boolean,
+    /// A text such as `500ms`.
+    Duration,
+    /// One of these texts.
+    Choice(Vec<&'static str>),
+    /// A list of texts.
+    List,
+    /// A list of texts, or one text in place of a list of one.
+    TextOrList,
+    /// The calls of a plan: a whole number, or `unlimited`.
+    CallLimit,
+}
+
+/// A setting that the program reads.
+#[derive(Clone, Debug)]
+pub struct SettingDescription {
+    /// The dotted key, such as `listen.http`. An entry of an array of tables has its index:
+    /// `upstream.route.0.prefix`.
+    pub key: String,
+    /// The type.
+    pub kind: SettingKind,
+    /// The default in TOML; `None` if there is none.
+    pub default: Option<String>,
+}
+
+/// Returns a text in TOML.
+pub fn toml_text(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+/// Returns a list of texts in TOML.
+pub fn toml_list(texts: &[&str]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| toml_text(text)).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+/// Returns a duration as the config has it, in the largest unit in which it is a whole number.
+pub fn toml_duration(duration: Duration) -> String {
+    const UNITS: [(&str, u128); 5] =
+        [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    let milliseconds = duration.as_millis();
+    let unit = UNITS.iter().find(|(_, length)| milliseconds.is_multiple_of(*length));
+    match unit {
+        Some((unit, length)) if milliseconds > 0 => {
+            toml_text(&format!("{}{unit}", milliseconds / length))
+        }
+        _ => toml_text("0"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse_duration;
+
+    #[test]
+    fn a_duration_is_shown_as_the_config_may_have_it() {
+        for (text, shown) in
+            [("0", "0"), ("500ms", "500ms"), ("2.5s", "2500ms"), ("60s", "1m"), ("7d", "7d")]
+        {
+            let duration = parse_duration(text).unwrap();
+            assert_eq!(toml_duration(duration), format!("\"{shown}\""));
+            assert_eq!(parse_duration(shown), Some(duration));
+        }
+    }
+}

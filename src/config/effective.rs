@@ -1,0 +1,100 @@
+//! The settings in force, each with the place that it is from.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::description::SettingKind;
+use super::settings::Settings;
+
+/// A setting in force.
+#[derive(Clone, Debug)]
+pub struct EffectiveSetting {
+    /// The dotted key. An entry of an array of tables has its index: `upstream.route.0.prefix`.
+    pub key: String,
+    /// The value in TOML; `None` if the setting has no value. Secrets are `"…"`.
+    pub value: Option<String>,
+    /// `default`, file and line, the variable, or `command line`.
+    pub source: String,
+}
+
+/// All settings in force, in the order of their keys.
+#[derive(Clone, Debug)]
+pub struct EffectiveSettings(pub Vec<EffectiveSetting>);
+
+impl EffectiveSettings {
+    /// Lists the settings that were read.
+    pub(super) fn list(settings: &Settings) -> EffectiveSettings {
+        EffectiveSettings(list_settings(settings))
+    }
+
+    /// Renders the settings as a config file, with the source of each value behind it. Settings
+    /// without a value are comments.
+    pub fn to_toml(&self) -> String {
+        let (mut out, mut section) = (String::new(), String::new());
+        for EffectiveSetting { key, value, source } in &self.0 {
+            let (of_key, name) = key.rsplit_once('.').unwrap_or(("", key));
+            if of_key != section {
+                section = of_key.to_owned();
+                let gap = if out.is_empty() { "" } else { "\n" };
+                // Writing to a string can't fail.
+                let _ = writeln!(out, "{gap}{}", section_header(&section));
+            }
+            let _ = match value {
+                Some(value) => writeln!(out, "{name} = {value}  # {source}"),
+                None => writeln!(out, "# {name} is not set"),
+            };
+        }
+        out
+    }
+
+    /// Renders the settings as a JSON array of objects with `key`, `value` (in TOML, or null) and
+    /// `source`.
+    pub fn to_json(&self) -> Value {
+        self.0
+            .iter()
+            .map(|it| json!({"key": it.key, "value": it.value, "source": it.source}))
+            .collect()
+    }
+}
+
+/// Returns the header of a section in TOML: `[[upstream.route]]` for `upstream.route.0`, and
+/// `[upstream.route.screen]` for `upstream.route.0.screen`.
+fn section_header(section: &str) -> String {
+    let is_index = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let names: Vec<&str> = section.split('.').filter(|part| !is_index(part)).collect();
+    match section.rsplit('.').next().is_some_and(|last| is_index(&last)) {
+        true => format!("[[{}]]", names.join(".")),
+        false => format!("[{}]", names.join(".")),
+    }
+}
+
+fn list_settings(settings: &Settings) -> Vec<EffectiveSetting> {
+    let mut listed: Vec<EffectiveSetting> = Vec::new();
+    for description in &settings.descriptions {
+        let (value, source) = match settings.values.get(&description.key) {
+            Some(setting) if description.kind == SettingKind::Secret => {
+                (Some("\"…\"".to_owned()), setting.location.clone())
+            }
+            Some(setting) => (setting.raw.to_toml(&description.kind), setting.location.clone()),
+            None => (description.default.clone(), "default".to_owned()),
+        };
+        // Some settings are read twice.
+        if listed.iter().all(|other| other.key != description.key) {
+            listed.push(EffectiveSetting { key: description.key.clone(), value, source });
+        }
+    }
+    listed.sort_by_cached_key(|it| sort_key(&it.key));
+    listed
+}
+
+/// Sorts by section, so that each section stands in one place, a section before its entries, and
+/// the tenth entry after the second.
+fn sort_key(key: &str) -> (Vec<(usize, String)>, String) {
+    let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let parts = section.split('.').map(|part| match part.parse() {
+        Ok(index) => (index, String::new()),
+        Err(_) => (usize::MAX, part.to_owned()),
+    });
+    (parts.collect(), name.to_owned())
+}

@@ -1,0 +1,154 @@
+//! The JSON Schema of the config file, for editors.
+//!
+//! The types come from reading a config that has every section once. The meanings come from the
+//! tables in the documents.
+
+use serde_json::{Map, Value, json};
+
+use super::description::{SettingDescription, SettingKind};
+
+/// The documents with a table of settings.
+const DOCUMENTS: [&str; 2] =
+    [include_str!("../../docs/configuration.md"), include_str!("../../docs/signup-form.md")];
+/// A config that has every section once.
+pub const ONE_OF_EACH_SECTION: &str = r#"
+[[listen.certificate]]
+chain = "chain.pem"
+[[upstream.route]]
+prefix = "/signup"
+[upstream.route.screen]
+[[table.feed]]
+name = "feed"
+"#;
+
+/// Returns the schema (JSON Schema 2020-12) of a config file with these settings.
+pub fn render_schema(descriptions: &[SettingDescription]) -> Value {
+    let mut root = object_schema();
+    for description in descriptions {
+        insert_setting(&mut root, description);
+    }
+    root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    root["title"] = json!("The config of riskgate");
+    // An operator may add plans.
+    root["properties"]["plans"]["additionalProperties"] = kind_schema(&SettingKind::CallLimit);
+    root
+}
+
+fn object_schema() -> Value {
+    json!({"type": "object", "additionalProperties": false, "properties": {}})
+}
+
+fn insert_setting(root: &mut Value, description: &SettingDescription) {
+    let mut at = root;
+    let parts: Vec<&str> = description.key.split('.').collect();
+    let Some((name, sections)) = parts.split_last() else { return };
+    for section in sections {
+        at = match section.parse::<usize>() {
+            // An entry of an array of tables: the schema of all its entries.
+            Ok(_) => {
+                if at["type"] != "array" {
+                    *at = json!({"type": "array", "items": object_schema()});
+                }
+                &mut at["items"]
+            }
+            Err(_) => {
+                let members = at["properties"].as_object_mut();
+                let Some(members) = members else { return };
+                members.entry(*section).or_insert_with(object_schema)
+            }
+        };
+    }
+    let mut schema = kind_schema(&description.kind);
+    if let Some(default) = description.default.as_deref().and_then(json_of_toml) {
+        schema["default"] = default;
+    }
+    if let Some(meaning) = find_meaning(&description.key) {
+        schema["description"] = Value::String(meaning);
+    }
+    at["properties"][*name] = schema;
+}
+
+fn kind_schema(kind: &SettingKind) -> Value {
+    match kind {
+        SettingKind::Text | SettingKind::Secret => json!({"type": "string"}),
+        SettingKind::Integer(range) => {
+            json!({"type": "integer", "minimum": range.start(), "maximum": range.end()})
+        }
+        SettingKind::Boolean => json!({"type": "boolean"}),
+        SettingKind::Duration => {
+            json!({"type": "string", "pattern": r"^(0|[0-9.]+(ms|s|m|h|d))$"})
+        }
+        SettingKind::Choice(choices) => json!({"enum": choices}),
+        SettingKind::List => json!({"type": "array", "items": {"type": "string"}}),
+        SettingKind::TextOrList => {
+            json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+        }
+        SettingKind::CallLimit => {
+            json!({"anyOf": [{"type": "integer", "minimum": 0}, {"const": "unlimited"}]})
+        }
+    }
+}
+
+/// Returns a TOML value as JSON.
+fn json_of_toml(value: &str) -> Option<Value> {
+    let table: Map<String, Value> = toml::from_str(&format!("value = {value}")).ok()?;
+    table.get("value").cloned()
+}
+
+/// Returns the meaning of a setting: the last cell of its row in the documents. A row below a
+/// heading such as `[[upstream.route]]` has the name of the key alone.
+fn find_meaning(key: &str) -> Option<String> {
+    let is_index = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<&str> = key.split('.').filter(|part| !is_index(part)).collect();
+    let (name, section) = (parts.last()?, parts[..parts.len() - 1].join("."));
+    let (dotted, plain) = (format!("| `{section}.{name}` |"), format!("| `{name}` |"));
+    for document in DOCUMENTS {
+        let mut is_below_heading = false;
+        for line in document.lines() {
+            if line.starts_with('#') {
+                is_below_heading = line.contains(&format!("[{section}]"));
+            }
+            if line.starts_with(&dotted) || is_below_heading && line.starts_with(&plain) {
+                let cell = line.trim_end_matches([' ', '|']).rsplit(" | ").next()?;
+                return Some(cell.trim().replace('`', "")).filter(|text| !text.is_empty());
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    /// The settings of a schema, with dotted keys.
+    fn list_settings(schema: &Value, prefix: &str, out: &mut Vec<(String, Value)>) {
+        let schema = if schema["type"] == "array" { &schema["items"] } else { schema };
+        for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+            let key = format!("{prefix}{name}");
+            match member.get("properties").or_else(|| member["items"].get("properties")) {
+                Some(_) => list_settings(member, &format!("{key}."), out),
+                None => out.push((key, member.clone())),
+            }
+        }
+    }
+
+    #[test]
+    fn every_setting_has_a_type_and_a_meaning() {
+        let mut listed = Vec::new();
+        list_settings(&Config::schema(), "", &mut listed);
+        assert!(listed.len() > 90, "{}", listed.len());
+        for (key, schema) in &listed {
+            let has_type = ["type", "enum", "anyOf"].iter().any(|word| schema.get(word).is_some());
+            assert!(has_type, "{key}");
+            let is_shipped_plan = key.starts_with("plans.");
+            assert!(is_shipped_plan || schema.get("description").is_some(), "{key}: no meaning");
+        }
+        let find = |key: &str| &listed.iter().find(|(listed, _)| listed == key).unwrap().1;
+        assert_eq!(find("listen.http")["default"], "127.0.0.1:8080");
+        assert_eq!(find("upstream.deadline")["default"], "2500ms");
+        assert_eq!(find("upstream.route.screen.mode")["enum"][0], "shadow");
+        assert_eq!(find("upstream.servers")["default"], json!(["127.0.0.1:9000"]));
+    }
+}

@@ -1,0 +1,131 @@
+//! Reads the raw settings, with their locations, from file, environment and flags.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use super::locations::ConfigSources;
+use super::raw_value::RawValue;
+use super::settings::{RawSetting, Settings};
+use crate::support::regular_file::read_regular_text;
+
+const ENV_PREFIX: &str = "RISKGATE__";
+/// The largest config file, in bytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+impl Settings {
+    /// Reads the raw settings of all sources; each overrides those before it. Fails as
+    /// [`Settings::read_file`] does.
+    pub fn read(sources: &ConfigSources) -> Result<Settings, Vec<String>> {
+        let mut settings = Settings::default();
+        if let Some(file) = sources.file_path() {
+            settings.read_file(&file)?;
+        }
+        settings.read_environment(std::env::vars_os());
+        for (key, value) in &sources.flags {
+            settings.set_command_line_flag(key, value);
+        }
+        Ok(settings)
+    }
+
+    /// Stores the raw settings of a file. Returns an error if the file can't be read, is empty or
+    /// is not TOML. All other faults are found later, when the settings are parsed one by one.
+    pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<String>> {
+        let name = path.display().to_string();
+        let text = read_regular_text(path, MAX_CONFIG_BYTES)
+            .map_err(|found| vec![format!("{name}: expected a config file, but found {found}")])?;
+        if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
+            return Err(vec![format!("{name}: expected settings, but found an empty file")]);
+        }
+        self.read_toml(&name, &text)?;
+        self.base_folder = base_folder(path).to_owned();
+        Ok(())
+    }
+
+    /// Stores the raw settings of a text. `name` names it in faults. Returns an error if the text is
+    /// not TOML.
+    pub fn read_toml(&mut self, name: &str, text: &str) -> Result<(), Vec<String>> {
+        let line = |offset: usize| {
+            let before = text.get(..offset).unwrap_or_default();
+            format!("{name}:{}", before.matches('\n').count() + 1)
+        };
+        let table = DeTable::parse(text).map_err(|error| {
+            let at = line(error.span().map_or(0, |span| span.start));
+            vec![format!("{at}: expected TOML, but found: {}", error.message().replace('\n', " "))]
+        })?;
+        self.read_toml_table("", table.get_ref(), &line);
+        Ok(())
+    }
+
+    fn read_toml_table(
+        &mut self,
+        prefix: &str,
+        table: &DeTable<'_>,
+        location_of: &dyn Fn(usize) -> String,
+    ) {
+        for (key, value) in table {
+            let dotted = format!("{prefix}{}", key.get_ref());
+            let at = location_of(key.span().start);
+            match value.get_ref() {
+                DeValue::Table(inner) => {
+                    self.section_locations.insert(dotted.clone(), at);
+                    self.read_toml_table(&format!("{dotted}."), inner, location_of);
+                }
+                DeValue::Array(items)
+                    if items.iter().any(|i| matches!(i.get_ref(), DeValue::Table(_))) =>
+                {
+                    for (index, item) in items.iter().enumerate() {
+                        if let DeValue::Table(inner) = item.get_ref() {
+                            let at = location_of(item.span().start);
+                            self.section_locations.insert(format!("{dotted}.{index}"), at);
+                            self.read_toml_table(&format!("{dotted}.{index}."), inner, location_of);
+                        }
+                    }
+                }
+                other => {
+                    let raw = RawValue::from_toml(other);
+                    let setting = RawSetting { raw, location: at, is_from_file: true };
+                    self.values.insert(dotted, setting);
+                }
+            }
+        }
+    }
+
+    /// Reads `RISKGATE__SECTION__KEY` variables, which override the file. Other variables are
+    /// ignored.
+    pub fn read_environment(&mut self, variables: impl Iterator<Item = (OsString, OsString)>) {
+        for (name, value) in variables {
+            if !name.as_encoded_bytes().starts_with(ENV_PREFIX.as_bytes()) {
+                continue;
+            }
+            let at = name.to_string_lossy().into_owned();
+            let dotted = at[ENV_PREFIX.len()..].to_ascii_lowercase().replace("__", ".");
+            match value.into_string() {
+                Ok(value) => {
+                    self.values.insert(dotted, RawSetting::new(RawValue::Untyped(value), at));
+                }
+                // The value may be a secret, so the fault does not contain it.
+                Err(_) => self
+                    .faults
+                    .push(format!("{at}: {dotted}: expected UTF-8, but found other bytes")),
+            }
+        }
+    }
+
+    /// Sets a flag, which overrides the file and the environment.
+    pub fn set_command_line_flag(&mut self, key: &str, value: &str) {
+        let raw = RawValue::Untyped(value.to_owned());
+        self.values.insert(key.to_owned(), RawSetting::new(raw, "command line".to_owned()));
+    }
+}
+
+/// Returns the folder at which relative paths in a config file start: that of the file, or the one
+/// above it if that folder is named `conf`.
+fn base_folder(file: &Path) -> &Path {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    match folder.file_name().is_some_and(|name| name == "conf") {
+        true => folder.parent().unwrap_or(Path::new("")),
+        false => folder,
+    }
+}
