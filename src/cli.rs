@@ -10,6 +10,7 @@ mod config_args;
 mod demo;
 mod failure;
 mod keys;
+mod manual;
 mod output;
 mod run;
 mod store;
@@ -19,7 +20,7 @@ mod usage;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::store::redact_url;
 use config_args::ConfigArgs;
@@ -68,6 +69,10 @@ enum Command {
         #[command(subcommand)]
         command: table::TableCommand,
     },
+    /// Print the completion script of a shell.
+    Completions(manual::CompletionsArgs),
+    /// Print the manual page.
+    Man(manual::ManArgs),
 }
 
 impl From<clap::Error> for CommandFailure {
@@ -105,6 +110,8 @@ pub fn main() -> ExitCode {
             Command::Usage(args) => usage::run(&args),
             Command::Store { command } => store::run(command),
             Command::Table { command } => table::run(command),
+            Command::Completions(args) => manual::print_completions(&args, Cli::command()),
+            Command::Man(args) => manual::print_man_page(&args, Cli::command()),
         });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

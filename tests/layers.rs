@@ -69,7 +69,7 @@ const CRATES: [(&str, &[&str]); 35] = [
     ("psl", &["model/domain"]),
     ("redis", &["store"]),
     ("rusqlite", &["store"]),
-    ("rustix", &["quota", "process"]),
+    ("rustix", &["quota", "process", "cli/output"]),
     ("rustls", &["store/redis", "support/certificates"]),
     ("sd_notify", &["process/systemd"]),
     ("sha2", &["feed/fetch", "keys/token"]),

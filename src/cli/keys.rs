@@ -1,26 +1,27 @@
 //! `riskgate keys`: create, list, rotate, revoke, import.
 
+mod declared;
 mod expiry;
+mod list;
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use super::output::{
-    format_columns, print_message, print_result, print_result_of_change, stdout_error, write_secret,
-};
+use super::output::{print_message, print_result_of_change, stdout_error, write_secret};
 use super::store_access::{
     check_account_name, check_plan, open_store, read_ring_rows, read_store_clock,
 };
 use crate::config::{Config, parse_duration};
-use crate::keys::{DeclaredKey, MergedKey, Token, merge_keys, read_key_file};
+use crate::keys::{DEFAULT_PLAN, DeclaredKey, Token, read_key_file};
 use crate::model::month::format_rfc3339;
 use crate::model::origin::OriginPattern;
 use crate::quota::unix_now;
 use crate::store::{KeyRow, Store, StoreError};
+use declared::read_declared_keys;
 use expiry::Expiry;
 
 #[derive(Debug, Subcommand)]
@@ -32,7 +33,7 @@ pub enum KeysCommand {
         /// The account whose quota the key uses; created if it does not exist.
         #[arg(long, value_name = "NAME")]
         account: String,
-        /// The account's plan.
+        /// The plan of a new account. `riskgate accounts set` changes the plan of an account.
         #[arg(long)]
         plan: Option<String>,
         /// A label for people.
@@ -55,6 +56,9 @@ pub enum KeysCommand {
     List {
         #[command(flatten)]
         config: ConfigArgs,
+        /// Only the keys of this account.
+        #[arg(long, value_name = "NAME")]
+        account: Option<String>,
         /// Print a JSON array of objects.
         #[arg(long)]
         json: bool,
@@ -132,7 +136,9 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
             };
             create(&config, wanted, plan, expires, json)
         }
-        KeysCommand::List { config, json } => list(&config.read_config()?, json),
+        KeysCommand::List { config, account, json } => {
+            list::run(&config.read_config()?, account.as_deref(), json)
+        }
         KeysCommand::Rotate { config, id, overlap, expires, json } => {
             rotate(&config.read_config()?, &id, &overlap, expires.as_deref(), json)
         }
@@ -151,12 +157,34 @@ fn create(
     let token =
         Token::generate(&config.key_prefix).map_err(|e| CommandFailure::failed(e.to_string()))?;
     let mut store = open_store(config)?;
+    if let Some(plan) = &plan {
+        check_plan_of_account(&mut store, &key.account, plan)?;
+    }
     let created_at = read_store_clock(&mut store)?;
     let expires_at = expires.map(|when| when.to_unix_seconds(created_at));
     let key = KeyRow { id: new_key_id()?, digest: token.sha256(), created_at, expires_at, ..key };
     let added = store.add_keys(&[(key.clone(), plan)]);
     let undo = |store: &mut Store| store.expire_or_revoke_key(&key.id, None, Some(unix_now()));
     print_key_or_undo(&mut store, added, &key, &token, json, undo)
+}
+
+/// Refuses a plan that is not the plan of the account, because a new key must not change the limit
+/// of the keys that the account has already.
+fn check_plan_of_account(
+    store: &mut Store,
+    account: &str,
+    plan: &str,
+) -> Result<(), CommandFailure> {
+    let rows = read_ring_rows(store)?;
+    let Some(row) = rows.accounts.iter().find(|row| row.name == account) else { return Ok(()) };
+    let present = row.plan.as_deref().unwrap_or(DEFAULT_PLAN);
+    match present == plan {
+        true => Ok(()),
+        false => Err(CommandFailure::failed(format!(
+            "--plan: expected {present}, the plan of the account {account}, but found {plan}; to \
+             change it: riskgate accounts set {account} --plan {plan}"
+        ))),
+    }
 }
 
 /// Prints a new key. If that fails, calls `undo`, because nobody knows the key then.
@@ -199,66 +227,6 @@ fn print_key_or_undo(
         ),
     };
     Err(CommandFailure::failed(format!("{}; {outcome}", failure.message_lines.join("; "))))
-}
-
-fn list(config: &Config, json: bool) -> Result<(), CommandFailure> {
-    let rows = read_ring_rows(&mut open_store(config)?)?;
-    let declared = read_declared_keys(config)?;
-    let mut plans: std::collections::HashMap<String, String> =
-        rows.accounts.iter().filter_map(|a| Some((a.name.clone(), a.plan.clone()?))).collect();
-    for DeclaredKey { key, plan } in &declared {
-        if let Some(plan) = plan {
-            plans.entry(key.account.clone()).or_insert_with(|| plan.clone());
-        }
-    }
-    // A key that is in the store and in the key file has the stricter settings of both.
-    let mut keys = merge_keys(&rows.keys, &declared);
-    keys.sort_by(|a, b| (a.row.created_at, &a.row.id).cmp(&(b.row.created_at, &b.row.id)));
-    let origins = |key: &MergedKey<'_>| -> Vec<String> {
-        match &key.fault {
-            None => key.origins.iter().map(ToString::to_string).collect(),
-            Some(_) => key.row.origins.clone(),
-        }
-    };
-    let plan_of = |key: &KeyRow| {
-        plans.get(&key.account).map_or(crate::keys::DEFAULT_PLAN, String::as_str).to_owned()
-    };
-    if json {
-        let object = |merged: &MergedKey<'_>| {
-            let key = &merged.row;
-            json!({
-                "id": key.id, "account": key.account, "plan": plan_of(key), "label": key.label,
-                "origins": origins(merged), "restricted": merged.is_origin_restricted,
-                "require_origin": key.require_origin, "created_at": format_rfc3339(key.created_at),
-                "expires_at": key.expires_at.map(format_rfc3339),
-                "revoked_at": key.revoked_at.map(format_rfc3339),
-            })
-        };
-        return print_result(format!("{}\n", Value::Array(keys.iter().map(object).collect())));
-    }
-    let time = |time: Option<i64>| time.map_or("-".to_owned(), format_rfc3339);
-    let rows: Vec<Vec<String>> = keys
-        .iter()
-        .map(|merged| {
-            let (key, origins) = (&merged.row, origins(merged));
-            vec![
-                key.id.clone(),
-                key.account.clone(),
-                plan_of(key),
-                key.label.clone().unwrap_or("-".to_owned()),
-                match (merged.is_origin_restricted, origins.is_empty()) {
-                    (false, _) => "-".to_owned(),
-                    (true, true) => "none".to_owned(),
-                    (true, false) => origins.join(" "),
-                },
-                format_rfc3339(key.created_at),
-                time(key.expires_at),
-                time(key.revoked_at),
-            ]
-        })
-        .collect();
-    let header = ["ID", "ACCOUNT", "PLAN", "LABEL", "ORIGINS", "CREATED", "EXPIRES", "REVOKED"];
-    print_result(format_columns(&header, &rows))
 }
 
 fn rotate(
@@ -379,15 +347,6 @@ fn import(config: &Config, file: &std::path::Path, json: bool) -> Result<(), Com
             print_message(done);
             Ok(())
         }
-    }
-}
-
-fn read_declared_keys(config: &Config) -> Result<Vec<DeclaredKey>, CommandFailure> {
-    match &config.key_file {
-        Some(path) => read_key_file(path, &Config::env_var).map_err(|faults| {
-            CommandFailure::config(faults.iter().map(ToString::to_string).collect())
-        }),
-        None => Ok(Vec::new()),
     }
 }
 

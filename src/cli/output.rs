@@ -59,18 +59,71 @@ pub fn print_message(line: impl AsRef<str>) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Formats rows as aligned columns.
+/// The narrowest width to which a column is shortened, in characters.
+const MIN_COLUMN_WIDTH: usize = 8;
+
+/// Formats rows as aligned columns. If standard output is a terminal, shortens the widest columns
+/// until the rows fit.
 pub fn format_columns(header: &[&str], rows: &[Vec<String>]) -> String {
+    let terminal_width = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let terminal_width = terminal_width.map(|size| usize::from(size.ws_col));
+    format_columns_within(header, rows, terminal_width.filter(|width| *width > 0))
+}
+
+/// Like [`format_columns`]; `None` is any width. No column becomes narrower than its header or than
+/// [`MIN_COLUMN_WIDTH`].
+fn format_columns_within(
+    header: &[&str],
+    rows: &[Vec<String>],
+    terminal_width: Option<usize>,
+) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([header[column].len()]).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let mut widths: Vec<usize> = (0..header.len()).map(width).collect();
+    while terminal_width
+        .is_some_and(|most| widths.iter().sum::<usize>() + 2 * widths.len() > most + 2)
+    {
+        let can_shrink = |at: &usize| widths[*at] > header[*at].len().max(MIN_COLUMN_WIDTH);
+        let Some(widest) = (0..widths.len()).filter(can_shrink).max_by_key(|at| widths[*at]) else {
+            break;
+        };
+        widths[widest] -= 1;
+    }
     let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded: Vec<String> =
-            cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let padded: Vec<String> = cells
+            .zip(&widths)
+            .map(|(cell, width)| format!("{:<width$}", shorten(cell, *width)))
+            .collect();
         format!("{}\n", padded.join("  ").trim_end())
     };
     let rows = rows.iter().map(|row| line(&mut row.iter().map(String::as_str)));
     [line(&mut header.iter().copied())].into_iter().chain(rows).collect()
+}
+
+/// Returns the text, or its start and `…` if it is longer than `width` characters.
+fn shorten(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_shortened_until_they_fit_the_terminal() {
+        let rows = vec![vec!["key_1".to_owned(), "a".repeat(50), "x".to_owned()]];
+        let header = ["ID", "ACCOUNT", "PLAN"];
+        let wide = format_columns_within(&header, &rows, None);
+        assert!(wide.lines().all(|line| !line.contains('…')) && wide.contains(&"a".repeat(50)));
+        let narrow = format_columns_within(&header, &rows, Some(30));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 30), "{narrow}");
+        assert!(narrow.contains("aaa…  x"), "{narrow}");
+        let tiny = format_columns_within(&header, &rows, Some(3));
+        assert!(tiny.contains("ACCOUNT"), "{tiny}");
+    }
 }

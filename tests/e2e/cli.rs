@@ -207,3 +207,25 @@ fn table_commands_build_inspect_look_up_and_compare_a_table() {
     assert_eq!(answer.header("X-Matched-Domain"), Some("first.test"));
     assert_eq!(answer.json()["mx_provider_label"], "First Mail");
 }
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| run_command(Command::new(BINARY).args(words)).expect(0);
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completions", shell]).stdout;
+        let file = folder.path().join(shell);
+        assert!(script.contains("repair-month") && script.contains("schema"), "{shell}");
+        std::fs::write(&file, script).unwrap();
+        if shell == "bash" {
+            run_command(Command::new("bash").arg("-n").arg(&file)).expect(0);
+        }
+    }
+    assert!(run(&["man"]).stdout.contains(".TH riskgate 1"));
+    run(&["man", "--dir", folder.path().to_str().unwrap()]);
+    assert!(folder.path().join("riskgate-store-backup.1").exists());
+    let wrong = run_command(Command::new(BINARY).args(["man", "--dir", "/no/such/directory"]));
+    assert!(wrong.expect(1).stderr.contains("/no/such/directory: expected a directory"));
+    let misspelt = run_command(Command::new(BINARY).arg("chekc")).expect(2);
+    assert!(misspelt.stderr.contains("'check'"), "{}", misspelt.stderr);
+}

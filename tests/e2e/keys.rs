@@ -208,3 +208,20 @@ fn known_keys_stay_valid_if_the_store_is_emptied() {
     let gateway = gateway.restart();
     assert!(is_key_accepted(&gateway, &key), "the same after a restart");
 }
+
+#[test]
+fn a_new_key_changes_no_plan_and_keys_are_listed_by_account() {
+    let setup = Setup::new().set("plans.free", "5").set("plans.gold", "9");
+    setup.cli(&["keys", "create", "--account", "acme", "--plan", "gold"]).expect(0);
+    setup.cli(&["keys", "create", "--account", "other"]).expect(0);
+    setup.cli(&["keys", "create", "--account", "acme", "--plan", "gold"]).expect(0);
+    let refused = setup.cli(&["keys", "create", "--account", "acme", "--plan", "free"]).expect(1);
+    let hint = "--plan: expected gold, the plan of the account acme, but found free; to change it: \
+                riskgate accounts set acme --plan free";
+    assert!(refused.stderr.contains(hint), "{}", refused.stderr);
+    setup.cli(&["keys", "create", "--account", "other", "--plan", "gold"]).expect(1);
+    let count = |words: &[&str]| setup.cli(words).expect(0).json().as_array().unwrap().len();
+    assert_eq!(count(&["keys", "list", "--json"]), 3);
+    assert_eq!(count(&["keys", "list", "--json", "--account", "acme"]), 2);
+    assert_eq!(count(&["keys", "list", "--json", "--account", "nobody"]), 0);
+}
