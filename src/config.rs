@@ -47,6 +47,7 @@ use crate::support::client_rates::Rate;
 use crate::table::TableInputs;
 
 pub use effective::{EffectiveSetting, EffectiveSettings};
+use listen::ListenAddresses;
 pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 pub use raw_value::parse_duration;
 pub use secret::Secret;
@@ -65,6 +66,8 @@ pub struct Config {
     pub http: SocketAddr,
     /// The address of the HTTPS listener, if any.
     pub https: Option<SocketAddr>,
+    /// The address of the listener that sends clients to HTTPS, if any.
+    pub redirect: Option<SocketAddr>,
     /// The certificates of the HTTPS listener.
     pub certificates: Vec<CertificateFiles>,
     /// The address of the admin listener.
@@ -191,14 +194,7 @@ impl Config {
     fn from_settings(file: Option<PathBuf>, settings: &mut Settings) -> Config {
         let seconds = Duration::from_secs;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let admin = settings.address("listen.admin", "127.0.0.1:9090");
-        let http = settings.address("listen.http", "127.0.0.1:8080");
-        let https = settings.optional_address("listen.https");
-        settings.report_address_conflicts(&[
-            ("listen.http", Some(http)),
-            ("listen.https", https),
-            ("listen.admin", Some(admin)),
-        ]);
+        let ListenAddresses { admin, http, https, redirect } = settings.read_listen_addresses();
         let admin_token = settings.read_admin_token();
         let trusted_proxies = settings.networks("listen.trusted_proxies");
         let upstream_routes = settings.read_upstream_routes();
@@ -214,6 +210,7 @@ impl Config {
             file,
             http,
             https,
+            redirect,
             certificates: settings.read_certificate_files(),
             admin,
             threads: settings.integer("listen.threads", 1..=1024, cores as u64) as usize,
@@ -223,6 +220,7 @@ impl Config {
             startup_rules: StartupRules {
                 client_address: settings.read_client_address_rule(trusted_proxies),
                 authz_path: authz_path.clone(),
+                hsts: settings.read_hsts(),
             },
             authz: settings.read_authz_rules(authz_path.as_ref()),
             access_log: settings.boolean("log.access", true),
@@ -271,10 +269,11 @@ impl Config {
         [
             ("listen.http", is_same(&self.http, &startup.http)),
             ("listen.https", is_same(&self.https, &startup.https)),
+            ("listen.redirect", is_same(&self.redirect, &startup.redirect)),
             ("listen.admin", is_same(&self.admin, &startup.admin)),
             ("listen.threads", is_same(&self.threads, &startup.threads)),
             (
-                "listen.trusted_proxies, listen.client_address and authz.path",
+                "listen.trusted_proxies, listen.client_address, listen.hsts and authz.path",
                 is_same(&self.startup_rules, &startup.startup_rules),
             ),
             ("listen (timeouts, sizes, fast_path)", is_same(&self.downstream, &startup.downstream)),

@@ -3,8 +3,10 @@
 pub mod admin;
 pub mod listener;
 mod mount;
+mod redirect;
 pub mod reload;
 pub mod server;
+mod single_response;
 pub mod systemd;
 pub mod upgrade;
 

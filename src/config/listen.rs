@@ -1,13 +1,23 @@
 //! `[listen]`: the limits of client connections, and who the client of a request is.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::settings::Settings;
 use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::gate::{ClientAddressRule, ClientAddressSource};
 use crate::message::request_head::RequestLimits;
+use crate::message::response::StrictTransportSecurity;
 use crate::model::network::Networks;
 use crate::model::path_prefix::PathPrefix;
+
+/// The addresses of the listeners.
+pub struct ListenAddresses {
+    pub admin: SocketAddr,
+    pub http: SocketAddr,
+    pub https: Option<SocketAddr>,
+    pub redirect: Option<SocketAddr>,
+}
 
 impl Settings {
     /// Reads `listen.client_address`.
@@ -24,6 +34,31 @@ impl Settings {
             self.report_missing("listen.trusted_proxies", expected);
         }
         ClientAddressRule { trusted_proxies, source }
+    }
+
+    /// Reads the addresses of the listeners. Reports two listeners with the same address.
+    pub fn read_listen_addresses(&mut self) -> ListenAddresses {
+        let addresses = ListenAddresses {
+            admin: self.address("listen.admin", "127.0.0.1:9090"),
+            http: self.address("listen.http", "127.0.0.1:8080"),
+            https: self.optional_address("listen.https"),
+            redirect: self.optional_address("listen.redirect"),
+        };
+        if addresses.redirect.is_some() && addresses.https.is_none() {
+            self.report_missing("listen.https", "an address, since listen.redirect is set");
+        }
+        self.report_address_conflicts(&[
+            ("listen.http", Some(addresses.http)),
+            ("listen.https", addresses.https),
+            ("listen.redirect", addresses.redirect),
+            ("listen.admin", Some(addresses.admin)),
+        ]);
+        addresses
+    }
+
+    /// Reads `listen.hsts`.
+    pub fn read_hsts(&mut self) -> Option<StrictTransportSecurity> {
+        StrictTransportSecurity::new(self.duration("listen.hsts", Duration::ZERO))
     }
 
     /// Reads the limits on open connections. `trusted_proxies` are exempt.

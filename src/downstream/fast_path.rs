@@ -16,7 +16,7 @@ use crate::gate::{
     unix_seconds_now,
 };
 use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
-use crate::message::response::{RenderOptions, Reply};
+use crate::message::response::{RenderOptions, Reply, StrictTransportSecurity};
 
 /// If the buffered responses have at least this many bytes, the caller sends them before the fast
 /// path answers the next request.
@@ -27,6 +27,8 @@ pub struct FastPath {
     gate: Gate,
     request_limits: RequestLimits,
     peer_address: Option<IpAddr>,
+    /// The value of `Strict-Transport-Security`, if the responses have one.
+    hsts: Option<StrictTransportSecurity>,
     date_cache: DateCache,
 }
 
@@ -81,8 +83,10 @@ impl FastPath {
         gate: Gate,
         request_limits: RequestLimits,
         peer_address: Option<IpAddr>,
+        is_tls: bool,
     ) -> FastPath {
-        FastPath { gate, request_limits, peer_address, date_cache: DateCache::default() }
+        let hsts = gate.hsts(is_tls);
+        FastPath { gate, request_limits, peer_address, hsts, date_cache: DateCache::default() }
     }
 
     /// Returns the value of the `Date` field for the current second.
@@ -107,6 +111,7 @@ impl FastPath {
                 Ok(Some(_)) | Err(_) => return (consumed, BatchEnd::Next(NextAction::Fallback)),
             };
             let mut ctx = RequestContext::from(start);
+            ctx.common_headers.hsts.clone_from(&self.hsts);
             let header = &arrived[consumed..consumed + head.head_length];
             ctx.client_address = self.gate.find_client_address_in_bytes(self.peer_address, header);
             let (method, target) = (plain_method(&head), head.request_line.target);

@@ -1,6 +1,7 @@
 //! The loop of a connection on the fast path: it reads requests and sends responses.
 
 use bytes::Buf;
+use pingora::protocols::Ssl;
 use tokio::time::Instant;
 
 use super::boxed::box_future;
@@ -38,7 +39,7 @@ pub(super) async fn serve_fast_path(
     let client = client_io.peer_address();
     let DownstreamOptions { write_timeout, header_timeout, .. } = context.options;
     let (gate, sizes) = (context.gate.clone(), context.options.request_limits.clone());
-    let mut fast_path = FastPath::new(gate, sizes, client);
+    let mut fast_path = FastPath::new(gate, sizes, client, client_io.get_ssl_digest().is_some());
     loop {
         if client_io.read_buf.is_empty() {
             match idle_wait.wait_for_bytes_or_end(client_io, deadline).await {

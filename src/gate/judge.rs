@@ -127,6 +127,8 @@ impl Gate {
             session.set_keepalive(None);
         }
         ctx.client_address = self.find_client_address(session);
+        let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
+        ctx.common_headers.hsts = self.hsts(is_tls);
         if let Some(rules) = self.authz_rules(session.req_header().raw_path()) {
             return self.answer_proxy_unless_body_needed(session, rules, ctx).await;
         }
@@ -193,6 +195,10 @@ impl Gate {
             Some(_) => self.answer_proxy_with_refusal(refusal, ctx),
             None if ctx.has_gateway_statuses => Reply::refusal_of_gateway(refusal),
             None => Reply::refusal(refusal),
+        };
+        let reply = match ctx.accepts_problems_only && ctx.authz.is_none() {
+            true => reply.with_problem_details(refusal),
+            false => reply,
         };
         ctx.set_outcome_if_unset(reply.status(), refusal.code());
         reply

@@ -2,12 +2,16 @@
 
 use std::net::IpAddr;
 
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN};
+use http::header::{
+    ACCEPT, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN,
+};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 
-use crate::message::request_head::{RequestFields, iter_parsed_fields, value_if_single};
-use crate::message::response::X_REQUEST_ID;
+use crate::message::request_head::{
+    RequestFields, accepts_problems_only, iter_parsed_fields, value_if_single,
+};
+use crate::message::response::{StrictTransportSecurity, X_REQUEST_ID};
 
 use super::admission::OriginHeader;
 use super::judge::Gate;
@@ -17,6 +21,12 @@ use super::session::peer_address;
 use super::state::GateState;
 
 impl Gate {
+    /// Returns the value of `Strict-Transport-Security` for responses of a connection; `None` without
+    /// TLS, or if the config has none.
+    pub(crate) fn hsts(&self, is_tls: bool) -> Option<StrictTransportSecurity> {
+        self.startup_rules.hsts.as_ref().filter(|_| is_tls).cloned()
+    }
+
     /// Returns the address of the client of this request.
     pub(super) fn find_client_address(&self, session: &Session) -> Option<IpAddr> {
         self.find_client_address_in(peer_address(session), session.req_header())
@@ -59,6 +69,9 @@ impl Gate {
         // forged the first one, and a proxy may have added the next.
         let id = value_if_single(values(X_REQUEST_ID));
         self.set_request_id(id, values(AUTHORIZATION), ctx);
+        let mut accepted = values(ACCEPT).peekable();
+        ctx.accepts_problems_only =
+            accepted.peek().is_some() && accepted.all(accepts_problems_only);
         RequestParts {
             method: header.method.as_str(),
             target: header.raw_path(),
@@ -77,6 +90,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> RequestParts<'r> {
         self.set_request_id(fields.request_id, fields.authorization.into_iter(), ctx);
+        ctx.accepts_problems_only = fields.accepts_problems_only;
         RequestParts {
             method,
             target,

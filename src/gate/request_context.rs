@@ -49,6 +49,8 @@ pub struct RequestContext {
     pub(super) requested_domain: Option<Domain>,
     /// How the body of the request is screened; `None` if it is not.
     pub(super) screen_rules: Option<Arc<ScreenRules>>,
+    /// Whether the client accepts nothing but problem details (RFC 9457).
+    pub(super) accepts_problems_only: bool,
     /// See [`UpstreamRoute::has_gateway_statuses`](super::route::UpstreamRoute).
     pub(super) has_gateway_statuses: bool,
     /// What riskgate checks, if a proxy asks with this request; `None` for any other request.
@@ -85,6 +87,7 @@ impl From<StartTime> for RequestContext {
             common_headers: CommonHeaders::default(),
             client_address: None,
             permit: None,
+            accepts_problems_only: false,
             has_gateway_statuses: false,
             upstream_target: None,
             route: RouteLabel::None,

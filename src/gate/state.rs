@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::dns::DnsFactCache;
 use crate::keys::KeyRing;
 use crate::message::request_id::RequestIdGenerator;
+use crate::message::response::StrictTransportSecurity;
 use crate::model::path_prefix::PathPrefix;
 use crate::model::verdict::Score;
 use crate::observe::access_log::AccessLog;
@@ -43,6 +44,8 @@ pub struct StartupRules {
     pub client_address: ClientAddressRule,
     /// The path on which proxies ask; `None` if none does.
     pub authz_path: Option<PathPrefix>,
+    /// `Strict-Transport-Security` in responses over TLS; `None` if they have no such field.
+    pub hsts: Option<StrictTransportSecurity>,
 }
 
 impl StartupRules {

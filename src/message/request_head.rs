@@ -13,7 +13,9 @@ use http::header::HOST;
 use pingora::http::RequestHeader;
 
 use crate::model::refusal::Refusal;
-pub use fields::{MAX_CONNECTION_OPTIONS, RequestFields, list_members, value_if_single};
+pub use fields::{
+    MAX_CONNECTION_OPTIONS, RequestFields, accepts_problems_only, list_members, value_if_single,
+};
 pub use limits::RequestLimits;
 use lines::CrlfLines;
 pub use request_line::{BUILTIN_METHODS, RequestLine, takes_body};

@@ -19,7 +19,7 @@ use smol_str::SmolStr;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::VerdictSource;
 
-pub use common_headers::{CommonHeaders, Cors};
+pub use common_headers::{CommonHeaders, Cors, StrictTransportSecurity};
 pub(crate) use header_field::HeaderField;
 pub use header_field::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
@@ -37,6 +37,8 @@ pub struct Reply {
     should_close: bool,
     /// The facts for a server behind the proxy that asked.
     facts: Vec<(&'static HeaderField, SmolStr)>,
+    /// The type of the body.
+    content_type: &'static str,
 }
 
 /// The header fields that only some responses carry.
@@ -92,7 +94,15 @@ impl VerdictFacts {
 impl Reply {
     fn new(status: u16, body: Bytes, extra_headers: ExtraHeaders) -> Reply {
         let facts = Vec::new();
-        Reply { status, body, extra_headers, asks_to_fail_open: false, should_close: false, facts }
+        Reply {
+            status,
+            body,
+            extra_headers,
+            asks_to_fail_open: false,
+            should_close: false,
+            facts,
+            content_type: "application/json",
+        }
     }
 
     /// 200 with a JSON body.
@@ -120,6 +130,14 @@ impl Reply {
             _ => {}
         }
         reply
+    }
+
+    /// Returns the refusal with problem details (RFC 9457) as its body.
+    pub fn with_problem_details(self, refusal: &Refusal) -> Reply {
+        let status = StatusCode::from_u16(self.status).unwrap_or_default();
+        let title = status.canonical_reason().unwrap_or_default();
+        let body = Bytes::from(refusal.problem_details(self.status, title));
+        Reply { body, content_type: "application/problem+json", ..self }
     }
 
     /// A refusal, with the headers that belong to it.
@@ -205,7 +223,7 @@ impl Reply {
     fn for_each_field(&self, common: &CommonHeaders, put: &mut impl FnMut(&HeaderField, &[u8])) {
         if self.status != 204 {
             if !self.body.is_empty() {
-                put(&header_field::CONTENT_TYPE, b"application/json");
+                put(&header_field::CONTENT_TYPE, self.content_type.as_bytes());
             }
             put(&header_field::CONTENT_LENGTH, Buffer::new().format(self.body.len()).as_bytes());
         }

@@ -189,6 +189,22 @@ impl Refusal {
         )
     }
 
+    /// The body for clients that accept only problem details (RFC 9457). `title` is the phrase of the
+    /// status, `detail` is the message with its detail. `error`, and `reset_at` if the quota is spent,
+    /// are the same as in [`Refusal::body`].
+    pub fn problem_details(&self, status: u16, title: &str) -> String {
+        let detail: Vec<String> =
+            [Some(self.message().to_owned()), self.detail()].into_iter().flatten().collect();
+        let mut problem = json!({
+            "type": "about:blank", "title": title, "status": status,
+            "detail": detail.join(" "), "error": self.code(),
+        });
+        if let Refusal::QuotaExceeded { reset_at, .. } = self {
+            problem["reset_at"] = json!(reset_at);
+        }
+        problem.to_string()
+    }
+
     /// The JSON body with `error`, `message` and `detail`, and with `reset_at` if the quota is
     /// spent.
     pub fn body(&self) -> String {

@@ -102,7 +102,9 @@ fn each_setting_of_file_and_environment_is_shown_with_its_source() {
     assert!(settings.len() > 70, "{}", settings.len());
     for (key, schema) in settings {
         // A certificate would be needed, and the files would have to exist.
-        if ["listen.https", "admin.token_file", "store.url_file"].contains(&key.as_str()) {
+        if ["listen.https", "listen.redirect", "admin.token_file", "store.url_file"]
+            .contains(&key.as_str())
+        {
             continue;
         }
         let (in_environment, in_file) = other_value(&key, &schema);

@@ -40,6 +40,7 @@ mod form_parsers;
 mod forwarded_for;
 mod http1_0;
 mod http2;
+mod https_only;
 mod integrations;
 mod key_file;
 mod keys;

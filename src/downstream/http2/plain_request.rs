@@ -69,6 +69,8 @@ async fn answer(
     };
     let gate = &context.gate;
     let mut ctx = RequestContext::default();
+    let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
+    ctx.common_headers.hsts = gate.hsts(is_tls);
     let header = session.req_header();
     let (method, target) = (header.method.as_str(), header.raw_path());
     ctx.client_address = gate.find_client_address_in(peer_address, header);

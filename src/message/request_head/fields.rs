@@ -38,6 +38,9 @@ pub struct RequestFields<'b> {
     pub request_id: Option<&'b [u8]>,
     /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
     pub has_cors_request_method: bool,
+    /// Whether the request has `Accept` and accepts nothing but problem details.
+    pub accepts_problems_only: bool,
+    has_accept: bool,
     /// Whether only the Pingora path can handle the fields: one of them needs it, or one that
     /// should occur once is repeated.
     needs_pingora_path: bool,
@@ -113,6 +116,12 @@ impl<'b> RequestFields<'b> {
             6 if name.eq_ignore_ascii_case(b"origin") => &mut self.origin,
             12 if name.eq_ignore_ascii_case(b"x-request-id") => &mut self.request_id,
             13 if name.eq_ignore_ascii_case(b"authorization") => &mut self.authorization,
+            6 if name.eq_ignore_ascii_case(b"accept") => {
+                let is_first = !std::mem::replace(&mut self.has_accept, true);
+                self.accepts_problems_only =
+                    (is_first || self.accepts_problems_only) && accepts_problems_only(value);
+                return;
+            }
             6 if name.eq_ignore_ascii_case(b"cookie") => {
                 // Several Cookie fields must be joined, which only the Pingora path does.
                 self.needs_pingora_path |= std::mem::replace(&mut self.has_cookie, true);
@@ -202,6 +211,16 @@ fn has_forbidden_control_byte(value: &[u8]) -> bool {
 pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let members = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     members.filter(|member| !member.is_empty())
+}
+
+/// Returns true if a value of `Accept` names `application/problem+json` (RFC 9457) and nothing else.
+pub fn accepts_problems_only(value: &[u8]) -> bool {
+    let is_problem = |member: &[u8]| {
+        let media_type = member.split(|byte| *byte == b';').next().unwrap_or_default();
+        media_type.trim_ascii().eq_ignore_ascii_case(b"application/problem+json")
+    };
+    let mut members = list_members(value).peekable();
+    members.peek().is_some() && members.all(is_problem)
 }
 
 /// Returns the only one of a field's values; `None` if there is none or more than one.

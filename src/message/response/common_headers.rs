@@ -1,5 +1,7 @@
 //! The fields that every response to one request carries.
 
+use std::time::Duration;
+
 use arrayvec::ArrayString;
 use bytes::Bytes;
 use http::header::VARY;
@@ -28,6 +30,19 @@ pub enum Cors {
     Allowed(SmolStr),
 }
 
+/// The value of `Strict-Transport-Security` (RFC 6797).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrictTransportSecurity(SmolStr);
+
+impl StrictTransportSecurity {
+    /// A browser that has seen the field uses TLS alone for this time. Returns `None` for less than a
+    /// second.
+    pub fn new(max_age: Duration) -> Option<StrictTransportSecurity> {
+        let seconds = max_age.as_secs();
+        (seconds > 0).then(|| StrictTransportSecurity(format!("max-age={seconds}").into()))
+    }
+}
+
 /// The fields that every response to one request carries, whatever the response is.
 #[derive(Clone, Debug, Default)]
 pub struct CommonHeaders {
@@ -37,6 +52,8 @@ pub struct CommonHeaders {
     pub cors: Cors,
     /// The calls that the account has left, for the RateLimit fields.
     pub allowance: Option<Allowance>,
+    /// The value of `Strict-Transport-Security`, if the response has one.
+    pub hsts: Option<StrictTransportSecurity>,
 }
 
 impl CommonHeaders {
@@ -50,6 +67,9 @@ impl CommonHeaders {
             let (left, until) = (first.format(remaining), second.format(reset_in));
             let left = concat_up_to_64_bytes(&["\"monthly\";r=", left, ";t=", until]);
             put(&header_field::RATELIMIT, left.as_bytes());
+        }
+        if let Some(hsts) = &self.hsts {
+            put(&header_field::STRICT_TRANSPORT_SECURITY, hsts.0.as_bytes());
         }
         match &self.cors {
             Cors::NotOriginDependent => return,

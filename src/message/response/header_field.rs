@@ -83,6 +83,8 @@ pub static X_VERDICT_SOURCE: HeaderField =
     HeaderField::new(HeaderName::from_static("x-verdict-source"), "x-verdict-source: ");
 pub static X_DID_YOU_MEAN: HeaderField =
     HeaderField::with_unique_values(HeaderName::from_static("x-did-you-mean"), "x-did-you-mean: ");
+pub static STRICT_TRANSPORT_SECURITY: HeaderField =
+    HeaderField::new(header::STRICT_TRANSPORT_SECURITY, "strict-transport-security: ");
 /// The limit and its window (draft-ietf-httpapi-ratelimit-headers).
 pub static RATELIMIT_POLICY: HeaderField =
     HeaderField::new(HeaderName::from_static("ratelimit-policy"), "ratelimit-policy: ");
@@ -107,6 +109,7 @@ mod tests {
     #[test]
     fn h1_prefixes_are_those_that_pingora_writes() {
         let all = [
+            &STRICT_TRANSPORT_SECURITY,
             &CONTENT_TYPE,
             &CONTENT_LENGTH,
             &TRANSFER_ENCODING,

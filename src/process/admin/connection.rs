@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{Response, StatusCode};
+use pingora::ErrorType;
 use pingora::apps::ServerApp;
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
-use pingora::{ErrorType, Result};
 use tokio::time::timeout;
 
 use super::AdminApp;
 use super::connection_limit::{BusyFlag, ConnectionLimit};
 use super::responses::text_response;
+use crate::process::single_response::send_response;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// The most open connections. Their descriptors come from the reserve of the descriptor budget.
@@ -104,13 +105,4 @@ impl AdminServerApp {
 /// Returns true if the client is gone and can't receive a response.
 fn is_disconnected(error: &ErrorType) -> bool {
     matches!(error, ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::ReadTimedout)
-}
-
-async fn send_response(mut session: ServerSession, response: Response<Vec<u8>>) -> Result<()> {
-    let (parts, body) = response.into_parts();
-    session.write_response_header(Box::new(parts.into())).await?;
-    if !body.is_empty() {
-        session.write_response_body(body.into(), true).await?;
-    }
-    session.finish().await.map(drop)
 }

@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::downstream::{ConnectionTracker, DownstreamApp};
 use crate::gate::Gate;
 use crate::process::listener::{self, ListenerService};
+use crate::process::redirect::RedirectApp;
 use crate::process::systemd::Heartbeat;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::upstream::Upstreams;
@@ -31,8 +32,12 @@ impl ListenSockets {
         inherited: Vec<(String, TcpListener)>,
     ) -> Result<ListenSockets, StartError> {
         let mut inherited: HashMap<String, TcpListener> = inherited.into_iter().collect();
-        let wanted =
-            [("http", Some(config.http)), ("admin", Some(config.admin)), ("https", config.https)];
+        let wanted = [
+            ("http", Some(config.http)),
+            ("admin", Some(config.admin)),
+            ("https", config.https),
+            ("redirect", config.redirect),
+        ];
         let wanted = wanted.into_iter().filter_map(|(name, address)| Some((name, address?)));
         let bound = wanted.map(|(name, address)| {
             let name = format!("{name} {address}");
@@ -100,6 +105,11 @@ impl ProxyServiceParts<'_> {
                 connection_tracker,
             )
         };
+        if let (Some(socket), Some(https)) = (sockets.remove_socket("redirect"), config.https) {
+            let app = RedirectApp::new(https);
+            let timeout = config.downstream.write_timeout;
+            server.add_service(ListenerService::new("redirect", socket, app, timeout));
+        }
         let mut add = |name, socket, app| {
             let service = ListenerService::new(name, socket, app, config.downstream.write_timeout);
             server.add_service(
