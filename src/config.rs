@@ -239,7 +239,7 @@ impl Config {
                 _ => FailurePolicy::Open,
             },
             key_file: settings.path("keys.file"),
-            max_per_client_of_key: settings.rate("keys.max_per_client"),
+            max_per_client_of_key: settings.read_rate("keys.max_per_client"),
             key_prefix: settings.key_prefix("keys.prefix", "rg_"),
             plans: read_plans(settings),
             top_domains: read_top_domains_options(settings),
@@ -290,6 +290,16 @@ impl Config {
         .into_iter()
         .filter_map(|(setting, is_same)| (!is_same).then_some(setting))
         .collect()
+    }
+
+    /// Describes what is valid but surely not meant.
+    pub fn warnings(&self) -> Vec<String> {
+        let has_rate = self.max_per_client_of_key.is_some();
+        let is_proxy_the_client = self.startup_rules.client_address.trusted_proxies.is_empty();
+        let shares_rate = self.authz.is_some() && has_rate && is_proxy_the_client;
+        let warning = "keys.max_per_client: all clients of a proxy that asks on authz.path share one \
+                       rate, because listen.trusted_proxies does not name the proxy";
+        shares_rate.then(|| warning.to_owned()).into_iter().collect()
     }
 
     /// Reads an environment variable, for keys that are declared with `env`. Bytes that are not

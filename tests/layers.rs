@@ -49,7 +49,7 @@ const FOLDERS_WITHOUT_HTTP: [&str; 10] =
 const CRATES: [(&str, &[&str]); 35] = [
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
-    ("arrayvec", &["message", "downstream/http2"]),
+    ("arrayvec", &["gate", "message", "downstream/http2"]),
     ("clap", &["cli"]),
     ("crc32fast", &["keys/token"]),
     ("h2", &["downstream/http2"]),

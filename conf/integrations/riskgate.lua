@@ -9,9 +9,19 @@ local SENT = {
     "content-type", "content-encoding", "origin", "authorization",
     "x-email", "x-riskgate-key", "x-request-id",
 }
--- The fields of the answer, each in the variable txn.riskgate_<name>.
-local FACTS = {
-    "action", "reason", "score", "domain", "suggestion", "account", "key_id", "plan",
+-- The fields of the answer, and the variable for each: txn.riskgate_<name>.
+local ANSWERED = {
+    ["x-riskgate-action"] = "action",
+    ["x-riskgate-reason"] = "reason",
+    ["x-riskgate-score"] = "score",
+    ["x-riskgate-domain"] = "domain",
+    ["x-riskgate-suggestion"] = "suggestion",
+    ["x-riskgate-account"] = "account",
+    ["x-riskgate-key-id"] = "key_id",
+    ["x-riskgate-plan"] = "plan",
+    ["www-authenticate"] = "challenge",
+    ["retry-after"] = "retry_after",
+    ["x-did-you-mean"] = "did_you_mean",
 }
 
 local function ask(txn)
@@ -51,8 +61,8 @@ core.register_action("riskgate", { "http-req" }, function(txn)
     end
     txn:set_var("txn.riskgate_status", answer.status)
     txn:set_var("txn.riskgate_body", answer.body)
-    for _, name in ipairs(FACTS) do
-        local values = answer.headers["x-riskgate-" .. name:gsub("_", "-")]
+    for field, name in pairs(ANSWERED) do
+        local values = answer.headers[field]
         if values then
             txn:set_var("txn.riskgate_" .. name, values[0])
         end

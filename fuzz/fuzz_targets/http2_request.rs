@@ -17,8 +17,13 @@ const DEFAULT_LIMITS: RequestLimits = RequestLimits {
     body_bytes: 1 << 20,
     authz_path: None,
 };
-const SMALL_LIMITS: RequestLimits =
-    RequestLimits { header_bytes: 512, header_fields: 8, target_bytes: 64, body_bytes: 100, authz_path: None };
+const SMALL_LIMITS: RequestLimits = RequestLimits {
+    header_bytes: 512,
+    header_fields: 8,
+    target_bytes: 64,
+    body_bytes: 100,
+    authz_path: None,
+};
 
 fuzz_target!(|data: &[u8]| {
     let Some(request) = build_http2_request(data) else { return };

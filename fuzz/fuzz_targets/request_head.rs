@@ -12,8 +12,13 @@ const DEFAULT_LIMITS: RequestLimits = RequestLimits {
     body_bytes: 1 << 20,
     authz_path: None,
 };
-const SMALL_LIMITS: RequestLimits =
-    RequestLimits { header_bytes: 512, header_fields: 8, target_bytes: 64, body_bytes: 100, authz_path: None };
+const SMALL_LIMITS: RequestLimits = RequestLimits {
+    header_bytes: 512,
+    header_fields: 8,
+    target_bytes: 64,
+    body_bytes: 100,
+    authz_path: None,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     for sizes in [&DEFAULT_LIMITS, &SMALL_LIMITS] {

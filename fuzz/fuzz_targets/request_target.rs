@@ -59,8 +59,9 @@ fuzz_target!(|target: &[u8]| {
         Ok(Route::Upstream(index)) => {
             assert_below_prefix(&UPSTREAM_ROUTES[index].path_prefix, path)
         }
-        Ok(Route::Options(_)) => panic!("GET is not OPTIONS"),
-        Err(refusal) => assert_eq!(refusal, Refusal::NotFound, "GET is allowed everywhere"),
+        Ok(Route::Options(_) | Route::DomainBatch) => panic!("{route:?} for GET"),
+        Err(Refusal::MethodNotAllowed { .. }) => assert_eq!(path, b"/v1/public/domains"),
+        Err(refusal) => assert_eq!(refusal, Refusal::NotFound),
     }
 });
 
@@ -81,6 +82,10 @@ fn assert_methods_follow_path(target: &[u8], get: &Result<Route<'_>, Refusal>) {
                 Route::Upstream(_) => assert_eq!(head, other, "a prefix names its methods"),
                 _ => assert_eq!(head.as_ref(), Ok(route)),
             }
+        }
+        Err(Refusal::MethodNotAllowed { allow }) => {
+            assert!(is_same_match_result(&head, get) && is_same_match_result(&other, get));
+            assert!(matches!(options, Ok(Route::Options(named)) if named == *allow));
         }
         Err(_) => {
             assert!([&head, &options, &other].iter().all(|found| is_same_match_result(found, get)))

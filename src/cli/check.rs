@@ -40,6 +40,9 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     for fault in KeyRing::find_faults(&rows, declared, plans) {
         print_message(format!("warning: {fault}; its calls are answered with 500"));
     }
+    for warning in inputs.config.warnings() {
+        print_message(format!("warning: {warning}"));
+    }
     for problem in upstreams.problems() {
         print_message(format!("warning: upstream.servers: {problem}"));
     }

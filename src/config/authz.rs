@@ -51,7 +51,7 @@ impl Settings {
             is_counted: has("quota"),
             screening: sources
                 .filter(|_| has("screen"))
-                .map(|sources| AuthzScreening { policy, sources }),
+                .map(|sources| AuthzScreening::new(policy, sources)),
         }))
     }
 

@@ -11,7 +11,7 @@ const MAX_REFILL_TIME: Duration = Duration::from_secs(31 * 86_400);
 
 impl Settings {
     /// Reads a rate such as `20/h` or `100/10m`.
-    pub fn rate(&mut self, key: &str) -> Option<Rate> {
+    pub fn read_rate(&mut self, key: &str) -> Option<Rate> {
         let expected = "a number of requests and a time, such as 5/s, 20/h or 100/10m";
         self.parse_setting(key, expected, |raw: &RawValue| parse_rate(raw.as_text()?))
     }

@@ -82,7 +82,7 @@ impl Settings {
             allow_value: allow,
             needs_key,
             is_counted: counts,
-            max_per_client: self.rate(&format!("{entry_key}.max_per_client")),
+            max_per_client: self.read_rate(&format!("{entry_key}.max_per_client")),
             has_gateway_statuses,
             screen: screen.map(Arc::new),
         })

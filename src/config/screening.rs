@@ -41,7 +41,7 @@ impl Settings {
         Some(ScreenRules {
             policy: self.read_screen_policy(section, route.unwrap_or_default()),
             fields: fields.unwrap_or_default(),
-            max_per_client: self.rate(&key("max_per_client")),
+            max_per_client: self.read_rate(&key("max_per_client")),
             redirect: self.parse_setting(
                 &key("redirect"),
                 "a path or an https URL, percent-encoded",

@@ -127,7 +127,7 @@ impl FastPath {
                     let request = Box::new(ProxyRequest::new(&head, ctx));
                     return (consumed, BatchEnd::Next(NextAction::Proxy(request)));
                 }
-                Judgement::TakesPingoraPath => {
+                Judgement::NeedsPingoraPath => {
                     return (consumed, BatchEnd::Next(NextAction::Fallback));
                 }
                 Judgement::MustWait(route) => {

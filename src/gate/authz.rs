@@ -18,21 +18,21 @@ use crate::message::riskgate_fields::{write_identity_fields, write_screening_fie
 use crate::model::domain::percent_decode;
 use crate::model::refusal::Refusal;
 use crate::observe::metrics::RouteLabel;
-use crate::screening::{FieldPath, FieldValues, UnreadCause, read_body_values, read_query_values};
+use crate::screening::{FieldValues, UnreadCause, read_body_values, read_query_values};
 
 use super::admission::PresentedKey;
-use super::authz_rules::{AuthzRules, AuthzScreening, EmailSource};
+use super::authz_rules::{AuthzRules, AuthzScreening};
 use super::judge::{Gate, authenticate, set_cors_and_check_origin};
 use super::request_context::RequestContext;
 use super::request_parts::RequestParts;
-use super::route::split_path_and_query;
+use super::route::query_of;
 use super::screen::body_headers;
 use super::screen_rules::ScreeningResult;
 use super::session::close_if_process_ends;
 
 /// The field with the client's key, without a scheme. It leaves `Authorization` to the server behind
 /// the proxy.
-const KEY_FIELD: &str = "x-riskgate-key";
+pub(super) const KEY_FIELD: &str = "x-riskgate-key";
 /// The fields with the client's method. Traefik and Caddy set the second one themselves.
 const ORIGINAL_METHOD_FIELDS: [&str; 2] = ["x-original-method", "x-forwarded-method"];
 /// The fields with the client's target. Traefik and Caddy set the second one themselves.
@@ -41,8 +41,10 @@ const ORIGINAL_TARGET_FIELDS: [&str; 2] = ["x-original-uri", "x-forwarded-uri"];
 impl Gate {
     /// Returns the rules for this target if a proxy asks with it; `None` if it is any other request.
     pub(super) fn authz_rules(&self, target: &[u8]) -> Option<Arc<AuthzRules>> {
-        let rules = self.state.reloadable_rules.peek();
-        rules.authz.clone().filter(|_| self.startup_rules.is_authz_path(target))
+        if !self.startup_rules.is_authz_path(target) {
+            return None;
+        }
+        self.state.reloadable_rules.peek().authz.clone()
     }
 
     /// Answers a proxy that asks. Returns false, without an answer, if the body is still to be
@@ -58,8 +60,9 @@ impl Gate {
         ctx.unix_now = self.state.ledger.believed_now();
         let header = session.req_header();
         let request = self.read_request(header, ctx);
-        let reply = if is_preflight(header) {
-            // A preflight carries no key and no address (Fetch standard section 4.8).
+        let reply = if is_options_request(header) {
+            // It may be a preflight, which carries no key and no address (Fetch standard section
+            // 4.8).
             ctx.set_outcome_if_unset(200, "ok");
             Reply::admitted(false)
         } else {
@@ -124,7 +127,7 @@ impl Gate {
             }
         }
         ctx.set_outcome_if_unset(200, "ok");
-        Reply::admitted(false).for_proxy(200, facts_for_server(ctx, true))
+        Reply::admitted(false).for_proxy(200, collect_facts(ctx, true))
     }
 
     /// Returns the answer to a proxy for a refusal.
@@ -134,7 +137,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Reply {
         if let Some(status) = status_for_proxy(refusal) {
-            return Reply::refusal(refusal).for_proxy(status, facts_for_server(ctx, false));
+            return Reply::refusal(refusal).for_proxy(status, collect_facts(ctx, false));
         }
         if let Some(screening) = ctx.authz.clone().and_then(|rules| rules.screening.clone())
             && ctx.screened.is_none()
@@ -143,14 +146,13 @@ impl Gate {
             // An unscreened request is not refused.
             let _ = self.record_screening(unscreened, &screening.policy, ctx);
         }
-        Reply::admitted(true).for_proxy(200, facts_for_server(ctx, true))
+        Reply::admitted(true).for_proxy(200, collect_facts(ctx, true))
     }
 }
 
 impl AuthzRules {
     fn is_body_needed(&self) -> bool {
-        let mut sources = self.screening.iter().flat_map(|screening| &screening.sources);
-        sources.any(|source| source.body_field().is_some())
+        self.screening.as_ref().is_some_and(|screening| !screening.body_fields.is_empty())
     }
 }
 
@@ -181,10 +183,7 @@ fn status_for_proxy(refusal: &Refusal) -> Option<u16> {
 
 /// Returns the fields that the proxy may copy for its server. Many proxies show a refusal to the
 /// client, so a refusal does not name the account.
-fn facts_for_server(
-    ctx: &RequestContext,
-    is_admitted: bool,
-) -> Vec<(&'static HeaderField, SmolStr)> {
+fn collect_facts(ctx: &RequestContext, is_admitted: bool) -> Vec<(&'static HeaderField, SmolStr)> {
     let mut facts = Vec::new();
     let mut put = |field: &'static HeaderField, value: &[u8]| {
         facts.push((field, String::from_utf8_lossy(value).into()));
@@ -206,62 +205,58 @@ fn read_addresses(
     screening: &AuthzScreening,
 ) -> Result<FieldValues, UnreadCause> {
     let mut found = FieldValues::default();
-    for name in screening.sources.iter().filter_map(EmailSource::header) {
-        for value in header.headers.get_all(name) {
-            match std::str::from_utf8(value.as_bytes()) {
-                Ok(text) => found.push_text(&decode_if_encoded(text)),
-                Err(_) => found.unread = Some(UnreadCause::OtherCharset),
-            }
+    for value in screening.header_names.iter().flat_map(|name| header.headers.get_all(name)) {
+        match std::str::from_utf8(value.as_bytes()) {
+            Ok(text) => push_header_value(text, &mut found),
+            Err(_) => found.unread = Some(UnreadCause::OtherCharset),
         }
     }
-    let query_fields: Vec<FieldPath> =
-        screening.sources.iter().filter_map(EmailSource::query_field).cloned().collect();
     // A client can send these fields too, if its proxy does not replace them. So all of them count.
     for target in
-        std::iter::once(header.raw_path()).chain(values_of(header, ORIGINAL_TARGET_FIELDS))
+        std::iter::once(header.raw_path()).chain(iter_values(header, ORIGINAL_TARGET_FIELDS))
     {
-        let (_, query) = split_path_and_query(target);
-        found
-            .append(read_query_values(query.strip_prefix(b"?").unwrap_or_default(), &query_fields));
+        found.append(read_query_values(query_of(target), &screening.query_fields));
     }
-    let body_fields: Vec<FieldPath> =
-        screening.sources.iter().filter_map(EmailSource::body_field).cloned().collect();
-    if !body_fields.is_empty() {
+    if !screening.body_fields.is_empty() {
         found.append(match body {
-            Some(body) => read_body_values(body_headers(header), body, &body_fields),
+            Some(body) => read_body_values(body_headers(header), body, &screening.body_fields),
             None => FieldValues::unread(UnreadCause::TooLong),
         });
     }
     found.or_cause()
 }
 
-/// Decodes an address that a proxy took from a query as it stood there, such as `a%40b.com`.
-fn decode_if_encoded(text: &str) -> String {
-    let decoded = || String::from_utf8(percent_decode(text.as_bytes()).ok()?).ok();
-    match text.contains('@') {
-        true => text.to_owned(),
-        false => decoded().unwrap_or_else(|| text.to_owned()),
+/// Adds the address in a header field. A proxy may have taken it from a query as it stood there, such
+/// as `a%40b.com`, or as a client sent it, such as `a@b%2Ecom`. So the decoded text counts too.
+fn push_header_value(text: &str, found: &mut FieldValues) {
+    let decoded =
+        percent_decode(text.as_bytes()).ok().and_then(|text| String::from_utf8(text).ok());
+    if text.contains('@') || decoded.is_none() {
+        found.push_text(text);
+    }
+    if let Some(decoded) = decoded {
+        found.push_text(&decoded);
     }
 }
 
-/// Returns true if the client's request is a preflight. Proxies replace the method by GET, or leave it
-/// as it is. A client could send the fields too, so all methods must agree.
-fn is_preflight(header: &RequestHeader) -> bool {
-    let mut methods = original_methods(header).peekable();
+/// Returns true if the client's request has the method OPTIONS. Proxies replace the method by GET, or
+/// leave it as it is. A client could send the fields too, so all methods must agree.
+fn is_options_request(header: &RequestHeader) -> bool {
+    let mut methods = iter_original_methods(header).peekable();
     methods.peek().is_some() && methods.all(|method| method == b"OPTIONS")
 }
 
 /// Returns true if the client's request may have posted a form.
 fn is_post(header: &RequestHeader) -> bool {
-    original_methods(header).any(takes_body)
+    iter_original_methods(header).any(takes_body)
 }
 
-fn original_methods(header: &RequestHeader) -> impl Iterator<Item = &[u8]> {
+fn iter_original_methods(header: &RequestHeader) -> impl Iterator<Item = &[u8]> {
     let own = Some(header.method.as_str().as_bytes()).filter(|method| *method != b"GET");
-    own.into_iter().chain(values_of(header, ORIGINAL_METHOD_FIELDS))
+    own.into_iter().chain(iter_values(header, ORIGINAL_METHOD_FIELDS))
 }
 
-fn values_of<'h>(
+fn iter_values<'h>(
     header: &'h RequestHeader,
     names: [&'static str; 2],
 ) -> impl Iterator<Item = &'h [u8]> {

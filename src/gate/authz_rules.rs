@@ -24,8 +24,32 @@ pub struct AuthzRules {
 pub struct AuthzScreening {
     /// What follows from a verdict.
     pub policy: ScreenPolicy,
-    /// Where the addresses are.
-    pub sources: Vec<EmailSource>,
+    /// The header fields that contain addresses.
+    pub header_names: Vec<HeaderName>,
+    /// The fields of the client's query that contain addresses.
+    pub query_fields: Vec<FieldPath>,
+    /// The fields of the client's body that contain addresses.
+    pub body_fields: Vec<FieldPath>,
+}
+
+impl AuthzScreening {
+    /// Creates the rules for addresses in these places.
+    pub fn new(policy: ScreenPolicy, sources: Vec<EmailSource>) -> AuthzScreening {
+        let mut screening = AuthzScreening {
+            policy,
+            header_names: Vec::new(),
+            query_fields: Vec::new(),
+            body_fields: Vec::new(),
+        };
+        for source in sources {
+            match source {
+                EmailSource::Header(name) => screening.header_names.push(name),
+                EmailSource::Query(field) => screening.query_fields.push(field),
+                EmailSource::Body(field) => screening.body_fields.push(field),
+            }
+        }
+        screening
+    }
 }
 
 /// Where a proxy passes an e-mail address.
@@ -48,20 +72,5 @@ impl EmailSource {
             ("body", name) => FieldPath::parse(name).map(EmailSource::Body),
             _ => None,
         }
-    }
-
-    /// Returns the name of a header field.
-    pub(super) fn header(&self) -> Option<&HeaderName> {
-        if let EmailSource::Header(name) = self { Some(name) } else { None }
-    }
-
-    /// Returns the name of a field of the query.
-    pub(super) fn query_field(&self) -> Option<&FieldPath> {
-        if let EmailSource::Query(field) = self { Some(field) } else { None }
-    }
-
-    /// Returns the name of a field of the body.
-    pub(super) fn body_field(&self) -> Option<&FieldPath> {
-        if let EmailSource::Body(field) = self { Some(field) } else { None }
     }
 }

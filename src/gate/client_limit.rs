@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
+
 use crate::keys::Key;
 use crate::message::request_head::takes_body;
 use crate::model::network::ClientPrefix;
 use crate::model::refusal::Refusal;
+use crate::support::client_rates::Rate;
 
 use super::admission::OriginHeader;
 use super::judge::Gate;
@@ -37,34 +40,36 @@ impl Gate {
     ) -> Result<(), Refusal> {
         let is_client =
             |address: &_| !self.startup_rules.client_address.trusted_proxies.contains(*address);
-        let of_route = match route {
+        let upstream_route = match route {
             Some(Route::Upstream(index)) => Some(&rules.upstream_routes[*index]),
             _ => None,
         };
-        let of_posts = ctx.screen_rules.as_ref().filter(|_| takes_body(request.method.as_bytes()));
+        let takes_body = takes_body(request.method.as_bytes());
+        let screen_rules = ctx.screen_rules.as_ref().filter(|_| takes_body);
         let is_used_by_browsers = |key: &Arc<Key>| {
             key.is_origin_restricted()
                 || key.require_origin
                 || request.origin != OriginHeader::Absent
         };
-        let of_key = ctx.key.as_ref().filter(|key| is_used_by_browsers(key));
-        let rates = [
-            of_route.and_then(|r| Some((RateScope::Route(&r.path_prefix), r.max_per_client?))),
-            of_posts.and_then(|s| Some((RateScope::Posts(&s.policy.route), s.max_per_client?))),
-            of_key.and_then(|key| Some((RateScope::Key(&key.id), rules.max_per_client_of_key?))),
-        ];
-        for (scope, rate) in rates.into_iter().flatten() {
-            let Some(client) = ctx.client_address.filter(is_client) else { return Ok(()) };
-            let taken = self.state.client_rates.take(
-                scope,
-                ClientPrefix::from(client),
-                rate,
-                ctx.started_at(),
-            );
-            taken.map_err(|wait| Refusal::TooManyRequests {
-                retry_after_seconds: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
-            })?;
+        let browser_key = ctx.key.as_ref().filter(|key| is_used_by_browsers(key));
+        let rates: ArrayVec<(RateScope<'_>, Rate), 3> = [
+            upstream_route
+                .and_then(|r| Some((RateScope::Route(&r.path_prefix), r.max_per_client?))),
+            screen_rules.and_then(|s| Some((RateScope::Posts(&s.policy.route), s.max_per_client?))),
+            browser_key.and_then(|k| Some((RateScope::Key(&k.id), rules.max_per_client_of_key?))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if rates.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let Some(client) = ctx.client_address.filter(is_client) else { return Ok(()) };
+        let client = ClientPrefix::from(client);
+        self.state.client_rates.charge_request(&rates, client, ctx.started_at()).map_err(|wait| {
+            Refusal::TooManyRequests {
+                retry_after_seconds: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
+            }
+        })
     }
 }

@@ -53,7 +53,7 @@ pub(crate) enum Judgement<'r> {
     /// The request has to wait for the store: call [`Gate::judge_after_wait`] with its route.
     MustWait(MatchedRoute<'r>),
     /// A proxy asks with this request, which only the Pingora path answers.
-    TakesPingoraPath,
+    NeedsPingoraPath,
 }
 
 impl Gate {
@@ -109,7 +109,8 @@ impl Gate {
             return Ok(true);
         }
         if ctx.authz.is_some() {
-            return self.screen(session, None, ctx).await;
+            let no_body = session.as_downstream_mut().is_body_empty().then_some(&[][..]);
+            return self.screen(session, no_body, ctx).await;
         }
         send_continue_if_awaited(session).await?;
         Ok(false)
@@ -162,8 +163,8 @@ impl Gate {
         match self.judge_without_wait(request, ctx) {
             Judgement::Decided(decision) => decision,
             Judgement::MustWait(matched) => self.judge_after_wait(matched, request, ctx).await,
-            // A reload has just added the rules for this path.
-            Judgement::TakesPingoraPath => self.finish_decision(Err(Refusal::NotFound), ctx),
+            // The Pingora path recognizes these requests before it judges any.
+            Judgement::NeedsPingoraPath => self.finish_decision(Err(Refusal::NotFound), ctx),
         }
     }
 
@@ -171,7 +172,7 @@ impl Gate {
     /// server, or a proxy asks with it.
     pub(crate) fn needs_pingora_path(&self, method: &str, target: &[u8]) -> bool {
         let rules = self.state.reloadable_rules.peek();
-        if rules.authz.is_some() && self.startup_rules.is_authz_path(target) {
+        if self.startup_rules.is_authz_path(target) {
             return true;
         }
         route::match_route(method, target, &rules.upstream_routes)
@@ -204,17 +205,16 @@ impl Gate {
         reply
     }
 
-    /// Judges a request in this order: route, key, origin, `max_per_client`, quota. Then validates the domain or the
-    /// check's target, and answers the request or decides to forward it. If the request has to wait
-    /// for the store, no call is spent yet.
+    /// Judges a request in the order of [`Gate::request_filter`], and answers it or decides to
+    /// forward it. If the request has to wait for the store, no call is spent yet.
     pub(crate) fn judge_without_wait<'r>(
         &self,
         request: &RequestParts<'r>,
         ctx: &mut RequestContext,
     ) -> Judgement<'r> {
         let rules = self.state.reloadable_rules.peek();
-        if rules.authz.is_some() && self.startup_rules.is_authz_path(request.target) {
-            return Judgement::TakesPingoraPath;
+        if self.startup_rules.is_authz_path(request.target) {
+            return Judgement::NeedsPingoraPath;
         }
         let judged = match self.run_uncharged_gates(request, &rules, ctx) {
             Ok(matched) => {

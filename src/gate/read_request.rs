@@ -14,6 +14,7 @@ use crate::message::request_head::{
 use crate::message::response::{StrictTransportSecurity, X_REQUEST_ID};
 
 use super::admission::OriginHeader;
+use super::authz::KEY_FIELD;
 use super::judge::Gate;
 use super::request_context::{RequestContext, accept_or_generate_request_id};
 use super::request_parts::RequestParts;
@@ -68,7 +69,10 @@ impl Gate {
         // If there are several `X-Request-Id` fields, riskgate uses none: the client may have
         // forged the first one, and a proxy may have added the next.
         let id = value_if_single(values(X_REQUEST_ID));
-        self.set_request_id(id, values(AUTHORIZATION), ctx);
+        let key_fields = header.headers.get_all(AUTHORIZATION).into_iter();
+        let key_fields = key_fields.chain(header.headers.get_all(KEY_FIELD));
+        let key_values = key_fields.map(HeaderValue::as_bytes);
+        self.set_request_id(id, key_values, ctx);
         let mut accepted = values(ACCEPT).peekable();
         ctx.accepts_problems_only =
             accepted.peek().is_some() && accepted.all(accepts_problems_only);
@@ -103,11 +107,11 @@ impl Gate {
     fn set_request_id<'h>(
         &self,
         client_id: Option<&[u8]>,
-        authorization_values: impl Iterator<Item = &'h [u8]>,
+        key_values: impl Iterator<Item = &'h [u8]>,
         ctx: &mut RequestContext,
     ) {
         let GateState { request_ids, keys, .. } = self.state.as_ref();
         ctx.common_headers.request_id =
-            accept_or_generate_request_id(client_id, authorization_values, request_ids, keys);
+            accept_or_generate_request_id(client_id, key_values, request_ids, keys);
     }
 }

@@ -188,7 +188,7 @@ impl RequestContext {
 /// be logged or forwarded, and ids are both.
 pub(super) fn accept_or_generate_request_id<'h>(
     client_id: Option<&[u8]>,
-    authorization_values: impl Iterator<Item = &'h [u8]>,
+    key_values: impl Iterator<Item = &'h [u8]>,
     id_generator: &RequestIdGenerator,
     key_ring: &SnapshotCell<Option<KeyRing>>,
 ) -> RequestId {
@@ -201,24 +201,17 @@ pub(super) fn accept_or_generate_request_id<'h>(
         parts.any(|part| part.len() >= MIN_KEY_LEN && is_key(part))
     };
     match client_id {
-        Some(id)
-            if !is_key(id)
-                && !contains_key(id)
-                && !contains_authorization_token(id, authorization_values) =>
-        {
+        Some(id) if !is_key(id) && !contains_key(id) && !contains_presented_key(id, key_values) => {
             RequestId::parse(id).unwrap_or_else(|| id_generator.generate())
         }
         _ => id_generator.generate(),
     }
 }
 
-/// Returns true if the id contains a token of the same request's `Authorization`.
-fn contains_authorization_token<'h>(
-    id: &[u8],
-    authorization_values: impl Iterator<Item = &'h [u8]>,
-) -> bool {
-    let mut tokens = authorization_values
-        .flat_map(|value| value.split(|byte| matches!(byte, b' ' | b',' | b'\t')));
+/// Returns true if the id contains a key that the same request presents in one of these values.
+fn contains_presented_key<'h>(id: &[u8], key_values: impl Iterator<Item = &'h [u8]>) -> bool {
+    let mut tokens =
+        key_values.flat_map(|value| value.split(|byte| matches!(byte, b' ' | b',' | b'\t')));
     tokens.any(|token| {
         token.len() >= MIN_KEY_LEN
             && id.len() >= token.len()

@@ -124,6 +124,11 @@ pub fn split_path_and_query(target: &[u8]) -> (&[u8], &[u8]) {
     target.split_at(end)
 }
 
+/// Returns the query of a target, without its `?`.
+pub fn query_of(target: &[u8]) -> &[u8] {
+    split_path_and_query(target).1.strip_prefix(b"?").unwrap_or_default()
+}
+
 /// Returns true if the target is that of a batch of domains.
 pub fn is_domain_batch_path(target: &[u8]) -> bool {
     split_path_and_query(target).0 == DOMAIN_BATCH_PATH

@@ -23,7 +23,7 @@ use crate::table::Table;
 use super::answers::look_up_and_count;
 use super::judge::Gate;
 use super::request_context::RequestContext;
-use super::route::split_path_and_query;
+use super::route::query_of;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreenPolicy, ScreeningResult};
 use super::session::close_if_process_ends;
 
@@ -68,8 +68,7 @@ impl Gate {
         }
         let Some(rules) = ctx.screen_rules.clone() else { return Ok(false) };
         let header = session.req_header();
-        let (_, query) = split_path_and_query(header.raw_path());
-        let query = query.strip_prefix(b"?").unwrap_or_default();
+        let query = query_of(header.raw_path());
         let found = body
             .ok_or(UnreadCause::TooLong)
             .and_then(|body| read_field_values(body_headers(header), query, body, &rules.fields));

@@ -17,6 +17,11 @@ impl Networks {
         texts.iter().map(|text| parse_network(text)).collect::<Option<Vec<IpNet>>>().map(Networks)
     }
 
+    /// Whether the list has no network.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a network contains this address. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

@@ -243,7 +243,12 @@ impl ReloadState {
         self.status_reporter.set_needs_restart(needs_restart);
         let previous_config = std::mem::replace(&mut self.config, config);
         let config = &self.config;
-        self.gate_state.reloadable_rules.publish(config.reloadable_rules());
+        let mut rules = config.reloadable_rules();
+        if config.startup_rules.authz_path != self.startup_config.startup_rules.authz_path {
+            // Proxies ask on the path of the start, so they still need its rules.
+            rules.authz.clone_from(&self.gate_state.reloadable_rules.peek().authz);
+        }
+        self.gate_state.reloadable_rules.publish(rules);
         self.gate_state.ledger.set_on_failure(config.on_failure);
         self.gate_state.access_log.set_enabled(config.access_log);
         self.gate_state.top_domains.set_options(config.top_domains);

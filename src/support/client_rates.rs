@@ -1,11 +1,12 @@
 //! Limits how many requests each client may send in a time, by a token bucket for each client.
 //!
-//! The memory is fixed: if more clients send requests than it has buckets for, riskgate forgets the
-//! fullest buckets first. A client whose bucket is forgotten starts again with a full one, so no
-//! number of other clients can make riskgate refuse a client.
+//! The memory is fixed. A client's hash selects one of the sets of buckets. If that set has no bucket
+//! left for a client, riskgate forgets the bucket in it that would be full again soonest. A client whose
+//! bucket is forgotten starts again with a full one, so no number of other clients can make riskgate
+//! refuse a client.
 
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::model::network::ClientPrefix;
@@ -27,6 +28,10 @@ impl Rate {
     /// a value is 0.
     pub fn new(burst: u32, refill_time: Duration) -> Option<Rate> {
         (burst > 0 && !refill_time.is_zero()).then_some(Rate { burst, refill_time })
+    }
+
+    fn nanoseconds_per_request(self) -> u64 {
+        nanoseconds(self.refill_time) / u64::from(self.burst)
     }
 }
 
@@ -58,22 +63,40 @@ impl ClientRates {
         }
     }
 
-    /// Takes one request out of the client's bucket in this scope.
+    /// Takes one request out of the client's bucket in each of these scopes, or out of none.
     ///
     /// # Errors
-    /// Returns the time until the bucket holds a request again, if it is empty.
-    pub fn take(
+    /// Returns the time until an empty bucket holds a request again.
+    pub fn charge_request<S: Hash>(
         &self,
-        scope: impl Hash,
+        limits: &[(S, Rate)],
         client: ClientPrefix,
-        rate: Rate,
         now: Instant,
     ) -> Result<(), Duration> {
-        let owner = self.hasher.hash_one((scope, client));
+        for (charged, (scope, rate)) in limits.iter().enumerate() {
+            if let Err(wait) = self.take_one(self.owner(scope, client), *rate, now) {
+                for (scope, rate) in &limits[..charged] {
+                    self.put_back(self.owner(scope, client), *rate);
+                }
+                return Err(wait);
+            }
+        }
+        Ok(())
+    }
+
+    fn owner(&self, scope: &impl Hash, client: ClientPrefix) -> u64 {
+        self.hasher.hash_one((scope, client))
+    }
+
+    fn lock_set(&self, owner: u64) -> MutexGuard<'_, [Bucket; BUCKETS_PER_SET]> {
         let sets = self.sets.get_or_init(|| {
             (0..SETS).map(|_| Mutex::new([Bucket::default(); BUCKETS_PER_SET])).collect()
         });
-        let mut set = sets[owner as usize % SETS].lock().unwrap_or_else(PoisonError::into_inner);
+        sets[owner as usize % SETS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_one(&self, owner: u64, rate: Rate, now: Instant) -> Result<(), Duration> {
+        let mut set = self.lock_set(owner);
         let own = set.iter().position(|bucket| bucket.owner == owner);
         let at = own.or_else(|| (0..BUCKETS_PER_SET).min_by_key(|at| set[*at].full_at));
         let bucket = &mut set[at.unwrap_or(0)];
@@ -82,7 +105,7 @@ impl ClientRates {
         let refill_time = nanoseconds(rate.refill_time);
         // If the rate was lowered, a client waits no longer than the new rate says.
         let full_at = full_at.clamp(now, now.saturating_add(refill_time));
-        let full_after = full_at.saturating_add(refill_time / u64::from(rate.burst));
+        let full_after = full_at.saturating_add(rate.nanoseconds_per_request());
         let left_until_full = full_after - now;
         if left_until_full > refill_time {
             *bucket = Bucket { owner, full_at };
@@ -90,6 +113,12 @@ impl ClientRates {
         }
         *bucket = Bucket { owner, full_at: full_after };
         Ok(())
+    }
+
+    fn put_back(&self, owner: u64, rate: Rate) {
+        if let Some(bucket) = self.lock_set(owner).iter_mut().find(|bucket| bucket.owner == owner) {
+            bucket.full_at = bucket.full_at.saturating_sub(rate.nanoseconds_per_request());
+        }
     }
 }
 
@@ -117,45 +146,72 @@ mod tests {
         Rate::new(burst, Duration::from_secs(seconds)).unwrap()
     }
 
+    fn take(
+        rates: &ClientRates,
+        scope: &str,
+        client: ClientPrefix,
+        rate: Rate,
+        now: Instant,
+    ) -> Result<(), Duration> {
+        rates.charge_request(&[(scope, rate)], client, now)
+    }
+
+    #[test]
+    fn a_request_that_one_rate_refuses_is_charged_to_no_rate() {
+        let (rates, now, client) = (ClientRates::new(), Instant::now(), client("192.0.2.1"));
+        let limits = [("a", rate(3, 60)), ("b", rate(1, 60))];
+        assert_eq!(rates.charge_request(&limits, client, now), Ok(()));
+        for _ in 0..5 {
+            assert!(rates.charge_request(&limits, client, now).is_err());
+        }
+        for _ in 0..2 {
+            assert_eq!(take(&rates, "a", client, rate(3, 60), now), Ok(()));
+        }
+        assert!(take(&rates, "a", client, rate(3, 60), now).is_err());
+    }
+
     #[test]
     fn a_bucket_holds_its_burst_and_refills_evenly() {
         let (rates, rate, start) = (ClientRates::new(), rate(3, 60), Instant::now());
-        let take = |text, seconds| {
-            rates.take("a", client(text), rate, start + Duration::from_secs(seconds))
+        let take_at = |text, seconds| {
+            take(&rates, "a", client(text), rate, start + Duration::from_secs(seconds))
         };
         for _ in 0..3 {
-            assert_eq!(take("192.0.2.1", 0), Ok(()));
+            assert_eq!(take_at("192.0.2.1", 0), Ok(()));
         }
-        assert_eq!(take("192.0.2.1", 0), Err(Duration::from_secs(20)));
-        assert_eq!(take("192.0.2.1", 19), Err(Duration::from_secs(1)));
-        assert_eq!(take("192.0.2.2", 19), Ok(()), "each client has its own bucket");
-        assert_eq!(take("192.0.2.1", 20), Ok(()));
-        assert_eq!(take("192.0.2.1", 20), Err(Duration::from_secs(20)));
+        assert_eq!(take_at("192.0.2.1", 0), Err(Duration::from_secs(20)));
+        assert_eq!(take_at("192.0.2.1", 19), Err(Duration::from_secs(1)));
+        assert_eq!(take_at("192.0.2.2", 19), Ok(()), "each client has its own bucket");
+        assert_eq!(take_at("192.0.2.1", 20), Ok(()));
+        assert_eq!(take_at("192.0.2.1", 20), Err(Duration::from_secs(20)));
         for _ in 0..3 {
-            assert_eq!(take("192.0.2.1", 1_000), Ok(()));
+            assert_eq!(take_at("192.0.2.1", 1_000), Ok(()));
         }
-        assert!(take("192.0.2.1", 1_000).is_err(), "an idle bucket holds no more than its burst");
+        assert!(
+            take_at("192.0.2.1", 1_000).is_err(),
+            "an idle bucket holds no more than its burst"
+        );
     }
 
     #[test]
     fn scopes_have_buckets_of_their_own_and_an_ipv6_network_has_one() {
         let (rates, rate, now) = (ClientRates::new(), rate(1, 60), Instant::now());
-        assert!(rates.take("a", client("2001:db8::1"), rate, now).is_ok());
-        assert!(rates.take("a", client("2001:db8::2"), rate, now).is_err());
-        assert!(rates.take("b", client("2001:db8::2"), rate, now).is_ok());
-        assert!(rates.take("a", client("2001:db8:0:1::1"), rate, now).is_ok());
+        assert!(take(&rates, "a", client("2001:db8::1"), rate, now).is_ok());
+        assert!(take(&rates, "a", client("2001:db8::2"), rate, now).is_err());
+        assert!(take(&rates, "b", client("2001:db8::2"), rate, now).is_ok());
+        assert!(take(&rates, "a", client("2001:db8:0:1::1"), rate, now).is_ok());
     }
 
     #[test]
     fn a_lower_rate_applies_at_once_and_keeps_nobody_waiting_longer() {
         let (rates, now) = (ClientRates::new(), Instant::now());
         for _ in 0..10 {
-            assert!(rates.take("a", client("192.0.2.1"), rate(10, 3_600), now).is_ok());
+            assert!(take(&rates, "a", client("192.0.2.1"), rate(10, 3_600), now).is_ok());
         }
-        let wait = rates.take("a", client("192.0.2.1"), rate(1, 10), now).unwrap_err();
+        let wait = take(&rates, "a", client("192.0.2.1"), rate(1, 10), now).unwrap_err();
         assert_eq!(wait, Duration::from_secs(10));
         let later = now + Duration::from_secs(10);
-        assert!(rates.take("a", client("192.0.2.1"), rate(1, 10), later).is_ok());
+        assert!(take(&rates, "a", client("192.0.2.1"), rate(1, 10), later).is_ok());
     }
 
     #[test]
@@ -163,16 +219,17 @@ mod tests {
         let (rates, rate, now) = (ClientRates::new(), rate(2, 60), Instant::now());
         let prefix = |n: u64| ClientPrefix::from(IpAddr::from(Ipv6Addr::from(u128::from(n) << 64)));
         for n in 0..1_000_000 {
-            assert!(rates.take("a", prefix(n), rate, now).is_ok(), "{n}");
+            assert!(take(&rates, "a", prefix(n), rate, now).is_ok(), "{n}");
         }
         // A client that empties its bucket is remembered before those that have not.
         let busy = client("192.0.2.1");
         assert!(
-            rates.take("a", busy, rate, now).is_ok() && rates.take("a", busy, rate, now).is_ok()
+            take(&rates, "a", busy, rate, now).is_ok()
+                && take(&rates, "a", busy, rate, now).is_ok()
         );
         for n in 1_000_000..1_200_000 {
-            assert!(rates.take("a", prefix(n), rate, now).is_ok(), "{n}");
+            assert!(take(&rates, "a", prefix(n), rate, now).is_ok(), "{n}");
         }
-        assert!(rates.take("a", busy, rate, now).is_err());
+        assert!(take(&rates, "a", busy, rate, now).is_err());
     }
 }

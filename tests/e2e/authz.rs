@@ -64,6 +64,7 @@ fn an_address_in_a_header_or_a_query_is_judged() {
         (by_header("x@yopmail.com"), REFUSED),
         // As nginx takes it from a query.
         (by_header("x%40yopmail.com"), REFUSED),
+        (by_header("x@yopmail%2Ecom"), REFUSED),
         (by_header("jane@gmail.com"), ADMITTED),
         (by_header("jane@gmaul.com"), suggested),
         (by_header("jane@gmail.com").with_header("X-Email", "x@yopmail.com"), REFUSED),
@@ -89,8 +90,8 @@ fn an_address_in_a_header_or_a_query_is_judged() {
         expect_facts(&gateway, &asked, expected);
     }
     let blocked = ["route=\"/authz\"", "action=\"block\"", "reason=\"disposable\""];
-    assert_eq!(gateway.sum_of_samples("riskgate_screened_total", &blocked), 8.0);
-    wait_until("the requests are logged", || gateway.read_access_log().len() >= 13);
+    assert_eq!(gateway.sum_of_samples("riskgate_screened_total", &blocked), 9.0);
+    wait_until("the requests are logged", || gateway.read_access_log().len() >= 14);
     let log = gateway.read_access_log();
     let refused = log.iter().find(|line| line["status"] == 403).expect("a refused request");
     assert_eq!(
@@ -133,6 +134,45 @@ fn shadow_tells_the_proxy_nothing() {
     assert_eq!(facts(&gateway.send_request(&bad))[0], "would_block");
     gateway.edit_config(|toml| toml.replace("\"annotate\"", "\"block\""));
     wait_until("the address is refused", || gateway.send_request(&bad).status == 403);
+}
+
+#[test]
+fn a_changed_path_takes_effect_at_a_restart() {
+    let gateway = setup(&screening("\"header:X-Email\"")).start();
+    let bad = get("/authz").with_header("X-Email", "x@yopmail.com");
+    gateway.send_request(&bad).expect(403);
+    let changes = [("path = \"/authz\"", "path = \"/asked\""), ("path = \"/asked\"", "")];
+    for (reloads, (from, to)) in (1..).zip(changes) {
+        gateway.edit_config(|toml| toml.replace(from, to));
+        wait_until("the config is reloaded", || {
+            gateway.stderr().matches("config reloaded").count() == reloads
+        });
+        let status = gateway.get_admin_page("/status").expect(200).json();
+        assert!(status["needs_restart"].to_string().contains("authz.path"), "{status}");
+        gateway.send_request(&bad).expect(403);
+        gateway.send_request(&get("/asked")).expect(404);
+    }
+}
+
+#[test]
+fn clients_that_share_a_rate_are_warned_of() {
+    let rules = "[authz]\npath = \"/authz\"\ncheck = [\"key\"]\n[keys]\nmax_per_client = \"9/h\"\n";
+    let checked = Setup::new().append_toml(rules).cli(&["check"]).expect(0);
+    let said = format!("{}{}", checked.stdout, checked.stderr);
+    assert!(said.contains("warning: keys.max_per_client: all clients of a proxy"), "{said}");
+    let setup = Setup::new().append_toml(rules).set("listen.trusted_proxies", "[\"127.0.0.1\"]");
+    let checked = setup.cli(&["check"]).expect(0);
+    let said = format!("{}{}", checked.stdout, checked.stderr);
+    assert!(!said.contains("keys.max_per_client"), "{said}");
+}
+
+#[test]
+fn a_key_in_a_request_id_is_not_logged() {
+    let gateway = setup("check = [\"key\"]").start();
+    let presented = "not-a-key-but-a-secret-of-some-kind";
+    let asked = get("/authz").with_header("X-Riskgate-Key", presented);
+    let answer = gateway.send_request(&asked.with_header("X-Request-Id", presented)).expect(401);
+    assert_ne!(answer.header("X-Request-Id"), Some(presented));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::harness::{
     Connection, Gateway, IntegratedProxy, MockUpstream, ReceivedRequest, Request, Response, Setup,
-    get, request, start_integrated_proxy,
+    get, request, run_command, start_integrated_proxy,
 };
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -15,6 +15,10 @@ const FACTS: [&str; 8] =
 
 /// The shipped config of riskgate for proxies, with another mode. The upstream server is the backend.
 fn start_riskgate(backend: &MockUpstream, mode: &str, checks: &str) -> Gateway {
+    setup_riskgate(backend, mode, checks).start()
+}
+
+fn setup_riskgate(backend: &MockUpstream, mode: &str, checks: &str) -> Setup {
     let shipped = std::fs::read_to_string(
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/integrations/riskgate.toml"),
     )
@@ -26,7 +30,7 @@ fn start_riskgate(backend: &MockUpstream, mode: &str, checks: &str) -> Gateway {
     let rules = rules.replace("\"shadow\"", &format!("{mode:?}")).replace("[\"screen\"]", checks);
     let setup = Setup::with_bundled_table().with_upstreams(&[backend.address]);
     let setup = setup.set("listen.trusted_proxies", "[\"127.0.0.1\"]");
-    setup.set_text("listen.client_address", "x-forwarded-for").append_toml(&rules).start()
+    setup.set_text("listen.client_address", "x-forwarded-for").append_toml(&rules)
 }
 
 /// The path on which the proxy asks riskgate. Below `/signup`, nginx and Caddy pass requests through
@@ -58,12 +62,23 @@ fn requests_with(proxy: IntegratedProxy, email: &str) -> Vec<Request> {
 }
 
 fn facts(seen: &ReceivedRequest) -> Vec<&str> {
+    assert!(!seen.head.contains("forged"), "{}", seen.head);
     FACTS.iter().flat_map(|name| seen.header_values(&format!("X-Riskgate-{name}"))).collect()
 }
 
 fn with_forged_facts(mut request: Request) -> Request {
     for name in FACTS {
-        request = request.with_header(&format!("X-Riskgate-{name}"), "forged");
+        // Some backends read _ in a name as -.
+        let underscored = name.replace('-', "_");
+        for spelling in [
+            format!("X-Riskgate-{name}"),
+            format!("X_Riskgate_{underscored}"),
+            format!("x_riskgate-{name}"),
+            format!("x-RISKGATE_{name}"),
+            format!("X-Riskgate-{underscored}"),
+        ] {
+            request = request.with_header(&spelling, "forged");
+        }
     }
     request
 }
@@ -100,6 +115,9 @@ fn assert_verdicts_reach_client_and_backend(proxy: IntegratedProxy) {
         assert_eq!(refused.json()["detail"], "disposable", "{described}");
         assert_eq!(refused.header("X-Riskgate-Account"), None, "{described}");
     }
+    let typo = requests_with(proxy, "x@gmial.com")[1].send(front.address).expect(403);
+    assert_eq!(typo.header("X-Did-You-Mean"), Some("gmail.com"), "{proxy:?}");
+    assert_eq!(typo.json()["error"], "email_refused", "{proxy:?}");
     assert_eq!(backend.request_count(), before, "{proxy:?}");
     // Without an address, there is nothing to tell, and the forged fields are gone.
     assert_admitted(&with_forged_facts(get(ASKED_PATH)).send(front.address), "no address");
@@ -192,7 +210,18 @@ fn assert_users_pass_while_riskgate_hangs(proxy: IntegratedProxy) {
     riskgate.send_signal("STOP");
     let begun = std::time::Instant::now();
     assert_admitted(&asked.send(front.address), &format!("{proxy:?}"));
-    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{proxy:?} {begun:?}");
+    let waited = begun.elapsed();
+    assert!(waited < std::time::Duration::from_secs(10), "{proxy:?} {waited:?}");
+    if !sends_body(proxy) {
+        // A post is never sent twice, so one form is lost. The next ones go to the backend.
+        let form =
+            request("POST", "/signup").with_header("Content-Type", FORM).body("email=a%40b.com");
+        let begun = std::time::Instant::now();
+        form.send(front.address).expect(504);
+        form.send(front.address).expect(200);
+        let waited = begun.elapsed();
+        assert!(waited < std::time::Duration::from_secs(10), "{proxy:?} {waited:?}");
+    }
     riskgate.send_signal("CONT");
 }
 
@@ -216,11 +245,39 @@ fn assert_keys_are_checked(proxy: IntegratedProxy) {
     assert!(!seen.head.contains(&key), "{proxy:?} {}", seen.head);
 }
 
+/// riskgate refuses one client that sends too many requests: the proxy names the client.
+fn assert_rates_are_enforced(proxy: IntegratedProxy) {
+    let backend = MockUpstream::start();
+    let setup = setup_riskgate(&backend, "block", "[\"key\"]");
+    let riskgate = setup.set_text("keys.max_per_client", "2/h").start();
+    let key = riskgate.create_active_key("acme", &["--origin", "https://app.example.com"]);
+    let front = start_integrated_proxy(proxy, riskgate.http, backend.address);
+    // The test's own address is that of a trusted proxy.
+    let ask_from = |client: &str| {
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["-si", "--max-time", "20", "--interface", client, "-H"]);
+        curl.arg(format!("X-Riskgate-Key: {key}"));
+        curl.arg(format!("http://{}{ASKED_PATH}", front.address));
+        run_command(&mut curl).expect(0).stdout
+    };
+    for _ in 0..2 {
+        let admitted = ask_from("127.0.0.2");
+        assert!(admitted.contains("{\"checked\":true}"), "{proxy:?} {admitted}");
+    }
+    let refused = ask_from("127.0.0.2").to_ascii_lowercase();
+    for expected in [" 403 ", "\nretry-after: ", "\"error\":\"too_many_requests\""] {
+        assert!(refused.contains(expected), "{proxy:?} {refused}");
+    }
+    let admitted = ask_from("127.0.0.3");
+    assert!(admitted.contains("{\"checked\":true}"), "{proxy:?} {admitted}");
+}
+
 fn assert_works(proxy: IntegratedProxy) {
     assert_verdicts_reach_client_and_backend(proxy);
     assert_users_pass_without_riskgate(proxy);
     assert_users_pass_while_riskgate_hangs(proxy);
     assert_keys_are_checked(proxy);
+    assert_rates_are_enforced(proxy);
 }
 
 #[test]

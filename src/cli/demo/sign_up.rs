@@ -1,9 +1,9 @@
 //! The sign-up page of `riskgate demo`: a backend that knows nothing of e-mail domains, behind a
 //! screened route.
 //!
-//! riskgate refuses throw-away addresses and common typing errors: the page shows the words of the
-//! refusal. Without a script, riskgate sends the browser back to the page. Of a rare typing error
-//! riskgate only tells this backend, which asks the user.
+//! riskgate refuses throw-away addresses and common typing errors: the page shows the message of the
+//! refusal. Without a script, riskgate sends the browser back to the page. riskgate does not refuse a
+//! rare typing error: it only tells this backend, which asks the user.
 
 use crate::screening::{FieldPath, read_query_values};
 
@@ -32,10 +32,21 @@ const form = document.getElementById("sign-up"), answer = document.getElementByI
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const fields = new URLSearchParams(new FormData(form));
-  const posted = await fetch(form.action, {method: "POST", body: fields});
-  if (posted.status !== 422) {
-    const page = await posted.text();
-    document.open(); document.write(page); document.close();
+  document.getElementById("use-suggestion")?.remove();
+  let posted = null;
+  try {
+    posted = await fetch(form.action, {method: "POST", body: fields});
+  } catch {
+    // The user may be offline: the browser says so.
+  }
+  if (posted?.status !== 422) {
+    // Only a 422 is about the address. Everything else is shown as without a script.
+    if (posted?.ok) {
+      const page = await posted.text();
+      document.open(); document.write(page); document.close();
+    } else {
+      form.submit();
+    }
     return;
   }
   const refusal = await posted.json(), provider = posted.headers.get("X-Did-You-Mean");
@@ -43,6 +54,7 @@ form.addEventListener("submit", async (event) => {
   if (provider) {
     const corrected = form.email.value.replace(/@.*$/, "@" + provider);
     const button = document.createElement("button");
+    button.id = "use-suggestion";
     button.type = "button";
     button.textContent = "Yes, use it";
     button.onclick = () => { form.email.value = corrected; form.requestSubmit(); };

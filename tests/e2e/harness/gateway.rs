@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{
     BINARY, CommandOutput, Connection, ListFolder, Request, Response, Setup, get, wait_for,
+    wait_until,
 };
 
 /// The number of calls that [`Gateway::create_key_with_lease`] makes, so that the account holds leased
@@ -284,6 +285,16 @@ impl Gateway {
 fn send_signal(process: &Child, name: &str) {
     let kill = format!("kill -{name} {}", process.id());
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    if name == "STOP" {
+        // A thread that runs stops a moment later.
+        wait_until("all threads have stopped", || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
+            tasks.flatten().all(|task| {
+                let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+                stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+            })
+        });
+    }
 }
 
 /// A process that waits to take over. Dropping this value kills it.
