@@ -10,6 +10,7 @@ mod description;
 mod dns;
 mod effective;
 mod feeds;
+mod keys;
 mod listen;
 mod locations;
 mod raw_value;
@@ -220,6 +221,7 @@ impl Config {
             startup_rules: StartupRules {
                 client_address: settings.read_client_address_rule(trusted_proxies),
                 authz_path: authz_path.clone(),
+                key_header: settings.read_key_header(),
                 hsts: settings.read_hsts(),
             },
             authz: settings.read_authz_rules(authz_path.as_ref()),
@@ -273,7 +275,7 @@ impl Config {
             ("listen.admin", is_same(&self.admin, &startup.admin)),
             ("listen.threads", is_same(&self.threads, &startup.threads)),
             (
-                "listen.trusted_proxies, listen.client_address, listen.hsts and authz.path",
+                "listen.trusted_proxies, listen.client_address, listen.hsts, authz.path and keys.header",
                 is_same(&self.startup_rules, &startup.startup_rules),
             ),
             ("listen (timeouts, sizes, fast_path)", is_same(&self.downstream, &startup.downstream)),

@@ -33,6 +33,7 @@ pub use email_verdict::EmailVerdict;
 pub use judge::Gate;
 pub(crate) use judge::{Judgement, MatchedRoute};
 pub(crate) use pingora_filters::{FailedExchange, classify_error};
+pub(crate) use read_request::{iter_values, iter_values_in_bytes};
 pub use request_context::RequestContext;
 pub(crate) use request_context::{StartTime, unix_seconds_now};
 pub(crate) use request_parts::RequestParts;

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use crate::exchange::closes_after_response;
 use crate::gate::{
     Decision, Gate, Judgement, MatchedRoute, RequestContext, RequestParts, StartTime,
-    unix_seconds_now,
+    iter_values_in_bytes, unix_seconds_now,
 };
 use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
 use crate::message::response::{RenderOptions, Reply, StrictTransportSecurity};
@@ -115,7 +115,12 @@ impl FastPath {
             let header = &arrived[consumed..consumed + head.head_length];
             ctx.client_address = self.gate.find_client_address_in_bytes(self.peer_address, header);
             let (method, target) = (plain_method(&head), head.request_line.target);
-            let parts = self.gate.read_plain_request(method, target, &head.fields, &mut ctx);
+            let key_header = self.gate.key_header();
+            let key_values = || {
+                key_header.into_iter().flat_map(|name| iter_values_in_bytes(header, name.as_str()))
+            };
+            let parts =
+                self.gate.read_plain_request(method, target, &head.fields, key_values, &mut ctx);
             match self.gate.judge_without_wait(&parts, &mut ctx) {
                 Judgement::Decided(Decision::Reply(reply)) => {
                     consumed += head.head_length;

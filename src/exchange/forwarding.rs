@@ -44,8 +44,19 @@ pub struct ClientInfo<'c> {
     pub is_trusted_proxy: bool,
     /// Whether the client's connection uses TLS.
     pub is_client_tls: bool,
+    /// The field that may have contained the key instead of `Authorization`.
+    pub key_header: Option<&'c HeaderName>,
     /// What screening found in the body; `None` if the server is told nothing of it.
     pub screening: Option<ScreeningFacts<'c>>,
+}
+
+impl ClientInfo<'_> {
+    fn is_request_field_forwarded(&self, name: &[u8]) -> bool {
+        is_request_field_forwarded(name, self.is_trusted_proxy)
+            && self
+                .key_header
+                .is_none_or(|key_header| !name.eq_ignore_ascii_case(key_header.as_str().as_bytes()))
+    }
 }
 
 /// Turns the client's request into the request for the upstream server: sets the target and
@@ -68,9 +79,8 @@ pub fn prepare_upstream_request(
     request.set_raw_path(upstream_target)?;
     join_cookie_fields(request)?;
     remove_hop_by_hop_fields(request);
-    let is_dropped = |name: &&HeaderName| {
-        !is_request_field_forwarded(name.as_str().as_bytes(), client_info.is_trusted_proxy)
-    };
+    let is_dropped =
+        |name: &&HeaderName| !client_info.is_request_field_forwarded(name.as_str().as_bytes());
     let dropped: Vec<HeaderName> = request.headers.keys().filter(is_dropped).cloned().collect();
     for name in dropped {
         request.remove_header(&name);
@@ -116,7 +126,7 @@ pub(crate) fn write_upstream_request(
     let mut received = ReceivedForwardingInfo::default();
     let mut fields = iter_parsed_fields(client_header);
     while let Some((name, value)) = fields.next() {
-        if !is_request_field_forwarded(name, client_info.is_trusted_proxy) {
+        if !client_info.is_request_field_forwarded(name) {
             received.record_field(name, value, client_info.is_trusted_proxy);
         } else if !is_x_forwarded_field(name)
             || !fields.clone().any(|(other, _)| other.eq_ignore_ascii_case(name))

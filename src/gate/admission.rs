@@ -36,6 +36,19 @@ impl<'h> PresentedKey<'h> {
         PresentedKey(value_if_single(values).and_then(parse_single_bearer_token))
     }
 
+    /// The key in a field that contains nothing else, if there is such a field. Else the key in
+    /// `Authorization`.
+    pub fn bare_or_bearer(
+        bare_values: impl Iterator<Item = &'h [u8]>,
+        authorization_values: impl Iterator<Item = &'h [u8]>,
+    ) -> PresentedKey<'h> {
+        let mut bare_values = bare_values.peekable();
+        match bare_values.peek() {
+            Some(_) => PresentedKey::bare(bare_values),
+            None => PresentedKey::bearer(authorization_values),
+        }
+    }
+
     /// The key in exactly one field that contains nothing else.
     pub fn bare(values: impl Iterator<Item = &'h [u8]>) -> PresentedKey<'h> {
         let value = value_if_single(values);

@@ -90,6 +90,7 @@ fn answer_options(
         _ => Ok(Reply::preflight(
             matches!(ctx.common_headers.cors, Cors::Allowed(_)),
             allowed_methods,
+            request.key_header.clone(),
         )),
     }
 }

@@ -4,7 +4,6 @@
 //! riskgate answers nothing else. If riskgate fails, or the month is spent, it answers 200 with
 //! `X-Fail-Open`: the proxy must let the user through.
 
-use http::header::HeaderValue;
 use pingora::Result;
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
@@ -23,6 +22,7 @@ use crate::screening::{FieldValues, UnreadCause, read_body_values, read_query_va
 use super::admission::PresentedKey;
 use super::authz_rules::{AuthzRules, AuthzScreening};
 use super::judge::{Gate, authenticate, set_cors_and_check_origin};
+use super::read_request::iter_values;
 use super::request_context::RequestContext;
 use super::request_parts::RequestParts;
 use super::route::query_of;
@@ -88,11 +88,9 @@ impl Gate {
         if rules.needs_key {
             let keys = self.state.keys.peek();
             let ring: Option<&KeyRing> = Option::as_ref(&keys);
-            let bare_keys =
-                header.headers.get_all(KEY_FIELD).into_iter().map(HeaderValue::as_bytes);
             let presented = match header.headers.contains_key(KEY_FIELD) {
-                true => PresentedKey::bare(bare_keys),
-                false => PresentedKey::bearer(request.authorization.into_iter()),
+                true => PresentedKey::bare(iter_values(header, KEY_FIELD)),
+                false => request.key,
             };
             let authenticated = authenticate(ring, presented, ctx);
             if rules.checks_origin {
@@ -213,7 +211,7 @@ fn read_addresses(
     }
     // A client can send these fields too, if its proxy does not replace them. So all of them count.
     for target in
-        std::iter::once(header.raw_path()).chain(iter_values(header, ORIGINAL_TARGET_FIELDS))
+        std::iter::once(header.raw_path()).chain(iter_values_of_all(header, ORIGINAL_TARGET_FIELDS))
     {
         found.append(read_query_values(query_of(target), &screening.query_fields));
     }
@@ -253,12 +251,12 @@ fn is_post(header: &RequestHeader) -> bool {
 
 fn iter_original_methods(header: &RequestHeader) -> impl Iterator<Item = &[u8]> {
     let own = Some(header.method.as_str().as_bytes()).filter(|method| *method != b"GET");
-    own.into_iter().chain(iter_values(header, ORIGINAL_METHOD_FIELDS))
+    own.into_iter().chain(iter_values_of_all(header, ORIGINAL_METHOD_FIELDS))
 }
 
-fn iter_values<'h>(
+fn iter_values_of_all<'h>(
     header: &'h RequestHeader,
     names: [&'static str; 2],
 ) -> impl Iterator<Item = &'h [u8]> {
-    names.into_iter().flat_map(|name| header.headers.get_all(name)).map(HeaderValue::as_bytes)
+    names.into_iter().flat_map(|name| iter_values(header, name))
 }

@@ -326,7 +326,7 @@ fn match_route_and_authenticate<'r>(
         Route::TopDomains | Route::Domain(_) | Route::DomainBatch | Route::Check(_) => (true, true),
     };
     if needs_key {
-        authenticate(ring, PresentedKey::bearer(request.authorization.into_iter()), ctx)?;
+        authenticate(ring, request.key, ctx)?;
     }
     Ok(MatchedRoute { route, is_counted })
 }

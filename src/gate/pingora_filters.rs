@@ -62,7 +62,7 @@ impl Gate {
 
     /// Collects what the upstream server is told about the client.
     pub(crate) fn collect_client_info<'v>(
-        &self,
+        &'v self,
         ctx: &'v RequestContext,
         peer_address: Option<IpAddr>,
         is_tls: bool,
@@ -75,6 +75,7 @@ impl Gate {
                 self.startup_rules.client_address.trusted_proxies.contains(peer)
             }),
             is_client_tls: is_tls,
+            key_header: self.startup_rules.key_header.as_ref(),
             screening: ctx.screened.as_deref().and_then(ScreeningResult::facts_for_upstream),
         }
     }

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use http::header::{
-    ACCEPT, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN,
+    ACCEPT, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, AsHeaderName, HeaderName, HeaderValue,
+    ORIGIN,
 };
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
@@ -13,7 +14,7 @@ use crate::message::request_head::{
 };
 use crate::message::response::{StrictTransportSecurity, X_REQUEST_ID};
 
-use super::admission::OriginHeader;
+use super::admission::{OriginHeader, PresentedKey};
 use super::authz::KEY_FIELD;
 use super::judge::Gate;
 use super::request_context::{RequestContext, accept_or_generate_request_id};
@@ -28,6 +29,11 @@ impl Gate {
         self.startup_rules.hsts.as_ref().filter(|_| is_tls).cloned()
     }
 
+    /// Returns the field that may contain a key instead of `Authorization`.
+    pub(crate) fn key_header(&self) -> Option<&HeaderName> {
+        self.startup_rules.key_header.as_ref()
+    }
+
     /// Returns the address of the client of this request.
     pub(super) fn find_client_address(&self, session: &Session) -> Option<IpAddr> {
         self.find_client_address_in(peer_address(session), session.req_header())
@@ -39,9 +45,7 @@ impl Gate {
         peer: Option<IpAddr>,
         header: &RequestHeader,
     ) -> Option<IpAddr> {
-        self.startup_rules.client_address.find_client(peer, |name| {
-            header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes)
-        })
+        self.startup_rules.client_address.find_client(peer, |name| iter_values(header, name))
     }
 
     /// Returns the address of the client of a request whose header has these bytes, which have been
@@ -51,11 +55,9 @@ impl Gate {
         peer: Option<IpAddr>,
         header: &[u8],
     ) -> Option<IpAddr> {
-        self.startup_rules.client_address.find_client(peer, |name| {
-            iter_parsed_fields(header)
-                .filter(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))
-                .map(|(_, value)| value)
-        })
+        self.startup_rules
+            .client_address
+            .find_client(peer, |name| iter_values_in_bytes(header, name))
     }
 
     /// Sets the id of the request, and returns the parts that the gates read.
@@ -64,41 +66,46 @@ impl Gate {
         header: &'r RequestHeader,
         ctx: &mut RequestContext,
     ) -> RequestParts<'r> {
-        let values =
-            |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+        let values = |name: HeaderName| iter_values(header, name);
         // If there are several `X-Request-Id` fields, riskgate uses none: the client may have
         // forged the first one, and a proxy may have added the next.
         let id = value_if_single(values(X_REQUEST_ID));
-        let key_fields = header.headers.get_all(AUTHORIZATION).into_iter();
-        let key_fields = key_fields.chain(header.headers.get_all(KEY_FIELD));
-        let key_values = key_fields.map(HeaderValue::as_bytes);
-        self.set_request_id(id, key_values, ctx);
+        let key_header_values =
+            || self.key_header().into_iter().flat_map(|name| iter_values(header, name));
+        let key_values = values(AUTHORIZATION).chain(iter_values(header, KEY_FIELD));
+        self.set_request_id(id, key_values.chain(key_header_values()), ctx);
         let mut accepted = values(ACCEPT).peekable();
         ctx.accepts_problems_only =
             accepted.peek().is_some() && accepted.all(accepts_problems_only);
         RequestParts {
             method: header.method.as_str(),
             target: header.raw_path(),
-            authorization: value_if_single(values(AUTHORIZATION)),
+            key: PresentedKey::bare_or_bearer(key_header_values(), values(AUTHORIZATION)),
+            key_header: self.key_header().cloned(),
             origin: OriginHeader::read(values(ORIGIN)),
             has_cors_request_method: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
         }
     }
 
-    /// Like `read_request`, for a plain request, whose fields have been read.
-    pub(crate) fn read_plain_request<'r>(
+    /// Like `read_request`, for a plain request, whose fields have been read. `key_header_values`
+    /// returns the values of [`Gate::key_header`].
+    pub(crate) fn read_plain_request<'r, V: Iterator<Item = &'r [u8]>>(
         &self,
         method: &'r str,
         target: &'r [u8],
         fields: &RequestFields<'r>,
+        key_header_values: impl Fn() -> V,
         ctx: &mut RequestContext,
     ) -> RequestParts<'r> {
-        self.set_request_id(fields.request_id, fields.authorization.into_iter(), ctx);
+        let authorization = fields.authorization.into_iter();
+        let key_values = authorization.clone().chain(key_header_values());
+        self.set_request_id(fields.request_id, key_values, ctx);
         ctx.accepts_problems_only = fields.accepts_problems_only;
         RequestParts {
             method,
             target,
-            authorization: fields.authorization,
+            key: PresentedKey::bare_or_bearer(key_header_values(), authorization),
+            key_header: self.key_header().cloned(),
             origin: OriginHeader::read(fields.origin.into_iter()),
             has_cors_request_method: fields.has_cors_request_method,
         }
@@ -114,4 +121,22 @@ impl Gate {
         ctx.common_headers.request_id =
             accept_or_generate_request_id(client_id, key_values, request_ids, keys);
     }
+}
+
+/// Returns all values of a header field.
+pub(crate) fn iter_values(
+    header: &RequestHeader,
+    name: impl AsHeaderName,
+) -> impl Iterator<Item = &[u8]> {
+    header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes)
+}
+
+/// Like [`iter_values`], for the bytes of a header that have been parsed before.
+pub(crate) fn iter_values_in_bytes<'h>(
+    header: &'h [u8],
+    name: &str,
+) -> impl Iterator<Item = &'h [u8]> {
+    iter_parsed_fields(header)
+        .filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))
+        .map(|(_, value)| value)
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::HeaderName;
+
 use crate::dns::DnsFactCache;
 use crate::keys::KeyRing;
 use crate::message::request_id::RequestIdGenerator;
@@ -44,6 +46,8 @@ pub struct StartupRules {
     pub client_address: ClientAddressRule,
     /// The path on which proxies ask; `None` if none does.
     pub authz_path: Option<PathPrefix>,
+    /// The field that may contain a key instead of `Authorization`; `None` if no other may.
+    pub key_header: Option<HeaderName>,
     /// `Strict-Transport-Security` in responses over TLS; `None` if they have no such field.
     pub hsts: Option<StrictTransportSecurity>,
 }

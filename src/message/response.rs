@@ -9,7 +9,7 @@ pub(crate) mod header_field;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use itoa::Buffer;
 use pingora::Result;
 use pingora::http::ResponseHeader;
@@ -59,7 +59,10 @@ enum ExtraHeaders {
     /// Seconds until the client may try again.
     RetryAfter(u64),
     /// The methods that a page of another origin may use.
-    Preflight(SmolStr),
+    Preflight {
+        methods: SmolStr,
+        key_header: Option<HeaderName>,
+    },
 }
 
 /// The facts in the header fields of a verdict.
@@ -183,10 +186,16 @@ impl Reply {
         Reply::new(204, Bytes::new(), ExtraHeaders::Allow(allow))
     }
 
-    /// The response to a preflight: 204 if some key allows the origin, 403 otherwise.
-    pub fn preflight(is_origin_allowed: bool, methods: SmolStr) -> Reply {
+    /// The response to a preflight: 204 if some key allows the origin, 403 otherwise. `key_header` is
+    /// the field that may contain the key instead of `Authorization`.
+    pub fn preflight(
+        is_origin_allowed: bool,
+        methods: SmolStr,
+        key_header: Option<HeaderName>,
+    ) -> Reply {
+        let extra = ExtraHeaders::Preflight { methods, key_header };
         match is_origin_allowed {
-            true => Reply::new(204, Bytes::new(), ExtraHeaders::Preflight(methods)),
+            true => Reply::new(204, Bytes::new(), extra),
             false => Reply::new(403, Bytes::new(), ExtraHeaders::Nothing),
         }
     }
@@ -253,12 +262,13 @@ impl Reply {
             ExtraHeaders::RetryAfter(seconds) => {
                 put(&header_field::RETRY_AFTER, Buffer::new().format(*seconds).as_bytes());
             }
-            ExtraHeaders::Preflight(methods) => {
+            ExtraHeaders::Preflight { methods, key_header } => {
                 put(&header_field::ACCESS_CONTROL_ALLOW_METHODS, methods.as_bytes());
-                put(
-                    &header_field::ACCESS_CONTROL_ALLOW_HEADERS,
-                    CORS_ALLOWED_REQUEST_HEADERS.as_bytes(),
-                );
+                let mut headers = CORS_ALLOWED_REQUEST_HEADERS.to_owned();
+                if let Some(name) = key_header {
+                    headers.extend([", ", name.as_str()]);
+                }
+                put(&header_field::ACCESS_CONTROL_ALLOW_HEADERS, headers.as_bytes());
                 put(&header_field::ACCESS_CONTROL_MAX_AGE, b"600");
             }
         }

@@ -45,6 +45,7 @@ fn other_value(key: &str, schema: &Value) -> (String, String) {
         ("listen.https", "127.0.0.1:3333"),
         ("admin.token", "a-token-of-more-than-16-characters"),
         ("authz.path", "/ask"),
+        ("keys.header", "x-key"),
         ("keys.max_per_client", "5/m"),
         ("keys.prefix", "xx_"),
         ("store.url", "redis://127.0.0.1:1/0"),

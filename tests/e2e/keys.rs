@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::harness::{Gateway, Setup, get, wait_until};
+use crate::harness::{Gateway, MockUpstream, Setup, get, request, run_command, wait_until};
 
 pub const USAGE: &str = "/v1/usage";
 
@@ -224,4 +224,47 @@ fn a_new_key_changes_no_plan_and_keys_are_listed_by_account() {
     assert_eq!(count(&["keys", "list", "--json"]), 3);
     assert_eq!(count(&["keys", "list", "--json", "--account", "acme"]), 2);
     assert_eq!(count(&["keys", "list", "--json", "--account", "nobody"]), 0);
+}
+
+#[test]
+fn a_key_may_be_in_a_field_of_its_own() {
+    let upstream = MockUpstream::start();
+    for fast_path in ["true", "false"] {
+        let setup = Setup::new().with_upstreams(&[upstream.address]);
+        let setup = setup.set_text("keys.header", "X-Api-Key").set("listen.fast_path", fast_path);
+        let setup = setup.set("listen.h2c", "true");
+        let gateway = setup.start();
+        let page = "https://app.example.com";
+        let key = gateway.create_active_key("acme", &["--origin", page]);
+        let unknown = "rg_00000000000000000000000000000000";
+        for target in ["/v1/usage", "/v1/public/domain/gmail.com", "/v1/check/a%40gmail.com"] {
+            let by_field = |key: &str| get(target).with_header("x-api-key", key);
+            gateway.send_request(&get(target)).expect(401);
+            gateway.send_request(&get(target).key(&key)).expect(200);
+            gateway.send_request(&by_field(&key)).expect(200);
+            gateway.send_request(&by_field(&key).with_header("X-Api-Key", &key)).expect(401);
+            gateway.send_request(&by_field(unknown).key(&key)).expect(401);
+            // The field counts, so that `Authorization` is free for another purpose.
+            gateway.send_request(&by_field(&key).key(unknown)).expect(200);
+            gateway.send_request(&by_field(&format!("Bearer {key}"))).expect(401);
+            let secret = "a-secret-that-is-no-key-of-ours";
+            let traced = by_field(secret).with_header("X-Request-Id", secret);
+            assert_ne!(
+                gateway.send_request(&traced).expect(401).header("X-Request-Id"),
+                Some(secret)
+            );
+            let mut curl = std::process::Command::new("curl");
+            curl.args(["-s", "--http2-prior-knowledge", "-o", "/dev/null", "-w", "%{http_code}"]);
+            curl.args(["-H", &format!("X-Api-Key: {key}")]);
+            curl.arg(format!("http://{}{target}", gateway.http));
+            assert_eq!(run_command(&mut curl).expect(0).stdout, "200", "{target}");
+        }
+        let seen = upstream.last_request();
+        assert!(!seen.head.contains(&key), "{}", seen.head);
+        let preflight = request("OPTIONS", "/v1/usage").with_header("Origin", page);
+        let preflight = preflight.with_header("Access-Control-Request-Method", "GET");
+        let allowed = gateway.send_request(&preflight).expect(204);
+        let fields = allowed.header("Access-Control-Allow-Headers").unwrap();
+        assert_eq!(fields, "Authorization, Content-Type, Traceparent, X-Request-Id, x-api-key");
+    }
 }

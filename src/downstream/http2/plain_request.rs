@@ -14,7 +14,7 @@ use pingora::protocols::http::v2::server::HttpSession;
 use super::active_requests::ActiveRequestGuard;
 use crate::downstream::connection_tracker::CountGuard;
 use crate::downstream::context::ListenerContext;
-use crate::gate::{Decision, RequestContext};
+use crate::gate::{Decision, RequestContext, iter_values};
 use crate::message::request_head::{RequestFields, check_http2_request, is_plain_method};
 use crate::model::refusal::Refusal;
 
@@ -74,7 +74,8 @@ async fn answer(
     let header = session.req_header();
     let (method, target) = (header.method.as_str(), header.raw_path());
     ctx.client_address = gate.find_client_address_in(peer_address, header);
-    let request = gate.read_plain_request(method, target, &fields, &mut ctx);
+    let key_values = || gate.key_header().into_iter().flat_map(|name| iter_values(header, name));
+    let request = gate.read_plain_request(method, target, &fields, key_values, &mut ctx);
     let reply = match gate.judge_request(&request, &mut ctx).await {
         Decision::Reply(reply) => reply,
         // A reload has just added a route for this path.

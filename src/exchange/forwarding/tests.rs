@@ -27,6 +27,7 @@ fn forwarded_fields_on_both_paths(fields: &[(&str, &str)], is_trusted_proxy: boo
         peer_address: address,
         is_trusted_proxy,
         is_client_tls: false,
+        key_header: Some(&HeaderName::from_static("x-api-key")),
         screening: None,
     };
     let mut request = RequestHeader::build("GET", b"/asked", None).unwrap();
@@ -59,6 +60,13 @@ fn forwarded_fields_on_both_paths(fields: &[(&str, &str)], is_trusted_proxy: boo
     let always_set = ["host: ", "x-request-id: "];
     filtered.retain(|line| !always_set.iter().any(|name| line.starts_with(name)));
     filtered
+}
+
+#[test]
+fn the_key_is_not_forwarded() {
+    let fields = [("Host", "asked.test"), ("x-API-key", "secret"), ("Authorization", "secret")];
+    let forwarded = forwarded_fields_on_both_paths(&fields, false);
+    assert!(forwarded.iter().all(|line| !line.contains("secret")), "{forwarded:?}");
 }
 
 #[test]

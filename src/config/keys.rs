@@ -1,0 +1,57 @@
+//! `[keys]`: where clients send their key.
+
+use http::HeaderName;
+
+use super::settings::Settings;
+
+/// The fields that riskgate reads for another purpose, besides those with the prefixes below.
+const TAKEN: [&str; 17] = [
+    "accept",
+    "access-control-request-method",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "origin",
+    "traceparent",
+    "transfer-encoding",
+    "upgrade",
+    "x-request-id",
+];
+const TAKEN_PREFIXES: [&str; 2] = ["x-forwarded-", "x-riskgate-"];
+
+impl Settings {
+    /// Reads `keys.header`; `None` if keys are in `Authorization` only.
+    pub fn read_key_header(&mut self) -> Option<HeaderName> {
+        let expected = "the name of a header field that has no other meaning, such as X-Api-Key";
+        self.parse_setting("keys.header", expected, |raw| parse_key_header(raw.as_text()?))
+    }
+}
+
+fn parse_key_header(text: &str) -> Option<HeaderName> {
+    let name: HeaderName = text.parse().ok()?;
+    let is_taken = TAKEN.contains(&name.as_str())
+        || TAKEN_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix));
+    (!is_taken).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_header_has_no_other_meaning() {
+        for text in ["X-Api-Key", "apikey", "x-key"] {
+            assert!(parse_key_header(text).is_some(), "{text}");
+        }
+        for text in ["", "X Key", "Key:", "HOST", "Authorization", "X-Forwarded-For", "Cookie"] {
+            assert_eq!(parse_key_header(text), None, "{text}");
+        }
+    }
+}
