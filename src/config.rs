@@ -13,6 +13,7 @@ mod feeds;
 mod keys;
 mod listen;
 mod locations;
+mod logs;
 mod raw_value;
 mod routes;
 mod schema;
@@ -38,7 +39,8 @@ use crate::gate::route::UpstreamRoute;
 use crate::gate::{CheckAnswer, ReloadableRules, StartupRules};
 use crate::keys::{DEFAULT_PLAN, Plans};
 use crate::model::verdict::Score;
-use crate::observe::access_log::LogTarget;
+use crate::observe::access_log::{AccessLogOptions, LogTarget};
+use crate::observe::process_log::ProcessLogOptions;
 use crate::observe::top_domains::TopDomainsOptions;
 use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
@@ -83,10 +85,12 @@ pub struct Config {
     pub downstream: DownstreamOptions,
     /// The limits on open connections.
     pub connection_limits: ConnectionLimits,
-    /// Whether each request is logged.
-    pub access_log: bool,
+    /// Whether and how requests are logged.
+    pub access_log: AccessLogOptions,
     /// Where the access log is written.
     pub log_target: LogTarget,
+    /// What the process log contains.
+    pub process_log: ProcessLogOptions,
     /// The upstream servers.
     pub upstream: UpstreamOptions,
     /// The `[[upstream.route]]` entries: further paths that are forwarded to the upstream servers.
@@ -225,8 +229,9 @@ impl Config {
                 hsts: settings.read_hsts(),
             },
             authz: settings.read_authz_rules(authz_path.as_ref()),
-            access_log: settings.boolean("log.access", true),
-            log_target: settings.path("log.path").map_or(LogTarget::Stdout, LogTarget::File),
+            access_log: settings.read_access_log_options(),
+            log_target: settings.read_log_target(),
+            process_log: settings.read_process_log_options(),
             upstream_routes,
             table: settings.read_table_inputs(&feeds),
             feeds,
@@ -280,7 +285,7 @@ impl Config {
             ),
             ("listen (timeouts, sizes, fast_path)", is_same(&self.downstream, &startup.downstream)),
             ("listen (connections)", is_same(&self.connection_limits, &startup.connection_limits)),
-            ("log.path", is_same(&self.log_target, &startup.log_target)),
+            ("log (path, max_bytes, kept_files)", is_same(&self.log_target, &startup.log_target)),
             ("upstream", is_same(&self.upstream, &startup.upstream)),
             ("store (but for on_failure)", is_same(&self.store, &startup.store)),
             ("process.runtime_dir", is_same(&self.runtime_dir, &startup.runtime_dir)),

@@ -38,5 +38,5 @@ pub use request_context::RequestContext;
 pub(crate) use request_context::{StartTime, unix_seconds_now};
 pub(crate) use request_parts::RequestParts;
 pub use route::CheckAnswer;
-pub(crate) use session::has_final_response_started;
+pub(crate) use session::{has_final_response_started, tls_version_name};
 pub use state::{GateState, ReloadableRules, StartupRules};

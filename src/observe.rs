@@ -4,5 +4,6 @@
 pub mod access_log;
 pub mod metrics;
 pub mod process_log;
+pub mod redaction;
 pub mod screening_counts;
 pub mod top_domains;

@@ -73,7 +73,7 @@ const CRATES: [(&str, &[&str]); 35] = [
     ("rustls", &["store/redis", "support/certificates"]),
     ("sd_notify", &["process/systemd"]),
     ("sha2", &["feed/fetch", "keys/token"]),
-    ("smol_str", &["model", "message", "gate"]),
+    ("smol_str", &["model", "message", "gate", "downstream/fast_path"]),
     ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
     ("strsim", &["table/unlisted_rules"]),
     ("tikv_jemallocator", &["main"]),
@@ -102,7 +102,10 @@ const CRATES: [(&str, &[&str]); 35] = [
 /// the only modules that may contain them.
 const RESTRICTED_CODE: [(&str, &[&str]); 3] = [
     ("std::env", &["config", "cli", "support/test_fault"]),
-    ("std::time::SystemTime::now", &["quota", "gate/request_context", "downstream/http1"]),
+    (
+        "std::time::SystemTime::now",
+        &["quota", "gate/request_context", "downstream/http1", "observe/process_log"],
+    ),
     // Clippy requires a safety comment above each unsafe block.
     ("unsafe_code", &["support/socket_reset", "main"]),
 ];

@@ -7,7 +7,6 @@
 //! of these steps.
 
 use bytes::BytesMut;
-use pingora::protocols::Ssl;
 use tokio::time::{Instant, timeout_at};
 
 use super::client_io::ClientIo;
@@ -18,8 +17,9 @@ use crate::exchange::{Attempts, FailedEnd, Failure, MalformedResponse, closes_af
 use crate::gate::RequestContext;
 use crate::message::response::RenderOptions;
 use crate::model::refusal::Refusal;
+use crate::observe::metrics::AttemptRecord;
 use crate::proxy::upstream::{
-    AttemptTimer, BodyState, ResponseContext, ResponseHead, UpstreamConnection, Upstreams,
+    AttemptTimer, BodyState, ResponseContext, ResponseHead, UpstreamConnection,
     forward_response_head,
 };
 
@@ -54,6 +54,8 @@ struct Exchange<'e> {
     attempts: Attempts,
     /// The attempt that is under way, if it asks a server.
     attempt_timer: Option<AttemptTimer>,
+    /// The attempts that have ended.
+    attempt_records: Vec<AttemptRecord>,
     /// Bytes to send to the client.
     client_output: Vec<u8>,
 }
@@ -83,12 +85,11 @@ pub(super) async fn proxy_request(
     let method = request.method;
     if !client_io.send_bytes(&pending_output, write_timeout, None).await {
         request.ctx.set_aborted_outcome();
-        fast_path.count_and_log_request(&request.ctx, method, &request.target);
+        fast_path.count_and_log_request(&request.ctx, method, &request.target, &header);
         return Broken;
     }
     pending_output.clear();
-    let peer = client_io.peer_address();
-    let is_tls = client_io.get_ssl_digest().is_some();
+    let (peer, is_tls) = (client_io.peer_address(), request.ctx.tls_version.is_some());
     let deadline = Instant::from_std(servers.exchange_deadline(request.ctx.started_at()));
     let mut exchange = Exchange {
         context,
@@ -100,6 +101,7 @@ pub(super) async fn proxy_request(
         should_close: request.wants_close,
         attempts: Attempts::default(),
         attempt_timer: None,
+        attempt_records: Vec::new(),
         // It is empty now. Its memory is used again.
         client_output: pending_output,
     };
@@ -110,12 +112,13 @@ pub(super) async fn proxy_request(
     };
     let (should_close, attempts) = (exchange.should_close, exchange.attempts);
     let out = std::mem::take(&mut exchange.client_output);
+    request.ctx.attempts = std::mem::take(&mut exchange.attempt_records);
     let mut is_client_gone = false;
     let ended = match fetched {
         Ok(response) => {
             request.ctx.set_upstream_outcome(response.head.status);
-            let forwarded = forward_body(context, servers, client_io, response, out, deadline);
-            let forwarded = forwarded.await;
+            let sent = &mut request.ctx.response_bytes;
+            let forwarded = forward_body(context, client_io, response, out, deadline, sent).await;
             is_client_gone = matches!(forwarded, Err(Failure::Client { .. }));
             forwarded.map_err(|failure| attempts.end_after(failure, false, true))
         }
@@ -136,7 +139,7 @@ pub(super) async fn proxy_request(
             send_refusal(context, client_io, fast_path, &mut request, &refusal).await
         }
     };
-    fast_path.count_and_log_request(&request.ctx, method, &request.target);
+    fast_path.count_and_log_request(&request.ctx, method, &request.target, &header);
     disposition
 }
 
@@ -152,6 +155,7 @@ async fn send_refusal(
     let options = RenderOptions { should_close: true, is_head_method: request.method == "HEAD" };
     let (date, mut out) = (fast_path.date_header_value(), Vec::with_capacity(1024));
     reply.append_as_http1(&request.ctx.common_headers, date, options, &mut out);
+    request.ctx.set_reply_bytes(&reply, request.method);
     match client_io.send_bytes(&out, context.options.write_timeout, None).await {
         true => ConnectionDisposition::Close,
         false => ConnectionDisposition::Broken,
@@ -159,15 +163,17 @@ async fn send_refusal(
 }
 
 /// Sends `out`, which starts with the response header, and forwards the body of the response to the
-/// client. If the upstream connection can be reused, returns it to the pool of idle connections.
+/// client. If the upstream connection can be reused, returns it to the pool of idle connections. Adds
+/// the bytes of the body to `sent_body_bytes`.
 async fn forward_body(
     context: &ListenerContext,
-    servers: &Upstreams,
     client_io: &mut ClientIo,
     response: UpstreamResponse,
     mut out: Vec<u8>,
     deadline: Instant,
+    sent_body_bytes: &mut u64,
 ) -> Result<(), Failure> {
+    let mut header_bytes = out.len();
     let UpstreamResponse {
         head: ResponseHead { mut body, is_connection_reusable: is_persistent, .. },
         mut connection,
@@ -178,6 +184,7 @@ async fn forward_body(
         if !client_io.send_bytes(&out, context.options.write_timeout, Some(deadline)).await {
             return Err(Failure::Client { is_slow: false });
         }
+        *sent_body_bytes += (out.len() - std::mem::take(&mut header_bytes)) as u64;
         out.clear();
         forwarded.map_err(|MalformedResponse| Failure::BrokenResponse)?;
         if body == BodyState::Complete {
@@ -193,7 +200,7 @@ async fn forward_body(
         }
     }
     if is_persistent && arrived.is_empty() {
-        servers.return_to_idle_pool(connection);
+        context.upstreams.return_to_idle_pool(connection);
     }
     Ok(())
 }
@@ -230,7 +237,8 @@ impl Exchange<'_> {
     /// Counts the attempt that is under way. It got a response if `failure` is `None`.
     fn count_attempt(&mut self, failure: Option<Failure>) {
         if let Some(timer) = self.attempt_timer.take() {
-            timer.count(failure, &self.context.gate.state().metrics.upstream);
+            let metrics = &self.context.gate.state().metrics.upstream;
+            self.attempt_records.extend(timer.count(failure, metrics));
         }
     }
 

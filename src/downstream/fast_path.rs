@@ -10,6 +10,9 @@
 
 use std::net::IpAddr;
 
+use http::header::USER_AGENT;
+use smol_str::SmolStr;
+
 use crate::exchange::closes_after_response;
 use crate::gate::{
     Decision, Gate, Judgement, MatchedRoute, RequestContext, RequestParts, StartTime,
@@ -27,14 +30,21 @@ pub struct FastPath {
     gate: Gate,
     request_limits: RequestLimits,
     peer_address: Option<IpAddr>,
+    tls_version: Option<SmolStr>,
     /// The value of `Strict-Transport-Security`, if the responses have one.
     hsts: Option<StrictTransportSecurity>,
     date_cache: DateCache,
 }
 
+/// A plain request: its header, parsed and as bytes.
+struct PlainRequest<'r> {
+    head: RequestHead<'r>,
+    header: &'r [u8],
+}
+
 /// A request that passed the gates for key and origin, and has to wait for the store.
 pub struct WaitingRequest<'r> {
-    head: RequestHead<'r>,
+    request: PlainRequest<'r>,
     parts: RequestParts<'r>,
     route: MatchedRoute<'r>,
     ctx: RequestContext,
@@ -78,15 +88,16 @@ pub enum NextAction {
 }
 
 impl FastPath {
-    /// Creates the fast path of a connection from this peer.
+    /// Creates the fast path of a connection from this peer. `tls_version` is `None` without TLS.
     pub fn new(
         gate: Gate,
         request_limits: RequestLimits,
         peer_address: Option<IpAddr>,
-        is_tls: bool,
+        tls_version: Option<SmolStr>,
     ) -> FastPath {
-        let hsts = gate.hsts(is_tls);
-        FastPath { gate, request_limits, peer_address, hsts, date_cache: DateCache::default() }
+        let hsts = gate.hsts(tls_version.is_some());
+        let date_cache = DateCache::default();
+        FastPath { gate, request_limits, peer_address, tls_version, hsts, date_cache }
     }
 
     /// Returns the value of the `Date` field for the current second.
@@ -112,6 +123,8 @@ impl FastPath {
             };
             let mut ctx = RequestContext::from(start);
             ctx.common_headers.hsts.clone_from(&self.hsts);
+            ctx.tls_version.clone_from(&self.tls_version);
+            ctx.protocol = Some("HTTP/1.1");
             let header = &arrived[consumed..consumed + head.head_length];
             ctx.client_address = self.gate.find_client_address_in_bytes(self.peer_address, header);
             let (method, target) = (plain_method(&head), head.request_line.target);
@@ -124,7 +137,8 @@ impl FastPath {
             match self.gate.judge_without_wait(&parts, &mut ctx) {
                 Judgement::Decided(Decision::Reply(reply)) => {
                     consumed += head.head_length;
-                    if self.write_reply(&reply, &head, &ctx, false, out) {
+                    let request = PlainRequest { head, header };
+                    if self.write_reply(&reply, &request, &mut ctx, false, out) {
                         return (consumed, BatchEnd::Next(NextAction::Close));
                     }
                 }
@@ -136,7 +150,8 @@ impl FastPath {
                     return (consumed, BatchEnd::Next(NextAction::Fallback));
                 }
                 Judgement::MustWait(route) => {
-                    let waiting = Box::new(WaitingRequest { head, parts, route, ctx });
+                    let request = PlainRequest { head, header };
+                    let waiting = Box::new(WaitingRequest { request, parts, route, ctx });
                     return (consumed, BatchEnd::WaitForStore(waiting));
                 }
             }
@@ -156,21 +171,24 @@ impl FastPath {
         is_process_ending: impl Fn() -> bool,
         out: &mut Vec<u8>,
     ) -> (usize, NextAction) {
-        let WaitingRequest { head, parts, route, mut ctx } = waiting;
+        let WaitingRequest { request, parts, route, mut ctx } = waiting;
         match self.gate.judge_after_wait(route, &parts, &mut ctx).await {
             Decision::Reply(reply) => {
-                let closes = self.write_reply(&reply, &head, &ctx, is_process_ending(), out);
-                (head.head_length, if closes { NextAction::Close } else { NextAction::Flush })
+                let is_ending = is_process_ending();
+                let closes = self.write_reply(&reply, &request, &mut ctx, is_ending, out);
+                (request.header.len(), if closes { NextAction::Close } else { NextAction::Flush })
             }
-            Decision::Forward => (0, NextAction::Proxy(Box::new(ProxyRequest::new(&head, ctx)))),
+            Decision::Forward => {
+                (0, NextAction::Proxy(Box::new(ProxyRequest::new(&request.head, ctx))))
+            }
         }
     }
 
     /// Counts and logs a request whose client left before the request could wait.
     pub fn abandon_request(&self, waiting: WaitingRequest<'_>) {
-        let WaitingRequest { head, mut ctx, .. } = waiting;
+        let WaitingRequest { request: PlainRequest { head, header }, mut ctx, .. } = waiting;
         ctx.set_aborted_outcome();
-        self.count_and_log_request(&ctx, plain_method(&head), head.request_line.target);
+        self.count_and_log_request(&ctx, plain_method(&head), head.request_line.target, header);
     }
 
     /// Appends the response to `out`, and counts and logs the request. Returns true if the
@@ -178,8 +196,8 @@ impl FastPath {
     fn write_reply(
         &mut self,
         reply: &Reply,
-        head: &RequestHead<'_>,
-        ctx: &RequestContext,
+        PlainRequest { head, header }: &PlainRequest<'_>,
+        ctx: &mut RequestContext,
         is_process_ending: bool,
         out: &mut Vec<u8>,
     ) -> bool {
@@ -189,13 +207,21 @@ impl FastPath {
         let options = RenderOptions { should_close, is_head_method: method == "HEAD" };
         let date = self.date_cache.format_at(ctx.started_unix_seconds());
         reply.append_as_http1(&ctx.common_headers, date, options, out);
-        self.count_and_log_request(ctx, method, head.request_line.target);
+        ctx.set_reply_bytes(reply, method);
+        self.count_and_log_request(ctx, method, head.request_line.target, header);
         should_close
     }
 
-    /// Counts and logs a finished request.
-    pub fn count_and_log_request(&self, ctx: &RequestContext, method: &str, target: &[u8]) {
-        self.gate.count_and_log_fast_path_request(ctx, method, target);
+    /// Counts and logs a finished request with the header of these bytes.
+    pub fn count_and_log_request(
+        &self,
+        ctx: &RequestContext,
+        method: &str,
+        target: &[u8],
+        header: &[u8],
+    ) {
+        let user_agent = || iter_values_in_bytes(header, USER_AGENT.as_str()).next();
+        self.gate.count_and_log_fast_path_request(ctx, method, target, user_agent);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::observe::metrics::RouteLabel;
 use crate::screening::{FieldValues, UnreadCause, read_body_values, read_query_values};
 
 use super::admission::PresentedKey;
-use super::authz_rules::{AuthzRules, AuthzScreening};
+use super::authz_rules::{AUTHZ_KEY_FIELD, AuthzRules, AuthzScreening};
 use super::judge::{Gate, authenticate, set_cors_and_check_origin};
 use super::read_request::iter_values;
 use super::request_context::RequestContext;
@@ -30,9 +30,6 @@ use super::screen::body_headers;
 use super::screen_rules::ScreeningResult;
 use super::session::close_if_process_ends;
 
-/// The field with the client's key, without a scheme. It leaves `Authorization` to the server behind
-/// the proxy.
-pub(super) const KEY_FIELD: &str = "x-riskgate-key";
 /// The fields with the client's method. Traefik and Caddy set the second one themselves.
 const ORIGINAL_METHOD_FIELDS: [&str; 2] = ["x-original-method", "x-forwarded-method"];
 /// The fields with the client's target. Traefik and Caddy set the second one themselves.
@@ -88,8 +85,8 @@ impl Gate {
         if rules.needs_key {
             let keys = self.state.keys.peek();
             let ring: Option<&KeyRing> = Option::as_ref(&keys);
-            let presented = match header.headers.contains_key(KEY_FIELD) {
-                true => PresentedKey::bare(iter_values(header, KEY_FIELD)),
+            let presented = match header.headers.contains_key(AUTHZ_KEY_FIELD) {
+                true => PresentedKey::bare(iter_values(header, AUTHZ_KEY_FIELD)),
                 false => request.key,
             };
             let authenticated = authenticate(ring, presented, ctx);

@@ -6,6 +6,10 @@ use crate::screening::FieldPath;
 
 use super::screen_rules::ScreenPolicy;
 
+/// The field with the key of a proxy's client, without a scheme. It leaves `Authorization` to the
+/// server behind the proxy.
+pub(super) const AUTHZ_KEY_FIELD: &str = "x-riskgate-key";
+
 /// What riskgate checks for a proxy that asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthzRules {

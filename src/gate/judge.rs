@@ -18,7 +18,7 @@ use super::answers::{self, Decision};
 use super::request_context::RequestContext;
 use super::request_parts::RequestParts;
 use super::route::{self, Route};
-use super::session::{close_if_process_ends, send_continue_if_awaited};
+use super::session::{close_if_process_ends, protocol_name, send_continue_if_awaited};
 use super::state::{GateState, ReloadableRules, StartupRules};
 
 /// The longest time that [`Gate::close`] waits for the store and the log.
@@ -128,8 +128,9 @@ impl Gate {
             session.set_keepalive(None);
         }
         ctx.client_address = self.find_client_address(session);
-        let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
-        ctx.common_headers.hsts = self.hsts(is_tls);
+        let protocol = protocol_name(session.req_header().version);
+        ctx.record_connection(session.digest(), protocol);
+        ctx.common_headers.hsts = self.hsts(ctx.tls_version.is_some());
         if let Some(rules) = self.authz_rules(session.req_header().raw_path()) {
             return self.answer_proxy_unless_body_needed(session, rules, ctx).await;
         }

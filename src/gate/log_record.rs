@@ -2,18 +2,25 @@
 //! access log.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
+use http::header::USER_AGENT;
 use pingora::Error;
 use pingora_proxy::Session;
 
 use crate::gate::route;
 use crate::model::refusal::Refusal;
-use crate::observe::access_log::LogEntry;
+use crate::observe::access_log::{AccessLog, LogEntry};
+use crate::observe::redaction::redact_secrets;
 
 use super::judge::Gate;
+use super::read_request::iter_values;
 use super::request_context::RequestContext;
 use super::screen_rules::ScreeningResult;
 use super::session::has_final_response_started;
+
+/// The most bytes of `User-Agent` in the log.
+const MAX_USER_AGENT_BYTES: usize = 256;
 
 impl Gate {
     /// Counts a finished request in the metrics, and writes its line to the access log. Call this
@@ -22,8 +29,10 @@ impl Gate {
         let answer = session.response_written().filter(|_| has_final_response_started(session));
         let status = answer.map_or(0, |header| header.status.as_u16());
         ctx.set_outcome_if_unset(status, if error.is_some() { "aborted" } else { "ok" });
+        ctx.response_bytes = session.body_bytes_sent() as u64;
         let header = session.req_header();
-        self.count_and_log_request(ctx, header.method.as_str(), header.raw_path());
+        let user_agent = || iter_values(header, USER_AGENT).next();
+        self.count_and_log_request(ctx, header.method.as_str(), header.raw_path(), user_agent);
     }
 
     /// Renders the metrics of this gate in Prometheus' text format, for a page of your own. They are those
@@ -43,22 +52,29 @@ impl Gate {
         // The header fields that name the client are not trusted either.
         ctx.client_address = peer_address;
         ctx.set_outcome_if_unset(refusal.status(), refusal.code());
-        self.count_and_log_request(ctx, "", b"");
+        self.count_and_log_request(ctx, "", b"", || None);
     }
 
     /// Counts and logs a finished request of the fast path.
-    pub(crate) fn count_and_log_fast_path_request(
+    pub(crate) fn count_and_log_fast_path_request<'h>(
         &self,
         ctx: &RequestContext,
         method: &str,
         target: &[u8],
+        user_agent: impl FnOnce() -> Option<&'h [u8]>,
     ) {
         self.state.metrics.requests.fast_path_requests.inc();
-        self.count_and_log_request(ctx, method, target);
+        self.count_and_log_request(ctx, method, target, user_agent);
     }
 
-    /// Counts and logs a finished request.
-    fn count_and_log_request(&self, ctx: &RequestContext, method: &str, target: &[u8]) {
+    /// Counts and logs a finished request. `user_agent` returns its `User-Agent`.
+    fn count_and_log_request<'h>(
+        &self,
+        ctx: &RequestContext,
+        method: &str,
+        target: &[u8],
+        user_agent: impl FnOnce() -> Option<&'h [u8]>,
+    ) {
         let elapsed = ctx.started_at().elapsed();
         let outcome = ctx.outcome.unwrap_or("other");
         self.state.metrics.requests.count_request(ctx.route, outcome, elapsed.as_secs_f64());
@@ -74,6 +90,8 @@ impl Gate {
             }
         };
         let screened = ctx.screened.as_deref();
+        let user_agent = user_agent_for_log(&self.state.access_log, user_agent);
+        let attempt = ctx.attempts.last();
         self.state.access_log.queue_entry(&LogEntry {
             at_ms: ctx.started_unix_ms,
             request_id: route::redact_id_if_email(&ctx.common_headers.request_id),
@@ -87,7 +105,28 @@ impl Gate {
             screening: screened.map(ScreeningResult::log_entry),
             key_id: ctx.key.as_ref().map(|key| key.id.as_str()),
             account: ctx.key.as_ref().map(|key| key.account.name.as_str()),
-            duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+            duration_us: microseconds(elapsed),
+            response_bytes: ctx.response_bytes,
+            user_agent: user_agent.as_deref(),
+            protocol: ctx.protocol,
+            tls: ctx.tls_version.as_deref(),
+            upstream: attempt.map(|attempt| attempt.server),
+            upstream_us: attempt.map(|attempt| microseconds(attempt.duration)),
+            trace_id: None,
         });
     }
+}
+
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Returns the start of `User-Agent`, without secrets; `None` if the log doesn't need it.
+fn user_agent_for_log<'h>(
+    log: &AccessLog,
+    value: impl FnOnce() -> Option<&'h [u8]>,
+) -> Option<String> {
+    let value = if log.has_user_agent() { value()? } else { return None };
+    let shown = &value[..value.len().min(MAX_USER_AGENT_BYTES)];
+    Some(redact_secrets(&String::from_utf8_lossy(shown)))
 }

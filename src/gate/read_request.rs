@@ -15,7 +15,7 @@ use crate::message::request_head::{
 use crate::message::response::{StrictTransportSecurity, X_REQUEST_ID};
 
 use super::admission::{OriginHeader, PresentedKey};
-use super::authz::KEY_FIELD;
+use super::authz_rules::AUTHZ_KEY_FIELD;
 use super::judge::Gate;
 use super::request_context::{RequestContext, accept_or_generate_request_id};
 use super::request_parts::RequestParts;
@@ -72,7 +72,7 @@ impl Gate {
         let id = value_if_single(values(X_REQUEST_ID));
         let key_header_values =
             || self.key_header().into_iter().flat_map(|name| iter_values(header, name));
-        let key_values = values(AUTHORIZATION).chain(iter_values(header, KEY_FIELD));
+        let key_values = values(AUTHORIZATION).chain(iter_values(header, AUTHZ_KEY_FIELD));
         self.set_request_id(id, key_values.chain(key_header_values()), ctx);
         let mut accepted = values(ACCEPT).peekable();
         ctx.accepts_problems_only =

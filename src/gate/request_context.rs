@@ -4,14 +4,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use pingora::protocols::Digest;
+use smol_str::SmolStr;
+
 use crate::gate::admission::Permit;
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::screen_rules::{ScreenRules, ScreeningResult};
+use crate::gate::session::tls_version_name;
 use crate::keys::{Key, KeyRing, MIN_KEY_LEN, Token};
 use crate::message::request_id::{RequestId, RequestIdGenerator};
-use crate::message::response::CommonHeaders;
+use crate::message::response::{CommonHeaders, Reply};
 use crate::model::domain::Domain;
-use crate::observe::metrics::RouteLabel;
+use crate::observe::metrics::{AttemptRecord, RouteLabel};
 use crate::support::snapshot::SnapshotCell;
 
 /// riskgate's state of one request, from its header to its log line. Create one for each request
@@ -57,6 +61,14 @@ pub struct RequestContext {
     pub(super) authz: Option<Arc<AuthzRules>>,
     /// The result of the screening; `None` if the body was not screened.
     pub(super) screened: Option<Box<ScreeningResult>>,
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; `None` if no request could be parsed.
+    pub(crate) protocol: Option<&'static str>,
+    /// The version of TLS; `None` without TLS.
+    pub(crate) tls_version: Option<SmolStr>,
+    /// The bytes of the response's body that were sent.
+    pub(crate) response_bytes: u64,
+    /// The attempts to get a response from an upstream server that have ended.
+    pub(crate) attempts: Vec<AttemptRecord>,
 }
 
 /// The start of a request, by the monotonic clock and by the machine's clock.
@@ -99,6 +111,10 @@ impl From<StartTime> for RequestContext {
             screen_rules: None,
             authz: None,
             screened: None,
+            protocol: None,
+            tls_version: None,
+            response_bytes: 0,
+            attempts: Vec::new(),
         }
     }
 }
@@ -108,6 +124,18 @@ impl RequestContext {
     /// machine's clock doesn't change it. It is read once per request.
     pub(crate) fn unix_now(&self) -> i64 {
         self.unix_now
+    }
+
+    /// Records the version of HTTP, and that of TLS if the connection uses TLS.
+    pub(crate) fn record_connection(&mut self, digest: Option<&Digest>, protocol: &'static str) {
+        self.protocol = Some(protocol);
+        let tls = digest.and_then(|digest| digest.ssl_digest.as_ref());
+        self.tls_version = tls.map(|tls| tls_version_name(&tls.version));
+    }
+
+    /// Records the bytes of the body of riskgate's own response.
+    pub(crate) fn set_reply_bytes(&mut self, reply: &Reply, method: &str) {
+        self.response_bytes = if method == "HEAD" { 0 } else { reply.body().len() as u64 };
     }
 
     /// Stores the permit, and sets the RateLimit fields of the response from it.

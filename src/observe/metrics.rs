@@ -22,7 +22,7 @@ use requests::RequestMetrics;
 pub use requests::{OUTCOMES, RouteLabel};
 use store::StoreMetrics;
 use table::TableMetrics;
-pub use upstream::{AttemptOutcome, UpstreamMetrics, UpstreamSnapshot};
+pub use upstream::{AttemptOutcome, AttemptRecord, UpstreamMetrics, UpstreamSnapshot};
 
 /// Every metric of the gateway.
 pub struct Metrics {

@@ -1,15 +1,24 @@
-//! The process log on standard error: riskgate's own messages from level info, and errors of all
-//! other crates.
+//! The process log on standard error: riskgate's own messages, and those of other crates.
 //!
 //! Owns the queue of lines and the thread that writes them. Logging only adds a line to the queue
 //! in memory. So if nobody reads the pipe, or the terminal is stopped, only the writer's thread
 //! blocks. If the queue is full, lines are dropped and counted.
 
+mod levels;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use super::redaction::redact_secrets;
+use crate::model::month::format_rfc3339;
+
+pub use levels::LogLevels;
+use levels::is_own_module;
 
 /// The most bytes of lines in the queue.
 const MAX_QUEUED_BYTES: usize = 256 << 10;
@@ -21,6 +30,17 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long standard error may take no bytes before a process that failed to start gives up writing
 /// its faults.
 const STALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most lines of other crates in a second. Some of them log a line for each faulty connection.
+const MAX_FOREIGN_LINES_PER_SECOND: u32 = 20;
+
+/// What a reload may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessLogOptions {
+    /// Which messages are logged.
+    pub levels: LogLevels,
+    /// Whether lines are JSON objects instead of text.
+    pub is_json: bool,
+}
 
 /// The process log. When it is dropped, the queued lines are written.
 pub struct ProcessLog(Arc<Shared>);
@@ -31,6 +51,7 @@ struct Logger(Arc<Shared>);
 /// What the [`ProcessLog`] and the [`Logger`] share with the writer's thread.
 #[derive(Default)]
 struct Shared {
+    options: RwLock<ProcessLogOptions>,
     queue: Mutex<Queue>,
     /// Notified whenever lines are queued or written.
     queue_changed: Condvar,
@@ -42,6 +63,10 @@ struct Queue {
     /// Bytes that the writer has taken from the queue and not written yet.
     bytes_in_write: usize,
     dropped_lines: u64,
+    /// The second in which the last line of another crate was logged, and the lines of that second.
+    foreign_lines: (u64, u32),
+    /// The lines of other crates that were dropped and are not reported yet.
+    dropped_foreign_lines: u64,
 }
 
 impl ProcessLog {
@@ -52,9 +77,15 @@ impl ProcessLog {
         // If the program has installed a logger already, that one stays, and this log gets no
         // messages.
         if log::set_boxed_logger(Box::new(Logger(Arc::clone(&log.0)))).is_ok() {
-            log::set_max_level(log::LevelFilter::Info);
+            log.set_options(ProcessLogOptions::default());
         }
         Ok(log)
+    }
+
+    /// Changes the options for the messages from now on.
+    pub fn set_options(&self, options: ProcessLogOptions) {
+        log::set_max_level(options.levels.most_detailed());
+        *self.0.options.write().unwrap_or_else(PoisonError::into_inner) = options;
     }
 
     fn start_writer_thread(out: impl Write + Send + 'static) -> io::Result<ProcessLog> {
@@ -98,17 +129,22 @@ impl Drop for ProcessLog {
 
 impl log::Log for Logger {
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-        let is_own = metadata.target().starts_with("riskgate");
-        metadata.level() <= if is_own { log::Level::Info } else { log::Level::Error }
+        let options = self.0.options.read().unwrap_or_else(PoisonError::into_inner);
+        metadata.level() <= options.levels.level_of(metadata.target())
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        if self.enabled(record.metadata()) {
-            let level = record.level().as_str().to_ascii_lowercase();
-            let message = record.args().to_string();
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let (module, message) = (record.target(), record.args().to_string());
+        let now = unix_time();
+        if is_own_module(module) {
+            self.0.queue_message(now, record.level(), module, &message);
+        } else if self.0.may_log_foreign_line(now.as_secs()) {
             // Pingora quotes a header that it can't parse, and the header may contain a key.
             let message = message.split("buf: ").next().unwrap_or_default().trim_end();
-            self.0.queue_or_drop_line(&format!("riskgate: {level}: {message}\n"));
+            self.0.queue_message(now, record.level(), module, &redact_secrets(message));
         }
     }
 
@@ -120,6 +156,55 @@ impl log::Log for Logger {
 impl Shared {
     fn lock_queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if this second has room for a line of another crate, and counts the line.
+    fn may_log_foreign_line(&self, second: u64) -> bool {
+        let mut queue = self.lock_queue();
+        if queue.foreign_lines.0 != second {
+            let dropped = std::mem::take(&mut queue.dropped_foreign_lines);
+            queue.foreign_lines = (second, 0);
+            if dropped > 0 {
+                drop(queue);
+                log::warn!(
+                    "{dropped} lines of other crates were dropped, because there were more than \
+                     {MAX_FOREIGN_LINES_PER_SECOND} in a second"
+                );
+                queue = self.lock_queue();
+            }
+        }
+        let has_room = queue.foreign_lines.1 < MAX_FOREIGN_LINES_PER_SECOND;
+        match has_room {
+            true => queue.foreign_lines.1 += 1,
+            false => queue.dropped_foreign_lines += 1,
+        }
+        has_room
+    }
+
+    fn queue_message(&self, unix_time: Duration, level: log::Level, module: &str, message: &str) {
+        self.queue_or_drop_line(&self.format_line(unix_time, level, module, message));
+    }
+
+    fn format_line(
+        &self,
+        unix_time: Duration,
+        level: log::Level,
+        module: &str,
+        message: &str,
+    ) -> String {
+        let level = level.as_str().to_ascii_lowercase();
+        let second = format_rfc3339(i64::try_from(unix_time.as_secs()).unwrap_or_default());
+        let time = format!("{}.{:03}Z", second.trim_end_matches('Z'), unix_time.subsec_millis());
+        let is_json = self.options.read().unwrap_or_else(PoisonError::into_inner).is_json;
+        let line = match (is_json, is_own_module(module)) {
+            (true, _) => {
+                json!({"time": time, "level": level, "module": module, "message": message})
+                    .to_string()
+            }
+            (false, true) => format!("{time} {level}: {message}"),
+            (false, false) => format!("{time} {level}: {module}: {message}"),
+        };
+        line + "\n"
     }
 
     /// Adds a line, or drops it; never waits for standard error.
@@ -146,9 +231,10 @@ impl Shared {
             let dropped = queue.dropped_lines - dropped_reported;
             if dropped > 0 {
                 dropped_reported = queue.dropped_lines;
-                let text = "lines were dropped because standard error was not read";
-                // A write to a Vec can't fail.
-                let _ = writeln!(lines, "riskgate: warn: {dropped} {text}");
+                let message =
+                    format!("{dropped} lines were dropped because standard error was not read");
+                let line = self.format_line(unix_time(), log::Level::Warn, "riskgate", &message);
+                lines.extend_from_slice(line.as_bytes());
             }
             queue.bytes_in_write = lines.len();
             drop(queue);
@@ -188,6 +274,11 @@ impl Shared {
     }
 }
 
+/// The machine's clock, as the time since 1970.
+fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 /// Writes a chunk. Returns how many of its lines were not written completely: if another process
 /// has made standard error non-blocking, a write takes only the bytes that fit into the pipe's
 /// buffer.
@@ -221,78 +312,4 @@ fn split_into_chunks(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_end_with_a_line_and_a_longer_line_is_one_chunk() {
-        let long = "x".repeat(MAX_ATOMIC_WRITE_BYTES);
-        let lines = format!("one\ntwo\n{long}\n{}\nlast\n", &long[..MAX_ATOMIC_WRITE_BYTES - 2]);
-        let found: Vec<&[u8]> = split_into_chunks(lines.as_bytes()).collect();
-        let lengths: Vec<usize> = found.iter().map(|piece| piece.len()).collect();
-        assert_eq!(lengths, [8, MAX_ATOMIC_WRITE_BYTES + 1, MAX_ATOMIC_WRITE_BYTES - 1, 5]);
-        assert_eq!(found.concat(), lines.as_bytes());
-        assert_eq!(split_into_chunks(b"").count(), 0);
-    }
-
-    /// Fails the first writes with WouldBlock, like a full non-blocking pipe.
-    struct BlockedWriter(u32, Arc<Mutex<Vec<u8>>>);
-
-    impl Write for BlockedWriter {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self.0.saturating_sub(1);
-            match self.0 {
-                0 => self.1.lock().unwrap().write(bytes),
-                _ => Err(io::ErrorKind::WouldBlock.into()),
-            }
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn lines_that_standard_error_does_not_take_are_counted_and_logged() {
-        let written = Arc::default();
-        let log = ProcessLog::start_writer_thread(BlockedWriter(3, Arc::clone(&written))).unwrap();
-        for lines in ["one\ntwo\n", "three\n", "four\n"] {
-            log.0.queue_or_drop_line(lines);
-            log.flush();
-        }
-        // The first three lines, and the line that reported the first two as dropped.
-        assert_eq!(log.dropped_lines(), 4);
-        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
-        assert!(text.starts_with("four\nriskgate: warn: 2 lines were dropped"), "{text}");
-    }
-
-    #[test]
-    fn logging_does_not_wait_for_a_reader_that_does_not_read() {
-        let (reader, writer) = io::pipe().unwrap();
-        let log = ProcessLog::start_writer_thread(File::from(std::os::fd::OwnedFd::from(writer)))
-            .unwrap();
-        let line = format!("{}\n", "x".repeat(1_000));
-        let started = Instant::now();
-        let mut added = 0;
-        while log.dropped_lines() == 0 {
-            log.0.queue_or_drop_line(&line);
-            added += 1;
-            assert!(added * line.len() < 2 * MAX_QUEUED_BYTES + (1 << 20), "no bound");
-        }
-        log.flush();
-        assert!(started.elapsed() < FLUSH_TIMEOUT * 10, "{:?}", started.elapsed());
-        // A reader that resumes gets all lines but the dropped ones, and the number of those.
-        let reading = std::thread::spawn(move || {
-            let mut text = String::new();
-            let mut reader = io::BufReader::new(reader);
-            while !text.contains("dropped") {
-                assert!(io::BufRead::read_line(&mut reader, &mut text).unwrap() > 0);
-            }
-            text
-        });
-        log.0.queue_or_drop_line("the next\n");
-        let text = reading.join().unwrap();
-        assert_eq!(text.lines().filter(|it| it.starts_with("xxx")).count(), added - 1);
-        assert!(text.ends_with("warn: 1 lines were dropped because standard error was not read\n"));
-    }
-}
+mod tests;

@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use crate::config::{Config, ConfigSources};
 use crate::gate::GateState;
 use crate::keys::KeyRing;
+use crate::observe::process_log::ProcessLog;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
 
 use dns::DnsLearner;
@@ -57,6 +58,8 @@ struct ReloadState {
     dns: DnsLearner,
     config_watch: FileWatch,
     status_reporter: StatusReporter,
+    /// The process log; `None` if the program has another one.
+    process_log: Option<Arc<ProcessLog>>,
 }
 
 impl Reloader {
@@ -91,6 +94,7 @@ impl Reloader {
             config_sources,
             keys,
             status_reporter: status_reporter.clone(),
+            process_log: None,
         };
         reload_state.report_keys_and_store(false);
         reload_state.update_gauges();
@@ -100,6 +104,14 @@ impl Reloader {
             status_reporter,
         };
         Ok((reloader, trigger))
+    }
+
+    /// Lets reloads change what this log contains.
+    pub fn with_process_log(self, log: &Arc<ProcessLog>) -> Reloader {
+        let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.process_log = Some(Arc::clone(log));
+        drop(state);
+        self
     }
 
     /// Returns the status that the reloader keeps up to date: faults by part, settings that need a
@@ -250,7 +262,10 @@ impl ReloadState {
         }
         self.gate_state.reloadable_rules.publish(rules);
         self.gate_state.ledger.set_on_failure(config.on_failure);
-        self.gate_state.access_log.set_enabled(config.access_log);
+        self.gate_state.access_log.set_options(config.access_log.clone());
+        if let Some(log) = &self.process_log {
+            log.set_options(config.process_log.clone());
+        }
         self.gate_state.top_domains.set_options(config.top_domains);
         let (plans, key_file) = (config.plans.clone(), config.key_file.clone());
         if config.table != previous_config.table {

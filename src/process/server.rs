@@ -57,15 +57,10 @@ pub fn run(
     exit_hook: Option<ExitHook>,
 ) -> Result<(), StartError> {
     signals::ignore_sighup();
-    // In an upgrade, this process opens its upgrade socket before it loads lists, keys and
-    // certificates, so that the serving process can connect meanwhile. With a faulty config no
-    // socket is opened: `StartupInputs::read` reads the config again and reports all faults.
-    let runtime_dir_and_socket = match (start_mode, Config::read(&config_sources)) {
-        (StartMode::Upgrade, Ok(config)) => Some(open_upgrade_socket(&config)?),
-        _ => None,
-    };
+    let runtime_dir_and_socket = open_socket_if_upgrading(start_mode, &config_sources)?;
     let mut inputs = StartupInputs::read(&config_sources).map_err(StartError::Config)?;
     let configured = inputs.config.clone();
+    process_log.set_options(configured.process_log.clone());
     let (config, upstreams) = check_log_limits_and_upstreams(&configured)?;
     let certificates =
         inputs.certificates.take().map(|set| Arc::new(CurrentCertificates::new(set)));
@@ -84,6 +79,7 @@ pub fn run(
     let gate = Gate::new(state, config.startup_rules.clone());
     let connection_tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
     let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets: sockets.try_clone()? };
+    let upgrade_state = Arc::new(Mutex::new(upgrade_state));
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
     server.bootstrap();
     let admin = AdminApp::new(
@@ -103,8 +99,8 @@ pub fn run(
         certificates,
         heartbeat: &Heartbeat::default(),
     };
+    let reloader = reloader.with_process_log(process_log);
     add_services(&mut server, service_parts, sockets, admin, reloader)?;
-    let upgrade_state = Arc::new(Mutex::new(upgrade_state));
     let process_log = Arc::clone(process_log);
     let exit_tasks =
         Arc::new(ExitTasks { gate, exit_hook: Mutex::new(exit_hook), upgrade_state, process_log });
@@ -119,6 +115,22 @@ pub fn run(
     server.run(RunArgs { shutdown_signal: Box::new(signals) });
     exit_tasks.run();
     Ok(())
+}
+
+/// The runtime directory, and the socket in it on which the serving process connects.
+type DirAndUpgradeSocket = (Option<RuntimeDir>, Option<SuccessorSocket>);
+
+/// In an upgrade, opens the upgrade socket before this process loads lists, keys and certificates, so that the serving
+/// process can connect meanwhile. With a faulty config no socket is opened: `StartupInputs::read`
+/// reads the config again and reports all faults.
+fn open_socket_if_upgrading(
+    start_mode: StartMode,
+    config_sources: &ConfigSources,
+) -> Result<Option<DirAndUpgradeSocket>, StartError> {
+    match (start_mode, Config::read(config_sources)) {
+        (StartMode::Upgrade, Ok(config)) => open_upgrade_socket(&config).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// The sockets and the runtime directory of a process that has not begun to serve.
@@ -261,9 +273,7 @@ fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
 
 /// Opens the runtime directory, which an upgrade requires, and the upgrade socket in it if a
 /// process serves from there.
-fn open_upgrade_socket(
-    config: &Config,
-) -> Result<(Option<RuntimeDir>, Option<SuccessorSocket>), StartError> {
+fn open_upgrade_socket(config: &Config) -> Result<DirAndUpgradeSocket, StartError> {
     let Some(path) = &config.runtime_dir else {
         return Err(StartError::Config(vec![
             "config: process.runtime_dir: expected a directory shared with the process that serves, \
@@ -306,6 +316,9 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
             configured.upstream.max_in_flight,
             configured.upstream.max_in_flight_per_address,
         );
+    }
+    for warning in config.warnings() {
+        log::warn!("{warning}");
     }
     let table = state.table.peek();
     log::info!(

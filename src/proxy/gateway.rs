@@ -91,7 +91,8 @@ impl Gateway {
     /// Counts the attempt that is under way. It got a response if `failure` is `None`.
     fn count_attempt(&self, ctx: &mut ProxyContext, failure: Option<Failure>) {
         if let Some(timer) = ctx.attempt_timer.take() {
-            timer.count(failure, &self.gate.state().metrics.upstream);
+            let attempt = timer.count(failure, &self.gate.state().metrics.upstream);
+            ctx.request_context.attempts.extend(attempt);
         }
     }
 

@@ -44,6 +44,7 @@ mod https_only;
 mod integrations;
 mod key_file;
 mod keys;
+mod logs;
 mod lost_key_changes;
 mod origins;
 mod overrides;

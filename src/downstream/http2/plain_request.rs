@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use http::header::USER_AGENT;
 use pingora::protocols::http::v2::server::HttpSession;
 
 use super::active_requests::ActiveRequestGuard;
@@ -69,8 +70,8 @@ async fn answer(
     };
     let gate = &context.gate;
     let mut ctx = RequestContext::default();
-    let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
-    ctx.common_headers.hsts = gate.hsts(is_tls);
+    ctx.record_connection(session.digest(), "HTTP/2");
+    ctx.common_headers.hsts = gate.hsts(ctx.tls_version.is_some());
     let header = session.req_header();
     let (method, target) = (header.method.as_str(), header.raw_path());
     ctx.client_address = gate.find_client_address_in(peer_address, header);
@@ -87,6 +88,7 @@ async fn answer(
     };
     session.set_write_timeout(Some(context.options.write_timeout));
     let response = Box::new(reply.to_response_header(&ctx.common_headers));
+    ctx.response_bytes = body.len() as u64;
     let written = async {
         session.write_response_header(response, body.is_empty())?;
         match body.is_empty() {
@@ -99,6 +101,7 @@ async fn answer(
     }
     let header = session.req_header();
     let (method, target) = (header.method.as_str(), header.raw_path());
-    gate.count_and_log_fast_path_request(&ctx, method, target);
+    let user_agent = || iter_values(header, USER_AGENT).next();
+    gate.count_and_log_fast_path_request(&ctx, method, target, user_agent);
     None
 }

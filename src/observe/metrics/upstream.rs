@@ -1,7 +1,7 @@
 //! The metrics of the upstream servers.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use prometheus::{
@@ -20,6 +20,19 @@ const DURATION_BUCKETS: [f64; 14] =
 /// Servers that have left keep their series, so that counters don't vanish, until there are series
 /// of more servers than this. Where servers come and go, the number of series stays bounded.
 const MAX_SERVERS_WITH_SERIES: usize = 100;
+
+/// An attempt to get a response from an upstream server, for the access log and for traces.
+#[derive(Clone, Copy, Debug)]
+pub struct AttemptRecord {
+    /// The server.
+    pub server: SocketAddr,
+    /// When the attempt began.
+    pub started_at: Instant,
+    /// The time until the header of the response had arrived, or until the attempt failed.
+    pub duration: Duration,
+    /// How it ended.
+    pub outcome: AttemptOutcome,
+}
 
 /// How an attempt to get a response from a server ended; the `outcome` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,11 +147,12 @@ impl UpstreamMetrics {
     }
 
     /// Counts an attempt that started then and has ended.
-    pub fn count_attempt(&self, server: SocketAddr, outcome: AttemptOutcome, started_at: Instant) {
+    pub fn count_attempt(&self, attempt: &AttemptRecord) {
+        let AttemptRecord { server, outcome, duration, .. } = *attempt;
         let count = |series: &ServerSeries| {
             series.attempts_by_outcome[outcome as usize].inc();
             if outcome == AttemptOutcome::Response {
-                series.duration.observe(started_at.elapsed().as_secs_f64());
+                series.duration.observe(duration.as_secs_f64());
             }
         };
         match self.series_by_server.get(&server) {
@@ -191,13 +205,17 @@ impl UpstreamMetrics {
 mod tests {
     use super::*;
 
+    fn attempt(server: SocketAddr, outcome: AttemptOutcome) -> AttemptRecord {
+        AttemptRecord { server, started_at: Instant::now(), duration: Duration::ZERO, outcome }
+    }
+
     #[test]
     fn only_attempts_with_a_response_have_a_duration() {
         let registry = Registry::new();
         let metrics = UpstreamMetrics::register(&registry).unwrap();
         let server: SocketAddr = "127.0.0.1:80".parse().unwrap();
         for outcome in AttemptOutcome::ALL {
-            metrics.count_attempt(server, outcome, Instant::now());
+            metrics.count_attempt(&attempt(server, outcome));
             let counter = metrics.attempts.with_label_values(&["127.0.0.1:80", outcome.as_str()]);
             assert_eq!(counter.get(), 1, "{outcome:?}");
         }
@@ -219,10 +237,10 @@ mod tests {
             metrics.series_by_server.len()
         };
         for port in 1..=MAX_SERVERS_WITH_SERIES {
-            metrics.count_attempt(server(port), AttemptOutcome::Response, Instant::now());
+            metrics.count_attempt(&attempt(server(port), AttemptOutcome::Response));
         }
         assert_eq!(set_gauges(), MAX_SERVERS_WITH_SERIES);
-        metrics.count_attempt(server(9_999), AttemptOutcome::Response, Instant::now());
+        metrics.count_attempt(&attempt(server(9_999), AttemptOutcome::Response));
         assert_eq!(set_gauges(), 1);
         let families = registry.gather();
         for name in

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigSources};
 use crate::keys::read_key_file;
-use crate::observe::access_log::{AccessLog, LogTarget};
+use crate::observe::access_log::{LogFile, LogTarget};
 use crate::quota::unix_now;
 use crate::store::StoreUrl;
 use crate::support::certificates::{self, CertificateSet};
@@ -77,9 +77,9 @@ impl StartupInputs {
 
 /// Checks that the access log can be written, and that its path names no other file of riskgate.
 pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), StartError> {
-    let log = AccessLog::check_target_is_writable(&config.log_target);
+    let log = config.log_target.check_is_writable();
     log.map_err(|error| access_log_error(&config.log_target, &error))?;
-    let LogTarget::File(log) = &config.log_target else { return Ok(()) };
+    let LogTarget::File(LogFile { path: log, .. }) = &config.log_target else { return Ok(()) };
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
     if let StoreUrl::Sqlite(store) = &config.store.url {
         // SQLite has more files beside the database; a log line in any of them damages the store.
@@ -106,7 +106,7 @@ pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), S
 /// The start error for an access log that can't be written.
 pub(super) fn access_log_error(target: &LogTarget, error: &std::io::Error) -> StartError {
     let target = match target {
-        LogTarget::File(path) => path.display().to_string(),
+        LogTarget::File(file) => file.path.display().to_string(),
         LogTarget::Stdout => "standard output".to_owned(),
     };
     let what = format!("config: log.path: expected a file to append to, but found {error}");

@@ -54,7 +54,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         Box::new(ledger.believed_now_fn()),
     )
     .map_err(unusable)?;
-    let log = AccessLog::start(config.log_target.clone(), config.access_log)
+    let log = AccessLog::start(config.log_target.clone(), config.access_log.clone())
         .map_err(|error| access_log_error(&config.log_target, &error))?;
     let state = Arc::new(GateState {
         table,

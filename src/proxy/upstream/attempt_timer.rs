@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use crate::exchange::Failure;
-use crate::observe::metrics::{AttemptOutcome, UpstreamMetrics};
+use crate::observe::metrics::{AttemptOutcome, AttemptRecord, UpstreamMetrics};
 
 /// An attempt to get a response from a server that is not counted yet.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,13 @@ impl AttemptTimer {
         AttemptTimer { server, started_at: Instant::now() }
     }
 
-    /// Counts the attempt, which got a response if `failure` is `None`.
-    pub fn count(self, failure: Option<Failure>, metrics: &UpstreamMetrics) {
+    /// Counts the attempt, which got a response if `failure` is `None`. Returns its record; `None` if
+    /// riskgate asked no server.
+    pub fn count(
+        self,
+        failure: Option<Failure>,
+        metrics: &UpstreamMetrics,
+    ) -> Option<AttemptRecord> {
         let outcome = match failure {
             None => AttemptOutcome::Response,
             Some(Failure::Connect) => AttemptOutcome::ConnectFailed,
@@ -29,9 +34,11 @@ impl AttemptTimer {
             Some(Failure::BrokenResponse) => AttemptOutcome::BrokenResponse,
             Some(Failure::Client { .. }) => AttemptOutcome::ClientFailed,
             Some(Failure::Internal) => AttemptOutcome::InternalError,
-            // riskgate asked no server.
-            Some(Failure::NotStarted) => return,
+            Some(Failure::NotStarted) => return None,
         };
-        metrics.count_attempt(self.server, outcome, self.started_at);
+        let AttemptTimer { server, started_at } = self;
+        let attempt = AttemptRecord { server, started_at, duration: started_at.elapsed(), outcome };
+        metrics.count_attempt(&attempt);
+        Some(attempt)
     }
 }

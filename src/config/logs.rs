@@ -1,0 +1,52 @@
+//! `[log]`: the access log and the process log.
+
+use super::description::toml_list;
+use super::settings::Settings;
+use crate::observe::access_log::{
+    AccessLogOptions, LineForm, LogField, LogFile, LogFormat, LogRotation, LogTarget,
+};
+use crate::observe::process_log::{LogLevels, ProcessLogOptions};
+
+impl Settings {
+    /// Reads the target of the access log.
+    pub fn read_log_target(&mut self) -> LogTarget {
+        let path = self.path("log.path");
+        let max_bytes = self.optional_integer("log.max_bytes", 4_096..=1 << 50);
+        let kept_files = self.integer("log.kept_files", 0..=1_000, 5) as u32;
+        let rotation = max_bytes.map(|max_bytes| LogRotation { max_bytes, kept_files });
+        match path {
+            Some(path) => LogTarget::File(LogFile { path, rotation }),
+            None => LogTarget::Stdout,
+        }
+    }
+
+    /// Reads the form of the access log.
+    pub fn read_access_log_options(&mut self) -> AccessLogOptions {
+        let is_enabled = self.boolean("log.access", true);
+        let format = match self.choice("log.format", &["json", "logfmt"]) {
+            "logfmt" => LogFormat::Logfmt,
+            _ => LogFormat::Json,
+        };
+        let names = LogField::ALL.map(LogField::as_str);
+        let expected = format!("a list of {}", names.join(", "));
+        let fields = self.parse_list("log.fields", &expected, |names| {
+            let fields: Option<Vec<LogField>> =
+                names.iter().map(|name| LogField::parse(name)).collect();
+            fields.filter(|fields| !fields.is_empty())
+        });
+        self.note_default(toml_list(&LogField::DEFAULT.map(LogField::as_str)));
+        let fields = fields.unwrap_or_else(|| LogField::DEFAULT.to_vec());
+        AccessLogOptions { is_enabled, form: LineForm { format, fields } }
+    }
+
+    /// Reads the levels and the form of the process log.
+    pub fn read_process_log_options(&mut self) -> ProcessLogOptions {
+        let is_json = self.choice("log.process_format", &["text", "json"]) == "json";
+        let expected = "a level (off, error, warn, info, debug or trace), and levels of modules, such \
+                        as \"info,riskgate::dns=debug\"";
+        let levels =
+            self.parse_setting("log.level", expected, |raw| LogLevels::parse(raw.as_text()?));
+        self.note_default("\"info\"".to_owned());
+        ProcessLogOptions { levels: levels.unwrap_or_default(), is_json }
+    }
+}

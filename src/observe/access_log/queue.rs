@@ -1,0 +1,56 @@
+//! The lines of the access log that wait for the writer.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::entry::LogEntry;
+use super::line::{LineForm, TimeFormatter, append_line};
+
+/// The most bytes of lines in the queue.
+const MAX_QUEUED_BYTES: usize = 4 << 20;
+/// The writer wakes as soon as this many bytes are queued. While the target takes no bytes, the
+/// queue keeps about this many bytes and the writer as many again; further lines are dropped.
+pub const BATCH_BYTES: usize = 64 << 10;
+
+/// What the log shares with its writer's thread.
+#[derive(Default)]
+pub struct Shared {
+    queue: Mutex<Queue>,
+    /// Notified when a batch is full, or when the log closes.
+    pub batch_ready: Condvar,
+    pub dropped_lines: AtomicU64,
+    pub reopen_requested: AtomicBool,
+}
+
+/// The lines that wait for the writer.
+#[derive(Default)]
+pub struct Queue {
+    pub lines: Vec<u8>,
+    times: TimeFormatter,
+    pub form: LineForm,
+    /// The writer still has lines that the target has not taken.
+    pub has_writer_leftover: bool,
+    pub is_closed: bool,
+}
+
+impl Shared {
+    pub fn lock_queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a line, or drops it if the queue is full.
+    pub fn add_entry(&self, entry: &LogEntry<'_>) {
+        let mut queue = self.lock_queue();
+        let max_bytes = if queue.has_writer_leftover { BATCH_BYTES } else { MAX_QUEUED_BYTES };
+        if queue.is_closed || queue.lines.len() >= max_bytes {
+            self.dropped_lines.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let before = queue.lines.len();
+        let Queue { lines, times, form, .. } = &mut *queue;
+        append_line(lines, form, times, entry);
+        if before < BATCH_BYTES && queue.lines.len() >= BATCH_BYTES {
+            self.batch_ready.notify_one();
+        }
+    }
+}

@@ -1,0 +1,93 @@
+use std::path::Path;
+
+use super::line::{TimeFormatter, append_line};
+use super::*;
+
+fn start(path: &Path, rotation: Option<LogRotation>, form: LineForm) -> AccessLog {
+    let target = LogTarget::File(LogFile { path: path.to_owned(), rotation });
+    AccessLog::start(target, AccessLogOptions { is_enabled: true, form }).unwrap()
+}
+
+fn entry() -> LogEntry<'static> {
+    LogEntry {
+        at_ms: 1_795_000_000_123,
+        path_parts: ["/v1/", "\"\n\u{1}"],
+        status: 200,
+        user_agent: Some("a b=\"c\""),
+        ..LogEntry::default()
+    }
+}
+
+#[test]
+fn a_log_line_is_valid_json_even_with_quotes_and_control_characters() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let log = start(&path, None, LineForm::default());
+    log.queue_entry(&entry());
+    log.close();
+    let text = std::fs::read_to_string(path).unwrap();
+    assert_eq!(text.lines().count(), 1);
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(line["time"], "2026-11-18T11:06:40.123Z");
+    assert_eq!(line["path"], "/v1/\"\n\u{1}");
+    assert_eq!(line["key_id"], serde_json::Value::Null);
+    assert_eq!(line.get("user_agent"), None);
+}
+
+#[test]
+fn each_line_has_the_chosen_fields_in_their_order() {
+    let screening = ScreeningEntry { action: "pass", score: Some(0), domain: Some("gmail.com") };
+    let screened = LogEntry { screening: Some(screening), ..entry() };
+    let line = |format, fields: &[LogField]| {
+        let (mut out, form) = (Vec::new(), LineForm { format, fields: fields.to_vec() });
+        append_line(&mut out, &form, &mut TimeFormatter::default(), &screened);
+        String::from_utf8(out).unwrap()
+    };
+    use LogField::{Path, Reason, Screening, Status, UserAgent};
+    let fields = [Status, UserAgent, Reason, Screening, Path];
+    assert_eq!(
+        line(LogFormat::Logfmt, &fields),
+        "status=200 user_agent=\"a b=\\\"c\\\"\" screening_action=pass screening_score=0 \
+         screening_domain=gmail.com path=\"/v1/\\\"\\n\\u0001\"\n"
+    );
+    assert_eq!(
+        line(LogFormat::Json, &fields),
+        "{\"status\":200,\"user_agent\":\"a b=\\\"c\\\"\",\"reason\":null,\"screening\":\
+         {\"action\":\"pass\",\"score\":0,\"domain\":\"gmail.com\"},\"path\":\"/v1/\\\"\\n\\u0001\"}\n"
+    );
+    for format in [LogFormat::Json, LogFormat::Logfmt] {
+        for field in LogField::ALL {
+            assert_eq!(LogField::parse(field.as_str()), Some(field));
+            assert!(line(format, &[field]).ends_with('\n'));
+        }
+    }
+}
+
+#[test]
+fn a_full_file_is_renamed_and_no_line_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let rotation = LogRotation { max_bytes: 500, kept_files: 2 };
+    let log = start(&path, Some(rotation), LineForm::default());
+    let count_lines = |name: &str| {
+        let text = std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+        assert!(text.is_empty() || text.ends_with('\n'));
+        text.lines().count()
+    };
+    let wait_until_in = |name: &str, count: usize| {
+        let started = std::time::Instant::now();
+        while count_lines(name) != count {
+            assert!(started.elapsed().as_secs() < 20, "{name}: {}", count_lines(name));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    for lines in [5, 6, 7] {
+        (0..lines).for_each(|_| log.queue_entry(&entry()));
+        wait_until_in("access.log.1", lines);
+    }
+    log.queue_entry(&entry());
+    log.close();
+    let counts = ["access.log", "access.log.1", "access.log.2", "access.log.3"].map(count_lines);
+    assert_eq!(counts, [1, 7, 6, 0]);
+    assert_eq!(log.dropped_lines(), 0);
+}

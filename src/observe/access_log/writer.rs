@@ -1,0 +1,258 @@
+//! Writes the lines of the access log to standard output or to a file, and starts new files.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::queue::{BATCH_BYTES, Queue, Shared};
+use crate::support::regular_file::check_creatable;
+
+/// The longest time for which the writer waits until a batch is full.
+const BATCH_DELAY: Duration = Duration::from_millis(200);
+
+/// The target of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard output.
+    Stdout,
+    /// A file.
+    File(LogFile),
+}
+
+/// The file of the log. riskgate appends to it, and reopens it after
+/// [`AccessLog::request_reopen`](super::AccessLog::request_reopen).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// When riskgate starts a new file; `None` if something else does so.
+    pub rotation: Option<LogRotation>,
+}
+
+/// When riskgate starts a new file, and how many old files it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRotation {
+    /// riskgate starts a new file once the file has this many bytes.
+    pub max_bytes: u64,
+    /// The old files that stay: `access.log.1`, the newest, to `access.log.<kept_files>`.
+    pub kept_files: u32,
+}
+
+impl LogTarget {
+    /// Checks that a log could be started with this target, without creating the file.
+    pub fn check_is_writable(&self) -> std::io::Result<()> {
+        let LogTarget::File(LogFile { path, .. }) = self else { return Ok(()) };
+        match open_options(false).open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => check_creatable(path),
+            outcome => outcome.map(drop),
+        }
+    }
+
+    fn open(&self) -> std::io::Result<Output> {
+        match self {
+            LogTarget::Stdout => Ok(Output::Stdout(std::io::stdout())),
+            LogTarget::File(file) => Ok(Output::File(open_options(true).open(&file.path)?)),
+        }
+    }
+}
+
+/// An opened target.
+enum Output {
+    Stdout(std::io::Stdout),
+    File(File),
+}
+
+impl Output {
+    fn as_write(&mut self) -> &mut dyn Write {
+        match self {
+            Output::Stdout(stdout) => stdout,
+            Output::File(file) => file,
+        }
+    }
+}
+
+/// The options to open the log file. The file contains clients' addresses, so a new file has mode
+/// 0640: its owner may write to it, and its group (for a log shipper) may read it.
+fn open_options(creates: bool) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    // If the path is a pipe that nobody reads, opening it fails instead of blocking forever.
+    options.append(true).create(creates).mode(0o640).custom_flags(libc::O_NONBLOCK);
+    options
+}
+
+/// The writer of the log, which runs in a thread of its own.
+pub(super) struct Writer {
+    out: Output,
+    target: LogTarget,
+    shared: Arc<Shared>,
+    /// The lines that are being written.
+    lines: Vec<u8>,
+    /// A part of the first line is written already; `lines` starts with its rest.
+    has_partial_line: bool,
+    /// The last attempt to start a new file failed.
+    is_rotation_failing: bool,
+}
+
+impl Writer {
+    /// Opens the target.
+    pub fn open(target: LogTarget, shared: Arc<Shared>) -> std::io::Result<Writer> {
+        Ok(Writer {
+            out: target.open()?,
+            target,
+            shared,
+            lines: Vec::new(),
+            has_partial_line: false,
+            is_rotation_failing: false,
+        })
+    }
+
+    /// Writes lines until the log is closed.
+    pub fn run(&mut self) {
+        loop {
+            let has_leftover = !self.lines.is_empty();
+            let is_closed = self.wait_for_lines();
+            if !self.lines.is_empty() && self.shared.reopen_requested.swap(false, Ordering::AcqRel)
+            {
+                if has_leftover {
+                    self.flush();
+                    self.drop_partial_line();
+                }
+                self.reopen();
+            }
+            self.flush();
+            self.rotate_if_full();
+            self.drop_excess_lines();
+            if is_closed {
+                return self.count_unwritten_as_dropped();
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        match self.target.open() {
+            Ok(out) => self.out = out,
+            Err(error) => log::error!("log.path: expected to reopen it, but found: {error}"),
+        }
+    }
+
+    /// Starts a new file if this one has its most bytes. If that fails, riskgate goes on with this one.
+    fn rotate_if_full(&mut self) {
+        let LogTarget::File(LogFile { path, rotation: Some(rotation) }) = &self.target else {
+            return;
+        };
+        let Output::File(file) = &self.out else { return };
+        let own = match file.metadata() {
+            Ok(own) if own.len() >= rotation.max_bytes && !self.has_partial_line => own,
+            _ => return,
+        };
+        match rename_old_files(path, *rotation, &own) {
+            Ok(()) => {
+                self.is_rotation_failing = false;
+                self.reopen();
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_rotation_failing, true) {
+                    let path = path.display();
+                    log::error!("log.max_bytes: expected to rename {path}, but found: {error}");
+                }
+            }
+        }
+    }
+
+    /// Waits for lines, then takes all lines from the queue. If the writer still has unwritten
+    /// lines, the new lines stay in the queue. Returns true once the log is closed.
+    fn wait_for_lines(&mut self) -> bool {
+        let queue = self.shared.lock_queue();
+        let is_below_batch =
+            |queue: &mut Queue| !queue.is_closed && queue.lines.len() < BATCH_BYTES;
+        let waited = self.shared.batch_ready.wait_timeout_while(queue, BATCH_DELAY, is_below_batch);
+        let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if self.lines.is_empty() {
+            std::mem::swap(&mut self.lines, &mut queue.lines);
+        } else if queue.lines.len() >= BATCH_BYTES && !queue.is_closed {
+            // The target takes no bytes, perhaps because the disk is full: retry after a pause.
+            drop(queue);
+            std::thread::sleep(BATCH_DELAY);
+            return false;
+        }
+        queue.is_closed
+    }
+
+    /// Writes as many bytes as the target takes. The writer keeps the rest and writes it later, so
+    /// that a partly written line is completed.
+    fn flush(&mut self) {
+        let mut written = 0;
+        while written < self.lines.len() {
+            match self.out.as_write().write(&self.lines[written..]) {
+                Ok(0) => break,
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        if written > 0 {
+            self.has_partial_line = self.lines[written - 1] != b'\n';
+        }
+        self.lines.drain(..written);
+        // Standard output buffers an incomplete line until it is flushed.
+        let _ = self.out.as_write().flush();
+    }
+
+    /// Drops the rest of a partly written line, because it must not go into another file.
+    fn drop_partial_line(&mut self) {
+        let end = self.lines.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if self.has_partial_line && end > 0 {
+            self.lines.drain(..end);
+            self.shared.dropped_lines.fetch_add(1, Ordering::Relaxed);
+            self.has_partial_line = false;
+        }
+    }
+
+    /// Keeps at most [`BATCH_BYTES`] of unwritten lines, and drops all lines after them. As long as
+    /// the writer has unwritten lines, the queue also accepts at most [`BATCH_BYTES`].
+    fn drop_excess_lines(&mut self) {
+        let kept = self.lines.len().min(BATCH_BYTES);
+        let end = self.lines[..kept].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if end < self.lines.len() {
+            let excess = self.lines[end..].iter().filter(|byte| **byte == b'\n').count();
+            self.shared.dropped_lines.fetch_add(excess as u64, Ordering::Relaxed);
+            self.lines.truncate(end);
+        }
+        self.shared.lock_queue().has_writer_leftover = !self.lines.is_empty();
+    }
+
+    /// Counts as dropped all lines that were still unwritten when the log closed.
+    fn count_unwritten_as_dropped(&self) {
+        let queue = self.shared.lock_queue();
+        let lines = self.lines.iter().chain(&queue.lines).filter(|byte| **byte == b'\n').count();
+        self.shared.dropped_lines.fetch_add(lines as u64, Ordering::Relaxed);
+    }
+}
+
+/// Renames each old file to the next number, and the log to the first. If another process has put a
+/// new file in place of `own`, as during an upgrade, there is nothing to rename.
+fn rename_old_files(path: &Path, rotation: LogRotation, own: &Metadata) -> std::io::Result<()> {
+    let is_own = |found: Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
+    if !std::fs::metadata(path).is_ok_and(is_own) {
+        return Ok(());
+    }
+    let numbered = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    for number in (1..rotation.kept_files).rev() {
+        match std::fs::rename(numbered(number), numbered(number + 1)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    match rotation.kept_files {
+        0 => std::fs::remove_file(path),
+        _ => std::fs::rename(path, numbered(1)),
+    }
+}

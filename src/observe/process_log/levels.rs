@@ -1,0 +1,103 @@
+//! Which messages the process log takes: a level for riskgate, and levels for single modules.
+
+use std::str::FromStr;
+
+use log::LevelFilter;
+
+/// riskgate's own modules, if no rule names them.
+const DEFAULT_OWN_LEVEL: LevelFilter = LevelFilter::Info;
+/// The modules of other crates, if no rule names them.
+const DEFAULT_FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
+
+/// The levels of the process log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLevels {
+    own: LevelFilter,
+    /// The levels of single modules, the longest name first.
+    modules: Vec<(String, LevelFilter)>,
+}
+
+impl Default for LogLevels {
+    fn default() -> LogLevels {
+        LogLevels { own: DEFAULT_OWN_LEVEL, modules: Vec::new() }
+    }
+}
+
+impl LogLevels {
+    /// Parses a level for riskgate's own modules, and levels for single modules, with commas between
+    /// them: `info`, `warn,riskgate::dns=debug` or `pingora_core=off`. `None` for any other text.
+    pub fn parse(text: &str) -> Option<LogLevels> {
+        let mut levels = LogLevels::default();
+        let mut has_own = false;
+        for part in text.split(',').map(str::trim) {
+            match part.split_once('=') {
+                Some((module, level)) => {
+                    let is_module = !module.is_empty()
+                        && module.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b));
+                    let level = LevelFilter::from_str(level.trim()).ok()?;
+                    levels.modules.push((is_module.then_some(module)?.to_owned(), level));
+                }
+                None if has_own => return None,
+                None => (levels.own, has_own) = (LevelFilter::from_str(part).ok()?, true),
+            }
+        }
+        levels.modules.sort_by_key(|(module, _)| std::cmp::Reverse(module.len()));
+        Some(levels)
+    }
+
+    /// Returns the level of a module, such as `riskgate::dns`.
+    pub fn level_of(&self, module: &str) -> LevelFilter {
+        let is_in = |outer: &str| {
+            module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
+        let named = self.modules.iter().find(|(outer, _)| is_in(outer));
+        match named {
+            Some((_, level)) => *level,
+            None if is_own_module(module) => self.own,
+            None => DEFAULT_FOREIGN_LEVEL,
+        }
+    }
+
+    /// Returns the most detailed of all levels.
+    pub fn most_detailed(&self) -> LevelFilter {
+        let modules = self.modules.iter().map(|(_, level)| *level);
+        modules.chain([self.own, DEFAULT_FOREIGN_LEVEL]).max().unwrap_or(self.own)
+    }
+}
+
+/// Returns true for a module of riskgate.
+pub fn is_own_module(module: &str) -> bool {
+    module == "riskgate" || module.starts_with("riskgate::")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_name_decides() {
+        let levels = LogLevels::parse("warn, riskgate::dns=debug,h2=off,riskgate::dns::a=error");
+        let levels = levels.unwrap();
+        for (module, expected) in [
+            ("riskgate", LevelFilter::Warn),
+            ("riskgate::gate", LevelFilter::Warn),
+            ("riskgate::dns", LevelFilter::Debug),
+            ("riskgate::dns::b", LevelFilter::Debug),
+            ("riskgate::dns::a", LevelFilter::Error),
+            ("riskgate::dnsx", LevelFilter::Warn),
+            ("h2::client", LevelFilter::Off),
+            ("hyper", LevelFilter::Warn),
+        ] {
+            assert_eq!(levels.level_of(module), expected, "{module}");
+        }
+        assert_eq!(levels.most_detailed(), LevelFilter::Debug);
+        assert_eq!(LogLevels::parse("h2=off").unwrap().level_of("riskgate"), LevelFilter::Info);
+    }
+
+    #[test]
+    fn other_texts_are_no_levels() {
+        for text in ["", "loud", "info,warn", "=info", "a b=info", "h2=", "info,"] {
+            assert_eq!(LogLevels::parse(text), None, "{text}");
+        }
+    }
+}

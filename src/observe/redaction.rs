@@ -1,0 +1,61 @@
+//! Hides what may be a key or an e-mail address in texts of clients and of other crates, before they
+//! are logged.
+
+/// A word of this many letters, digits and `_` may be a key if it has a digit or `_`. Keys have 16
+/// characters or more.
+const MIN_KEY_BYTES: usize = 16;
+/// A word of this many letters may be a key, even without a digit.
+const MIN_KEY_LETTERS: usize = 24;
+
+/// Returns the text with `…` in place of each part that may be a key or an e-mail address.
+pub fn redact_secrets(text: &str) -> String {
+    let is_in_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    let mut redacted = String::with_capacity(text.len());
+    for word in text.split_inclusive(char::is_whitespace) {
+        if word.contains(['@', '\u{ff20}']) || word.contains("%40") {
+            redacted.push('…');
+            redacted.extend(word.chars().next_back().filter(|c| c.is_whitespace()));
+            continue;
+        }
+        for part in word.split_inclusive(|c| !is_in_word(c)) {
+            let run = part.trim_end_matches(|c| !is_in_word(c));
+            if may_be_key(run) {
+                redacted.push('…');
+                redacted.push_str(&part[run.len()..]);
+            } else {
+                redacted.push_str(part);
+            }
+        }
+    }
+    redacted
+}
+
+fn may_be_key(word: &str) -> bool {
+    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+    let is_name = !has_digit && word.bytes().any(|byte| matches!(byte, b'_' | b'-'));
+    !is_name && (word.len() >= MIN_KEY_LETTERS || word.len() >= MIN_KEY_BYTES && has_digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_addresses_are_hidden_and_everything_else_stays() {
+        for (text, expected) in [
+            ("curl/8.5.0", "curl/8.5.0"),
+            (
+                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)",
+                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)",
+            ),
+            ("a rg_0123456789abcdef0123456789abcdef, b", "a …, b"),
+            ("key=correcthorsebatterystaplex!", "key=…!"),
+            ("bot (jane@example.com; x)", "bot … x)"),
+            ("GET /v1/check/jane%40example.com HTTP/1.1", "GET … HTTP/1.1"),
+            ("frame_headers_of_the_client", "frame_headers_of_the_client"),
+            ("InvalidHTTPHeader", "InvalidHTTPHeader"),
+        ] {
+            assert_eq!(redact_secrets(text), expected);
+        }
+    }
+}
