@@ -272,6 +272,9 @@ impl Config {
 
     /// Lists the settings that differ from those at process start and take effect at a restart.
     pub fn settings_needing_restart(&self, startup: &Config) -> Vec<&'static str> {
+        let (rules, startup_rules) = (&self.startup_rules, &startup.startup_rules);
+        let mut downstream = self.downstream.clone();
+        downstream.request_limits.authz_path.clone_from(&startup_rules.authz_path);
         let is_same = |a: &dyn Debug, b: &dyn Debug| format!("{a:?}") == format!("{b:?}");
         [
             ("listen.http", is_same(&self.http, &startup.http)),
@@ -280,10 +283,13 @@ impl Config {
             ("listen.admin", is_same(&self.admin, &startup.admin)),
             ("listen.threads", is_same(&self.threads, &startup.threads)),
             (
-                "listen.trusted_proxies, listen.client_address, listen.hsts, authz.path and keys.header",
-                is_same(&self.startup_rules, &startup.startup_rules),
+                "listen.trusted_proxies, listen.client_address",
+                is_same(&rules.client_address, &startup_rules.client_address),
             ),
-            ("listen (timeouts, sizes, fast_path)", is_same(&self.downstream, &startup.downstream)),
+            ("authz.path", rules.authz_path == startup_rules.authz_path),
+            ("keys.header", rules.key_header == startup_rules.key_header),
+            ("listen.hsts", is_same(&rules.hsts, &startup_rules.hsts)),
+            ("listen (timeouts, sizes, fast_path)", is_same(&downstream, &startup.downstream)),
             ("listen (connections)", is_same(&self.connection_limits, &startup.connection_limits)),
             ("log (path, max_bytes, kept_files)", is_same(&self.log_target, &startup.log_target)),
             ("upstream", is_same(&self.upstream, &startup.upstream)),

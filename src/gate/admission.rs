@@ -36,17 +36,21 @@ impl<'h> PresentedKey<'h> {
         PresentedKey(value_if_single(values).and_then(parse_single_bearer_token))
     }
 
-    /// The key in a field that contains nothing else, if there is such a field. Else the key in
-    /// `Authorization`.
+    /// The key in a field that contains nothing else, or in `Authorization`. If the request has both
+    /// fields, they must contain the same key.
     pub fn bare_or_bearer(
         bare_values: impl Iterator<Item = &'h [u8]>,
         authorization_values: impl Iterator<Item = &'h [u8]>,
     ) -> PresentedKey<'h> {
         let mut bare_values = bare_values.peekable();
-        match bare_values.peek() {
-            Some(_) => PresentedKey::bare(bare_values),
-            None => PresentedKey::bearer(authorization_values),
+        let mut authorization_values = authorization_values.peekable();
+        if bare_values.peek().is_none() {
+            return PresentedKey::bearer(authorization_values);
         }
+        let bare = PresentedKey::bare(bare_values);
+        let is_contradicted = authorization_values.peek().is_some()
+            && PresentedKey::bearer(authorization_values).0 != bare.0;
+        if is_contradicted { PresentedKey(None) } else { bare }
     }
 
     /// The key in exactly one field that contains nothing else.

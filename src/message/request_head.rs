@@ -9,12 +9,13 @@ mod limits;
 mod lines;
 mod request_line;
 
-use http::header::HOST;
+use http::header::{HOST, TRANSFER_ENCODING};
 use pingora::http::RequestHeader;
 
 use crate::model::refusal::Refusal;
 pub use fields::{
-    MAX_CONNECTION_OPTIONS, RequestFields, accepts_problems_only, list_members, value_if_single,
+    MAX_CONNECTION_OPTIONS, RequestFields, UNKNOWN_BODY_LENGTH, accepts_problems_only,
+    list_members, value_if_single,
 };
 pub use limits::RequestLimits;
 use lines::CrlfLines;
@@ -25,7 +26,7 @@ pub use request_line::{BUILTIN_METHODS, RequestLine, takes_body};
 pub struct RequestHead<'b> {
     /// The length of the head in bytes, including the empty line.
     pub head_length: usize,
-    /// The length of the body that follows, in bytes.
+    /// The length of the body that follows, in bytes; [`UNKNOWN_BODY_LENGTH`] for a chunked one.
     pub body_length: usize,
     /// The request line.
     pub request_line: RequestLine<'b>,
@@ -65,7 +66,7 @@ pub fn parse_request_head<'b>(
         }
         fields.parse_field_line(line)?;
     }
-    fields.check_host_framing_and_expect(&request)?;
+    fields.check_host_framing_and_expect(&request, limits)?;
     let body = fields.parse_body_length(&request, limits)?;
     Ok(Some(RequestHead {
         head_length: lead + end + 4,
@@ -168,9 +169,18 @@ pub fn check_http2_request<'r>(
     }
     let line = RequestLine { method, target, is_http_11: true };
     line.check_method_and_target(limits)?;
-    fields.check_host_framing_and_expect(&line)?;
+    // HTTP/2 has no transfer codings (RFC 9113 section 8.2.2).
+    if request.headers.contains_key(TRANSFER_ENCODING) {
+        return Err(Refusal::BadRequest);
+    }
+    fields.check_host_framing_and_expect(&line, limits)?;
     let body_length = fields.parse_body_length(&line, limits)?;
-    if has_body && body_length == 0 { Err(Refusal::BadRequest) } else { Ok(fields) }
+    // A proxy may ask with a body of unknown length, which riskgate does not read.
+    let may_lack_length = limits.is_authz_target(target) && fields.has_no_content_length();
+    if has_body && body_length == 0 && !may_lack_length {
+        return Err(Refusal::BadRequest);
+    }
+    Ok(fields)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 
 use crate::config::{Config, ConfigSources};
 use crate::gate::GateState;
+use crate::gate::authz_rules::AuthzRules;
 use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
@@ -256,9 +257,9 @@ impl ReloadState {
         let previous_config = std::mem::replace(&mut self.config, config);
         let config = &self.config;
         let mut rules = config.reloadable_rules();
-        if config.startup_rules.authz_path != self.startup_config.startup_rules.authz_path {
-            // Proxies ask on the path of the start, so they still need its rules.
-            rules.authz.clone_from(&self.gate_state.reloadable_rules.peek().authz);
+        if rules.authz.is_none() && self.startup_config.authz.is_some() {
+            // Proxies still ask on the path of the start: without rules, they get 404.
+            rules.authz = Some(Arc::new(AuthzRules::admit_all()));
         }
         self.gate_state.reloadable_rules.publish(rules);
         self.gate_state.ledger.set_on_failure(config.on_failure);

@@ -36,6 +36,9 @@ impl ContentType {
             }
             let (name, value) = after.split_once('=')?;
             let (value, after) = parse_parameter_value(value)?;
+            if is_read_in_other_ways(&value) {
+                return None;
+            }
             let slot = match name.to_ascii_lowercase().as_str() {
                 "charset" => Some(&mut parsed.charset),
                 "boundary" => Some(&mut parsed.boundary),
@@ -54,6 +57,12 @@ impl ContentType {
     }
 }
 
+/// Returns true for a parameter's value that some servers would cut, or would search for a parameter.
+fn is_read_in_other_ways(value: &str) -> bool {
+    let lower = value.to_ascii_lowercase();
+    lower.contains([';', ',']) || ["boundary", "charset"].iter().any(|name| lower.contains(name))
+}
+
 /// Returns a parameter's value, and the text after it.
 fn parse_parameter_value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
@@ -67,7 +76,8 @@ fn parse_parameter_value(text: &str) -> Option<(String, &str)> {
     value.chars().all(is_plain).then(|| (value.to_owned(), rest))
 }
 
-fn is_token(text: &str) -> bool {
+/// Returns true for a token (RFC 9110 section 5.6.2).
+pub(super) fn is_token(text: &str) -> bool {
     let is_token_char = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !text.is_empty() && text.bytes().all(is_token_char)
 }
@@ -113,6 +123,11 @@ mod tests {
             "a/b; boundary= x",
             "a/b; boundary=x y",
             "a/b; =x",
+            "a/b; x=\"boundary=evil\"; boundary=good",
+            "a/b; boundary=good; x=\"Boundary=evil\"",
+            "a/b; boundary=\"good,evil\"",
+            "a/b; boundary=\"good;evil\"",
+            "a/b; x=\"charset=utf-16\"",
         ] {
             assert_eq!(ContentType::parse(text.as_bytes()), None, "{text}");
         }

@@ -65,15 +65,18 @@ impl FieldValues {
         }
     }
 
-    /// Adds the value of a form field with this name, if it is one of the fields. Blanks around a
-    /// value do not count: servers remove them.
-    pub(super) fn push_if_field(&mut self, name: &str, value: &[u8], fields: &[FieldPath]) {
-        let Some(field) = fields.iter().find(|field| field.matches_form_name(name)) else { return };
+    /// Adds the value of a form field with this name, if it is one of the fields. Returns whether it is
+    /// one. Blanks around a value do not count: servers remove them.
+    pub(super) fn push_if_field(&mut self, name: &str, value: &[u8], fields: &[FieldPath]) -> bool {
+        let Some(field) = fields.iter().find(|field| field.matches_form_name(name)) else {
+            return false;
+        };
         match std::str::from_utf8(value) {
             Ok(text) if field.is_part_of_field(name) && !text.contains('@') => {}
             Ok(text) => self.push_text(text),
             Err(_) => self.unread = Some(UnreadCause::OtherCharset),
         }
+        true
     }
 
     /// Adds all values of `other`.

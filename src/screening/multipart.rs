@@ -1,7 +1,7 @@
 //! Bodies of `multipart/form-data` (RFC 7578), as browsers and HTTP clients write them. Servers
 //! disagree about every other spelling, so such a body counts as broken.
 
-use super::content_type::ContentType;
+use super::content_type::{ContentType, is_token};
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 
@@ -50,17 +50,21 @@ fn read_part(
     let header = std::str::from_utf8(&part[..header_end]).map_err(|_| UnreadCause::Broken)?;
     let mut name = None;
     let (mut is_file, mut has_own_encoding, mut is_json) = (false, false, false);
+    // Some servers search the whole header for this name.
+    if header.to_ascii_lowercase().matches("content-disposition").count() != 1 {
+        return Err(UnreadCause::Broken);
+    }
     for line in header.split("\r\n") {
         let (field, value) = line.split_once(':').ok_or(UnreadCause::Broken)?;
-        if line.contains(['\r', '\n', '\0']) || field.contains([' ', '\t']) {
+        let has_control = line.contains(|c: char| c.is_control() && c != '\t');
+        if has_control || !is_token(field) {
             return Err(UnreadCause::Broken);
         }
         match field.to_ascii_lowercase().as_str() {
-            "content-disposition" if name.is_none() => {
+            "content-disposition" => {
                 let disposition = parse_disposition(value).ok_or(UnreadCause::Broken)?;
                 (name, is_file) = (Some(disposition.0), disposition.1);
             }
-            "content-disposition" => return Err(UnreadCause::Broken),
             "content-type" => {
                 let parsed = ContentType::parse(value.as_bytes());
                 has_own_encoding |= !parsed.as_ref().is_some_and(ContentType::is_utf8);
@@ -97,7 +101,8 @@ fn parse_disposition(value: &str) -> Option<(String, bool)> {
         let parameter = rest.strip_prefix(';')?.trim_start_matches([' ', '\t']);
         let (key, quoted) = parameter.split_once('=')?;
         let (text, after) = quoted.strip_prefix('"')?.split_once('"')?;
-        if text.contains('\\') {
+        // Some servers end a parameter at a `;` in quotes.
+        if text.contains(['\\', ';']) {
             return None;
         }
         match key.to_ascii_lowercase().as_str() {

@@ -72,8 +72,9 @@ fn read_body(
     }
     match content_type.media_type.as_str() {
         "application/json" => json::read_values(body, fields),
-        // Servers that ignore the type would read this as JSON. Browsers encode these characters.
-        "application/x-www-form-urlencoded" if looks_like_json(body) => Err(UnreadCause::Broken),
+        // Browsers encode these first characters. Some servers would read JSON here, whatever the
+        // type; others would remove the character.
+        "application/x-www-form-urlencoded" if has_odd_start(body) => Err(UnreadCause::Broken),
         "application/x-www-form-urlencoded" => Ok(urlencoded::read_values(body, fields)),
         "multipart/form-data" => {
             let boundary = content_type.boundary.ok_or(UnreadCause::Broken)?;
@@ -83,6 +84,7 @@ fn read_body(
     }
 }
 
-fn looks_like_json(body: &[u8]) -> bool {
-    matches!(body.trim_ascii_start().first(), Some(b'{' | b'[' | b'"'))
+/// Returns true if the body begins as JSON does, or with `?` or a byte order mark.
+fn has_odd_start(body: &[u8]) -> bool {
+    matches!(body.trim_ascii_start().first(), Some(b'{' | b'[' | b'"' | b'?' | 0xef | 0xfe | 0xff))
 }

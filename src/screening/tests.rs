@@ -109,7 +109,12 @@ fn a_body_that_servers_read_in_different_ways_is_not_read() {
         (JSON, br#"{"email":null,"user":{"email":7}}"#.to_vec(), NoField),
         (URLENCODED, b"name=x".to_vec(), NoField),
         (URLENCODED, br#"{"email":"a@b.com","x":"&email=c@d.com&"}"#.to_vec(), Broken),
+        (URLENCODED, b"\xef\xbb\xbfemail=a@b.com&email=c@d.com".to_vec(), Broken),
+        (URLENCODED, b"?email=a@b.com&email=c@d.com".to_vec(), Broken),
         (MULTIPART, multipart(&[(email, "x\n--xyz\ny")]).into_bytes(), Broken),
+        (MULTIPART, multipart(&[(&format!("{email}\r\n\u{b};name=\"x\":y"), "x")]).into(), Broken),
+        (MULTIPART, multipart(&[(&format!("X-{email}\r\n{email}"), "x")]).into_bytes(), Broken),
+        (MULTIPART, multipart(&[(&email.replace("email", "x; name=email"), "x")]).into(), Broken),
         (
             MULTIPART,
             multipart(&[(&format!("{email}\r\nContent-Type: application/json"), "")]).into(),
@@ -156,6 +161,8 @@ fn fields_beside_a_semicolon_are_read_in_one_way_and_reported() {
         ("email=a@b.com;email=c@d.com", &["a@b.com", "c@d.com"][..]),
         ("x=1;email=c@d.com", &["c@d.com"]),
         ("email=a@b.com;name=x", &["a@b.com"]),
+        ("email=a@b.com&email=;c@d.com", &["a@b.com"]),
+        ("email=a@b.com&email=a@b.com;c@d.com", &["a@b.com"]),
     ] {
         let found = read(URLENCODED, body.as_bytes()).unwrap();
         assert_eq!(found.values, values);

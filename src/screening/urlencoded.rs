@@ -8,7 +8,7 @@ use super::field_values::{FieldValues, UnreadCause};
 pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     let mut found = FieldValues::default();
     for pair in body.split(|byte| *byte == b'&') {
-        let before = found.clone();
+        let mut has_field = false;
         for part in pair.split(|byte| *byte == b';') {
             let (name, value) = match memchr::memchr(b'=', part) {
                 Some(at) => (&part[..at], &part[at + 1..]),
@@ -19,9 +19,10 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
                 found.unread = Some(UnreadCause::Broken);
             }
             let name = decode(name);
-            found.push_if_field(&String::from_utf8_lossy(&name), &decode(value), fields);
+            let name = String::from_utf8_lossy(&name);
+            has_field |= found.push_if_field(&name, &decode(value), fields);
         }
-        if pair.contains(&b';') && found.values != before.values {
+        if pair.contains(&b';') && has_field {
             found.unread = Some(UnreadCause::Broken);
         }
     }

@@ -121,6 +121,55 @@ fn an_address_in_a_body_is_judged() {
     }
 }
 
+/// A proxy may ask with a body that riskgate does not read. Then the other gates still decide.
+#[test]
+fn a_body_that_is_not_read_is_unscreened_and_hides_no_missing_key() {
+    let rules = screening("\"body:email\"").replace("[\"screen\"]", "[\"key\", \"screen\"]");
+    let gateway = setup(&rules).set("listen.h2c", "true").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let large = "x".repeat(2_000_000);
+    for (version, header, body) in [
+        ("--http1.1", "Transfer-Encoding: chunked", "email=x@yopmail.com"),
+        ("--http1.1", "Expect:", &large),
+        ("--http2-prior-knowledge", "Expect:", &large),
+    ] {
+        std::fs::write(gateway.path("body"), body).unwrap();
+        let ask = |method: &str, key: &str| {
+            let mut command = std::process::Command::new("curl");
+            command.args(["-si", version, "--max-time", "20", "-X", method, "-H", header]);
+            command.args(["-H", &format!("X-Riskgate-Key: {key}")]);
+            command.args(["--data-binary", &format!("@{}", gateway.path("body").display())]);
+            command.arg(format!("http://{}/authz", gateway.http));
+            run_command(&mut command).stdout.to_ascii_lowercase()
+        };
+        for method in ["POST", "GET"] {
+            let admitted = ask(method, &key);
+            let described = format!("{version} {header} {method}: {admitted}");
+            assert!(admitted.starts_with("http/"), "{described}");
+            assert!(admitted.lines().next().unwrap().contains(" 200"), "{described}");
+            assert!(admitted.contains("x-riskgate-action: unscreened"), "{described}");
+            assert!(admitted.contains("x-riskgate-reason: too_long"), "{described}");
+            let refused = ask(method, "rg_00000000000000000000000000000000");
+            assert!(refused.lines().next().unwrap().contains(" 401"), "{refused}");
+        }
+    }
+    // Elsewhere, and with a length too, a chunked body stays malformed.
+    for target in ["/authz", "/v1/usage"] {
+        let chunked = "Transfer-Encoding: chunked\r\nContent-Length: 5";
+        let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\n{chunked}\r\n\r\n0\r\n\r\n");
+        let mut connection = gateway.connect();
+        connection.send(head.as_bytes());
+        connection.read_response().unwrap().expect(400);
+    }
+    // Nothing behind the body is taken for a request.
+    let smuggled = "POST /authz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                    0\r\n\r\nGET /authz HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut connection = gateway.connect();
+    connection.send(smuggled.as_bytes());
+    connection.read_response().unwrap().expect(401);
+    assert!(connection.ends_without_more_bytes());
+}
+
 #[test]
 fn shadow_tells_the_proxy_nothing() {
     let rules = screening("\"header:X-Email\"").replace("block", "shadow");
@@ -137,21 +186,22 @@ fn shadow_tells_the_proxy_nothing() {
 }
 
 #[test]
-fn a_changed_path_takes_effect_at_a_restart() {
+fn a_changed_path_takes_effect_at_a_restart_and_rules_at_once() {
     let gateway = setup(&screening("\"header:X-Email\"")).start();
     let bad = get("/authz").with_header("X-Email", "x@yopmail.com");
     gateway.send_request(&bad).expect(403);
-    let changes = [("path = \"/authz\"", "path = \"/asked\""), ("path = \"/asked\"", "")];
-    for (reloads, (from, to)) in (1..).zip(changes) {
-        gateway.edit_config(|toml| toml.replace(from, to));
-        wait_until("the config is reloaded", || {
-            gateway.stderr().matches("config reloaded").count() == reloads
-        });
-        let status = gateway.get_admin_page("/status").expect(200).json();
-        assert!(status["needs_restart"].to_string().contains("authz.path"), "{status}");
-        gateway.send_request(&bad).expect(403);
-        gateway.send_request(&get("/asked")).expect(404);
-    }
+    gateway.edit_config(|toml| toml.replace("path = \"/authz\"", "path = \"/asked\""));
+    let reloads = || gateway.stderr().matches("config reloaded").count();
+    wait_until("the config is reloaded", || reloads() == 1);
+    let needs_restart = || gateway.get_admin_page("/status").json()["needs_restart"].clone();
+    assert_eq!(needs_restart(), json!(["authz.path"]));
+    gateway.send_request(&bad).expect(403);
+    gateway.send_request(&get("/asked")).expect(404);
+    // An operator removes the section: nobody is refused any more, and no proxy gets a 404.
+    gateway.edit_config(|toml| toml.split("[authz]").next().unwrap().to_owned());
+    wait_until("the config is reloaded", || reloads() == 2);
+    assert_eq!(needs_restart(), json!(["authz.path"]));
+    assert!(facts(&gateway.send_request(&bad).expect(200)).is_empty());
 }
 
 #[test]

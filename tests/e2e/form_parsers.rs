@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::fast_path::random_requests::RandomNumbers;
 use crate::harness::{MockUpstream, Setup, free_address, request, wait_until};
 
-const CASES: u64 = 1_000;
+const CASES: u64 = 1_500;
 const GOOD: &str = "jane.doe@gmail.com";
 const BAD: &str = "x@yopmail.com";
 
@@ -36,7 +36,7 @@ fn random_address(random: &mut RandomNumbers) -> &'static str {
 }
 
 fn random_urlencoded(random: &mut RandomNumbers) -> Form {
-    let mut body = String::new();
+    let mut body = random.pick_one(&["", "", "", "", "", "\u{feff}", "?", " "]).to_owned();
     for _ in 0..=random.number_below(4) {
         let name = random.pick_one(&[
             "email",
@@ -69,6 +69,9 @@ fn random_urlencoded(random: &mut RandomNumbers) -> Form {
             _ => address.to_owned(),
         };
         body += &format!("{name}{equals}{value}{}", random.pick_one(&["&", "&", ";", "&&", "%26"]));
+    }
+    if random.one_in(20) {
+        body = format!("\u{feff}{{\"email\":\"{BAD}\",\"a\":\"&email={GOOD}&\"}}");
     }
     let content_type = random.pick_one(&[
         "application/x-www-form-urlencoded",
@@ -127,6 +130,10 @@ fn random_multipart(random: &mut RandomNumbers) -> Form {
             "form-data; name*=utf-8''email",
             "FORM-DATA; NAME=\"email\"",
             "form-data; name=\"name\"",
+            "form-data; name=\"x; name=email\"",
+            "form-data; name=\"x\"; filename=\"; name=email\"",
+            "form-data; name=\"x\"\r\n\u{b};name=\"email\":x",
+            "form-data; name=\"x\"\r\n\u{c};name=\"email\":x",
             "attachment; name=\"email\"",
         ]);
         let more = random.pick_one(&[
@@ -138,6 +145,9 @@ fn random_multipart(random: &mut RandomNumbers) -> Form {
             "Content-Transfer-Encoding: quoted-printable",
             "content-disposition: form-data; name=\"name\"",
             "X: y\r\n folded: z",
+            "X-A: Content-Disposition: form-data; name=\"email\"",
+            "X-Content-Disposition: form-data; name=\"email\"",
+            "Content-Type: text/plain; a=\"Content-Disposition: ; name=email\"",
         ]);
         let more = if more.is_empty() { String::new() } else { format!("{more}{end}") };
         let address = random_address(random);
@@ -155,9 +165,33 @@ fn random_multipart(random: &mut RandomNumbers) -> Form {
     let quoted = format!("\"{boundary}\"");
     let shown = if random.one_in(2) { boundary } else { &quoted };
     let more = random.pick_one(&["", "", "; charset=utf-8", "; boundary=other"]);
+    let content_type = format!("multipart/form-data; boundary={shown}{more}");
+    match random.one_in(6) {
+        true => form_with_two_boundaries(random),
+        false => Form { content_type, body: body.into_bytes() },
+    }
+}
+
+/// A form whose boundary servers may read in two ways. Each of its two readings has another address.
+fn form_with_two_boundaries(random: &mut RandomNumbers) -> Form {
+    let part = |boundary: &str, name: &str, content: &str| {
+        let header = format!("Content-Disposition: form-data; name=\"{name}\"");
+        format!("--{boundary}\r\n{header}\r\n\r\n{content}\r\n")
+    };
+    let kinds = [
+        ("good", "evil\"", "x=\"boundary=evil\"; boundary=good"),
+        ("good", "evil", "x=\"boundary=evil;\"; boundary=good"),
+        ("good", "evil", "boundary=good; x=\"boundary=evil\""),
+        ("good,evil", "good", "boundary=\"good,evil\""),
+        ("good;evil", "good", "boundary=\"good;evil\""),
+        ("boundary=evil", "evil", "boundary=\"boundary=evil\""),
+    ];
+    let (outer, inner, boundaries) = kinds[random.number_below(kinds.len())];
+    let hidden = format!("{}--{inner}--", part(inner, "email", BAD));
+    let parts = [part(outer, "email", GOOD), part(outer, "x", &hidden)].concat();
     Form {
-        content_type: format!("multipart/form-data; boundary={shown}{more}"),
-        body: body.into_bytes(),
+        content_type: format!("multipart/form-data; {boundaries}"),
+        body: format!("{parts}--{outer}--\r\n").into_bytes(),
     }
 }
 

@@ -236,6 +236,7 @@ fn a_key_may_be_in_a_field_of_its_own() {
         let gateway = setup.start();
         let page = "https://app.example.com";
         let key = gateway.create_active_key("acme", &["--origin", page]);
+        let other = gateway.create_active_key("other", &[]);
         let unknown = "rg_00000000000000000000000000000000";
         for target in ["/v1/usage", "/v1/public/domain/gmail.com", "/v1/check/a%40gmail.com"] {
             let by_field = |key: &str| get(target).with_header("x-api-key", key);
@@ -244,8 +245,11 @@ fn a_key_may_be_in_a_field_of_its_own() {
             gateway.send_request(&by_field(&key)).expect(200);
             gateway.send_request(&by_field(&key).with_header("X-Api-Key", &key)).expect(401);
             gateway.send_request(&by_field(unknown).key(&key)).expect(401);
-            // The field counts, so that `Authorization` is free for another purpose.
-            gateway.send_request(&by_field(&key).key(unknown)).expect(200);
+            gateway.send_request(&by_field(&key).key(unknown)).expect(401);
+            gateway.send_request(&by_field(&key).key(&other)).expect(401);
+            gateway.send_request(&by_field(&key).key(&key)).expect(200);
+            let with_basic = by_field(&key).with_header("Authorization", "Basic abc");
+            gateway.send_request(&with_basic).expect(401);
             gateway.send_request(&by_field(&format!("Bearer {key}"))).expect(401);
             let secret = "a-secret-that-is-no-key-of-ours";
             let traced = by_field(secret).with_header("X-Request-Id", secret);

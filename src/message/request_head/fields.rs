@@ -10,6 +10,8 @@ use super::limits::RequestLimits;
 use super::request_line::{RequestLine, takes_body};
 use crate::model::refusal::Refusal;
 
+/// The length of a body whose end its framing tells. No body that is read to its end is as long.
+pub const UNKNOWN_BODY_LENGTH: usize = usize::MAX;
 /// The most options that `Connection` may list; no honest client sends as many.
 pub const MAX_CONNECTION_OPTIONS: usize = 64;
 
@@ -22,6 +24,8 @@ pub struct RequestFields<'b> {
     content_length_count: usize,
     content_length: &'b [u8],
     has_transfer_encoding: bool,
+    /// Whether there is one `Transfer-Encoding`, and it is `chunked`.
+    is_chunked: bool,
     connection_option_count: usize,
     /// Whether `Connection` contains `close`.
     pub wants_close: bool,
@@ -54,6 +58,11 @@ impl<'b> RequestFields<'b> {
         self.host_count == 1 && self.content_length_count == 0 && !self.needs_pingora_path
     }
 
+    /// Returns true if the request has no `Content-Length`.
+    pub(super) fn has_no_content_length(&self) -> bool {
+        self.content_length_count == 0
+    }
+
     pub(super) fn parse_field_line(&mut self, line: &'b [u8]) -> Result<(), Refusal> {
         // This also refuses folded lines and blanks before the colon.
         let end = line.iter().position(|byte| !is_token_byte(*byte)).unwrap_or(line.len());
@@ -74,7 +83,8 @@ impl<'b> RequestFields<'b> {
             self.content_length_count += 1;
             self.content_length = value;
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            self.has_transfer_encoding = true;
+            let is_first = !std::mem::replace(&mut self.has_transfer_encoding, true);
+            self.is_chunked = is_first && value.eq_ignore_ascii_case(b"chunked");
         } else if name.eq_ignore_ascii_case(b"connection") {
             self.add_connection_options(value)?;
         } else if name.eq_ignore_ascii_case(b"expect") {
@@ -144,6 +154,7 @@ impl<'b> RequestFields<'b> {
     pub(super) fn check_host_framing_and_expect(
         &self,
         request: &RequestLine<'_>,
+        limits: &RequestLimits,
     ) -> Result<(), Refusal> {
         let has_host = if request.is_http_11 { self.host_count == 1 } else { self.host_count <= 1 };
         let is_host_valid = self.host_count == 0 || is_host_with_optional_port(self.host);
@@ -151,7 +162,10 @@ impl<'b> RequestFields<'b> {
             Some(authority) => authority.eq_ignore_ascii_case(self.host),
             None => true,
         };
-        let has_clear_framing = !self.has_transfer_encoding && self.content_length_count <= 1;
+        let has_clear_framing = match self.has_transfer_encoding {
+            true => self.is_unread_chunked_body(request, limits),
+            false => self.content_length_count <= 1,
+        };
         if !(has_host && is_host_valid && is_same_host && has_clear_framing) {
             return Err(Refusal::BadRequest);
         }
@@ -160,14 +174,26 @@ impl<'b> RequestFields<'b> {
         if is_met { Ok(()) } else { Err(Refusal::ExpectationFailed) }
     }
 
+    /// Returns true for a chunked body that riskgate does not read: a proxy asks about a request with
+    /// such a body. The connection closes after the response, so nothing behind the head is parsed.
+    fn is_unread_chunked_body(&self, request: &RequestLine<'_>, limits: &RequestLimits) -> bool {
+        self.is_chunked
+            && self.content_length_count == 0
+            && request.is_http_11
+            && limits.is_authz_target(request.target)
+    }
+
     /// Returns the length of the body, in bytes. Only POST, PUT and PATCH may have a body, so that
     /// no second request can be smuggled in the body of another method. riskgate answers the requests
-    /// of `authz_path` itself, so their bodies reach no server.
+    /// of `authz_path` itself, so their bodies reach no server, and may have any length.
     pub(super) fn parse_body_length(
         &self,
         request: &RequestLine<'_>,
         limits: &RequestLimits,
     ) -> Result<usize, Refusal> {
+        if self.is_unread_chunked_body(request, limits) {
+            return Ok(UNKNOWN_BODY_LENGTH);
+        }
         if self.content_length_count == 0 {
             return Ok(0);
         }
@@ -178,8 +204,8 @@ impl<'b> RequestFields<'b> {
         let value = digits.iter().fold(0usize, |sum, digit| {
             sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
         });
-        let may_have_body = || takes_body(request.method) || limits.is_authz_target(request.target);
-        if value > 0 && (!may_have_body() || value > limits.body_bytes) {
+        let may_have_body = || takes_body(request.method) && value <= limits.body_bytes;
+        if value > 0 && !may_have_body() && !limits.is_authz_target(request.target) {
             return Err(Refusal::BadRequest);
         }
         Ok(value)
