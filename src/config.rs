@@ -22,6 +22,7 @@ mod secret;
 mod settings;
 mod sources;
 mod tls;
+mod traces;
 mod upstream;
 
 use std::ffi::OsString;
@@ -42,6 +43,7 @@ use crate::model::verdict::Score;
 use crate::observe::access_log::{AccessLogOptions, LogTarget};
 use crate::observe::process_log::ProcessLogOptions;
 use crate::observe::top_domains::TopDomainsOptions;
+use crate::observe::traces::TraceOptions;
 use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
 use crate::store::{MAX_TOP_ROW_ACCOUNTS, RedisOptions, Store, StoreError, StoreUrl};
@@ -89,6 +91,8 @@ pub struct Config {
     pub access_log: AccessLogOptions,
     /// Where the access log is written.
     pub log_target: LogTarget,
+    /// Where traces are sent; `None` if they are off.
+    pub traces: Option<TraceOptions>,
     /// What the process log contains.
     pub process_log: ProcessLogOptions,
     /// The upstream servers.
@@ -232,6 +236,7 @@ impl Config {
             access_log: settings.read_access_log_options(),
             log_target: settings.read_log_target(),
             process_log: settings.read_process_log_options(),
+            traces: settings.read_trace_options(),
             upstream_routes,
             table: settings.read_table_inputs(&feeds),
             feeds,
@@ -292,6 +297,7 @@ impl Config {
             ("listen (timeouts, sizes, fast_path)", is_same(&downstream, &startup.downstream)),
             ("listen (connections)", is_same(&self.connection_limits, &startup.connection_limits)),
             ("log (path, max_bytes, kept_files)", is_same(&self.log_target, &startup.log_target)),
+            ("traces", self.traces == startup.traces),
             ("upstream", is_same(&self.upstream, &startup.upstream)),
             ("store (but for on_failure)", is_same(&self.store, &startup.store)),
             ("process.runtime_dir", is_same(&self.runtime_dir, &startup.runtime_dir)),

@@ -7,3 +7,4 @@ pub mod process_log;
 pub mod redaction;
 pub mod screening_counts;
 pub mod top_domains;
+pub mod traces;

@@ -8,6 +8,7 @@ pub mod reload;
 pub mod server;
 mod single_response;
 pub mod systemd;
+mod trace_exporter;
 pub mod upgrade;
 
 pub use mount::Mount;

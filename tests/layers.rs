@@ -46,14 +46,17 @@ const FOLDERS_WITHOUT_HTTP: [&str; 10] =
     ["model", "support", "screening", "store", "quota", "keys", "table", "feed", "dns", "observe"];
 
 /// Crates, each with the only folders or modules that may use it.
-const CRATES: [(&str, &[&str]); 35] = [
+const CRATES: [(&str, &[&str]); 36] = [
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
     ("arrayvec", &["gate", "message", "downstream/http2"]),
     ("clap", &["cli"]),
     ("crc32fast", &["keys/token"]),
-    ("h2", &["downstream/http2"]),
-    ("hex", &["store/redis", "keys/key_file", "feed/fetch", "message/request_id"]),
+    ("h2", &["downstream/http2", "process/trace_exporter/grpc"]),
+    (
+        "hex",
+        &["store/redis", "keys/key_file", "feed/fetch", "observe/traces", "message/request_id"],
+    ),
     ("hickory_resolver", &["support/dns_resolver", "dns/client", "proxy/upstream/name_resolver"]),
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
@@ -66,6 +69,7 @@ const CRATES: [(&str, &[&str]); 35] = [
     ("pingora_proxy", &["message", "gate", "proxy", "downstream", "process"]),
     ("ppp", &["downstream/preamble"]),
     ("prometheus", &["observe/metrics"]),
+    ("prost", &["observe/traces/otlp"]),
     ("psl", &["model/domain"]),
     ("redis", &["store"]),
     ("rusqlite", &["store"]),
@@ -93,7 +97,7 @@ const CRATES: [(&str, &[&str]); 35] = [
         ],
     ),
     ("toml", &["keys", "table", "config"]),
-    ("ureq", &["feed/fetch"]),
+    ("ureq", &["feed/fetch", "process/trace_exporter"]),
     ("x509_parser", &["support/certificates"]),
     ("xxhash_rust", &["table"]),
 ];

@@ -256,6 +256,7 @@ impl Exchange<'_> {
             Failure::Connect
         })?;
         self.attempts.mark_connected();
+        self.client_info.traceparent = self.ctx.traceparent_after(self.attempt_records.len());
         let mut request = Vec::with_capacity(self.client_header.len() + 512);
         write_upstream_request(
             self.client_header,

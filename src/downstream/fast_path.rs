@@ -19,7 +19,7 @@ use crate::gate::{
     iter_values_in_bytes, unix_seconds_now,
 };
 use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
-use crate::message::response::{RenderOptions, Reply, StrictTransportSecurity};
+use crate::message::response::{RenderOptions, Reply, StrictTransportSecurity, TRACEPARENT};
 
 /// If the buffered responses have at least this many bytes, the caller sends them before the fast
 /// path answers the next request.
@@ -127,6 +127,8 @@ impl FastPath {
             ctx.protocol = Some("HTTP/1.1");
             let header = &arrived[consumed..consumed + head.head_length];
             ctx.client_address = self.gate.find_client_address_in_bytes(self.peer_address, header);
+            let traceparents = || iter_values_in_bytes(header, TRACEPARENT);
+            self.gate.begin_trace(self.peer_address, traceparents, &mut ctx);
             let (method, target) = (plain_method(&head), head.request_line.target);
             let key_header = self.gate.key_header();
             let key_values = || {

@@ -21,10 +21,11 @@ use super::forwarding_headers::{
 use super::response::{MalformedResponse, parse_content_length};
 use crate::keys::Key;
 use crate::message::request_head::iter_parsed_fields;
-use crate::message::response::{HeaderField, header_field};
+use crate::message::response::{HeaderField, TRACEPARENT, header_field};
 use crate::message::riskgate_fields::{
     ScreeningFacts, write_identity_fields, write_screening_fields,
 };
+use crate::observe::traces::TRACEPARENT_LENGTH;
 pub(crate) use rules::{
     is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
     parse_connection_options,
@@ -32,6 +33,9 @@ pub(crate) use rules::{
 use rules::{is_listed_as_hop_by_hop, is_request_field_forwarded};
 
 static HOST_FIELD: HeaderField = HeaderField::new(HOST, "Host: ");
+static TRACEPARENT_FIELD: HeaderField =
+    HeaderField::new(HeaderName::from_static(TRACEPARENT), "traceparent: ");
+
 /// The facts about the client that the upstream server is told.
 pub struct ClientInfo<'c> {
     /// The key that the client authenticated with; `None` on a route that needs no key.
@@ -46,13 +50,18 @@ pub struct ClientInfo<'c> {
     pub is_client_tls: bool,
     /// The field that may have contained the key instead of `Authorization`.
     pub key_header: Option<&'c HeaderName>,
+    /// The place of the exchange in its trace; `None` if traces are off.
+    pub traceparent: Option<[u8; TRACEPARENT_LENGTH]>,
     /// What screening found in the body; `None` if the server is told nothing of it.
     pub screening: Option<ScreeningFacts<'c>>,
 }
 
 impl ClientInfo<'_> {
     fn is_request_field_forwarded(&self, name: &[u8]) -> bool {
+        let is_own =
+            self.traceparent.is_some() && name.eq_ignore_ascii_case(TRACEPARENT.as_bytes());
         is_request_field_forwarded(name, self.is_trusted_proxy)
+            && !is_own
             && self
                 .key_header
                 .is_none_or(|key_header| !name.eq_ignore_ascii_case(key_header.as_str().as_bytes()))
@@ -152,6 +161,9 @@ fn write_riskgate_request_fields(
     put(&HOST_FIELD, upstream_host.as_bytes());
     received.write_x_forwarded_fields(client_info.peer_address, client_info.is_client_tls, put);
     put(&header_field::X_REQUEST_ID_FIELD, client_info.request_id.as_bytes());
+    if let Some(traceparent) = &client_info.traceparent {
+        put(&TRACEPARENT_FIELD, traceparent);
+    }
     if let Some(key) = client_info.key {
         write_identity_fields(key, put);
     }

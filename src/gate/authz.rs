@@ -21,8 +21,8 @@ use crate::screening::{FieldValues, UnreadCause, read_body_values, read_query_va
 
 use super::admission::PresentedKey;
 use super::authz_rules::{AUTHZ_KEY_FIELD, AuthzRules, AuthzScreening};
+use super::header_values::iter_values;
 use super::judge::{Gate, authenticate, set_cors_and_check_origin};
-use super::read_request::iter_values;
 use super::request_context::RequestContext;
 use super::request_parts::RequestParts;
 use super::route::query_of;

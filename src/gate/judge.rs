@@ -9,18 +9,23 @@ use pingora_proxy::Session;
 
 use crate::exchange::forwarding::remove_hop_by_hop_fields;
 use crate::keys::KeyRing;
-use crate::message::response::{Cors, Reply};
+use crate::message::response::{Cors, Reply, TRACEPARENT};
 use crate::model::refusal::Refusal;
 use crate::support::test_fault::{TestFault, is_injected, replace_key};
 
 use super::admission::{self, OriginHeader, Permit, PresentedKey};
 use super::answers::{self, Decision};
+use super::header_values::iter_values;
 use super::request_context::RequestContext;
 use super::request_parts::RequestParts;
 use super::route::{self, Route};
-use super::session::{close_if_process_ends, protocol_name, send_continue_if_awaited};
+use super::session::{
+    close_if_process_ends, peer_address, protocol_name, send_continue_if_awaited,
+};
 use super::state::{GateState, ReloadableRules, StartupRules};
 
+/// The longest time that [`Gate::close`] waits for the collector of traces.
+const TRACE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest time that [`Gate::close`] waits for the store and the log.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -81,6 +86,7 @@ impl Gate {
             // log, which contains the writes of both, is merged into the database file.
             state.ledger.close();
             state.access_log.close();
+            state.tracer.close(TRACE_TIMEOUT);
             // After FLUSH_TIMEOUT the receiver is gone and the send fails.
             let _ = done.send(());
         });
@@ -128,6 +134,8 @@ impl Gate {
             session.set_keepalive(None);
         }
         ctx.client_address = self.find_client_address(session);
+        let traceparents = || iter_values(session.req_header(), TRACEPARENT);
+        self.begin_trace(peer_address(session), traceparents, ctx);
         let protocol = protocol_name(session.req_header().version);
         ctx.record_connection(session.digest(), protocol);
         ctx.common_headers.hsts = self.hsts(ctx.tls_version.is_some());

@@ -13,11 +13,12 @@ use crate::model::refusal::Refusal;
 use crate::observe::access_log::{AccessLog, LogEntry};
 use crate::observe::redaction::redact_secrets;
 
+use super::header_values::iter_values;
 use super::judge::Gate;
-use super::read_request::iter_values;
 use super::request_context::RequestContext;
 use super::screen_rules::ScreeningResult;
 use super::session::has_final_response_started;
+use super::trace_spans::collect_spans;
 
 /// The most bytes of `User-Agent` in the log.
 const MAX_USER_AGENT_BYTES: usize = 256;
@@ -78,7 +79,7 @@ impl Gate {
         let elapsed = ctx.started_at().elapsed();
         let outcome = ctx.outcome.unwrap_or("other");
         self.state.metrics.requests.count_request(ctx.route, outcome, elapsed.as_secs_f64());
-        if !self.state.access_log.is_enabled() {
+        if !self.state.access_log.is_enabled() && !self.state.tracer.is_on() {
             return;
         }
         let redacted_path;
@@ -92,7 +93,8 @@ impl Gate {
         let screened = ctx.screened.as_deref();
         let user_agent = user_agent_for_log(&self.state.access_log, user_agent);
         let attempt = ctx.attempts.last();
-        self.state.access_log.queue_entry(&LogEntry {
+        let trace_id = ctx.trace.map(|trace| trace.trace_id_text());
+        let entry = LogEntry {
             at_ms: ctx.started_unix_ms,
             request_id: route::redact_id_if_email(&ctx.common_headers.request_id),
             client: ctx.client_address.map(|address| address.to_canonical()),
@@ -112,8 +114,14 @@ impl Gate {
             tls: ctx.tls_version.as_deref(),
             upstream: attempt.map(|attempt| attempt.server),
             upstream_us: attempt.map(|attempt| microseconds(attempt.duration)),
-            trace_id: None,
-        });
+            trace_id: trace_id.as_deref(),
+        };
+        if self.state.access_log.is_enabled() {
+            self.state.access_log.queue_entry(&entry);
+        }
+        if let Some(trace) = ctx.trace.filter(|trace| trace.is_sampled) {
+            self.state.tracer.queue_spans(collect_spans(ctx, &trace, &entry));
+        }
     }
 }
 

@@ -71,11 +71,10 @@ impl Gate {
             key: ctx.permit.as_ref().and_then(|permit| permit.key()),
             request_id: &ctx.common_headers.request_id,
             peer_address,
-            is_trusted_proxy: peer_address.is_some_and(|peer| {
-                self.startup_rules.client_address.trusted_proxies.contains(peer)
-            }),
+            is_trusted_proxy: self.is_trusted_proxy(peer_address),
             is_client_tls: is_tls,
-            key_header: self.startup_rules.key_header.as_ref(),
+            key_header: self.key_header(),
+            traceparent: ctx.traceparent_after(ctx.attempts.len()),
             screening: ctx.screened.as_deref().and_then(ScreeningResult::facts_for_upstream),
         }
     }

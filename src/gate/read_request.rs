@@ -2,20 +2,16 @@
 
 use std::net::IpAddr;
 
-use http::header::{
-    ACCEPT, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, AsHeaderName, HeaderName, HeaderValue,
-    ORIGIN,
-};
+use http::header::{ACCEPT, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, ORIGIN};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 
-use crate::message::request_head::{
-    RequestFields, accepts_problems_only, iter_parsed_fields, value_if_single,
-};
+use crate::message::request_head::{RequestFields, accepts_problems_only, value_if_single};
 use crate::message::response::{StrictTransportSecurity, X_REQUEST_ID};
 
 use super::admission::{OriginHeader, PresentedKey};
 use super::authz_rules::AUTHZ_KEY_FIELD;
+use super::header_values::{iter_values, iter_values_in_bytes};
 use super::judge::Gate;
 use super::request_context::{RequestContext, accept_or_generate_request_id};
 use super::request_parts::RequestParts;
@@ -27,6 +23,24 @@ impl Gate {
     /// TLS, or if the config has none.
     pub(crate) fn hsts(&self, is_tls: bool) -> Option<StrictTransportSecurity> {
         self.startup_rules.hsts.as_ref().filter(|_| is_tls).cloned()
+    }
+
+    /// Begins the trace of a request with these values of `traceparent`.
+    pub(crate) fn begin_trace<'h, V: Iterator<Item = &'h [u8]>>(
+        &self,
+        peer: Option<IpAddr>,
+        traceparents: impl FnOnce() -> V,
+        ctx: &mut RequestContext,
+    ) {
+        let tracer = &self.state.tracer;
+        if tracer.is_on() {
+            ctx.trace = tracer.begin(value_if_single(traceparents()), self.is_trusted_proxy(peer));
+        }
+    }
+
+    /// Returns true if this peer is in `listen.trusted_proxies`.
+    pub(super) fn is_trusted_proxy(&self, peer: Option<IpAddr>) -> bool {
+        peer.is_some_and(|peer| self.startup_rules.client_address.trusted_proxies.contains(peer))
     }
 
     /// Returns the field that may contain a key instead of `Authorization`.
@@ -121,22 +135,4 @@ impl Gate {
         ctx.common_headers.request_id =
             accept_or_generate_request_id(client_id, key_values, request_ids, keys);
     }
-}
-
-/// Returns all values of a header field.
-pub(crate) fn iter_values(
-    header: &RequestHeader,
-    name: impl AsHeaderName,
-) -> impl Iterator<Item = &[u8]> {
-    header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes)
-}
-
-/// Like [`iter_values`], for the bytes of a header that have been parsed before.
-pub(crate) fn iter_values_in_bytes<'h>(
-    header: &'h [u8],
-    name: &str,
-) -> impl Iterator<Item = &'h [u8]> {
-    iter_parsed_fields(header)
-        .filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))
-        .map(|(_, value)| value)
 }

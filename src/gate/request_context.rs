@@ -16,6 +16,7 @@ use crate::message::request_id::{RequestId, RequestIdGenerator};
 use crate::message::response::{CommonHeaders, Reply};
 use crate::model::domain::Domain;
 use crate::observe::metrics::{AttemptRecord, RouteLabel};
+use crate::observe::traces::{RequestTrace, TRACEPARENT_LENGTH};
 use crate::support::snapshot::SnapshotCell;
 
 /// riskgate's state of one request, from its header to its log line. Create one for each request
@@ -69,6 +70,8 @@ pub struct RequestContext {
     pub(crate) response_bytes: u64,
     /// The attempts to get a response from an upstream server that have ended.
     pub(crate) attempts: Vec<AttemptRecord>,
+    /// The request's place in its trace; `None` if traces are off.
+    pub(crate) trace: Option<RequestTrace>,
 }
 
 /// The start of a request, by the monotonic clock and by the machine's clock.
@@ -115,6 +118,7 @@ impl From<StartTime> for RequestContext {
             tls_version: None,
             response_bytes: 0,
             attempts: Vec::new(),
+            trace: None,
         }
     }
 }
@@ -124,6 +128,15 @@ impl RequestContext {
     /// machine's clock doesn't change it. It is read once per request.
     pub(crate) fn unix_now(&self) -> i64 {
         self.unix_now
+    }
+
+    /// Returns the `traceparent` for the upstream server of the next attempt, if this number of
+    /// attempts has ended; `None` if traces are off.
+    pub(crate) fn traceparent_after(
+        &self,
+        ended_attempts: usize,
+    ) -> Option<[u8; TRACEPARENT_LENGTH]> {
+        self.trace.map(|trace| trace.traceparent(ended_attempts + 1))
     }
 
     /// Records the version of HTTP, and that of TLS if the connection uses TLS.

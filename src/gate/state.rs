@@ -14,6 +14,7 @@ use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
 use crate::observe::screening_counts::ScreeningCounts;
 use crate::observe::top_domains::TopList;
+use crate::observe::traces::Tracer;
 use crate::quota::Ledger;
 use crate::support::client_rates::{ClientRates, Rate};
 use crate::support::snapshot::SnapshotCell;
@@ -35,6 +36,10 @@ impl GateState {
             process_log_lines_dropped,
             self.top_domains.dropped_lookups(),
         );
+        if self.tracer.is_on() {
+            let (exported, dropped) = self.tracer.span_counts();
+            self.metrics.traces.set_span_counts(exported, dropped);
+        }
         self.metrics.render()
     }
 }
@@ -90,6 +95,8 @@ pub struct GateState {
     pub metrics: Metrics,
     /// The access log.
     pub access_log: AccessLog,
+    /// The traces of requests.
+    pub tracer: Tracer,
     /// Generates the id of a request that has no valid id of its own.
     pub request_ids: RequestIdGenerator,
     /// The rules that a reload may change.

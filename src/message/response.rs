@@ -21,7 +21,7 @@ use crate::model::verdict::VerdictSource;
 
 pub use common_headers::{CommonHeaders, Cors, StrictTransportSecurity};
 pub(crate) use header_field::HeaderField;
-pub use header_field::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
+pub use header_field::{TRACEPARENT, X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
 const CORS_ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
 

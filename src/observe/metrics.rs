@@ -10,6 +10,7 @@ mod reloads;
 mod requests;
 mod store;
 mod table;
+mod traces;
 mod upstream;
 
 use prometheus::process_collector::ProcessCollector;
@@ -22,6 +23,7 @@ use requests::RequestMetrics;
 pub use requests::{OUTCOMES, RouteLabel};
 use store::StoreMetrics;
 use table::TableMetrics;
+use traces::TraceMetrics;
 pub use upstream::{AttemptOutcome, AttemptRecord, UpstreamMetrics, UpstreamSnapshot};
 
 /// Every metric of the gateway.
@@ -41,6 +43,8 @@ pub struct Metrics {
     pub upstream: UpstreamMetrics,
     /// The ledger's store and clocks.
     pub store: StoreMetrics,
+    /// The spans of traces.
+    pub traces: TraceMetrics,
 }
 
 impl Metrics {
@@ -56,6 +60,7 @@ impl Metrics {
             dns: DnsMetrics::register(&registry)?,
             upstream: UpstreamMetrics::register(&registry)?,
             store: StoreMetrics::register(&registry)?,
+            traces: TraceMetrics::register(&registry)?,
             registry,
         })
     }

@@ -50,6 +50,7 @@ fn other_value(key: &str, schema: &Value) -> (String, String) {
         ("keys.prefix", "xx_"),
         ("log.level", "debug"),
         ("store.url", "redis://127.0.0.1:1/0"),
+        ("traces.endpoint", "http://127.0.0.1:4318"),
         ("upstream.health_path", "/up"),
         ("upstream.tls_name", "name.test"),
         ("upstream.host", "host.test"),

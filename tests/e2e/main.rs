@@ -73,6 +73,7 @@ mod systemd;
 mod syvel_sdk;
 mod tls;
 mod top_domains;
+mod traces;
 mod unwritable_output;
 mod upgrade;
 mod uploads;

@@ -17,6 +17,7 @@ use crate::downstream::connection_tracker::CountGuard;
 use crate::downstream::context::ListenerContext;
 use crate::gate::{Decision, RequestContext, iter_values};
 use crate::message::request_head::{RequestFields, check_http2_request, is_plain_method};
+use crate::message::response::TRACEPARENT;
 use crate::model::refusal::Refusal;
 
 /// The guards of a request that is being served.
@@ -75,6 +76,7 @@ async fn answer(
     let header = session.req_header();
     let (method, target) = (header.method.as_str(), header.raw_path());
     ctx.client_address = gate.find_client_address_in(peer_address, header);
+    gate.begin_trace(peer_address, || iter_values(header, TRACEPARENT), &mut ctx);
     let key_values = || gate.key_header().into_iter().flat_map(|name| iter_values(header, name));
     let request = gate.read_plain_request(method, target, &fields, key_values, &mut ctx);
     let reply = match gate.judge_request(&request, &mut ctx).await {

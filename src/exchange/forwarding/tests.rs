@@ -27,6 +27,7 @@ fn forwarded_fields_on_both_paths(fields: &[(&str, &str)], is_trusted_proxy: boo
         peer_address: address,
         is_trusted_proxy,
         is_client_tls: false,
+        traceparent: None,
         key_header: Some(&HeaderName::from_static("x-api-key")),
         screening: None,
     };

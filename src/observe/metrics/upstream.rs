@@ -65,7 +65,8 @@ impl AttemptOutcome {
         AttemptOutcome::InternalError,
     ];
 
-    const fn as_str(self) -> &'static str {
+    /// The value of the `outcome` label.
+    pub const fn as_str(self) -> &'static str {
         match self {
             AttemptOutcome::Response => "response",
             AttemptOutcome::ConnectFailed => "connect_failed",

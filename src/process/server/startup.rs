@@ -11,7 +11,9 @@ use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
 use crate::observe::screening_counts::ScreeningCounts;
 use crate::observe::top_domains::TopList;
+use crate::observe::traces::Tracer;
 use crate::process::reload::{KeyRingUpdater, ReloadTrigger, Reloader};
+use crate::process::trace_exporter::start_trace_exporter;
 use crate::quota::{Ledger, LedgerOptions, unix_now};
 use crate::store::StoreError;
 use crate::support::certificates::CurrentCertificates;
@@ -65,11 +67,15 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         request_ids: RequestIdGenerator::new(),
         metrics: Metrics::new().map_err(|error| failed(&error))?,
         access_log: log,
+        tracer: Tracer::new(config.traces.as_ref().map(|traces| traces.sample_one_in)),
         reloadable_rules: SnapshotCell::new(config.reloadable_rules()),
         screening_counts: ScreeningCounts::default(),
         client_rates: ClientRates::new(),
         awaited_batches: AwaitedBatches::default(),
     });
+    if let Some(options) = config.traces.clone() {
+        start_trace_exporter(&state, options).map_err(|error| failed(&error))?;
+    }
     let (reloader, reload_trigger) =
         Reloader::new(Arc::clone(&state), config, config_sources, keys, certificates)
             .map_err(|error| failed(&error))?;

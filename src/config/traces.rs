@@ -1,0 +1,31 @@
+//! `[traces]`: where traces are sent.
+
+use super::description::toml_text;
+use super::settings::Settings;
+use crate::observe::traces::{TraceOptions, TraceProtocol};
+
+impl Settings {
+    /// Reads where and how traces are sent; `None` if they are off.
+    pub fn read_trace_options(&mut self) -> Option<TraceOptions> {
+        let protocol = match self.choice("traces.protocol", &["http/protobuf", "grpc"]) {
+            "grpc" => TraceProtocol::Grpc,
+            _ => TraceProtocol::Http,
+        };
+        let expected = match protocol {
+            TraceProtocol::Http => "a URL such as http://127.0.0.1:4318/v1/traces",
+            TraceProtocol::Grpc => "a URL without TLS, such as http://127.0.0.1:4317",
+        };
+        let endpoint = self.parse_setting("traces.endpoint", expected, |raw| {
+            let text = raw.as_text()?;
+            let (scheme, rest) = text.split_once("://")?;
+            let is_known = scheme == "http" || scheme == "https" && protocol == TraceProtocol::Http;
+            let is_url = text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some());
+            (is_known && is_url && !rest.contains('@')).then(|| text.to_owned())
+        });
+        let sample_one_in = self.integer("traces.sample_one_in", 1..=1_000_000_000, 100);
+        let service_name = self.text("traces.service_name");
+        self.note_default(toml_text("riskgate"));
+        let service_name = service_name.unwrap_or_else(|| "riskgate".to_owned());
+        Some(TraceOptions { endpoint: endpoint?, protocol, sample_one_in, service_name })
+    }
+}

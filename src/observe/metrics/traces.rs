@@ -1,0 +1,29 @@
+//! The metrics of traces.
+
+use prometheus::{Error, IntCounterVec, Registry};
+
+use super::register::{raise_counter, register_counter_vec};
+
+/// The spans of traces.
+pub struct TraceMetrics {
+    spans_by_outcome: IntCounterVec,
+}
+
+impl TraceMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<TraceMetrics, Error> {
+        let spans_by_outcome = register_counter_vec(
+            registry,
+            "riskgate_trace_spans_total",
+            "Spans of traces, by outcome.",
+            &["outcome"],
+        )?;
+        Ok(TraceMetrics { spans_by_outcome })
+    }
+
+    /// Sets how many spans a collector took, and how many were lost, since the start.
+    pub fn set_span_counts(&self, exported: u64, dropped: u64) {
+        for (outcome, spans) in [("exported", exported), ("dropped", dropped)] {
+            raise_counter(&self.spans_by_outcome.with_label_values(&[outcome]), spans);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Where and how spans are sent.
+
+/// Where and how spans are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceOptions {
+    /// The URL of the collector.
+    pub endpoint: String,
+    /// The protocol that it speaks.
+    pub protocol: TraceProtocol,
+    /// One request in this many is traced.
+    pub sample_one_in: u64,
+    /// The name of this service in the traces.
+    pub service_name: String,
+}
+
+/// A transport of OTLP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceProtocol {
+    /// A POST with a binary body.
+    Http,
+    /// gRPC over HTTP/2 without TLS.
+    Grpc,
+}
