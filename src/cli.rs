@@ -116,7 +116,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.message_lines.iter().for_each(output::print_message);
+            failure.message_lines.iter().for_each(output::print_failure);
             ExitCode::from(failure.exit_code)
         }
     }

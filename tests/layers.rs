@@ -46,7 +46,8 @@ const FOLDERS_WITHOUT_HTTP: [&str; 10] =
     ["model", "support", "screening", "store", "quota", "keys", "table", "feed", "dns", "observe"];
 
 /// Crates, each with the only folders or modules that may use it.
-const CRATES: [(&str, &[&str]); 36] = [
+const CRATES: [(&str, &[&str]); 37] = [
+    ("anstream", &["cli/output"]),
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
     ("arrayvec", &["gate", "message", "downstream/http2"]),

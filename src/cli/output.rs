@@ -4,11 +4,18 @@
 //! written, the command goes on without it.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 
+use anstream::{AutoStream, ColorChoice};
+
 use super::failure::CommandFailure;
+
+const WARNING: &str = "warning:";
+const YELLOW: &str = "\x1b[33m";
+const RED: &str = "\x1b[31m";
+const RESET: &str = "\x1b[0m";
 
 /// Writes a result to standard output. If the reader has closed the pipe, the command fails without
 /// a message.
@@ -52,10 +59,40 @@ pub fn stdout_error(error: &io::Error) -> String {
     format!("standard output: expected to write to it, but found {error}")
 }
 
-/// Writes one line to standard error.
+/// Writes one line to standard error. The word `warning` at its start is yellow on a terminal that
+/// shows colours.
 pub fn print_message(line: impl AsRef<str>) {
+    let line = line.as_ref();
+    match line.strip_prefix(WARNING).filter(|_| shows_colors()) {
+        Some(rest) => write_stderr(&format!("{YELLOW}{WARNING}{RESET}{rest}\n")),
+        None => write_stderr(&format!("{line}\n")),
+    }
+}
+
+/// Writes one line of a failed command to standard error. It is red on a terminal that shows colours.
+pub fn print_failure(line: impl AsRef<str>) {
+    let line = line.as_ref();
+    match shows_colors() {
+        true => write_stderr(&format!("{RED}{line}{RESET}\n")),
+        false => write_stderr(&format!("{line}\n")),
+    }
+}
+
+/// Writes one line about the progress of long work to standard error, if a person reads it there.
+pub fn print_progress(line: impl AsRef<str>) {
+    if io::stderr().is_terminal() {
+        print_message(line);
+    }
+}
+
+/// Returns true if standard error is a terminal that shows colours, and the user wants them: see
+/// <https://no-color.org>.
+fn shows_colors() -> bool {
+    AutoStream::choice(&io::stderr()) != ColorChoice::Never
+}
+
+fn write_stderr(line: &str) {
     // One write, because other processes may write to the same file.
-    let line = format!("{}\n", line.as_ref());
     let _ = io::stderr().write_all(line.as_bytes());
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use super::output::{print_message, print_result_of_change};
+use super::output::{print_message, print_progress, print_result_of_change};
 use super::store_access::{STORE_TIMEOUT, open_store};
 use crate::config::Config;
 use crate::model::month::Month;
@@ -209,7 +209,9 @@ fn copy(
     from: &StoreUrl,
     to: &StoreUrl,
 ) -> Result<StoreContents, CommandFailure> {
+    print_progress("reading the store");
     let contents = read_contents(&mut Store::open_existing(from, options, STORE_TIMEOUT)?)?;
+    print_progress(format!("writing {} keys", contents.ring.keys.len()));
     let mut target = Store::open(to, options, STORE_TIMEOUT)?;
     target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;

@@ -35,6 +35,9 @@ pub enum TableCommand {
         /// Replace an existing file without that check.
         #[arg(long)]
         force: bool,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Show the contents of a table and their sources.
     Inspect {
@@ -69,6 +72,9 @@ pub enum TableCommand {
         domain: String,
         #[command(flatten)]
         config: ConfigArgs,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Fetch feeds once, for example from cron if the gateways of a host do not fetch feeds.
     Update {
@@ -79,6 +85,9 @@ pub enum TableCommand {
         /// Accept a list however much it changed, and even if it is older.
         #[arg(long)]
         force: bool,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
     },
     /// Show the status of each feed.
     Feeds {
@@ -128,15 +137,17 @@ pub enum TableCommand {
 pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
     let mut out = Vec::new();
     match command {
-        TableCommand::Build { source, output, force } => return build(source, &output, force),
+        TableCommand::Build { source, output, force, json } => {
+            return build(source, &output, force, json);
+        }
         TableCommand::Inspect { source, json } => inspect(&mut out, source, json)?,
         TableCommand::Allow(args) => return overrides::set_override(&args, OverrideAction::Allow),
         TableCommand::Deny(args) => return overrides::set_override(&args, OverrideAction::Deny),
-        TableCommand::Clear { domain, config } => {
-            return overrides::clear_override(&domain, &config);
+        TableCommand::Clear { domain, config, json } => {
+            return overrides::clear_override(&domain, &config, json);
         }
-        TableCommand::Update { names, config, force } => {
-            return feeds::update_feeds(&names, &config.read_config()?, force);
+        TableCommand::Update { names, config, force, json } => {
+            return feeds::update_feeds(&names, &config.read_config()?, force, json);
         }
         TableCommand::Feeds { config, json } => {
             feeds::print_feed_statuses(&mut out, &config.read_config()?, json)?
@@ -187,7 +198,7 @@ fn location_or_bundled(path: Option<PathBuf>) -> TableLocation {
     path.map_or(TableLocation::Bundled, TableLocation::Path)
 }
 
-fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), CommandFailure> {
+fn build(source: PathBuf, output: &Path, force: bool, json: bool) -> Result<(), CommandFailure> {
     let table = Table::compile(&TableLocation::Path(source), unix_now())?;
     if !force && output.exists() {
         table.check_succession(&Table::load(&TableLocation::Path(output.to_owned()))?)?;
@@ -195,7 +206,9 @@ fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), CommandFailu
     table.write_to(output)?;
     let (rows, version) = (table.row_count(), table.version());
     let done = format!("{}: {rows} rows, version {version}", output.display());
-    print_result_of_change(&done, format!("{done}\n"))
+    let object = json!({ "file": output, "rows": rows, "version": version });
+    let result = if json { format!("{object}\n") } else { format!("{done}\n") };
+    print_result_of_change(&done, result)
 }
 
 fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), CommandFailure> {

@@ -229,3 +229,84 @@ fn completions_and_manual_pages_know_every_command() {
     let misspelt = run_command(Command::new(BINARY).arg("chekc")).expect(2);
     assert!(misspelt.stderr.contains("'check'"), "{}", misspelt.stderr);
 }
+
+/// The members that `docs/commands.md` lists for the JSON of a command.
+fn documented_members(command: &str) -> Vec<String> {
+    let document = include_str!("../../docs/commands.md");
+    let named = format!("`{command}`");
+    let row = document.lines().find(|line| {
+        let cells: Vec<&str> = line.split('|').collect();
+        cells.len() == 4 && cells[1].contains(&named) && cells[2].contains("{\"")
+    });
+    let (_, members) = row.unwrap_or_else(|| panic!("{command}")).split_once("{\"").unwrap();
+    let (members, _) = members.split_once('}').unwrap();
+    let mut members: Vec<String> =
+        members.split(',').map(|member| member.trim_matches('"').to_owned()).collect();
+    members.sort_unstable();
+    members
+}
+
+#[test]
+fn json_has_the_documented_members() {
+    let setup = Setup::with_bundled_table();
+    let overrides = setup.path("overrides.csv");
+    let setup = setup.set_text("table.overrides", &overrides.display().to_string());
+    let list = setup.path("feed.txt");
+    std::fs::write(&list, "a.test\n").unwrap();
+    let feed = format!(
+        "[[table.feed]]\nname = \"one\"\nurl = {:?}\nkind = \"disposable\"\n",
+        list.display().to_string()
+    );
+    let setup = setup.append_toml(&feed);
+    let path = |name: &str| setup.path(name).display().to_string();
+    let check = |command: &str, more: &[&str]| {
+        let words: Vec<&str> = command.split(' ').chain(more.iter().copied()).collect();
+        let words = [words.as_slice(), &["--json"]].concat();
+        // These commands read no config.
+        let ran = match ["table build", "table inspect", "table diff"].contains(&command) {
+            true => run_command(Command::new(BINARY).args(words)),
+            false => setup.cli(&words),
+        };
+        let value: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| {
+            panic!("{command}: {error}: {}{}", ran.stdout, ran.stderr);
+        });
+        let object = if value.is_array() { value[0].clone() } else { value };
+        assert_eq!(sorted_member_names(&object), documented_members(command), "{command}");
+        object
+    };
+    let id = check("keys create", &["--account", "acme"])["id"].as_str().unwrap().to_owned();
+    check("keys list", &[]);
+    check("keys rotate", &[&id]);
+    check("keys revoke", &[&id]);
+    check("accounts list", &[]);
+    check("accounts set", &["acme", "--limit", "5"]);
+    check("store init", &[]);
+    check("store backup", &[&path("backup")]);
+    check("config show", &[]);
+    check("table build", &["data", "-o", &path("table")]);
+    check("table inspect", &[]);
+    check("table lookup", &["gmail.com"]);
+    check("table allow", &["a.test"]);
+    check("table deny", &["a.test"]);
+    check("table clear", &["a.test"]);
+    check("table update", &[]);
+    check("table feeds", &[]);
+    check("table diff", &["data", "data"]);
+}
+
+#[test]
+fn a_terminal_shows_colors_unless_the_user_wants_none() {
+    let setup = Setup::new();
+    let check = |environment: &str| {
+        let spawn = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+        let mut command = Command::new("env");
+        command.args(["-u", "NO_COLOR", "TERM=xterm", environment, "python3", "-c", spawn]);
+        command.args([BINARY, "check", "-c", &setup.path("riskgate.toml").display().to_string()]);
+        run_command(&mut command).expect(0).stdout
+    };
+    setup.cli(&["check"]).expect(0);
+    let colored = check("A=b");
+    assert!(colored.contains("\u{1b}[33mwarning:\u{1b}[0m"), "{colored:?}");
+    let plain = check("NO_COLOR=1");
+    assert!(plain.contains("warning: ") && !plain.contains('\u{1b}'), "{plain:?}");
+}

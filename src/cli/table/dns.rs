@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::failure::CommandFailure;
-use super::super::output::{print_message, print_result};
+use super::super::output::{print_message, print_progress, print_result};
 use super::super::store_access::STORE_TIMEOUT;
 use crate::config::{Config, StoreOptions};
 use crate::dns::{DnsClient, DnsFinding, NameQueryTasks, Pacer};
@@ -21,6 +21,8 @@ use crate::table::Table;
 const MAX_NAME_LIST_BYTES: u64 = 1 << 30;
 /// The first line of lists of kind `mx`.
 const MX_LIST_HEADER: &str = "domain,mx\n";
+/// A line tells the progress whenever so many names are resolved.
+const NAMES_PER_PROGRESS_LINE: usize = 1_000;
 /// The most names that are printed as examples for each proposed host.
 const EXAMPLES_PER_HOST: usize = 5;
 
@@ -127,6 +129,7 @@ async fn query_names(
     let pacer = Arc::new(Pacer::new(config.dns.max_queries_per_second));
     let client = Arc::new(DnsClient::new(&config.dns, pacer)?);
     client.probe_resolvers(table.resolver_probe_providers()).await?;
+    let count = names.len();
     let mut names = names.into_iter();
     let mut queries = NameQueryTasks::default();
     let mut findings = BTreeMap::new();
@@ -141,7 +144,12 @@ async fn query_names(
             });
         }
         match queries.next_finding().await {
-            Some(finding) => findings.extend([finding]),
+            Some(finding) => {
+                findings.extend([finding]);
+                if findings.len().is_multiple_of(NAMES_PER_PROGRESS_LINE) {
+                    print_progress(format!("{} of {count} names resolved", findings.len()));
+                }
+            }
             None => return Ok(findings),
         }
     }

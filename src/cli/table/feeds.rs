@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::failure::CommandFailure;
-use super::super::output::{print_message, print_result};
+use super::super::output::{print_message, print_progress, print_result};
 use crate::config::Config;
 use crate::feed::{Feed, FeedStatus, UpdateOutcome};
 use crate::model::month::format_rfc3339;
@@ -17,6 +17,7 @@ pub fn update_feeds(
     names: &[String],
     config: &Config,
     is_forced: bool,
+    json: bool,
 ) -> Result<(), CommandFailure> {
     let feeds = &config.feeds;
     let unknown = names.iter().find(|name| !feeds.feeds.iter().any(|feed| feed.name == **name));
@@ -32,20 +33,35 @@ pub fn update_feeds(
     }
     let table = Table::build(&config.table, unix_now())?;
     let is_wanted = |feed: &&Feed| names.is_empty() || names.contains(&feed.name);
-    let (mut done, mut failed) = (String::new(), Vec::new());
+    let (mut lines, mut objects, mut failed) = (String::new(), Vec::new(), Vec::new());
     for feed in feeds.feeds.iter().filter(is_wanted) {
-        match feed.update(&feeds.dir, &table, unix_now(), is_forced) {
-            Ok(UpdateOutcome::ListReplaced(rows)) => {
-                done += &format!("{}: {rows} rows\n", feed.name)
+        let name = &feed.name;
+        print_progress(format!("fetching {name}"));
+        let (line, object) = match feed.update(&feeds.dir, &table, unix_now(), is_forced) {
+            Ok(UpdateOutcome::ListReplaced(rows)) => (
+                format!("{name}: {rows} rows\n"),
+                json!({ "name": name, "changed": true, "rows": rows, "problem": null }),
+            ),
+            Ok(UpdateOutcome::Unchanged) => (
+                format!("{name}: unchanged\n"),
+                json!({ "name": name, "changed": false, "rows": null, "problem": null }),
+            ),
+            Err(error) => {
+                let problem = error.to_string();
+                failed.push(format!("feed {problem}"));
+                let object = json!({
+                    "name": name, "changed": false, "rows": null, "problem": problem,
+                });
+                (String::new(), object)
             }
-            Ok(UpdateOutcome::Unchanged) => done += &format!("{}: unchanged\n", feed.name),
-            Err(error) => failed.push(format!("feed {error}")),
-        }
+        };
+        lines += &line;
+        objects.push(object);
     }
     if feeds.feeds.is_empty() {
         print_message("no [[table.feed]] is enabled");
     }
-    print_result(done)?;
+    print_result(if json { format!("{:#}\n", Value::Array(objects)) } else { lines })?;
     match failed.is_empty() {
         true => Ok(()),
         false => Err(CommandFailure { message_lines: failed, exit_code: 1 }),

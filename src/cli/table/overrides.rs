@@ -1,6 +1,7 @@
 //! `riskgate table allow`, `deny` and `clear`.
 
 use clap::Args;
+use serde_json::json;
 
 use super::super::config_args::ConfigArgs;
 use super::super::failure::CommandFailure;
@@ -30,6 +31,9 @@ pub struct OverrideArgs {
     /// Also deny a name that the lists protect.
     #[arg(long)]
     force: bool,
+    /// Print a JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Writes an override to the file.
@@ -60,11 +64,16 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
     let replaced = file.set_override(&new)?;
     let state = if action == OverrideAction::Allow { "allowed" } else { "denied" };
     let done = format!("{name} is {state} in {}", file.display_path());
-    print_result_of_change(&done, format!("{done}\n{}", format_rows("instead of", &replaced)))
+    let object = json!({ "domain": name.as_str(), "action": state, "replaced": replaced });
+    let result = match args.json {
+        true => format!("{object}\n"),
+        false => format!("{done}\n{}", format_rows("instead of", &replaced)),
+    };
+    print_result_of_change(&done, result)
 }
 
 /// Removes the overrides of a domain from the file.
-pub fn clear_override(domain: &str, config: &ConfigArgs) -> Result<(), CommandFailure> {
+pub fn clear_override(domain: &str, config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     let sources = config.read_config()?.table;
     let name = parse_override_name(domain)?;
     let removed = find_override_file(&sources)?.remove_overrides(&name)?;
@@ -74,7 +83,12 @@ pub fn clear_override(domain: &str, config: &ConfigArgs) -> Result<(), CommandFa
         )));
     }
     let done = format!("{name} has no override any more");
-    print_result_of_change(&done, format!("{done}\n{}", format_rows("removed", &removed)))
+    let object = json!({ "domain": name.as_str(), "action": "cleared", "replaced": removed });
+    let result = match json {
+        true => format!("{object}\n"),
+        false => format!("{done}\n{}", format_rows("removed", &removed)),
+    };
+    print_result_of_change(&done, result)
 }
 
 /// Formats removed rows, one a line, each after `what`, so that people can write them back.
