@@ -17,6 +17,7 @@ use crate::model::month::Month;
 use crate::process::upgrade::RuntimeDir;
 use crate::quota::unix_now;
 use crate::store::{RedisOptions, RepairedMonth, Store, StoreContents, StoreUrl};
+use crate::support::regular_file::is_same_file;
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
@@ -170,6 +171,13 @@ fn parse_url(what: &str, text: &str) -> Result<StoreUrl, CommandFailure> {
 /// Copies the store into a new file, which then replaces the older backup, if there is one.
 fn backup(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), CommandFailure> {
     let options = config.read_config()?.store;
+    if let StoreUrl::Sqlite(store) = &options.url
+        && is_same_file(file, store)
+    {
+        let file = file.display();
+        let expected = "expected another file than the store";
+        return Err(CommandFailure::failed(format!("{file}: {expected}, but found the store")));
+    }
     let unfinished = file.with_added_extension("partial");
     let failed = |path: &Path, error: io::Error| {
         CommandFailure::failed(format!(

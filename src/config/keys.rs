@@ -5,7 +5,7 @@ use http::HeaderName;
 use super::settings::Settings;
 
 /// The fields that riskgate reads for another purpose, besides those with the prefixes below.
-const TAKEN: [&str; 17] = [
+const OTHERWISE_READ_FIELDS: [&str; 25] = [
     "accept",
     "access-control-request-method",
     "authorization",
@@ -19,12 +19,20 @@ const TAKEN: [&str; 17] = [
     "host",
     "keep-alive",
     "origin",
+    "proxy-authorization",
+    "te",
     "traceparent",
+    "tracestate",
+    "trailer",
     "transfer-encoding",
     "upgrade",
+    "user-agent",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
     "x-request-id",
 ];
-const TAKEN_PREFIXES: [&str; 2] = ["x-forwarded-", "x-riskgate-"];
+const OTHERWISE_READ_PREFIXES: [&str; 2] = ["x-forwarded-", "x-riskgate-"];
 
 impl Settings {
     /// Reads `keys.header`; `None` if keys are in `Authorization` only.
@@ -36,8 +44,8 @@ impl Settings {
 
 fn parse_key_header(text: &str) -> Option<HeaderName> {
     let name: HeaderName = text.parse().ok()?;
-    let is_taken = TAKEN.contains(&name.as_str())
-        || TAKEN_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix));
+    let is_taken = OTHERWISE_READ_FIELDS.contains(&name.as_str())
+        || OTHERWISE_READ_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix));
     (!is_taken).then_some(name)
 }
 

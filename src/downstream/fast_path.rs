@@ -228,7 +228,8 @@ impl FastPath {
 }
 
 impl ProxyRequest {
-    fn new(head: &RequestHead<'_>, ctx: RequestContext) -> ProxyRequest {
+    fn new(head: &RequestHead<'_>, mut ctx: RequestContext) -> ProxyRequest {
+        ctx.has_attempt_records = true;
         ProxyRequest {
             ctx,
             header_length: head.head_length,

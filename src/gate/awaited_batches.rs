@@ -1,22 +1,51 @@
-//! Limits how many bodies of batches are awaited at the same time.
+//! Limits how many batches are in memory at the same time.
+
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The most requests whose body is awaited at the same time. It bounds their memory to 64 MiB.
-const MAX_AWAITED_BATCHES: usize = 256;
+use crate::model::network::Networks;
+use crate::model::refusal::Refusal;
+use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 
-/// The permits to wait for a body.
-pub struct AwaitedBatches(Semaphore);
+/// The most batches at the same time. It bounds their bodies to 64 MiB.
+const MAX_BATCHES: usize = 256;
+/// The most batches of one client (an IPv4 address or an IPv6 /64) at the same time.
+const MAX_BATCHES_PER_CLIENT: usize = 16;
 
-impl Default for AwaitedBatches {
-    fn default() -> AwaitedBatches {
-        AwaitedBatches(Semaphore::new(MAX_AWAITED_BATCHES))
-    }
+/// The permits for batches.
+pub struct AwaitedBatches {
+    permits: Semaphore,
+    per_client: Arc<PerClientLimit>,
+}
+
+/// The permit for one batch, from the wait for its body to its answer.
+pub struct BatchPermit<'a> {
+    _permit: SemaphorePermit<'a>,
+    _client_guard: Option<PerClientGuard>,
 }
 
 impl AwaitedBatches {
-    /// Returns a permit to wait for one more body; `None` if there are too many.
-    pub fn try_acquire(&self) -> Option<SemaphorePermit<'_>> {
-        self.0.try_acquire().ok()
+    /// Creates the permits. Clients in `exempt_networks` have no limit of their own.
+    pub fn new(exempt_networks: Networks) -> AwaitedBatches {
+        AwaitedBatches {
+            permits: Semaphore::new(MAX_BATCHES),
+            per_client: Arc::new(PerClientLimit::new(MAX_BATCHES_PER_CLIENT, exempt_networks)),
+        }
+    }
+
+    /// Returns a permit for one more batch of this client.
+    ///
+    /// # Errors
+    /// Refuses a client that has too many. If all clients together have too many, riskgate fails.
+    pub fn acquire(&self, client: Option<IpAddr>) -> Result<BatchPermit<'_>, Refusal> {
+        let too_many = Refusal::TooManyRequests { retry_after_seconds: 1 };
+        let client_guard = match client {
+            Some(address) => Some(self.per_client.acquire(address).ok_or(too_many)?),
+            None => None,
+        };
+        let permit = self.permits.try_acquire().map_err(|_| Refusal::Internal)?;
+        Ok(BatchPermit { _permit: permit, _client_guard: client_guard })
     }
 }

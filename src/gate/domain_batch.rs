@@ -31,6 +31,7 @@ const MAX_NAMES: usize = 1_000;
 const MAX_BODY_BYTES: usize = 256 * 1024;
 /// The time for which riskgate waits for the whole body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The body of a request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,10 +58,12 @@ impl Gate {
     ) -> Result<bool> {
         let rules = self.state.reloadable_rules.snapshot();
         let request = self.read_request(session.req_header(), ctx);
-        let admitted = self.run_uncharged_gates(&request, &rules, ctx).map(drop);
-        let answered = match admitted {
-            Err(refusal) => Err(refusal),
-            Ok(()) => match self.read_batch_body(session).await? {
+        let admitted = self
+            .run_uncharged_gates(&request, &rules, ctx)
+            .and_then(|_| self.state.awaited_batches.acquire(ctx.client_address));
+        let answered = match &admitted {
+            Err(refusal) => Err(refusal.clone()),
+            Ok(_permit) => match self.read_batch_body(session).await? {
                 Err(refusal) => Err(refusal),
                 Ok(body) => self.charge_and_look_up(&body, rules.unknown_score, ctx).await,
             },
@@ -77,11 +80,8 @@ impl Gate {
         Ok(true)
     }
 
-    /// Reads the whole body, as far as limits of size, time and memory allow.
+    /// Reads the whole body, as far as the limits of size and time allow.
     async fn read_batch_body(&self, session: &mut Session) -> Result<Result<Vec<u8>, Refusal>> {
-        let Some(_permit) = self.state.awaited_batches.try_acquire() else {
-            return Ok(Err(Refusal::TooManyRequests { retry_after_seconds: 1 }));
-        };
         send_continue_if_awaited(session).await?;
         let client = session.as_downstream_mut();
         let read_to_end = async {

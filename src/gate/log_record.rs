@@ -20,8 +20,8 @@ use super::screen_rules::ScreeningResult;
 use super::session::has_final_response_started;
 use super::trace_spans::collect_spans;
 
-/// The most bytes of `User-Agent` in the log.
-const MAX_USER_AGENT_BYTES: usize = 256;
+/// The most characters of `User-Agent` in the log.
+const MAX_USER_AGENT_CHARS: usize = 256;
 
 impl Gate {
     /// Counts a finished request in the metrics, and writes its line to the access log. Call this
@@ -135,6 +135,7 @@ fn user_agent_for_log<'h>(
     value: impl FnOnce() -> Option<&'h [u8]>,
 ) -> Option<String> {
     let value = if log.has_user_agent() { value()? } else { return None };
-    let shown = &value[..value.len().min(MAX_USER_AGENT_BYTES)];
-    Some(redact_secrets(&String::from_utf8_lossy(shown)))
+    // A secret that is cut may not look like one any more, so the text is cut last.
+    let shown = redact_secrets(&String::from_utf8_lossy(value));
+    Some(shown.chars().take(MAX_USER_AGENT_CHARS).collect())
 }

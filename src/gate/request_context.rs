@@ -70,6 +70,8 @@ pub struct RequestContext {
     pub(crate) response_bytes: u64,
     /// The attempts to get a response from an upstream server that have ended.
     pub(crate) attempts: Vec<AttemptRecord>,
+    /// Whether [`RequestContext::attempts`] is filled.
+    pub(crate) has_attempt_records: bool,
     /// The request's place in its trace; `None` if traces are off.
     pub(crate) trace: Option<RequestTrace>,
 }
@@ -118,6 +120,7 @@ impl From<StartTime> for RequestContext {
             tls_version: None,
             response_bytes: 0,
             attempts: Vec::new(),
+            has_attempt_records: false,
             trace: None,
         }
     }
@@ -136,7 +139,9 @@ impl RequestContext {
         &self,
         ended_attempts: usize,
     ) -> Option<[u8; TRACEPARENT_LENGTH]> {
-        self.trace.map(|trace| trace.traceparent(ended_attempts + 1))
+        // A gate that is mounted does not know the attempts, so they have no spans.
+        let attempt = if self.has_attempt_records { ended_attempts + 1 } else { 0 };
+        self.trace.map(|trace| trace.traceparent(attempt))
     }
 
     /// Records the version of HTTP, and that of TLS if the connection uses TLS.

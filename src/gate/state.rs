@@ -96,7 +96,7 @@ pub struct GateState {
     /// The access log.
     pub access_log: AccessLog,
     /// The traces of requests.
-    pub tracer: Tracer,
+    pub tracer: Arc<Tracer>,
     /// Generates the id of a request that has no valid id of its own.
     pub request_ids: RequestIdGenerator,
     /// The rules that a reload may change.

@@ -19,10 +19,11 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::single_response::send_response;
+use crate::model::network::Networks;
 use crate::support::per_client_limit::PerClientLimit;
 
 /// The most open connections. Their descriptors come from the reserve of the descriptor budget.
-const MAX_CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 64;
 /// The most open connections from one IPv4 address or one /64 of IPv6.
 const MAX_CONNECTIONS_PER_CLIENT: usize = 8;
 /// The longest time to receive the request header, and to send the response.
@@ -40,14 +41,15 @@ pub struct RedirectApp {
 }
 
 impl RedirectApp {
-    /// Sends clients to the HTTPS listener at this address.
-    pub fn new(https: SocketAddr) -> RedirectApp {
+    /// Sends clients to the HTTPS listener at this address. Trusted proxies may have more connections
+    /// than a client.
+    pub fn new(https: SocketAddr, trusted_proxies: Networks) -> RedirectApp {
         RedirectApp {
             https_port: https.port(),
             connections: Semaphore::new(MAX_CONNECTIONS),
             connections_per_client: Arc::new(PerClientLimit::new(
                 MAX_CONNECTIONS_PER_CLIENT,
-                Default::default(),
+                trusted_proxies,
             )),
         }
     }

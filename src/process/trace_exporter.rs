@@ -5,43 +5,44 @@ mod grpc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::gate::GateState;
-use crate::observe::traces::{TraceOptions, TraceProtocol, encode_spans};
+use crate::observe::traces::{TraceOptions, TraceProtocol, Tracer, encode_spans};
 
 /// How long a span waits for others before it is sent.
 const BATCH_DELAY: Duration = Duration::from_secs(1);
+/// The most spans that are sent at once.
+const MAX_SPANS_IN_MESSAGE: usize = 512;
 /// How long the collector may take to accept spans.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Starts the thread that sends the spans of this state.
-pub fn start_trace_exporter(state: &Arc<GateState>, options: TraceOptions) -> std::io::Result<()> {
-    let state = Arc::clone(state);
+/// Starts the thread that sends the spans of this tracer.
+pub fn start_trace_exporter(tracer: Arc<Tracer>, options: TraceOptions) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("traces".to_owned())
-        .spawn(move || export_until_closed(&state, &options))
+        .spawn(move || export_until_closed(&tracer, &options))
         .map(drop)
 }
 
-fn export_until_closed(state: &GateState, options: &TraceOptions) {
-    let tracer = &state.tracer;
+fn export_until_closed(tracer: &Tracer, options: &TraceOptions) {
     let mut is_failing = false;
     loop {
-        let (spans, is_closed) = tracer.wait_and_take_spans(BATCH_DELAY);
-        let count = spans.len();
-        if count > 0 {
-            match send(options, &encode_spans(&options.service_name, spans)) {
+        let (mut spans, is_closed) = tracer.wait_and_take_spans(BATCH_DELAY);
+        while !spans.is_empty() {
+            // Collectors limit the size of a message.
+            let message = spans.split_off(spans.len().saturating_sub(MAX_SPANS_IN_MESSAGE));
+            let count = message.len();
+            match send(options, &encode_spans(&options.service_name, message)) {
                 Ok(()) => {
                     tracer.count_exported(count);
                     if std::mem::take(&mut is_failing) {
-                        log::info!("traces: {} takes spans again", options.endpoint);
+                        log::info!("traces.endpoint takes spans again");
                     }
                 }
                 Err(problem) => {
                     tracer.count_dropped(count);
                     if !std::mem::replace(&mut is_failing, true) {
-                        let endpoint = &options.endpoint;
                         log::warn!(
-                            "traces: expected {endpoint} to take spans, but found {problem}"
+                            "traces.endpoint: expected a collector that takes spans, but found \
+                             {problem}"
                         );
                     }
                 }
@@ -62,8 +63,13 @@ fn send(options: &TraceOptions, body: &[u8]) -> Result<(), String> {
 
 /// Sends a body of OTLP over HTTP.
 fn post(endpoint: &str, body: &[u8]) -> Result<(), String> {
-    let config = ureq::Agent::config_builder().timeout_global(Some(EXPORT_TIMEOUT)).build();
+    // The environment may name a proxy for other programs, and a redirect would lose the body.
+    let config = ureq::Agent::config_builder().timeout_global(Some(EXPORT_TIMEOUT));
+    let config = config.proxy(None).max_redirects(0).build();
     let agent = ureq::Agent::new_with_config(config);
     let sent = agent.post(endpoint).content_type("application/x-protobuf").send(body);
-    sent.map(drop).map_err(|error| error.to_string())
+    match sent.map_err(|error| error.to_string())?.status().as_u16() {
+        200..=299 => Ok(()),
+        status => Err(format!("status {status}")),
+    }
 }

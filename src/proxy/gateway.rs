@@ -75,8 +75,9 @@ impl Gateway {
         Gateway { gate, upstreams }
     }
 
-    /// The service that checks the health of the upstream servers; add it to your server. Without
-    /// it, riskgate skips a server only after a connection to it has failed.
+    /// The service that checks the health of the upstream servers, and resolves their names again; add
+    /// it to your server. Without it, riskgate skips a server only after a connection to it has failed,
+    /// and keeps the addresses of the start.
     pub fn background_service(&self) -> impl ServiceWithDependents + use<> {
         GenBackgroundService::new("upstream".to_owned(), Arc::clone(&self.upstreams))
     }
@@ -152,7 +153,9 @@ impl ProxyHttp for Gateway {
     type CTX = ProxyContext;
 
     fn new_ctx(&self) -> ProxyContext {
-        ProxyContext::default()
+        let mut ctx = ProxyContext::default();
+        ctx.request_context.has_attempt_records = true;
+        ctx
     }
 
     /// Adds no module: riskgate needs none, and each costs time in every request.

@@ -139,7 +139,7 @@ impl Writer {
         }
     }
 
-    /// Starts a new file if this one has its most bytes. If that fails, riskgate goes on with this one.
+    /// Starts a new file if this one is full. If that fails, riskgate goes on with this one.
     fn rotate_if_full(&mut self) {
         let LogTarget::File(LogFile { path, rotation: Some(rotation) }) = &self.target else {
             return;
@@ -150,16 +150,18 @@ impl Writer {
             _ => return,
         };
         match rename_old_files(path, *rotation, &own) {
-            Ok(()) => {
-                self.is_rotation_failing = false;
-                self.reopen();
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut self.is_rotation_failing, true) {
-                    let path = path.display();
-                    log::error!("log.max_bytes: expected to rename {path}, but found: {error}");
-                }
-            }
+            Ok(()) => match self.target.open() {
+                Ok(out) => (self.out, self.is_rotation_failing) = (out, false),
+                Err(error) => self.report_failed_rotation("open a new file", &error),
+            },
+            Err(error) => self.report_failed_rotation("rename the file", &error),
+        }
+    }
+
+    /// Logs one error until a new file could be started again.
+    fn report_failed_rotation(&mut self, step: &str, error: &std::io::Error) {
+        if !std::mem::replace(&mut self.is_rotation_failing, true) {
+            log::error!("log.max_bytes: expected to {step}, but found: {error}");
         }
     }
 

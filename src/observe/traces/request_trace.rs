@@ -19,9 +19,9 @@ pub struct RequestTrace {
 }
 
 impl RequestTrace {
-    /// Begins the trace of a request with this `traceparent`. A caller that is not trusted can't make
-    /// riskgate export its trace: one trace in `one_in` is exported. All servers that decide like
-    /// that decide alike, because the decision follows from the trace's id.
+    /// Begins the trace of a request with this `traceparent`. A trusted caller decides whether its trace
+    /// is exported. Of all other traces, one in `one_in` is, by chance: a client must not be able to
+    /// make riskgate export its traces.
     pub(super) fn begin(
         traceparent: Option<&[u8]>,
         is_caller_trusted: bool,
@@ -37,8 +37,7 @@ impl RequestTrace {
         new_trace_id[..8].copy_from_slice(&a);
         new_trace_id[8..].copy_from_slice(&b);
         let trace_id = received.map_or(new_trace_id, |(trace_id, ..)| trace_id);
-        let low_bits = u64::from_be_bytes(trace_id[8..].try_into().unwrap_or_default());
-        let is_chosen = low_bits.is_multiple_of(one_in);
+        let is_chosen = u64::from_be_bytes(b).is_multiple_of(one_in);
         RequestTrace {
             trace_id,
             span_id: c,
@@ -51,7 +50,7 @@ impl RequestTrace {
     }
 
     /// Returns the id of the span of an attempt to get a response from an upstream server. The first
-    /// attempt has the number 1.
+    /// attempt has the number 1; 0 is the request itself.
     pub fn attempt_span_id(&self, number: usize) -> [u8; 8] {
         u64::from_be_bytes(self.span_id).wrapping_add(number as u64).to_be_bytes()
     }
@@ -102,7 +101,7 @@ fn read_hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
 }
 
 fn write_hex(bytes: &[u8], out: &mut [u8]) {
-    // The only error is that of another length.
+    // It fails only if `out` has another length.
     let _ = hex::encode_to_slice(bytes, out);
 }
 
@@ -127,6 +126,11 @@ mod tests {
         // Nobody else can make riskgate export a trace.
         let other = RequestTrace::begin(Some(VALID.as_bytes()), false, u64::MAX);
         assert!(!other.is_sampled && other.traceparent(1).ends_with(b"-00"));
+        let even = VALID.replace("a3ce929d0e0e4736", "0000000000000000");
+        let sampled = (0..1_000).filter(|_| {
+            RequestTrace::begin(Some(even.as_bytes()), false, 1_000_000_000).is_sampled
+        });
+        assert_eq!(sampled.count(), 0);
         let unsampled = VALID.replace("-01", "-00");
         assert!(!RequestTrace::begin(Some(unsampled.as_bytes()), true, 1).is_sampled);
         assert!(RequestTrace::begin(Some(unsampled.as_bytes()), false, 1).is_sampled);

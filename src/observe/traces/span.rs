@@ -11,13 +11,14 @@ pub struct Span {
     pub parent_id: Option<[u8; 8]>,
     /// Its name.
     pub name: String,
-    /// Whether riskgate serves or asks.
+    /// The role of riskgate.
     pub kind: SpanKind,
     /// When it began, in nanoseconds since 1970.
     pub started_unix_ns: u64,
     /// When it ended, in nanoseconds since 1970.
     pub ended_unix_ns: u64,
-    /// What is known of it, by OpenTelemetry's semantic conventions for HTTP where they have a name.
+    /// Facts about it. Their names are those of OpenTelemetry's semantic conventions for HTTP, or begin
+    /// with `riskgate.`.
     pub attributes: Vec<Attribute>,
     /// Whether it failed.
     pub is_error: bool,

@@ -106,7 +106,8 @@ impl ProxyServiceParts<'_> {
             )
         };
         if let (Some(socket), Some(https)) = (sockets.remove_socket("redirect"), config.https) {
-            let app = RedirectApp::new(https);
+            let trusted = config.startup_rules.client_address.trusted_proxies.clone();
+            let app = RedirectApp::new(https, trusted);
             let timeout = config.downstream.write_timeout;
             server.add_service(ListenerService::new("redirect", socket, app, timeout));
         }

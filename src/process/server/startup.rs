@@ -58,6 +58,9 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     .map_err(unusable)?;
     let log = AccessLog::start(config.log_target.clone(), config.access_log.clone())
         .map_err(|error| access_log_error(&config.log_target, &error))?;
+    let trusted_proxies = config.startup_rules.client_address.trusted_proxies.clone();
+    let sample_one_in = config.traces.as_ref().map(|traces| traces.sample_one_in);
+    let tracer = Arc::new(Tracer::new(sample_one_in));
     let state = Arc::new(GateState {
         table,
         dns: DnsFactCache::default(),
@@ -67,14 +70,14 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         request_ids: RequestIdGenerator::new(),
         metrics: Metrics::new().map_err(|error| failed(&error))?,
         access_log: log,
-        tracer: Tracer::new(config.traces.as_ref().map(|traces| traces.sample_one_in)),
+        tracer: Arc::clone(&tracer),
         reloadable_rules: SnapshotCell::new(config.reloadable_rules()),
         screening_counts: ScreeningCounts::default(),
         client_rates: ClientRates::new(),
-        awaited_batches: AwaitedBatches::default(),
+        awaited_batches: AwaitedBatches::new(trusted_proxies),
     });
     if let Some(options) = config.traces.clone() {
-        start_trace_exporter(&state, options).map_err(|error| failed(&error))?;
+        start_trace_exporter(tracer, options).map_err(|error| failed(&error))?;
     }
     let (reloader, reload_trigger) =
         Reloader::new(Arc::clone(&state), config, config_sources, keys, certificates)

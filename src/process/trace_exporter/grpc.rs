@@ -8,6 +8,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 const EXPORT_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+/// The most characters of a collector's message that are logged.
+const MAX_MESSAGE_CHARS: usize = 200;
 /// The port of collectors, if the URL has none.
 const DEFAULT_PORT: u16 = 4317;
 
@@ -69,7 +71,10 @@ fn frame(message: &[u8]) -> Bytes {
 /// Returns the status of the call, if the fields have one.
 fn grpc_status(fields: &HeaderMap) -> Option<Result<(), String>> {
     let status = fields.get("grpc-status")?;
-    let message = fields.get("grpc-message").map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let message = fields.get("grpc-message").map(|value| {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        text.chars().take(MAX_MESSAGE_CHARS).collect::<String>()
+    });
     Some(match status.as_bytes() {
         b"0" => Ok(()),
         _ => {

@@ -113,10 +113,12 @@ fn write_client_header(
     };
     write_status_line(status, out);
     let mut has_cache_control = false;
+    let has_own_hsts = context.common_headers.hsts.is_some();
     for field in fields {
         let name = field.name.as_bytes();
         if !is_framing_field(name)
             && is_response_field_forwarded(name, &connection_options, context.may_set_cookies)
+            && !(has_own_hsts && name.eq_ignore_ascii_case(b"strict-transport-security"))
         {
             has_cache_control |= field.name.eq_ignore_ascii_case("cache-control");
             let unfolded;
