@@ -108,7 +108,7 @@ pub fn format_columns(header: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Like [`format_columns`]; `None` is any width. No column becomes narrower than its header or than
-/// [`MIN_COLUMN_WIDTH`].
+/// [`MIN_COLUMN_WIDTH`]. The first column stays whole, because other commands take what it contains.
 fn format_columns_within(
     header: &[&str],
     rows: &[Vec<String>],
@@ -122,7 +122,8 @@ fn format_columns_within(
     while terminal_width
         .is_some_and(|most| widths.iter().sum::<usize>() + 2 * widths.len() > most + 2)
     {
-        let can_shrink = |at: &usize| widths[*at] > header[*at].len().max(MIN_COLUMN_WIDTH);
+        let can_shrink =
+            |at: &usize| *at > 0 && widths[*at] > header[*at].len().max(MIN_COLUMN_WIDTH);
         let Some(widest) = (0..widths.len()).filter(can_shrink).max_by_key(|at| widths[*at]) else {
             break;
         };

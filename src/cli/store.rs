@@ -2,7 +2,7 @@
 //! month.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -178,6 +178,11 @@ fn backup(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), CommandFai
         let expected = "expected another file than the store";
         return Err(CommandFailure::failed(format!("{file}: {expected}, but found the store")));
     }
+    if let Some(found) = describe_other_file(file) {
+        let file = file.display();
+        let expected = "expected no file, or an older backup";
+        return Err(CommandFailure::failed(format!("{file}: {expected}, but found {found}")));
+    }
     let unfinished = file.with_added_extension("partial");
     let failed = |path: &Path, error: io::Error| {
         CommandFailure::failed(format!(
@@ -202,6 +207,21 @@ fn backup(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), CommandFai
         .and_then(|()| fs::rename(&unfinished, file));
     moved.map_err(|error| failed(file, error))?;
     report_copy("saved", &contents, json)
+}
+
+/// Describes what is at this path, unless it is nothing or an SQLite file, as a backup is.
+fn describe_other_file(path: &Path) -> Option<String> {
+    const SQLITE_START: &[u8] = b"SQLite format 3\0";
+    let kind = fs::symlink_metadata(path).ok()?.file_type();
+    if !kind.is_file() {
+        return Some("something that is no regular file".to_owned());
+    }
+    let mut start = [0; SQLITE_START.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    match read {
+        Ok(()) if start == SQLITE_START => None,
+        _ => Some("another file".to_owned()),
+    }
 }
 
 fn restore(config: &ConfigArgs, file: PathBuf, json: bool) -> Result<(), CommandFailure> {

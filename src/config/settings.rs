@@ -298,11 +298,12 @@ impl Settings {
             Some(setting) => match setting.raw.as_text().map(StoreUrl::parse) {
                 Some(Ok(url)) => Some(url),
                 // The URL may contain a password, so the error does not contain the URL.
-                Some(Err(error)) => {
+                Some(Err(error)) if !self.values.contains_key(&format!("{key}_file")) => {
                     self.faults.push(format!("{}: {key}: {error}", setting.location));
                     None
                 }
-                None => {
+                // A wrong file may contain another secret, so the error does not contain its text.
+                _ => {
                     let at = &setting.location;
                     self.faults.push(format!(
                         "{at}: {key}: expected {STORE_URL_SYNTAX}, but found something else"

@@ -52,14 +52,17 @@ pub struct ClientInfo<'c> {
     pub key_header: Option<&'c HeaderName>,
     /// The place of the exchange in its trace; `None` if traces are off.
     pub traceparent: Option<[u8; TRACEPARENT_LENGTH]>,
+    /// Whether riskgate began the trace, so that a client's `tracestate` belongs to no trace.
+    pub is_new_trace: bool,
     /// What screening found in the body; `None` if the server is told nothing of it.
     pub screening: Option<ScreeningFacts<'c>>,
 }
 
 impl ClientInfo<'_> {
     fn is_request_field_forwarded(&self, name: &[u8]) -> bool {
-        let is_own =
-            self.traceparent.is_some() && name.eq_ignore_ascii_case(TRACEPARENT.as_bytes());
+        let is_own = self.traceparent.is_some()
+            && name.eq_ignore_ascii_case(TRACEPARENT.as_bytes())
+            || self.is_new_trace && name.eq_ignore_ascii_case(b"tracestate");
         is_request_field_forwarded(name, self.is_trusted_proxy)
             && !is_own
             && self

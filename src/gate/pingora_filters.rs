@@ -74,6 +74,7 @@ impl Gate {
             is_trusted_proxy: self.is_trusted_proxy(peer_address),
             is_client_tls: is_tls,
             key_header: self.key_header(),
+            is_new_trace: ctx.trace.is_some_and(|trace| trace.parent_id.is_none()),
             traceparent: ctx.traceparent_after(ctx.attempts.len()),
             screening: ctx.screened.as_deref().and_then(ScreeningResult::facts_for_upstream),
         }

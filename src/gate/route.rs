@@ -208,7 +208,7 @@ pub fn redact_if_key_length(text: &str) -> &str {
 
 /// Returns a request's id, or `…` if the id may contain an e-mail address.
 pub fn redact_id_if_email(id: &str) -> &str {
-    if id.contains(['@', '%']) { "…" } else { id }
+    if id.contains(['@', '%', '&', '\\']) { "…" } else { id }
 }
 
 fn match_builtin_path(path: &[u8]) -> Option<Route<'_>> {

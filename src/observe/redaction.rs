@@ -11,7 +11,8 @@ pub fn redact_secrets(text: &str) -> String {
     let is_in_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let mut redacted = String::with_capacity(text.len());
     for word in text.split_inclusive(char::is_whitespace) {
-        if word.contains(['@', '\u{ff20}']) || word.contains("%40") {
+        // An encoded `@` begins with `%`, `&` or `\\`.
+        if word.contains(['@', '\u{ff20}', '%', '&', '\\']) {
             redacted.push('…');
             redacted.extend(word.chars().next_back().filter(|c| c.is_whitespace()));
             continue;
@@ -50,6 +51,7 @@ mod tests {
             ("key=correcthorsebatterystaplex!", "key=…!"),
             ("bot (jane@example.com; x)", "bot … x)"),
             ("GET /v1/check/jane%40example.com HTTP/1.1", "GET … HTTP/1.1"),
+            ("jane%2540example.com jane&#64;example.com jane\\u0040example.com", "… … …"),
             ("correct-horse-battery-staple", "…"),
             ("InvalidHTTPHeader", "InvalidHTTPHeader"),
         ] {

@@ -101,3 +101,19 @@ fn a_killed_backup_or_restore_leaves_nothing_half_done() {
         assert_eq!(listed.json().as_array().unwrap().len(), keys.len());
     }
 }
+
+#[test]
+fn a_backup_replaces_neither_the_store_nor_any_other_file() {
+    let gateway = Setup::new().start();
+    let key = gateway.create_active_key("acme", &[]);
+    std::fs::write(gateway.path("notes.txt"), "notes").unwrap();
+    std::os::unix::fs::symlink(gateway.path("riskgate.db"), gateway.path("link")).unwrap();
+    for name in ["riskgate.db", "./riskgate.db", "riskgate.toml", "notes.txt", "link"] {
+        let file = gateway.path("").join(name).display().to_string();
+        let refused = gateway.cli(&["store", "backup", &file]).expect(1).stderr;
+        assert!(refused.contains(": expected "), "{name}: {refused}");
+    }
+    assert_eq!(std::fs::read_to_string(gateway.path("notes.txt")).unwrap(), "notes");
+    gateway.get("/v1/usage", &key).expect(200);
+    gateway.restart().get("/v1/usage", &key).expect(200);
+}

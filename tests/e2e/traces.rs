@@ -176,6 +176,12 @@ fn without_a_collector_requests_are_served_and_without_traces_a_traceparent_pass
         upstream.last_request().header("traceparent").to_owned()
     };
     assert_ne!(ask(&gateway, &key), sent);
+    // A new trace has no state of another one.
+    for (traceparent, expected) in [("00-x", vec![]), (sent.as_str(), vec!["a=b"])] {
+        let asked = get("/v1/check/a%40gmail.com").key(&key).with_header("tracestate", "a=b");
+        gateway.send_request(&asked.with_header("traceparent", traceparent)).expect(200);
+        assert_eq!(upstream.last_request().header_values("tracestate"), expected, "{traceparent}");
+    }
     wait_until("the failure is logged", || {
         gateway.stderr().contains("warn: traces.endpoint: expected a collector that takes spans")
     });

@@ -28,6 +28,7 @@ fn forwarded_fields_on_both_paths(fields: &[(&str, &str)], is_trusted_proxy: boo
         is_trusted_proxy,
         is_client_tls: false,
         traceparent: None,
+        is_new_trace: false,
         key_header: Some(&HeaderName::from_static("x-api-key")),
         screening: None,
     };

@@ -31,6 +31,11 @@ macro_rules! log_fields {
             pub const fn as_str(self) -> &'static str {
                 match self { $(LogField::$variant => $name,)* }
             }
+
+            /// What stands before the value in a JSON line, with the comma before the name.
+            const fn json_prefix(self) -> &'static str {
+                match self { $(LogField::$variant => concat!(",\"", $name, "\":"),)* }
+            }
         }
     };
     (@count $($variant:ident)*) => { [$(stringify!($variant),)*].len() };
@@ -129,6 +134,18 @@ pub fn append_line(
     out.extend_from_slice(if is_json { b"}\n" } else { b"\n" });
 }
 
+/// The name of a field, as logfmt and as JSON have it.
+#[derive(Clone, Copy)]
+struct FieldName {
+    plain: &'static str,
+    /// With the comma before it and the colon behind it.
+    json: &'static str,
+}
+
+const ACTION: FieldName = FieldName { plain: "screening_action", json: ",\"action\":" };
+const SCORE: FieldName = FieldName { plain: "screening_score", json: ",\"score\":" };
+const DOMAIN: FieldName = FieldName { plain: "screening_domain", json: ",\"domain\":" };
+
 /// A line that is being written. A write to a Vec can't fail.
 struct Line<'o> {
     out: &'o mut Vec<u8>,
@@ -139,7 +156,7 @@ struct Line<'o> {
 
 impl Line<'_> {
     fn append_field(&mut self, field: LogField, times: &mut TimeFormatter, entry: &LogEntry<'_>) {
-        let name = field.as_str();
+        let name = FieldName { plain: field.as_str(), json: field.json_prefix() };
         match field {
             LogField::Time => {
                 let (second, millis) = times.format(entry.at_ms);
@@ -178,39 +195,39 @@ impl Line<'_> {
     }
 
     /// A line has this field only if a form was screened.
-    fn append_screening(&mut self, name: &str, entry: &LogEntry<'_>) {
+    fn append_screening(&mut self, name: FieldName, entry: &LogEntry<'_>) {
         let Some(screening) = entry.screening else { return };
         let score = screening.score.map(u64::from);
         if self.is_json {
             self.begin(name);
             self.out.push(b'{');
             self.is_first = true;
-            self.text("action", Some(screening.action));
-            self.number("score", score);
-            self.text("domain", screening.domain);
+            self.text(ACTION, Some(screening.action));
+            self.number(SCORE, score);
+            self.text(DOMAIN, screening.domain);
             self.out.push(b'}');
         } else {
-            self.text("screening_action", Some(screening.action));
-            self.number("screening_score", score);
-            self.text("screening_domain", screening.domain);
+            self.text(ACTION, Some(screening.action));
+            self.number(SCORE, score);
+            self.text(DOMAIN, screening.domain);
         }
     }
 
-    fn begin(&mut self, name: &str) {
-        let (separator, before, after): (u8, &[u8], &[u8]) = match self.is_json {
-            true => (b',', b"\"", b"\":"),
-            false => (b' ', b"", b"="),
-        };
-        if !std::mem::replace(&mut self.is_first, false) {
-            self.out.push(separator);
+    fn begin(&mut self, name: FieldName) {
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        if self.is_json {
+            self.out.extend_from_slice(&name.json.as_bytes()[usize::from(is_first)..]);
+            return;
         }
-        for part in [before, name.as_bytes(), after] {
-            self.out.extend_from_slice(part);
+        if !is_first {
+            self.out.push(b' ');
         }
+        self.out.extend_from_slice(name.plain.as_bytes());
+        self.out.push(b'=');
     }
 
     /// Appends a text in parts that needs no escapes.
-    fn plain(&mut self, name: &str, parts: &[&[u8]]) {
+    fn plain(&mut self, name: FieldName, parts: &[&[u8]]) {
         let quote: &[u8] = if self.is_json { b"\"" } else { b"" };
         self.begin(name);
         self.out.extend_from_slice(quote);
@@ -219,14 +236,14 @@ impl Line<'_> {
     }
 
     /// Appends a value whose text needs no escapes.
-    fn display(&mut self, name: &str, value: impl Display) {
+    fn display(&mut self, name: FieldName, value: impl Display) {
         self.plain(name, &[]);
         let end = if self.is_json { self.out.pop() } else { None };
         let _ = write!(self.out, "{value}");
         self.out.extend(end);
     }
 
-    fn text(&mut self, name: &str, value: Option<&str>) {
+    fn text(&mut self, name: FieldName, value: Option<&str>) {
         let Some(value) = value else { return self.no_value(name) };
         self.begin(name);
         let needs_quotes =
@@ -238,13 +255,13 @@ impl Line<'_> {
         }
     }
 
-    fn number(&mut self, name: &str, value: Option<u64>) {
+    fn number(&mut self, name: FieldName, value: Option<u64>) {
         let Some(value) = value else { return self.no_value(name) };
         self.begin(name);
         self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 
-    fn no_value(&mut self, name: &str) {
+    fn no_value(&mut self, name: FieldName) {
         if self.is_json {
             self.begin(name);
             self.out.extend_from_slice(b"null");
