@@ -33,6 +33,9 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most lines of other crates in a second. Some of them log a line for each faulty connection.
 const MAX_FOREIGN_LINES_PER_SECOND: u32 = 20;
 
+/// The most characters of a message of another crate. Pingora prints all options of a connection.
+const MAX_FOREIGN_CHARS: usize = 300;
+
 /// What a reload may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessLogOptions {
@@ -144,7 +147,8 @@ impl log::Log for Logger {
         } else if self.0.may_log_foreign_line(now.as_secs()) {
             // Pingora quotes a header that it can't parse, and the header may contain a key.
             let message = message.split("buf: ").next().unwrap_or_default().trim_end();
-            self.0.queue_message(now, record.level(), module, &redact_secrets(message));
+            let shown: String = redact_secrets(message).chars().take(MAX_FOREIGN_CHARS).collect();
+            self.0.queue_message(now, record.level(), module, &shown);
         }
     }
 
