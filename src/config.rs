@@ -93,8 +93,6 @@ pub struct Config {
     pub log_target: LogTarget,
     /// Where traces are sent; `None` if they are off.
     pub traces: Option<TraceOptions>,
-    /// Whether the access log starts new files by itself.
-    pub has_log_rotation: bool,
     /// What the process log contains.
     pub process_log: ProcessLogOptions,
     /// The upstream servers.
@@ -237,7 +235,6 @@ impl Config {
             authz: settings.read_authz_rules(authz_path.as_ref()),
             access_log: settings.read_access_log_options(),
             log_target: settings.read_log_target(),
-            has_log_rotation: settings.values.contains_key("log.max_bytes"),
             process_log: settings.read_process_log_options(),
             traces: settings.read_trace_options(),
             upstream_routes,
@@ -319,7 +316,8 @@ impl Config {
         let has_rate = self.max_per_client_of_key.is_some();
         let is_proxy_the_client = self.startup_rules.client_address.trusted_proxies.is_empty();
         let shares_rate = self.authz.is_some() && has_rate && is_proxy_the_client;
-        let rotates = matches!(&self.log_target, LogTarget::Stdout) && self.has_log_rotation;
+        let has_useless_rotation =
+            self.log_target.path.is_none() && self.log_target.rotation.is_some();
         let has_useless_hsts = self.startup_rules.hsts.is_some() && self.https.is_none();
         let warnings = [
             (
@@ -327,7 +325,10 @@ impl Config {
                 "keys.max_per_client: all clients of a proxy that asks on authz.path share one rate, \
                  because listen.trusted_proxies does not name the proxy",
             ),
-            (rotates, "log.max_bytes: expected log.path too, because only a file is renamed"),
+            (
+                has_useless_rotation,
+                "log.max_bytes: expected log.path too, because only a file is renamed",
+            ),
             (
                 has_useless_hsts,
                 "listen.hsts: expected listen.https too, because only its answers \

@@ -8,7 +8,7 @@ pub mod admission;
 mod answers;
 mod authz;
 pub mod authz_rules;
-mod awaited_batches;
+mod batch_permits;
 mod charging;
 mod client_address;
 mod client_limit;
@@ -29,7 +29,7 @@ mod state;
 mod trace_spans;
 
 pub(crate) use answers::Decision;
-pub use awaited_batches::AwaitedBatches;
+pub use batch_permits::BatchPermits;
 pub use client_address::{ClientAddressRule, ClientAddressSource};
 pub use email_verdict::EmailVerdict;
 pub(crate) use header_values::{iter_values, iter_values_in_bytes};

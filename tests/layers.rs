@@ -89,7 +89,7 @@ const CRATES: [(&str, &[&str]); 37] = [
             "support",
             "quota",
             "dns",
-            "gate/awaited_batches",
+            "gate/batch_permits",
             "gate/domain_batch",
             "proxy",
             "downstream",

@@ -4,21 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use riskgate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
 use riskgate::model::refusal::Refusal;
-
-const DEFAULT_LIMITS: RequestLimits = RequestLimits {
-    header_bytes: 16_384,
-    header_fields: 64,
-    target_bytes: 2_048,
-    body_bytes: 1 << 20,
-    authz_path: None,
-};
-const SMALL_LIMITS: RequestLimits = RequestLimits {
-    header_bytes: 512,
-    header_fields: 8,
-    target_bytes: 64,
-    body_bytes: 100,
-    authz_path: None,
-};
+use riskgate_fuzz::{DEFAULT_LIMITS, SMALL_LIMITS};
 
 fuzz_target!(|bytes: &[u8]| {
     for sizes in [&DEFAULT_LIMITS, &SMALL_LIMITS] {

@@ -1,9 +1,27 @@
-//! Helpers that several fuzz targets share: a scratch folder for targets that read files, and the
-//! splitting of an input at its first line break. This crate asserts nothing and does not use
-//! riskgate.
+//! Helpers that several fuzz targets share: a scratch folder for targets that read files, the
+//! splitting of an input at its first line break, and limits of requests. This crate asserts nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use riskgate::message::request_head::RequestLimits;
+
+/// The limits of requests that a config has by default.
+pub const DEFAULT_LIMITS: RequestLimits = RequestLimits {
+    header_bytes: 16_384,
+    header_fields: 64,
+    target_bytes: 2_048,
+    body_bytes: 1 << 20,
+    authz_path: None,
+};
+/// Limits that short inputs reach.
+pub const SMALL_LIMITS: RequestLimits = RequestLimits {
+    header_bytes: 512,
+    header_fields: 8,
+    target_bytes: 64,
+    body_bytes: 100,
+    authz_path: None,
+};
 
 /// A folder in the temporary directory that only this process uses. `scripts/fuzz` chooses a
 /// temporary directory in memory, and removes it after the run.

@@ -3,7 +3,7 @@
 use super::description::toml_list;
 use super::settings::Settings;
 use crate::observe::access_log::{
-    AccessLogOptions, LineForm, LogField, LogFile, LogFormat, LogRotation, LogTarget,
+    AccessLogOptions, LineForm, LogField, LogFormat, LogRotation, LogTarget,
 };
 use crate::observe::process_log::{LogLevels, ProcessLogOptions};
 
@@ -14,10 +14,7 @@ impl Settings {
         let max_bytes = self.optional_integer("log.max_bytes", 4_096..=1 << 50);
         let kept_files = self.integer("log.kept_files", 0..=1_000, 5) as u32;
         let rotation = max_bytes.map(|max_bytes| LogRotation { max_bytes, kept_files });
-        match path {
-            Some(path) => LogTarget::File(LogFile { path, rotation }),
-            None => LogTarget::Stdout,
-        }
+        LogTarget { path, rotation }
     }
 
     /// Reads the form of the access log.

@@ -60,7 +60,7 @@ impl Gate {
         let request = self.read_request(session.req_header(), ctx);
         let admitted = self
             .run_uncharged_gates(&request, &rules, ctx)
-            .and_then(|_| self.state.awaited_batches.acquire(ctx.client_address));
+            .and_then(|_| self.state.batch_permits.acquire(ctx.client_address));
         let answered = match &admitted {
             Err(refusal) => Err(refusal.clone()),
             Ok(_permit) => match self.read_batch_body(session).await? {

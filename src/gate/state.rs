@@ -21,7 +21,7 @@ use crate::support::snapshot::SnapshotCell;
 use crate::table::Table;
 
 use super::authz_rules::AuthzRules;
-use super::awaited_batches::AwaitedBatches;
+use super::batch_permits::BatchPermits;
 use super::client_address::ClientAddressRule;
 use super::route::{CheckAnswer, UpstreamRoute};
 
@@ -106,5 +106,5 @@ pub struct GateState {
     /// The requests that each client may still send.
     pub client_rates: ClientRates,
     /// The permits to wait for the body of a batch of domains.
-    pub awaited_batches: AwaitedBatches,
+    pub batch_permits: BatchPermits,
 }

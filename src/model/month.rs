@@ -80,6 +80,12 @@ pub fn format_rfc3339(unix_seconds: i64) -> String {
     format!("{:.0}Z", to_date_time(unix_seconds))
 }
 
+/// Formats milliseconds since 1970 in RFC 3339, in UTC: `2026-11-21T03:47:00.123Z`.
+pub fn format_rfc3339_millis(unix_ms: i64) -> String {
+    let second = format_rfc3339(unix_ms.div_euclid(1000));
+    format!("{}.{:03}Z", second.trim_end_matches('Z'), unix_ms.rem_euclid(1000))
+}
+
 /// Parses a day such as `2026-11-21`. Returns when it begins in UTC, in seconds since 1970.
 pub fn parse_day_as_unix_seconds(text: &str) -> Option<i64> {
     // jiff accepts other forms of a date too.

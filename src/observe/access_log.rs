@@ -15,8 +15,9 @@ use std::thread::JoinHandle;
 
 pub use entry::{LogEntry, ScreeningEntry};
 pub use line::{LineForm, LogField, LogFormat};
-pub use writer::{LogFile, LogRotation, LogTarget};
+pub use writer::{LogRotation, LogTarget};
 
+use line::LineTemplate;
 use queue::Shared;
 use writer::Writer;
 
@@ -68,7 +69,7 @@ impl AccessLog {
     /// Changes the options for the lines from now on.
     pub fn set_options(&self, options: AccessLogOptions) {
         let has_user_agent = options.form.fields.contains(&LogField::UserAgent);
-        self.shared.lock_queue().form = options.form;
+        self.shared.lock_queue().template = LineTemplate::new(&options.form);
         self.has_user_agent.store(has_user_agent, Ordering::Relaxed);
         self.is_enabled.store(options.is_enabled, Ordering::Relaxed);
     }

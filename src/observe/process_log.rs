@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 
 use super::redaction::redact_secrets;
-use crate::model::month::format_rfc3339;
+use crate::model::month::format_rfc3339_millis;
 
 pub use levels::LogLevels;
 use levels::is_own_module;
@@ -31,10 +31,10 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// its faults.
 const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most lines of other crates in a second. Some of them log a line for each faulty connection.
-const MAX_FOREIGN_LINES_PER_SECOND: u32 = 20;
+const MAX_OTHER_LINES_PER_SECOND: u32 = 20;
 
 /// The most characters of a message of another crate. Pingora prints all options of a connection.
-const MAX_FOREIGN_CHARS: usize = 300;
+const MAX_OTHER_CHARS: usize = 300;
 
 /// What a reload may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,9 +67,9 @@ struct Queue {
     bytes_in_write: usize,
     dropped_lines: u64,
     /// The second in which the last line of another crate was logged, and the lines of that second.
-    foreign_lines: (u64, u32),
+    other_lines: (u64, u32),
     /// The lines of other crates that were dropped and are not reported yet.
-    dropped_foreign_lines: u64,
+    dropped_other_lines: u64,
 }
 
 impl ProcessLog {
@@ -144,10 +144,10 @@ impl log::Log for Logger {
         let now = unix_time();
         if is_own_module(module) {
             self.0.queue_message(now, record.level(), module, &message);
-        } else if self.0.may_log_foreign_line(now.as_secs()) {
+        } else if self.0.count_line_of_other_crate(now.as_secs()) {
             // Pingora quotes a header that it can't parse, and the header may contain a key.
             let message = message.split("buf: ").next().unwrap_or_default().trim_end();
-            let shown: String = redact_secrets(message).chars().take(MAX_FOREIGN_CHARS).collect();
+            let shown: String = redact_secrets(message).chars().take(MAX_OTHER_CHARS).collect();
             self.0.queue_message(now, record.level(), module, &shown);
         }
     }
@@ -162,27 +162,28 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if this second has room for a line of another crate, and counts the line.
-    fn may_log_foreign_line(&self, second: u64) -> bool {
+    /// Counts a line of another crate. Returns false if there were too many in this second already, so
+    /// that the line is to be dropped.
+    fn count_line_of_other_crate(&self, second: u64) -> bool {
         let mut queue = self.lock_queue();
-        if queue.foreign_lines.0 != second {
-            let dropped = std::mem::take(&mut queue.dropped_foreign_lines);
-            queue.foreign_lines = (second, 0);
+        if queue.other_lines.0 != second {
+            let dropped = std::mem::take(&mut queue.dropped_other_lines);
+            queue.other_lines = (second, 0);
             if dropped > 0 {
                 drop(queue);
                 log::warn!(
                     "{dropped} lines of other crates were dropped, because there were more than \
-                     {MAX_FOREIGN_LINES_PER_SECOND} in a second"
+                     {MAX_OTHER_LINES_PER_SECOND} in a second"
                 );
                 queue = self.lock_queue();
             }
         }
-        let has_room = queue.foreign_lines.1 < MAX_FOREIGN_LINES_PER_SECOND;
-        match has_room {
-            true => queue.foreign_lines.1 += 1,
-            false => queue.dropped_foreign_lines += 1,
+        let is_within_limit = queue.other_lines.1 < MAX_OTHER_LINES_PER_SECOND;
+        match is_within_limit {
+            true => queue.other_lines.1 += 1,
+            false => queue.dropped_other_lines += 1,
         }
-        has_room
+        is_within_limit
     }
 
     fn queue_message(&self, unix_time: Duration, level: log::Level, module: &str, message: &str) {
@@ -197,8 +198,7 @@ impl Shared {
         message: &str,
     ) -> String {
         let level = level.as_str().to_ascii_lowercase();
-        let second = format_rfc3339(i64::try_from(unix_time.as_secs()).unwrap_or_default());
-        let time = format!("{}.{:03}Z", second.trim_end_matches('Z'), unix_time.subsec_millis());
+        let time = format_rfc3339_millis(i64::try_from(unix_time.as_millis()).unwrap_or_default());
         let is_json = self.options.read().unwrap_or_else(PoisonError::into_inner).is_json;
         let line = match (is_json, is_own_module(module)) {
             (true, _) => {

@@ -1,7 +1,8 @@
 //! What makes clients use HTTPS: the redirect, and `Strict-Transport-Security`.
 
 use crate::harness::{
-    CertificateAuthority, Gateway, MockUpstream, Setup, free_address, get, request,
+    CertificateAuthority, Gateway, MockUpstream, Setup, Step, free_address, get, request,
+    response_bytes,
 };
 
 const HSTS: &str = "Strict-Transport-Security";
@@ -73,4 +74,20 @@ fn a_client_that_accepts_only_problem_details_gets_them() {
     // The answers to successful requests stay as they are.
     let good = accept("/v1/usage", "application/problem+json").expect(200);
     assert_eq!(good.header("Content-Type"), Some("application/json"));
+}
+
+#[test]
+fn the_field_of_a_server_does_not_stand_beside_riskgates_own() {
+    let upstream = MockUpstream::with_script(|_| {
+        vec![Step::Send(response_bytes(200, "Strict-Transport-Security: max-age=0\r\n", "{}"))]
+    });
+    for fast_path in ["true", "false"] {
+        let setup = Setup::new().with_upstreams(&[upstream.address]);
+        let setup = setup.set("listen.fast_path", fast_path).set_text("listen.hsts", "365d");
+        let (gateway, authority) = start_with_tls(setup);
+        let key = gateway.create_active_key("acme", &[]);
+        let mut tls = authority.connect_with_tls(gateway.https_address(), "gate.test");
+        let answer = tls.send_request(&get("/v1/check/a%40b.com").key(&key)).expect(200);
+        assert_eq!(answer.header_values(HSTS), ["max-age=31536000"], "{fast_path}");
+    }
 }

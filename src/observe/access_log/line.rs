@@ -17,64 +17,117 @@ pub enum LogFormat {
     Logfmt,
 }
 
-macro_rules! log_fields {
-    ($($variant:ident $name:literal,)*) => {
-        /// A field of a line.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum LogField { $(#[doc = concat!("`", $name, "`")] $variant,)* }
-
-        impl LogField {
-            /// All fields.
-            pub const ALL: [LogField; log_fields!(@count $($variant)*)] = [$(LogField::$variant,)*];
-
-            /// The name in the config and in a line.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(LogField::$variant => $name,)* }
-            }
-
-            /// What stands before the value in a JSON line, with the comma before the name.
-            const fn json_prefix(self) -> &'static str {
-                match self { $(LogField::$variant => concat!(",\"", $name, "\":"),)* }
-            }
-        }
-    };
-    (@count $($variant:ident)*) => { [$(stringify!($variant),)*].len() };
-}
-
-log_fields! {
-    Time "time",
-    RequestId "request_id",
-    Client "client",
-    Method "method",
-    Route "route",
-    Path "path",
-    Status "status",
-    Outcome "outcome",
-    Reason "reason",
-    KeyId "key_id",
-    Account "account",
-    Screening "screening",
-    DurationUs "duration_us",
-    ResponseBytes "response_bytes",
-    UserAgent "user_agent",
-    Protocol "protocol",
-    Tls "tls",
-    Upstream "upstream",
-    UpstreamUs "upstream_us",
-    TraceId "trace_id",
+/// A field of a line. docs/configuration.md says what each contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogField {
+    /// `time`
+    Time,
+    /// `request_id`
+    RequestId,
+    /// `client`
+    Client,
+    /// `method`
+    Method,
+    /// `route`
+    Route,
+    /// `path`
+    Path,
+    /// `status`
+    Status,
+    /// `outcome`
+    Outcome,
+    /// `reason`
+    Reason,
+    /// `key_id`
+    KeyId,
+    /// `account`
+    Account,
+    /// `screening`
+    Screening,
+    /// `duration_us`
+    DurationUs,
+    /// `response_bytes`
+    ResponseBytes,
+    /// `user_agent`
+    UserAgent,
+    /// `protocol`
+    Protocol,
+    /// `tls`
+    Tls,
+    /// `upstream`
+    Upstream,
+    /// `upstream_us`
+    UpstreamUs,
+    /// `trace_id`
+    TraceId,
 }
 
 impl LogField {
+    /// All fields.
+    pub const ALL: [LogField; 20] = [
+        LogField::Time,
+        LogField::RequestId,
+        LogField::Client,
+        LogField::Method,
+        LogField::Route,
+        LogField::Path,
+        LogField::Status,
+        LogField::Outcome,
+        LogField::Reason,
+        LogField::KeyId,
+        LogField::Account,
+        LogField::Screening,
+        LogField::DurationUs,
+        LogField::ResponseBytes,
+        LogField::UserAgent,
+        LogField::Protocol,
+        LogField::Tls,
+        LogField::Upstream,
+        LogField::UpstreamUs,
+        LogField::TraceId,
+    ];
     /// The fields of a line, unless the config names others.
-    pub const DEFAULT: [LogField; 13] = {
-        let mut fields = [LogField::Time; 13];
-        let mut at = 0;
-        while at < fields.len() {
-            fields[at] = LogField::ALL[at];
-            at += 1;
+    pub const DEFAULT: [LogField; 13] = [
+        LogField::Time,
+        LogField::RequestId,
+        LogField::Client,
+        LogField::Method,
+        LogField::Route,
+        LogField::Path,
+        LogField::Status,
+        LogField::Outcome,
+        LogField::Reason,
+        LogField::KeyId,
+        LogField::Account,
+        LogField::Screening,
+        LogField::DurationUs,
+    ];
+
+    /// The name in the config and in a line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            LogField::Time => "time",
+            LogField::RequestId => "request_id",
+            LogField::Client => "client",
+            LogField::Method => "method",
+            LogField::Route => "route",
+            LogField::Path => "path",
+            LogField::Status => "status",
+            LogField::Outcome => "outcome",
+            LogField::Reason => "reason",
+            LogField::KeyId => "key_id",
+            LogField::Account => "account",
+            LogField::Screening => "screening",
+            LogField::DurationUs => "duration_us",
+            LogField::ResponseBytes => "response_bytes",
+            LogField::UserAgent => "user_agent",
+            LogField::Protocol => "protocol",
+            LogField::Tls => "tls",
+            LogField::Upstream => "upstream",
+            LogField::UpstreamUs => "upstream_us",
+            LogField::TraceId => "trace_id",
         }
-        fields
-    };
+    }
 
     /// Returns the field with this name.
     pub fn parse(name: &str) -> Option<LogField> {
@@ -107,164 +160,187 @@ pub struct TimeFormatter {
 }
 
 impl TimeFormatter {
-    /// Returns the time up to its seconds, and the milliseconds.
-    pub fn format(&mut self, unix_ms: i64) -> (&str, i64) {
+    /// Returns the time up to its seconds, and the three digits of its milliseconds.
+    pub fn format(&mut self, unix_ms: i64) -> (&str, [u8; 3]) {
         let second = unix_ms.div_euclid(1000);
         if self.second != second || self.formatted.is_empty() {
             self.second = second;
             self.formatted = format_rfc3339(second).trim_end_matches('Z').to_owned();
         }
-        (&self.formatted, unix_ms.rem_euclid(1000))
+        let millis = unix_ms.rem_euclid(1000);
+        let digits = [100, 10, 1].map(|divisor| b'0' + (millis / divisor % 10) as u8);
+        (&self.formatted, digits)
     }
 }
 
-/// Appends the line of an entry.
-pub fn append_line(
-    out: &mut Vec<u8>,
-    form: &LineForm,
-    times: &mut TimeFormatter,
-    entry: &LogEntry<'_>,
-) {
-    let is_json = form.format == LogFormat::Json;
-    out.extend_from_slice(if is_json { b"{" } else { b"" });
-    let mut line = Line { out, is_json, is_first: true };
-    for field in &form.fields {
-        line.append_field(*field, times, entry);
+/// The form of the lines, prepared for writing many of them.
+#[derive(Default)]
+pub struct LineTemplate {
+    is_json: bool,
+    /// Each field, with what stands before its value: the separator, the name and its end.
+    fields: Vec<(LogField, String)>,
+    times: TimeFormatter,
+}
+
+impl LineTemplate {
+    /// Prepares lines of this form.
+    pub fn new(form: &LineForm) -> LineTemplate {
+        let is_json = form.format == LogFormat::Json;
+        let prefix = |field: LogField| match is_json {
+            true => format!(",\"{}\":", field.as_str()),
+            false => format!(" {}=", field.as_str()),
+        };
+        let fields = form.fields.iter().map(|field| (*field, prefix(*field))).collect();
+        LineTemplate { is_json, fields, times: TimeFormatter::default() }
     }
-    out.extend_from_slice(if is_json { b"}\n" } else { b"\n" });
+
+    /// Appends the line of an entry.
+    pub fn append_line(&mut self, out: &mut Vec<u8>, entry: &LogEntry<'_>) {
+        let (start, end): (&[u8], &[u8]) = if self.is_json { (b"{", b"}\n") } else { (b"", b"\n") };
+        out.extend_from_slice(start);
+        let mut line = LineWriter { out, is_json: self.is_json, is_first: true };
+        for (field, prefix) in &self.fields {
+            line.append_field(*field, prefix, &mut self.times, entry);
+        }
+        out.extend_from_slice(end);
+    }
 }
 
-/// The name of a field, as logfmt and as JSON have it.
-#[derive(Clone, Copy)]
-struct FieldName {
-    plain: &'static str,
-    /// With the comma before it and the colon behind it.
-    json: &'static str,
-}
-
-const ACTION: FieldName = FieldName { plain: "screening_action", json: ",\"action\":" };
-const SCORE: FieldName = FieldName { plain: "screening_score", json: ",\"score\":" };
-const DOMAIN: FieldName = FieldName { plain: "screening_domain", json: ",\"domain\":" };
-
-/// A line that is being written. A write to a Vec can't fail.
-struct Line<'o> {
+/// Writes one line. A write to a Vec can't fail.
+struct LineWriter<'o> {
     out: &'o mut Vec<u8>,
     is_json: bool,
     /// Whether the next field is the first of its object.
     is_first: bool,
 }
 
-impl Line<'_> {
-    fn append_field(&mut self, field: LogField, times: &mut TimeFormatter, entry: &LogEntry<'_>) {
-        let name = FieldName { plain: field.as_str(), json: field.json_prefix() };
+// Half of the time of a line goes into calls of the two inlined functions, if they are calls.
+impl LineWriter<'_> {
+    fn append_field(
+        &mut self,
+        field: LogField,
+        prefix: &str,
+        times: &mut TimeFormatter,
+        entry: &LogEntry<'_>,
+    ) {
         match field {
             LogField::Time => {
                 let (second, millis) = times.format(entry.at_ms);
-                let digits = [100, 10, 1].map(|divisor| b'0' + (millis / divisor % 10) as u8);
-                self.plain(name, &[second.as_bytes(), b".", &digits, b"Z"]);
+                self.append_plain(prefix, &[second.as_bytes(), b".", &millis, b"Z"]);
             }
-            LogField::RequestId => self.text(name, Some(entry.request_id)),
+            LogField::RequestId => self.append_text(prefix, Some(entry.request_id)),
             LogField::Client => match entry.client {
-                Some(address) => self.display(name, address),
-                None => self.text(name, Some("")),
+                Some(address) => self.append_display(prefix, address),
+                None => self.append_text(prefix, Some("")),
             },
-            LogField::Method => self.text(name, Some(entry.method)),
-            LogField::Route => self.plain(name, &[entry.route.as_bytes()]),
-            LogField::Path => match entry.path_parts {
-                ["", path] => self.text(name, Some(path)),
-                parts => self.text(name, Some(&parts.concat())),
-            },
-            LogField::Status => self.number(name, Some(u64::from(entry.status))),
-            LogField::Outcome => self.plain(name, &[entry.outcome.as_bytes()]),
-            LogField::Reason => self.text(name, entry.reason),
-            LogField::KeyId => self.text(name, entry.key_id),
-            LogField::Account => self.text(name, entry.account),
-            LogField::Screening => self.append_screening(name, entry),
-            LogField::DurationUs => self.number(name, Some(entry.duration_us)),
-            LogField::ResponseBytes => self.number(name, Some(entry.response_bytes)),
-            LogField::UserAgent => self.text(name, entry.user_agent),
-            LogField::Protocol => self.text(name, entry.protocol),
-            LogField::Tls => self.text(name, entry.tls),
+            LogField::Method => self.append_text(prefix, Some(entry.method)),
+            LogField::Route => self.append_plain(prefix, &[entry.route.as_bytes()]),
+            LogField::Path => self.append_path(prefix, entry.path_parts),
+            LogField::Status => self.append_number(prefix, Some(u64::from(entry.status))),
+            LogField::Outcome => self.append_plain(prefix, &[entry.outcome.as_bytes()]),
+            LogField::Reason => self.append_text(prefix, entry.reason),
+            LogField::KeyId => self.append_text(prefix, entry.key_id),
+            LogField::Account => self.append_text(prefix, entry.account),
+            LogField::Screening => self.append_screening(prefix, entry),
+            LogField::DurationUs => self.append_number(prefix, Some(entry.duration_us)),
+            LogField::ResponseBytes => self.append_number(prefix, Some(entry.response_bytes)),
+            LogField::UserAgent => self.append_text(prefix, entry.user_agent),
+            LogField::Protocol => self.append_text(prefix, entry.protocol),
+            LogField::Tls => self.append_text(prefix, entry.tls),
             LogField::Upstream => match entry.upstream {
-                Some(server) => self.display(name, server),
-                None => self.text(name, None),
+                Some(server) => self.append_display(prefix, server),
+                None => self.append_nothing(prefix),
             },
-            LogField::UpstreamUs => self.number(name, entry.upstream_us),
-            LogField::TraceId => self.text(name, entry.trace_id),
+            LogField::UpstreamUs => self.append_number(prefix, entry.upstream_us),
+            LogField::TraceId => self.append_text(prefix, entry.trace_id),
         }
     }
 
     /// A line has this field only if a form was screened.
-    fn append_screening(&mut self, name: FieldName, entry: &LogEntry<'_>) {
+    fn append_screening(&mut self, prefix: &str, entry: &LogEntry<'_>) {
         let Some(screening) = entry.screening else { return };
         let score = screening.score.map(u64::from);
         if self.is_json {
-            self.begin(name);
+            self.append_prefix(prefix);
             self.out.push(b'{');
             self.is_first = true;
-            self.text(ACTION, Some(screening.action));
-            self.number(SCORE, score);
-            self.text(DOMAIN, screening.domain);
+            self.append_text(",\"action\":", Some(screening.action));
+            self.append_number(",\"score\":", score);
+            self.append_text(",\"domain\":", screening.domain);
             self.out.push(b'}');
         } else {
-            self.text(ACTION, Some(screening.action));
-            self.number(SCORE, score);
-            self.text(DOMAIN, screening.domain);
+            self.append_text(" screening_action=", Some(screening.action));
+            self.append_number(" screening_score=", score);
+            self.append_text(" screening_domain=", screening.domain);
         }
     }
 
-    fn begin(&mut self, name: FieldName) {
-        let is_first = std::mem::replace(&mut self.is_first, false);
+    /// Appends a prefix, without its separator if the field is the first.
+    #[inline(always)]
+    fn append_prefix(&mut self, prefix: &str) {
+        let start = usize::from(std::mem::replace(&mut self.is_first, false));
+        self.out.extend_from_slice(&prefix.as_bytes()[start..]);
+    }
+
+    fn append_quote(&mut self) {
         if self.is_json {
-            self.out.extend_from_slice(&name.json.as_bytes()[usize::from(is_first)..]);
-            return;
+            self.out.push(b'"');
         }
-        if !is_first {
-            self.out.push(b' ');
-        }
-        self.out.extend_from_slice(name.plain.as_bytes());
-        self.out.push(b'=');
     }
 
-    /// Appends a text in parts that needs no escapes.
-    fn plain(&mut self, name: FieldName, parts: &[&[u8]]) {
-        let quote: &[u8] = if self.is_json { b"\"" } else { b"" };
-        self.begin(name);
-        self.out.extend_from_slice(quote);
-        parts.iter().for_each(|part| self.out.extend_from_slice(part));
-        self.out.extend_from_slice(quote);
+    /// Appends the parts of a text that needs no escapes and no quotes in logfmt.
+    #[inline(always)]
+    fn append_plain(&mut self, prefix: &str, parts: &[&[u8]]) {
+        self.append_prefix(prefix);
+        self.append_quote();
+        for part in parts {
+            self.out.extend_from_slice(part);
+        }
+        self.append_quote();
     }
 
-    /// Appends a value whose text needs no escapes.
-    fn display(&mut self, name: FieldName, value: impl Display) {
-        self.plain(name, &[]);
-        let end = if self.is_json { self.out.pop() } else { None };
+    /// Appends a value whose text needs no escapes and no quotes in logfmt.
+    fn append_display(&mut self, prefix: &str, value: impl Display) {
+        self.append_prefix(prefix);
+        self.append_quote();
         let _ = write!(self.out, "{value}");
-        self.out.extend(end);
+        self.append_quote();
     }
 
-    fn text(&mut self, name: FieldName, value: Option<&str>) {
-        let Some(value) = value else { return self.no_value(name) };
-        self.begin(name);
-        let needs_quotes =
-            |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'"' | b'=' | b'\\');
-        if self.is_json || value.is_empty() || value.bytes().any(needs_quotes) {
-            let _ = serde_json::to_writer(&mut *self.out, value);
-        } else {
-            self.out.extend_from_slice(value.as_bytes());
+    fn append_path(&mut self, prefix: &str, parts: [&str; 2]) {
+        match parts.into_iter().all(is_plain) {
+            true => self.append_plain(prefix, &parts.map(str::as_bytes)),
+            false => self.append_text(prefix, Some(&parts.concat())),
         }
     }
 
-    fn number(&mut self, name: FieldName, value: Option<u64>) {
-        let Some(value) = value else { return self.no_value(name) };
-        self.begin(name);
+    fn append_text(&mut self, prefix: &str, value: Option<&str>) {
+        let Some(value) = value else { return self.append_nothing(prefix) };
+        if (self.is_json || !value.is_empty()) && is_plain(value) {
+            return self.append_plain(prefix, &[value.as_bytes()]);
+        }
+        self.append_prefix(prefix);
+        let _ = serde_json::to_writer(&mut *self.out, value);
+    }
+
+    fn append_number(&mut self, prefix: &str, value: Option<u64>) {
+        let Some(value) = value else { return self.append_nothing(prefix) };
+        self.append_prefix(prefix);
         self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 
-    fn no_value(&mut self, name: FieldName) {
+    fn append_nothing(&mut self, prefix: &str) {
         if self.is_json {
-            self.begin(name);
+            self.append_prefix(prefix);
             self.out.extend_from_slice(b"null");
         }
     }
+}
+
+/// Returns true for a text that stands for itself in a JSON string and in logfmt. It looks at all
+/// bytes, because the compiler then looks at many of them at once.
+fn is_plain(text: &str) -> bool {
+    let is_special =
+        |byte: u8| !byte.is_ascii_graphic() | (byte == b'"') | (byte == b'=') | (byte == b'\\');
+    text.bytes().fold(0, |found, byte| found | u8::from(is_special(byte))) == 0
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::entry::LogEntry;
-use super::line::{LineForm, TimeFormatter, append_line};
+use super::line::LineTemplate;
 
 /// The most bytes of lines in the queue.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
@@ -26,8 +26,7 @@ pub struct Shared {
 #[derive(Default)]
 pub struct Queue {
     pub lines: Vec<u8>,
-    times: TimeFormatter,
-    pub form: LineForm,
+    pub template: LineTemplate,
     /// The writer still has lines that the target has not taken.
     pub has_writer_leftover: bool,
     pub is_closed: bool,
@@ -47,8 +46,8 @@ impl Shared {
             return;
         }
         let before = queue.lines.len();
-        let Queue { lines, times, form, .. } = &mut *queue;
-        append_line(lines, form, times, entry);
+        let Queue { lines, template, .. } = &mut *queue;
+        template.append_line(lines, entry);
         if before < BATCH_BYTES && queue.lines.len() >= BATCH_BYTES {
             self.batch_ready.notify_one();
         }

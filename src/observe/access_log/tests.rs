@@ -1,10 +1,9 @@
 use std::path::Path;
 
-use super::line::{TimeFormatter, append_line};
 use super::*;
 
 fn start(path: &Path, rotation: Option<LogRotation>, form: LineForm) -> AccessLog {
-    let target = LogTarget::File(LogFile { path: path.to_owned(), rotation });
+    let target = LogTarget { path: Some(path.to_owned()), rotation };
     AccessLog::start(target, AccessLogOptions { is_enabled: true, form }).unwrap()
 }
 
@@ -39,8 +38,9 @@ fn each_line_has_the_chosen_fields_in_their_order() {
     let screening = ScreeningEntry { action: "pass", score: Some(0), domain: Some("gmail.com") };
     let screened = LogEntry { screening: Some(screening), ..entry() };
     let line = |format, fields: &[LogField]| {
-        let (mut out, form) = (Vec::new(), LineForm { format, fields: fields.to_vec() });
-        append_line(&mut out, &form, &mut TimeFormatter::default(), &screened);
+        let mut out = Vec::new();
+        let form = LineForm { format, fields: fields.to_vec() };
+        LineTemplate::new(&form).append_line(&mut out, &screened);
         String::from_utf8(out).unwrap()
     };
     use LogField::{Path, Reason, Screening, Status, UserAgent};

@@ -15,20 +15,11 @@ use crate::support::regular_file::check_creatable;
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 
 /// The target of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogTarget {
-    /// Standard output.
-    Stdout,
-    /// A file.
-    File(LogFile),
-}
-
-/// The file of the log. riskgate appends to it, and reopens it after
-/// [`AccessLog::request_reopen`](super::AccessLog::request_reopen).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogFile {
-    /// Its path.
-    pub path: PathBuf,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogTarget {
+    /// The file that riskgate appends to, and reopens after
+    /// [`AccessLog::request_reopen`](super::AccessLog::request_reopen); `None` for standard output.
+    pub path: Option<PathBuf>,
     /// When riskgate starts a new file; `None` if something else does so.
     pub rotation: Option<LogRotation>,
 }
@@ -45,7 +36,7 @@ pub struct LogRotation {
 impl LogTarget {
     /// Checks that a log could be started with this target, without creating the file.
     pub fn check_is_writable(&self) -> std::io::Result<()> {
-        let LogTarget::File(LogFile { path, .. }) = self else { return Ok(()) };
+        let Some(path) = &self.path else { return Ok(()) };
         match open_options(false).open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => check_creatable(path),
             outcome => outcome.map(drop),
@@ -53,9 +44,9 @@ impl LogTarget {
     }
 
     fn open(&self) -> std::io::Result<Output> {
-        match self {
-            LogTarget::Stdout => Ok(Output::Stdout(std::io::stdout())),
-            LogTarget::File(file) => Ok(Output::File(open_options(true).open(&file.path)?)),
+        match &self.path {
+            None => Ok(Output::Stdout(std::io::stdout())),
+            Some(path) => Ok(Output::File(open_options(true).open(path)?)),
         }
     }
 }
@@ -141,9 +132,7 @@ impl Writer {
 
     /// Starts a new file if this one is full. If that fails, riskgate goes on with this one.
     fn rotate_if_full(&mut self) {
-        let LogTarget::File(LogFile { path, rotation: Some(rotation) }) = &self.target else {
-            return;
-        };
+        let LogTarget { path: Some(path), rotation: Some(rotation) } = &self.target else { return };
         let Output::File(file) = &self.out else { return };
         let own = match file.metadata() {
             Ok(own) if own.len() >= rotation.max_bytes && !self.has_partial_line => own,

@@ -7,7 +7,7 @@ use log::LevelFilter;
 /// riskgate's own modules, if no rule names them.
 const DEFAULT_OWN_LEVEL: LevelFilter = LevelFilter::Info;
 /// The modules of other crates, if no rule names them.
-const DEFAULT_FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
+const DEFAULT_LEVEL_OF_OTHERS: LevelFilter = LevelFilter::Warn;
 
 /// The levels of the process log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,14 +54,14 @@ impl LogLevels {
         match named {
             Some((_, level)) => *level,
             None if is_own_module(module) => self.own,
-            None => DEFAULT_FOREIGN_LEVEL,
+            None => DEFAULT_LEVEL_OF_OTHERS,
         }
     }
 
     /// Returns the most detailed of all levels.
     pub fn most_detailed(&self) -> LevelFilter {
         let modules = self.modules.iter().map(|(_, level)| *level);
-        modules.chain([self.own, DEFAULT_FOREIGN_LEVEL]).max().unwrap_or(self.own)
+        modules.chain([self.own, DEFAULT_LEVEL_OF_OTHERS]).max().unwrap_or(self.own)
     }
 }
 

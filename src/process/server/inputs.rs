@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigSources};
 use crate::keys::read_key_file;
-use crate::observe::access_log::{LogFile, LogTarget};
+use crate::observe::access_log::LogTarget;
 use crate::quota::unix_now;
 use crate::store::StoreUrl;
 use crate::support::certificates::{self, CertificateSet};
@@ -79,7 +79,7 @@ impl StartupInputs {
 pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), StartError> {
     let log = config.log_target.check_is_writable();
     log.map_err(|error| access_log_error(&config.log_target, &error))?;
-    let LogTarget::File(LogFile { path: log, .. }) = &config.log_target else { return Ok(()) };
+    let Some(log) = &config.log_target.path else { return Ok(()) };
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
     if let StoreUrl::Sqlite(store) = &config.store.url {
         // SQLite has more files beside the database; a log line in any of them damages the store.
@@ -105,10 +105,8 @@ pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), S
 
 /// The start error for an access log that can't be written.
 pub(super) fn access_log_error(target: &LogTarget, error: &std::io::Error) -> StartError {
-    let target = match target {
-        LogTarget::File(file) => file.path.display().to_string(),
-        LogTarget::Stdout => "standard output".to_owned(),
-    };
+    let target = target.path.as_ref();
+    let target = target.map_or("standard output".to_owned(), |path| path.display().to_string());
     let what = format!("config: log.path: expected a file to append to, but found {error}");
     StartError::Config(vec![format!("{what}: {target}")])
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::ConfigSources;
 use crate::dns::DnsFactCache;
-use crate::gate::{AwaitedBatches, GateState};
+use crate::gate::{BatchPermits, GateState};
 use crate::message::request_id::RequestIdGenerator;
 use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
@@ -74,7 +74,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         reloadable_rules: SnapshotCell::new(config.reloadable_rules()),
         screening_counts: ScreeningCounts::default(),
         client_rates: ClientRates::new(),
-        awaited_batches: AwaitedBatches::new(trusted_proxies),
+        batch_permits: BatchPermits::new(trusted_proxies),
     });
     if let Some(options) = config.traces.clone() {
         start_trace_exporter(tracer, options).map_err(|error| failed(&error))?;

@@ -15,7 +15,7 @@ const MAX_BATCHES: usize = 256;
 const MAX_BATCHES_PER_CLIENT: usize = 16;
 
 /// The permits for batches.
-pub struct AwaitedBatches {
+pub struct BatchPermits {
     permits: Semaphore,
     per_client: Arc<PerClientLimit>,
 }
@@ -26,10 +26,10 @@ pub struct BatchPermit<'a> {
     _client_guard: Option<PerClientGuard>,
 }
 
-impl AwaitedBatches {
+impl BatchPermits {
     /// Creates the permits. Clients in `exempt_networks` have no limit of their own.
-    pub fn new(exempt_networks: Networks) -> AwaitedBatches {
-        AwaitedBatches {
+    pub fn new(exempt_networks: Networks) -> BatchPermits {
+        BatchPermits {
             permits: Semaphore::new(MAX_BATCHES),
             per_client: Arc::new(PerClientLimit::new(MAX_BATCHES_PER_CLIENT, exempt_networks)),
         }
@@ -47,5 +47,29 @@ impl AwaitedBatches {
         };
         let permit = self.permits.try_acquire().map_err(|_| Refusal::Internal)?;
         Ok(BatchPermit { _permit: permit, _client_guard: client_guard })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_leaves_places_for_others_and_a_trusted_proxy_is_no_client() {
+        let proxy: IpAddr = [10, 0, 0, 1].into();
+        let permits = BatchPermits::new(Networks::parse(&[proxy.to_string()]).unwrap());
+        let client = |number: u8| Some(IpAddr::from([192, 0, 2, number]));
+        let mut held: Vec<BatchPermit<'_>> =
+            (0..MAX_BATCHES_PER_CLIENT).map(|_| permits.acquire(client(1)).ok().unwrap()).collect();
+        let refused = permits.acquire(client(1)).err();
+        assert_eq!(refused, Some(Refusal::TooManyRequests { retry_after_seconds: 1 }));
+        held.push(permits.acquire(client(2)).ok().unwrap());
+        while held.len() < MAX_BATCHES {
+            held.push(permits.acquire(Some(proxy)).ok().unwrap());
+        }
+        // Nobody is to blame for that.
+        assert_eq!(permits.acquire(client(3)).err(), Some(Refusal::Internal));
+        held.pop();
+        assert!(permits.acquire(client(3)).is_ok());
     }
 }
