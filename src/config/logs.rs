@@ -40,7 +40,7 @@ impl Settings {
     pub fn read_process_log_options(&mut self) -> ProcessLogOptions {
         let is_json = self.choice("log.process_format", &["text", "json"]) == "json";
         let expected = "a level (off, error, warn, info, debug or trace), and levels of modules, such \
-                        as \"info,riskgate::dns=debug\"";
+                        as \"info,riskgate::dns=error\"";
         let levels =
             self.parse_setting("log.level", expected, |raw| LogLevels::parse(raw.as_text()?));
         self.note_default("\"info\"".to_owned());
