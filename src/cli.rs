@@ -12,6 +12,7 @@ mod failure;
 mod keys;
 mod manual;
 mod output;
+mod ready;
 mod run;
 mod store;
 mod store_access;
@@ -40,6 +41,8 @@ enum Command {
     Run(run::Args),
     /// Run a gateway and a stand-in upstream server on loopback, and print three requests to try.
     Demo(demo::Args),
+    /// Ask the running gateway whether it may get traffic; fail if not.
+    Ready(ConfigArgs),
     /// Read config, keys, table and store as `run` would, and print every fault.
     Check(ConfigArgs),
     /// Check the config, and show what is in force.
@@ -103,6 +106,7 @@ pub fn main() -> ExitCode {
         Cli::try_parse().map_err(CommandFailure::from).and_then(|cli| match cli.command {
             Command::Run(args) => run::run(args),
             Command::Demo(args) => demo::run(&args),
+            Command::Ready(args) => ready::run(&args),
             Command::Check(args) => check::run(&args),
             Command::Config { command } => config::run(command),
             Command::Keys { command } => keys::run(command),

@@ -3,6 +3,8 @@
 pub mod certificates;
 pub mod client_rates;
 pub mod dns_resolver;
+#[cfg(target_arch = "x86_64")]
+mod memmove;
 pub mod per_client_limit;
 pub mod regular_file;
 pub mod snapshot;

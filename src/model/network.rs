@@ -2,7 +2,7 @@
 //!
 //! No I/O: this module only compares addresses.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -51,6 +51,16 @@ impl From<IpAddr> for ClientPrefix {
             }
         }
     }
+}
+
+/// Replaces 0.0.0.0 and :: with the loopback address, because a client can't connect to them.
+pub fn loopback_if_unspecified(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub(super) mod connection;
 mod connection_limit;
 mod responses;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,6 +26,7 @@ use crate::feed::FeedStatus;
 use crate::gate::GateState;
 use crate::keys::KeyRing;
 use crate::model::month::format_rfc3339;
+use crate::model::network::loopback_if_unspecified;
 use crate::observe::process_log::ProcessLog;
 use crate::process::reload::{ReloadStatus, ReloadTrigger};
 use crate::proxy::upstream::Upstreams;
@@ -307,16 +308,6 @@ impl AdminApp {
         )
         .into_bytes()
     }
-}
-
-/// Replaces 0.0.0.0 and :: with the loopback address, because a client can't connect to them.
-fn loopback_if_unspecified(mut address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-        _ => {}
-    }
-    address
 }
 
 fn has_loopback_host(headers: &HeaderMap) -> bool {

@@ -183,6 +183,25 @@ fn run_uses_addresses_from_flags_and_settings_from_the_environment() {
 }
 
 #[test]
+fn ready_succeeds_only_while_the_gateway_may_get_traffic() {
+    let mut gateway = Setup::new().set_text("drain.delay", "3s").start();
+    let ready = gateway.cli(&["ready"]).expect(0);
+    assert_eq!(ready.json()["ready"], true);
+    gateway.send_signal("TERM");
+    crate::harness::wait_until("the drain", || gateway.readyz().status == 503);
+    let draining = gateway.cli(&["ready"]).expect(1);
+    assert!(
+        draining.stderr.contains("expected status 200, but found 503: "),
+        "{}",
+        draining.stderr
+    );
+    assert_eq!(gateway.wait_for_exit().code(), Some(0));
+    let stopped = gateway.cli(&["ready"]).expect(1);
+    let address = format!("http://{}/readyz: expected status 200, but found ", gateway.admin);
+    assert!(stopped.stderr.contains(&address), "{}", stopped.stderr);
+}
+
+#[test]
 fn table_commands_build_inspect_look_up_and_compare_a_table() {
     let setup = Setup::new();
     let (lists, built) = (setup.path("lists"), setup.path("built.table"));
