@@ -109,7 +109,7 @@ fn find_meaning(key: &str) -> Option<String> {
                 is_below_heading = line.contains(&format!("[{section}]"));
             }
             if line.starts_with(&dotted) || is_below_heading && line.starts_with(&plain) {
-                let cell = line.trim_end_matches([' ', '|']).rsplit(" | ").next()?;
+                let cell = line.trim_end().strip_suffix('|')?.rsplit(" | ").next()?;
                 return Some(cell.trim().replace('`', "")).filter(|text| !text.is_empty());
             }
         }

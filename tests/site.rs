@@ -1,0 +1,58 @@
+//! Tests the documents as readers use them: their links, their commands and their examples with
+//! the real binary, and the site that `scripts/site` builds of them.
+//!
+//! `tests/documents.rs` compares the documents with the code, and `tests/e2e/cli.rs` checks what
+//! the commands print.
+
+#[path = "site/blocks.rs"]
+mod blocks;
+#[path = "site/book.rs"]
+mod book;
+#[path = "site/commands.rs"]
+mod commands;
+#[path = "site/links.rs"]
+mod links;
+#[path = "site/markdown.rs"]
+mod markdown;
+#[path = "site/requests.rs"]
+mod requests;
+#[path = "site/settings.rs"]
+mod settings;
+#[path = "site/shell.rs"]
+mod shell;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
+
+fn project_root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs riskgate in a directory, with the default settings unless the words name a config.
+fn run_riskgate(directory: &Path, words: &[impl AsRef<std::ffi::OsStr>]) -> Output {
+    let mut command = Command::new(BINARY);
+    command.args(words).current_dir(directory).env_remove("RISKGATE_CONFIG");
+    command.output().unwrap_or_else(|error| panic!("{BINARY}: {error}"))
+}
+
+/// The standard error of a program, for the text of a failure.
+fn stderr_text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A path of the project without `.` and `..`.
+fn normalize_path(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => {
+                normal.pop();
+            }
+            std::path::Component::CurDir => {}
+            part => normal.push(part),
+        }
+    }
+    normal
+}
