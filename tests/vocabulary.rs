@@ -48,9 +48,10 @@ const REPLACED_WORDS: [(&str, &str); 37] = [
 ];
 
 /// The files and directories with text that people maintain.
-const CHECKED_PATHS: [&str; 22] = [
+const CHECKED_PATHS: [&str; 26] = [
     ".cargo",
     ".ci",
+    ".github",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -60,6 +61,7 @@ const CHECKED_PATHS: [&str; 22] = [
     "benches",
     "clippy.toml",
     "conf",
+    "contrib",
     "data/LICENSES.md",
     "data/README.md",
     "data/manifest.toml",
@@ -68,7 +70,9 @@ const CHECKED_PATHS: [&str; 22] = [
     "docs",
     "examples",
     "fuzz",
+    "packaging",
     "scripts",
+    "site",
     "src",
     "tests",
 ];

@@ -174,6 +174,7 @@ fn riskgate_is_healthy_and_answers_once_it_has_a_key() {
     let config = project.localize("riskgate", "/etc/riskgate/riskgate.toml", &addresses);
     let service = &project.file["services"]["riskgate"];
     let state = project.folder.path().join("var/lib/riskgate");
+    std::fs::create_dir_all(&state).unwrap();
     let riskgate = |arguments: &[String]| {
         let mut command = Command::new(BINARY);
         command.args(arguments).current_dir(&state).env_clear().env("RISKGATE_CONFIG", &config);
@@ -184,7 +185,9 @@ fn riskgate_is_healthy_and_answers_once_it_has_a_key() {
     let mut gateway = Process(gateway);
     let health = words(&service["healthcheck"]["test"]);
     assert_eq!(health[..2], ["CMD", "riskgate"]);
-    let is_healthy = || riskgate(&health[2..]).status().unwrap().success();
+    let health: Vec<String> =
+        health[2..].iter().map(|word| word.replace("127.0.0.1:9090", &admin.to_string())).collect();
+    let is_healthy = || riskgate(&health).status().unwrap().success();
     wait_until("riskgate listens", || get(admin, "/healthz", None).is_some());
     assert!(!is_healthy(), "expected riskgate not to be ready without a store");
 

@@ -30,7 +30,7 @@ impl Repository {
         }
         fs::write(checkout.join(".gitignore"), "/target\n").unwrap();
         fs::write(checkout.join("data/free.txt"), "one.example\n").unwrap();
-        fs::write(checkout.join("scripts/refresh-data"), "pins\n").unwrap();
+        fs::write(checkout.join("scripts/refresh-data"), "new\nPin(\"1.0.1\")\n").unwrap();
         fs::write(checkout.join(".github/workflows/test.yml"), "jobs\n").unwrap();
         let script = "scripts/propose-lists";
         fs::copy(project_root().join(script), checkout.join(script)).unwrap();
@@ -48,12 +48,22 @@ impl Repository {
         self.folder.path().join("checkout")
     }
 
-    /// Writes a proposal that replaces the text of `files`.
+    /// Writes a proposal that replaces the text of `files`, and the version that the script names.
     fn propose(&self, files: &[&str]) {
         let checkout = self.checkout();
         for file in files {
-            fs::write(checkout.join(file), "new\n").unwrap();
+            let text = match *file {
+                "scripts/refresh-data" => "new\nPin(\"1.0.2\")\n",
+                _ => "new\n",
+            };
+            fs::write(checkout.join(file), text).unwrap();
         }
+        self.write_proposal();
+    }
+
+    /// Makes a proposal of the changes in the checkout.
+    fn write_proposal(&self) {
+        let checkout = self.checkout();
         let patch = run_git(&checkout, &["diff"]);
         run_git(&checkout, &["checkout", "--quiet", "."]);
         fs::write(checkout.join("target/lists/lists.patch"), patch + "\n").unwrap();
@@ -116,6 +126,18 @@ fn a_proposal_that_changes_other_files_is_refused() {
     assert!(ran.errors.contains("but found .github/workflows/test.yml"), "{}", ran.errors);
     assert_eq!(repository.asked(), "");
     assert_eq!(run_git(&repository.folder.path().join("origin"), &["branch"]), "* main");
+}
+
+#[test]
+fn a_proposal_that_changes_code_is_refused() {
+    for text in ["new\nPin(\"1.0.2\"); evil()\n", "evil()\nPin(\"1.0.1\")\n", "Pin(\"1.0.1\")\n"] {
+        let repository = Repository::create();
+        fs::write(repository.checkout().join("scripts/refresh-data"), text).unwrap();
+        repository.write_proposal();
+        let ran = repository.open();
+        assert!(!ran.is_success && ran.errors.contains("but found other code"), "{}", ran.errors);
+        assert_eq!(repository.asked(), "");
+    }
 }
 
 #[test]
