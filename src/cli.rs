@@ -42,7 +42,7 @@ enum Command {
     /// Run a gateway and a stand-in upstream server on loopback, and print three requests to try.
     Demo(demo::Args),
     /// Ask the running gateway whether it may get traffic; fail if not.
-    Ready(ConfigArgs),
+    Ready(ready::Args),
     /// Read config, keys, table and store as `run` would, and print every fault.
     Check(ConfigArgs),
     /// Check the config, and show what is in force.

@@ -1,6 +1,7 @@
 //! The binary: calls the command line of the library.
 #![deny(unsafe_code)]
 
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

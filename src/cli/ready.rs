@@ -1,6 +1,7 @@
 //! `riskgate ready`: asks the running gateway whether it may get traffic. A container without a
 //! shell needs it as its health check.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::config_args::ConfigArgs;
@@ -11,11 +12,24 @@ use crate::model::network::loopback_if_unspecified;
 /// Less than the time that a health check usually has.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Prints the answer of `/readyz` at `listen.admin`. Fails if its status is not 200, or if no
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// The address of the admin listener. The command then reads no config, so it works while the
+    /// config file has a fault and the gateway serves its last good config.
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
+}
+
+/// Prints the answer of `/readyz` of the admin listener. Fails if its status is not 200, or if no
 /// gateway answers.
-pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
-    let config = args.read_config()?;
-    let url = format!("http://{}/readyz", loopback_if_unspecified(config.admin));
+pub fn run(args: &Args) -> Result<(), CommandFailure> {
+    let admin = match args.admin {
+        Some(address) => address,
+        None => args.config.read_config()?.admin,
+    };
+    let url = format!("http://{}/readyz", loopback_if_unspecified(admin));
     let failure = |found: &str| {
         CommandFailure::failed(format!("{url}: expected status 200, but found {found}"))
     };

@@ -1,14 +1,13 @@
 //! Copying of memory on x86-64, for static binaries.
 //!
-//! musl copies with `rep movsq`, whose start costs more than a whole copy of the few hundred bytes
-//! that a request consists of: a sixth of the time of a request. This function loads and stores
-//! overlapping vectors of 16 bytes instead, as the GNU C library does, and needs only SSE2. It is
-//! correct if source and destination overlap. `main.rs` makes it the binary's `memcpy` and
-//! `memmove`; a program that mounts riskgate keeps its own.
+//! musl copies with `rep movsq`, whose start alone costs more than copying the few hundred bytes of
+//! a request. This function loads and stores overlapping vectors of 16 bytes instead, as the GNU C
+//! library does, and needs only SSE2. It is correct if source and destination overlap. `main.rs`
+//! makes it the binary's `memcpy` and `memmove`; a program that mounts riskgate keeps its own.
 
-// The lint counts assembly as unsafe code. It touches only the bytes that C's memmove may touch: every
-// load and store below lies within the first or the last `n` bytes that its comparison has found to
-// exist, and all bytes that a store may overwrite are loaded before it.
+// The lint counts assembly as unsafe code. The assembly reads only the n source bytes and writes only
+// the n destination bytes: each branch has compared n with the bytes that it moves. It loads every
+// source byte before a store may overwrite it.
 #![allow(unsafe_code)]
 
 // rdi: destination, rsi: source, rdx: n. Returns the destination in rax, like C's memmove. It changes

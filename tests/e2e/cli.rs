@@ -187,6 +187,13 @@ fn ready_succeeds_only_while_the_gateway_may_get_traffic() {
     let mut gateway = Setup::new().set_text("drain.delay", "3s").start();
     let ready = gateway.cli(&["ready"]).expect(0);
     assert_eq!(ready.json()["ready"], true);
+    // The gateway serves its last good config while the file has a fault.
+    let good = std::fs::read_to_string(&gateway.config).unwrap();
+    std::fs::write(&gateway.config, format!("{good}\nunknown = 1\n")).unwrap();
+    gateway.cli(&["ready"]).expect(78);
+    let admin = gateway.admin.to_string();
+    gateway.cli(&["ready", "--admin", &admin]).expect(0);
+    std::fs::write(&gateway.config, good).unwrap();
     gateway.send_signal("TERM");
     crate::harness::wait_until("the drain", || gateway.readyz().status == 503);
     let draining = gateway.cli(&["ready"]).expect(1);
