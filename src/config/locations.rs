@@ -1,5 +1,6 @@
 //! Where the config is read from.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The environment variable that names the config file if the command line names none.
@@ -26,7 +27,10 @@ impl ConfigFile {
         {
             return ConfigFile::Path(named.into());
         }
-        let exists = |path: &&Path| path.symlink_metadata().is_ok();
+        // A file in a directory that this user may not read may exist: reading it reports why not.
+        let is_missing = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
+        let exists =
+            |path: &&Path| path.symlink_metadata().map_or_else(|e| !is_missing(e.kind()), |_| true);
         let found = DEFAULT_CONFIG_PATHS.map(Path::new).into_iter().find(exists);
         found.map_or(ConfigFile::None, |path| ConfigFile::Path(path.to_owned()))
     }
