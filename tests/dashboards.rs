@@ -2,6 +2,8 @@
 //! Each metric and label exists, and each expression runs. Each alert fires when it should, and is
 //! silent when it should be.
 
+#[path = "support/child_process.rs"]
+mod child_process;
 #[path = "dashboards/expressions.rs"]
 mod expressions;
 #[path = "dashboards/processes.rs"]
@@ -15,8 +17,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use child_process::wait_until;
 use expressions::{Expression, Metrics, legend_labels};
-use processes::{Gateway, Prometheus, run, wait_until};
+use processes::{Gateway, Prometheus, run};
 use rules::Mutation;
 
 fn project_path(name: &str) -> PathBuf {

@@ -6,6 +6,8 @@
 
 #[path = "kubernetes/chart.rs"]
 mod chart;
+#[path = "support/child_process.rs"]
+mod child_process;
 #[path = "kubernetes/compose.rs"]
 mod compose;
 #[path = "kubernetes/objects.rs"]

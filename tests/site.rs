@@ -14,6 +14,8 @@ mod commands;
 mod links;
 #[path = "site/markdown.rs"]
 mod markdown;
+#[path = "support/paths.rs"]
+mod paths;
 #[path = "site/requests.rs"]
 mod requests;
 #[path = "site/settings.rs"]
@@ -21,7 +23,7 @@ mod settings;
 #[path = "site/shell.rs"]
 mod shell;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
@@ -40,19 +42,4 @@ fn run_riskgate(directory: &Path, words: &[impl AsRef<std::ffi::OsStr>]) -> Outp
 /// The standard error of a program, for the text of a failure.
 fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A path of the project without `.` and `..`.
-fn normalize_path(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::ParentDir => {
-                normal.pop();
-            }
-            std::path::Component::CurDir => {}
-            part => normal.push(part),
-        }
-    }
-    normal
 }

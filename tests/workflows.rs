@@ -4,6 +4,8 @@
 
 #[path = "workflows/package.rs"]
 mod package;
+#[path = "support/paths.rs"]
+mod paths;
 #[path = "workflows/propose_lists.rs"]
 mod propose_lists;
 #[path = "workflows/publish.rs"]

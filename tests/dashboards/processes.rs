@@ -1,18 +1,14 @@
 //! Runs a gateway that uses every part of riskgate, and a Prometheus that scrapes it.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::child_process::{BINARY, Process, free_address, wait_until};
 use crate::project_path;
-
-const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
-/// Longer than a gateway or Prometheus needs to start on a loaded machine.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How a command ended, with its standard output and standard error.
 pub struct Outcome {
@@ -28,36 +24,12 @@ pub fn run(command: &mut Command) -> Outcome {
     Outcome { is_good: output.status.success(), text }
 }
 
-#[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < TEST_TIMEOUT, "expected soon: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-/// A process that ends with this value.
-struct Process(Child);
-
-impl Process {
-    fn spawn(command: &mut Command, log: PathBuf) -> Process {
-        let program = command.get_program().to_string_lossy().into_owned();
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.stderr(std::fs::File::create(log).unwrap()).spawn();
-        Process(child.unwrap_or_else(|e| panic!("{program}: {e}; see scripts/setup --tests")))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a process that writes its standard error into a file.
+fn spawn(command: &mut Command, log: PathBuf) -> Process {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let child = command.stderr(std::fs::File::create(log).unwrap()).spawn();
+    Process(child.unwrap_or_else(|e| panic!("{program}: {e}; see scripts/setup --tests")))
 }
 
 /// A gateway with TLS, an upstream server, screening, authz, a feed, DNS learning and traces, so
@@ -90,10 +62,8 @@ impl Gateway {
             command
         };
         let address = upstream.to_string();
-        let stand_in = Process::spawn(
-            &mut command(&["demo", "--upstream-only", &address]),
-            path("upstream.log"),
-        );
+        let stand_in =
+            spawn(&mut command(&["demo", "--upstream-only", &address]), path("upstream.log"));
         let created = command(&["keys", "create", "-c", "riskgate.toml", "--account", "acme"])
             .args(["--plan", "pro"])
             .output()
@@ -102,7 +72,7 @@ impl Gateway {
         let key = String::from_utf8(created.stdout).unwrap().trim().to_owned();
         wait_until("the upstream server listens", || TcpStream::connect(upstream).is_ok());
         let log = path("stderr.log");
-        let process = Process::spawn(&mut command(&["run", "-c", "riskgate.toml"]), log);
+        let process = spawn(&mut command(&["run", "-c", "riskgate.toml"]), log);
         let _processes = [stand_in, process];
         let gateway = Gateway { http, admin, key, _processes, _folder: folder };
         wait_until("the gateway is ready", || {
@@ -192,7 +162,7 @@ impl Prometheus {
             gateway.admin
         );
         std::fs::write(folder.path().join("prometheus.yml"), config).unwrap();
-        let process = Process::spawn(
+        let process = spawn(
             Command::new("prometheus")
                 .arg("--config.file=prometheus.yml")
                 .arg("--storage.tsdb.path=data")

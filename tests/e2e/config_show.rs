@@ -182,6 +182,15 @@ fn the_file_is_looked_for_and_relative_paths_start_at_it() {
 }
 
 #[test]
+fn a_default_config_file_that_cannot_be_reached_is_an_error() {
+    let folder = TempDir::new().unwrap();
+    // A link to itself: like a directory without permission, it hides whether the file exists.
+    std::os::unix::fs::symlink("conf", folder.path().join("conf")).unwrap();
+    let shown = run_config(folder.path(), &["show"], &[]).expect(78);
+    assert!(shown.stderr.contains("conf/riskgate.toml: "), "{}", shown.stderr);
+}
+
+#[test]
 fn a_secret_is_in_one_place_and_its_file_is_readable() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("url"), "redis://user:pass-word@127.0.0.1:1\n").unwrap();

@@ -1,17 +1,11 @@
 //! What the tests need of processes and HTTP.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
-
-/// Longer than any step takes on a loaded machine.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A process. Dropping this value kills it.
-pub struct Process(pub Child);
+pub use crate::child_process::{BINARY, Process, TIMEOUT, free_address, wait_until};
 
 impl Process {
     /// Ends the process as Kubernetes and Docker do.
@@ -30,22 +24,6 @@ impl Process {
         });
         assert!(status.unwrap().success(), "{status:?}");
         begun.elapsed()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < TIMEOUT, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -84,9 +62,4 @@ pub fn get(address: SocketAddr, path: &str, token: Option<&str>) -> Option<(u16,
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
-}
-
-/// An address of loopback on which nothing listened a moment ago.
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
 }

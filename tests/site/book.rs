@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::links::find_url_fault;
-use super::{BINARY, normalize_path, project_root, stderr_text};
+use super::paths::normalize_path;
+use super::{BINARY, project_root, stderr_text};
 
 /// The values of an attribute in a page.
 fn find_attributes<'t>(page: &'t str, name: &str) -> impl Iterator<Item = String> + use<'t> {

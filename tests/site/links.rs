@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::markdown::{Document, read_documents};
-use super::{normalize_path, project_root};
+use super::paths::normalize_path;
+use super::project_root;
 
 /// The sites that a document may link to. A test has no network, so a new one needs a look by hand.
 const EXTERNAL_SITES: [&str; 6] = [

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::paths::normalize_path;
 use crate::tools::{project_root, run_well};
 
 /// The most bytes of the packed crate. Each build of a project that mounts riskgate fetches it; two
@@ -33,19 +34,6 @@ fn find_rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Resolves `..` without looking at the file system.
-fn join_normalized(folder: &Path, relative: &str) -> PathBuf {
-    let mut joined = PathBuf::new();
-    for part in folder.join(relative).components() {
-        if part == Component::ParentDir {
-            joined.pop();
-        } else {
-            joined.push(part);
-        }
-    }
-    joined
-}
-
 /// The files that the macros `include_str!` and `include_bytes!` name in a source file.
 fn find_included_files(source: &Path) -> Vec<PathBuf> {
     let text = fs::read_to_string(source).unwrap();
@@ -56,7 +44,7 @@ fn find_included_files(source: &Path) -> Vec<PathBuf> {
             let (relative, _) = literal.unwrap_or_else(|| {
                 panic!("{}: expected {name}\"PATH\"), but found another", source.display())
             });
-            found.push(join_normalized(source.parent().unwrap(), relative));
+            found.push(normalize_path(&source.parent().unwrap().join(relative)));
         }
     }
     found
