@@ -4,6 +4,8 @@
 //! stdout, messages to stderr.
 
 mod accounts;
+mod audit;
+mod author;
 mod check;
 mod config;
 mod config_args;
@@ -60,8 +62,10 @@ enum Command {
         #[command(subcommand)]
         command: accounts::AccountsCommand,
     },
-    /// Show the calls of this month by account.
+    /// Show the calls of a month by account, or by day, route and key.
     Usage(usage::Args),
+    /// Show who changed which key, account, override, config or table.
+    Audit(audit::Args),
     /// Initialize a store on a server, copy, save or restore one, or repair its month.
     Store {
         #[command(subcommand)]
@@ -112,6 +116,7 @@ pub fn main() -> ExitCode {
             Command::Keys { command } => keys::run(command),
             Command::Accounts { command } => accounts::run(command),
             Command::Usage(args) => usage::run(&args),
+            Command::Audit(args) => audit::run(&args),
             Command::Store { command } => store::run(command),
             Command::Table { command } => table::run(command),
             Command::Completions(args) => manual::print_completions(&args, Cli::command()),

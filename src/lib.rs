@@ -146,6 +146,8 @@ pub mod gate;
 #[cfg_attr(doc, doc(hidden))]
 pub mod keys;
 #[cfg_attr(doc, doc(hidden))]
+pub mod management;
+#[cfg_attr(doc, doc(hidden))]
 pub mod message;
 #[cfg_attr(doc, doc(hidden))]
 pub mod model;

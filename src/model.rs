@@ -8,4 +8,5 @@ pub mod network;
 pub mod origin;
 pub mod path_prefix;
 pub mod refusal;
+pub mod route_label;
 pub mod verdict;

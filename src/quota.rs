@@ -13,6 +13,7 @@ mod calendar;
 mod charge;
 mod clock;
 mod invalid_grants;
+mod key_usage;
 mod lease;
 mod lease_report;
 mod ledger;
@@ -22,9 +23,10 @@ mod shared;
 mod sync;
 mod worker;
 
-pub use charge::{Allowance, Denial, FailurePolicy};
+pub use charge::{Allowance, Charge, Denial, FailurePolicy};
 pub use clock::unix_now;
-pub use lease::{Charge, Lease};
+pub use key_usage::{KeyUsage, UsageDay};
+pub use lease::Lease;
 pub use ledger::{Ledger, LedgerOptions, LedgerStatus};
 pub use packed_lease::MAX_HELD_CALLS;
 

@@ -1,9 +1,12 @@
-//! State that outlives a process: the quota ledger, keys, accounts, top counts, DNS facts.
+//! State that outlives a process: the quota ledger, keys, accounts, the audit, top counts, DNS
+//! facts.
 //!
 //! Owns the types that callers exchange with a store, and the contract of each store operation.
 //! Both kinds of store keep the same contracts: `sqlite` serves one machine, `redis` several nodes.
 //! This module never decides whether a request is admitted. It knows no HTTP and no config.
 
+mod audit;
+mod contents;
 mod error;
 mod ledger;
 mod lost;
@@ -21,15 +24,19 @@ pub(crate) mod redis_server;
 mod tests;
 
 pub use crate::model::monthly_limit::MonthlyLimit;
+pub use audit::{AuditRecord, Change, ChangeAuthor, ChangeKind, ChangeSurface, SourceState};
+pub use contents::StoreContents;
 pub use error::StoreError;
-pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe};
+pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe, UsageCount};
 pub use lost::LostRows;
+pub use operations::changes::{Rotation, StoreChanges};
 pub use operations::open::Store;
 pub use redis::connection::{Redis, RedisOptions};
 pub use reply_check::check_grant;
 pub use rows::{
-    AccountRow, DamagedRows, DnsFactRow, KeyRow, MAX_DNS_FACTS, MAX_TOP_ROW_ACCOUNTS,
-    RepairedMonth, RingChanges, RingRows, RingVersion, StoreContents, TopCredit, TopRow, UsageRow,
+    AccountRow, DailyUsageCursor, DailyUsageRow, DamagedRows, DnsFactRow, KeyRow, MAX_DNS_FACTS,
+    MAX_TOP_ROW_ACCOUNTS, RepairedMonth, RequestRecord, RingChanges, RingRows, RingVersion,
+    TopCredit, TopRow, UsageRow,
 };
 pub use sqlite::connection::Sqlite;
 pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};

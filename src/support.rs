@@ -3,6 +3,7 @@
 pub mod certificates;
 pub mod client_rates;
 pub mod dns_resolver;
+pub mod machine_name;
 #[cfg(all(target_arch = "x86_64", any(test, target_env = "musl")))]
 mod memmove;
 pub mod per_client_limit;

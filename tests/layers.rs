@@ -19,7 +19,7 @@ use sources::{find_rust_files, project_root, read_source_files};
 
 /// The folders of `src/` in the order of their layers: each folder imports only from folders
 /// before it.
-const FOLDERS: [&str; 19] = [
+const FOLDERS: [&str; 20] = [
     "model",
     "support",
     "screening",
@@ -36,6 +36,7 @@ const FOLDERS: [&str; 19] = [
     "proxy",
     "downstream",
     "config",
+    "management",
     "process",
     "cli",
     "main",
@@ -56,13 +57,20 @@ const CRATES: [(&str, &[&str]); 37] = [
     ("h2", &["downstream/http2", "process/trace_exporter/grpc"]),
     (
         "hex",
-        &["store/redis", "keys/key_file", "feed/fetch", "observe/traces", "message/request_id"],
+        &[
+            "store",
+            "keys/key_file",
+            "feed/fetch",
+            "observe/traces",
+            "message/request_id",
+            "management/repeatable",
+        ],
     ),
     ("hickory_resolver", &["support/dns_resolver", "dns/client", "proxy/upstream/name_resolver"]),
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
     ("itoa", &["message", "exchange", "proxy/upstream", "observe/access_log"]),
-    ("jiff", &["model/month", "keys/key_file", "cli/keys"]),
+    ("jiff", &["model/month", "keys/key_file", "management/expiry"]),
     ("memchr", &["message/request_head", "screening"]),
     ("minisign_verify", &["feed/fetch"]),
     ("pingora", &["message", "exchange", "gate", "proxy", "downstream", "process"]),
@@ -74,10 +82,10 @@ const CRATES: [(&str, &[&str]); 37] = [
     ("psl", &["model/domain"]),
     ("redis", &["store"]),
     ("rusqlite", &["store"]),
-    ("rustix", &["quota", "process", "cli/output"]),
+    ("rustix", &["quota", "process", "cli/output", "cli/author"]),
     ("rustls", &["store/redis", "support/certificates"]),
     ("sd_notify", &["process/systemd"]),
-    ("sha2", &["feed/fetch", "keys/token"]),
+    ("sha2", &["feed/fetch", "keys/token", "store/audit"]),
     ("smol_str", &["model", "message", "gate", "downstream/fast_path"]),
     ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
     ("strsim", &["table/unlisted_rules"]),

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::author::command_author;
 use super::failure::CommandFailure;
 use super::output;
 use super::run;
@@ -107,12 +108,10 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
         expires_at: None,
         revoked_at: None,
     };
-    Store::open(
-        &StoreUrl::Sqlite(store.clone()),
-        &RedisOptions::default(),
-        Duration::from_secs(5),
-    )?
-    .add_keys(&[(key, Some("pro".to_owned()))])?;
+    let options = RedisOptions::default();
+    Store::open(&StoreUrl::Sqlite(store.clone()), &options, Duration::from_secs(5))?
+        .changes_by(&command_author())
+        .add_keys(&[(key, Some("pro".to_owned()))], None)?;
 
     let flags = [
         ("listen.http", http.to_string()),

@@ -1,5 +1,6 @@
 //! Failures of commands: their messages and exit codes.
 
+use crate::management::ManagementFault;
 use crate::process::server::StartError;
 use crate::store::StoreError;
 
@@ -49,6 +50,31 @@ impl From<StoreError> for CommandFailure {
             | StoreError::Conflict(_) => 1,
         };
         CommandFailure { message_lines: vec![error.to_string()], exit_code: code }
+    }
+}
+
+impl From<ManagementFault> for CommandFailure {
+    fn from(fault: ManagementFault) -> CommandFailure {
+        match fault {
+            ManagementFault::Invalid { field, expected, found } => {
+                // An argument that is no option, such as NAME, is in capitals.
+                let is_option = !field.starts_with(char::is_uppercase) && field != "domain";
+                let option = if is_option { "--" } else { "" };
+                CommandFailure::usage(format!(
+                    "{option}{field}: expected {expected}, but found {found}"
+                ))
+            }
+            ManagementFault::NotFound(line) | ManagementFault::NoRandomBits(line) => {
+                CommandFailure::failed(line)
+            }
+            ManagementFault::Conflict(line) => CommandFailure::failed(line),
+            fault @ ManagementFault::OtherPlan { .. } => {
+                CommandFailure::failed(format!("--{fault}"))
+            }
+            ManagementFault::File(lines) => CommandFailure::config(lines),
+            ManagementFault::Store(error) => error.into(),
+            ManagementFault::Table(faults) => faults.into(),
+        }
     }
 }
 

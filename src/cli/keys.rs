@@ -1,28 +1,25 @@
 //! `riskgate keys`: create, list, rotate, revoke, import.
 
-mod declared;
-mod expiry;
 mod list;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::json;
 
+use super::author::command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, print_result_of_change, stdout_error, write_secret};
-use super::store_access::{
-    check_account_name, check_plan, open_store, read_ring_rows, read_store_clock,
+use super::store_access::{open_store, warn_about_clock_skew};
+use crate::config::Config;
+use crate::keys::Token;
+use crate::management::{
+    DEFAULT_OVERLAP, NewKey, import_keys, prepare_key, prepare_rotation, revoke_key,
 };
-use crate::config::{Config, parse_duration};
-use crate::keys::{DEFAULT_PLAN, DeclaredKey, Token, read_key_file};
 use crate::model::month::format_rfc3339;
-use crate::model::origin::OriginPattern;
 use crate::quota::unix_now;
 use crate::store::{KeyRow, Store, StoreError};
-use declared::read_declared_keys;
-use expiry::Expiry;
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -71,7 +68,7 @@ pub enum KeysCommand {
         /// The key's id.
         id: String,
         /// How long the old key still works.
-        #[arg(long, default_value = "7d", value_name = "TIME")]
+        #[arg(long, default_value = DEFAULT_OVERLAP, value_name = "TIME")]
         overlap: String,
         /// When the new key expires; by default after as long a time as the old one had.
         #[arg(long, value_name = "WHEN")]
@@ -114,77 +111,31 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
             expires,
             json,
         } => {
-            let config = config.read_config()?;
-            check_account_name("--account", &account)?;
-            check_plan(&config, plan.as_deref())?;
-            let expires = expires.as_deref().map(Expiry::parse).transpose()?;
-            for origin in &origins {
-                OriginPattern::parse(origin).map_err(|error| {
-                    CommandFailure::usage(format!("--origin: {error}, but found {origin:?}"))
-                })?;
-            }
-            let wanted = KeyRow {
-                id: String::new(),
-                account,
-                label,
-                digest: [0; 32],
-                origins,
-                require_origin,
-                created_at: 0,
-                expires_at: None,
-                revoked_at: None,
-            };
-            create(&config, wanted, plan, expires, json)
+            let new = NewKey { account, plan, label, origins, require_origin, expires };
+            create(&config.read_config()?, &new, json)
         }
         KeysCommand::List { config, account, json } => {
             list::run(&config.read_config()?, account.as_deref(), json)
         }
         KeysCommand::Rotate { config, id, overlap, expires, json } => {
-            rotate(&config.read_config()?, &id, &overlap, expires.as_deref(), json)
+            let times = [Some(overlap.as_str()), expires.as_deref()];
+            rotate(&config.read_config()?, &id, times, json)
         }
         KeysCommand::Revoke { config, id, json } => revoke(&config.read_config()?, &id, json),
         KeysCommand::Import { config, file, json } => import(&config.read_config()?, &file, json),
     }
 }
 
-fn create(
-    config: &Config,
-    key: KeyRow,
-    plan: Option<String>,
-    expires: Option<Expiry>,
-    json: bool,
-) -> Result<(), CommandFailure> {
-    let token =
-        Token::generate(&config.key_prefix).map_err(|e| CommandFailure::failed(e.to_string()))?;
-    let mut store = open_store(config)?;
-    if let Some(plan) = &plan {
-        check_plan_of_account(&mut store, &key.account, plan)?;
-    }
-    let created_at = read_store_clock(&mut store)?;
-    let expires_at = expires.map(|when| when.to_unix_seconds(created_at));
-    let key = KeyRow { id: new_key_id()?, digest: token.sha256(), created_at, expires_at, ..key };
-    let added = store.add_keys(&[(key.clone(), plan)]);
-    let undo = |store: &mut Store| store.expire_or_revoke_key(&key.id, None, Some(unix_now()));
-    print_key_or_undo(&mut store, added, &key, &token, json, undo)
-}
-
-/// Refuses a plan that is not the plan of the account, because a new key must not change the limit
-/// of the keys that the account has already.
-fn check_plan_of_account(
-    store: &mut Store,
-    account: &str,
-    plan: &str,
-) -> Result<(), CommandFailure> {
-    let rows = read_ring_rows(store)?;
-    let Some(row) = rows.accounts.iter().find(|row| row.name == account) else { return Ok(()) };
-    let present = row.plan.as_deref().unwrap_or(DEFAULT_PLAN);
-    match present == plan {
-        true => Ok(()),
-        false => Err(CommandFailure::failed(format!(
-            "--plan: expected {present}, the plan of the account {account}, but found {plan}; to \
-             change it: riskgate accounts set {account} --plan {plan}"
-        ))),
-    }
+fn create(config: &Config, new: &NewKey, json: bool) -> Result<(), CommandFailure> {
+    let (mut store, author) = (open_store(config)?, command_author());
+    let key = prepare_key(&mut store, config, new, None)?;
+    warn_about_clock_skew(&mut store)?;
+    let added = key.add(&mut store, &author);
+    let undo = |store: &mut Store| {
+        let revoked_at = Some(unix_now());
+        store.changes_by(&author).expire_or_revoke_key(&key.row.id, None, revoked_at)
+    };
+    print_key_or_undo(&mut store, added, &key.row, &key.token, json, undo)
 }
 
 /// Prints a new key. If that fails, calls `undo`, because nobody knows the key then.
@@ -232,127 +183,37 @@ fn print_key_or_undo(
 fn rotate(
     config: &Config,
     id: &str,
-    overlap: &str,
-    expires: Option<&str>,
+    overlap_and_expires: [Option<&str>; 2],
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let overlap = parse_duration(overlap).ok_or_else(|| {
-        CommandFailure::usage(format!(
-            "--overlap: expected a duration such as 7d, but found {overlap:?}"
-        ))
-    })?;
-    let expires = expires.map(Expiry::parse).transpose()?;
-    let mut store = open_store(config)?;
-    let Some(old) = find_stored_key(config, &mut store, id)? else {
-        return Err(CommandFailure::failed(format!(
-            "expected the id of a key in the store, but found {id:?}"
-        )));
-    };
-    let now = read_store_clock(&mut store)?;
-    let same_term = old.expires_at.map(|at| now.saturating_add(at - old.created_at));
-    let expires_at = expires.map(|when| when.to_unix_seconds(now)).or(same_term);
-    let token =
-        Token::generate(&config.key_prefix).map_err(|e| CommandFailure::failed(e.to_string()))?;
-    let (before, digest) = (old.expires_at, token.sha256());
-    let new = KeyRow {
-        id: new_key_id()?,
-        digest,
-        created_at: now,
-        expires_at,
-        revoked_at: None,
-        ..old.clone()
-    };
-    let old_key_end = now.saturating_add(i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX));
-    let old_key_end = before.map_or(old_key_end, |at| at.min(old_key_end));
-    let old_id = &old.id;
-    let rotated = store.rotate_key(old_id, &new, old_key_end, now);
-    let undo = |store: &mut Store| store.undo_rotation(old_id, &new.id, old_key_end, before, now);
-    print_key_or_undo(&mut store, rotated, &new, &token, json, undo)?;
-    print_message(format!("key {id} works until {}", format_rfc3339(old_key_end)));
+    let (mut store, author) = (open_store(config)?, command_author());
+    let rotation = prepare_rotation(&mut store, config, id, overlap_and_expires, None)?;
+    warn_about_clock_skew(&mut store)?;
+    let rotated = rotation.make(&mut store, &author);
+    let undo = |store: &mut Store| rotation.undo(store, &author);
+    print_key_or_undo(&mut store, rotated, &rotation.new_key, &rotation.token, json, undo)?;
+    print_message(format!("key {id} works until {}", format_rfc3339(rotation.old_expires_at)));
     Ok(())
 }
 
-/// Finds the store's row of a key by its id, or by the digest that the key file has for this id.
-fn find_stored_key(
-    config: &Config,
-    store: &mut Store,
-    id: &str,
-) -> Result<Option<KeyRow>, CommandFailure> {
-    let rows = read_ring_rows(store)?.keys;
-    let declared = read_declared_keys(config)?.into_iter().find(|declared| declared.key.id == id);
-    let digest = declared.map(|declared| declared.key.digest);
-    let at = rows.iter().position(|key| key.id == id);
-    let at = at.or_else(|| rows.iter().position(|key| Some(key.digest) == digest));
-    Ok(at.and_then(|at| rows.into_iter().nth(at)))
-}
-
 fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
-    let mut store = open_store(config)?;
-    let now = unix_now();
-    match store.expire_or_revoke_key(id, None, Some(now)) {
-        Err(StoreError::Conflict(_)) => {
-            // A key of the key file is revoked by a tombstone in the store.
-            let found =
-                read_declared_keys(config)?.into_iter().find(|declared| declared.key.id == id);
-            let Some(found) = found else {
-                return Err(CommandFailure::failed(format!(
-                    "expected the id of a key, but found {id:?}"
-                )));
-            };
-            match find_stored_key(config, &mut store, id)? {
-                // The store has the same key under another id.
-                Some(stored) => store.expire_or_revoke_key(&stored.id, None, Some(now))?,
-                None => {
-                    let tombstone = KeyRow { revoked_at: Some(now), ..found.key };
-                    store.add_keys(&[(tombstone, None)])?;
-                }
-            }
-        }
-        done => done?,
-    }
-    let done = format!("key {id} is revoked");
+    let now = revoke_key(&mut open_store(config)?, config, &command_author(), id)?;
+    let object = json!({ "id": id, "revoked_at": format_rfc3339(now) });
+    print_done(&format!("key {id} is revoked"), &object, json)
+}
+
+fn import(config: &Config, file: &Path, json: bool) -> Result<(), CommandFailure> {
+    let ids = import_keys(&mut open_store(config)?, config, &command_author(), file)?;
+    print_done(&format!("{} keys imported", ids.len()), &json!(ids), json)
+}
+
+/// Says what the command has changed: in words, or as JSON.
+fn print_done(done: &str, result: &serde_json::Value, json: bool) -> Result<(), CommandFailure> {
     match json {
-        true => print_result_of_change(
-            &done,
-            format!("{}\n", json!({ "id": id, "revoked_at": format_rfc3339(now) })),
-        ),
+        true => print_result_of_change(done, format!("{result}\n")),
         false => {
             print_message(done);
             Ok(())
         }
     }
-}
-
-fn import(config: &Config, file: &std::path::Path, json: bool) -> Result<(), CommandFailure> {
-    let keys = read_key_file(file, &Config::env_var).map_err(|faults| {
-        CommandFailure::config(faults.iter().map(ToString::to_string).collect())
-    })?;
-    for key in &keys {
-        check_plan(config, key.plan.as_deref())?;
-    }
-    let now = unix_now();
-    let rows: Vec<(KeyRow, Option<String>)> = keys
-        .into_iter()
-        .map(|DeclaredKey { key, plan }| {
-            let created_at = if key.created_at == 0 { now } else { key.created_at };
-            (KeyRow { created_at, ..key }, plan)
-        })
-        .collect();
-    open_store(config)?.add_keys(&rows)?;
-    let ids: Vec<&str> = rows.iter().map(|(key, _)| key.id.as_str()).collect();
-    let done = format!("{} keys imported", ids.len());
-    match json {
-        true => print_result_of_change(&done, format!("{}\n", json!(ids))),
-        false => {
-            print_message(done);
-            Ok(())
-        }
-    }
-}
-
-/// Creates an id of 64 random bits: short enough to say aloud, long enough to be unique.
-fn new_key_id() -> Result<String, CommandFailure> {
-    let mut bytes = [0u8; 8];
-    getrandom::fill(&mut bytes).map_err(|error| CommandFailure::failed(error.to_string()))?;
-    Ok(format!("key_{:016x}", u64::from_be_bytes(bytes)))
 }

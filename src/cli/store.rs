@@ -8,16 +8,21 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::json;
 
+use super::author::command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, print_progress, print_result_of_change};
 use super::store_access::{STORE_TIMEOUT, open_store};
 use crate::config::Config;
+use crate::management::read_whole_daily_usage;
 use crate::model::month::Month;
 use crate::process::upgrade::RuntimeDir;
 use crate::quota::unix_now;
 use crate::store::{RedisOptions, RepairedMonth, Store, StoreContents, StoreUrl};
 use crate::support::regular_file::is_same_file;
+
+/// For how many months before the present one `copy` moves the usage by day.
+const KEPT_MONTHS_OF_DAILY_USAGE: u16 = 13;
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
@@ -84,7 +89,7 @@ pub enum StoreCommand {
     },
 }
 
-fn parse_month(text: &str) -> Result<Month, String> {
+pub fn parse_month(text: &str) -> Result<Month, String> {
     Month::parse(text).ok_or_else(|| "expected a month as in 2026-11".to_owned())
 }
 
@@ -105,7 +110,7 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
 fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     let mut store = open_store(&config.read_config()?)?;
     store.check_safe_if_reachable()?;
-    store.mark_as_store()?;
+    store.changes_by(&command_author()).mark_as_store()?;
     let version = store
         .ring_version()?
         .ok_or_else(|| CommandFailure::failed("expected a store, found none"))?;
@@ -132,7 +137,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
         }
     }
     let RepairedMonth { latest_month_before: previous, deleted_totals: dropped } =
-        store.repair_month(month)?;
+        store.changes_by(&command_author()).repair_month(month)?;
     let is_later = previous.is_some_and(|previous| previous > month);
     let changed = is_later || dropped > 0;
     let done = match previous {
@@ -243,21 +248,21 @@ fn copy(
     let mut target = Store::open(to, options, STORE_TIMEOUT)?;
     target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;
-    target.fill_empty_store(&contents)?;
+    target.changes_by(&command_author()).fill_empty_store(&contents)?;
     Ok(contents)
 }
 
 fn report_copy(done: &str, contents: &StoreContents, json: bool) -> Result<(), CommandFailure> {
-    let StoreContents { ring, usage_month: month, usage, top_rows: top } = contents;
-    let (keys, accounts, numbers, top) =
-        (ring.keys.len(), ring.accounts.len(), usage.len(), top.len());
+    let StoreContents { ring, usage_month: month, usage, top_rows: top, audit, .. } = contents;
+    let (keys, accounts, numbers, top, records) =
+        (ring.keys.len(), ring.accounts.len(), usage.len(), top.len(), audit.len());
     let done = format!(
         "{done} {keys} keys, {accounts} accounts, the numbers of {numbers} accounts in {month}, \
-         {top} top counts"
+         {top} top counts, {records} records of the audit"
     );
     let object = json!({
         "keys": keys, "accounts": accounts, "month": month.to_string(),
-        "usage": numbers, "top": top,
+        "usage": numbers, "top": top, "audit": records,
     });
     match json {
         true => print_result_of_change(&done, format!("{object}\n"))?,
@@ -290,5 +295,14 @@ fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
             row.account
         )));
     }
-    Ok(StoreContents { ring, usage_month: month, usage, top_rows: store.top_rows()? })
+    let months = (0..=KEPT_MONTHS_OF_DAILY_USAGE).rev();
+    let months = months.filter_map(|age| Month::from_number(month.number().checked_sub(age)?));
+    let mut daily_usage = Vec::new();
+    for month in months {
+        let rows = read_whole_daily_usage(store, month, None)?;
+        daily_usage.extend((!rows.is_empty()).then_some((month, rows)));
+    }
+    let audit = store.read_audit_after(None, usize::MAX >> 1)?;
+    let top_rows = store.top_rows()?;
+    Ok(StoreContents { ring, usage_month: month, usage, top_rows, audit, daily_usage })
 }

@@ -1,11 +1,10 @@
-//! Opens the store for commands, and checks their arguments before they change anything.
+//! Opens the store for commands.
 
 use std::time::Duration;
 
 use super::failure::CommandFailure;
 use super::output;
 use crate::config::Config;
-use crate::keys::{ID_OR_ACCOUNT_FORMAT, is_valid_id_or_account};
 use crate::quota::unix_now;
 use crate::store::{RingRows, Store, StoreError, StoreUrl};
 
@@ -59,39 +58,15 @@ pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     Ok(rows)
 }
 
-/// Returns the time by which gateways on this store count, in Unix seconds: the Redis server's, or
-/// this machine's for SQLite. Prints a warning if the two clocks differ by more than a minute.
-pub fn read_store_clock(store: &mut Store) -> Result<i64, CommandFailure> {
-    let local = unix_now();
-    let Some(server) = store.unix_now()? else { return Ok(local) };
-    let skew = server - local;
+/// Prints a warning if the clock of the Redis server and that of this machine differ by more than a
+/// minute.
+pub fn warn_about_clock_skew(store: &mut Store) -> Result<(), CommandFailure> {
+    let Some(server) = store.unix_now()? else { return Ok(()) };
+    let skew = server - unix_now();
     if skew.abs() > MAX_CLOCK_SKEW_SECONDS {
         output::print_message(format!(
             "warning: the server's clock is {skew} s from this machine's"
         ));
     }
-    Ok(server)
-}
-
-/// Checks the name of an account. `what` is the argument that has it, for the message.
-pub fn check_account_name(what: &str, name: &str) -> Result<(), CommandFailure> {
-    match is_valid_id_or_account(name) {
-        true => Ok(()),
-        false => Err(CommandFailure::usage(format!(
-            "{what}: expected {ID_OR_ACCOUNT_FORMAT}, but found {name:?}"
-        ))),
-    }
-}
-
-pub fn check_plan(config: &Config, plan: Option<&str>) -> Result<(), CommandFailure> {
-    match plan {
-        Some(plan) if !config.plans.contains_key(plan) => {
-            let known: Vec<&str> = config.plans.keys().map(String::as_str).collect();
-            let known = known.join(", ");
-            Err(CommandFailure::usage(format!(
-                "--plan: expected one of {known}, but found {plan:?}"
-            )))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }

@@ -13,7 +13,8 @@ use crate::message::request_head::value_if_single;
 use crate::model::month::Month;
 use crate::model::origin::Origin;
 use crate::model::refusal::Refusal;
-use crate::quota::{Allowance, Charge, Denial, Ledger};
+use crate::model::route_label::RouteLabel;
+use crate::quota::{Allowance, Charge, Denial, Ledger, UsageDay};
 use crate::store::MonthlyLimit;
 
 /// Proof that a request passed the gates. Without a permit, riskgate answers nothing from the table
@@ -24,6 +25,8 @@ pub struct Permit {
     /// The call that was charged; `None` if the request charged none, or after
     /// [`Permit::refund`].
     charge: Option<Charge>,
+    /// The route and the day on which the call counts in the usage of the key.
+    counted_on: (RouteLabel, UsageDay),
 }
 
 /// The key that a request presents; empty unless it presents exactly one.
@@ -109,10 +112,12 @@ pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     }
 }
 
-/// The third gate: charges these calls to the month's quota, all or none, and returns the permit.
+/// The third gate: charges these calls of a route to the month's quota, all or none, and returns the
+/// permit.
 pub async fn charge_calls(
     ledger: &Ledger,
     key: &Arc<Key>,
+    route: RouteLabel,
     month: Month,
     unix_now: i64,
     count: usize,
@@ -122,7 +127,7 @@ pub async fn charge_calls(
         _ => ledger.charge_all(&key.lease, month, count).await,
     };
     match charged {
-        Ok(spent) => Ok(Permit { key: Some(Arc::clone(key)), charge: Some(spent) }),
+        Ok(spent) => Ok(count_charged_calls(ledger, key, route, unix_now, spent, count)),
         Err(Denial::Exhausted) => Err(Refusal::QuotaExceeded {
             reset_at: month.reset_at(),
             retry_after_seconds: month.seconds_until_end(unix_now),
@@ -133,15 +138,36 @@ pub async fn charge_calls(
 
 /// Synchronous [`charge_calls`] for one call: returns `None`, and charges nothing, if the account holds no leased
 /// call or if other requests wait for one.
-pub fn try_charge_call(ledger: &Ledger, key: &Arc<Key>, month: Month) -> Option<Permit> {
+pub fn try_charge_call(
+    ledger: &Ledger,
+    key: &Arc<Key>,
+    route: RouteLabel,
+    month: Month,
+    unix_now: i64,
+) -> Option<Permit> {
     let spent = ledger.try_charge_if_no_waiters(&key.lease, month)?;
-    Some(Permit { key: Some(Arc::clone(key)), charge: Some(spent) })
+    Some(count_charged_calls(ledger, key, route, unix_now, spent, 1))
+}
+
+/// Counts calls that were charged in the usage of the key, and returns the permit.
+fn count_charged_calls(
+    ledger: &Ledger,
+    key: &Arc<Key>,
+    route: RouteLabel,
+    unix_now: i64,
+    spent: Charge,
+    count: usize,
+) -> Permit {
+    let day = ledger.usage_day(spent.month(), unix_now);
+    key.usage().count_calls(route, day, count as u64);
+    Permit { key: Some(Arc::clone(key)), charge: Some(spent), counted_on: (route, day) }
 }
 
 /// Returns a permit for a call that doesn't count. The caller has checked the key if the route
 /// needs one.
 pub fn uncounted_permit(key: Option<&Arc<Key>>) -> Permit {
-    Permit { key: key.cloned(), charge: None }
+    let nothing = (RouteLabel::None, UsageDay::new(Month::FIRST, 1));
+    Permit { key: key.cloned(), charge: None, counted_on: nothing }
 }
 
 /// Returns the allowance of a key's account; `None` if the account has no limit.
@@ -177,7 +203,14 @@ impl Permit {
     /// if the request charged no call, or if it is too late to refund the call.
     pub fn refund(&mut self, ledger: &Ledger) -> bool {
         match (self.charge.take(), &self.key) {
-            (Some(spent), Some(key)) => ledger.refund(&key.lease, spent),
+            (Some(spent), Some(key)) => {
+                let is_refunded = ledger.refund(&key.lease, spent);
+                if is_refunded {
+                    let (route, day) = self.counted_on;
+                    key.usage().uncount_call(route, day);
+                }
+                is_refunded
+            }
             _ => false,
         }
     }

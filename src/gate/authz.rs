@@ -16,7 +16,7 @@ use crate::message::response::{HeaderField, Reply};
 use crate::message::riskgate_fields::{write_identity_fields, write_screening_fields};
 use crate::model::domain::percent_decode;
 use crate::model::refusal::Refusal;
-use crate::observe::metrics::RouteLabel;
+use crate::model::route_label::RouteLabel;
 use crate::screening::{FieldValues, UnreadCause, read_body_values, read_query_values};
 
 use super::admission::PresentedKey;

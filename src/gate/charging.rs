@@ -30,7 +30,8 @@ impl Gate {
             return Ok(admission::uncounted_permit(None));
         };
         let month = self.state.ledger.month_to_charge(now);
-        let charged = admission::charge_calls(&self.state.ledger, key, month, now, count).await;
+        let (ledger, route) = (&self.state.ledger, ctx.route);
+        let charged = admission::charge_calls(ledger, key, route, month, now, count).await;
         // After a refused batch, some calls may be left.
         if count == 1 && matches!(charged, Err(Refusal::QuotaExceeded { .. })) {
             ctx.common_headers.allowance = admission::compute_allowance(key, month, 0, now);

@@ -244,8 +244,8 @@ impl Gate {
         match (&ctx.key, matched.is_counted) {
             _ if matched.route == Route::Usage => None,
             (Some(key), true) => {
-                let month = self.state.ledger.month_to_charge(ctx.unix_now());
-                admission::try_charge_call(&self.state.ledger, key, month)
+                let (ledger, now) = (&self.state.ledger, ctx.unix_now());
+                admission::try_charge_call(ledger, key, ctx.route, ledger.month_to_charge(now), now)
             }
             (key, _) => Some(admission::uncounted_permit(key.as_ref())),
         }

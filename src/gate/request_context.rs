@@ -15,7 +15,8 @@ use crate::keys::{Key, KeyRing, MIN_KEY_LEN, Token};
 use crate::message::request_id::{RequestId, RequestIdGenerator};
 use crate::message::response::{CommonHeaders, Reply};
 use crate::model::domain::Domain;
-use crate::observe::metrics::{AttemptRecord, RouteLabel};
+use crate::model::route_label::RouteLabel;
+use crate::observe::metrics::AttemptRecord;
 use crate::observe::traces::{RequestTrace, TRACEPARENT_LENGTH};
 use crate::support::snapshot::SnapshotCell;
 

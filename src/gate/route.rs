@@ -11,7 +11,7 @@ use crate::keys::MIN_KEY_LEN;
 use crate::message::request_head::BUILTIN_METHODS;
 use crate::model::domain::{Domain, percent_decode};
 use crate::model::refusal::Refusal;
-use crate::observe::metrics::RouteLabel;
+use crate::model::route_label::RouteLabel;
 
 pub use upstream_route::UpstreamRoute;
 use upstream_route::find_upstream_route_index;

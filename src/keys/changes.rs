@@ -133,6 +133,7 @@ impl Key {
             id: self.id.clone(),
             account: Arc::clone(account),
             lease: Arc::clone(&account.lease),
+            usage: self.usage.clone(),
             limit: account.limit,
             require_origin: self.require_origin,
             digest: self.digest,

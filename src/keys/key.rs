@@ -1,11 +1,11 @@
 //! API keys and their accounts, as requests read them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::fault::RingFault;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::model::origin::{Origin, OriginPattern};
-use crate::quota::Lease;
+use crate::quota::{KeyUsage, Lease};
 
 /// An account with its effective limit and its lease.
 pub struct Account {
@@ -29,6 +29,8 @@ pub struct Key {
     pub(super) digest: [u8; 32],
     /// The account's lease, referenced here too so that a call follows one pointer less.
     pub lease: Arc<Lease>,
+    /// The key's counts by day and route, from its first call on.
+    pub(super) usage: OnceLock<Arc<KeyUsage>>,
     pub(super) is_revoked: bool,
     pub(super) has_own_fault: bool,
     /// `has_own_fault`, or the account has a fault: copied here so that a call follows one pointer
@@ -50,6 +52,11 @@ pub struct Key {
 }
 
 impl Key {
+    /// The key's counts by day and route.
+    pub fn usage(&self) -> &Arc<KeyUsage> {
+        self.usage.get_or_init(|| self.lease.usage_of_key(&self.id))
+    }
+
     /// Whether the key or its account has a fault, so that riskgate answers its calls with 500.
     pub fn is_faulty(&self) -> bool {
         self.is_faulty

@@ -1,7 +1,7 @@
 //! The key ring: all keys and accounts of the store and the key file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use subtle::ConstantTimeEq;
 
@@ -167,6 +167,7 @@ impl KeyRing {
             id: row.id.clone(),
             account: Arc::clone(account),
             lease: Arc::clone(&account.lease),
+            usage: OnceLock::new(),
             limit: account.limit,
             require_origin: row.require_origin,
             digest: row.digest,

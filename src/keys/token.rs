@@ -32,12 +32,19 @@ impl Token {
         while text.len() < prefix.len() + RANDOM_LEN {
             let mut bytes = [0u8; 64];
             getrandom::fill(&mut bytes).map_err(|_| TokenError::NoRandomBits)?;
-            // 248 is the largest multiple of 62 in a byte; larger values would bias the digits.
-            let unbiased = bytes.iter().filter(|byte| **byte < 248);
-            let missing = prefix.len() + RANDOM_LEN - text.len();
-            text.extend(
-                unbiased.take(missing).map(|byte| char::from(BASE62[usize::from(byte % 62)])),
-            );
+            push_digits(&mut text, prefix.len() + RANDOM_LEN, &bytes);
+        }
+        text.extend(checksum(text.as_bytes()).map(char::from));
+        Token::parse(text)
+    }
+
+    /// Derives a key from a secret seed of 32 bytes or more: the same key from the same seed. It has
+    /// the form of [`Token::generate`].
+    pub fn derive(prefix: &str, seed: &[u8]) -> Result<Token, TokenError> {
+        let (mut text, mut block) = (prefix.to_owned(), sha256(seed));
+        while text.len() < prefix.len() + RANDOM_LEN {
+            push_digits(&mut text, prefix.len() + RANDOM_LEN, &block);
+            block = sha256(&[seed, &block].concat());
         }
         text.extend(checksum(text.as_bytes()).map(char::from));
         Token::parse(text)
@@ -70,6 +77,14 @@ impl Token {
     pub fn expose_text(&self) -> &str {
         &self.0
     }
+}
+
+/// Appends random bytes as base62 digits, until the text has this length.
+fn push_digits(text: &mut String, length: usize, random: &[u8]) {
+    // 248 is the largest multiple of 62 in a byte; larger values would bias the digits.
+    let unbiased = random.iter().filter(|byte| **byte < 248);
+    let missing = length - text.len();
+    text.extend(unbiased.take(missing).map(|byte| char::from(BASE62[usize::from(byte % 62)])));
 }
 
 /// The CRC-32 of a text, in base62.
@@ -109,6 +124,15 @@ mod tests {
         assert!(!Token::has_valid_checksum(head.as_bytes()));
         assert!(!Token::has_valid_checksum(b"0123456789abcdef0123456789abcdef"));
         assert!(!Token::has_valid_checksum(b"short"));
+    }
+
+    #[test]
+    fn one_seed_gives_one_key_and_another_seed_another() {
+        let derive = |seed: u8| Token::derive("rg_", &[seed; 32]).unwrap().expose_text().to_owned();
+        assert_eq!(derive(1), derive(1));
+        assert_ne!(derive(1), derive(2));
+        assert!(Token::has_valid_checksum(derive(3).as_bytes()));
+        assert_eq!(derive(4).len(), 35);
     }
 
     #[test]

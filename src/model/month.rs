@@ -12,6 +12,7 @@ use jiff::civil::{Date, DateTime, date, datetime};
 pub struct Month(u16);
 
 const EPOCH_YEAR: i16 = 2000;
+const SECONDS_PER_DAY: i64 = 86_400;
 const UNIX_EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
 
 impl Month {
@@ -59,6 +60,14 @@ impl Month {
     /// When the quota is reset, in RFC 3339: `2026-12-01T00:00:00Z`.
     pub fn reset_at(self) -> String {
         format_rfc3339(self.end())
+    }
+
+    /// The day of this month at this time, from 1. An earlier time gives the first day, a later time
+    /// the last.
+    pub fn day_at(self, unix_seconds: i64) -> u8 {
+        let last_second = self.end() - 1;
+        let day = (unix_seconds.clamp(self.start(), last_second) - self.start()) / SECONDS_PER_DAY;
+        day as u8 + 1
     }
 
     /// Whole seconds from `unix_seconds` to the end of the month, at least 1.
@@ -158,6 +167,14 @@ mod tests {
         ] {
             assert_eq!(format_rfc3339(time), text);
         }
+    }
+
+    #[test]
+    fn a_time_outside_the_month_gives_its_first_or_last_day() {
+        let february = Month::parse("2028-02").unwrap();
+        let days = [-1, 0, 86_399, 86_400, 29 * 86_400 - 1, 29 * 86_400, 99 * 86_400];
+        let days = days.map(|seconds| february.day_at(february.start() + seconds));
+        assert_eq!(days, [1, 1, 1, 2, 29, 29, 29]);
     }
 
     #[test]

@@ -19,8 +19,8 @@ use prometheus::{Encoder, Error, Registry, TextEncoder};
 use connections::ConnectionMetrics;
 use dns::DnsMetrics;
 use reloads::ReloadMetrics;
+pub use requests::OUTCOMES;
 use requests::RequestMetrics;
-pub use requests::{OUTCOMES, RouteLabel};
 use store::StoreMetrics;
 use table::TableMetrics;
 use traces::TraceMetrics;
@@ -91,6 +91,7 @@ fn register_process_metrics(registry: &Registry) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::route_label::RouteLabel;
 
     #[test]
     fn refusals_count_by_code_and_unknown_outcomes_as_other() {

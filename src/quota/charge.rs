@@ -1,5 +1,7 @@
 //! The results of charging a call, and the policy while the store is down.
 
+use crate::model::month::Month;
+
 /// The policy for calls while the store is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
@@ -29,4 +31,23 @@ pub enum Denial {
     /// no unbacked call: the policy is `Closed`, or `max_unsettled` unbacked calls still wait for
     /// the store's confirmation.
     StoreUnavailable,
+}
+
+/// A spent call. It can be refunded once, to the lease that it came from.
+#[derive(Debug)]
+pub struct Charge {
+    pub(super) month: Month,
+    /// The epoch of the lease that it was spent from.
+    pub(super) lease_epoch: u16,
+    /// No lease covered the call: it was admitted because the store was down or recovering.
+    pub(super) is_unbacked: bool,
+    /// Calls that remain of the month's limit after this call; `None` if unlimited.
+    pub remaining: Option<u64>,
+}
+
+impl Charge {
+    /// The month that the call belongs to.
+    pub fn month(&self) -> Month {
+        self.month
+    }
 }

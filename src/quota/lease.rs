@@ -4,13 +4,15 @@
 //! Spending a held call changes only the [`AtomicLease`]. Every use of the accounting locks it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::accounting::{LeaseAccounting, RefundOutcome};
 use super::atomic_lease::AtomicLease;
+use super::charge::Charge;
+use super::key_usage::{AccountUsage, KeyUsage};
 use super::lease_report::{OutgoingReports, ReportReason};
 use super::sync::lock_ignoring_poison;
 use crate::model::month::Month;
@@ -40,6 +42,7 @@ pub struct Lease {
     /// spend the calls that an earlier one waits for.
     wait_queue: Semaphore,
     accounting: Mutex<LeaseAccounting>,
+    usage: AccountUsage,
 }
 
 /// The fields that a charge reads or writes while calls are held, in one cache line.
@@ -65,25 +68,6 @@ pub(super) enum RefillUrgency {
     /// The request may wait a few milliseconds to share a commit with those of other accounts.
     CanWait,
     Urgent,
-}
-
-/// A spent call. It can be refunded once, to the lease that it came from.
-#[derive(Debug)]
-pub struct Charge {
-    month: Month,
-    /// The epoch of the lease that it was spent from.
-    lease_epoch: u16,
-    /// No lease covered the call: it was admitted because the store was down or recovering.
-    pub(super) is_unbacked: bool,
-    /// Calls that remain of the month's limit after this call; `None` if unlimited.
-    pub remaining: Option<u64>,
-}
-
-impl Charge {
-    /// The month that the call belongs to.
-    pub fn month(&self) -> Month {
-        self.month
-    }
 }
 
 /// A ticket in the wait queue of a lease. Dropping it leaves the queue.
@@ -132,12 +116,18 @@ impl Lease {
             reply_notify: Notify::new(),
             wait_queue: Semaphore::new(1),
             accounting: Mutex::new(LeaseAccounting::new(calls_allowed(limit))),
+            usage: AccountUsage::default(),
         }
     }
 
     /// The name of the account.
     pub fn account(&self) -> &str {
         &self.account
+    }
+
+    /// The counts of one of the account's keys by day and route.
+    pub fn usage_of_key(&self, key_id: &str) -> Arc<KeyUsage> {
+        self.usage.of_key(key_id)
     }
 
     fn lock_accounting(&self) -> MutexGuard<'_, LeaseAccounting> {
@@ -306,10 +296,16 @@ impl Lease {
         reason: ReportReason,
         latest_month: Month,
     ) -> OutgoingReports {
+        let usage = self.usage.collect_changes();
         let mut accounting = self.lock_accounting();
+        if !usage.is_empty() {
+            // So that there is a report which carries the counts.
+            accounting.reported_spent = None;
+        }
         let month = accounting.month;
-        let outgoing =
+        let mut outgoing =
             accounting.prepare_reports(&self.hot.atomic_lease, &self.account, reason, latest_month);
+        outgoing.attach_usage(usage, &self.usage);
         if accounting.month != month {
             self.exhausted_until_ms.store(0, Ordering::Release);
         }
@@ -328,6 +324,7 @@ impl Lease {
             publish_unleased,
         );
         let Some(outcome) = outcome else { return 0 };
+        self.usage.confirm_in_flight();
         self.hot.refill_threshold.store(outcome.refill_threshold, Ordering::Relaxed);
         self.hot.refill_can_wait.store(outcome.refill_can_wait, Ordering::Relaxed);
         let until = |is_set: bool, ms: u64| if is_set { uptime_ms + ms } else { 0 };
@@ -348,6 +345,7 @@ impl Lease {
     }
 
     pub(super) fn mark_totals_unreported(&self) -> bool {
+        self.usage.mark_unreported();
         self.lock_accounting().mark_totals_unreported()
     }
 
@@ -387,5 +385,6 @@ impl Lease {
     /// Returns true if no calls are held and the store has every total.
     pub(super) fn is_fully_reported(&self) -> bool {
         self.lock_accounting().is_fully_reported(&self.hot.atomic_lease)
+            && self.usage.collect_changes().is_empty()
     }
 }

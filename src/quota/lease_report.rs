@@ -5,9 +5,10 @@
 
 use super::accounting::{FinalReport, LeaseAccounting, PendingReport};
 use super::atomic_lease::AtomicLease;
+use super::key_usage::AccountUsage;
 use super::packed_lease::max_held_calls;
 use crate::model::month::Month;
-use crate::store::{Grant, KnownState, LeaseReport};
+use crate::store::{Grant, KnownState, LeaseReport, UsageCount};
 
 /// The fewest calls that a full lease holds, if [`max_held_calls`] allows that many.
 const MIN_LEASE_CALLS: u64 = 8;
@@ -35,6 +36,17 @@ pub(super) struct OutgoingReports {
     pub current_month_report: Option<LeaseReport>,
     /// Final reports about past months.
     pub final_reports: Vec<LeaseReport>,
+}
+
+impl OutgoingReports {
+    /// Lets the report about the current month carry the counts, so that they are acknowledged
+    /// together. Without that report, a later one carries them.
+    pub(super) fn attach_usage(&mut self, counts: Vec<UsageCount>, usage: &AccountUsage) {
+        if let Some(report) = &mut self.current_month_report {
+            usage.note_in_flight(&counts);
+            report.usage = counts;
+        }
+    }
 }
 
 /// The result of applying a grant.
@@ -158,6 +170,7 @@ impl LeaseAccounting {
                 spent_by_all: spent.saturating_add(self.others_spent),
                 ..self.known
             },
+            usage: Vec::new(),
         })
     }
 
@@ -197,6 +210,7 @@ impl LeaseAccounting {
                 spent,
                 limit,
                 known: KnownState::default(),
+                usage: Vec::new(),
             }
         };
         self.final_reports.iter().map(to_report).collect()

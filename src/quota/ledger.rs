@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::calendar::Calendar;
-use super::charge::{Denial, FailurePolicy};
+use super::charge::{Charge, Denial, FailurePolicy};
 use super::clock::BootClock;
-use super::lease::{Charge, Lease};
+use super::key_usage::{DayCache, UsageDay};
+use super::lease::Lease;
 use super::node::{ChargeProgress, Node};
 use super::shared::SharedWithWorker;
 use super::sync::lock_ignoring_poison;
@@ -94,6 +95,7 @@ impl Ledger {
         let shared = Arc::new(SharedWithWorker {
             node: Node::new(id, calendar, on_failure, max_unsettled),
             boot_clock,
+            days: DayCache::default(),
             started_at: Instant::now(),
             store_deadline: deadline,
             usage_reader: Mutex::new(usage_reader),
@@ -133,6 +135,11 @@ impl Ledger {
     /// that has begun. A month that has ended never begins again.
     pub fn month_to_charge(&self, believed_now: i64) -> Month {
         self.shared.node.calendar.month_to_charge(believed_now, || self.shared.boot_clock.seconds())
+    }
+
+    /// The day on which a call of this month counts that arrived at this believed time.
+    pub fn usage_day(&self, month: Month, believed_now: i64) -> UsageDay {
+        self.shared.days.find_day(month, believed_now)
     }
 
     /// Spends one call of the month, or returns why the call is denied. If the lease holds calls

@@ -12,9 +12,9 @@ use dashmap::DashMap;
 
 use super::accounting::RefundOutcome;
 use super::calendar::Calendar;
-use super::charge::{Denial, FailurePolicy};
+use super::charge::{Charge, Denial, FailurePolicy};
 use super::invalid_grants::GrantChecker;
-use super::lease::{Charge, Lease, RefillUrgency};
+use super::lease::{Lease, RefillUrgency};
 use super::lease_report::ReportReason;
 use super::sync::lock_ignoring_poison;
 use crate::model::month::Month;

@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::clock::BootClock;
+use super::key_usage::DayCache;
 use super::node::Node;
 use crate::store::Store;
 
 pub(super) struct SharedWithWorker {
     pub(super) node: Node,
     pub(super) boot_clock: BootClock,
+    /// Which day it is, for the usage by day.
+    pub(super) days: DayCache,
     pub(super) started_at: Instant,
     /// The longest time that a call waits for the store.
     pub(super) store_deadline: Duration,

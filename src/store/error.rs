@@ -85,6 +85,13 @@ pub(super) fn key_ended_error() -> StoreError {
     StoreError::Conflict("expected a key that is in use, but it has ended".to_owned())
 }
 
+pub(super) fn repeated_request_error() -> StoreError {
+    StoreError::Conflict(
+        "expected a new request, but found one with the same Idempotency-Key; send it again"
+            .to_owned(),
+    )
+}
+
 pub(super) fn store_not_empty_error(location: &str) -> StoreError {
     StoreError::Conflict(format!(
         "{location}: expected an empty store, but found one with keys, accounts or numbers"

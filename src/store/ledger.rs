@@ -1,5 +1,6 @@
 //! The values that a node and a store exchange about quota: reports, grants and probes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::month::Month;
@@ -47,6 +48,23 @@ pub struct LeaseReport {
     /// What the store acknowledged to the node before. If the store has an older state, it has lost
     /// data.
     pub known: KnownState,
+    /// The counts by day, route and key that have changed since the node's last acknowledged report.
+    pub usage: Vec<UsageCount>,
+}
+
+/// The calls that this node has spent of one account, day, route and key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageCount {
+    /// The month that the calls belong to.
+    pub month: Month,
+    /// The day of the month, from 1.
+    pub day: u8,
+    /// The route, as metrics and the access log name it.
+    pub route: &'static str,
+    /// The id of the key.
+    pub key_id: Arc<str>,
+    /// All such calls of this node.
+    pub calls: u64,
 }
 
 /// The state of an account and month that a node knows from its latest grant. All zeros before the

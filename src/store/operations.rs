@@ -9,6 +9,8 @@
 //! such an operation fails, some pages may be written already, and the caller can repeat the
 //! operation.
 
+mod audit;
+pub(super) mod changes;
 mod learned;
 mod ledger;
 pub(super) mod open;

@@ -4,8 +4,11 @@
 //! atomic is one Lua script. All Redis keys that one script touches share a hash tag, so that Redis
 //! Cluster would keep them in one hash slot.
 
+mod audit;
 pub(super) mod connection;
+mod daily_usage;
 mod fill;
+mod find;
 mod foreign;
 mod foreign_scan;
 mod import;

@@ -76,6 +76,7 @@ mod tests {
         spent: 30,
         limit: Some(100),
         known: KnownState { sequence: 6, revision: 9, leased_by_all: 70, spent_by_all: 50 },
+        usage: Vec::new(),
     };
     const VALID_GRANT: Grant = Grant {
         own_leased: 64,

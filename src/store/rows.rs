@@ -14,6 +14,9 @@ pub const MAX_DNS_FACTS: usize = 100_000;
 /// The most DNS facts read or written at once.
 pub(super) const DNS_FACTS_PER_PAGE: usize = 1_000;
 
+/// For how long a store knows a request that can be repeated, in seconds.
+pub(super) const REQUEST_RETENTION_SECONDS: i64 = 86_400;
+
 /// An account as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountRow {
@@ -175,19 +178,6 @@ impl RingChanges {
     }
 }
 
-/// The contents that `riskgate store copy` moves.
-#[derive(Clone, Debug)]
-pub struct StoreContents {
-    /// Keys and accounts.
-    pub ring: RingRows,
-    /// The month that `usage` is about.
-    pub usage_month: Month,
-    /// The totals of that month, one row for each account.
-    pub usage: Vec<UsageRow>,
-    /// The counts of the top list.
-    pub top_rows: Vec<TopRow>,
-}
-
 /// The result of `riskgate store repair-month`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairedMonth {
@@ -208,6 +198,58 @@ pub struct UsageRow {
     pub leased: u64,
     /// Whether the totals can't be read; `spent` and `leased` are 0 then.
     pub is_damaged: bool,
+}
+
+/// The calls of one account, day, route and key: a row of `riskgate usage --month`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DailyUsageRow {
+    /// The account.
+    pub account: String,
+    /// The day of the month, from 1.
+    pub day: u8,
+    /// The route, as metrics and the access log name it.
+    pub route: String,
+    /// The id of the key.
+    pub key_id: String,
+    /// The calls that all nodes have spent.
+    pub calls: u64,
+}
+
+impl DailyUsageRow {
+    /// The day, such as `2026-11-26`.
+    pub fn date(&self, month: Month) -> String {
+        format!("{month}-{:02}", self.day)
+    }
+
+    /// Renders the row for `riskgate usage --daily --json` and the admin API.
+    pub fn to_json(&self, month: Month) -> serde_json::Value {
+        serde_json::json!({
+            "day": self.date(month), "account": self.account, "route": self.route,
+            "key_id": self.key_id, "calls": self.calls,
+        })
+    }
+
+    /// The place of this row in the order of all rows.
+    pub fn cursor(&self) -> DailyUsageCursor {
+        (self.account.clone(), self.day, self.route.clone(), self.key_id.clone())
+    }
+}
+
+/// The place of a row in the order of all rows: its account, day, route and key.
+pub type DailyUsageCursor = (String, u8, String, String);
+
+/// A request that can be repeated without a second effect: the creation or rotation of a key with an
+/// `Idempotency-Key`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestRecord {
+    /// Identifies the request: a digest of the `Idempotency-Key` and the name of the admin token.
+    pub id: String,
+    /// The digest of what the request asks for.
+    pub digest: String,
+    /// Random bytes in hexadecimal, from which the text of the key was derived.
+    pub salt: String,
+    /// The id of the key that the request added.
+    pub key_id: String,
 }
 
 /// A row of the top list, the most frequently flagged domains, as a store keeps it.

@@ -5,7 +5,10 @@
 //! changes are on disk. riskgate never replaces or empties a file that it does not recognize as a
 //! store of a known version.
 
+mod audit;
 pub(super) mod connection;
+mod daily_usage;
+mod find;
 mod learned;
 mod ledger;
 mod meta;

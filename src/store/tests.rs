@@ -1,18 +1,25 @@
 //! Tests of keys, accounts, top counts, DNS facts and copies. Most run on both stores; `server`,
-//! `foreign` and `acl` test what only a server has.
+//! `imports`, `foreign` and `acl` test what only a server has.
 
 mod acl;
+mod audit;
 mod both_stores;
 mod copy;
 mod foreign;
 mod history;
+mod imports;
 mod learned;
 mod server;
+mod top;
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::redis_server::RedisServer;
-use super::{AccountRow, KeyRow, RedisOptions, RingRows, Store, StoreUrl};
+use super::{
+    AccountRow, ChangeAuthor, ChangeSurface, KeyRow, RedisOptions, RingRows, Rotation, Store,
+    StoreChanges, StoreUrl,
+};
 
 /// A directory or a server for a test store; deleted or stopped when dropped.
 pub(super) enum TestStore {
@@ -74,13 +81,40 @@ fn key(n: u32, account: &str) -> KeyRow {
     }
 }
 
+/// The author of the changes of tests.
+pub(crate) fn tester() -> ChangeAuthor {
+    ChangeAuthor {
+        actor: "tester".to_owned(),
+        surface: ChangeSurface::Cli,
+        place: "a test".to_owned(),
+    }
+}
+
+static TESTER: LazyLock<ChangeAuthor> = LazyLock::new(tester);
+
+impl Store {
+    /// Changes the store in the name of the tester.
+    pub(super) fn changes(&mut self) -> StoreChanges<'_> {
+        self.changes_by(&TESTER)
+    }
+}
+
+fn rotation<'k>(
+    old_id: &'k str,
+    new_key: &'k KeyRow,
+    old_expires_at: i64,
+    unix_now: i64,
+) -> Rotation<'k> {
+    Rotation { old_id, new_key, old_expires_at, unix_now }
+}
+
 fn account(name: &str, plan: Option<&str>) -> AccountRow {
     AccountRow { name: name.to_owned(), plan: plan.map(str::to_owned), own_limit: None }
 }
 
 fn add_keys(store: &mut Store, keys: &[KeyRow]) {
     let keys: Vec<_> = keys.iter().map(|key| (key.clone(), None)).collect();
-    store.add_keys(&keys).unwrap();
+    store.changes_by(&tester()).add_keys(&keys, None).unwrap();
 }
 
 fn sort_rows(mut rows: RingRows) -> RingRows {

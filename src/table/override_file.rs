@@ -56,15 +56,17 @@ impl OverrideFile {
         std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string()
     }
 
-    /// Writes an override, and returns the rows that it replaces. It replaces the name's row of the
-    /// same scope. If it also covers the names below, it replaces the name's exact row too. The new
-    /// row keeps `is_free_provider`, `is_corporate_email` and `mx_provider_label` of a replaced row
-    /// of the same scope.
+    /// Prepares the file with a new override. The override replaces the name's row of the same scope.
+    /// If it also covers the names below, it replaces the name's exact row too. The new row keeps
+    /// `is_free_provider`, `is_corporate_email` and `mx_provider_label` of a replaced row of the same
+    /// scope.
     ///
     /// # Errors
-    /// If `last_day` is not a day, the note has a control character, or the file can't be read or
-    /// written.
-    pub fn set_override(&self, new: &NewOverride<'_>) -> Result<Vec<String>, TableFaults> {
+    /// If `last_day` is not a day, the note has a control character, or the file can't be read.
+    pub fn prepare_override(
+        &self,
+        new: &NewOverride<'_>,
+    ) -> Result<PreparedOverrideFile, TableFaults> {
         if let Some(until) = new.last_day.filter(|until| parse_day_as_unix_seconds(until).is_none())
         {
             return Err(TableFault::expected(
@@ -84,7 +86,8 @@ impl OverrideFile {
             OverrideAction::Allow => ("safe", "0"),
             OverrideAction::Deny => ("disposable", "100"),
         };
-        let _lock = self.lock_directory()?;
+        let lock = self.lock_directory()?;
+        let rows_before = self.read_rows()?;
         let is_replaced = |other: &str| other == scope || !new.is_exact;
         let OverridesWithoutRows { remaining_text: mut text, removed_rows: removed } =
             self.read_without_rows(new.name, is_replaced)?;
@@ -95,8 +98,35 @@ impl OverrideFile {
         let (note, until) = (new.note, new.last_day.unwrap_or(""));
         let fields = [name, scope, reason, score, is_free, is_corporate, label, note, until];
         text.push_str(&csv::format_line(&fields));
-        aligned_bytes::write_file_atomically(&self.path, text.as_bytes())?;
-        Ok(format_rows(&removed))
+        Ok(self.prepare(lock, rows_before, text, &removed))
+    }
+
+    fn prepare(
+        &self,
+        lock: File,
+        rows_before: Vec<OverrideListRow>,
+        text: String,
+        removed: &[Vec<String>],
+    ) -> PreparedOverrideFile {
+        PreparedOverrideFile {
+            path: self.path.clone(),
+            rows_before,
+            rows_after: list_rows(&text),
+            removed_rows: format_rows(removed),
+            text,
+            _lock: lock,
+        }
+    }
+
+    /// Reads the rows; none if there is no file.
+    ///
+    /// # Errors
+    /// If the file can't be read, or is no file of overrides.
+    pub fn read_rows(&self) -> Result<Vec<OverrideListRow>, TableFaults> {
+        // The rows of no name are removed.
+        let nobody = DnsName::parse("example.invalid")
+            .map_err(|error| TableFault::expected("domain", "a name", error.to_string()))?;
+        Ok(list_rows(&self.read_without_rows(&nobody, |_| false)?.remaining_text))
     }
 
     /// Keeps other commands from writing the file until the returned lock is dropped. Creates the
@@ -109,21 +139,23 @@ impl OverrideFile {
         locked.map_err(|error| TableFault::io(directory, error).into())
     }
 
-    /// Removes the rows of a name, and returns them.
+    /// Prepares the file without the rows of a name. `None` if the file has no row of it.
     ///
     /// # Errors
-    /// If the file can't be read or written.
-    pub fn remove_overrides(&self, name: &DnsName) -> Result<Vec<String>, TableFaults> {
+    /// If the file can't be read.
+    pub fn prepare_removal(
+        &self,
+        name: &DnsName,
+    ) -> Result<Option<PreparedOverrideFile>, TableFaults> {
         if !parent_dir(&self.path).exists() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
-        let _lock = self.lock_directory()?;
+        let lock = self.lock_directory()?;
+        let rows_before = self.read_rows()?;
         let OverridesWithoutRows { remaining_text: text, removed_rows: removed } =
             self.read_without_rows(name, |_| true)?;
-        if !removed.is_empty() {
-            aligned_bytes::write_file_atomically(&self.path, text.as_bytes())?;
-        }
-        Ok(format_rows(&removed))
+        let is_changed = !removed.is_empty();
+        Ok(is_changed.then(|| self.prepare(lock, rows_before, text, &removed)))
     }
 
     /// Reads the file, and drops the rows of this name for whose scope `is_removed` returns true.
@@ -178,6 +210,68 @@ impl OverrideFile {
         }
         Ok(OverridesWithoutRows { remaining_text: text, removed_rows: removed })
     }
+}
+
+/// A changed file of overrides that is ready to be written. Other commands can't write the file until
+/// it is dropped.
+pub struct PreparedOverrideFile {
+    path: PathBuf,
+    /// The rows of the file as it is.
+    pub rows_before: Vec<OverrideListRow>,
+    /// The rows of the file once it is written.
+    pub rows_after: Vec<OverrideListRow>,
+    /// The texts of the rows that are removed or replaced.
+    pub removed_rows: Vec<String>,
+    text: String,
+    _lock: File,
+}
+
+impl PreparedOverrideFile {
+    /// Replaces the file, in one step.
+    ///
+    /// # Errors
+    /// If the file can't be written. It then stays as it was.
+    pub fn write(self) -> Result<(), TableFaults> {
+        Ok(aligned_bytes::write_file_atomically(&self.path, self.text.as_bytes())?)
+    }
+}
+
+/// A row of the file, as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverrideListRow {
+    /// The name.
+    pub domain: String,
+    /// Whether the row covers only the name itself.
+    pub is_exact: bool,
+    /// The reason of the verdict.
+    pub reason: String,
+    /// The score of the verdict.
+    pub risk_score: String,
+    /// The note for people.
+    pub note: String,
+    /// The last day on which the row counts; empty if it has no end.
+    pub until: String,
+    /// The whole row.
+    pub text: String,
+}
+
+/// Lists the rows of a text that `read_without_rows` returned: a header, comments and rows.
+fn list_rows(text: &str) -> Vec<OverrideListRow> {
+    let is_row = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let rows = text.lines().filter(is_row).skip(1).filter_map(|line| {
+        let fields = csv::parse_fields(line.trim()).ok()?;
+        let field = |at: usize| fields.get(at).map_or(String::new(), |field| field.to_string());
+        Some(OverrideListRow {
+            domain: field(0),
+            is_exact: field(1) == "exact",
+            reason: field(2),
+            risk_score: field(3),
+            note: field(7),
+            until: field(8),
+            text: line.trim().to_owned(),
+        })
+    });
+    rows.collect()
 }
 
 /// A file of overrides after rows were removed.

@@ -55,6 +55,7 @@ fn keys_list_json_has_the_documented_members() {
             "require_origin",
             "restricted",
             "revoked_at",
+            "state",
         ];
         assert_eq!(sorted_member_names(row), members);
         assert_rfc3339(&row["created_at"]);
@@ -318,6 +319,7 @@ fn json_has_the_documented_members() {
     check("table update", &[]);
     check("table feeds", &[]);
     check("table diff", &["data", "data"]);
+    check("audit", &["--limit", "1"]);
 }
 
 #[test]

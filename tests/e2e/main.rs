@@ -19,6 +19,7 @@ mod client_limit;
 mod concurrency;
 mod config_errors;
 mod config_show;
+mod daily_usage;
 mod demo_upstream;
 mod dns;
 mod dns_commands;

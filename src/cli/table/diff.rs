@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::super::failure::CommandFailure;
-use super::lookup::verdict_json;
+use crate::management::verdict_json;
 use crate::table::{Table, TableAnswer, TableLocation, TableRow};
 
 /// Prints the rows that differ between two tables.

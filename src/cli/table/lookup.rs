@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::failure::CommandFailure;
-use crate::dns::apply_fact_if_usable;
+use crate::management::explain_domain;
 use crate::model::domain::Domain;
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::Score;
@@ -34,33 +34,17 @@ pub fn print_lookups(
                 continue;
             }
         };
-        let found = table.lookup(&domain, unix_now());
-        let row = read_learned_row(&mut store, &domain)?.filter(|_| found.is_undecided_by_lists());
-        let applied = row.and_then(|row| {
-            Some((apply_fact_if_usable(found, &row.mx, row.expires_at, unix_now())?, row))
-        });
-        let (found, learned) = applied.map_or((found, None), |(found, row)| (found, Some(row)));
-        let found = found.with_unknown_score(unknown_score);
+        let found = explain_domain(&table, &domain, unknown_score, store.as_mut(), unix_now())?;
         if json {
-            values.push(lookup_json(&domain, &found, learned.as_ref()));
+            values.push(found.to_json(&domain));
         } else {
-            write_lookup(out, &domain, &found, learned.as_ref())?;
+            write_lookup(out, &domain, &found.answer, found.learned.as_ref())?;
         }
     }
     if json {
         writeln!(out, "{:#}", Value::Array(values))?;
     }
     Ok(faults)
-}
-
-/// Reads the fact that some node has learned about a domain from the DNS. Returns None if there is
-/// no such fact or no store.
-fn read_learned_row(
-    store: &mut Option<Store>,
-    domain: &Domain,
-) -> Result<Option<DnsFactRow>, CommandFailure> {
-    let Some(store) = store else { return Ok(None) };
-    Ok(store.find_dns_fact(domain.as_str())?)
 }
 
 fn write_lookup(
@@ -91,30 +75,4 @@ fn write_lookup(
         writeln!(out, "  source   {name} {version} ({date})")?;
     }
     Ok(())
-}
-
-fn lookup_json(domain: &Domain, found: &TableAnswer, learned: Option<&DnsFactRow>) -> Value {
-    let why = found.explain();
-    json!({
-        "domain": domain.as_str(),
-        "answer": verdict_json(found),
-        "row": found.matched_name_offset.map(|at| &domain.as_str()[at..]),
-        "rule": why.rule.as_str(),
-        "source": found.verdict_source().as_str(),
-        "learned": learned.map(|row| &row.mx),
-        "did_you_mean": found.suggest_provider(domain),
-        "lists": why.lists.iter().map(|list| &list.file).collect::<Vec<_>>(),
-        "sources": why.sources.iter().map(|source| &source.name).collect::<Vec<_>>(),
-    })
-}
-
-pub fn verdict_json(found: &TableAnswer) -> Value {
-    json!({
-        "risk_score": found.verdict.score.value(),
-        "reason": found.verdict.reason.as_str(),
-        "is_free_provider": found.verdict.is_free_provider,
-        "is_corporate_email": found.verdict.is_corporate_email,
-        "mx_provider_label": found.mail_service_label,
-        "rule": found.verdict.rule.as_str(),
-    })
 }

@@ -5,6 +5,7 @@ use prometheus::{
 };
 
 use super::register::{raise_counter, register_counter, register_counter_vec, register_metric};
+use crate::model::route_label::RouteLabel;
 use crate::model::verdict::{Reason, VerdictSource};
 
 /// The upper bounds of the durations that are counted apart, in seconds: fine where look-ups are, and
@@ -13,59 +14,6 @@ const DURATION_BUCKETS: [f64; 18] = [
     1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 10.0,
 ];
-
-/// The route of a request; the `route` label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RouteLabel {
-    /// `/v1/public/top-domains`
-    TopDomains,
-    /// `/v1/public/domain/…`
-    Domain,
-    /// `/v1/public/domains`
-    DomainBatch,
-    /// `/v1/check/…`
-    Check,
-    /// `/v1/usage`
-    Usage,
-    /// A route of `[[upstream.route]]`.
-    Upstream,
-    /// A proxy asks whether to admit a request.
-    Authz,
-    /// An OPTIONS request to one of the routes, such as a CORS preflight.
-    Options,
-    /// No route matched, or the request was refused before it was routed.
-    None,
-}
-
-impl RouteLabel {
-    /// All labels, in the order of the enum.
-    pub const ALL: [RouteLabel; 9] = [
-        RouteLabel::TopDomains,
-        RouteLabel::Domain,
-        RouteLabel::DomainBatch,
-        RouteLabel::Check,
-        RouteLabel::Usage,
-        RouteLabel::Upstream,
-        RouteLabel::Authz,
-        RouteLabel::Options,
-        RouteLabel::None,
-    ];
-
-    /// The label's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            RouteLabel::TopDomains => "top_domains",
-            RouteLabel::Domain => "domain",
-            RouteLabel::DomainBatch => "domains",
-            RouteLabel::Check => "check",
-            RouteLabel::Usage => "usage",
-            RouteLabel::Upstream => "upstream",
-            RouteLabel::Authz => "authz",
-            RouteLabel::Options => "options",
-            RouteLabel::None => "none",
-        }
-    }
-}
 
 /// The outcomes of a request; the `outcome` label. A refusal uses its `error` code.
 pub const OUTCOMES: [&str; 21] = [

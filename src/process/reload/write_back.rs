@@ -6,7 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::store::{AccountRow, KeyRow, LostRows, Store};
+use crate::store::{AccountRow, ChangeAuthor, KeyRow, LostRows, Store};
+use crate::support::machine_name::machine_name;
 
 /// The first pause after a write that the store did not accept. Each further pause is twice as
 /// long.
@@ -58,7 +59,10 @@ impl WriteBack {
         if !lost.is_fully_restored() {
             (self.attempted_keys, self.attempted_accounts) = lost.rows_to_restore();
         }
-        self.problem = match store.restore_rows(&self.attempted_keys, &self.attempted_accounts) {
+        let author = ChangeAuthor::riskgate(&machine_name());
+        let mut changes = store.changes_by(&author);
+        let restored = changes.restore_rows(&self.attempted_keys, &self.attempted_accounts);
+        self.problem = match restored {
             Ok(missing) => {
                 self.lacks_replicas = missing > 0;
                 let what = "what the store lost is written back";
@@ -96,7 +100,10 @@ mod tests {
             revoked_at: None,
         };
         // Another key has the id by now, and this node does not know that key yet.
-        store.add_keys(&[(key(2), None)]).unwrap();
+        store
+            .changes_by(&ChangeAuthor::riskgate("a test"))
+            .add_keys(&[(key(2), None)], None)
+            .unwrap();
         let known = RingRows { keys: vec![key(1)], ..RingRows::default() };
         let mut lost = LostRows::default();
         lost.find_and_keep_lost_rows(&known, &mut RingRows::default(), true);

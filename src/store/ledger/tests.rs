@@ -88,6 +88,7 @@ impl TestNode {
             spent,
             limit,
             known: self.known,
+            usage: Vec::new(),
         }
     }
 

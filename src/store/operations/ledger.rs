@@ -5,7 +5,7 @@ use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
 use crate::store::reply_check::{check_probe, check_total_below_2_to_63};
-use crate::store::rows::{RepairedMonth, UsageRow};
+use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
 impl Store {
     /// Asks the store for its identity and its clock; connects first if there is no connection.
@@ -72,15 +72,6 @@ impl Store {
         }
     }
 
-    /// Lowers the store's latest month to `month`, and deletes the totals of later months. If the
-    /// latest month is `month` or an earlier one, it stays. Use this only while no node runs.
-    pub fn repair_month(&mut self, month: Month) -> Result<RepairedMonth, StoreError> {
-        match self {
-            Store::Sqlite(store) => store.repair_month(month),
-            Store::Redis(store) => store.repair_month(month),
-        }
-    }
-
     /// The server's clock in Unix seconds; `None` with SQLite, which uses this machine's clock.
     pub fn unix_now(&mut self) -> Result<Option<i64>, StoreError> {
         match self {
@@ -99,6 +90,21 @@ impl Store {
         match self {
             Store::Sqlite(store) => store.read_usage(month, only_account),
             Store::Redis(store) => store.read_usage(month, only_account),
+        }
+    }
+
+    /// Reads the calls of a month by account, day, route and key, in this order: of all accounts, or
+    /// of `only_account`. Reads up to `count` rows after the row `after`, or the first ones.
+    pub fn read_daily_usage(
+        &mut self,
+        month: Month,
+        only_account: Option<&str>,
+        after: Option<&DailyUsageCursor>,
+        count: usize,
+    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.read_daily_usage(month, only_account, after, count),
+            Store::Redis(store) => store.read_daily_usage(month, only_account, after, count),
         }
     }
 }

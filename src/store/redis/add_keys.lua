@@ -1,28 +1,33 @@
 -- Adds a page of new keys and their accounts, all or none: the operation `add_keys`.
 --
--- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports,
---      7 plans that the import gives to existing accounts
--- ARGV 1 an id for the change,
---      2 the import that the keys belong to ('-' if none: the keys then take effect at once),
---      3 '1' on the first page of the import, else '0',
---      4 for how many seconds the import reserves its names;
+-- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit,
+--      8 plans that the import gives to existing accounts, 9 the request that can be repeated
+-- ARGV 1 an id for the change, 2 the author,
+--      3 the import that the keys belong to ('-' if none: the keys then take effect at once),
+--      4 '1' on the first page of the import, else '0',
+--      5 for how many seconds the import reserves its names,
+--      6 the value of the request ('' if it can't be repeated),
+--      7 what the audit says of several keys: how many they are, in words, 8 the same in JSON;
 --      then for each key its id, digest, row, account, and plan ('' if none is given)
 -- Returns the version (0 before the import is committed), or the reason why nothing was added:
--- 'taken' with the id and the known id; 'busy'; or 'abandoned' with the import.
+-- 'taken' with the id and the known id; 'busy'; 'abandoned' with the import; or 'repeated'.
 
 local meta, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local imports, plans, import = KEYS[6], KEYS[7], ARGV[2]
+local imports, plans, request, import = KEYS[6], KEYS[8], KEYS[9], ARGV[3]
+local audit, author, request_value = KEYS[7], ARGV[2], ARGV[6]
+local FIRST_KEY = 9
 
 local ids, hexes, names, is_named = {}, {}, {}, {}
-for at = 5, #ARGV, 5 do
+for at = FIRST_KEY, #ARGV, 5 do
     ids[#ids + 1], hexes[#hexes + 1] = ARGV[at], ARGV[at + 1]
     local name = ARGV[at + 3]
     if not is_named[name] then names[#names + 1], is_named[name] = name, true end
 end
 
 -- All reads and checks come before the first write: a script that fails is not rolled back.
+if request_value ~= '' and redis.call('EXISTS', request) == 1 then return {'repeated'} end
 local number
-if import ~= '-' and ARGV[3] == '0' then
+if import ~= '-' and ARGV[4] == '0' then
     if import_status(imports, import) ~= 'busy' then
         return redis.error_reply('LATE: the import took too long and no longer reserves its names')
     end
@@ -62,14 +67,20 @@ end
 local score
 if import == '-' then
     score = next_version(meta, ARGV[1])
+    if #ids == 1 then
+        record_change(audit, author, 'key.create', ids[1], 'key', '', ARGV[FIRST_KEY + 2])
+    else
+        record_change(audit, author, 'key.import', ARGV[7], 'json', '', ARGV[8])
+    end
+    remember_request(request, request_value)
 else
     number = number or redis.call('HINCRBY', meta, 'imports', 1)
-    local held_until = tonumber(redis.call('TIME')[1]) + tonumber(ARGV[4])
+    local held_until = tonumber(redis.call('TIME')[1]) + tonumber(ARGV[5])
     redis.call('HSET', imports, import, string.format('%.0f %.0f 0', number, held_until))
     score = -number
 end
 local new_rows, index, members = {}, {}, {}
-for at = 5, #ARGV, 5 do
+for at = FIRST_KEY, #ARGV, 5 do
     local id, hex, row, name, plan = unpack(ARGV, at, at + 4)
     new_rows[#new_rows + 1], new_rows[#new_rows + 2] = id, import .. ' ' .. row
     index[#index + 1], index[#index + 2] = hex, id
@@ -99,5 +110,5 @@ if #changed_rows > 0 then
     redis.call('ZADD', changed, unpack(changed_members))
     redis.call('HSET', accounts, unpack(changed_rows))
 end
-if import ~= '-' then redis.call('EXPIRE', plans, ARGV[4]) end
+if import ~= '-' then redis.call('EXPIRE', plans, ARGV[5]) end
 return math.max(0, score)

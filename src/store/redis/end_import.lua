@@ -1,16 +1,17 @@
 -- Ends an import: commits it, so that all its rows take effect at once, or clears a page of them.
 --
--- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports,
---      7 plans that the import gives to existing accounts
--- ARGV 1 an id for the change, 2 the import, 3 'commit' or 'clear', 4 rows in a page
+-- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit,
+--      8 plans that the import gives to existing accounts
+-- ARGV 1 an id for the change, 2 the author, 3 the import, 4 'commit' or 'clear', 5 rows in a page,
+--      6 how many keys the import has, in words, 7 what the audit says of them, in JSON
 -- Returns the version, or the number of rows that were cleared.
 
 local meta, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local imports, plans, import = KEYS[6], KEYS[7], ARGV[2]
+local imports, plans, import = KEYS[6], KEYS[8], ARGV[3]
 local known = redis.call('HGET', imports, import)
 local number, held_until, version = string.match(known or '', '^(%d+) (%d+) (%d+)$')
 
-if ARGV[3] == 'commit' then
+if ARGV[4] == 'commit' then
     if import_status(imports, import) ~= 'busy' then
         return redis.error_reply('LATE: the import took too long and no longer reserves its names')
     end
@@ -18,6 +19,7 @@ if ARGV[3] == 'commit' then
     -- Deletes first: if the user lacks the permission, the script fails before it has written.
     redis.call('DEL', plans)
     local version = next_version(meta, ARGV[1])
+    record_change(KEYS[7], ARGV[2], 'key.import', ARGV[6], 'json', '', ARGV[7])
     for at = 1, #given, 2 do
         local name = given[at]
         local row_import, limit = string.match(redis.call('HGET', accounts, name), '^(%S+) (%S+)')
@@ -31,7 +33,7 @@ end
 -- A committed import stays.
 if not number or version ~= '0' then return 0 end
 local score = '-' .. number
-local members = redis.call('ZRANGEBYSCORE', changed, score, score, 'LIMIT', 0, ARGV[4])
+local members = redis.call('ZRANGEBYSCORE', changed, score, score, 'LIMIT', 0, ARGV[5])
 -- Marks the import as abandoned, so that it can't be committed any more.
 redis.call('HSET', imports, import, number .. ' 0 0')
 for _, member in ipairs(members) do

@@ -14,12 +14,13 @@ use super::key_names::{LEDGER_PREFIX, LEDGER_TTL_SECONDS, ledger_key};
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use super::top::format_top_row;
+use crate::store::audit::ChangeAuthor;
+use crate::store::contents::{StoreContents, change_of_filled_store};
 use crate::store::error;
 use crate::store::error::StoreError;
-use crate::store::rows::StoreContents;
 
 /// The node id of copied totals; no running node has it.
-const COPY_NODE_ID: &str = "00000000000000000000000000000000";
+pub(super) const COPY_NODE_ID: &str = "00000000000000000000000000000000";
 /// Staged rows of an interrupted copy expire after this many seconds.
 const STAGED_TTL_SECONDS: u64 = 600;
 const OPERATION: &str = "filling the store";
@@ -27,6 +28,7 @@ const OPERATION: &str = "filling the store";
 impl Redis {
     pub(in super::super) fn fill_empty_store(
         &mut self,
+        author: &ChangeAuthor,
         contents: &StoreContents,
     ) -> Result<(), StoreError> {
         let not_empty = error::store_not_empty_error(&self.location);
@@ -46,7 +48,9 @@ impl Redis {
         }
         self.fill_ledger(contents)?;
         self.fill_top(contents)?;
-        match self.fill_ring(contents)? {
+        self.fill_daily_usage(contents)?;
+        self.fill_audit(contents)?;
+        match self.fill_ring(author, contents)? {
             0 => Err(not_empty),
             _ => Ok(()),
         }
@@ -110,7 +114,11 @@ impl Redis {
 
     /// Stages the keys and accounts under temporary names, and then makes them the ring of the
     /// store in one step. Returns the new version, or 0 if the ring is no longer empty.
-    fn fill_ring(&mut self, contents: &StoreContents) -> Result<u64, StoreError> {
+    fn fill_ring(
+        &mut self,
+        author: &ChangeAuthor,
+        contents: &StoreContents,
+    ) -> Result<u64, StoreError> {
         let id = self.random_id()?;
         let [rows, digests, accounts, changed] = ["keys", "digests", "accounts", "changed"]
             .map(|part| format!("riskgate:{{ring}}:staged:{id}:{part}"));
@@ -145,9 +153,11 @@ impl Redis {
         let names = [&RING_REDIS_KEYS[..], &[&rows, &digests, &accounts, &changed]].concat();
         let arguments = [
             self.random_id()?,
+            author.to_json().to_string(),
             contents.usage_month.number().to_string(),
             contents.ring.keys.len().to_string(),
             contents.ring.accounts.len().to_string(),
+            change_of_filled_store(contents).after.to_string(),
         ];
         let reply = self.run_write_script(OPERATION, Script::FillRing, &names, &arguments)?;
         self.parse_reply(OPERATION, reply)

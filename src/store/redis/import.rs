@@ -6,36 +6,54 @@
 //! names for up to ten more seconds. After that, the next process that writes one of these names
 //! clears the import.
 
+use super::audit::{request_key_or_unused, request_value};
 use super::connection::{CHUNK_ROWS, Redis};
 use super::key_names::RING_REDIS_KEYS;
 use super::key_names::import_plans_key;
 use super::rows::{format_key, format_plan_or_empty};
 use super::scripts::Script;
-use super::write::ADD_KEYS_OPERATION;
+use super::write::{ADD_KEYS_OPERATION, ImportEnd};
+use crate::store::audit::{Change, ChangeAuthor, change_of_added_keys};
 use crate::store::error::StoreError;
-use crate::store::rows::KeyRow;
+use crate::store::rows::{KeyRow, RequestRecord};
 
 /// How long an import reserves its names after each of its steps, in seconds.
 const IMPORT_RESERVATION_SECONDS: u64 = 10;
 
+/// A page of keys to add.
+struct KeyPage<'p> {
+    author: &'p ChangeAuthor,
+    /// What the audit says of all pages.
+    change: &'p Change,
+    /// `-` if the keys take effect at once.
+    import_id: &'p str,
+    is_first: bool,
+    request: Option<&'p RequestRecord>,
+}
+
 impl Redis {
     pub(in super::super) fn add_keys(
         &mut self,
+        author: &ChangeAuthor,
         keys_with_plans: &[(KeyRow, Option<String>)],
+        request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
-        match keys_with_plans.len() {
-            0 => return self.mark_as_store(),
-            1..=CHUNK_ROWS => return self.add_key_page("-", keys_with_plans, true),
-            _ => {}
+        let Some(change) = change_of_added_keys(keys_with_plans) else {
+            return self.mark_as_store(author);
+        };
+        let mut page = KeyPage { author, change: &change, import_id: "-", is_first: true, request };
+        if keys_with_plans.len() <= CHUNK_ROWS {
+            return self.add_key_page(&page, keys_with_plans);
         }
         let import = self.random_id()?;
-        let mut is_first_page = true;
-        let result = keys_with_plans.chunks(CHUNK_ROWS).try_for_each(|page| {
-            let added = self.add_key_page(&import, page, is_first_page);
-            is_first_page = false;
+        page.import_id = &import;
+        let result = keys_with_plans.chunks(CHUNK_ROWS).try_for_each(|keys| {
+            let added = self.add_key_page(&page, keys);
+            page.is_first = false;
             added
         });
-        let result = result.and_then(|()| self.commit_or_clear_import(&import, "commit").map(drop));
+        let commit = ImportEnd::Commit(author, &change);
+        let result = result.and_then(|()| self.run_end_import_script(&import, commit).map(drop));
         if result.is_err() {
             // If this fails, the next process that meets the import clears it. A committed import
             // stays.
@@ -46,20 +64,22 @@ impl Redis {
 
     fn add_key_page(
         &mut self,
-        import_id: &str,
+        page: &KeyPage<'_>,
         keys_with_plans: &[(KeyRow, Option<String>)],
-        is_first_page: bool,
     ) -> Result<(), StoreError> {
-        let mut arguments = Vec::with_capacity(4 + 5 * keys_with_plans.len());
-        arguments.extend([self.random_id()?, import_id.to_owned()]);
-        arguments
-            .extend([u8::from(is_first_page).to_string(), IMPORT_RESERVATION_SECONDS.to_string()]);
+        let KeyPage { author, change, import_id, is_first, request } = page;
+        let mut arguments = Vec::with_capacity(8 + 5 * keys_with_plans.len());
+        arguments.extend([self.random_id()?, author.to_json().to_string()]);
+        arguments.extend([(*import_id).to_owned(), u8::from(*is_first).to_string()]);
+        arguments.extend([IMPORT_RESERVATION_SECONDS.to_string(), request_value(*request)]);
+        arguments.extend([change.target.clone(), change.after.to_string()]);
         for (key, plan) in keys_with_plans {
             arguments.extend([key.id.clone(), hex::encode(key.digest), format_key(key)]);
             arguments.extend([key.account.clone(), format_plan_or_empty(plan.as_deref())]);
         }
         let plans = import_plans_key(import_id);
-        let names = [&RING_REDIS_KEYS[..], &[&plans]].concat();
+        let request = request_key_or_unused(*request);
+        let names = [&RING_REDIS_KEYS[..], &[&plans, &request]].concat();
         self.run_write_script_after_imports(ADD_KEYS_OPERATION, Script::AddKeys, &names, &arguments)
             .map(drop)
     }

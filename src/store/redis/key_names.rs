@@ -18,9 +18,15 @@ pub(super) const CHANGES: &str = "riskgate:{ring}:changed";
 /// A hash: the state of each import by its id, see `ring_common.lua`.
 pub(super) const IMPORTS: &str = "riskgate:{ring}:imports";
 
+/// A stream: the records of the audit.
+pub(super) const AUDIT: &str = "riskgate:{ring}:audit";
+
+/// A hash: the latest state of each source by its subject.
+pub(super) const SOURCE_STATES: &str = "riskgate:{ring}:sources";
+
 /// The Redis keys that every script of the ring gets, in this order.
-pub(super) const RING_REDIS_KEYS: [&str; 6] =
-    [RING_META_KEY, KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS];
+pub(super) const RING_REDIS_KEYS: [&str; 7] =
+    [RING_META_KEY, KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS, AUDIT];
 
 /// The operation in errors about reading keys and accounts.
 pub(super) const READ_RING_OPERATION: &str = "reading the keys";
@@ -57,4 +63,22 @@ pub(super) const TOP_ROWS_KEY: &str = "riskgate:{top}:rows";
 /// The Redis key of the plans that an import gives to existing accounts when it is committed.
 pub(super) fn import_plans_key(import_id: &str) -> String {
     format!("riskgate:{{ring}}:plans:{import_id}")
+}
+
+/// The Redis key of a request that can be repeated.
+pub(super) fn request_key(request_id: &str) -> String {
+    format!("riskgate:{{ring}}:request:{request_id}")
+}
+
+/// How long usage by day of a month is kept after the latest report about it, in seconds: the month
+/// itself, and thirteen more.
+pub(super) const DAILY_USAGE_TTL_SECONDS: i64 = 430 * 86_400;
+
+/// The prefix of all Redis keys of usage by day.
+pub(super) const DAILY_USAGE_PREFIX: &str = "riskgate:usage:{";
+
+/// A hash: an account's calls of a month by day, route, node and key. It is in the same hash slot as
+/// [`ledger_key`] of the same account.
+pub(super) fn daily_usage_key(account: &str, month: Month) -> String {
+    format!("{DAILY_USAGE_PREFIX}{account}}}:{month}")
 }

@@ -1,13 +1,15 @@
 //! The ledger operations on a server: one script for each report.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use redis::{Pipeline, Value};
 
 use super::connection::Redis;
+use super::daily_usage::format_usage_field;
 use super::key_names::{
-    ALL_RECOVERING_KEY, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_META_KEY, account_recovering_key,
-    ledger_key,
+    ALL_RECOVERING_KEY, DAILY_USAGE_TTL_SECONDS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_META_KEY,
+    account_recovering_key, daily_usage_key, ledger_key,
 };
 use super::reply::{error_reply_text, info_field, reply_number_or_zero, reply_text_or_empty};
 use super::scripts::Script;
@@ -223,7 +225,7 @@ impl Redis {
         const OPERATION: &str = "reading usage";
         let accounts = match only_account {
             Some(account) => vec![account.as_bytes().to_owned()],
-            None => self.find_accounts_with_totals(month)?,
+            None => self.find_accounts_of_month(LEDGER_PREFIX, month)?,
         };
         let mut rows = Vec::new();
         for chunk in accounts.chunks(1_000) {
@@ -251,11 +253,15 @@ impl Redis {
         Ok(rows)
     }
 
-    /// The name of every account that has totals of the month. Names are bytes, because another
-    /// program may have written keys that are not UTF-8.
-    fn find_accounts_with_totals(&mut self, month: Month) -> Result<Vec<Vec<u8>>, StoreError> {
+    /// The name of every account that has a Redis key of the month with this prefix, in order. Names
+    /// are bytes, because another program may have written keys that are not UTF-8.
+    pub(super) fn find_accounts_of_month(
+        &mut self,
+        head: &str,
+        month: Month,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
         const OPERATION: &str = "reading usage";
-        let (head, tail) = (LEDGER_PREFIX, format!("}}:{month}"));
+        let tail = format!("}}:{month}");
         let mut accounts = std::collections::BTreeSet::new();
         let mut cursor = 0u64;
         loop {
@@ -314,10 +320,15 @@ fn push_report_command(
     context: BatchContext<'_>,
     report: &LeaseReport,
 ) {
-    let LeaseReport { account, month, sequence, target, floor, spent, limit, known } = report;
+    let LeaseReport { account, month, sequence, target, floor, spent, limit, known, usage } =
+        report;
     let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-    pipeline.cmd("EVALSHA").arg(script_digest).arg(2);
+    let usage_months: BTreeSet<Month> = usage.iter().map(|count| count.month).collect();
+    pipeline.cmd("EVALSHA").arg(script_digest).arg(2 + usage_months.len());
     pipeline.arg(ledger_key(account, *month)).arg(account_recovering_key(account, *month));
+    for usage_month in &usage_months {
+        pipeline.arg(daily_usage_key(account, *usage_month));
+    }
     pipeline.arg(node_id).arg(sequence).arg(target).arg(floor).arg(spent).arg(limit);
     pipeline
         .arg(known.sequence)
@@ -328,7 +339,14 @@ fn push_report_command(
     let is_past = *month < context.latest_begun_month;
     pipeline
         .arg(if is_past { PAST_MONTH_TTL_SECONDS } else { LEDGER_TTL_SECONDS })
-        .arg(u8::from(is_past));
+        .arg(u8::from(is_past))
+        .arg(DAILY_USAGE_TTL_SECONDS);
+    for count in usage {
+        let place = usage_months.iter().position(|usage_month| *usage_month == count.month);
+        // The first two keys are those of the totals, and Lua counts from 1.
+        let number = place.map_or(0, |place| place + 3);
+        pipeline.arg(number).arg(format_usage_field(count, node_id)).arg(count.calls);
+    }
 }
 
 /// Parses the reply to the report with the number `sequence`. Returns `None` if the checksum shows

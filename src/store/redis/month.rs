@@ -1,12 +1,14 @@
 //! The latest month and the clock of a server, and the repair of the month.
 
 use redis::Value;
+use serde_json::json;
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::key_names::{LEDGER_PREFIX, RING_META_KEY};
+use super::key_names::{AUDIT, DAILY_USAGE_PREFIX, LEDGER_PREFIX, RING_META_KEY};
 use super::reply::reply_number_or_zero;
 use super::scripts::Script;
 use crate::model::month::Month;
+use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::rows::RepairedMonth;
 
@@ -32,26 +34,30 @@ impl Redis {
     /// If the command is interrupted, some of these totals remain, and another run deletes them.
     pub(in super::super) fn repair_month(
         &mut self,
+        author: &ChangeAuthor,
         month: Month,
     ) -> Result<RepairedMonth, StoreError> {
         const OPERATION: &str = "repairing the month";
-        let reply = self.run_write_script(
-            OPERATION,
-            Script::LowerMonth,
-            &[RING_META_KEY],
-            &[month.number().to_string()],
-        )?;
+        let after = json!({ "month": month.to_string() }).to_string();
+        let arguments = [month.number().to_string(), author.to_json().to_string(), after];
+        let keys = [RING_META_KEY, AUDIT];
+        let reply = self.run_write_script(OPERATION, Script::LowerMonth, &keys, &arguments)?;
         let previous: i64 = self.parse_reply(OPERATION, reply)?;
         let previous = u16::try_from(previous).ok().and_then(Month::from_number);
         let mut dropped = 0;
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
-            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{LEDGER_PREFIX}*")).arg("COUNT");
+            // The keys of the totals, and those of the usage by day.
+            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg("riskgate:*{*}:*").arg("COUNT");
             scan.arg(CHUNK_ROWS);
             let (next, names): (u64, Vec<Vec<u8>>) = self.query_last_reply(OPERATION, &scan)?;
             let is_later = |name: &&Vec<u8>| {
                 let name = String::from_utf8_lossy(name);
+                let is_of_month = [LEDGER_PREFIX, DAILY_USAGE_PREFIX];
+                if !is_of_month.iter().any(|prefix| name.starts_with(prefix)) {
+                    return false;
+                }
                 let month_of_key = name.rsplit_once("}:").and_then(|(_, text)| Month::parse(text));
                 month_of_key.is_some_and(|month_of_key| month_of_key > month)
             };

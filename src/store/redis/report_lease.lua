@@ -6,11 +6,14 @@
 --        For a recovery: the revision when it began (base), and the highest sums that a node knew
 --        before the loss (claim, "leased spent")
 --      2 a key that exists while the account recovers from a data loss
+--      3 and further: hashes, the account's usage by day of one month each
 -- ARGV 1 node, 2 sequence, 3 target, 4 floor, 5 spent, 6 limit (-1: none),
 --      7-10 what the node knows: sequence, revision, leased and spent of all,
 --      11 ms that the store still recovers, as the node knows from a probe,
 --      12 the recovery period in ms,
---      13 seconds for which the totals are kept, 14 '1' if their month is past
+--      13 seconds for which the totals are kept, 14 '1' if their month is past,
+--      15 seconds for which usage by day is kept;
+--      then for each count of usage by day the number of its key in KEYS, its field, and the calls
 -- Returns the node's leased total, the leased and the spent total of the others, the revision, 1 if
 -- the account recovers (else 0), and a checksum that detects a corrupted reply or the reply to
 -- another report. Totals that can't be read give the error DAMAGED; it concerns this account alone.
@@ -98,6 +101,11 @@ redis.call('HSET', key,
     'revision', string.format(integer_format, revision + 1),
     'base', string.format(integer_format, base),
     'claim', string.format('%.0f %.0f', claim_leased, claim_spent))
+for at = 16, #ARGV, 3 do
+    local usage = KEYS[tonumber(ARGV[at])]
+    redis.call('HSET', usage, ARGV[at + 1], ARGV[at + 2])
+    redis.call('EXPIRE', usage, ARGV[15])
+end
 if starts_recovery then redis.call('SET', recovering_key, '1', 'PX', recovery_wait) end
 if revision == 0 or ARGV[14] == '1' then redis.call('EXPIRE', key, ARGV[13]) end
 if not recovering then visible_revision = visible_revision + 1 end

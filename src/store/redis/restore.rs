@@ -7,6 +7,7 @@ use super::key_names::RING_REDIS_KEYS;
 use super::reply::{error_reply_text, reply_number_or_zero};
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
+use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, KeyRow};
 
@@ -18,18 +19,26 @@ const OPERATION: &str = "restoring lost rows";
 impl Redis {
     pub(in super::super) fn restore_rows(
         &mut self,
+        author: &ChangeAuthor,
         keys: &[KeyRow],
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
+        let author = author.to_json().to_string();
         // Accounts first, so that no node sees a key without its account.
         let accounts = accounts.chunks(MAX_ROWS_PER_SCRIPT).map(|chunk| (&[][..], chunk));
         let keys = keys.chunks(MAX_ROWS_PER_SCRIPT).map(|chunk| (chunk, &[][..]));
-        accounts.chain(keys).try_for_each(|(keys, accounts)| self.restore_page(keys, accounts))?;
+        let mut pages = accounts.chain(keys);
+        pages.try_for_each(|(keys, accounts)| self.restore_page(&author, keys, accounts))?;
         self.wait_counting_missing_replicas()
     }
 
-    fn restore_page(&mut self, keys: &[KeyRow], accounts: &[AccountRow]) -> Result<(), StoreError> {
-        let mut arguments = vec![self.random_id()?, keys.len().to_string()];
+    fn restore_page(
+        &mut self,
+        author: &str,
+        keys: &[KeyRow],
+        accounts: &[AccountRow],
+    ) -> Result<(), StoreError> {
+        let mut arguments = vec![self.random_id()?, author.to_owned(), keys.len().to_string()];
         for key in keys {
             arguments.extend([key.id.clone(), hex::encode(key.digest), format_key(key)]);
         }

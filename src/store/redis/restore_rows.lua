@@ -1,13 +1,13 @@
 -- Writes a page of lost rows back: the operation `restore_rows`.
 --
--- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports
--- ARGV 1 an id for the change, 2 the number of keys; then for each key its id, digest and row; then
+-- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit
+-- ARGV 1 an id for the change, 2 the author, 3 the number of keys; then for each key its id, digest and row; then
 --      for each account its name and row
 -- Returns the new version; 0 if there is nothing to write. A digest identifies a key, whatever its
 -- id in the store. If the digest is missing and another key has the id, the key is left out.
 
 local meta, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local imports, first_account = KEYS[6], 3 + 3 * tonumber(ARGV[2])
+local imports, first_account = KEYS[6], 4 + 3 * tonumber(ARGV[3])
 
 -- Returns the stored row with the earlier of both ends. Returns nil if the stored row would stay
 -- the same, belongs to another key, or is not in effect.
@@ -25,7 +25,7 @@ end
 
 -- All reads and checks come before the first write: a script that fails is not rolled back.
 local rows, index, names, members = {}, {}, {}, {}
-for at = 3, first_account - 1, 3 do
+for at = 4, first_account - 1, 3 do
     local id, hex, row = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local known_id, now = redis.call('HGET', digests, hex), nil
     if known_id then
@@ -49,6 +49,9 @@ end
 if #members == 0 then return 0 end
 
 local version = next_version(meta, ARGV[1])
+local restored = string.format('%.0f', #members)
+record_change(KEYS[7], ARGV[2], 'key.restore', restored .. ' keys and accounts', 'json', '',
+    '{"rows":' .. restored .. '}')
 for _, member in ipairs(members) do redis.call('ZADD', changed, version, member) end
 if #rows > 0 then redis.call('HSET', keys, unpack(rows)) end
 if #index > 0 then redis.call('HSET', digests, unpack(index)) end

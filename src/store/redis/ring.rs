@@ -17,6 +17,7 @@ use super::ring_state::{RingState, RowStatus};
 use super::rows::{format_own_limit, format_plan_or_empty, parse_account, parse_digest, parse_key};
 use super::scripts::Script;
 use crate::model::monthly_limit::MonthlyLimit;
+use crate::store::audit::ChangeAuthor;
 use crate::store::error;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion};
@@ -186,13 +187,17 @@ impl Redis {
         Ok(rows.into_iter().collect())
     }
 
-    pub(in super::super) fn mark_as_store(&mut self) -> Result<(), StoreError> {
-        self.run_change_ring_script("initializing the store", ["mark_as_store", "", "", ""])
-            .map(drop)
+    pub(in super::super) fn mark_as_store(
+        &mut self,
+        author: &ChangeAuthor,
+    ) -> Result<(), StoreError> {
+        let arguments = ["mark_as_store", "", "", ""];
+        self.run_change_ring_script("initializing the store", author, arguments).map(drop)
     }
 
     pub(in super::super) fn expire_or_revoke_key(
         &mut self,
+        author: &ChangeAuthor,
         id: &str,
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
@@ -203,6 +208,7 @@ impl Redis {
             (format_time_or_empty(expires_at), format_time_or_empty(revoked_at));
         match self.run_change_ring_script(
             "setting the end of a key",
+            author,
             ["set_key_end", id, &expires, &revoked],
         )? {
             0 => Err(error::unknown_key_error(id)),
@@ -212,6 +218,7 @@ impl Redis {
 
     pub(in super::super) fn set_account(
         &mut self,
+        author: &ChangeAuthor,
         name: &str,
         new_plan: Option<&str>,
         new_limit: Option<Option<MonthlyLimit>>,
@@ -219,28 +226,24 @@ impl Redis {
         let limit = new_limit.map_or(String::new(), format_own_limit);
         self.run_change_ring_script(
             "setting an account",
+            author,
             ["set_account", name, &format_plan_or_empty(new_plan), &limit],
         )
         .map(drop)
     }
 
     /// Runs `change_ring.lua`, which changes one key or account, or marks a new store. `arguments`
-    /// are the script's arguments after the change id. Returns the version of the ring afterwards,
+    /// are the script's arguments after the change id and the author. Returns the version of the ring afterwards,
     /// or 0 if there is no such key.
     fn run_change_ring_script(
         &mut self,
         operation: &'static str,
+        author: &ChangeAuthor,
         arguments: [&str; 4],
     ) -> Result<u64, StoreError> {
-        let id = self.random_id()?;
-        let arguments: Vec<String> =
-            [id.as_str()].iter().chain(&arguments).map(|argument| (*argument).to_owned()).collect();
-        self.run_write_script_after_imports(
-            operation,
-            Script::ChangeRing,
-            &RING_REDIS_KEYS,
-            &arguments,
-        )
+        let mut all = vec![self.random_id()?, author.to_json().to_string()];
+        all.extend(arguments.map(str::to_owned));
+        self.run_write_script_after_imports(operation, Script::ChangeRing, &RING_REDIS_KEYS, &all)
     }
 }
 

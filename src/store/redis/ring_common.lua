@@ -22,6 +22,26 @@ local function import_status(imports, row_import)
     return tonumber(held_until) > now and 'busy' or 'abandoned'
 end
 
+-- Appends a record of a change to the audit, and deletes some records older than 400 days. `author`
+-- is JSON. `form` says what `before` and `after` are: 'key' or 'account' for the text of a row without
+-- its import, 'json' for JSON. An empty text stands for no state.
+local function record_change(audit, author, operation, target, form, before, after)
+    local oldest = (tonumber(redis.call('TIME')[1]) - 400 * 86400) * 1000
+    redis.call('XADD', audit, 'MINID', '~', string.format('%.0f', oldest), 'LIMIT', 100, '*',
+        'author', author, 'operation', operation, 'target', target, 'form', form,
+        'before', before, 'after', after)
+end
+
+-- The text of a row without its import.
+local function without_import(row)
+    return string.match(row, '^%S+ (.*)$') or ''
+end
+
+-- Remembers a request that can be repeated, for a day. `request` is the name of its Redis key.
+local function remember_request(request, value)
+    if value ~= '' then redis.call('SET', request, value, 'EX', 86400) end
+end
+
 -- How many of the latest changes keep their ids.
 local KEPT_CHANGES = 1000
 

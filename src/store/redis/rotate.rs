@@ -1,60 +1,58 @@
 //! Rotates a key on a server, and undoes a rotation: one script each.
 
+use super::audit::{request_key_or_unused, request_value};
 use super::connection::Redis;
 use super::key_names::RING_REDIS_KEYS;
 use super::rows::format_key;
 use super::scripts::Script;
+use crate::store::audit::ChangeAuthor;
 use crate::store::error;
 use crate::store::error::StoreError;
-use crate::store::rows::KeyRow;
+use crate::store::operations::changes::Rotation;
+use crate::store::rows::RequestRecord;
 
 impl Redis {
     pub(in super::super) fn rotate_key(
         &mut self,
-        old_id: &str,
-        new_key: &KeyRow,
-        old_expires_at: i64,
-        unix_now: i64,
+        author: &ChangeAuthor,
+        rotation: &Rotation<'_>,
+        request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
-        let (digest, row) = (hex::encode(new_key.digest), format_key(new_key));
-        let parameters = [
-            "rotate",
-            old_id,
-            &new_key.id,
-            &old_expires_at.to_string(),
-            &unix_now.to_string(),
-            &digest,
-            &row,
-        ];
-        self.run_rotate_key_script("rotating a key", &parameters, old_id)
+        let (digest, row) = (hex::encode(rotation.new_key.digest), format_key(rotation.new_key));
+        let last = [digest, row, request_value(request)];
+        let (operation, step) = ("rotating a key", ["rotate", &request_key_or_unused(request)]);
+        self.run_rotate_key_script(operation, step, author, rotation, last)
     }
 
     pub(in super::super) fn undo_rotation(
         &mut self,
-        old_id: &str,
-        new_id: &str,
-        old_expires_at: i64,
+        author: &ChangeAuthor,
+        rotation: &Rotation<'_>,
         former_expires_at: Option<i64>,
-        unix_now: i64,
     ) -> Result<(), StoreError> {
         let before = former_expires_at.map_or("-".to_owned(), |time| time.to_string());
-        let parameters =
-            ["undo", old_id, new_id, &old_expires_at.to_string(), &unix_now.to_string(), &before];
-        self.run_rotate_key_script("undoing a rotation", &parameters, old_id)
+        let (operation, step) = ("undoing a rotation", ["undo", &request_key_or_unused(None)]);
+        self.run_rotate_key_script(operation, step, author, rotation, [before])
     }
 
-    fn run_rotate_key_script(
+    fn run_rotate_key_script<const N: usize>(
         &mut self,
         operation: &'static str,
-        script_arguments: &[&str],
-        old_id: &str,
+        [step, request_key]: [&str; 2],
+        author: &ChangeAuthor,
+        rotation: &Rotation<'_>,
+        last_arguments: [String; N],
     ) -> Result<(), StoreError> {
-        let mut arguments = vec![self.random_id()?];
-        arguments.extend(script_arguments.iter().map(|parameter| (*parameter).to_owned()));
+        let &Rotation { old_id, new_key, old_expires_at, unix_now } = rotation;
+        let mut arguments = vec![self.random_id()?, author.to_json().to_string(), step.to_owned()];
+        arguments.extend([old_id.to_owned(), new_key.id.clone()]);
+        arguments.extend([old_expires_at.to_string(), unix_now.to_string()]);
+        arguments.extend(last_arguments);
+        let names = [&RING_REDIS_KEYS[..], &[request_key]].concat();
         match self.run_write_script_after_imports(
             operation,
             Script::RotateKey,
-            &RING_REDIS_KEYS,
+            &names,
             &arguments,
         )? {
             0 => Err(error::unknown_key_error(old_id)),

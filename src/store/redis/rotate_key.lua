@@ -1,14 +1,17 @@
 -- Rotates a key or undoes a rotation: the operations `rotate_key` and `undo_rotation`.
 --
--- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports
--- ARGV 1 an id for the change, 2 'rotate' or 'undo', 3 the old key's id, 4 the new key's id,
---      5 when the old key ends, 6 the current second; to rotate: 7 the new key's digest, 8 its row;
---      to undo: 7 the old key's former expiry ('-': none)
+-- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit,
+--      8 the request that can be repeated
+-- ARGV 1 an id for the change, 2 the author, 3 'rotate' or 'undo', 4 the old key's id, 5 the new
+--      key's id, 6 when the old key ends, 7 the current second; to rotate: 8 the new key's digest,
+--      9 its row, 10 the value of the request ('' if it can't be repeated); to undo: 8 the old key's
+--      former expiry ('-': none)
 -- Returns the version that the change leads to; 0 if there is no such key; 'ended' if the old key
 -- has ended already; or 'taken' with the new id and the known id.
 
 local meta, keys, digests, changed, imports = KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6]
-local old, new, old_expires_at, now = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local audit, author, request, is_rotation = KEYS[7], ARGV[2], KEYS[8], ARGV[3] == 'rotate'
+local old, new, old_expires_at, now = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
 local function read_row(id)
     local row = redis.call('HGET', keys, id)
@@ -19,29 +22,36 @@ local function read_row(id)
 end
 
 -- All reads and checks come before the first write: a script that fails is not rolled back.
-local old_row, new_row = read_row(old), nil
+local old_row, new_row, new_before = read_row(old), nil, ''
 if not old_row then return 0 end
-if ARGV[2] == 'rotate' then
+local old_before = without_import(table.concat(old_row, ' '))
+if is_rotation then
+    if ARGV[10] ~= '' and redis.call('EXISTS', request) == 1 then return {'repeated'} end
     local has_expired = old_row[2] ~= '-' and tonumber(old_row[2]) <= tonumber(now)
     if old_row[3] ~= '-' or has_expired then return {'ended'} end
     local known = (redis.call('HGET', keys, new) and new)
-        or redis.call('HGET', digests, ARGV[7])
+        or redis.call('HGET', digests, ARGV[8])
     if known then return {'taken', new, known} end
     if old_row[2] == '-' or tonumber(old_expires_at) < tonumber(old_row[2]) then
         old_row[2] = old_expires_at
     end
-    new_row = '- ' .. ARGV[8]
+    new_row = '- ' .. ARGV[9]
 else
     local row = read_row(new)
     if not row then return 0 end
+    new_before = without_import(table.concat(row, ' '))
     if row[3] == '-' then row[3] = now end
     new_row = table.concat(row, ' ')
     -- If another command has ended the old key sooner meanwhile, that end stays.
-    if old_row[2] == old_expires_at then old_row[2] = ARGV[7] end
+    if old_row[2] == old_expires_at then old_row[2] = ARGV[8] end
 end
 
 local version = next_version(meta, ARGV[1])
+local old_after, new_after = without_import(table.concat(old_row, ' ')), without_import(new_row)
+record_change(audit, author, is_rotation and 'key.rotate' or 'key.rotation_undo', old, 'key', old_before, old_after)
+record_change(audit, author, is_rotation and 'key.create' or 'key.revoke', new, 'key', new_before, new_after)
+if is_rotation then remember_request(request, ARGV[10]) end
 redis.call('ZADD', changed, version, 'key:' .. new, version, 'key:' .. old)
-if ARGV[2] == 'rotate' then redis.call('HSET', digests, ARGV[7], new) end
+if is_rotation then redis.call('HSET', digests, ARGV[8], new) end
 redis.call('HSET', keys, new, new_row, old, table.concat(old_row, ' '))
 return version

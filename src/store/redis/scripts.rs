@@ -15,11 +15,12 @@ pub(super) enum Script {
     CreditTop,
     LowerMonth,
     SaveDnsFacts,
+    RecordChange,
 }
 
 impl Script {
     /// All scripts, in the order of their declaration.
-    pub(super) const ALL: [Script; 11] = [
+    pub(super) const ALL: [Script; 12] = [
         Script::ReportLease,
         Script::Probe,
         Script::ChangeRing,
@@ -31,6 +32,7 @@ impl Script {
         Script::CreditTop,
         Script::LowerMonth,
         Script::SaveDnsFacts,
+        Script::RecordChange,
     ];
 
     /// The Lua source, with the shared functions in front if the script needs them.
@@ -57,7 +59,12 @@ impl Script {
                 concat!(include_str!("ring_common.lua"), include_str!("rotate_key.lua"))
             }
             Script::CreditTop => include_str!("credit_top.lua"),
-            Script::LowerMonth => include_str!("lower_month.lua"),
+            Script::LowerMonth => {
+                concat!(include_str!("ring_common.lua"), include_str!("lower_month.lua"))
+            }
+            Script::RecordChange => {
+                concat!(include_str!("ring_common.lua"), include_str!("record_change.lua"))
+            }
             Script::SaveDnsFacts => include_str!("save_learned.lua"),
         }
     }

@@ -8,6 +8,7 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{RING_REDIS_KEYS, import_plans_key};
 use super::reply::{error_reply_text, reply_number_or_zero};
 use super::scripts::Script;
+use crate::store::audit::{Change, ChangeAuthor};
 use crate::store::error::{self, StoreError};
 
 /// How long a writer waits for an import that reserves the same names. An import whose process was
@@ -31,6 +32,16 @@ enum WriteReply {
     Busy,
     /// An import that was abandoned reserves one of the names, and must be cleared.
     Abandoned { import: String },
+    /// The store knows the request already.
+    Repeated,
+}
+
+/// How an import ends.
+pub(super) enum ImportEnd<'c> {
+    /// Its rows take effect, with this record.
+    Commit(&'c ChangeAuthor, &'c Change),
+    /// A page of its rows is deleted.
+    Clear,
 }
 
 impl Redis {
@@ -92,6 +103,7 @@ impl Redis {
                     return Err(error::key_exists_error(&id, &existing_id));
                 }
                 WriteReply::Ended => return Err(error::key_ended_error()),
+                WriteReply::Repeated => return Err(error::repeated_request_error()),
                 _ if started.elapsed() > MAX_IMPORT_WAIT => {
                     return Err(self.unavailable_error(
                         operation,
@@ -118,6 +130,7 @@ impl Redis {
         Ok(match next().as_str() {
             "taken" => WriteReply::Taken { id: next(), existing_id: next() },
             "ended" => WriteReply::Ended,
+            "repeated" => WriteReply::Repeated,
             "abandoned" => WriteReply::Abandoned { import: next() },
             _ => WriteReply::Busy,
         })
@@ -125,22 +138,28 @@ impl Redis {
 
     /// Deletes the rows of an import that was not committed, in pages. A committed import stays.
     pub(super) fn clear_uncommitted_import(&mut self, import_id: &str) -> Result<(), StoreError> {
-        while self.commit_or_clear_import(import_id, "clear")? > 0 {}
+        while self.run_end_import_script(import_id, ImportEnd::Clear)? > 0 {}
         Ok(())
     }
 
-    /// Commits an import or clears a page of it. If `step` is `commit`, the rows take effect, and
-    /// the new version is returned. If `step` is `clear`, at most [`CHUNK_ROWS`] rows of the import
-    /// are deleted, and their number is returned. The number is 0 once no row is left, or if the
-    /// import was committed.
-    pub(super) fn commit_or_clear_import(
+    /// Ends an import. If it is committed, the rows take effect, and the new version is returned.
+    /// If it is cleared, at most [`CHUNK_ROWS`] rows of the import are deleted, and their number is
+    /// returned. The number is 0 once no row is left, or if the import was committed.
+    pub(super) fn run_end_import_script(
         &mut self,
         import_id: &str,
-        step: &str,
+        end: ImportEnd<'_>,
     ) -> Result<u64, StoreError> {
+        let (step, author, target, after) = match end {
+            ImportEnd::Commit(author, Change { target, after, .. }) => {
+                ("commit", author.to_json().to_string(), target.clone(), after.to_string())
+            }
+            ImportEnd::Clear => ("clear", String::new(), String::new(), String::new()),
+        };
+        let (import_id, rows) = (import_id.to_owned(), CHUNK_ROWS.to_string());
+        let plans = import_plans_key(&import_id);
         let arguments =
-            [self.random_id()?, import_id.to_owned(), step.to_owned(), CHUNK_ROWS.to_string()];
-        let plans = import_plans_key(import_id);
+            [self.random_id()?, author, import_id, step.to_owned(), rows, target, after];
         let keys = [&RING_REDIS_KEYS[..], &[&plans]].concat();
         let reply =
             self.run_write_script(ADD_KEYS_OPERATION, Script::EndImport, &keys, &arguments)?;

@@ -2,10 +2,13 @@
 
 use rusqlite::{Connection, Transaction, params};
 
+use super::audit::append_record;
 use super::connection::Sqlite;
+use super::daily_usage::write_usage_counts;
 use super::meta::read_meta_value;
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::month::Month;
+use crate::store::audit::{ChangeAuthor, change_of_repaired_month};
 use crate::store::error::StoreError;
 use crate::store::ledger::{BatchContext, Grant, LeaseReport};
 use crate::store::rows::{RepairedMonth, UsageRow};
@@ -58,6 +61,7 @@ impl Sqlite {
 
     pub(in super::super) fn repair_month(
         &mut self,
+        author: &ChangeAuthor,
         month: Month,
     ) -> Result<RepairedMonth, StoreError> {
         let failed = self.error_while("repairing the month");
@@ -70,6 +74,10 @@ impl Sqlite {
         let dropped: i64 =
             transaction.query_row(count, after_month, |row| row.get(0)).map_err(&failed)?;
         transaction.execute("DELETE FROM ledger WHERE month > ?1", after_month).map_err(&failed)?;
+        let delete = "DELETE FROM daily_usage WHERE month > ?1";
+        transaction.execute(delete, after_month).map_err(&failed)?;
+        let change = change_of_repaired_month(previous, month);
+        append_record(&transaction, author, &change).map_err(&failed)?;
         transaction.commit().map_err(failed)?;
         Ok(RepairedMonth { latest_month_before: previous, deleted_totals: to_u64_or_zero(dropped) })
     }
@@ -101,9 +109,9 @@ impl Sqlite {
     }
 }
 
-/// For how many months before the store's latest month totals are kept. As this is a year, a clock
-/// that runs ahead by less than a year deletes no totals in use.
-const KEPT_MONTHS_OF_TOTALS: u16 = 12;
+/// For how many months before the store's latest month totals are kept. As this is more than a year,
+/// a clock that runs ahead by less than a year deletes no totals in use.
+const KEPT_MONTHS_OF_TOTALS: u16 = 13;
 
 /// Raises the store's latest month to `month`, unless it is `month` or a later one already. If it
 /// was raised, deletes the totals of all months more than [`KEPT_MONTHS_OF_TOTALS`] before `month`.
@@ -120,6 +128,7 @@ pub(super) fn raise_latest_month(
     if raised > 0 {
         let before = month.number().saturating_sub(KEPT_MONTHS_OF_TOTALS);
         transaction.execute("DELETE FROM ledger WHERE month < ?1", [before])?;
+        transaction.execute("DELETE FROM daily_usage WHERE month < ?1", [before])?;
     }
     Ok(())
 }
@@ -186,6 +195,7 @@ fn apply_report(
             to_i64_saturating(own_leased),
             to_i64_saturating(report.spent)
         ])?;
+    write_usage_counts(transaction, node_id, account, &report.usage)?;
     Ok(grant_of(own_leased))
 }
 
@@ -196,11 +206,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_month_deletes_totals_older_than_a_year() {
+    fn a_new_month_deletes_totals_older_than_thirteen_months() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Sqlite::open(&folder.path().join("s.db"), Duration::from_secs(5)).unwrap();
         let month = |number| Month::from_number(number).unwrap();
-        for now in [300, 311, 312, 323] {
+        for now in [300, 312, 313, 325] {
             let report = LeaseReport {
                 account: "acme".to_owned(),
                 month: month(now),
@@ -210,6 +220,7 @@ mod tests {
                 spent: 0,
                 limit: None,
                 known: Default::default(),
+                usage: Vec::new(),
             };
             let context = BatchContext {
                 node_id: &[1; 16],
@@ -220,6 +231,6 @@ mod tests {
             store.report_leases(context, &[report]).unwrap();
         }
         let rows = |number| store.read_usage(month(number), None).unwrap().len();
-        assert_eq!([300, 311, 312, 323].map(rows), [0, 1, 1, 1]);
+        assert_eq!([300, 312, 313, 325].map(rows), [0, 1, 1, 1]);
     }
 }

@@ -13,7 +13,7 @@ use crate::support::regular_file::{check_dir_writable, non_regular_kind, parent_
 
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
 const CORRUPTION_ADVICE: &str = "restore a backup, or move the file away to start afresh";
-const SCHEMA_VERSION: i64 = 2;
+const SCHEMA_VERSION: i64 = 3;
 const SCHEMA: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE account (
@@ -36,6 +36,26 @@ CREATE TABLE top_count (
 ) WITHOUT ROWID;
 CREATE TABLE top_seen (
     day INTEGER NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (day, mark)
+) WITHOUT ROWID;
+";
+
+/// The tables that version 3 added: the audit, the states of sources, requests that can be repeated,
+/// and usage by day.
+const TABLES_OF_VERSION_3: &str = "
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, author TEXT NOT NULL,
+    operation TEXT NOT NULL, target TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL
+);
+CREATE INDEX audit_at ON audit (at);
+CREATE TABLE source_state (subject TEXT PRIMARY KEY, entries TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE request (
+    id TEXT PRIMARY KEY, digest TEXT NOT NULL, salt TEXT NOT NULL, key_id TEXT NOT NULL,
+    at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE daily_usage (
+    month INTEGER NOT NULL, account TEXT NOT NULL, day INTEGER NOT NULL, route TEXT NOT NULL,
+    key_id TEXT NOT NULL, node BLOB NOT NULL, calls INTEGER NOT NULL,
+    PRIMARY KEY (month, account, day, route, key_id, node)
 ) WITHOUT ROWID;
 ";
 
@@ -205,12 +225,15 @@ pub(super) fn check_migrate_and_configure(
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)
 }
 
-/// Migrates a store of version 1, unless another process has done so meanwhile.
+/// Migrates a store of an earlier version, unless another process has done so meanwhile.
 fn migrate_schema(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version < SCHEMA_VERSION {
-        transaction.execute_batch(MIGRATION_FROM_1)?;
+        if version < 2 {
+            transaction.execute_batch(MIGRATION_FROM_1)?;
+        }
+        transaction.execute_batch(TABLES_OF_VERSION_3)?;
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     }
     transaction.commit()
@@ -236,7 +259,7 @@ fn read_checked_schema_version(connection: &Connection, path: &Path) -> Result<i
     }
     if version > SCHEMA_VERSION {
         return unusable(
-            "a store of version 2 or before",
+            "a store of version 3 or before",
             format!("version {version}, made by a newer riskgate; run that one"),
         );
     }
@@ -299,6 +322,7 @@ fn read_only_error(path: &Path) -> StoreError {
 
 fn create_schema(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(SCHEMA)?;
+    transaction.execute_batch(TABLES_OF_VERSION_3)?;
     transaction.execute(
         "INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16)))), ('ring_version', 1)",
         [],

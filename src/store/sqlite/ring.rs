@@ -2,17 +2,24 @@
 
 use rusqlite::{Connection, Transaction, params};
 
+use super::audit::{self, append_record, remember_request};
 use super::connection::Sqlite;
+use super::daily_usage;
 use super::ledger;
 use super::meta::{increment_ring_version, read_change_id, read_ring_version};
 use super::rows::{
-    self, find_conflicting_key_id, insert_key_and_upsert_account, read_changed_accounts,
-    read_changed_keys, upsert_account,
+    self, find_conflicting_key_id, insert_key_and_upsert_account, read_account_for_audit,
+    read_changed_accounts, read_changed_keys, read_key_for_audit, record_key_change,
+    upsert_account,
 };
 use crate::model::monthly_limit::MonthlyLimit;
+use crate::store::audit::{
+    Change, ChangeAuthor, ChangeKind, change_of_added_keys, change_of_restored_rows,
+};
+use crate::store::contents::{StoreContents, change_of_filled_store};
 use crate::store::error::{self, StoreError};
 use crate::store::rows::{
-    AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion, StoreContents,
+    AccountRow, DamagedRows, KeyRow, RequestRecord, RingChanges, RingRows, RingVersion,
 };
 
 impl Sqlite {
@@ -61,10 +68,13 @@ impl Sqlite {
 
     pub(in crate::store) fn add_keys(
         &mut self,
+        author: &ChangeAuthor,
         keys_with_plans: &[(KeyRow, Option<String>)],
+        request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
         let failed = self.error_while("adding keys");
         let transaction = self.begin_write_transaction("adding keys")?;
+        remember_request(&transaction, request).map_err(&failed)??;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         for (key, plan) in keys_with_plans {
             if let Some(id) = find_conflicting_key_id(&transaction, key).map_err(&failed)? {
@@ -73,11 +83,15 @@ impl Sqlite {
             insert_key_and_upsert_account(&transaction, key, plan.as_deref(), version)
                 .map_err(&failed)?;
         }
+        if let Some(change) = change_of_added_keys(keys_with_plans) {
+            append_record(&transaction, author, &change).map_err(&failed)?;
+        }
         transaction.commit().map_err(failed)
     }
 
     pub(in crate::store) fn expire_or_revoke_key(
         &mut self,
+        author: &ChangeAuthor,
         id: &str,
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
@@ -85,6 +99,7 @@ impl Sqlite {
         let failed = self.error_while("ending a key");
         let transaction = self.begin_write_transaction("ending a key")?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
+        let before = read_key_for_audit(&transaction, id).map_err(&failed)?;
         let changed = transaction
             .execute(
                 "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?3),
@@ -97,11 +112,14 @@ impl Sqlite {
         if changed == 0 {
             return Err(error::unknown_key_error(id));
         }
+        record_key_change(&transaction, author, ChangeKind::KeyRevoke, (id, before))
+            .map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
 
     pub(in crate::store) fn set_account(
         &mut self,
+        author: &ChangeAuthor,
         name: &str,
         new_plan: Option<&str>,
         new_limit: Option<Option<MonthlyLimit>>,
@@ -110,6 +128,7 @@ impl Sqlite {
         let transaction = self.begin_write_transaction("setting an account")?;
         let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
             let version = increment_ring_version(transaction)?;
+            let before = read_account_for_audit(transaction, name)?;
             upsert_account(transaction, name, new_plan, version)?;
             if let Some(limit) = new_limit {
                 let (calls, unlimited) = rows::limit_to_columns(limit);
@@ -118,7 +137,9 @@ impl Sqlite {
                     params![name, calls, unlimited],
                 )?;
             }
-            Ok(())
+            let after = read_account_for_audit(transaction, name)?;
+            let (kind, target) = (ChangeKind::AccountSet, name.to_owned());
+            append_record(transaction, author, &Change { kind, target, before, after })
         };
         set(&transaction).map_err(&failed)?;
         transaction.commit().map_err(failed)
@@ -126,13 +147,18 @@ impl Sqlite {
 
     pub(in crate::store) fn restore_rows(
         &mut self,
+        author: &ChangeAuthor,
         keys: &[KeyRow],
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
         let failed = self.error_while("restoring lost rows");
         let transaction = self.begin_write_transaction("restoring lost rows")?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
-        if rows::restore_rows(&transaction, keys, accounts, version).map_err(&failed)? > 0 {
+        let restored =
+            rows::restore_rows(&transaction, keys, accounts, version).map_err(&failed)?;
+        if restored > 0 {
+            let change = change_of_restored_rows(restored);
+            append_record(&transaction, author, &change).map_err(&failed)?;
             transaction.commit().map_err(failed)?;
         }
         Ok(0)
@@ -140,6 +166,7 @@ impl Sqlite {
 
     pub(in crate::store) fn fill_empty_store(
         &mut self,
+        author: &ChangeAuthor,
         contents: &StoreContents,
     ) -> Result<(), StoreError> {
         let failed = self.error_while("filling the store");
@@ -152,6 +179,9 @@ impl Sqlite {
         // A gateway that serves the empty ring sees the full one as its next version.
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         rows::write_store_contents(&transaction, contents, version).map_err(&failed)?;
+        daily_usage::fill_daily_usage(&transaction, &contents.daily_usage).map_err(&failed)?;
+        audit::fill_audit(&transaction, &contents.audit).map_err(&failed)?;
+        append_record(&transaction, author, &change_of_filled_store(contents)).map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
 }

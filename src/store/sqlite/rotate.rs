@@ -1,26 +1,34 @@
 //! Rotates a key in SQLite, and undoes a rotation: one transaction each.
 
 use rusqlite::{OptionalExtension, params};
+use serde_json::Value;
 
+use super::audit::remember_request;
 use super::connection::Sqlite;
 use super::meta::increment_ring_version;
-use super::rows::{find_conflicting_key_id, insert_key_and_upsert_account};
+use super::rows::{
+    find_conflicting_key_id, insert_key_and_upsert_account, read_key_for_audit, record_key_change,
+};
+use crate::store::audit::{ChangeAuthor, ChangeKind};
 use crate::store::error;
 use crate::store::error::StoreError;
-use crate::store::rows::KeyRow;
+use crate::store::operations::changes::Rotation;
+use crate::store::rows::RequestRecord;
 
 impl Sqlite {
     pub(in super::super) fn rotate_key(
         &mut self,
-        old_id: &str,
-        new_key: &KeyRow,
-        old_expires_at: i64,
-        unix_now: i64,
+        author: &ChangeAuthor,
+        rotation: &Rotation<'_>,
+        request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "rotating a key";
+        let &Rotation { old_id, new_key, old_expires_at, unix_now } = rotation;
         let failed = self.error_while(OPERATION);
         let transaction = self.begin_write_transaction(OPERATION)?;
+        remember_request(&transaction, request).map_err(&failed)??;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
+        let before = read_key_for_audit(&transaction, old_id).map_err(&failed)?;
         let is_in_use = transaction
             .query_row(
                 "SELECT revoked_at IS NULL AND coalesce(expires_at > ?2, 1) FROM api_key
@@ -44,21 +52,31 @@ impl Sqlite {
                 params![old_id, old_expires_at, version],
             )
             .map_err(&failed)?;
+        let changes = [
+            (ChangeKind::KeyRotate, old_id, before),
+            (ChangeKind::KeyCreate, &new_key.id, Value::Null),
+        ];
+        for (kind, id, before) in changes {
+            record_key_change(&transaction, author, kind, (id, before)).map_err(&failed)?;
+        }
         transaction.commit().map_err(failed)
     }
 
     pub(in super::super) fn undo_rotation(
         &mut self,
-        old_id: &str,
-        new_id: &str,
-        old_expires_at: i64,
+        author: &ChangeAuthor,
+        rotation: &Rotation<'_>,
         former_expires_at: Option<i64>,
-        unix_now: i64,
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "undoing a rotation";
+        let &Rotation { old_id, new_key, old_expires_at, unix_now } = rotation;
+        let new_id = new_key.id.as_str();
         let failed = self.error_while(OPERATION);
         let transaction = self.begin_write_transaction(OPERATION)?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
+        let changes = [(ChangeKind::KeyRotationUndo, old_id), (ChangeKind::KeyRevoke, new_id)];
+        let before = |id| read_key_for_audit(&transaction, id).map(|before| (id, before));
+        let changes = changes.map(|(kind, id)| (kind, before(id)));
         let revoked = transaction
             .execute(
                 "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?2), version = ?3
@@ -77,6 +95,10 @@ impl Sqlite {
             .map_err(&failed)?;
         if revoked == 0 || restored == 0 {
             return Err(error::unknown_key_error(old_id));
+        }
+        for (kind, id_and_before) in changes {
+            let id_and_before = id_and_before.map_err(&failed)?;
+            record_key_change(&transaction, author, kind, id_and_before).map_err(&failed)?;
         }
         transaction.commit().map_err(failed)
     }

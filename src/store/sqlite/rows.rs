@@ -1,10 +1,14 @@
 //! SQL statements for the rows of keys, accounts and top counts.
 
-use rusqlite::types::ValueRef;
+use rusqlite::types::{ToSql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use serde_json::Value;
 
+use super::audit::append_record;
 use crate::model::monthly_limit::MonthlyLimit;
-use crate::store::rows::{AccountRow, DamagedRows, KeyRow, StoreContents, TopCredit, TopRow};
+use crate::store::audit::{Change, ChangeAuthor, ChangeKind, account_to_json, key_to_json};
+use crate::store::contents::StoreContents;
+use crate::store::rows::{AccountRow, DamagedRows, KeyRow, TopCredit, TopRow};
 
 pub(super) fn insert_key_and_upsert_account(
     transaction: &Transaction<'_>,
@@ -67,19 +71,10 @@ pub(super) fn read_changed_accounts(
 ) -> rusqlite::Result<Vec<AccountRow>> {
     let mut statement = connection
         .prepare_cached("SELECT name, plan, calls, unlimited FROM account WHERE version > ?1")?;
-    let account = |row: &Row<'_>| -> rusqlite::Result<AccountRow> {
-        let calls: Option<i64> = row.get(2)?;
-        let limit = if row.get::<_, bool>(3)? {
-            Some(MonthlyLimit::Unlimited)
-        } else {
-            calls.map(|calls| MonthlyLimit::Calls(to_u64_or_zero(calls)))
-        };
-        Ok(AccountRow { name: row.get(0)?, plan: row.get(1)?, own_limit: limit })
-    };
     let mut rows = statement.query([to_i64_saturating(after_version)])?;
     let mut accounts = Vec::new();
     while let Some(row) = rows.next()? {
-        match account(row) {
+        match parse_account(row) {
             Ok(account) => accounts.push(account),
             Err(_) => drop(damaged.account_names.insert(column_text(row, 0))),
         }
@@ -107,6 +102,67 @@ pub(super) fn read_changed_keys(
         }
     }
     Ok(keys)
+}
+
+/// Finds the key that has this value in the column `id` or `digest`. `None` if there is none, or if
+/// its row can't be read.
+pub(super) fn find_key(
+    connection: &Connection,
+    column: &'static str,
+    value: &dyn ToSql,
+) -> rusqlite::Result<Option<KeyRow>> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT id, account, label, digest, origins, require_origin, created_at, expires_at,
+         revoked_at FROM api_key WHERE {column} = ?1",
+    ))?;
+    let read = statement.query_row([value], |row| Ok(parse_key(row).ok())).optional()?;
+    Ok(read.flatten())
+}
+
+/// Finds an account. `None` if there is none, or if its row can't be read.
+pub(super) fn find_account(
+    connection: &Connection,
+    name: &str,
+) -> rusqlite::Result<Option<AccountRow>> {
+    let mut statement = connection
+        .prepare_cached("SELECT name, plan, calls, unlimited FROM account WHERE name = ?1")?;
+    let read = statement.query_row([name], |row| Ok(parse_account(row).ok())).optional()?;
+    Ok(read.flatten())
+}
+
+/// Reads a key as a record of the audit shows it; null if there is no such key, or its row can't be
+/// read.
+pub(super) fn read_key_for_audit(connection: &Connection, id: &str) -> rusqlite::Result<Value> {
+    Ok(find_key(connection, "id", &id)?.as_ref().map_or(Value::Null, key_to_json))
+}
+
+/// Reads an account as a record of the audit shows it; null if there is no such account.
+pub(super) fn read_account_for_audit(
+    connection: &Connection,
+    name: &str,
+) -> rusqlite::Result<Value> {
+    Ok(find_account(connection, name)?.as_ref().map_or(Value::Null, account_to_json))
+}
+
+/// Appends a record of a change of a key. Its state after the change is read from the store.
+pub(super) fn record_key_change(
+    transaction: &Transaction<'_>,
+    author: &ChangeAuthor,
+    kind: ChangeKind,
+    (id, before): (&str, Value),
+) -> rusqlite::Result<()> {
+    let after = read_key_for_audit(transaction, id)?;
+    append_record(transaction, author, &Change { kind, target: id.to_owned(), before, after })
+}
+
+fn parse_account(row: &Row<'_>) -> rusqlite::Result<AccountRow> {
+    let calls: Option<i64> = row.get(2)?;
+    let limit = if row.get::<_, bool>(3)? {
+        Some(MonthlyLimit::Unlimited)
+    } else {
+        calls.map(|calls| MonthlyLimit::Calls(to_u64_or_zero(calls)))
+    };
+    Ok(AccountRow { name: row.get(0)?, plan: row.get(1)?, own_limit: limit })
 }
 
 fn parse_key(row: &Row<'_>) -> rusqlite::Result<KeyRow> {

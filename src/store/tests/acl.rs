@@ -1,17 +1,19 @@
 //! Tests that a Redis user needs exactly the permissions listed here: together they are enough, and
 //! each of them is needed. They are written as in `ACL SETUSER`.
 
+use std::collections::BTreeMap;
+
 use super::super::redis_server::RedisServer;
 use super::super::{
-    BatchContext, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS, MonthlyLimit, Store,
-    StoreContents, StoreError, TopCredit,
+    BatchContext, Change, ChangeKind, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS,
+    MonthlyLimit, RequestRecord, SourceState, Store, StoreContents, StoreError, TopCredit,
 };
-use super::{add_keys, key, open, rows};
+use super::{add_keys, key, open, rotation, rows, tester};
 use crate::model::month::Month;
 
 /// The permissions that every gateway needs, for the ledger, for reading keys and for the top
 /// counts. A gateway with `store.wait_replicas` needs `+wait` too.
-const GATEWAY_ACL: [&str; 22] = [
+const GATEWAY_ACL: [&str; 25] = [
     "~riskgate:*",
     "+info",
     "+time",
@@ -34,17 +36,23 @@ const GATEWAY_ACL: [&str; 22] = [
     "+sscan",
     "+zcard",
     "+zrangebyscore",
+    "+xadd",
+    "+xrange",
+    "+xrevrange",
 ];
 
 /// What `riskgate keys` and `riskgate accounts` need beside `GATEWAY_ACL` to change something. A
 /// gateway needs these permissions to write back rows that a failover lost.
 const WRITER_ACL: [&str; 3] = ["+hincrby", "+hsetnx", "+zadd"];
 
+/// What the admin API needs beside the permissions above, for requests with an `Idempotency-Key`.
+const ADMIN_API_ACL: [&str; 2] = ["+exists", "+get"];
+
 /// What a gateway with `dns.learn` needs beside `GATEWAY_ACL`.
 const LEARNER_ACL: [&str; 2] = ["+zadd", "+zrem"];
 
 /// What `riskgate store copy` needs beside the permissions above to fill a server.
-const COPY_TARGET_ACL: [&str; 4] = ["+exists", "+rename", "+persist", "+zunionstore"];
+const COPY_TARGET_ACL: [&str; 5] = ["+exists", "+unlink", "+rename", "+persist", "+zunionstore"];
 
 /// Creates a Redis user with the permissions of the lists, except `lacking_permission`, and runs
 /// every operation that needs one of them.
@@ -62,12 +70,23 @@ fn run_operations_with_permissions(
     server.run(&user);
     let mut store = open(&server.url_as("some", "pw"));
     if permission_lists.contains(&&WRITER_ACL[..]) {
-        store.mark_as_store()?;
-        store.add_keys(&[(key(1, "acme"), Some("pro".to_owned()))])?;
-        store.set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(5))))?;
-        store.rotate_key("key_1", &key(2, "acme"), 9, 5)?;
-        store.restore_rows(&[key(3, "acme")], &[])?;
-        return store.expire_or_revoke_key("key_1", Some(9), Some(9));
+        let has_admin_api = permission_lists.contains(&&ADMIN_API_ACL[..]);
+        let request = RequestRecord {
+            id: "r".to_owned(),
+            digest: "d".to_owned(),
+            salt: "5a".to_owned(),
+            key_id: "key_1".to_owned(),
+        };
+        let request = has_admin_api.then_some(&request);
+        store.changes().mark_as_store()?;
+        store.changes().add_keys(&[(key(1, "acme"), Some("pro".to_owned()))], request)?;
+        store.changes().set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(5))))?;
+        store.changes().rotate_key(&rotation("key_1", &key(2, "acme"), 9, 5), None)?;
+        store.changes().restore_rows(&[key(3, "acme")], &[])?;
+        if has_admin_api {
+            store.find_request("r")?;
+        }
+        return store.changes().expire_or_revoke_key("key_1", Some(9), Some(9));
     }
     add_keys(&mut admin, &[key(1, "acme"), key(2, "acme")]);
     run_gateway_operations(&mut store, lacking_permission, &|| {
@@ -97,6 +116,7 @@ fn run_gateway_operations(
         spent: 1,
         limit: Some(5),
         known: KnownState::default(),
+        usage: Vec::new(),
     };
     let context = BatchContext {
         node_id: &[1; 16],
@@ -123,13 +143,29 @@ fn run_gateway_operations(
     };
     store.add_credits(&[credit("a.test")], &[], 3, 100.0)?;
     store.add_credits(&[credit("b.test")], &["a.test".to_owned()], 3, 100.0)?;
-    store.top_rows_and_dedup_hashes(3).map(drop)
+    store.top_rows_and_dedup_hashes(3)?;
+    let author = tester();
+    let state = SourceState { subject: "config".to_owned(), entries: BTreeMap::new() };
+    let mut changes = store.changes_by(&author);
+    changes.record_source_state(ChangeKind::ConfigChange, &state)?;
+    let change = Change {
+        kind: ChangeKind::OverrideSet,
+        target: "a.com".to_owned(),
+        before: serde_json::Value::Null,
+        after: serde_json::Value::Null,
+    };
+    changes.record_change(&change, None)?;
+    store.read_audit_before(None, 9)?;
+    store.read_audit_after(None, 9)?;
+    store.read_daily_usage(month, None, None, 9).map(drop)
 }
 
 #[test]
 fn gateway_and_writer_permissions_suffice_and_are_needed() {
     let server = RedisServer::start();
-    for rights in [&[&GATEWAY_ACL[..]][..], &[&GATEWAY_ACL, &WRITER_ACL]] {
+    let all = [&[&GATEWAY_ACL[..]][..], &[&GATEWAY_ACL, &WRITER_ACL]];
+    let of_admin_api = &[&GATEWAY_ACL[..], &WRITER_ACL, &ADMIN_API_ACL][..];
+    for rights in all.into_iter().chain([of_admin_api]) {
         run_operations_with_permissions(&server, rights, "").unwrap();
         for right in rights[rights.len() - 1] {
             let error = run_operations_with_permissions(&server, rights, right)
@@ -188,6 +224,8 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         usage_month: month,
         usage: Vec::new(),
         top_rows: Vec::new(),
+        audit: Vec::new(),
+        daily_usage: Vec::new(),
     };
     for lacking in COPY_TARGET_ACL {
         let server = RedisServer::start();
@@ -196,13 +234,14 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         user.extend(rights.iter().filter(|right| **right != lacking));
         server.run(&user);
         let mut user_store = open(&server.url_as("some", "pw"));
-        user_store.fill_empty_store(&contents).expect_err(lacking);
+        user_store.changes().fill_empty_store(&contents).expect_err(lacking);
         let names = server.matching_keys("riskgate:{ring}:*");
-        let is_visible = |name: &&String| !name.contains(":staged:") && !name.ends_with(":meta");
+        let is_of_ring = |name: &&String| !name.ends_with(":meta") && !name.ends_with(":audit");
+        let is_visible = |name: &&String| !name.contains(":staged:") && is_of_ring(name);
         assert_eq!(names.iter().find(is_visible), None, "{lacking}");
         server.run(&["ACL", "SETUSER", "some", lacking]);
         let mut user_store = open(&server.url_as("some", "pw"));
-        user_store.fill_empty_store(&contents).unwrap();
+        user_store.changes().fill_empty_store(&contents).unwrap();
         let filled = rows(&mut user_store);
         assert_eq!((filled.keys, filled.accounts), (ring.keys.clone(), ring.accounts.clone()));
         for name in ["keys", "digests", "accounts", "changed"] {

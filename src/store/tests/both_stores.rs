@@ -2,24 +2,24 @@
 
 use std::collections::HashSet;
 
-use super::super::{AccountRow, MonthlyLimit, Store, TopCredit, TopRow};
-use super::{account, add_keys, key, on_both_stores, ring_version, rows};
+use super::super::{AccountRow, MonthlyLimit, Store};
+use super::{account, add_keys, key, on_both_stores, ring_version, rotation, rows};
 
 #[test]
 fn a_ring_version_names_one_store_and_grows_with_every_change() {
     on_both_stores(|location| {
         let mut store = location.open();
-        store.mark_as_store().unwrap();
+        store.changes().mark_as_store().unwrap();
         let first = store.ring_version().unwrap().unwrap();
         assert_eq!(first.store_id.len(), 32);
         assert!(first.store_id.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        store.mark_as_store().unwrap();
+        store.changes().mark_as_store().unwrap();
         assert_eq!(store.ring_version().unwrap().unwrap(), first, "a second call changes nothing");
         let mut last = first.version;
         let changes: [&dyn Fn(&mut Store); 3] = [
             &|store| add_keys(store, &[key(1, "acme")]),
-            &|store| store.set_account("acme", Some("pro"), None).unwrap(),
-            &|store| store.expire_or_revoke_key("key_1", None, Some(5)).unwrap(),
+            &|store| store.changes().set_account("acme", Some("pro"), None).unwrap(),
+            &|store| store.changes().expire_or_revoke_key("key_1", None, Some(5)).unwrap(),
         ];
         for change in changes {
             change(&mut store);
@@ -35,7 +35,7 @@ fn a_ring_version_names_one_store_and_grows_with_every_change() {
 fn the_first_write_initializes_an_empty_store() {
     let writes: [&dyn Fn(&mut Store); 2] =
         [&|store| add_keys(store, &[key(1, "acme")]), &|store| {
-            store.set_account("acme", None, Some(Some(MonthlyLimit::Unlimited))).unwrap()
+            store.changes().set_account("acme", None, Some(Some(MonthlyLimit::Unlimited))).unwrap()
         }];
     for write in writes {
         on_both_stores(|location| {
@@ -60,7 +60,10 @@ fn keys_and_accounts_are_read_as_written() {
         unusual.digest = [0xff; 32];
         let plain = key(1, "acme");
         let plan = "p/l\u{e4}n \"x\"".to_owned();
-        store.add_keys(&[(plain.clone(), None), (unusual.clone(), Some(plan.clone()))]).unwrap();
+        store
+            .changes()
+            .add_keys(&[(plain.clone(), None), (unusual.clone(), Some(plan.clone()))], None)
+            .unwrap();
         let found = rows(&mut store);
         assert_eq!(found.keys, [plain, unusual.clone()]);
         assert_eq!(found.accounts, [account("acme", None), account(&unusual.account, Some(&plan))]);
@@ -74,21 +77,24 @@ fn set_account_keeps_settings_that_are_not_given() {
         let acme = |store: &mut Store| rows(store).accounts.remove(0);
         let with =
             |plan: Option<&str>, limit| AccountRow { own_limit: limit, ..account("acme", plan) };
-        store.add_keys(&[(key(1, "acme"), Some("pro".to_owned()))]).unwrap();
+        store.changes().add_keys(&[(key(1, "acme"), Some("pro".to_owned()))], None).unwrap();
         let most = Some(MonthlyLimit::Calls(i64::MAX.cast_unsigned()));
-        store.set_account("acme", None, Some(most)).unwrap();
+        store.changes().set_account("acme", None, Some(most)).unwrap();
         assert_eq!(acme(&mut store), with(Some("pro"), most));
         add_keys(&mut store, &[key(2, "acme")]);
         assert_eq!(acme(&mut store), with(Some("pro"), most), "a key without a plan gives none");
-        store.add_keys(&[(key(3, "acme"), Some("free".to_owned()))]).unwrap();
+        store.changes().add_keys(&[(key(3, "acme"), Some("free".to_owned()))], None).unwrap();
         assert_eq!(
             acme(&mut store),
             with(Some("free"), most),
             "a plan with a key is the account's"
         );
-        store.set_account("acme", Some("all"), Some(Some(MonthlyLimit::Unlimited))).unwrap();
+        store
+            .changes()
+            .set_account("acme", Some("all"), Some(Some(MonthlyLimit::Unlimited)))
+            .unwrap();
         assert_eq!(acme(&mut store), with(Some("all"), Some(MonthlyLimit::Unlimited)));
-        store.set_account("acme", None, Some(None)).unwrap();
+        store.changes().set_account("acme", None, Some(None)).unwrap();
         assert_eq!(acme(&mut store), with(Some("all"), None), "back to the plan's limit");
     });
 }
@@ -127,7 +133,7 @@ fn keys_are_added_all_or_none() {
         ] {
             let keys: Vec<_> =
                 keys.iter().map(|key| (key.clone(), Some("pro".to_owned()))).collect();
-            assert_eq!(store.add_keys(&keys).unwrap_err().to_string(), refused);
+            assert_eq!(store.changes().add_keys(&keys, None).unwrap_err().to_string(), refused);
             let now = rows(&mut store);
             assert_eq!((&now.keys, &now.accounts), (&before.keys, &before.accounts));
             assert_eq!(now.version, before.version);
@@ -151,12 +157,13 @@ fn a_key_keeps_its_earliest_expiry_and_first_revocation() {
             (None, Some(50), (Some(900), Some(50))),
             (Some(100), Some(60), (Some(100), Some(50))),
         ] {
-            store.expire_or_revoke_key("key_1", expires, revoked).unwrap();
+            store.changes().expire_or_revoke_key("key_1", expires, revoked).unwrap();
             assert_eq!(ends(&mut store), expected);
         }
         assert_eq!(rows(&mut store).keys[1], key(2, "acme"), "the other one goes on");
         let before = ring_version(&mut store);
-        let error = store.expire_or_revoke_key("nobody", None, Some(1)).unwrap_err().to_string();
+        let error =
+            store.changes().expire_or_revoke_key("nobody", None, Some(1)).unwrap_err().to_string();
         assert_eq!(error, "expected the id of a key in the store, but found \"nobody\"");
         assert_eq!(ring_version(&mut store), before);
     });
@@ -168,7 +175,7 @@ fn a_rotation_is_one_change_and_so_is_its_undo() {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
         let before = ring_version(&mut store);
-        store.rotate_key("key_1", &key(3, "acme"), 900, 500).unwrap();
+        store.changes().rotate_key(&rotation("key_1", &key(3, "acme"), 900, 500), None).unwrap();
         assert_eq!(ring_version(&mut store), before + 1, "no reader sees half of it");
         let changes = store.ring_changes(before).unwrap();
         assert_eq!(changes.keys.len(), 2, "{changes:?}");
@@ -178,14 +185,14 @@ fn a_rotation_is_one_change_and_so_is_its_undo() {
         assert_eq!(ends(&mut store), [(Some(900), None), (None, None), (None, None)]);
         assert_eq!(rows(&mut store).keys[2], key(3, "acme"));
 
-        store.undo_rotation("key_1", "key_3", 900, None, 600).unwrap();
+        store.changes().undo_rotation(&rotation("key_1", &key(3, "acme"), 900, 600), None).unwrap();
         assert_eq!(ring_version(&mut store), before + 2);
         assert_eq!(ends(&mut store), [(None, None), (None, None), (None, Some(600))]);
 
         // An end that somebody else set meanwhile stays.
-        store.rotate_key("key_2", &key(4, "acme"), 900, 500).unwrap();
-        store.expire_or_revoke_key("key_2", Some(700), None).unwrap();
-        store.undo_rotation("key_2", "key_4", 900, None, 600).unwrap();
+        store.changes().rotate_key(&rotation("key_2", &key(4, "acme"), 900, 500), None).unwrap();
+        store.changes().expire_or_revoke_key("key_2", Some(700), None).unwrap();
+        store.changes().undo_rotation(&rotation("key_2", &key(4, "acme"), 900, 600), None).unwrap();
         assert_eq!(ends(&mut store)[1], (Some(700), None));
         assert_eq!(ends(&mut store)[3], (None, Some(600)));
     });
@@ -213,7 +220,11 @@ fn a_key_that_has_ended_is_not_rotated() {
                 "key key_2: expected a new key, but found it in the store as key_2",
             ),
         ] {
-            let error = store.rotate_key(old, &new, 900, 500).unwrap_err().to_string();
+            let error = store
+                .changes()
+                .rotate_key(&rotation(old, &new, 900, 500), None)
+                .unwrap_err()
+                .to_string();
             assert_eq!(error, refused);
         }
         assert_eq!(rows(&mut store), before, "nothing is half-done");
@@ -224,7 +235,7 @@ fn a_key_that_has_ended_is_not_rotated() {
 fn ring_changes_lists_the_changes_after_any_version() {
     on_both_stores(|location| {
         let mut store = location.open();
-        store.mark_as_store().unwrap();
+        store.changes().mark_as_store().unwrap();
         let mut versions = vec![ring_version(&mut store)];
         let mut run_step = |change: &dyn Fn(&mut Store)| {
             change(&mut store);
@@ -232,8 +243,8 @@ fn ring_changes_lists_the_changes_after_any_version() {
         };
         run_step(&|store| add_keys(store, &[key(1, "one"), key(2, "two")]));
         run_step(&|store| add_keys(store, &[key(3, "one")]));
-        run_step(&|store| store.set_account("three", Some("pro"), None).unwrap());
-        run_step(&|store| store.expire_or_revoke_key("key_2", Some(9), None).unwrap());
+        run_step(&|store| store.changes().set_account("three", Some("pro"), None).unwrap());
+        run_step(&|store| store.changes().expire_or_revoke_key("key_2", Some(9), None).unwrap());
         let latest = versions[4];
         let expected: [(&[&str], &[&str]); 5] = [
             (&["key_1", "key_2", "key_3"], &["one", "three", "two"]),
@@ -272,7 +283,7 @@ fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
         assert_eq!((changes.keys.len(), changes.accounts.len()), (2_501, 2_203));
         // In the same pages, a known key is found on the last page.
         let again: Vec<_> = (2_500..5_000).rev().map(|n| (key(n, "x"), None)).collect();
-        let error = store.add_keys(&again).unwrap_err().to_string();
+        let error = store.changes().add_keys(&again, None).unwrap_err().to_string();
         assert!(error.contains("as key_2500"), "{error}");
         assert_eq!(rows(&mut store).keys.len(), 2_501);
     });
@@ -281,7 +292,7 @@ fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
 #[test]
 fn concurrent_writers_lose_no_change() {
     on_both_stores(|location| {
-        location.open().mark_as_store().unwrap();
+        location.open().changes().mark_as_store().unwrap();
         std::thread::scope(|scope| {
             for writer in 0..4 {
                 let location = &location;
@@ -291,6 +302,7 @@ fn concurrent_writers_lose_no_change() {
                     for n in 0..25 {
                         add_keys(&mut store, &[key(writer * 100 + n, "shared")]);
                         store
+                            .changes()
                             .expire_or_revoke_key(
                                 &format!("key_{}", writer * 100 + n),
                                 Some(7),
@@ -306,91 +318,5 @@ fn concurrent_writers_lose_no_change() {
         assert_eq!(found.keys.len(), 100);
         assert!(found.keys.iter().all(|key| key.expires_at == Some(7)));
         assert_eq!(found.version, 1 + 200, "each change has a version of its own");
-    });
-}
-
-const DAY: i64 = 20_000;
-const NOON: i64 = DAY * 86_400 + 43_200;
-const HALF_LIFE: f64 = 3_600.0;
-
-fn credit(domain: &str, base: f64, at: i64, hashes: &[(u64, u64)]) -> TopCredit {
-    TopCredit { domain: domain.to_owned(), initial_count: base, at, dedup_hashes: hashes.to_vec() }
-}
-
-#[track_caller]
-fn assert_same_row(found: &TopRow, expected: &TopRow) {
-    let close = (found.count - expected.count).abs() <= expected.count.abs() * 1e-12;
-    assert!(close, "{} is not {}", found.count, expected.count);
-    assert_eq!(TopRow { count: 0.0, ..found.clone() }, TopRow { count: 0.0, ..expected.clone() });
-}
-
-#[test]
-fn both_stores_count_top_rows_by_the_same_rule() {
-    on_both_stores(|location| {
-        let mut store = location.open();
-        let base = 1.0 / 3.0;
-        let first = credit("a.test", base, NOON, &[(u64::MAX, u64::MAX), (1 << 53, (1 << 53) + 1)]);
-        let mut expected = TopRow::add_credit(None, &first, &[u64::MAX, (1 << 53) + 1], HALF_LIFE);
-        let answered = store.add_credits(&[first], &[], DAY, HALF_LIFE).unwrap();
-        assert_same_row(&answered[0], &expected);
-        let hashes: Vec<(u64, u64)> = (0..20).map(|n| (u64::MAX - 10 - n, n)).collect();
-        let accounts: Vec<u64> = (0..20).collect();
-        for (at, hashes, accounts) in [
-            (NOON + 1_800, &hashes[..], &accounts[..]),
-            // A late credit counts now, and the row does not get an earlier time.
-            (NOON - 500, &[(77, 5)][..], &[5][..]),
-        ] {
-            let more = credit("a.test", 0.0, at, hashes);
-            expected = TopRow::add_credit(Some(expected), &more, accounts, HALF_LIFE);
-            let answered = store.add_credits(&[more], &[], DAY, HALF_LIFE).unwrap();
-            assert_same_row(&answered[0], &expected);
-        }
-        assert_eq!(expected.account_hashes.len(), super::super::MAX_TOP_ROW_ACCOUNTS);
-        let (rows, seen) = location.open().top_rows_and_dedup_hashes(DAY).unwrap();
-        assert_eq!(rows.len(), 1);
-        assert_same_row(&rows[0], &expected);
-        let mut all: HashSet<u64> = hashes.iter().map(|(dedup_hash, _)| *dedup_hash).collect();
-        all.extend([u64::MAX, 1 << 53, 77]);
-        assert_eq!(seen.into_iter().collect::<HashSet<u64>>(), all);
-        assert!(
-            store.top_rows_and_dedup_hashes(DAY + 1).unwrap().1.is_empty(),
-            "another day has other dedup hashes"
-        );
-    });
-}
-
-#[test]
-fn a_dedup_hash_counts_once_a_day_over_all_nodes() {
-    on_both_stores(|location| {
-        let (mut one, mut other) = (location.open(), location.open());
-        let asked = credit("a.test", 0.0, NOON, &[(1, 10), (2, 20)]);
-        one.add_credits(std::slice::from_ref(&asked), &[], DAY, HALF_LIFE).unwrap();
-        for store in [&mut one, &mut other] {
-            let row = store.add_credits(std::slice::from_ref(&asked), &[], DAY, HALF_LIFE).unwrap();
-            assert_eq!((row[0].count, &row[0].account_hashes[..]), (2.0, &[10, 20][..]));
-        }
-        let more = credit("a.test", 0.0, NOON, &[(2, 20), (3, 30)]);
-        assert_eq!(other.add_credits(&[more], &[], DAY, HALF_LIFE).unwrap()[0].count, 3.0);
-        let tomorrow = credit("a.test", 0.0, NOON, &[(1, 10)]);
-        let row = one.add_credits(&[tomorrow], &[], DAY + 1, HALF_LIFE).unwrap();
-        assert_eq!(row[0].count, 4.0);
-    });
-}
-
-#[test]
-fn evicted_top_rows_are_deleted() {
-    on_both_stores(|location| {
-        let mut store = location.open();
-        let many: Vec<TopCredit> =
-            (0..3_000).map(|n| credit(&format!("{n}.test"), 0.5, NOON, &[(n, n)])).collect();
-        let rows = store.add_credits(&many, &[], DAY, HALF_LIFE).unwrap();
-        assert_eq!(rows.len(), 3_000);
-        assert!(rows.iter().zip(&many).all(|(row, credit)| row.domain == credit.domain));
-        assert_eq!(store.top_rows().unwrap().len(), 3_000);
-        let evicted: Vec<String> = (0..2_999).map(|n| format!("{n}.test")).collect();
-        assert_eq!(store.add_credits(&[], &evicted, DAY, HALF_LIFE).unwrap(), []);
-        let remaining = store.top_rows().unwrap();
-        assert_eq!((remaining.len(), remaining[0].domain.as_str()), (1, "2999.test"));
-        assert_eq!(remaining[0].count, 1.5);
     });
 }

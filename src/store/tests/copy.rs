@@ -27,6 +27,7 @@ fn report_leased(store: &mut Store, account: &str, leased: u64, spent: u64) {
         spent,
         limit: None,
         known: super::super::KnownState::default(),
+        usage: Vec::new(),
     };
     let context = BatchContext {
         node_id: &[9; 16],
@@ -43,9 +44,12 @@ fn write_rows_of_every_kind(store: &mut Store) {
     let mut keys: Vec<_> = (0..1_200).map(|n| key(n, &format!("account-{}", n % 7))).collect();
     keys[5].origins = vec!["https://a.com".to_owned()];
     add_keys(store, &keys);
-    store.expire_or_revoke_key("key_9", Some(99), Some(50)).unwrap();
-    store.set_account("account-3", Some("pro"), Some(Some(MonthlyLimit::Unlimited))).unwrap();
-    store.set_account("keyless", None, Some(Some(MonthlyLimit::Calls(12)))).unwrap();
+    store.changes().expire_or_revoke_key("key_9", Some(99), Some(50)).unwrap();
+    store
+        .changes()
+        .set_account("account-3", Some("pro"), Some(Some(MonthlyLimit::Unlimited)))
+        .unwrap();
+    store.changes().set_account("keyless", None, Some(Some(MonthlyLimit::Calls(12)))).unwrap();
     report_leased(store, "account-1", 70, 64);
     report_leased(store, "account-2", 5, 5);
     let marks = [(u64::MAX, u64::MAX - 1)];
@@ -65,6 +69,8 @@ fn read_contents(store: &mut Store) -> StoreContents {
         usage_month: month,
         usage: store.read_usage(month, None).unwrap(),
         top_rows: store.top_rows().unwrap(),
+        audit: Vec::new(),
+        daily_usage: Vec::new(),
     }
 }
 
@@ -88,10 +94,10 @@ fn a_copy_to_redis_and_back_is_the_same() {
     write_rows_of_every_kind(&mut from.open());
     let first = read_contents(&mut from.open());
     assert_eq!(first.usage.len(), 2);
-    server.open().fill_empty_store(&first).unwrap();
+    server.open().changes().fill_empty_store(&first).unwrap();
     let second = read_contents(&mut server.open());
     assert_same_contents(&first, &second);
-    back.open().fill_empty_store(&second).unwrap();
+    back.open().changes().fill_empty_store(&second).unwrap();
     assert_same_contents(&first, &read_contents(&mut back.open()));
 }
 
@@ -102,10 +108,10 @@ fn a_copied_store_accepts_changes_and_reports() {
     let held = read_contents(&mut from.open());
     on_both_stores(|location| {
         let mut store = location.open();
-        store.mark_as_store().unwrap();
+        store.changes().mark_as_store().unwrap();
         let empty = store.ring_version().unwrap().unwrap();
         store.probe(january_2100(), None).unwrap();
-        store.fill_empty_store(&held).unwrap();
+        store.changes().fill_empty_store(&held).unwrap();
         let filled = store.ring_version().unwrap().unwrap();
         assert_eq!(filled.store_id, empty.store_id);
         let changes = store.ring_changes(empty.version).unwrap();
@@ -116,10 +122,11 @@ fn a_copied_store_accepts_changes_and_reports() {
         );
         assert_eq!(changes.accounts.len(), held.ring.accounts.len());
         assert!(store.ring_changes(filled.version).unwrap().keys.is_empty());
-        store.expire_or_revoke_key("key_3", Some(1), None).unwrap();
+        store.changes().expire_or_revoke_key("key_3", Some(1), None).unwrap();
         let changes = store.ring_changes(filled.version).unwrap();
         assert_eq!((changes.keys.len(), changes.accounts.len()), (1, 0));
-        let taken = store.add_keys(&[(key(4, "new"), None)]).unwrap_err().to_string();
+        let taken =
+            store.changes().add_keys(&[(key(4, "new"), None)], None).unwrap_err().to_string();
         assert!(taken.contains("as key_4"), "{taken}");
         // The copied calls stay spent, and a node's own calls are added to them.
         report_leased(&mut store, "account-1", 10, 1);
@@ -135,17 +142,17 @@ fn only_an_empty_store_is_filled() {
     let held = read_contents(&mut from.open());
     let uses: [&dyn Fn(&mut Store); 3] = [
         &|store| add_keys(store, &[key(5_000, "mine")]),
-        &|store| store.set_account("mine", Some("pro"), None).unwrap(),
+        &|store| store.changes().set_account("mine", Some("pro"), None).unwrap(),
         &|store| report_leased(store, "mine", 3, 2),
     ];
     for change_store in uses {
         on_both_stores(|location| {
             let mut store = location.open();
-            store.mark_as_store().unwrap();
+            store.changes().mark_as_store().unwrap();
             store.probe(january_2100(), None).unwrap();
             change_store(&mut store);
             let (ring, usage) = (rows(&mut store), store.read_usage(january_2100(), None).unwrap());
-            let error = store.fill_empty_store(&held).unwrap_err().to_string();
+            let error = store.changes().fill_empty_store(&held).unwrap_err().to_string();
             let expected = "expected an empty store, but found one with keys, accounts or numbers";
             assert!(error.ends_with(expected), "{error}");
             let now = rows(&mut store);
@@ -169,10 +176,12 @@ fn an_interrupted_copy_is_invisible_and_can_be_repeated() {
         usage_month: january_2100(),
         usage: vec![usage_row("acme", 5, 6), usage_row("gone", 1, 1)],
         top_rows: Vec::new(),
+        audit: Vec::new(),
+        daily_usage: Vec::new(),
     };
     // Everything but the last step runs.
     server.run(&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all", "-evalsha"]);
-    super::open(&server.url_as("half", "pass")).fill_empty_store(&held).unwrap_err();
+    super::open(&server.url_as("half", "pass")).changes().fill_empty_store(&held).unwrap_err();
     let mut store = location.open();
     assert_eq!(store.ring_version().unwrap(), None);
     assert!(!server.matching_keys("riskgate:{ring}:staged:*").is_empty());
@@ -181,7 +190,7 @@ fn an_interrupted_copy_is_invisible_and_can_be_repeated() {
         assert!((1..=600).contains(&ttl), "{staged} expires by itself: {ttl}");
     }
     let held = StoreContents { usage: vec![held.usage[0].clone()], ..held };
-    store.fill_empty_store(&held).unwrap();
+    store.changes().fill_empty_store(&held).unwrap();
     assert_same_contents(&held, &read_contents(&mut store));
     assert_eq!(ring_version(&mut store), 2);
     for kept in ["keys", "digests", "accounts", "changed"] {

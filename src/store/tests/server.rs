@@ -14,7 +14,7 @@ fn an_empty_server_is_no_store_until_something_is_written() {
     assert!(store.ring_rows().unwrap().is_none());
     store.probe(crate::model::month::Month::LAST, None).unwrap();
     assert_eq!(store.ring_version().unwrap(), None, "a probe initializes no store");
-    store.expire_or_revoke_key("nobody", None, Some(1)).unwrap_err();
+    store.changes().expire_or_revoke_key("nobody", None, Some(1)).unwrap_err();
     assert_eq!(store.ring_version().unwrap(), None, "a refused operation does not either");
     store.ring_changes(0).unwrap_err();
     add_keys(&mut store, &[key(1, "acme")]);
@@ -52,8 +52,8 @@ fn an_unreadable_row_affects_no_other() {
     let mut store = open(&server.url());
     add_keys(&mut store, &[key(1, "acme"), key(2, "other"), key(3, "third")]);
     let before = ring_version(&mut store);
-    store.expire_or_revoke_key("key_2", None, Some(5)).unwrap();
-    store.set_account("third", Some("pro"), None).unwrap();
+    store.changes().expire_or_revoke_key("key_2", None, Some(5)).unwrap();
+    store.changes().set_account("third", Some("pro"), None).unwrap();
     let script = "redis.call('HSET', KEYS[1], 'key_2', '- \\255\\254 \\0')";
     server.run(&["EVAL", script, "1", "riskgate:{ring}:keys"]);
     server.run(&["HSET", "riskgate:{ring}:accounts", "third", "- - - garbage"]);
@@ -66,174 +66,16 @@ fn an_unreadable_row_affects_no_other() {
         assert_eq!(damaged.key_digests_by_id.get("key_2"), Some(&Some(key(2, "").digest)));
         assert_eq!(damaged.account_names.iter().collect::<Vec<_>>(), ["third"]);
     }
-    let refused = store.expire_or_revoke_key("key_2", None, Some(5)).unwrap_err().to_string();
+    let refused =
+        store.changes().expire_or_revoke_key("key_2", None, Some(5)).unwrap_err().to_string();
     assert!(refused.contains("DAMAGED key key_2"), "{refused}");
-    let refused = store.add_keys(&[(key(4, "third"), None)]);
+    let refused = store.changes().add_keys(&[(key(4, "third"), None)], None);
     assert!(refused.is_ok() || refused.unwrap_err().to_string().contains("DAMAGED"));
     store
+        .changes()
         .set_account("third", Some("pro"), Some(Some(super::super::MonthlyLimit::Calls(7))))
         .unwrap();
     assert!(rows(&mut store).damaged.account_names.is_empty(), "setting the account repairs it");
-}
-
-/// Runs an import without its last step and without the permission to undo it, as if the process
-/// was killed.
-fn interrupt_import(server: &RedisServer, keys: &[(super::KeyRow, Option<String>)]) {
-    let denied = ["-hgetall", "-zrangebyscore"];
-    server.run(&[&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all"], &denied[..]].concat());
-    open(&server.url_as("half", "pass")).add_keys(keys).unwrap_err();
-    assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), keys.len().to_string());
-}
-
-/// Lets the time pass for which an import reserves its names.
-fn end_reservation_of_import(server: &RedisServer) {
-    let imports = server.run(&["HKEYS", "riskgate:{ring}:imports"]);
-    let import = imports.lines().last().unwrap();
-    let number = server.run(&["HGET", "riskgate:{ring}:meta", "imports"]);
-    server.run(&["HSET", "riskgate:{ring}:imports", import, &format!("{number} 1 0")]);
-}
-
-fn keys_1500(first: u32, account: &str) -> Vec<(super::KeyRow, Option<String>)> {
-    (first..first + 1_500).map(|n| (key(n, account), Some("pro".to_owned()))).collect()
-}
-
-#[test]
-fn an_interrupted_import_is_invisible_and_gets_cleared() {
-    let server = RedisServer::start();
-    interrupt_import(&server, &keys_1500(0, "acme"));
-    let mut store = open(&server.url());
-    assert_eq!(store.ring_version().unwrap(), None, "the import initialized no store");
-    store.expire_or_revoke_key("key_5", None, Some(1)).unwrap_err();
-    // Other writers continue.
-    add_keys(&mut store, &[key(9_000, "other")]);
-    let found = rows(&mut store);
-    assert_eq!((found.keys.len(), found.accounts.len()), (1, 1));
-    let all = store.ring_changes(0).unwrap();
-    assert_eq!((all.keys.len(), all.accounts.len()), (1, 1));
-    end_reservation_of_import(&server);
-    assert_eq!(rows(&mut store), found);
-    // The next writer that meets the import clears it.
-    store.set_account("acme", None, None).unwrap();
-    assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
-    assert_eq!(server.run(&["HLEN", "riskgate:{ring}:digests"]), "1");
-    assert_eq!(server.run(&["ZCARD", "riskgate:{ring}:changed"]), "3");
-    assert_eq!(server.matching_keys("*").len(), 5, "{:?}", server.matching_keys("*"));
-    store.add_keys(&keys_1500(0, "acme")).unwrap();
-    assert_eq!(rows(&mut store).keys.len(), 1_501);
-}
-
-#[test]
-fn an_abandoned_import_can_be_run_again() {
-    let server = RedisServer::start();
-    interrupt_import(&server, &keys_1500(0, "acme"));
-    end_reservation_of_import(&server);
-    let mut store = open(&server.url());
-    store.add_keys(&keys_1500(0, "acme")).unwrap();
-    let found = rows(&mut store);
-    assert_eq!((found.keys.len(), found.accounts[0].plan.as_deref()), (1_500, Some("pro")));
-    assert_eq!(server.run(&["HLEN", "riskgate:{ring}:imports"]), "1");
-}
-
-#[test]
-fn a_writer_waits_while_an_import_reserves_its_names() {
-    let server = RedisServer::start();
-    interrupt_import(&server, &keys_1500(0, "acme"));
-    let taken = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            let mut store = open(&server.url());
-            store.add_keys(&[(key(1_499, "new"), None)])
-        });
-        std::thread::sleep(Duration::from_millis(100));
-        assert!(!waiting.is_finished(), "it waits for the end of the import");
-        end_reservation_of_import(&server);
-        waiting.join().unwrap()
-    });
-    taken.unwrap();
-    assert_eq!(rows(&mut open(&server.url())).keys, [key(1_499, "new")]);
-}
-
-#[test]
-fn an_import_takes_effect_at_once_or_not_at_all() {
-    let server = RedisServer::start();
-    let mut store = open(&server.url());
-    store
-        .set_account("known", Some("free"), Some(Some(super::super::MonthlyLimit::Calls(7))))
-        .unwrap();
-    add_keys(&mut store, &[key(2_400, "other")]);
-    let before = rows(&mut store);
-    let names = server.matching_keys("*").len();
-    // The last page has a known key.
-    store.add_keys(&[keys_1500(0, "known"), keys_1500(1_500, "new")].concat()).unwrap_err();
-    assert_eq!(rows(&mut store), before);
-    assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
-    assert_eq!(server.matching_keys("*").len(), names);
-
-    store.add_keys(&[keys_1500(0, "known"), keys_1500(3_000, "new")].concat()).unwrap();
-    let found = rows(&mut store);
-    assert_eq!((found.keys.len(), found.version), (3_001, before.version + 1));
-    let account = |name: &str| found.accounts.iter().find(|account| account.name == name).unwrap();
-    assert_eq!(account("known").plan.as_deref(), Some("pro"));
-    assert_eq!(account("known").own_limit, Some(super::super::MonthlyLimit::Calls(7)));
-    assert_eq!((account("new").plan.as_deref(), account("new").own_limit), (Some("pro"), None));
-    for (since, keys, accounts) in
-        [(0, 3_001, 3), (before.version, 3_000, 2), (found.version, 0, 0)]
-    {
-        let changes = store.ring_changes(since).unwrap();
-        assert_eq!((changes.keys.len(), changes.accounts.len()), (keys, accounts), "{since}");
-    }
-    // Rows of an import can be changed like any other.
-    store.expire_or_revoke_key("key_3", None, Some(5)).unwrap();
-    store.set_account("new", None, Some(Some(super::super::MonthlyLimit::Unlimited))).unwrap();
-    let changes = store.ring_changes(found.version).unwrap();
-    assert_eq!(
-        (changes.keys[0].revoked_at, changes.accounts[0].plan.as_deref()),
-        (Some(5), Some("pro"))
-    );
-    let older = store.ring_changes(before.version).unwrap();
-    assert_eq!((older.keys.len(), older.accounts.len()), (3_000, 2));
-}
-
-#[test]
-fn reading_changes_during_imports_misses_no_row() {
-    let server = RedisServer::start();
-    open(&server.url()).mark_as_store().unwrap();
-    let done = std::sync::atomic::AtomicBool::new(false);
-    let followed = std::thread::scope(|scope| {
-        let follower = scope.spawn(|| {
-            let mut store = open(&server.url());
-            let mut held = rows(&mut store);
-            loop {
-                let last = done.load(std::sync::atomic::Ordering::SeqCst);
-                let before = held.keys.len();
-                held.apply_changes(store.ring_changes(held.version).unwrap());
-                let grown = held.keys.len() - before;
-                assert!(!(500..1_500).contains(&grown), "an import is seen whole: {grown}");
-                if last {
-                    return super::sort_rows(held);
-                }
-            }
-        });
-        let writers: Vec<_> = (0..2u32)
-            .map(|writer| {
-                let server = &server;
-                scope.spawn(move || {
-                    let mut store = open(&server.url());
-                    for turn in 0..3 {
-                        let first = (writer * 3 + turn) * 10_000;
-                        store.add_keys(&keys_1500(first, "shared")).unwrap();
-                        add_keys(&mut store, &[key(first + 5_000, "shared")]);
-                        store.expire_or_revoke_key(&format!("key_{first}"), Some(7), None).unwrap();
-                    }
-                })
-            })
-            .collect();
-        let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
-        done.store(true, std::sync::atomic::Ordering::SeqCst);
-        written.into_iter().for_each(|outcome| outcome.unwrap());
-        follower.join().unwrap()
-    });
-    assert_eq!(followed.keys.len(), 6 * 1_501);
-    assert_eq!(followed, rows(&mut open(&server.url())));
 }
 
 #[test]
@@ -265,9 +107,9 @@ fn a_dead_server_passes_check_usable_but_operations_fail() {
     store.check_safe_if_reachable().unwrap();
     assert!(matches!(store.ring_version().unwrap_err(), StoreError::Unavailable { .. }));
     assert!(matches!(store.ring_rows().unwrap_err(), StoreError::Unavailable { .. }));
-    assert!(matches!(store.mark_as_store().unwrap_err(), StoreError::Unavailable { .. }));
+    assert!(matches!(store.changes().mark_as_store().unwrap_err(), StoreError::Unavailable { .. }));
     server.restart();
-    store.mark_as_store().unwrap();
+    store.changes().mark_as_store().unwrap();
 }
 
 #[test]
@@ -278,7 +120,7 @@ fn ring_scripts_are_loaded_again_after_a_flush() {
     server.run(&["SCRIPT", "FLUSH"]);
     add_keys(&mut store, &[key(2, "acme")]);
     server.run(&["SCRIPT", "FLUSH"]);
-    store.expire_or_revoke_key("key_1", Some(5), None).unwrap();
+    store.changes().expire_or_revoke_key("key_1", Some(5), None).unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.keys[0].expires_at, found.version), (2, Some(5), 4));
 }
@@ -288,15 +130,15 @@ fn a_write_that_too_few_replicas_have_is_not_acknowledged() {
     let server = RedisServer::start();
     let options = RedisOptions { wait_replicas: 1, tls_ca: None };
     let mut store = open_with_options(&server.url(), &options);
-    let error = store.set_account("acme", Some("pro"), None).unwrap_err().to_string();
+    let error = store.changes().set_account("acme", Some("pro"), None).unwrap_err().to_string();
     assert!(error.contains("it is done, but only 0 of 1 replicas have it"), "{error}");
     let _replica = RedisServer::replica_of(&server);
     let started = std::time::Instant::now();
-    while store.set_account("acme", Some("pro"), None).is_err() {
+    while store.changes().set_account("acme", Some("pro"), None).is_err() {
         assert!(started.elapsed() < Duration::from_secs(20), "the replica never came");
     }
-    store.add_keys(&[(key(1, "acme"), None)]).unwrap();
-    store.expire_or_revoke_key("key_1", None, Some(1)).unwrap();
+    store.changes().add_keys(&[(key(1, "acme"), None)], None).unwrap();
+    store.changes().expire_or_revoke_key("key_1", None, Some(1)).unwrap();
 }
 
 #[test]
@@ -326,7 +168,7 @@ fn ring_keys_share_a_hash_tag_and_so_do_top_keys() {
     };
     store.add_credits(&[credit], &[], 20_000, 60.0).unwrap();
     let names = server.matching_keys("*");
-    assert_eq!(names.len(), 7, "{names:?}");
+    assert_eq!(names.len(), 8, "{names:?}");
     for name in names {
         assert!(name.starts_with("riskgate:{ring}:") || name.starts_with("riskgate:{top}:"));
     }
@@ -340,7 +182,7 @@ fn no_error_shows_a_password() {
         let mut errors = Vec::new();
         errors.extend(store.ring_version().err().map(|error| error.to_string()));
         errors.extend(store.ring_rows().err().map(|error| error.to_string()));
-        errors.extend(store.mark_as_store().err().map(|error| error.to_string()));
+        errors.extend(store.changes().mark_as_store().err().map(|error| error.to_string()));
         errors.extend(store.top_rows_and_dedup_hashes(1).err().map(|error| error.to_string()));
         errors.extend(
             store.probe(crate::model::month::Month::LAST, None).err().map(|e| e.to_string()),
@@ -381,13 +223,15 @@ fn measure_hundred_thousand_keys() {
         action(&mut open(&server.url()));
         println!("{label}: {:?}", started.elapsed());
     };
-    time("add", &mut |store| store.add_keys(&keys).unwrap());
+    time("add", &mut |store| store.changes().add_keys(&keys, None).unwrap());
     let slowest = server.run(&["INFO", "commandstats"]);
     println!("{}", slowest.lines().find(|line| line.contains("evalsha")).unwrap_or_default());
     println!("{}", server.run(&["SLOWLOG", "GET", "1"]).lines().nth(2).unwrap_or("none slow"));
     time("rows", &mut |store| drop(store.ring_rows().unwrap()));
     time("all changes", &mut |store| drop(store.ring_changes(2).unwrap()));
-    time("one change", &mut |store| store.expire_or_revoke_key("key_5", Some(1), None).unwrap());
+    time("one change", &mut |store| {
+        store.changes().expire_or_revoke_key("key_5", Some(1), None).unwrap()
+    });
     let since = ring_version(&mut store) - 1;
     time("version", &mut |store| drop(store.ring_version().unwrap()));
     time("changes", &mut |store| drop(store.ring_changes(since).unwrap()));

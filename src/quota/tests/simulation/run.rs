@@ -8,10 +8,10 @@ use super::sabotage::{Sabotage, SabotagedStore};
 use super::simulated_store::LedgerSnapshot;
 use crate::model::month::Month;
 use crate::quota::calendar::Calendar;
-use crate::quota::lease::{Charge, Lease};
+use crate::quota::lease::Lease;
 use crate::quota::lease_report::ReportReason;
 use crate::quota::node::{ChargeProgress, Node, ReportBatch};
-use crate::quota::{Denial, FailurePolicy};
+use crate::quota::{Charge, Denial, FailurePolicy};
 use crate::store::{LeaseReport, MonthlyLimit, Probe, StoreError};
 
 /// The last second of November 2026.

@@ -284,6 +284,7 @@ impl StoreRun {
                     spent: floor.saturating_sub(*held),
                     limit: *limit,
                     known: self.known_by_node_and_account[*node][*account],
+                    usage: Vec::new(),
                 };
                 self.sent_reports.push((*node, *account, report.clone()));
                 (*node, *account, report)
@@ -364,18 +365,22 @@ fn repair_month_deletes_totals_of_later_months_only() {
             store.probe(month, None).unwrap();
             store.report_leases(context, &[report]).unwrap();
         };
-        assert_eq!(store.repair_month(before).unwrap().deleted_totals, 0, "nobody counted yet");
+        assert_eq!(
+            store.changes().repair_month(before).unwrap().deleted_totals,
+            0,
+            "nobody counted yet"
+        );
         report_spent(&mut store, &ALICE, before, 70);
         report_spent(&mut store, &BOB, later, 100);
         assert_eq!(store.latest_month().unwrap(), Some(later));
-        let repaired = store.repair_month(before).unwrap();
+        let repaired = store.changes().repair_month(before).unwrap();
         assert_eq!((repaired.latest_month_before, repaired.deleted_totals), (Some(later), 1));
         assert_eq!(store.latest_month().unwrap(), Some(before));
         assert_eq!(store.read_usage(before, None).unwrap(), [usage_row("acme", 70, 70)]);
         assert_eq!(store.read_usage(later, None).unwrap(), []);
         // A second repair changes nothing, nor does a repair to a month that is not earlier.
         for month in [before, later] {
-            let repaired = store.repair_month(month).unwrap();
+            let repaired = store.changes().repair_month(month).unwrap();
             assert_eq!((repaired.latest_month_before, repaired.deleted_totals), (Some(before), 0));
         }
         assert_eq!(store.latest_month().unwrap(), Some(before));

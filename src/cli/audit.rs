@@ -1,0 +1,81 @@
+//! `riskgate audit`: who changed what.
+
+use serde_json::Value;
+
+use super::config_args::ConfigArgs;
+use super::failure::CommandFailure;
+use super::output::{format_columns, print_message, print_result};
+use super::store_access::open_store;
+use crate::management::{AuditFilter, read_audit_page};
+use crate::model::month::format_rfc3339;
+use crate::store::AuditRecord;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Only this operation, such as key.create, or all that begin with key.
+    #[arg(long, value_name = "NAME")]
+    operation: Option<String>,
+    /// Only changes by actors whose name contains this text.
+    #[arg(long, value_name = "TEXT")]
+    actor: Option<String>,
+    /// Only changes of keys, accounts, domains or files whose name contains this text.
+    #[arg(long, value_name = "TEXT")]
+    target: Option<String>,
+    /// How many records to print, the newest first.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    /// Only records before the one with this id.
+    #[arg(long, value_name = "ID")]
+    before: Option<String>,
+    /// Print one JSON object per line.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<(), CommandFailure> {
+    if let Some(id) = args.before.as_ref().filter(|id| AuditRecord::order(id).is_none()) {
+        let line = format!("--before: expected the id of a record, but found {id:?}");
+        return Err(CommandFailure::usage(line));
+    }
+    let config = args.config.read_config()?;
+    let filter = AuditFilter {
+        operation: args.operation.clone(),
+        actor: args.actor.clone(),
+        target: args.target.clone(),
+    };
+    let before = args.before.as_deref();
+    let (records, next_id) =
+        read_audit_page(&mut open_store(&config)?, &filter, before, args.limit)?;
+    if args.json {
+        return print_result(records.iter().map(format_json_line).collect::<String>());
+    }
+    let header = ["TIME", "ACTOR", "VIA", "FROM", "OPERATION", "TARGET", "BEFORE", "AFTER"];
+    print_result(format_columns(&header, &records.iter().map(format_row).collect::<Vec<_>>()))?;
+    if let Some(id) = next_id {
+        print_message(format!("there are older records: --before {id}"));
+    }
+    Ok(())
+}
+
+fn format_json_line(record: &AuditRecord) -> String {
+    format!("{}\n", record.to_json())
+}
+
+fn format_row(record: &AuditRecord) -> Vec<String> {
+    let state = |state: &Value| match state {
+        Value::Null => "-".to_owned(),
+        state => state.to_string(),
+    };
+    vec![
+        format_rfc3339(record.at),
+        record.author.actor.clone(),
+        record.author.surface.as_str().to_owned(),
+        record.author.place.clone(),
+        record.operation.clone(),
+        record.target.clone(),
+        state(&record.before),
+        state(&record.after),
+    ]
+}

@@ -1,0 +1,35 @@
+//! What an operator manages: keys, accounts, overrides and usage.
+//!
+//! The commands, the admin API and the operator's page call the same operations here. Each one
+//! checks its input completely, and changes everything or nothing. Each change has its record in the
+//! audit. This module knows no HTTP, prints nothing and reads no arguments.
+
+mod accounts;
+mod audit;
+mod expiry;
+mod explanation;
+mod fault;
+mod key_list;
+mod keys;
+mod overrides;
+mod repeatable;
+mod rotation;
+mod usage;
+
+pub use accounts::{AccountEntry, limit_to_json, list_accounts, set_account};
+pub use audit::{AuditFilter, read_audit_page};
+pub use expiry::Expiry;
+pub use explanation::{Explanation, explain_domain, verdict_json};
+pub use fault::ManagementFault;
+pub use key_list::{KeyEntry, KeyState, list_keys};
+pub use keys::{
+    NewKey, PreparedKey, check_account_name, import_keys, prepare_key, read_declared_keys,
+    revoke_key,
+};
+pub use overrides::{
+    OverrideChange, OverrideRequest, clear_override, list_overrides, override_file_state,
+    set_override,
+};
+pub use repeatable::RepeatableRequest;
+pub use rotation::{DEFAULT_OVERLAP, PreparedRotation, prepare_rotation};
+pub use usage::{month_to_show, read_whole_daily_usage};

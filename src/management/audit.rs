@@ -1,0 +1,66 @@
+//! Reads the audit.
+
+use crate::store::{AuditRecord, Store, StoreError};
+
+/// The most records that one page reads while it looks for matches.
+const MAX_SCANNED_RECORDS: usize = 50_000;
+const RECORDS_PER_READ: usize = 1_000;
+
+/// Which records to show. An empty filter shows all.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// The operation, such as `key.create`, or its beginning with a dot, such as `key.`.
+    pub operation: Option<String>,
+    /// A part of the actor.
+    pub actor: Option<String>,
+    /// A part of the target.
+    pub target: Option<String>,
+}
+
+impl AuditFilter {
+    fn matches(&self, record: &AuditRecord) -> bool {
+        let contains = |part: &Option<String>, text: &str| {
+            part.as_ref().is_none_or(|part| text.contains(part))
+        };
+        self.operation.as_ref().is_none_or(|wanted| match wanted.ends_with('.') {
+            true => record.operation.starts_with(wanted),
+            false => record.operation == *wanted,
+        }) && contains(&self.actor, &record.author.actor)
+            && contains(&self.target, &record.target)
+    }
+}
+
+/// Reads up to `count` records that match, the newest first: those before the record `before_id`, or
+/// the latest. Also returns the id from which to go on, or `None` if there are no more records.
+///
+/// # Errors
+/// If the store fails.
+pub fn read_audit_page(
+    store: &mut Store,
+    filter: &AuditFilter,
+    before_id: Option<&str>,
+    count: usize,
+) -> Result<(Vec<AuditRecord>, Option<String>), StoreError> {
+    let (mut matches, mut scanned) = (Vec::new(), 0);
+    let mut next_id = before_id.map(str::to_owned);
+    loop {
+        let read = store.read_audit_before(next_id.as_deref(), RECORDS_PER_READ)?;
+        let is_last = read.len() < RECORDS_PER_READ;
+        scanned += read.len();
+        for record in read {
+            if matches.len() == count {
+                return Ok((matches, next_id));
+            }
+            next_id = Some(record.id.clone());
+            if filter.matches(&record) {
+                matches.push(record);
+            }
+        }
+        if is_last {
+            return Ok((matches, None));
+        }
+        if scanned >= MAX_SCANNED_RECORDS {
+            return Ok((matches, next_id));
+        }
+    }
+}

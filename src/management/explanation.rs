@@ -1,0 +1,71 @@
+//! Explains the answer for a domain.
+
+use serde_json::{Value, json};
+
+use crate::dns::apply_fact_if_usable;
+use crate::model::domain::Domain;
+use crate::model::verdict::Score;
+use crate::store::{DnsFactRow, Store, StoreError};
+use crate::table::{Table, TableAnswer};
+
+/// The answer for a domain, and where it comes from.
+pub struct Explanation<'t> {
+    /// The answer.
+    pub answer: TableAnswer<'t>,
+    /// The fact from the DNS that decided, if one did.
+    pub learned: Option<DnsFactRow>,
+}
+
+/// Looks a domain up as the gateway does: in the table, and if no list decides, among the facts that
+/// `store` has learned from the DNS.
+///
+/// # Errors
+/// If the store fails.
+pub fn explain_domain<'t>(
+    table: &'t Table,
+    domain: &Domain,
+    unknown_score: Option<Score>,
+    store: Option<&mut Store>,
+    unix_now: i64,
+) -> Result<Explanation<'t>, StoreError> {
+    let found = table.lookup(domain, unix_now);
+    let row = match store {
+        Some(store) if found.is_undecided_by_lists() => store.find_dns_fact(domain.as_str())?,
+        _ => None,
+    };
+    let applied = row.and_then(|row| {
+        Some((apply_fact_if_usable(found, &row.mx, row.expires_at, unix_now)?, row))
+    });
+    let (answer, learned) = applied.map_or((found, None), |(found, row)| (found, Some(row)));
+    Ok(Explanation { answer: answer.with_unknown_score(unknown_score), learned })
+}
+
+impl Explanation<'_> {
+    /// Renders the explanation for `riskgate table lookup --json` and the admin API.
+    pub fn to_json(&self, domain: &Domain) -> Value {
+        let (found, why) = (&self.answer, self.answer.explain());
+        json!({
+            "domain": domain.as_str(),
+            "answer": verdict_json(found),
+            "row": found.matched_name_offset.map(|at| &domain.as_str()[at..]),
+            "rule": why.rule.as_str(),
+            "source": found.verdict_source().as_str(),
+            "learned": self.learned.as_ref().map(|row| &row.mx),
+            "did_you_mean": found.suggest_provider(domain),
+            "lists": why.lists.iter().map(|list| &list.file).collect::<Vec<_>>(),
+            "sources": why.sources.iter().map(|source| &source.name).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Renders the answer of a table.
+pub fn verdict_json(found: &TableAnswer<'_>) -> Value {
+    json!({
+        "risk_score": found.verdict.score.value(),
+        "reason": found.verdict.reason.as_str(),
+        "is_free_provider": found.verdict.is_free_provider,
+        "is_corporate_email": found.verdict.is_corporate_email,
+        "mx_provider_label": found.mail_service_label,
+        "rule": found.verdict.rule.as_str(),
+    })
+}

@@ -1,0 +1,130 @@
+//! Lists keys, without the keys themselves.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::keys::{DEFAULT_PLAN, DeclaredKey, MergedKey, merge_keys};
+use crate::model::month::format_rfc3339;
+use crate::store::{AccountRow, KeyRow};
+
+/// A key as lists show it. A key that is in the store and in the key file has the stricter settings
+/// of both.
+#[derive(Clone, Debug)]
+pub struct KeyEntry {
+    /// The public id.
+    pub id: String,
+    /// The account whose quota the key spends.
+    pub account: String,
+    /// The plan of the account.
+    pub plan: String,
+    /// The owner's name for it.
+    pub label: Option<String>,
+    /// The origins that may use the key.
+    pub origins: Vec<String>,
+    /// Whether only these origins may use the key.
+    pub is_origin_restricted: bool,
+    /// Whether requests without an origin are refused.
+    pub require_origin: bool,
+    /// Unix seconds.
+    pub created_at: i64,
+    /// Unix seconds; `None` if the key never expires.
+    pub expires_at: Option<i64>,
+    /// Unix seconds; `None` unless the key was revoked.
+    pub revoked_at: Option<i64>,
+}
+
+/// Whether a key works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyState {
+    /// It works.
+    Active,
+    /// It has expired.
+    Expired,
+    /// It was revoked.
+    Revoked,
+}
+
+impl KeyState {
+    /// The state in lists.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            KeyState::Active => "active",
+            KeyState::Expired => "expired",
+            KeyState::Revoked => "revoked",
+        }
+    }
+
+    /// Parses the state of a list's filter.
+    pub fn parse(text: &str) -> Option<KeyState> {
+        let all = [KeyState::Active, KeyState::Expired, KeyState::Revoked];
+        all.into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+impl KeyEntry {
+    /// The entry of a key that is only in the store.
+    pub fn of_stored_key(row: &KeyRow, plan: &str) -> KeyEntry {
+        KeyEntry {
+            id: row.id.clone(),
+            account: row.account.clone(),
+            plan: plan.to_owned(),
+            label: row.label.clone(),
+            origins: row.origins.clone(),
+            is_origin_restricted: !row.origins.is_empty(),
+            require_origin: row.require_origin,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            revoked_at: row.revoked_at,
+        }
+    }
+
+    /// Whether the key works at this time.
+    pub fn state_at(&self, unix_now: i64) -> KeyState {
+        match (self.revoked_at, self.expires_at) {
+            (Some(_), _) => KeyState::Revoked,
+            (None, Some(expires_at)) if expires_at <= unix_now => KeyState::Expired,
+            _ => KeyState::Active,
+        }
+    }
+
+    /// Renders the entry for `riskgate keys list --json` and the admin API.
+    pub fn to_json(&self, unix_now: i64) -> Value {
+        json!({
+            "id": self.id, "account": self.account, "plan": self.plan, "label": self.label,
+            "origins": self.origins, "restricted": self.is_origin_restricted,
+            "require_origin": self.require_origin, "created_at": format_rfc3339(self.created_at),
+            "expires_at": self.expires_at.map(format_rfc3339),
+            "revoked_at": self.revoked_at.map(format_rfc3339),
+            "state": self.state_at(unix_now).as_str(),
+        })
+    }
+}
+
+/// Lists the keys of the store and of the key file, the oldest first.
+pub fn list_keys(
+    keys: &[KeyRow],
+    accounts: &[AccountRow],
+    declared: &[DeclaredKey],
+) -> Vec<KeyEntry> {
+    let of_store =
+        accounts.iter().filter_map(|row| Some((row.name.as_str(), row.plan.as_deref()?)));
+    let mut plans: HashMap<&str, &str> = of_store.collect();
+    for DeclaredKey { key, plan } in declared {
+        if let Some(plan) = plan {
+            plans.entry(&key.account).or_insert(plan);
+        }
+    }
+    let to_entry = |merged: MergedKey<'_>| {
+        let plan = plans.get(merged.row.account.as_str()).copied().unwrap_or(DEFAULT_PLAN);
+        let mut entry = KeyEntry::of_stored_key(&merged.row, plan);
+        entry.is_origin_restricted = merged.is_origin_restricted;
+        if merged.fault.is_none() {
+            entry.origins = merged.origins.iter().map(ToString::to_string).collect();
+        }
+        entry
+    };
+    let mut entries: Vec<KeyEntry> = merge_keys(keys, declared).into_iter().map(to_entry).collect();
+    entries.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    entries
+}

@@ -1,0 +1,289 @@
+//! Creates, revokes and imports keys.
+
+use std::path::Path;
+
+use super::expiry::Expiry;
+use super::fault::ManagementFault;
+use super::repeatable::RepeatableRequest;
+use crate::config::Config;
+use crate::keys::{
+    DEFAULT_PLAN, DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, is_valid_id_or_account, read_key_file,
+};
+use crate::model::origin::OriginPattern;
+use crate::quota::unix_now;
+use crate::store::{ChangeAuthor, KeyRow, RequestRecord, Store, StoreError};
+
+/// The longest label, in characters.
+const MAX_LABEL_CHARS: usize = 200;
+/// The most origins of a key.
+const MAX_ORIGINS: usize = 100;
+
+/// A key to create.
+#[derive(Clone, Debug, Default)]
+pub struct NewKey {
+    /// The account; created if it does not exist.
+    pub account: String,
+    /// The plan of a new account.
+    pub plan: Option<String>,
+    /// A label for people.
+    pub label: Option<String>,
+    /// The origins that may use the key; empty if all may.
+    pub origins: Vec<String>,
+    /// Whether requests without an origin are refused.
+    pub require_origin: bool,
+    /// When the key expires: `90d`, or a time.
+    pub expires: Option<String>,
+}
+
+/// A new key that is ready to be added to the store.
+pub struct PreparedKey {
+    /// The row of the key.
+    pub row: KeyRow,
+    /// The text of the key.
+    pub token: Token,
+    plan: Option<String>,
+    request: Option<RequestRecord>,
+    is_in_store: bool,
+}
+
+/// Checks a new key, and draws its text and its id. If the request was made before, returns the key
+/// that it added.
+///
+/// # Errors
+/// Returns a fault if a value is faulty, or if the account has another plan: a new key must not
+/// change the limit of the account's other keys.
+pub fn prepare_key(
+    store: &mut Store,
+    config: &Config,
+    new: &NewKey,
+    request: Option<&RepeatableRequest<'_>>,
+) -> Result<PreparedKey, ManagementFault> {
+    check_account_name("account", &new.account)?;
+    check_plan(config, new.plan.as_deref())?;
+    check_label_and_origins(new)?;
+    let expires = new.expires.as_deref().map(Expiry::parse).transpose()?;
+    if let Some((row, token)) = find_repeated_key(store, config, request)? {
+        return Ok(PreparedKey { row, token, plan: None, request: None, is_in_store: true });
+    }
+    if let Some(plan) = &new.plan {
+        check_plan_of_account(store, &new.account, plan)?;
+    }
+    let created_at = read_store_clock(store)?;
+    let id = new_key_id()?;
+    let (token, record) = draw_token(config, &id, request)?;
+    let row = KeyRow {
+        id,
+        account: new.account.clone(),
+        label: new.label.clone(),
+        digest: token.sha256(),
+        origins: new.origins.clone(),
+        require_origin: new.require_origin,
+        created_at,
+        expires_at: expires.map(|when| when.to_unix_seconds(created_at)),
+        revoked_at: None,
+    };
+    Ok(PreparedKey { row, token, plan: new.plan.clone(), request: record, is_in_store: false })
+}
+
+impl PreparedKey {
+    /// Adds the key to the store, unless an earlier request has added it.
+    ///
+    /// # Errors
+    /// After [`StoreError::Unavailable`], nobody knows whether the store has the key.
+    pub fn add(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
+        if self.is_in_store {
+            return Ok(());
+        }
+        let key = (self.row.clone(), self.plan.clone());
+        store.changes_by(author).add_keys(&[key], self.request.as_ref())
+    }
+}
+
+/// Revokes a key of the store or of the key file, and returns the time in Unix seconds. A key of the
+/// key file is revoked by a row in the store.
+///
+/// # Errors
+/// Returns a fault if there is no such key, or if the key file or the store fails.
+pub fn revoke_key(
+    store: &mut Store,
+    config: &Config,
+    author: &ChangeAuthor,
+    id: &str,
+) -> Result<i64, ManagementFault> {
+    let now = unix_now();
+    match store.changes_by(author).expire_or_revoke_key(id, None, Some(now)) {
+        Err(StoreError::Conflict(_)) => {}
+        done => return Ok(done.map(|()| now)?),
+    }
+    let declared = read_declared_keys(config)?.into_iter().find(|declared| declared.key.id == id);
+    let Some(declared) = declared else {
+        return Err(ManagementFault::NotFound(format!(
+            "expected the id of a key, but found {id:?}"
+        )));
+    };
+    match store.find_key_by_digest(&declared.key.digest)? {
+        // The store has the same key under another id.
+        Some(stored) => {
+            store.changes_by(author).expire_or_revoke_key(&stored.id, None, Some(now))?;
+        }
+        None => {
+            let tombstone = KeyRow { revoked_at: Some(now), ..declared.key };
+            store.changes_by(author).add_keys(&[(tombstone, None)], None)?;
+        }
+    }
+    Ok(now)
+}
+
+/// Imports the keys of a key file, all or none, and returns their ids.
+///
+/// # Errors
+/// Returns a fault if the file is faulty, or names an unknown plan, or if a key exists already.
+pub fn import_keys(
+    store: &mut Store,
+    config: &Config,
+    author: &ChangeAuthor,
+    file: &Path,
+) -> Result<Vec<String>, ManagementFault> {
+    let keys = read_keys_of_file(file)?;
+    for key in &keys {
+        check_plan(config, key.plan.as_deref())?;
+    }
+    let now = unix_now();
+    let rows: Vec<(KeyRow, Option<String>)> = keys
+        .into_iter()
+        .map(|DeclaredKey { key, plan }| {
+            let created_at = if key.created_at == 0 { now } else { key.created_at };
+            (KeyRow { created_at, ..key }, plan)
+        })
+        .collect();
+    store.changes_by(author).add_keys(&rows, None)?;
+    Ok(rows.into_iter().map(|(key, _)| key.id).collect())
+}
+
+/// Reads the key file of the config; no keys if there is none.
+///
+/// # Errors
+/// Returns every fault of the file.
+pub fn read_declared_keys(config: &Config) -> Result<Vec<DeclaredKey>, ManagementFault> {
+    config.key_file.as_deref().map_or(Ok(Vec::new()), read_keys_of_file)
+}
+
+fn read_keys_of_file(path: &Path) -> Result<Vec<DeclaredKey>, ManagementFault> {
+    read_key_file(path, &Config::env_var)
+        .map_err(|faults| ManagementFault::File(faults.iter().map(ToString::to_string).collect()))
+}
+
+/// Checks the name of an account. `field` is the name of the value, for the fault.
+///
+/// # Errors
+/// Returns a fault if the name has another form.
+pub fn check_account_name(field: &'static str, name: &str) -> Result<(), ManagementFault> {
+    match is_valid_id_or_account(name) {
+        true => Ok(()),
+        false => Err(ManagementFault::invalid(field, ID_OR_ACCOUNT_FORMAT, format!("{name:?}"))),
+    }
+}
+
+/// Checks that the config has this plan.
+///
+/// # Errors
+/// Returns a fault if it has not.
+pub fn check_plan(config: &Config, plan: Option<&str>) -> Result<(), ManagementFault> {
+    match plan {
+        Some(plan) if !config.plans.contains_key(plan) => {
+            let known: Vec<&str> = config.plans.keys().map(String::as_str).collect();
+            let expected = format!("one of {}", known.join(", "));
+            Err(ManagementFault::invalid("plan", expected, format!("{plan:?}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
+    let is_good = |label: &String| {
+        label.chars().count() <= MAX_LABEL_CHARS && !label.chars().any(char::is_control)
+    };
+    if let Some(label) = new.label.as_ref().filter(|label| !is_good(label)) {
+        let expected = format!("up to {MAX_LABEL_CHARS} characters on one line");
+        return Err(ManagementFault::invalid("label", expected, format!("{label:?}")));
+    }
+    if new.origins.len() > MAX_ORIGINS {
+        let (expected, found) = (format!("up to {MAX_ORIGINS}"), new.origins.len().to_string());
+        return Err(ManagementFault::invalid("origin", expected, found));
+    }
+    for origin in &new.origins {
+        OriginPattern::parse(origin).map_err(|error| {
+            let error = error.to_string();
+            let expected = error.strip_prefix("expected ").unwrap_or(&error);
+            ManagementFault::invalid("origin", expected, format!("{origin:?}"))
+        })?;
+    }
+    Ok(())
+}
+
+fn check_plan_of_account(
+    store: &mut Store,
+    account: &str,
+    plan: &str,
+) -> Result<(), ManagementFault> {
+    let Some(row) = store.find_account(account)? else { return Ok(()) };
+    let present = row.plan.as_deref().unwrap_or(DEFAULT_PLAN);
+    match present == plan {
+        true => Ok(()),
+        false => Err(ManagementFault::OtherPlan {
+            account: account.to_owned(),
+            present: present.to_owned(),
+            found: plan.to_owned(),
+        }),
+    }
+}
+
+/// Finds the key that an earlier request of the same `Idempotency-Key` added, and derives its text.
+pub(super) fn find_repeated_key(
+    store: &mut Store,
+    config: &Config,
+    request: Option<&RepeatableRequest<'_>>,
+) -> Result<Option<(KeyRow, Token)>, ManagementFault> {
+    let Some(request) = request else { return Ok(None) };
+    let Some(record) = request.find_record(store)? else { return Ok(None) };
+    let token = request.derive_token(&config.key_prefix, &record.salt)?;
+    let row = store.find_key(&record.key_id)?.filter(|row| row.digest == token.sha256());
+    row.map(|row| Some((row, token))).ok_or_else(|| {
+        ManagementFault::Conflict(
+            "Idempotency-Key: expected the admin token and the key prefix of the first request, but \
+             found others"
+                .to_owned(),
+        )
+    })
+}
+
+/// Draws the text of a new key; derives it if the request can be repeated.
+pub(super) fn draw_token(
+    config: &Config,
+    key_id: &str,
+    request: Option<&RepeatableRequest<'_>>,
+) -> Result<(Token, Option<RequestRecord>), ManagementFault> {
+    match request {
+        Some(request) => {
+            let record = request.new_record(key_id)?;
+            Ok((request.derive_token(&config.key_prefix, &record.salt)?, Some(record)))
+        }
+        None => match Token::generate(&config.key_prefix) {
+            Ok(token) => Ok((token, None)),
+            Err(error) => Err(ManagementFault::NoRandomBits(error.to_string())),
+        },
+    }
+}
+
+/// Returns the time by which gateways on this store count, in Unix seconds.
+pub(super) fn read_store_clock(store: &mut Store) -> Result<i64, StoreError> {
+    Ok(store.unix_now()?.unwrap_or_else(unix_now))
+}
+
+/// Creates an id of 64 random bits: short enough to say aloud, long enough to be unique.
+pub(super) fn new_key_id() -> Result<String, ManagementFault> {
+    let mut bytes = [0u8; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| ManagementFault::NoRandomBits(error.to_string()))?;
+    Ok(format!("key_{:016x}", u64::from_be_bytes(bytes)))
+}

@@ -1,0 +1,79 @@
+//! Requests that a client can repeat without a second effect, and with the same answer.
+//!
+//! A client that loses the answer to the creation of a key has lost the key. So it sends the request
+//! again with the same `Idempotency-Key`, and gets the same key. riskgate stores no key: it derives
+//! the text of such a key from a random salt, which the store keeps for a day, and from the client's
+//! admin token and `Idempotency-Key`, which the store does not know.
+
+use super::fault::ManagementFault;
+use crate::keys::{Token, sha256};
+use crate::store::{RequestRecord, Store};
+
+/// A request with an `Idempotency-Key`.
+pub struct RepeatableRequest<'r> {
+    /// The name of the admin token.
+    pub token_name: &'r str,
+    /// The text of the admin token.
+    pub token_text: &'r str,
+    /// The `Idempotency-Key`.
+    pub idempotency_key: &'r str,
+    /// What the request asks for: its path and body.
+    pub content: &'r [u8],
+}
+
+impl RepeatableRequest<'_> {
+    fn id(&self) -> String {
+        hash_parts(&[b"request", self.token_name.as_bytes(), self.idempotency_key.as_bytes()])
+    }
+
+    fn digest(&self) -> String {
+        hash_parts(&[b"content", self.content])
+    }
+
+    /// Derives the token of the request from this salt.
+    pub(super) fn derive_token(&self, prefix: &str, salt: &str) -> Result<Token, ManagementFault> {
+        let (token, key) = (self.token_text.as_bytes(), self.idempotency_key.as_bytes());
+        let seed = hash_parts(&[b"key", salt.as_bytes(), token, key]);
+        let derived = Token::derive(prefix, seed.as_bytes());
+        derived.map_err(|error| ManagementFault::NoRandomBits(error.to_string()))
+    }
+
+    /// Finds the record of the request if it was made before.
+    ///
+    /// # Errors
+    /// Returns a fault if the `Idempotency-Key` belongs to another request.
+    pub(super) fn find_record(
+        &self,
+        store: &mut Store,
+    ) -> Result<Option<RequestRecord>, ManagementFault> {
+        let Some(record) = store.find_request(&self.id())? else { return Ok(None) };
+        match record.digest == self.digest() {
+            true => Ok(Some(record)),
+            false => Err(ManagementFault::invalid(
+                "Idempotency-Key",
+                "a new text for another request",
+                "that of an earlier request",
+            )),
+        }
+    }
+
+    /// Makes the record of a new request that adds the key `key_id`.
+    pub(super) fn new_record(&self, key_id: &str) -> Result<RequestRecord, ManagementFault> {
+        let mut salt = [0u8; 16];
+        getrandom::fill(&mut salt)
+            .map_err(|error| ManagementFault::NoRandomBits(error.to_string()))?;
+        Ok(RequestRecord {
+            id: self.id(),
+            digest: self.digest(),
+            salt: hex::encode(salt),
+            key_id: key_id.to_owned(),
+        })
+    }
+}
+
+/// The SHA-256 of these parts in hexadecimal. Each part is hashed first, so that no two lists of parts
+/// have the same text.
+fn hash_parts(parts: &[&[u8]]) -> String {
+    let digests: Vec<u8> = parts.iter().flat_map(|part| sha256(part)).collect();
+    hex::encode(sha256(&digests))
+}

@@ -1,0 +1,130 @@
+//! Rotates keys: a new key replaces an old one, which works for some time longer.
+
+use super::expiry::Expiry;
+use super::fault::ManagementFault;
+use super::keys::{
+    draw_token, find_repeated_key, new_key_id, read_declared_keys, read_store_clock,
+};
+use super::repeatable::RepeatableRequest;
+use crate::config::{Config, parse_duration};
+use crate::keys::Token;
+use crate::store::{ChangeAuthor, KeyRow, RequestRecord, Rotation, Store, StoreError};
+
+/// How long the old key still works, if the operator says nothing.
+pub const DEFAULT_OVERLAP: &str = "7d";
+
+/// A rotation that is ready to be made.
+pub struct PreparedRotation {
+    /// The row of the new key.
+    pub new_key: KeyRow,
+    /// The text of the new key.
+    pub token: Token,
+    /// The id of the old key in the store.
+    pub old_id: String,
+    /// When the old key ends, in Unix seconds.
+    pub old_expires_at: i64,
+    former_expires_at: Option<i64>,
+    unix_now: i64,
+    request: Option<RequestRecord>,
+    is_in_store: bool,
+}
+
+/// Prepares a new key with the settings of the key `id`, which ends after the `overlap`. The new key
+/// expires at `expires`, by default after as long a time as the old one had. If the request was made
+/// before, returns the rotation that it made.
+///
+/// # Errors
+/// Returns a fault if a value is faulty, or if the store has no such key.
+pub fn prepare_rotation(
+    store: &mut Store,
+    config: &Config,
+    id: &str,
+    [overlap, expires]: [Option<&str>; 2],
+    request: Option<&RepeatableRequest<'_>>,
+) -> Result<PreparedRotation, ManagementFault> {
+    let overlap_text = overlap.unwrap_or(DEFAULT_OVERLAP);
+    let overlap = parse_duration(overlap_text).ok_or_else(|| {
+        ManagementFault::invalid("overlap", "a duration such as 7d", format!("{overlap_text:?}"))
+    })?;
+    let expires = expires.map(Expiry::parse).transpose()?;
+    let Some(old) = find_stored_key(store, config, id)? else {
+        return Err(ManagementFault::NotFound(format!(
+            "expected the id of a key in the store, but found {id:?}"
+        )));
+    };
+    let unix_now = read_store_clock(store)?;
+    let end_of_overlap =
+        unix_now.saturating_add(i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX));
+    let old_expires_at = old.expires_at.map_or(end_of_overlap, |at| at.min(end_of_overlap));
+    let (old_id, former_expires_at) = (old.id.clone(), old.expires_at);
+    let repeated = find_repeated_key(store, config, request)?;
+    let is_in_store = repeated.is_some();
+    let (new_key, token, request) = match repeated {
+        Some((row, token)) => (row, token, None),
+        None => {
+            let same_term = old.expires_at.map(|at| unix_now.saturating_add(at - old.created_at));
+            let expires_at = expires.map(|when| when.to_unix_seconds(unix_now)).or(same_term);
+            let id = new_key_id()?;
+            let (token, record) = draw_token(config, &id, request)?;
+            let (created_at, digest) = (unix_now, token.sha256());
+            let row = KeyRow { id, digest, created_at, expires_at, revoked_at: None, ..old };
+            (row, token, record)
+        }
+    };
+    Ok(PreparedRotation {
+        new_key,
+        token,
+        old_id,
+        old_expires_at,
+        former_expires_at,
+        unix_now,
+        request,
+        is_in_store,
+    })
+}
+
+impl PreparedRotation {
+    fn as_rotation(&self) -> Rotation<'_> {
+        Rotation {
+            old_id: &self.old_id,
+            new_key: &self.new_key,
+            old_expires_at: self.old_expires_at,
+            unix_now: self.unix_now,
+        }
+    }
+
+    /// Makes the rotation, unless an earlier request has made it.
+    ///
+    /// # Errors
+    /// After [`StoreError::Unavailable`], nobody knows whether the store has the new key.
+    pub fn make(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
+        if self.is_in_store {
+            return Ok(());
+        }
+        store.changes_by(author).rotate_key(&self.as_rotation(), self.request.as_ref())
+    }
+
+    /// Undoes the rotation, because nobody saw the new key.
+    ///
+    /// # Errors
+    /// If the store fails, or has no such rotation.
+    pub fn undo(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
+        store.changes_by(author).undo_rotation(&self.as_rotation(), self.former_expires_at)
+    }
+}
+
+/// Finds the store's row of a key by its id, or by the digest that the key file has for this id.
+fn find_stored_key(
+    store: &mut Store,
+    config: &Config,
+    id: &str,
+) -> Result<Option<KeyRow>, ManagementFault> {
+    if let Some(found) = store.find_key(id)? {
+        return Ok(Some(found));
+    }
+    let declared = read_declared_keys(config)?.into_iter().find(|declared| declared.key.id == id);
+    match declared {
+        Some(declared) => Ok(store.find_key_by_digest(&declared.key.digest)?),
+        None => Ok(None),
+    }
+}

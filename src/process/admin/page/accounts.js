@@ -1,0 +1,49 @@
+// Lists accounts by the use of their month. It never changes an account: account.js does.
+
+import { ownAccount } from "./api.js";
+import { mountAccount, useOf } from "./account.js";
+import { accountLink, isAccountName, nameColumn, numberColumn } from "./cells.js";
+import { h, sectionHead, setChildren } from "./dom.js";
+import { button, createFilters, select, textInput } from "./forms.js";
+import { formatLimit } from "./format.js";
+import { pagedList } from "./list.js";
+
+export function mount(ctx) {
+  const name = ownAccount() ?? ctx.rest[0];
+  return name ? mountAccount(ctx, name) : mountList(ctx);
+}
+
+function mountList(ctx) {
+  const search = textInput("account-search", { type: "search" });
+  const sort = select("account-sort", [["use", "use of the month"], ["name", "name"]],
+    { value: "use" });
+  const filters = createFilters(ctx, [["search", "Search", search], ["sort", "Order by", sort]],
+    () => list.reload());
+  const missing = h("p", {});
+  const list = pagedList({
+    ctx, path: "/accounts", noun: "accounts", caption: "Accounts", query: filters.values,
+    row: (account) => ({ "data-testid": "account-row", "data-name": account.name }),
+    onPage: (page) => offerNewAccount(missing, search.value.trim(), page),
+    columns: [
+      { title: "Account", cell: (account) => accountLink(account.name) },
+      nameColumn("Plan", "plan"),
+      {
+        title: "Limit", number: true,
+        cell: (account) => [account.own_limit && h("span", { class: "quiet" }, "own "),
+          formatLimit(account.limit)],
+      },
+      numberColumn("Calls this month", "month_count"),
+      { title: "Use", cell: useOf },
+      numberColumn("Active keys", "keys"),
+    ],
+  });
+  ctx.node.append(sectionHead("Accounts", null, button("Refresh", { onclick: list.refresh })),
+    filters.node, list.node, missing);
+  return { refresh: list.refresh };
+}
+
+/** If no account has the name that the reader looks for, a link leads to a new one. */
+function offerNewAccount(place, name, { items }) {
+  setChildren(place, items.length === 0 && isAccountName(name) &&
+    accountLink(name, `Create the account ${name}`));
+}

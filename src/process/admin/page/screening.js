@@ -1,0 +1,91 @@
+// Shows which forms screening has blocked or would block. It never shows an address: riskgate keeps
+// only the domain.
+
+import { get } from "./api.js";
+import { domainLink, nameColumn, numberColumn, wordColumn } from "./cells.js";
+import { badge, card, h, quiet, refill, sectionHead, setChildren, table } from "./dom.js";
+import { button, createFilters, errorPlace, load, select, setOptions } from "./forms.js";
+import { formatCount, formatName, timeAndAge } from "./format.js";
+import { shareOfTotal } from "./verdicts.js";
+
+const KINDS = { pass: "good", would_block: "warn", block: "bad" };
+const BLOCKED = "block,would_block";
+const MORE_ROWS = 50;
+const ALL = [["", "all"]];
+
+const routeColumn = nameColumn("Route", "route");
+const actionColumn = {
+  title: "Action", cell: ({ action }) => badge(KINDS[action] ?? "off", formatName(action)),
+};
+const reasonColumn = wordColumn("Reason", "reason");
+const countColumn = numberColumn("Forms", "count");
+const domainColumn = {
+  title: "Domain", cell: ({ domain }) => (domain ? domainLink(domain) : "other"),
+};
+
+export function mount(ctx) {
+  const place = errorPlace();
+  const summary = h("div", {});
+  const list = h("div", {});
+  const range = h("p", { class: "quiet", role: "status" });
+  const more = button("Show more", { onclick: () => showForms(shown + MORE_ROWS) });
+  const action = select("screening-action", [[BLOCKED, "blocked or would be blocked"],
+    ["all", "all"], ["block", "blocked"], ["would_block", "would be blocked"], ["pass", "passed"],
+    ["unscreened", "unscreened"]], { value: BLOCKED });
+  const route = select("screening-route", ALL);
+  const filters = createFilters(ctx, [["action", "Action", action], ["route", "Route", route]],
+    () => showForms(MORE_ROWS));
+  let forms = [];
+  let shown = MORE_ROWS;
+  function showForms(count) {
+    shown = count;
+    const chosen = forms.filter((form) => (!route.value || form.route === route.value) &&
+      (action.value === "all" || action.value.split(",").includes(form.action)));
+    setChildren(list, table({
+      caption: "Forms by domain",
+      items: chosen.slice(0, shown),
+      row: (form) => ({ "data-testid": "screening-row", "data-action": form.action }),
+      columns: [domainColumn, routeColumn, actionColumn, reasonColumn, countColumn],
+    }).node);
+    more.hidden = chosen.length <= shown;
+    range.textContent = `${formatCount(Math.min(shown, chosen.length))} of ` +
+      `${formatCount(chosen.length)} rows, the most frequent first`;
+  }
+  const refresh = () => load(ctx.node, place, async () => {
+    const answer = await get("/screening", null, ctx.signal);
+    forms = answer.forms;
+    refill(summary, answer, () => summaryCard(answer));
+    const routes = [...new Set(forms.map((form) => form.route))].sort();
+    setOptions(route, [...ALL, ...routes.map((name) => [name, name])],
+      route.value || ctx.params.get("route"));
+    showForms(shown);
+  }, refresh);
+  ctx.node.append(sectionHead("Screening",
+    "Forms that riskgate has screened, and those that it would block in the mode “block”.",
+    button("Refresh", { onclick: refresh })), place, summary,
+  card("By domain", filters.node, list, h("div", { class: "list-foot" }, range, more)));
+  return { refresh };
+}
+
+/** Adds up the counts of forms with the same values of `names`. */
+function groupForms(forms, names) {
+  const groups = new Map();
+  for (const form of forms) {
+    const id = JSON.stringify(names.map((name) => form[name]));
+    const count = (groups.get(id)?.count ?? 0) + form.count;
+    groups.set(id, { ...form, count });
+  }
+  return [...groups.values()].sort((one, other) => other.count - one.count);
+}
+
+function summaryCard({ since, forms }) {
+  const totals = new Map(groupForms(forms, ["route"]).map(({ route, count }) => [route, count]));
+  const shareColumn = {
+    title: "Share of the route", cell: ({ route, count }) => shareOfTotal(count, totals.get(route)),
+  };
+  return card("By route, action and reason", quiet("Since ", timeAndAge(since), "."), table({
+    caption: "Forms by route, action and reason",
+    items: groupForms(forms, ["route", "action", "reason"]),
+    columns: [routeColumn, actionColumn, reasonColumn, countColumn, shareColumn],
+  }).node);
+}

@@ -1,0 +1,317 @@
+//! The calls of each key by day and route, as this node has counted them.
+//!
+//! A request changes one counter, with a compare-and-swap and no lock, unless a day has begun. The
+//! lease reports carry the changed counts to the store, so a crash loses no more of them than of the
+//! account's total.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::sync::lock_ignoring_poison;
+use crate::model::month::Month;
+use crate::model::route_label::RouteLabel;
+use crate::store::UsageCount;
+
+/// How many past days of a key are kept, so that they can be reported again after the store lost data.
+const KEPT_PAST_DAYS: usize = 2;
+
+/// A day of a month: twelve bits of the month's number, and five of the day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UsageDay(u32);
+
+impl UsageDay {
+    const DAY_BITS: u32 = 5;
+
+    /// The day of this month, from 1.
+    pub fn new(month: Month, day: u8) -> UsageDay {
+        UsageDay(u32::from(month.number()) << UsageDay::DAY_BITS | u32::from(day))
+    }
+
+    fn month_and_day(self) -> Option<(Month, u8)> {
+        let month = Month::from_number((self.0 >> UsageDay::DAY_BITS) as u16)?;
+        Some((month, (self.0 & ((1 << UsageDay::DAY_BITS) - 1)) as u8))
+    }
+}
+
+/// Remembers which day of which month it is, because a request should not have to reckon with a
+/// calendar.
+#[derive(Default)]
+pub(super) struct DayCache {
+    /// The days since 1970, and the [`UsageDay`].
+    latest: AtomicU64,
+}
+
+impl DayCache {
+    const USAGE_DAY_BITS: u32 = 17;
+
+    /// The day of `month` at this time.
+    pub(super) fn find_day(&self, month: Month, unix_seconds: i64) -> UsageDay {
+        let days_since_1970 = unix_seconds.max(0).cast_unsigned() / 86_400;
+        let known = self.latest.load(Ordering::Relaxed);
+        let known_day = UsageDay((known & ((1 << DayCache::USAGE_DAY_BITS) - 1)) as u32);
+        let is_of_month = known_day.0 >> UsageDay::DAY_BITS == u32::from(month.number());
+        if known >> DayCache::USAGE_DAY_BITS == days_since_1970 && is_of_month {
+            return known_day;
+        }
+        let day = UsageDay::new(month, month.day_at(unix_seconds));
+        let word = days_since_1970 << DayCache::USAGE_DAY_BITS | u64::from(day.0);
+        self.latest.store(word, Ordering::Relaxed);
+        day
+    }
+}
+
+/// A day and the calls on it in one word: 17 bits of the day, and 47 of the calls.
+#[derive(Clone, Copy)]
+struct DayCount(u64);
+
+impl DayCount {
+    const CALL_BITS: u32 = 47;
+
+    fn new(day: UsageDay, calls: u64) -> DayCount {
+        DayCount(u64::from(day.0) << DayCount::CALL_BITS | calls & ((1 << DayCount::CALL_BITS) - 1))
+    }
+
+    fn day(self) -> UsageDay {
+        UsageDay((self.0 >> DayCount::CALL_BITS) as u32)
+    }
+
+    fn calls(self) -> u64 {
+        self.0 & ((1 << DayCount::CALL_BITS) - 1)
+    }
+}
+
+/// The calls of one key.
+pub struct KeyUsage {
+    key_id: Arc<str>,
+    /// The count of the latest day of each route, in the order of [`RouteLabel::ALL`].
+    latest: [AtomicU64; RouteLabel::COUNT],
+    past: Mutex<PastCounts>,
+}
+
+#[derive(Default)]
+struct PastCounts {
+    /// The calls of days before the latest one, by day and index of the route.
+    calls: BTreeMap<(UsageDay, usize), u64>,
+    /// What the store has acknowledged, by day and index of the route.
+    reported: BTreeMap<(UsageDay, usize), u64>,
+}
+
+impl KeyUsage {
+    fn new(key_id: &str) -> KeyUsage {
+        KeyUsage {
+            key_id: Arc::from(key_id),
+            latest: [const { AtomicU64::new(0) }; RouteLabel::COUNT],
+            past: Mutex::default(),
+        }
+    }
+
+    /// Counts calls of this route on this day.
+    pub fn count_calls(&self, route: RouteLabel, day: UsageDay, calls: u64) {
+        self.change(route as usize, day, |known| known + calls);
+    }
+
+    /// Takes back a call that was refunded.
+    pub fn uncount_call(&self, route: RouteLabel, day: UsageDay) {
+        self.change(route as usize, day, |known| known.saturating_sub(1));
+    }
+
+    fn change(&self, route: usize, day: UsageDay, change: impl Fn(u64) -> u64) {
+        let counter = &self.latest[route];
+        let mut seen = counter.load(Ordering::Relaxed);
+        while DayCount(seen).day() == day {
+            let next = DayCount::new(day, change(DayCount(seen).calls())).0;
+            match counter.compare_exchange_weak(seen, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+        self.change_on_another_day(route, day, change);
+    }
+
+    /// Moves the count of the latest day to the past ones if a later day has begun. A call of a past
+    /// day is counted there.
+    fn change_on_another_day(&self, route: usize, day: UsageDay, change: impl Fn(u64) -> u64) {
+        let mut past = self.lock_past();
+        let counter = &self.latest[route];
+        // Only this function changes the day, and it holds the lock.
+        let latest_day = DayCount(counter.load(Ordering::Relaxed)).day();
+        if latest_day < day {
+            let ended = counter.swap(DayCount::new(day, change(0)).0, Ordering::Relaxed);
+            if DayCount(ended).calls() > 0 {
+                past.calls.insert((latest_day, route), DayCount(ended).calls());
+            }
+        } else if latest_day > day {
+            let calls = past.calls.entry((day, route)).or_default();
+            *calls = change(*calls);
+        } else {
+            drop(past);
+            self.change(route, day, change);
+        }
+    }
+
+    fn lock_past(&self) -> MutexGuard<'_, PastCounts> {
+        lock_ignoring_poison(&self.past)
+    }
+
+    /// Appends the counts that the store has not acknowledged.
+    fn collect_changes(&self, changes: &mut Vec<UsageCount>) {
+        let past = self.lock_past();
+        let latest = self.latest.iter().enumerate().map(|(route, counter)| {
+            let count = DayCount(counter.load(Ordering::Relaxed));
+            ((count.day(), route), count.calls())
+        });
+        let all = past.calls.iter().map(|(key, calls)| (*key, *calls)).chain(latest);
+        for ((day, route), calls) in all {
+            let reported = past.reported.get(&(day, route)).copied().unwrap_or(0);
+            if let Some((month, day)) = day.month_and_day().filter(|_| calls != reported) {
+                let (route, key_id) = (RouteLabel::ALL[route].as_str(), Arc::clone(&self.key_id));
+                changes.push(UsageCount { month, day, route, key_id, calls });
+            }
+        }
+    }
+
+    /// Notes that the store has acknowledged this count, and forgets old days.
+    fn confirm(&self, count: &UsageCount) {
+        let route = RouteLabel::ALL.iter().position(|label| label.as_str() == count.route);
+        let Some(route) = route else { return };
+        let day = UsageDay::new(count.month, count.day);
+        let mut past = self.lock_past();
+        past.reported.insert((day, route), count.calls);
+        let PastCounts { calls, reported } = &mut *past;
+        // The entries are sorted by day.
+        let mut days: Vec<UsageDay> = reported.keys().map(|(day, _)| *day).collect();
+        days.dedup();
+        let Some(oldest_kept) = days.iter().rev().nth(KEPT_PAST_DAYS) else { return };
+        let is_kept = |key: &(UsageDay, usize), calls_of: Option<u64>, value: u64| {
+            key.0 >= *oldest_kept || calls_of != Some(value)
+        };
+        calls.retain(|key, value| is_kept(key, reported.get(key).copied(), *value));
+        reported.retain(|key, _| key.0 >= *oldest_kept || calls.contains_key(key));
+    }
+}
+
+/// The usage of all keys of one account that have been used.
+#[derive(Default)]
+pub(super) struct AccountUsage {
+    keys: Mutex<HashMap<Arc<str>, Arc<KeyUsage>>>,
+    /// The counts in the report in flight.
+    in_flight: Mutex<Vec<UsageCount>>,
+}
+
+impl AccountUsage {
+    /// The usage of this key; new if the key has not been used yet.
+    pub(super) fn of_key(&self, key_id: &str) -> Arc<KeyUsage> {
+        let mut keys = lock_ignoring_poison(&self.keys);
+        if let Some(usage) = keys.get(key_id) {
+            return Arc::clone(usage);
+        }
+        let usage = Arc::new(KeyUsage::new(key_id));
+        keys.insert(Arc::clone(&usage.key_id), Arc::clone(&usage));
+        usage
+    }
+
+    /// Returns the counts that the store has not acknowledged.
+    pub(super) fn collect_changes(&self) -> Vec<UsageCount> {
+        let mut changes = Vec::new();
+        for usage in lock_ignoring_poison(&self.keys).values() {
+            usage.collect_changes(&mut changes);
+        }
+        changes
+    }
+
+    /// Notes the counts that a report carries, until it is answered.
+    pub(super) fn note_in_flight(&self, counts: &[UsageCount]) {
+        *lock_ignoring_poison(&self.in_flight) = counts.to_vec();
+    }
+
+    /// Notes that the store has acknowledged the report that carried the counts.
+    pub(super) fn confirm_in_flight(&self) {
+        let counts = std::mem::take(&mut *lock_ignoring_poison(&self.in_flight));
+        let keys = lock_ignoring_poison(&self.keys);
+        for count in &counts {
+            if let Some(usage) = keys.get(&count.key_id) {
+                usage.confirm(count);
+            }
+        }
+    }
+
+    /// Makes the next report carry all counts again, because the store may have lost them.
+    pub(super) fn mark_unreported(&self) {
+        for usage in lock_ignoring_poison(&self.keys).values() {
+            usage.lock_past().reported.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn day(number: u8) -> UsageDay {
+        UsageDay::new(Month::parse("2026-11").unwrap(), number)
+    }
+
+    /// The changes as day, route and calls, sorted.
+    fn changes(usage: &AccountUsage) -> Vec<(u8, &'static str, u64)> {
+        let counts = usage.collect_changes();
+        usage.note_in_flight(&counts);
+        let mut counts: Vec<_> =
+            counts.iter().map(|count| (count.day, count.route, count.calls)).collect();
+        counts.sort_unstable();
+        counts
+    }
+
+    #[test]
+    fn counts_are_totals_by_day_and_route() {
+        let usage = AccountUsage::default();
+        let key = usage.of_key("k1");
+        key.count_calls(RouteLabel::Check, day(1), 1);
+        key.count_calls(RouteLabel::Domain, day(1), 3);
+        key.uncount_call(RouteLabel::Domain, day(1));
+        assert_eq!(changes(&usage), [(1, "check", 1), (1, "domain", 2)]);
+        usage.confirm_in_flight();
+        assert_eq!(changes(&usage), []);
+        key.count_calls(RouteLabel::Check, day(2), 5);
+        key.count_calls(RouteLabel::Check, day(1), 1);
+        assert_eq!(changes(&usage), [(1, "check", 2), (2, "check", 5)], "one call came late");
+        assert_eq!(changes(&usage).len(), 2, "not acknowledged");
+        usage.confirm_in_flight();
+        key.uncount_call(RouteLabel::Check, day(1));
+        assert_eq!(changes(&usage), [(1, "check", 1)]);
+        usage.mark_unreported();
+        assert_eq!(changes(&usage), [(1, "check", 1), (1, "domain", 2), (2, "check", 5)]);
+    }
+
+    #[test]
+    fn old_days_are_forgotten_once_they_are_reported() {
+        let usage = AccountUsage::default();
+        let key = usage.of_key("k1");
+        for number in 1..=20 {
+            key.count_calls(RouteLabel::Check, day(number), 1);
+            assert_eq!(changes(&usage), [(number, "check", 1)]);
+            usage.confirm_in_flight();
+        }
+        let past = key.lock_past();
+        assert!(past.calls.len() <= KEPT_PAST_DAYS + 1, "{}", past.calls.len());
+        assert!(past.reported.len() <= KEPT_PAST_DAYS + 1, "{}", past.reported.len());
+    }
+
+    #[test]
+    fn no_call_is_lost_when_threads_count_over_midnight() {
+        let usage = AccountUsage::default();
+        let key = usage.of_key("k1");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for call in 0..20_000u32 {
+                        let number = 1 + (call / 100 % 3) as u8;
+                        key.count_calls(RouteLabel::Check, day(number), 1);
+                    }
+                });
+            }
+        });
+        let total: u64 = changes(&usage).iter().map(|change| change.2).sum();
+        assert_eq!(total, 80_000);
+    }
+}

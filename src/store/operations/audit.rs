@@ -1,0 +1,42 @@
+//! Reads of the audit, and of requests that can be repeated.
+
+use super::open::Store;
+use crate::store::audit::AuditRecord;
+use crate::store::error::StoreError;
+use crate::store::rows::RequestRecord;
+
+impl Store {
+    /// Reads up to `count` records, the newest first: those before the record `before_id`, or the
+    /// latest ones.
+    pub fn read_audit_before(
+        &mut self,
+        before_id: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.read_audit_before(before_id, count),
+            Store::Redis(store) => store.read_audit_before(before_id, count),
+        }
+    }
+
+    /// Reads up to `count` records after the record `after_id`, the oldest first; from the first
+    /// record on if it is `None`.
+    pub fn read_audit_after(
+        &mut self,
+        after_id: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.read_audit_after(after_id, count),
+            Store::Redis(store) => store.read_audit_after(after_id, count),
+        }
+    }
+
+    /// Finds a request that added a key in the last 24 hours.
+    pub fn find_request(&mut self, id: &str) -> Result<Option<RequestRecord>, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.find_request(id),
+            Store::Redis(store) => store.find_request(id),
+        }
+    }
+}

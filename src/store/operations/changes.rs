@@ -1,0 +1,189 @@
+//! Changes of keys and accounts, and their records in the audit.
+//!
+//! Each change and its record are one atomic step. So a change without its record does not happen.
+
+use super::open::Store;
+use crate::model::month::Month;
+use crate::model::monthly_limit::MonthlyLimit;
+use crate::store::audit::{Change, ChangeAuthor, ChangeKind, SourceState};
+use crate::store::contents::StoreContents;
+use crate::store::error::StoreError;
+use crate::store::rows::{AccountRow, KeyRow, RepairedMonth, RequestRecord};
+
+/// Changes a store in the name of an author. See [`Store::changes_by`].
+pub struct StoreChanges<'s> {
+    store: &'s mut Store,
+    author: &'s ChangeAuthor,
+}
+
+impl Store {
+    /// Returns the operations that change keys, accounts and the audit, in the name of this author.
+    pub fn changes_by<'s>(&'s mut self, author: &'s ChangeAuthor) -> StoreChanges<'s> {
+        StoreChanges { store: self, author }
+    }
+}
+
+impl StoreChanges<'_> {
+    /// Gives an empty server a store id and a version, so that it is a store without keys. Does
+    /// nothing to a store. Every operation that writes keys or accounts does the same first.
+    pub fn mark_as_store(&mut self) -> Result<(), StoreError> {
+        match self.store {
+            Store::Sqlite(_) => Ok(()),
+            Store::Redis(store) => store.mark_as_store(self.author),
+        }
+    }
+
+    /// Adds all keys or none. Creates the accounts that don't exist yet. If a plan is given with a
+    /// key, it becomes the plan of the key's account.
+    ///
+    /// If the keys are added for a `request` that can be repeated, the store remembers the request.
+    /// Fails if the store knows the request already: see [`Store::find_request`].
+    pub fn add_keys(
+        &mut self,
+        keys_with_plans: &[(KeyRow, Option<String>)],
+        request: Option<&RequestRecord>,
+    ) -> Result<(), StoreError> {
+        match self.store {
+            Store::Sqlite(store) => store.add_keys(self.author, keys_with_plans, request),
+            Store::Redis(store) => store.add_keys(self.author, keys_with_plans, request),
+        }
+    }
+
+    /// Lowers the expiry of a key to `expires_at`, unless the key expires earlier. Sets its
+    /// revocation time to `revoked_at`, unless the key is revoked already. `None` leaves the expiry
+    /// or the revocation as it is. Both are Unix seconds.
+    pub fn expire_or_revoke_key(
+        &mut self,
+        id: &str,
+        expires_at: Option<i64>,
+        revoked_at: Option<i64>,
+    ) -> Result<(), StoreError> {
+        match self.store {
+            Store::Sqlite(store) => {
+                store.expire_or_revoke_key(self.author, id, expires_at, revoked_at)
+            }
+            Store::Redis(store) => {
+                store.expire_or_revoke_key(self.author, id, expires_at, revoked_at)
+            }
+        }
+    }
+
+    /// In one step, adds the new key and lowers the expiry of the old one. The caller gives both
+    /// keys the same account. Fails if the old key is revoked or has expired. Remembers the
+    /// `request` as [`StoreChanges::add_keys`] does.
+    pub fn rotate_key(
+        &mut self,
+        rotation: &Rotation<'_>,
+        request: Option<&RequestRecord>,
+    ) -> Result<(), StoreError> {
+        match self.store {
+            Store::Sqlite(store) => store.rotate_key(self.author, rotation, request),
+            Store::Redis(store) => store.rotate_key(self.author, rotation, request),
+        }
+    }
+
+    /// Undoes a rotation in one step: revokes the new key at `rotation.unix_now`, and sets the expiry
+    /// of the old key back to `former_expires_at`. If that expiry is no longer
+    /// `rotation.old_expires_at`, another command has changed it, and it stays.
+    pub fn undo_rotation(
+        &mut self,
+        rotation: &Rotation<'_>,
+        former_expires_at: Option<i64>,
+    ) -> Result<(), StoreError> {
+        match self.store {
+            Store::Sqlite(store) => store.undo_rotation(self.author, rotation, former_expires_at),
+            Store::Redis(store) => store.undo_rotation(self.author, rotation, former_expires_at),
+        }
+    }
+
+    /// Creates an account, or changes its settings. A `new_plan` or `new_limit` of `None` keeps the
+    /// present one. A `new_limit` of `Some(None)` removes the account's own limit, so that the
+    /// limit of its plan applies.
+    pub fn set_account(
+        &mut self,
+        name: &str,
+        new_plan: Option<&str>,
+        new_limit: Option<Option<MonthlyLimit>>,
+    ) -> Result<(), StoreError> {
+        match self.store {
+            Store::Sqlite(store) => store.set_account(self.author, name, new_plan, new_limit),
+            Store::Redis(store) => store.set_account(self.author, name, new_plan, new_limit),
+        }
+    }
+
+    /// Writes back rows that the store had acknowledged and lost. Adds missing keys and accounts.
+    /// If the store ends a key later than `keys` does, gives the key the earlier end. All other
+    /// rows stay as they are. If there is nothing to write, the version stays the same.
+    ///
+    /// Returns how many of the `store.wait_replicas` replicas lack the rows; a repeated call counts
+    /// them again.
+    pub fn restore_rows(
+        &mut self,
+        keys: &[KeyRow],
+        accounts: &[AccountRow],
+    ) -> Result<usize, StoreError> {
+        match self.store {
+            Store::Sqlite(store) => store.restore_rows(self.author, keys, accounts),
+            Store::Redis(store) => store.restore_rows(self.author, keys, accounts),
+        }
+    }
+
+    /// Fills an empty store with the contents of another store. Fails if the store to fill holds
+    /// keys, accounts or totals. Gateways see its keys and accounts only once all contents are
+    /// written.
+    pub fn fill_empty_store(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
+        match self.store {
+            Store::Sqlite(store) => store.fill_empty_store(self.author, contents),
+            Store::Redis(store) => store.fill_empty_store(self.author, contents),
+        }
+    }
+
+    /// Lowers the store's latest month to `month`, and deletes the totals of later months. If the
+    /// latest month is `month` or an earlier one, it stays. Use this only while no node runs.
+    pub fn repair_month(&mut self, month: Month) -> Result<RepairedMonth, StoreError> {
+        match self.store {
+            Store::Sqlite(store) => store.repair_month(self.author, month),
+            Store::Redis(store) => store.repair_month(self.author, month),
+        }
+    }
+
+    /// Appends a record of a change that is not a change of the store. The caller makes the change
+    /// only after this has succeeded. If the change leads a source to another state, `state` is that
+    /// state, so that [`StoreChanges::record_source_state`] does not record the change again.
+    pub fn record_change(
+        &mut self,
+        change: &Change,
+        state: Option<&SourceState>,
+    ) -> Result<(), StoreError> {
+        match self.store {
+            Store::Sqlite(store) => store.record_change(self.author, change, state),
+            Store::Redis(store) => store.record_change(self.author, change, state),
+        }
+    }
+
+    /// Remembers the state of a source, and appends a record of what differs from the state before.
+    /// Returns true if a record was appended. The first state of a source is no change.
+    pub fn record_source_state(
+        &mut self,
+        kind: ChangeKind,
+        state: &SourceState,
+    ) -> Result<bool, StoreError> {
+        match self.store {
+            Store::Sqlite(store) => store.record_source_state(self.author, kind, state),
+            Store::Redis(store) => store.record_source_state(self.author, kind, state),
+        }
+    }
+}
+
+/// The replacement of a key by a new one.
+#[derive(Clone, Debug)]
+pub struct Rotation<'k> {
+    /// The id of the old key.
+    pub old_id: &'k str,
+    /// The new key.
+    pub new_key: &'k KeyRow,
+    /// The expiry of the old key in Unix seconds, unless it expires earlier.
+    pub old_expires_at: i64,
+    /// The current time in Unix seconds.
+    pub unix_now: i64,
+}

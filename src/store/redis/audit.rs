@@ -1,0 +1,190 @@
+//! The audit on a server: a stream. Also the states of sources, and requests that can be repeated.
+//!
+//! The scripts append the records, each in the same step as its change. A record of a key or an
+//! account has the texts of the rows before and after.
+
+use redis::Value as Reply;
+use serde_json::Value;
+
+use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
+use super::key_names::{AUDIT, SOURCE_STATES, request_key};
+use super::rows::{parse_account, parse_key};
+use super::scripts::Script;
+use crate::store::audit::{
+    AuditRecord, Change, ChangeAuthor, ChangeKind, SourceState, account_to_json,
+    diff_source_states, key_to_json,
+};
+use crate::store::contents::StoreContents;
+use crate::store::error::StoreError;
+use crate::store::rows::RequestRecord;
+
+const READ_OPERATION: &str = "reading the audit";
+const RECORD_OPERATION: &str = "recording a change";
+/// How often a writer reads the state of a source again, if another writer changes it meanwhile.
+const MAX_SOURCE_STATE_TRIES: usize = 8;
+
+/// A record as a stream has it: its id, and its fields with their values.
+type StreamEntry = (String, Vec<(String, String)>);
+
+impl Redis {
+    pub(in crate::store) fn record_change(
+        &mut self,
+        author: &ChangeAuthor,
+        change: &Change,
+        state: Option<&SourceState>,
+    ) -> Result<(), StoreError> {
+        let mut arguments = format_change(author, change).to_vec();
+        if let Some(state) = state {
+            arguments.extend([state.subject.clone(), state.stored_text()]);
+        }
+        self.run_record_change_script(&arguments).map(drop)
+    }
+
+    pub(in crate::store) fn record_source_state(
+        &mut self,
+        author: &ChangeAuthor,
+        kind: ChangeKind,
+        state: &SourceState,
+    ) -> Result<bool, StoreError> {
+        let text = state.stored_text();
+        for _ in 0..MAX_SOURCE_STATE_TRIES {
+            let mut read = redis::pipe();
+            read.cmd("HGET").arg(SOURCE_STATES).arg(&state.subject);
+            let stored: Option<String> = self.query_last_reply(RECORD_OPERATION, &read)?;
+            if stored.as_ref() == Some(&text) {
+                return Ok(false);
+            }
+            let (before, after) = diff_source_states(stored.as_deref().unwrap_or(""), &text);
+            let change = Change { kind, target: state.subject.clone(), before, after };
+            let mut arguments = format_change(author, &change).to_vec();
+            let is_first = stored.is_none();
+            arguments.extend([state.subject.clone(), text.clone(), stored.unwrap_or_default()]);
+            if self.run_record_change_script(&arguments)? {
+                return Ok(!is_first);
+            }
+        }
+        Err(self.unavailable_error(RECORD_OPERATION, "a source that other nodes keep changing"))
+    }
+
+    /// Runs `record_change.lua`. Returns false if the state of the source is another one meanwhile.
+    fn run_record_change_script(&mut self, arguments: &[String]) -> Result<bool, StoreError> {
+        let keys = [AUDIT, SOURCE_STATES];
+        let reply =
+            self.run_write_script(RECORD_OPERATION, Script::RecordChange, &keys, arguments)?;
+        Ok(self.parse_reply::<u64>(RECORD_OPERATION, reply)? == 1)
+    }
+
+    pub(in crate::store) fn read_audit_before(
+        &mut self,
+        before_id: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let from = before_id.map_or("+".to_owned(), |id| format!("({id}"));
+        let mut read = redis::pipe();
+        read.cmd("XREVRANGE").arg(AUDIT).arg(from).arg("-").arg("COUNT").arg(count);
+        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
+        Ok(entries.into_iter().map(parse_entry).collect())
+    }
+
+    pub(in crate::store) fn read_audit_after(
+        &mut self,
+        after_id: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let from = after_id.map_or("-".to_owned(), |id| format!("({id}"));
+        let mut read = redis::pipe();
+        read.cmd("XRANGE").arg(AUDIT).arg(from).arg("+").arg("COUNT").arg(count);
+        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
+        Ok(entries.into_iter().map(parse_entry).collect())
+    }
+
+    pub(in crate::store) fn find_request(
+        &mut self,
+        id: &str,
+    ) -> Result<Option<RequestRecord>, StoreError> {
+        const OPERATION: &str = "looking for a request";
+        let mut read = redis::pipe();
+        read.cmd("GET").arg(request_key(id));
+        let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Reply::Nil);
+        let value: Option<String> = self.parse_reply(OPERATION, reply)?;
+        Ok(value.and_then(|value| {
+            let mut parts = value.splitn(3, ' ').map(str::to_owned);
+            let (digest, salt, key_id) = (parts.next()?, parts.next()?, parts.next()?);
+            Some(RequestRecord { id: id.to_owned(), digest, salt, key_id })
+        }))
+    }
+
+    /// Writes the records of another store into an empty one. Their ids follow from their times.
+    pub(super) fn fill_audit(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
+        // A copy that was interrupted may have left records behind.
+        let mut clear = redis::pipe();
+        clear.cmd("UNLINK").arg(AUDIT);
+        self.query_with_retry_within(RECORD_OPERATION, BULK_TIMEOUT, &clear)?;
+        let (mut milliseconds, mut number) = (1, 0);
+        for chunk in contents.audit.chunks(CHUNK_ROWS) {
+            let mut write = redis::pipe();
+            for record in chunk {
+                let at = record.at.saturating_mul(1_000);
+                number = if at > milliseconds { 0 } else { number + 1 };
+                milliseconds = milliseconds.max(at);
+                let AuditRecord { author, operation, target, before, after, .. } = record;
+                write.cmd("XADD").arg(AUDIT).arg(format!("{milliseconds}-{number}"));
+                write.arg("author").arg(author.to_json().to_string());
+                write.arg("operation").arg(operation).arg("target").arg(target);
+                write.arg("form").arg("json").arg("before").arg(before.to_string());
+                write.arg("after").arg(after.to_string());
+            }
+            self.query_with_retry_within(RECORD_OPERATION, BULK_TIMEOUT, &write)?;
+        }
+        Ok(())
+    }
+}
+
+/// The value of a request's Redis key; empty without a request.
+pub(super) fn request_value(request: Option<&RequestRecord>) -> String {
+    request.map_or(String::new(), |RequestRecord { digest, salt, key_id, .. }| {
+        format!("{digest} {salt} {key_id}")
+    })
+}
+
+/// The Redis key of a request; without one, a name that no request has.
+pub(super) fn request_key_or_unused(request: Option<&RequestRecord>) -> String {
+    request_key(request.map_or("-", |request| request.id.as_str()))
+}
+
+fn format_change(author: &ChangeAuthor, change: &Change) -> [String; 5] {
+    let Change { kind, target, before, after } = change;
+    let (author, operation) = (author.to_json().to_string(), kind.as_str().to_owned());
+    [author, operation, target.clone(), before.to_string(), after.to_string()]
+}
+
+/// Parses a record. What riskgate did not write becomes null, so that the other records can be read.
+fn parse_entry((id, fields): StreamEntry) -> AuditRecord {
+    let field = |name: &str| {
+        fields.iter().find_map(|(known, value)| (known == name).then_some(value.as_str()))
+    };
+    let text = |name| field(name).unwrap_or_default().to_owned();
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
+    let target = text("target");
+    let state = |name| {
+        let state = field(name).unwrap_or_default();
+        match field("form") {
+            Some("key") => parse_key(&target, state).as_ref().map_or(Value::Null, key_to_json),
+            Some("account") => {
+                parse_account(&target, state).as_ref().map_or(Value::Null, account_to_json)
+            }
+            _ => json(state),
+        }
+    };
+    let author = ChangeAuthor::from_json(&json(field("author").unwrap_or_default()));
+    AuditRecord {
+        at: AuditRecord::order(&id)
+            .map_or(0, |(milliseconds, _)| milliseconds.cast_signed() / 1_000),
+        author: author.unwrap_or_else(|| ChangeAuthor::riskgate("unknown")),
+        operation: text("operation"),
+        before: state("before"),
+        after: state("after"),
+        id,
+        target,
+    }
+}

@@ -1,0 +1,109 @@
+//! Usage by day, route and key on a server: one hash for each account and month.
+//!
+//! A field is `DAY ROUTE NODE KEY`, and its value the calls. The script of the lease reports writes
+//! the fields.
+
+use std::collections::BTreeMap;
+
+use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
+use super::fill::COPY_NODE_ID;
+use super::key_names::{DAILY_USAGE_PREFIX, DAILY_USAGE_TTL_SECONDS, daily_usage_key};
+use crate::model::month::Month;
+use crate::store::contents::StoreContents;
+use crate::store::error::StoreError;
+use crate::store::ledger::UsageCount;
+use crate::store::rows::{DailyUsageCursor, DailyUsageRow};
+
+const OPERATION: &str = "reading usage";
+
+impl Redis {
+    pub(in super::super) fn read_daily_usage(
+        &mut self,
+        month: Month,
+        only_account: Option<&str>,
+        after: Option<&DailyUsageCursor>,
+        count: usize,
+    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+        let accounts = match only_account {
+            Some(account) => vec![account.to_owned()],
+            None => {
+                let names = self.find_accounts_of_month(DAILY_USAGE_PREFIX, month)?;
+                names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect()
+            }
+        };
+        let mut rows = Vec::new();
+        for account in accounts {
+            if after.is_some_and(|after| account < after.0) {
+                continue;
+            }
+            if rows.len() >= count {
+                break;
+            }
+            let of_account = self.read_daily_usage_of_account(month, &account)?;
+            rows.extend(
+                of_account
+                    .into_iter()
+                    .filter(|row| after.is_none_or(|after| row.cursor() > *after)),
+            );
+        }
+        rows.truncate(count);
+        Ok(rows)
+    }
+
+    /// Reads the rows of one account, sorted by day, route and key.
+    fn read_daily_usage_of_account(
+        &mut self,
+        month: Month,
+        account: &str,
+    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGETALL").arg(daily_usage_key(account, month));
+        let fields: Vec<(String, String)> = self.query_last_reply(OPERATION, &read)?;
+        let mut calls_by_key: BTreeMap<(u8, String, String), u64> = BTreeMap::new();
+        for (field, calls) in &fields {
+            if let Some((day, route, key_id)) = parse_usage_field(field) {
+                let calls: u64 = calls.parse().unwrap_or(0);
+                *calls_by_key.entry((day, route.to_owned(), key_id.to_owned())).or_default() +=
+                    calls;
+            }
+        }
+        let row = |((day, route, key_id), calls)| DailyUsageRow {
+            account: account.to_owned(),
+            day,
+            route,
+            key_id,
+            calls,
+        };
+        Ok(calls_by_key.into_iter().map(row).collect())
+    }
+
+    /// Writes the usage of another store into an empty one.
+    pub(super) fn fill_daily_usage(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
+        for (month, rows) in &contents.daily_usage {
+            for chunk in rows.chunks(CHUNK_ROWS) {
+                let mut write = redis::pipe();
+                for DailyUsageRow { account, day, route, key_id, calls } in chunk {
+                    let key = daily_usage_key(account, *month);
+                    let field = format!("{day} {route} {COPY_NODE_ID} {key_id}");
+                    write.cmd("HSET").arg(&key).arg(field).arg(calls);
+                    write.cmd("EXPIRE").arg(&key).arg(DAILY_USAGE_TTL_SECONDS);
+                }
+                self.query_with_retry_within("filling the store", BULK_TIMEOUT, &write)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The field of a node's count.
+pub(super) fn format_usage_field(count: &UsageCount, node_id: &str) -> String {
+    let UsageCount { day, route, key_id, .. } = count;
+    format!("{day} {route} {node_id} {key_id}")
+}
+
+/// Returns the day, the route and the key of a field; `None` if riskgate did not write it.
+fn parse_usage_field(field: &str) -> Option<(u8, &str, &str)> {
+    let mut parts = field.splitn(4, ' ');
+    let (day, route, _node, key_id) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    Some((day.parse().ok()?, route, key_id))
+}

@@ -1,0 +1,204 @@
+//! The audit in SQLite, the states of sources, and requests that can be repeated.
+
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use serde_json::Value;
+
+use super::connection::Sqlite;
+use crate::store::audit::{
+    AUDIT_RETENTION_SECONDS, AuditRecord, Change, ChangeAuthor, ChangeKind, SourceState,
+    diff_source_states,
+};
+use crate::store::error::{self, StoreError};
+use crate::store::rows::{REQUEST_RETENTION_SECONDS, RequestRecord};
+
+/// The most old records that one new record deletes. A clock that is wrong for a moment deletes few.
+const MAX_DELETED_RECORDS: i64 = 16;
+const READ_OPERATION: &str = "reading the audit";
+
+impl Sqlite {
+    pub(in crate::store) fn record_change(
+        &mut self,
+        author: &ChangeAuthor,
+        change: &Change,
+        state: Option<&SourceState>,
+    ) -> Result<(), StoreError> {
+        let failed = self.error_while("recording a change");
+        let transaction = self.begin_write_transaction("recording a change")?;
+        append_record(&transaction, author, change).map_err(&failed)?;
+        if let Some(state) = state {
+            let text = state.stored_text();
+            set_source_state(&transaction, &state.subject, &text).map_err(&failed)?;
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    pub(in crate::store) fn record_source_state(
+        &mut self,
+        author: &ChangeAuthor,
+        kind: ChangeKind,
+        state: &SourceState,
+    ) -> Result<bool, StoreError> {
+        let failed = self.error_while("recording a change");
+        let transaction = self.begin_write_transaction("recording a change")?;
+        let record = || -> rusqlite::Result<bool> {
+            let (subject, text) = (&state.subject, state.stored_text());
+            let before: Option<String> = transaction
+                .prepare_cached("SELECT entries FROM source_state WHERE subject = ?1")?
+                .query_row([subject], |row| row.get(0))
+                .optional()?;
+            if before.as_ref() == Some(&text) {
+                return Ok(false);
+            }
+            set_source_state(&transaction, subject, &text)?;
+            let Some(before) = before else { return Ok(false) };
+            let (before, after) = diff_source_states(&before, &text);
+            let target = subject.clone();
+            append_record(&transaction, author, &Change { kind, target, before, after })?;
+            Ok(true)
+        };
+        let is_recorded = record().map_err(&failed)?;
+        transaction.commit().map_err(failed)?;
+        Ok(is_recorded)
+    }
+
+    pub(in crate::store) fn read_audit_before(
+        &mut self,
+        before_id: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let before = before_id.and_then(AuditRecord::order).map_or(i64::MAX, to_row_id);
+        let select = "SELECT id, at, author, operation, target, before, after FROM audit
+                      WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
+        read_records(&self.connection, select, before, count)
+            .map_err(self.error_while(READ_OPERATION))
+    }
+
+    pub(in crate::store) fn read_audit_after(
+        &mut self,
+        after_id: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let after = after_id.and_then(AuditRecord::order).map_or(0, to_row_id);
+        let select = "SELECT id, at, author, operation, target, before, after FROM audit
+                      WHERE id > ?1 ORDER BY id LIMIT ?2";
+        read_records(&self.connection, select, after, count)
+            .map_err(self.error_while(READ_OPERATION))
+    }
+
+    pub(in crate::store) fn find_request(
+        &mut self,
+        id: &str,
+    ) -> Result<Option<RequestRecord>, StoreError> {
+        self.connection
+            .query_row(
+                "SELECT digest, salt, key_id FROM request WHERE id = ?1 AND at > unixepoch() - ?2",
+                params![id, REQUEST_RETENTION_SECONDS],
+                |row| {
+                    let (digest, salt, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                    Ok(RequestRecord { id: id.to_owned(), digest, salt, key_id })
+                },
+            )
+            .optional()
+            .map_err(self.error_while("looking for a request"))
+    }
+}
+
+fn set_source_state(
+    transaction: &Transaction<'_>,
+    subject: &str,
+    text: &str,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO source_state VALUES (?1, ?2)")?
+        .execute([subject, text])?;
+    Ok(())
+}
+
+fn to_row_id((id, _): (u64, u64)) -> i64 {
+    i64::try_from(id).unwrap_or(i64::MAX)
+}
+
+fn read_records(
+    connection: &Connection,
+    select: &str,
+    from_id: i64,
+    count: usize,
+) -> rusqlite::Result<Vec<AuditRecord>> {
+    let mut statement = connection.prepare_cached(select)?;
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let records = statement.query_map(params![from_id, count], parse_record)?;
+    records.collect()
+}
+
+fn parse_record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
+    // A text that riskgate did not write becomes null, so that the other records can be read.
+    let json = |column| -> rusqlite::Result<Value> {
+        Ok(serde_json::from_str(&row.get::<_, String>(column)?).unwrap_or(Value::Null))
+    };
+    let author = ChangeAuthor::from_json(&json(2)?);
+    Ok(AuditRecord {
+        id: row.get::<_, i64>(0)?.to_string(),
+        at: row.get(1)?,
+        author: author.unwrap_or_else(|| ChangeAuthor::riskgate("unknown")),
+        operation: row.get(3)?,
+        target: row.get(4)?,
+        before: json(5)?,
+        after: json(6)?,
+    })
+}
+
+/// Appends a record, and deletes some records that are older than the retention.
+pub(super) fn append_record(
+    transaction: &Transaction<'_>,
+    author: &ChangeAuthor,
+    change: &Change,
+) -> rusqlite::Result<()> {
+    let Change { kind, target, before, after } = change;
+    let (author, operation) = (author.to_json().to_string(), kind.as_str());
+    transaction
+        .prepare_cached(
+            "INSERT INTO audit (at, author, operation, target, before, after)
+             VALUES (unixepoch(), ?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![author, operation, target, before.to_string(), after.to_string()])?;
+    transaction
+        .prepare_cached(
+            "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < unixepoch() - ?1
+             ORDER BY at LIMIT ?2)",
+        )?
+        .execute(params![AUDIT_RETENTION_SECONDS, MAX_DELETED_RECORDS])?;
+    Ok(())
+}
+
+/// Writes the records of another store into an empty store. They get new ids, in the same order.
+pub(super) fn fill_audit(
+    transaction: &Transaction<'_>,
+    records: &[AuditRecord],
+) -> rusqlite::Result<()> {
+    let mut insert = transaction.prepare(
+        "INSERT INTO audit (at, author, operation, target, before, after)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    for AuditRecord { at, author, operation, target, before, after, .. } in records {
+        let author = author.to_json().to_string();
+        let (before, after) = (before.to_string(), after.to_string());
+        insert.execute(params![at, author, operation, target, before, after])?;
+    }
+    Ok(())
+}
+
+/// Remembers a request, so that the store knows it when it is repeated. `Ok(Err)` if the store knows
+/// it already.
+pub(super) fn remember_request(
+    transaction: &Transaction<'_>,
+    request: Option<&RequestRecord>,
+) -> rusqlite::Result<Result<(), StoreError>> {
+    let Some(RequestRecord { id, digest, salt, key_id }) = request else { return Ok(Ok(())) };
+    transaction
+        .execute("DELETE FROM request WHERE at <= unixepoch() - ?1", [REQUEST_RETENTION_SECONDS])?;
+    let inserted = transaction.execute(
+        "INSERT OR IGNORE INTO request VALUES (?1, ?2, ?3, ?4, unixepoch())",
+        params![id, digest, salt, key_id],
+    )?;
+    Ok(if inserted == 1 { Ok(()) } else { Err(error::repeated_request_error()) })
+}

@@ -1,0 +1,84 @@
+//! Usage by day, route and key in SQLite.
+
+use rusqlite::{Row, Transaction, params};
+
+use super::connection::Sqlite;
+use super::rows::{to_i64_saturating, to_u64_or_zero};
+use crate::model::month::Month;
+use crate::store::error::StoreError;
+use crate::store::ledger::UsageCount;
+use crate::store::rows::{DailyUsageCursor, DailyUsageRow};
+
+impl Sqlite {
+    pub(in super::super) fn read_daily_usage(
+        &self,
+        month: Month,
+        only_account: Option<&str>,
+        after: Option<&DailyUsageCursor>,
+        count: usize,
+    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+        let failed = self.error_while("reading usage");
+        let start = (String::new(), 0, String::new(), String::new());
+        let (account, day, route, key_id) = after.unwrap_or(&start);
+        // SQLite finds the first row of a page in the primary key, so each page costs the same.
+        let select = |filter: &str| {
+            format!(
+                "SELECT account, day, route, key_id, sum(calls) FROM daily_usage
+                 WHERE month = ?1 AND {filter}
+                   AND (account, day, route, key_id) > (?3, ?4, ?5, ?6)
+                 GROUP BY account, day, route, key_id ORDER BY account, day, route, key_id LIMIT ?7"
+            )
+        };
+        let select = match only_account {
+            Some(_) => select("account = ?2"),
+            None => select("?2 IS NULL AND account >= ?3"),
+        };
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let parameters = params![month.number(), only_account, account, day, route, key_id, count];
+        let parse = |row: &Row<'_>| {
+            Ok(DailyUsageRow {
+                account: row.get(0)?,
+                day: row.get(1)?,
+                route: row.get(2)?,
+                key_id: row.get(3)?,
+                calls: to_u64_or_zero(row.get(4)?),
+            })
+        };
+        let mut statement = self.connection.prepare_cached(&select).map_err(&failed)?;
+        let rows = statement.query_map(parameters, parse).map_err(&failed)?;
+        rows.collect::<Result<_, _>>().map_err(failed)
+    }
+}
+
+/// Writes the counts of a node. They are totals, so that writing them twice changes nothing.
+pub(super) fn write_usage_counts(
+    transaction: &Transaction<'_>,
+    node_id: &[u8; 16],
+    account: &str,
+    counts: &[UsageCount],
+) -> rusqlite::Result<()> {
+    let mut write = transaction
+        .prepare_cached("INSERT OR REPLACE INTO daily_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+    for UsageCount { month, day, route, key_id, calls } in counts {
+        let (node, calls) = (node_id.as_slice(), to_i64_saturating(*calls));
+        write.execute(params![month.number(), account, day, route, &**key_id, node, calls])?;
+    }
+    Ok(())
+}
+
+/// Writes the usage of another store into an empty store. It belongs to the node id 0, which no
+/// running node has.
+pub(super) fn fill_daily_usage(
+    transaction: &Transaction<'_>,
+    months: &[(Month, Vec<DailyUsageRow>)],
+) -> rusqlite::Result<()> {
+    let mut insert = transaction
+        .prepare("INSERT INTO daily_usage VALUES (?1, ?2, ?3, ?4, ?5, zeroblob(16), ?6)")?;
+    for (month, rows) in months {
+        for DailyUsageRow { account, day, route, key_id, calls } in rows {
+            let calls = to_i64_saturating(*calls);
+            insert.execute(params![month.number(), account, day, route, key_id, calls])?;
+        }
+    }
+    Ok(())
+}

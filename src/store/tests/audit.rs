@@ -1,0 +1,271 @@
+//! Tests of the audit, of requests that can be repeated, and of usage by day. Both stores keep the same
+//! contract.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::{
+    BatchContext, Change, ChangeKind, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit,
+    RequestRecord, SourceState, Store, UsageCount,
+};
+use super::{key, on_both_stores, ring_version, rotation, tester};
+use crate::model::month::Month;
+
+/// The operation, the target, and the states before and after of each record, the oldest first.
+fn read_records(store: &mut Store) -> Vec<(String, String, Value, Value)> {
+    let records = store.read_audit_after(None, 1_000).unwrap();
+    assert!(records.iter().all(|record| record.author == tester()));
+    let part = |record: super::super::AuditRecord| {
+        (record.operation, record.target, record.before, record.after)
+    };
+    records.into_iter().map(part).collect()
+}
+
+#[test]
+fn each_change_of_keys_and_accounts_has_its_record() {
+    on_both_stores(|location| {
+        let mut store = location.open();
+        let author = tester();
+        let mut first = key(1, "acme");
+        first.label = Some("web \"1\"".to_owned());
+        let mut changes = store.changes_by(&author);
+        changes.mark_as_store().unwrap();
+        changes.add_keys(&[(first.clone(), Some("pro".to_owned()))], None).unwrap();
+        changes.set_account("acme", None, Some(Some(MonthlyLimit::Calls(7)))).unwrap();
+        changes.set_account("acme", Some("free"), Some(None)).unwrap();
+        let second = key(2, "acme");
+        let turn = rotation("key_1", &second, 1_900_000_000, 5);
+        changes.rotate_key(&turn, None).unwrap();
+        changes.undo_rotation(&turn, None).unwrap();
+        changes.expire_or_revoke_key("key_1", None, Some(1_800_000_000)).unwrap();
+        changes.add_keys(&[(key(3, "acme"), None), (key(4, "acme"), None)], None).unwrap();
+        changes.restore_rows(&[key(5, "acme")], &[]).unwrap();
+        changes.restore_rows(&[key(5, "acme")], &[]).unwrap();
+        changes.repair_month(Month::from_number(300).unwrap()).unwrap();
+        let mut records = read_records(&mut store);
+        records.retain(|record| record.0 != "store.init");
+        let operations: Vec<(&str, &str)> =
+            records.iter().map(|record| (record.0.as_str(), record.1.as_str())).collect();
+        assert_eq!(
+            operations,
+            [
+                ("key.create", "key_1"),
+                ("account.set", "acme"),
+                ("account.set", "acme"),
+                ("key.rotate", "key_1"),
+                ("key.create", "key_2"),
+                ("key.rotation_undo", "key_1"),
+                ("key.revoke", "key_2"),
+                ("key.revoke", "key_1"),
+                ("key.import", "2 keys"),
+                ("key.restore", "1 keys and accounts"),
+                ("store.repair_month", "the store"),
+            ]
+        );
+        assert_eq!(records[0].2, Value::Null);
+        assert_eq!(records[0].3["label"], "web \"1\"");
+        assert_eq!(records[1].2, json!({ "plan": "pro", "own_limit": null }));
+        assert_eq!(records[1].3, json!({ "plan": "pro", "own_limit": 7 }));
+        assert_eq!(records[2].3, json!({ "plan": "free", "own_limit": null }));
+        assert_eq!(records[3].2["expires_at"], Value::Null);
+        assert_eq!(records[3].3["expires_at"], "2030-03-17T17:46:40Z");
+        assert_eq!(records[5].3["expires_at"], Value::Null);
+        assert_eq!(records[7].3["revoked_at"], "2027-01-15T08:00:00Z");
+        assert_eq!(records[8].3, json!({ "keys": 2, "ids": ["key_3", "key_4"] }));
+        let all = format!("{records:?}");
+        assert!(!all.contains(&hex::encode(first.digest)), "no record has a digest");
+    });
+}
+
+#[test]
+fn a_refused_change_leaves_no_record() {
+    on_both_stores(|location| {
+        let (mut store, author) = (location.open(), tester());
+        let mut changes = store.changes_by(&author);
+        changes.add_keys(&[(key(1, "acme"), None)], None).unwrap();
+        changes.add_keys(&[(key(1, "acme"), None)], None).unwrap_err();
+        changes.expire_or_revoke_key("key_9", None, Some(1)).unwrap_err();
+        changes.rotate_key(&rotation("key_9", &key(2, "acme"), 9, 5), None).unwrap_err();
+        assert_eq!(read_records(&mut store).len(), 1);
+    });
+}
+
+#[test]
+fn an_import_of_many_keys_has_one_record() {
+    on_both_stores(|location| {
+        let (mut store, author) = (location.open(), tester());
+        let keys: Vec<_> = (0..2_500).map(|n| (key(n, "acme"), None)).collect();
+        store.changes_by(&author).add_keys(&keys, None).unwrap();
+        let records = read_records(&mut store);
+        assert_eq!(records.len(), 1);
+        assert_eq!((records[0].0.as_str(), &records[0].3["keys"]), ("key.import", &json!(2_500)));
+    });
+}
+
+#[test]
+fn records_are_read_in_pages_from_either_end() {
+    on_both_stores(|location| {
+        let (mut store, author) = (location.open(), tester());
+        for n in 0..5 {
+            let change = Change {
+                kind: ChangeKind::OverrideSet,
+                target: format!("{n}.com"),
+                before: Value::Null,
+                after: json!({ "n": n }),
+            };
+            store.changes_by(&author).record_change(&change, None).unwrap();
+        }
+        let all = store.read_audit_after(None, 9).unwrap();
+        assert_eq!(
+            all.iter().map(|r| r.target.as_str()).collect::<String>(),
+            "0.com1.com2.com3.com4.com"
+        );
+        let from = |id: &str, store: &mut Store| store.read_audit_after(Some(id), 2).unwrap();
+        assert_eq!(from(&all[1].id, &mut store), all[2..4]);
+        assert_eq!(from(&all[4].id, &mut store), []);
+        let newest = store.read_audit_before(None, 2).unwrap();
+        assert_eq!(newest, [all[4].clone(), all[3].clone()]);
+        let older = store.read_audit_before(Some(&newest[1].id), 9).unwrap();
+        assert_eq!(older, [all[2].clone(), all[1].clone(), all[0].clone()]);
+    });
+}
+
+#[test]
+fn a_source_is_recorded_only_when_it_changes() {
+    on_both_stores(|location| {
+        let (mut store, author) = (location.open(), tester());
+        let state = |limit: &str| SourceState {
+            subject: "config a.toml".to_owned(),
+            entries: BTreeMap::from([("plans.pro".to_owned(), limit.to_owned())]),
+        };
+        let mut record = |limit| {
+            let mut changes = store.changes_by(&author);
+            changes.record_source_state(ChangeKind::ConfigChange, &state(limit)).unwrap()
+        };
+        assert!(!record("5"), "the first state is no change");
+        assert!(!record("5"));
+        assert!(record("6"));
+        assert!(!record("6"), "another node reads the same file");
+        let change = Change {
+            kind: ChangeKind::OverrideSet,
+            target: "a.com".to_owned(),
+            before: Value::Null,
+            after: Value::Null,
+        };
+        store.changes_by(&author).record_change(&change, Some(&state("7"))).unwrap();
+        let mut changes = store.changes_by(&author);
+        assert!(!changes.record_source_state(ChangeKind::ConfigChange, &state("7")).unwrap());
+        let records = read_records(&mut store);
+        assert_eq!(records.len(), 2);
+        assert_eq!(
+            (&records[0].2, &records[0].3),
+            (&json!({ "plans.pro": "5" }), &json!({ "plans.pro": "6" }))
+        );
+    });
+}
+
+#[test]
+fn a_repeated_request_adds_no_second_key() {
+    on_both_stores(|location| {
+        let (mut store, author) = (location.open(), tester());
+        let request = |key_id: &str| RequestRecord {
+            id: "r1".to_owned(),
+            digest: "d".to_owned(),
+            salt: "00ff".to_owned(),
+            key_id: key_id.to_owned(),
+        };
+        assert_eq!(store.find_request("r1").unwrap(), None);
+        let mut changes = store.changes_by(&author);
+        changes.add_keys(&[(key(1, "acme"), None)], Some(&request("key_1"))).unwrap();
+        assert_eq!(store.find_request("r1").unwrap(), Some(request("key_1")));
+        let before = ring_version(&mut store);
+        let mut changes = store.changes_by(&author);
+        let again = changes.add_keys(&[(key(2, "acme"), None)], Some(&request("key_2")));
+        assert!(again.unwrap_err().to_string().contains("Idempotency-Key"));
+        let new = key(3, "acme");
+        let turn = rotation("key_1", &new, 9, 5);
+        changes.rotate_key(&turn, Some(&request("key_3"))).unwrap_err();
+        assert_eq!(ring_version(&mut store), before);
+        assert_eq!(store.find_key("key_2").unwrap(), None);
+        let other = RequestRecord { id: "r2".to_owned(), ..request("key_3") };
+        store.changes_by(&author).rotate_key(&turn, Some(&other)).unwrap();
+        assert_eq!(store.find_request("r2").unwrap(), Some(other));
+        assert_eq!(store.find_key("key_3").unwrap(), Some(new.clone()));
+        assert_eq!(store.find_key_by_digest(&new.digest).unwrap(), Some(new));
+        assert_eq!(store.find_account("acme").unwrap().unwrap().name, "acme");
+        assert_eq!(store.find_account("other").unwrap(), None);
+    });
+}
+
+#[test]
+fn usage_by_day_is_written_with_the_report_and_counts_once() {
+    let months = [1_200, 1_201].map(|number| Month::from_number(number).unwrap());
+    on_both_stores(|location| {
+        let mut store = location.open();
+        let count = |month: Month, day, route, key_id: &str, calls| UsageCount {
+            month,
+            day,
+            route,
+            key_id: Arc::from(key_id),
+            calls,
+        };
+        let mut report = |node: u8, sequence: u64, usage: Vec<UsageCount>| {
+            let report = LeaseReport {
+                account: "acme {x}".to_owned(),
+                month: months[1],
+                sequence,
+                target: 9,
+                floor: 9,
+                spent: 9,
+                limit: None,
+                known: KnownState::default(),
+                usage,
+            };
+            let context = BatchContext {
+                node_id: &[node; 16],
+                latest_begun_month: months[1],
+                recovery_left: std::time::Duration::ZERO,
+                needs_replicas: true,
+            };
+            store.probe(months[1], None).unwrap();
+            store.report_leases(context, &[report]).unwrap();
+        };
+        report(
+            1,
+            1,
+            vec![count(months[1], 2, "check", "k1", 5), count(months[0], 31, "check", "k1", 4)],
+        );
+        report(
+            1,
+            2,
+            vec![count(months[1], 2, "check", "k1", 6), count(months[1], 2, "domain", "k2", 1)],
+        );
+        report(1, 2, vec![count(months[1], 2, "check", "k1", 99)]);
+        report(
+            2,
+            1,
+            vec![count(months[1], 2, "check", "k1", 10), count(months[1], 10, "check", "k1", 1)],
+        );
+        let row = |day, route: &str, key_id: &str, calls| DailyUsageRow {
+            account: "acme {x}".to_owned(),
+            day,
+            route: route.to_owned(),
+            key_id: key_id.to_owned(),
+            calls,
+        };
+        let all = [row(2, "check", "k1", 16), row(2, "domain", "k2", 1), row(10, "check", "k1", 1)];
+        let mut read = |month, account, after: Option<&DailyUsageRow>, count| {
+            let after = after.map(DailyUsageRow::cursor);
+            store.read_daily_usage(month, account, after.as_ref(), count).unwrap()
+        };
+        assert_eq!(read(months[1], None, None, 99), all);
+        assert_eq!(read(months[1], Some("acme {x}"), None, 99), all);
+        assert_eq!(read(months[1], Some("other"), None, 99), []);
+        assert_eq!(read(months[0], None, None, 99), [row(31, "check", "k1", 4)]);
+        assert_eq!(read(months[1], None, None, 2), all[..2]);
+        assert_eq!(read(months[1], None, Some(&all[1]), 2), all[2..]);
+        assert_eq!(read(months[1], Some("acme {x}"), Some(&all[0]), 1), all[1..2]);
+    });
+}

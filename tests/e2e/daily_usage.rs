@@ -1,0 +1,113 @@
+//! Usage by day, route and key: it adds up to the calls that were admitted, so that it can be billed.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::harness::{
+    Gateway, MockUpstream, Setup, free_address, get, max_held_calls, request, wait_until,
+};
+use crate::redis_server::RedisServer;
+
+/// The calls of each key and route of this month, from the command.
+fn read_usage(gateway: &Gateway) -> BTreeMap<(String, String), u64> {
+    let rows = gateway.cli(&["usage", "--daily", "--json"]).expect(0).json();
+    let text = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
+    let mut calls = BTreeMap::new();
+    for row in rows.as_array().unwrap() {
+        let key = (text(row, "key_id"), text(row, "route"));
+        *calls.entry(key).or_insert(0) += row["calls"].as_u64().unwrap();
+    }
+    calls
+}
+
+fn read_total(gateway: &Gateway) -> u64 {
+    read_usage(gateway).values().sum()
+}
+
+#[test]
+fn usage_by_key_and_route_is_exact_on_both_stores() {
+    let server = RedisServer::start();
+    let upstream = MockUpstream::start();
+    for setup in [Setup::new(), Setup::new().with_redis(&server)] {
+        let setup = setup.set("plans.free", "100000").with_upstreams(&[upstream.address]);
+        let gateway = setup.start();
+        let (first, first_id) = gateway.create_active_key_with_id("acme", &[]);
+        let (second, second_id) = gateway.create_active_key_with_id("acme", &[]);
+        let mut connection = gateway.connect();
+        let mut send = |target: &str, key: &str, status: u16| {
+            connection.send_request(&get(target).key(key)).expect(status);
+        };
+        for _ in 0..30 {
+            send("/v1/public/domain/first.test", &first, 200);
+        }
+        for _ in 0..7 {
+            send("/v1/public/domain/not_valid", &second, 422);
+            send("/v1/check/a%40first.test", &second, 200);
+        }
+        send("/v1/public/top-domains", &second, 200);
+        send("/v1/usage", &second, 200);
+        let batch = request("POST", "/v1/public/domains")
+            .key(&first)
+            .with_header("Content-Type", "application/json")
+            .body("{\"domains\":[\"a.com\",\"b.com\",\"c.com\"]}");
+        gateway.send_request(&batch).expect(200);
+        let expected: BTreeMap<(String, String), u64> = [
+            (&first_id, "domain", 30),
+            (&first_id, "domains", 3),
+            (&second_id, "domain", 7),
+            (&second_id, "check", 7),
+            (&second_id, "top_domains", 1),
+        ]
+        .map(|(key, route, calls)| ((key.clone(), route.to_owned()), calls))
+        .into();
+        wait_until("the usage is in the store", || read_usage(&gateway) == expected);
+        assert_eq!(gateway.get_month_count(&first), 48);
+        let csv = gateway.cli(&["usage", "--csv"]).expect(0).stdout;
+        assert!(csv.starts_with("day,account,route,key_id,calls\n"), "{csv}");
+        assert_eq!(csv.lines().count(), 6, "{csv}");
+        let month = &csv.lines().nth(1).unwrap()[..7];
+        assert_eq!(gateway.cli(&["usage", "--csv", "--month", month]).expect(0).stdout, csv);
+        let other = gateway.cli(&["usage", "--csv", "--month", "2020-01"]).expect(0).stdout;
+        assert_eq!(other.lines().count(), 1);
+        let gateway = gateway.restart();
+        gateway.get_domain("first.test", &first).expect(200);
+        wait_until("a new node counts on", || read_total(&gateway) == 49);
+    }
+}
+
+#[test]
+fn a_refunded_call_is_no_usage() {
+    let gateway =
+        Setup::new().set("upstream.servers", &format!("[\"{}\"]", free_address())).start();
+    let key = gateway.create_active_key("acme", &[]);
+    for _ in 0..3 {
+        gateway.get("/v1/check/a%40first.test", &key).expect(500);
+    }
+    gateway.get_domain("first.test", &key).expect(200);
+    wait_until("the call that counts is in the store", || read_total(&gateway) == 1);
+    assert_eq!(gateway.get_month_count(&key), 1);
+}
+
+#[test]
+fn a_crash_loses_no_more_usage_than_one_lease() {
+    let limit = 10_000;
+    let mut gateway = Setup::new().set("plans.free", &limit.to_string()).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut admitted = 0;
+    for _ in 0..3 {
+        let mut connection = gateway.connect();
+        for _ in 0..170 {
+            connection.send_request(&get("/v1/public/domain/first.test").key(&key)).expect(200);
+            admitted += 1;
+        }
+        gateway.kill();
+        gateway = gateway.start_after_exit();
+        let counted = read_total(&gateway);
+        let lost = admitted - counted;
+        assert!(lost <= max_held_calls(limit), "{lost} of {admitted} are lost");
+        admitted = counted;
+        let spent = gateway.cli(&["usage", "--json"]).expect(0).json()[0]["month_count"].as_u64();
+        assert_eq!(spent, Some(counted), "the total and the counts by key are written together");
+    }
+}
