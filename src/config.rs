@@ -4,6 +4,7 @@
 //! before it. Owns the name, default and range of every setting. No other module reads the
 //! environment.
 
+mod admin;
 mod authz;
 mod client_rates;
 mod description;
@@ -51,11 +52,11 @@ use crate::support::certificates::CertificateFiles;
 use crate::support::client_rates::Rate;
 use crate::table::TableInputs;
 
+pub use admin::{AdminToken, TokenScope};
 pub use effective::{EffectiveSetting, EffectiveSettings};
 use listen::ListenAddresses;
 pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 pub use raw_value::parse_duration;
-pub use secret::Secret;
 use settings::Settings;
 
 /// The plans that riskgate ships, with their calls per month.
@@ -129,8 +130,10 @@ pub struct Config {
     pub drain_delay: Duration,
     /// How long a draining process waits for requests in flight.
     pub drain_grace: Duration,
-    /// The token of the admin listener, required unless the listener is on loopback.
-    pub admin_token: Option<Secret>,
+    /// The tokens of the admin listener; at least one is required unless the listener is on loopback.
+    pub admin_tokens: Vec<AdminToken>,
+    /// The file to which riskgate appends the records of the audit, if any.
+    pub audit_path: Option<PathBuf>,
     /// Whether `/metrics` needs no token.
     pub is_metrics_public: bool,
 }
@@ -204,11 +207,11 @@ impl Config {
         let seconds = Duration::from_secs;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let ListenAddresses { admin, http, https, redirect } = settings.read_listen_addresses();
-        let admin_token = settings.read_admin_token();
+        let admin_tokens = settings.read_admin_tokens();
         let trusted_proxies = settings.networks("listen.trusted_proxies");
         let upstream_routes = settings.read_upstream_routes();
         let authz_path = settings.read_authz_path(&upstream_routes);
-        if !admin.ip().is_loopback() && admin_token.is_none() {
+        if !admin.ip().is_loopback() && admin_tokens.is_empty() {
             settings.report_missing(
                 "admin.token",
                 "a token of 16 characters or more, since listen.admin is not loopback",
@@ -258,7 +261,8 @@ impl Config {
             runtime_dir: settings.path_or_default("process.runtime_dir", "state/run"),
             drain_delay: settings.duration("drain.delay", Duration::ZERO),
             drain_grace: settings.duration("drain.grace", seconds(30)),
-            admin_token,
+            admin_tokens,
+            audit_path: settings.path("audit.path"),
             is_metrics_public: settings.boolean("admin.metrics_public", false),
         }
     }
@@ -303,7 +307,7 @@ impl Config {
             ("process.runtime_dir", is_same(&self.runtime_dir, &startup.runtime_dir)),
             ("drain.delay", is_same(&self.drain_delay, &startup.drain_delay)),
             ("drain.grace", is_same(&self.drain_grace, &startup.drain_grace)),
-            ("admin.token", self.admin_token == startup.admin_token),
+            ("audit.path", self.audit_path == startup.audit_path),
             ("admin.metrics_public", self.is_metrics_public == startup.is_metrics_public),
         ]
         .into_iter()

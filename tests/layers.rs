@@ -70,7 +70,7 @@ const CRATES: [(&str, &[&str]); 37] = [
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
     ("itoa", &["message", "exchange", "proxy/upstream", "observe/access_log"]),
-    ("jiff", &["model/month", "keys/key_file", "management/expiry"]),
+    ("jiff", &["model/month", "keys/key_file", "config/admin", "management/expiry"]),
     ("memchr", &["message/request_head", "screening"]),
     ("minisign_verify", &["feed/fetch"]),
     ("pingora", &["message", "exchange", "gate", "proxy", "downstream", "process"]),

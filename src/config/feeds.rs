@@ -112,7 +112,7 @@ impl Settings {
 
     /// Reads a setting that has no default. If it is missing or faulty, reports that and returns
     /// None.
-    fn require_setting<T>(
+    pub(super) fn require_setting<T>(
         &mut self,
         key: &str,
         expected: &str,

@@ -19,6 +19,8 @@ prefix = "/signup"
 [upstream.route.screen]
 [[table.feed]]
 name = "feed"
+[[admin.token]]
+name = "token"
 "#;
 
 /// Returns the schema (JSON Schema 2020-12) of a config file with these settings.
@@ -46,10 +48,19 @@ fn insert_setting(root: &mut Value, description: &SettingDescription) {
         at = match section.parse::<usize>() {
             // An entry of an array of tables: the schema of all its entries.
             Ok(_) => {
-                if at["type"] != "array" {
-                    *at = json!({"type": "array", "items": object_schema()});
+                let array = || json!({"type": "array", "items": object_schema()});
+                if at["type"] == "string" {
+                    // `admin.token` is a text, or an array of tables.
+                    *at = json!({"anyOf": [at.take(), array()]});
                 }
-                &mut at["items"]
+                if at.get("anyOf").is_some() {
+                    &mut at["anyOf"][1]["items"]
+                } else {
+                    if at["type"] != "array" {
+                        *at = array();
+                    }
+                    &mut at["items"]
+                }
             }
             Err(_) => {
                 let members = at["properties"].as_object_mut();
@@ -127,6 +138,12 @@ mod tests {
         let schema = if schema["type"] == "array" { &schema["items"] } else { schema };
         for (name, member) in schema["properties"].as_object().into_iter().flatten() {
             let key = format!("{prefix}{name}");
+            let alternative = &member["anyOf"][1];
+            if alternative["items"].get("properties").is_some() {
+                list_settings(alternative, &format!("{key}."), out);
+                out.push((key, member["anyOf"][0].clone()));
+                continue;
+            }
             match member.get("properties").or_else(|| member["items"].get("properties")) {
                 Some(_) => list_settings(member, &format!("{key}."), out),
                 None => out.push((key, member.clone())),

@@ -63,7 +63,7 @@ fn neither_faults_nor_debug_output_show_a_secret() {
     let url = "redis://me:s3cr3t@cache.internal:6380/2";
     let config =
         read_config_text(&format!("[admin]\ntoken = {token:?}\n[store]\nurl = {url:?}\n")).unwrap();
-    assert_eq!(config.admin_token.as_ref().map(Secret::reveal), Some(token));
+    assert_eq!(config.admin_tokens[0].digest, crate::keys::sha256(token.as_bytes()));
     assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
     for text in [
         format!("[store]\nurl = [{url:?}]\n"),

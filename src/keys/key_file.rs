@@ -233,7 +233,7 @@ pub fn is_valid_id_or_account(text: &str) -> bool {
 }
 
 /// Parses the field `hash`: `sha256:` and 64 hexadecimal digits. `None` if it has another form.
-fn parse_sha256_field(text: &str) -> Option<[u8; 32]> {
+pub fn parse_sha256_field(text: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     hex::decode_to_slice(text.strip_prefix("sha256:")?, &mut digest).ok()?;
     Some(digest)

@@ -5,22 +5,21 @@
 //! the listener must be on loopback and `Host` must name loopback. No response contains a key or an
 //! e-mail address. The API is not served here.
 
+mod access;
 pub(super) mod connection;
 mod connection_limit;
 mod responses;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::header::ORIGIN;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
-use subtle::ConstantTimeEq;
 use tokio::time::timeout;
 
-use crate::config::{Config, Secret};
 use crate::downstream::ConnectionTracker;
 use crate::feed::FeedStatus;
 use crate::gate::GateState;
@@ -28,10 +27,11 @@ use crate::keys::KeyRing;
 use crate::model::month::format_rfc3339;
 use crate::model::network::loopback_if_unspecified;
 use crate::observe::process_log::ProcessLog;
-use crate::process::reload::{ReloadStatus, ReloadTrigger};
+use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
 use crate::proxy::upstream::Upstreams;
 use crate::quota::unix_now;
 
+use access::Access;
 use responses::{
     HTML_TYPE, JSON_TYPE, YAML_TYPE, build_response, method_not_allowed_response, text_response,
     to_pretty_json,
@@ -54,7 +54,7 @@ pub struct AdminApp {
     reload_status: Arc<Mutex<ReloadStatus>>,
     reload_trigger: ReloadTrigger,
     process_log: Option<Arc<ProcessLog>>,
-    token: Option<Secret>,
+    inputs: Arc<CurrentInputs>,
     listens_on_loopback: bool,
     is_metrics_public: bool,
     started_at: i64,
@@ -70,8 +70,9 @@ impl AdminApp {
         upstreams: Arc<Upstreams>,
         reload_status: Arc<Mutex<ReloadStatus>>,
         reload_trigger: ReloadTrigger,
-        config: &Config,
+        inputs: Arc<CurrentInputs>,
     ) -> AdminApp {
+        let config = inputs.config.snapshot();
         AdminApp {
             state,
             connection_tracker,
@@ -79,7 +80,7 @@ impl AdminApp {
             reload_status,
             reload_trigger,
             process_log: None,
-            token: config.admin_token.clone(),
+            inputs,
             listens_on_loopback: config.admin.ip().is_loopback(),
             is_metrics_public: config.is_metrics_public,
             started_at: unix_now(),
@@ -135,18 +136,14 @@ impl AdminApp {
         }
     }
 
-    /// Returns true if the request carries the configured token. Without a configured token,
-    /// returns true if the listener is on loopback and `Host` names loopback. The check of `Host`
-    /// keeps web pages from reaching the listener by DNS rebinding.
+    /// What the request is allowed to do.
+    fn access_of(&self, headers: &HeaderMap) -> Access {
+        let config = self.inputs.config.peek();
+        Access::of_request(&config.admin_tokens, self.listens_on_loopback, headers, unix_now())
+    }
+
     fn is_authorized(&self, headers: &HeaderMap) -> bool {
-        match &self.token {
-            Some(token) => {
-                let sent = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
-                let sent = sent.and_then(|value| value.strip_prefix(b"Bearer "));
-                sent.is_some_and(|sent| sent.ct_eq(token.reveal().as_bytes()).into())
-            }
-            None => self.listens_on_loopback && has_loopback_host(headers),
-        }
+        self.access_of(headers).may_read()
     }
 
     async fn reload_and_respond(&self, headers: &HeaderMap) -> Response<Vec<u8>> {
@@ -308,15 +305,4 @@ impl AdminApp {
         )
         .into_bytes()
     }
-}
-
-fn has_loopback_host(headers: &HeaderMap) -> bool {
-    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

@@ -5,8 +5,10 @@
 //! part reloads completely or keeps its last good state; a fault in one part does not hold back the
 //! others.
 
+mod audit;
 mod dns;
 mod feeds;
+mod inputs;
 mod keys;
 mod requests;
 mod status_reporter;
@@ -28,8 +30,10 @@ use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
 
+use audit::AuditRecorder;
 use dns::DnsLearner;
 use feeds::FeedFetcher;
+pub use inputs::{CurrentInputs, KeyInputs};
 pub use keys::KeyRingUpdater;
 use requests::ReloadRequests;
 pub use requests::{ReloadOutcome, ReloadTrigger};
@@ -43,10 +47,13 @@ pub struct Reloader {
     requests: tokio::sync::Mutex<ReloadRequests>,
     reload_state: Arc<Mutex<ReloadState>>,
     status_reporter: StatusReporter,
+    inputs: Arc<CurrentInputs>,
 }
 
 struct ReloadState {
     gate_state: Arc<GateState>,
+    inputs: Arc<CurrentInputs>,
+    audit: AuditRecorder,
     config: Config,
     /// The config at process start. Settings that need a restart keep its values.
     startup_config: Config,
@@ -68,17 +75,20 @@ impl Reloader {
     /// arguments are what `gate_state` was built from.
     pub fn new(
         gate_state: Arc<GateState>,
-        config: Config,
+        inputs: Arc<CurrentInputs>,
         config_sources: ConfigSources,
         keys: KeyRingUpdater,
         certificates: Option<Arc<CurrentCertificates>>,
     ) -> std::io::Result<(Reloader, ReloadTrigger)> {
         let (trigger, requests) = ReloadRequests::new();
+        let config = Config::clone(&inputs.config.peek());
         let status_reporter = StatusReporter::new(Arc::clone(&gate_state));
+        let audit = AuditRecorder::start(&config, status_reporter.clone())?;
         let table = TableRebuilder::start(
             Arc::clone(&gate_state),
             status_reporter.clone(),
             config.table.clone(),
+            audit.clone(),
         )?;
         let (state_of_feeds, feeds) = (Arc::clone(&gate_state), config.feeds.clone());
         let (store, dns) = (config.store.clone(), config.dns.clone());
@@ -90,6 +100,8 @@ impl Reloader {
             certificate_watches: watch_certificates(&config),
             certificates,
             gate_state,
+            inputs: Arc::clone(&inputs),
+            audit,
             startup_config: config.clone(),
             config,
             config_sources,
@@ -99,10 +111,12 @@ impl Reloader {
         };
         reload_state.report_keys_and_store(false);
         reload_state.update_gauges();
+        reload_state.record_config_and_key_file();
         let reloader = Reloader {
             requests: tokio::sync::Mutex::new(requests),
             reload_state: Arc::new(Mutex::new(reload_state)),
             status_reporter,
+            inputs,
         };
         Ok((reloader, trigger))
     }
@@ -113,6 +127,11 @@ impl Reloader {
         state.process_log = Some(Arc::clone(log));
         drop(state);
         self
+    }
+
+    /// Returns what the reloader last read.
+    pub fn inputs(&self) -> Arc<CurrentInputs> {
+        Arc::clone(&self.inputs)
     }
 
     /// Returns the status that the reloader keeps up to date: faults by part, settings that need a
@@ -184,7 +203,11 @@ impl ReloadState {
         if due.count() > 0 {
             self.reload_certificates();
         }
+        let declared = Arc::clone(self.keys.declared_keys());
         let keys_changed = self.keys.reload_if_changed(&self.gate_state, &self.config.plans);
+        if !Arc::ptr_eq(&declared, self.keys.declared_keys()) {
+            self.record_config_and_key_file();
+        }
         self.report_keys_and_store(keys_changed);
         self.update_gauges();
     }
@@ -202,6 +225,7 @@ impl ReloadState {
         }
         self.keys.reload_store_and_key_file(&self.gate_state, &self.config.plans);
         outcome.insert("keys", self.report_keys_and_store(true));
+        self.record_config_and_key_file();
         self.update_gauges();
         (outcome, table)
     }
@@ -235,6 +259,7 @@ impl ReloadState {
         let problem = match Config::read(&self.config_sources) {
             Ok(config) => {
                 self.apply_config(config);
+                self.record_config_and_key_file();
                 log::info!("config reloaded");
                 None
             }
@@ -242,6 +267,12 @@ impl ReloadState {
         };
         self.status_reporter.record_part("config", problem.as_deref(), true);
         problem
+    }
+
+    /// Lets the audit record what has changed in the config and in the key file.
+    fn record_config_and_key_file(&self) {
+        self.audit.record_config(&self.config_sources);
+        self.audit.record_key_file(self.config.key_file.as_deref(), self.keys.declared_keys());
     }
 
     /// Applies a new config. Settings that need a restart are only reported.
@@ -254,6 +285,7 @@ impl ReloadState {
             );
         }
         self.status_reporter.set_needs_restart(needs_restart);
+        self.inputs.config.publish(config.clone());
         let previous_config = std::mem::replace(&mut self.config, config);
         let config = &self.config;
         let mut rules = config.reloadable_rules();

@@ -88,7 +88,7 @@ pub fn run(
         Arc::clone(&upstreams),
         reloader.status(),
         reload_trigger.clone(),
-        &config,
+        reloader.inputs(),
     )
     .with_process_log(process_log);
     let service_parts = ProxyServiceParts {

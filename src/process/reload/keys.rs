@@ -7,8 +7,10 @@
 //! and the updater writes them back.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::inputs::{CurrentInputs, KeyInputs};
 use super::watch::FileWatch;
 use super::write_back::WriteBack;
 use crate::config::Config;
@@ -28,11 +30,13 @@ pub struct KeyRingUpdater {
     store: Store,
     /// The rows that were last read from the store, together with the rows that the store lost.
     /// None before the first read.
-    rows: Option<RingRows>,
+    rows: Option<Arc<RingRows>>,
     lost_rows: LostRows,
     write_back: WriteBack,
     /// The keys of the key file that are in the ring.
-    declared_keys: Vec<DeclaredKey>,
+    declared_keys: Arc<Vec<DeclaredKey>>,
+    /// Where the admin API finds the rows and the declared keys.
+    inputs: Arc<CurrentInputs>,
     key_file_watch: FileWatch,
     /// When riskgate last checked that the open store's file or server is still the right one.
     store_usability_checked_at: Instant,
@@ -55,9 +59,10 @@ impl KeyRingUpdater {
     pub fn load(
         mut store: Store,
         declared: Vec<DeclaredKey>,
-        config: &Config,
+        inputs: Arc<CurrentInputs>,
         ledger: &Ledger,
     ) -> Result<(KeyRingUpdater, Option<KeyRing>), String> {
+        let config = inputs.config.snapshot();
         let is_optional = matches!(store, Store::Redis(_));
         let (rows, sync_error) = match store.ring_rows() {
             Ok(Some(rows)) => (Some(rows), None),
@@ -75,10 +80,11 @@ impl KeyRingUpdater {
         let ring = rows.as_ref().map(build);
         let keys = KeyRingUpdater {
             store,
-            rows,
+            rows: rows.map(Arc::new),
             lost_rows: LostRows::default(),
             write_back: WriteBack::default(),
-            declared_keys: declared,
+            declared_keys: Arc::new(declared),
+            inputs,
             key_file_watch: FileWatch::new(config.key_file.clone()),
             store_usability_checked_at: Instant::now(),
             sync_error,
@@ -87,7 +93,21 @@ impl KeyRingUpdater {
             store_error: None,
             store_usability_error: None,
         };
+        keys.publish_inputs();
         Ok((keys, ring))
+    }
+
+    /// Lets the admin API see the rows and the declared keys.
+    fn publish_inputs(&self) {
+        if let Some(rows) = &self.rows {
+            let (rows, declared) = (Arc::clone(rows), Arc::clone(&self.declared_keys));
+            self.inputs.publish_keys(KeyInputs { rows, declared });
+        }
+    }
+
+    /// The keys of the key file that are in the ring.
+    pub(super) fn declared_keys(&self) -> &Arc<Vec<DeclaredKey>> {
+        &self.declared_keys
     }
 
     /// The problems of keys, one per line.
@@ -156,7 +176,7 @@ impl KeyRingUpdater {
         });
         self.key_file_error = match built {
             Ok((declared, ring)) => {
-                self.declared_keys = declared;
+                self.declared_keys = Arc::new(declared);
                 if let Some(ring) = ring {
                     self.publish_ring(state, ring);
                 }
@@ -216,7 +236,7 @@ impl KeyRingUpdater {
             ring.check_same_store(version.as_ref())?;
         }
         let version = version.ok_or(SyncError::EmptyServer)?;
-        let known = self.rows.as_ref().map(RingRows::ring_version);
+        let known = self.rows.as_ref().map(|rows| rows.ring_version());
         match known {
             None => self.reload_rows(state, plans, false),
             Some(known) if known.store_id != version.store_id => {
@@ -249,6 +269,9 @@ impl KeyRingUpdater {
         let Some(rows) = self.rows.as_mut().filter(|_| changes.follows(known_version)) else {
             return self.reload_rows_and_check_loss(state, plans, &changes, known_version);
         };
+        // The rows are changed in place, unless the admin API reads them just now.
+        self.inputs.withdraw_keys();
+        let rows = Arc::make_mut(rows);
         self.lost_rows.apply_losses_to_changes(&mut changes);
         let ring = serving.as_ref().as_ref();
         let ring = ring.and_then(|ring| {
@@ -302,7 +325,7 @@ impl KeyRingUpdater {
             self.lost_rows.find_and_keep_lost_rows(known, &mut rows, store_lost_rows);
         }
         let ring = KeyRing::build(&rows, &self.declared_keys, plans, &state.ledger);
-        self.rows = Some(rows);
+        self.rows = Some(Arc::new(rows));
         self.publish_ring(state, ring);
         Ok(true)
     }
@@ -313,6 +336,7 @@ impl KeyRingUpdater {
         }
         self.ring_faults = describe_faults(&ring);
         state.keys.publish(Some(ring));
+        self.publish_inputs();
     }
 }
 

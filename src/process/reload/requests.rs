@@ -1,9 +1,10 @@
 //! Requests to reload all parts: SIGHUP, and `POST /reload` on the admin listener.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// The outcome of a reload by part: the fault, or None if the part was reloaded.
 pub type ReloadOutcome = BTreeMap<&'static str, Option<String>>;
@@ -13,43 +14,59 @@ type ReplyTo = Option<oneshot::Sender<ReloadOutcome>>;
 
 /// Requests a reload of all parts.
 #[derive(Clone)]
-pub struct ReloadTrigger(mpsc::UnboundedSender<ReplyTo>);
+pub struct ReloadTrigger {
+    requests: mpsc::UnboundedSender<ReplyTo>,
+    wakeup: Arc<Notify>,
+}
 
 impl ReloadTrigger {
     /// Requests a reload without waiting for it.
     pub fn request_reload(&self) {
         // The receiver is gone only when the process ends.
-        let _ = self.0.send(None);
+        let _ = self.requests.send(None);
     }
 
     /// Requests a reload and waits for its outcome. Returns `None` if the process ends first.
     pub async fn reload_and_wait(&self) -> Option<ReloadOutcome> {
         let (sender, receiver) = oneshot::channel();
-        self.0.send(Some(sender)).ok()?;
+        self.requests.send(Some(sender)).ok()?;
         receiver.await.ok()
+    }
+
+    /// Makes the reloader look for changes now.
+    pub fn check_for_changes(&self) {
+        self.wakeup.notify_one();
     }
 }
 
 /// The queue of requests.
-pub(super) struct ReloadRequests(mpsc::UnboundedReceiver<ReplyTo>);
+pub(super) struct ReloadRequests {
+    requests: mpsc::UnboundedReceiver<ReplyTo>,
+    wakeup: Arc<Notify>,
+}
 
 impl ReloadRequests {
     pub(super) fn new() -> (ReloadTrigger, ReloadRequests) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (ReloadTrigger(sender), ReloadRequests(receiver))
+        let wakeup = Arc::new(Notify::new());
+        let trigger = ReloadTrigger { requests: sender, wakeup: Arc::clone(&wakeup) };
+        (trigger, ReloadRequests { requests: receiver, wakeup })
     }
 
-    /// Waits for a request, for at most `max_wait`, and takes all requests from the queue. Returns
+    /// Waits for a request or a wake-up, for at most `max_wait`, and takes all requests from the queue. Returns
     /// `None` if there was no request, else one sender for each requester that waits for the
     /// outcome.
     pub(super) async fn wait_and_take_all(
         &mut self,
         max_wait: Duration,
     ) -> Option<Vec<oneshot::Sender<ReloadOutcome>>> {
-        let mut requests: Vec<ReplyTo> =
-            tokio::time::timeout(max_wait, self.0.recv()).await.into_iter().flatten().collect();
+        let first = tokio::select! {
+            request = tokio::time::timeout(max_wait, self.requests.recv()) => request.ok().flatten(),
+            () = self.wakeup.notified() => None,
+        };
+        let mut requests: Vec<ReplyTo> = first.into_iter().collect();
         // Also after the timeout: a request may arrive just then.
-        while let Ok(request) = self.0.try_recv() {
+        while let Ok(request) = self.requests.try_recv() {
             requests.push(request);
         }
         (!requests.is_empty()).then(|| requests.into_iter().flatten().collect())

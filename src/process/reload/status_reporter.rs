@@ -63,6 +63,7 @@ impl StatusReporter {
         let state_text = match part {
             "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",
             "keys" => "is degraded",
+            "audit" => "is behind",
             _ => "keeps its last good state",
         };
         if is_news && problem.is_none() {

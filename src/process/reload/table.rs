@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::audit::AuditRecorder;
 use super::status_reporter::StatusReporter;
 use super::watch::{FileWatch, POLL_INTERVAL};
 use crate::gate::GateState;
@@ -41,6 +42,7 @@ impl TableRebuilder {
         state: Arc<GateState>,
         status_reporter: StatusReporter,
         sources: TableInputs,
+        audit: AuditRecorder,
     ) -> std::io::Result<TableRebuilder> {
         let (sender, requests) = channel();
         let watch = FileWatch::for_paths(sources.input_paths());
@@ -48,12 +50,14 @@ impl TableRebuilder {
         let reader = Worker {
             state,
             status_reporter,
+            audit,
             sources,
             watch,
             last_expiry_rebuild_at: None,
             last_good_overrides: good_overrides,
         };
         reader.update_table_gauges();
+        reader.record_table();
         let thread = std::thread::Builder::new().name("table".to_owned());
         thread.spawn(move || reader.run(&requests))?;
         Ok(TableRebuilder(sender))
@@ -75,6 +79,7 @@ impl TableRebuilder {
 struct Worker {
     state: Arc<GateState>,
     status_reporter: StatusReporter,
+    audit: AuditRecorder,
     sources: TableInputs,
     watch: FileWatch,
     /// When an expired override last caused a rebuild.
@@ -128,6 +133,7 @@ impl Worker {
                 Ok(table) => {
                     self.publish_table(table);
                     self.last_good_overrides = read_overrides(&self.sources);
+                    self.record_table();
                     None
                 }
                 Err(problem) => {
@@ -198,6 +204,11 @@ impl Worker {
             self.last_expiry_rebuild_at = Some(Instant::now());
         }
         is_due
+    }
+
+    /// Lets the audit record what has changed in the lists and in the overrides.
+    fn record_table(&self) {
+        self.audit.record_table(&self.sources, &self.state.table.peek());
     }
 
     /// Updates the gauges of the table.

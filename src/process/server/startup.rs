@@ -12,7 +12,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::screening_counts::ScreeningCounts;
 use crate::observe::top_domains::TopList;
 use crate::observe::traces::Tracer;
-use crate::process::reload::{KeyRingUpdater, ReloadTrigger, Reloader};
+use crate::process::reload::{CurrentInputs, KeyRingUpdater, ReloadTrigger, Reloader};
 use crate::process::trace_exporter::start_trace_exporter;
 use crate::quota::{Ledger, LedgerOptions, unix_now};
 use crate::store::StoreError;
@@ -40,8 +40,10 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     ring_store.check_safe_if_reachable().map_err(unusable)?;
     let ledger = Ledger::start(open().map_err(unusable)?, open().map_err(unusable)?, options, now)
         .map_err(unusable)?;
-    let (keys, ring) = KeyRingUpdater::load(ring_store, declared, &config, &ledger)
-        .map_err(|problem| StartError::Config(vec![problem]))?;
+    let current_inputs = Arc::new(CurrentInputs::new(config.clone()));
+    let (keys, ring) =
+        KeyRingUpdater::load(ring_store, declared, Arc::clone(&current_inputs), &ledger)
+            .map_err(|problem| StartError::Config(vec![problem]))?;
     let table = Arc::new(SnapshotCell::new(table));
     let (table_of_verdicts, table_of_seeds) = (Arc::clone(&table), Arc::clone(&table));
     let top = TopList::start(
@@ -80,7 +82,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         start_trace_exporter(tracer, options).map_err(|error| failed(&error))?;
     }
     let (reloader, reload_trigger) =
-        Reloader::new(Arc::clone(&state), config, config_sources, keys, certificates)
+        Reloader::new(Arc::clone(&state), current_inputs, config_sources, keys, certificates)
             .map_err(|error| failed(&error))?;
     Ok((state, reloader, reload_trigger))
 }

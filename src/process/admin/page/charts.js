@@ -22,7 +22,7 @@ function chartCard(title, testid, draw, buildTable, ...extra) {
   });
   const details = h("details", { ontoggle: () => showTable() },
     h("summary", {}, "Show as a table"), content);
-  const node = h("figure", { class: "card chart", testid, "aria-labelledby": id },
+  const node = h("figure", { class: "card", testid, "aria-labelledby": id },
     h("figcaption", {}, h("h2", { id }, title)), summary, plot, extra, details);
   let data = null;
   const show = () => data && plot.clientWidth > 0 &&
@@ -207,7 +207,7 @@ function drawBars({ items, format, formatTick }, width, label) {
   const highest = Math.max(0, ...items.map(({ value }) => value));
   const frame = createFrame(width, highest, formatTick, label);
   const slot = frame.width / Math.max(1, items.length);
-  const every = Math.max(1, Math.ceil(44 / slot));
+  const every = Math.max(1, Math.ceil(54 / slot));
   for (const [index, { label: name, value }] of items.entries()) {
     const left = LEFT + index * slot;
     const top = frame.y(value);

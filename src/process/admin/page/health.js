@@ -5,9 +5,7 @@ import { send } from "./api.js";
 import { nameOf } from "./cells.js";
 import { badge, card, facts, h, quiet, refill, sectionHead, setChildren } from "./dom.js";
 import { button, errorPlace, load, runOnce } from "./forms.js";
-import {
-  ageOf, formatCount, formatMonth, formatName, plural, timeAndAge, timeOf,
-} from "./format.js";
+import { ageOf, formatCount, formatMonth, formatName, plural, timeAndAge } from "./format.js";
 import { readOnlyNote } from "./session.js";
 
 export function summarise(status) {
@@ -96,8 +94,7 @@ function partsOf(status) {
     ])),
     card("Table", facts([
       ["Version", h("code", {}, table.version)],
-      ["Built", timeOf(table.built_at)],
-      ["Age", ageOf(table.built_at)],
+      ["Built", timeAndAge(table.built_at)],
       ["Rows", formatCount(table.rows)],
       table.warnings.length > 0 && ["Warnings", table.warnings.map((text) => h("p", {}, text))],
     ])),

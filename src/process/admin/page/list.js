@@ -19,7 +19,8 @@ export function pagedList({ ctx, path, query, noun, onPage, ...tableOptions }) {
   const move = (step) => () => cursors[index + step] !== undefined && show(index + step, true);
   const previous = button("Previous", { testid: "previous", onclick: move(-1) });
   const next = button("Next", { testid: "next", onclick: move(1) });
-  const pager = h("nav", { class: "actions", "aria-label": `Pages of ${noun}` }, previous, next);
+  const pager = h("nav", { class: "actions", "aria-label": `Pages of ${noun}`, hidden: true },
+    previous, next);
   const node = h("div", { class: "list" }, place, rows.node,
     h("div", { class: "list-foot" }, range, pager));
 

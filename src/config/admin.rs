@@ -1,0 +1,118 @@
+//! `[admin]` and `[audit]`: who may use the admin listener, and where the audit is written.
+
+use std::collections::HashSet;
+
+use super::description::SettingKind;
+use super::raw_value::RawValue;
+use super::settings::Settings;
+use crate::keys::{is_valid_id_or_account, parse_sha256_field, sha256};
+
+/// The name of the token that `admin.token` sets.
+const NAME_OF_PLAIN_TOKEN: &str = "admin.token";
+
+/// A token of the admin listener. Its text is not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminToken {
+    /// Names the token in the audit.
+    pub name: String,
+    /// The SHA-256 of its text.
+    pub digest: [u8; 32],
+    /// What the token may do.
+    pub scope: TokenScope,
+    /// When the token expires, in Unix seconds; `None` if it does not.
+    pub expires_at: Option<i64>,
+}
+
+/// What a token of the admin listener may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenScope {
+    /// Read everything.
+    Read,
+    /// Read and change everything.
+    Write,
+    /// Read what concerns this account.
+    Account(String),
+}
+
+impl TokenScope {
+    /// Parses `read`, `write` or `account:NAME`.
+    pub fn parse(text: &str) -> Option<TokenScope> {
+        match text {
+            "read" => Some(TokenScope::Read),
+            "write" => Some(TokenScope::Write),
+            _ => {
+                let account = text.strip_prefix("account:")?;
+                is_valid_id_or_account(account).then(|| TokenScope::Account(account.to_owned()))
+            }
+        }
+    }
+}
+
+impl Settings {
+    /// Reads `admin.token` or the file that `admin.token_file` names, and the `[[admin.token]]`
+    /// entries.
+    pub fn read_admin_tokens(&mut self) -> Vec<AdminToken> {
+        let mut tokens: Vec<AdminToken> = self.read_plain_token().into_iter().collect();
+        for at in self.list_table_array_keys("admin.token") {
+            let token = self.read_token_entry(&at);
+            tokens.extend(token);
+        }
+        let mut names = HashSet::new();
+        let repeated = tokens.iter().find(|token| !names.insert(token.name.as_str()));
+        if let Some(token) = repeated {
+            let name = &token.name;
+            let location = self.location_of("admin.token");
+            self.faults.push(format!(
+                "{location}: admin.token: expected a name that no other token has, but found {name:?}"
+            ));
+        }
+        tokens
+    }
+
+    fn read_plain_token(&mut self) -> Option<AdminToken> {
+        self.read_secret_file("admin.token");
+        let setting = self.read_and_mark_known("admin.token", SettingKind::Secret)?;
+        match setting.raw.as_text().filter(|text| text.len() >= 16 && text.is_ascii()) {
+            Some(text) => Some(AdminToken {
+                name: NAME_OF_PLAIN_TOKEN.to_owned(),
+                digest: sha256(text.as_bytes()),
+                scope: TokenScope::Write,
+                expires_at: None,
+            }),
+            None => {
+                // The value may be a secret, so the fault does not contain it.
+                let at = &setting.location;
+                self.faults.push(format!(
+                    "{at}: admin.token: expected 16 or more ASCII characters, but found something \
+                     else"
+                ));
+                None
+            }
+        }
+    }
+
+    fn read_token_entry(&mut self, at: &str) -> Option<AdminToken> {
+        let parse_name = |raw: &RawValue| {
+            raw.as_text().filter(|text| is_valid_id_or_account(text)).map(str::to_owned)
+        };
+        let expected = "1 to 128 visible ASCII characters without quotes and backslashes";
+        let name = self.require_setting(&format!("{at}.name"), expected, parse_name);
+        let parse_hash = |raw: &RawValue| parse_sha256_field(raw.as_text()?);
+        let expected = "sha256: and 64 hexadecimal digits, as `riskgate admin-token create` prints";
+        let digest = self.require_setting(&format!("{at}.hash"), expected, parse_hash);
+        let parse_scope = |raw: &RawValue| TokenScope::parse(raw.as_text()?);
+        let expected = "\"read\", \"write\" or \"account:NAME\"";
+        let scope = self.require_setting(&format!("{at}.scope"), expected, parse_scope);
+        let parse_time = |raw: &RawValue| {
+            raw.as_text()?.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
+        };
+        let expected = "a time such as 2027-01-01T00:00:00Z";
+        let key = format!("{at}.expires");
+        let is_given = self.values.contains_key(&key);
+        let expires_at = self.parse_setting(&key, expected, parse_time);
+        if is_given && expires_at.is_none() {
+            return None;
+        }
+        Some(AdminToken { name: name?, digest: digest?, scope: scope?, expires_at })
+    }
+}

@@ -1,0 +1,224 @@
+//! Who may use the admin listener: tokens and their scopes, and what keeps web pages of others out.
+//!
+//! A token is sent in `Authorization`, which a browser never adds by itself. So a page of another
+//! origin can make no request with the operator's token. Without a token, only reads are allowed, on
+//! loopback and with a `Host` that names loopback; a page that reaches the listener by DNS rebinding
+//! has another `Host`.
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use serde_json::{Value, json};
+use subtle::ConstantTimeEq;
+
+use crate::config::{AdminToken, TokenScope};
+use crate::keys::sha256;
+use crate::model::month::format_rfc3339;
+
+/// What a request is allowed to do.
+#[derive(Clone, Debug)]
+pub(super) enum Access {
+    /// No token is configured: reads are allowed on loopback.
+    Open,
+    /// The request has this token.
+    Token(AdminToken),
+    /// The request has no token, but needs one.
+    Missing,
+    /// No token has this text.
+    Unknown,
+    /// The token has expired.
+    Expired(AdminToken),
+}
+
+impl Access {
+    /// Judges the credentials of a request.
+    pub(super) fn of_request(
+        tokens: &[AdminToken],
+        listens_on_loopback: bool,
+        headers: &HeaderMap,
+        unix_now: i64,
+    ) -> Access {
+        let Some(sent) = read_bearer_token(headers) else {
+            let is_open = tokens.is_empty() && listens_on_loopback && has_loopback_host(headers);
+            return if is_open { Access::Open } else { Access::Missing };
+        };
+        let digest = sha256(sent);
+        // Each token is compared, so that the time tells nothing.
+        let matching = tokens.iter().filter(|token| token.digest.ct_eq(&digest).into()).last();
+        match matching {
+            Some(token) if token.expires_at.is_some_and(|at| at <= unix_now) => {
+                Access::Expired(token.clone())
+            }
+            Some(token) => Access::Token(token.clone()),
+            None => Access::Unknown,
+        }
+    }
+
+    /// Whether the request may read what concerns all accounts.
+    pub(super) fn may_read(&self) -> bool {
+        match self {
+            Access::Open => true,
+            Access::Token(token) => !matches!(token.scope, TokenScope::Account(_)),
+            Access::Missing | Access::Unknown | Access::Expired(_) => false,
+        }
+    }
+
+    /// The token, if the request may change something with it.
+    pub(super) fn writing_token(&self) -> Option<&AdminToken> {
+        match self {
+            Access::Token(token) if token.scope == TokenScope::Write => Some(token),
+            _ => None,
+        }
+    }
+
+    /// The account of a token that may read nothing else.
+    pub(super) fn only_account(&self) -> Option<&str> {
+        match self {
+            Access::Token(AdminToken { scope: TokenScope::Account(account), .. }) => Some(account),
+            _ => None,
+        }
+    }
+
+    /// Whether the request has credentials that are not valid, or none although it needs some.
+    pub(super) fn is_unauthenticated(&self) -> bool {
+        matches!(self, Access::Missing | Access::Unknown | Access::Expired(_))
+    }
+
+    /// Renders the access for the page, which asks what it may do.
+    pub(super) fn to_json(&self) -> Value {
+        let (state, token) = match self {
+            Access::Open => ("open", None),
+            Access::Token(token) => ("authorized", Some(token)),
+            Access::Missing => ("missing", None),
+            Access::Unknown => ("unknown", None),
+            Access::Expired(token) => ("expired", Some(token)),
+        };
+        let scope = token.map(|token| match &token.scope {
+            TokenScope::Read => ("read", None),
+            TokenScope::Write => ("write", None),
+            TokenScope::Account(account) => ("account", Some(account)),
+        });
+        json!({
+            "state": state,
+            "token": token.map(|token| &token.name),
+            "scope": scope.map(|(scope, _)| scope),
+            "account": scope.and_then(|(_, account)| account),
+            "expires_at": token.and_then(|token| token.expires_at).map(format_rfc3339),
+            "version": env!("CARGO_PKG_VERSION"),
+        })
+    }
+}
+
+/// The text of the one token in `Authorization`.
+pub(super) fn read_bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next()?.as_bytes();
+    let (scheme, rest) = value.split_at_checked(7)?;
+    let is_single = values.next().is_none() && scheme.eq_ignore_ascii_case(b"bearer ");
+    is_single.then(|| rest.trim_ascii())
+}
+
+/// Whether a page of another origin may have made the request. Browsers send `Origin` with each
+/// request that changes something, and newer ones `Sec-Fetch-Site` with each request.
+pub(super) fn is_cross_site(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).map(http::HeaderValue::as_bytes).unwrap_or_default();
+    let is_other_origin = |origin: &http::HeaderValue| {
+        let origin = origin.as_bytes();
+        let scheme = [&b"http://"[..], b"https://"].into_iter().find(|it| origin.starts_with(it));
+        scheme.is_none_or(|scheme| !origin[scheme.len()..].eq_ignore_ascii_case(host))
+    };
+    let is_other_site =
+        |site: &http::HeaderValue| !matches!(site.as_bytes(), b"same-origin" | b"none");
+    headers.get_all(ORIGIN).iter().any(is_other_origin)
+        || headers.get_all("sec-fetch-site").iter().any(is_other_site)
+}
+
+/// Whether `Host` names loopback.
+pub(super) fn has_loopback_host(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, http::HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    fn token(name: &str, scope: TokenScope, expires_at: Option<i64>) -> AdminToken {
+        let digest = sha256(name.as_bytes());
+        AdminToken { name: name.to_owned(), digest, scope, expires_at }
+    }
+
+    #[test]
+    fn a_token_opens_what_its_scope_says_until_it_expires() {
+        let tokens = [
+            token("reader", TokenScope::Read, None),
+            token("writer", TokenScope::Write, Some(50)),
+            token("customer", TokenScope::Account("acme".to_owned()), None),
+        ];
+        let access = |value: &'static str, now| {
+            Access::of_request(&tokens, true, &headers(&[("authorization", value)]), now)
+        };
+        assert!(access("Bearer reader", 9).may_read());
+        assert!(access("Bearer reader", 9).writing_token().is_none());
+        assert!(access("bearer writer", 49).writing_token().is_some());
+        assert!(matches!(access("Bearer writer", 50), Access::Expired(_)));
+        assert_eq!(access("Bearer customer", 9).only_account(), Some("acme"));
+        assert!(!access("Bearer customer", 9).may_read());
+        for wrong in ["Bearer other", "Bearer ", "Bearer readerx", "Basic reader", "reader"] {
+            assert!(access(wrong, 9).is_unauthenticated(), "{wrong}");
+        }
+        let twice = [("authorization", "Bearer reader"), ("authorization", "Bearer reader")];
+        assert!(Access::of_request(&tokens, true, &headers(&twice), 9).is_unauthenticated());
+        let local = headers(&[("host", "localhost:9090")]);
+        assert!(Access::of_request(&tokens, true, &local, 9).is_unauthenticated());
+    }
+
+    #[test]
+    fn without_a_token_only_loopback_may_read() {
+        let local = headers(&[("host", "127.0.0.1:9090")]);
+        let open = Access::of_request(&[], true, &local, 9);
+        assert!(open.may_read() && open.writing_token().is_none());
+        assert!(!Access::of_request(&[], false, &local, 9).may_read());
+        let rebound = headers(&[("host", "evil.example:9090")]);
+        assert!(!Access::of_request(&[], true, &rebound, 9).may_read());
+        let guessed = headers(&[("host", "localhost"), ("authorization", "Bearer guess")]);
+        assert!(!Access::of_request(&[], true, &guessed, 9).may_read());
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_noticed() {
+        let host = ("host", "127.0.0.1:9090");
+        for own in [
+            &[host][..],
+            &[host, ("origin", "http://127.0.0.1:9090"), ("sec-fetch-site", "same-origin")],
+            &[host, ("sec-fetch-site", "none")],
+        ] {
+            assert!(!is_cross_site(&headers(own)), "{own:?}");
+        }
+        for other in [
+            &[host, ("origin", "http://127.0.0.1:8080")][..],
+            &[host, ("origin", "null")],
+            &[host, ("origin", "https://evil.example")],
+            &[host, ("sec-fetch-site", "cross-site")],
+            &[host, ("sec-fetch-site", "same-site")],
+            &[("origin", "http://127.0.0.1:9090")],
+        ] {
+            assert!(is_cross_site(&headers(other)), "{other:?}");
+        }
+    }
+}
