@@ -23,8 +23,10 @@ mod secret;
 mod settings;
 mod sources;
 mod tls;
+mod top;
 mod traces;
 mod upstream;
+mod webhook;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -47,10 +49,11 @@ use crate::observe::top_domains::TopDomainsOptions;
 use crate::observe::traces::TraceOptions;
 use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
-use crate::store::{MAX_TOP_ROW_ACCOUNTS, RedisOptions, Store, StoreError, StoreUrl};
+use crate::store::{RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::certificates::CertificateFiles;
 use crate::support::client_rates::Rate;
 use crate::table::TableInputs;
+use crate::webhook::WebhookOptions;
 
 pub use admin::{AdminToken, TokenScope};
 pub use effective::{EffectiveSetting, EffectiveSettings};
@@ -124,6 +127,8 @@ pub struct Config {
     pub plans: Plans,
     /// Options of the list of the most frequently flagged domains.
     pub top_domains: TopDomainsOptions,
+    /// Who is told about the quotas of accounts; None if nobody is.
+    pub webhook: Option<WebhookOptions>,
     /// The directory with the pid file and the upgrade socket; None disables upgrades.
     pub runtime_dir: Option<PathBuf>,
     /// How long a draining process keeps accepting connections.
@@ -257,7 +262,8 @@ impl Config {
             max_per_client_of_key: settings.read_rate("keys.max_per_client"),
             key_prefix: settings.key_prefix("keys.prefix", "rg_"),
             plans: read_plans(settings),
-            top_domains: read_top_domains_options(settings),
+            top_domains: settings.read_top_domains_options(),
+            webhook: settings.read_webhook_options(),
             runtime_dir: settings.path_or_default("process.runtime_dir", "state/run"),
             drain_delay: settings.duration("drain.delay", Duration::ZERO),
             drain_grace: settings.duration("drain.grace", seconds(30)),
@@ -352,16 +358,6 @@ impl Config {
     /// Reads an environment variable without decoding it.
     pub fn env_var_os(name: &str) -> Option<OsString> {
         std::env::var_os(name)
-    }
-}
-
-fn read_top_domains_options(settings: &mut Settings) -> TopDomainsOptions {
-    let week = Duration::from_secs(7 * 86_400);
-    let accounts = 1..=MAX_TOP_ROW_ACCOUNTS as u64;
-    TopDomainsOptions {
-        limit: settings.integer("top.limit", 1..=1_000, 100) as usize,
-        min_accounts: settings.integer("top.min_accounts", accounts, 1) as usize,
-        half_life_seconds: settings.nonzero_duration("top.half_life", week).as_secs_f64().max(1.0),
     }
 }
 

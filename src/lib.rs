@@ -167,6 +167,8 @@ pub mod store;
 pub mod support;
 #[cfg_attr(doc, doc(hidden))]
 pub mod table;
+#[cfg_attr(doc, doc(hidden))]
+pub mod webhook;
 
 #[doc(inline)]
 pub use gate::{Gate, RequestContext};

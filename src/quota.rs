@@ -17,6 +17,7 @@ mod key_usage;
 mod lease;
 mod lease_report;
 mod ledger;
+mod month_usage;
 mod node;
 mod packed_lease;
 mod shared;
@@ -28,6 +29,7 @@ pub use clock::unix_now;
 pub use key_usage::{KeyUsage, UsageDay};
 pub use lease::Lease;
 pub use ledger::{Ledger, LedgerOptions, LedgerStatus};
+pub use month_usage::AccountUsage;
 pub use packed_lease::MAX_HELD_CALLS;
 
 #[cfg(test)]

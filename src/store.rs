@@ -1,5 +1,5 @@
 //! State that outlives a process: the quota ledger, keys, accounts, the audit, top counts, DNS
-//! facts.
+//! facts, quota events.
 //!
 //! Owns the types that callers exchange with a store, and the contract of each store operation.
 //! Both kinds of store keep the same contracts: `sqlite` serves one machine, `redis` several nodes.
@@ -11,6 +11,7 @@ mod error;
 mod ledger;
 mod lost;
 mod operations;
+mod quota_events;
 mod redis;
 mod reply_check;
 mod rows;
@@ -31,6 +32,10 @@ pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe, UsageCount
 pub use lost::LostRows;
 pub use operations::changes::{Rotation, StoreChanges};
 pub use operations::open::Store;
+pub use quota_events::{
+    ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome, QuotaEventRow,
+    QuotaEventState, QuotaEventTimes,
+};
 pub use redis::connection::{Redis, RedisOptions};
 pub use reply_check::check_grant;
 pub use rows::{

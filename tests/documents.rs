@@ -31,6 +31,7 @@ fn read_documents() -> Vec<(&'static str, String)> {
         "docs/redis.md",
         "docs/signup-form.md",
         "docs/table.md",
+        "docs/webhooks.md",
     ]
     .map(|name| (name, read_project_file(name)))
     .to_vec()
@@ -230,8 +231,17 @@ fn metrics_in_documents_exist_and_every_metric_is_in_a_document() {
     let metrics = String::from_utf8(Metrics::new().unwrap().render()).unwrap();
     // A family without series is not rendered, and the names of the process metrics are not in the
     // source text.
-    let groups =
-        ["connections", "dns", "reloads", "requests", "store", "table", "traces", "upstream"];
+    let groups = [
+        "connections",
+        "dns",
+        "reloads",
+        "requests",
+        "store",
+        "table",
+        "traces",
+        "upstream",
+        "webhook",
+    ];
     let source =
         groups.map(|group| read_project_file(&format!("src/observe/metrics/{group}.rs"))).concat();
     let word = |text: &str| -> BTreeSet<String> {

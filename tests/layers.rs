@@ -19,7 +19,7 @@ use sources::{find_rust_files, project_root, read_source_files};
 
 /// The folders of `src/` in the order of their layers: each folder imports only from folders
 /// before it.
-const FOLDERS: [&str; 20] = [
+const FOLDERS: [&str; 21] = [
     "model",
     "support",
     "screening",
@@ -29,6 +29,7 @@ const FOLDERS: [&str; 20] = [
     "table",
     "feed",
     "dns",
+    "webhook",
     "observe",
     "message",
     "exchange",
@@ -43,15 +44,27 @@ const FOLDERS: [&str; 20] = [
 ];
 
 /// Folders before `message`. They must use neither HTTP types nor Pingora.
-const FOLDERS_WITHOUT_HTTP: [&str; 10] =
-    ["model", "support", "screening", "store", "quota", "keys", "table", "feed", "dns", "observe"];
+const FOLDERS_WITHOUT_HTTP: [&str; 11] = [
+    "model",
+    "support",
+    "screening",
+    "store",
+    "quota",
+    "keys",
+    "table",
+    "feed",
+    "dns",
+    "webhook",
+    "observe",
+];
 
 /// Crates, each with the only folders or modules that may use it.
-const CRATES: [(&str, &[&str]); 37] = [
+const CRATES: [(&str, &[&str]); 39] = [
     ("anstream", &["cli/output"]),
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
     ("arrayvec", &["gate", "message", "downstream/http2"]),
+    ("base64", &["webhook/signature"]),
     ("clap", &["cli"]),
     ("crc32fast", &["keys/token"]),
     ("h2", &["downstream/http2", "process/trace_exporter/grpc"]),
@@ -61,12 +74,14 @@ const CRATES: [(&str, &[&str]); 37] = [
             "store",
             "keys/key_file",
             "feed/fetch",
+            "webhook/event",
             "observe/traces",
             "message/request_id",
             "management/repeatable",
         ],
     ),
     ("hickory_resolver", &["support/dns_resolver", "dns/client", "proxy/upstream/name_resolver"]),
+    ("hmac", &["webhook/signature"]),
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
     ("itoa", &["message", "exchange", "proxy/upstream", "observe/access_log"]),
@@ -85,7 +100,7 @@ const CRATES: [(&str, &[&str]); 37] = [
     ("rustix", &["quota", "process", "cli/output", "cli/author"]),
     ("rustls", &["store/redis", "support/certificates"]),
     ("sd_notify", &["process/systemd"]),
-    ("sha2", &["feed/fetch", "keys/token", "store/audit"]),
+    ("sha2", &["feed/fetch", "keys/token", "store/audit", "webhook"]),
     ("smol_str", &["model", "message", "gate", "downstream/fast_path"]),
     ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
     ("strsim", &["table/unlisted_rules"]),
@@ -106,7 +121,7 @@ const CRATES: [(&str, &[&str]); 37] = [
         ],
     ),
     ("toml", &["keys", "table", "config"]),
-    ("ureq", &["cli/ready", "feed/fetch", "process/trace_exporter"]),
+    ("ureq", &["cli/ready", "feed/fetch", "process/trace_exporter", "process/reload/webhook"]),
     ("x509_parser", &["support/certificates"]),
     ("xxhash_rust", &["table"]),
 ];

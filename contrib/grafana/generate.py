@@ -149,6 +149,11 @@ SECTIONS = [
               (gauge("riskgate_store_replicas_missing"), "{{instance}}"), steps=(None, 1)),
         states("Clock", "A clock jumped, or calls are counted in a month that has not begun.",
                (gauge("riskgate_clock_suspect"), "{{instance}}")),
+        lines("Quota webhooks", "short", "Quota events that the receiver has not accepted yet (of "
+              "all nodes), and attempts to deliver in each interval.",
+              (gauge("riskgate_webhook_events_pending"), "{{instance}} pending"),
+              (increase("riskgate_webhook_deliveries_total", "instance, outcome"),
+               "{{instance}} {{outcome}}")),
     ]),
     ("Keys and origins", [
         lines("Keys", "short", "Keys in the key ring, revoked ones included. All nodes of one "

@@ -303,6 +303,14 @@ fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
         daily_usage.extend((!rows.is_empty()).then_some((month, rows)));
     }
     let audit = store.read_audit_after(None, usize::MAX >> 1)?;
-    let top_rows = store.top_rows()?;
-    Ok(StoreContents { ring, usage_month: month, usage, top_rows, audit, daily_usage })
+    let (top_rows, quota_events) = (store.top_rows()?, store.quota_events_to_copy(month)?);
+    Ok(StoreContents {
+        ring,
+        usage_month: month,
+        usage,
+        top_rows,
+        audit,
+        daily_usage,
+        quota_events,
+    })
 }

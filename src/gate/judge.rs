@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pingora::Result;
 use pingora_proxy::Session;
@@ -26,6 +26,8 @@ use super::state::{GateState, ReloadableRules, StartupRules};
 
 /// The longest time that [`Gate::close`] waits for the collector of traces.
 const TRACE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for messages of webhooks that are being sent.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time that [`Gate::close`] waits for the store and the log.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -81,12 +83,16 @@ impl Gate {
         let state = Arc::clone(&self.state);
         let (done, closed) = channel();
         std::thread::spawn(move || {
+            let closing_since = Instant::now();
+            state.webhook.close();
             state.top_domains.close();
             // The ledger closes after the top list: when the ledger closes, SQLite's write-ahead
             // log, which contains the writes of both, is merged into the database file.
             state.ledger.close();
             state.access_log.close();
             state.tracer.close(TRACE_TIMEOUT);
+            let time_left = WEBHOOK_TIMEOUT.saturating_sub(closing_since.elapsed());
+            state.webhook.wait_for_sender(time_left);
             // After FLUSH_TIMEOUT the receiver is gone and the send fails.
             let _ = done.send(());
         });

@@ -19,6 +19,7 @@ use crate::quota::Ledger;
 use crate::support::client_rates::{ClientRates, Rate};
 use crate::support::snapshot::SnapshotCell;
 use crate::table::Table;
+use crate::webhook::WebhookControl;
 
 use super::authz_rules::AuthzRules;
 use super::batch_permits::BatchPermits;
@@ -107,4 +108,6 @@ pub struct GateState {
     pub client_rates: ClientRates,
     /// The permits to wait for the body of a batch of domains.
     pub batch_permits: BatchPermits,
+    /// The options of webhooks, and the end of their threads.
+    pub webhook: WebhookControl,
 }

@@ -139,6 +139,11 @@ impl KeyRing {
         self.allowed_origins.is_allowed(origin, unix_now)
     }
 
+    /// The account with this name.
+    pub fn find_account(&self, name: &str) -> Option<&Arc<Account>> {
+        self.accounts.get(name)
+    }
+
     /// Whether the ring has a key with this text, even if that key is revoked or expired.
     pub fn contains_key(&self, text: &[u8]) -> bool {
         self.keys_by_digest_prefix.contains_key(&digest_prefix(&sha256(text)))

@@ -12,6 +12,7 @@ mod store;
 mod table;
 mod traces;
 mod upstream;
+mod webhook;
 
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, Error, Registry, TextEncoder};
@@ -25,6 +26,7 @@ use store::StoreMetrics;
 use table::TableMetrics;
 use traces::TraceMetrics;
 pub use upstream::{AttemptOutcome, AttemptRecord, UpstreamMetrics, UpstreamSnapshot};
+use webhook::WebhookMetrics;
 
 /// Every metric of the gateway.
 pub struct Metrics {
@@ -45,6 +47,8 @@ pub struct Metrics {
     pub store: StoreMetrics,
     /// The spans of traces.
     pub traces: TraceMetrics,
+    /// The messages of quota webhooks.
+    pub webhook: WebhookMetrics,
 }
 
 impl Metrics {
@@ -61,6 +65,7 @@ impl Metrics {
             upstream: UpstreamMetrics::register(&registry)?,
             store: StoreMetrics::register(&registry)?,
             traces: TraceMetrics::register(&registry)?,
+            webhook: WebhookMetrics::register(&registry)?,
             registry,
         })
     }

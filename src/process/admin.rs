@@ -30,6 +30,7 @@ use crate::observe::process_log::ProcessLog;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
 use crate::proxy::upstream::Upstreams;
 use crate::quota::unix_now;
+use crate::webhook::WebhookStatus;
 
 use access::Access;
 use responses::{
@@ -282,6 +283,7 @@ impl AdminApp {
                 "unsettled_calls": store.unsettled_calls,
             },
             "upstream": { "servers": servers, "healthy": healthy },
+            "webhook": status.webhook.as_ref().map(WebhookStatus::to_json),
             "month": self.state.ledger.month_to_charge(self.state.ledger.believed_now()).to_string(),
         })
     }

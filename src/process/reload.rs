@@ -14,6 +14,7 @@ mod requests;
 mod status_reporter;
 mod table;
 mod watch;
+mod webhook;
 mod write_back;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,6 +42,7 @@ pub use status_reporter::ReloadStatus;
 use status_reporter::StatusReporter;
 use table::TableRebuilder;
 use watch::{FileWatch, POLL_INTERVAL};
+use webhook::Webhooks;
 
 /// The background service that reloads.
 pub struct Reloader {
@@ -64,6 +66,7 @@ struct ReloadState {
     table: TableRebuilder,
     feeds: FeedFetcher,
     dns: DnsLearner,
+    webhooks: Webhooks,
     config_watch: FileWatch,
     status_reporter: StatusReporter,
     /// The process log; `None` if the program has another one.
@@ -92,9 +95,16 @@ impl Reloader {
         )?;
         let (state_of_feeds, feeds) = (Arc::clone(&gate_state), config.feeds.clone());
         let (store, dns) = (config.store.clone(), config.dns.clone());
+        let webhooks = Webhooks::start(
+            Arc::clone(&gate_state),
+            status_reporter.clone(),
+            store.clone(),
+            config.webhook.clone(),
+        )?;
         let mut reload_state = ReloadState {
             feeds: FeedFetcher::start(state_of_feeds, status_reporter.clone(), feeds)?,
             dns: DnsLearner::start(Arc::clone(&gate_state), status_reporter.clone(), store, dns)?,
+            webhooks,
             table,
             config_watch: FileWatch::new(config.file.clone()),
             certificate_watches: watch_certificates(&config),
@@ -314,6 +324,11 @@ impl ReloadState {
             && let Err(error) = self.dns.set_options(config.dns.clone())
         {
             log::error!("expected a thread for DNS queries, but found {error}");
+        }
+        if config.webhook != previous_config.webhook
+            && let Err(error) = self.webhooks.set_options(config.webhook.clone())
+        {
+            log::error!("expected threads for webhooks, but found {error}");
         }
         if self.config.certificates != previous_config.certificates {
             self.certificate_watches = watch_certificates(&self.config);

@@ -263,6 +263,11 @@ impl Lease {
         true
     }
 
+    /// The monthly limit in force; `None` if unlimited.
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.lock_accounting().limit
+    }
+
     /// Calls that this node has spent of the month.
     pub(super) fn own_spent(&self, month: Month) -> u64 {
         let accounting = self.lock_accounting();

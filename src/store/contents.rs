@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::audit::{AuditRecord, Change, ChangeKind};
+use super::quota_events::QuotaEventRow;
 use super::rows::{DailyUsageRow, RingRows, TopRow, UsageRow};
 use crate::model::month::Month;
 
@@ -17,6 +18,8 @@ pub struct StoreContents {
     pub usage: Vec<UsageRow>,
     /// The counts of the top list.
     pub top_rows: Vec<TopRow>,
+    /// The quota events: pending ones, and finished ones of this month.
+    pub quota_events: Vec<QuotaEventRow>,
     /// The records of the audit, the oldest first.
     pub audit: Vec<AuditRecord>,
     /// The calls by day of each month that the store keeps.

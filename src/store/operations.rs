@@ -14,5 +14,6 @@ pub(super) mod changes;
 mod learned;
 mod ledger;
 pub(super) mod open;
+mod quota_events;
 mod ring;
 mod top;

@@ -16,6 +16,7 @@ mod key_names;
 mod learned;
 mod ledger;
 mod month;
+mod quota_events;
 mod reply;
 mod restore;
 mod ring;

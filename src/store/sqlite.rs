@@ -13,6 +13,7 @@ mod learned;
 mod ledger;
 mod meta;
 mod open;
+mod quota_events;
 mod ring;
 mod rotate;
 mod rows;

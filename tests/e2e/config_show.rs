@@ -14,6 +14,8 @@ fn run_config(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> Comm
     run_command(command.envs(variables.iter().copied()))
 }
 
+const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
 /// The value in TOML, and the source, of a setting in force.
 fn find_setting(shown: &Value, key: &str) -> (String, String) {
     let settings = shown.as_array().unwrap();
@@ -54,6 +56,8 @@ fn other_value(key: &str, schema: &Value) -> (String, String) {
         ("upstream.health_path", "/up"),
         ("upstream.tls_name", "name.test"),
         ("upstream.host", "host.test"),
+        ("webhook.secret", WEBHOOK_SECRET),
+        ("webhook.url", "https://hooks.test"),
     ];
     let lists = [
         ("authz.block_reasons", "disposable"),
@@ -94,6 +98,7 @@ fn settings_beside(key: &str) -> &'static [(&'static str, &'static str)] {
         "plans.shipped" => &[("RISKGATE__PLANS__FREE", "5")],
         "upstream.tls" => &[("RISKGATE__UPSTREAM__TLS_NAME", "name.test")],
         "listen.https" => &[],
+        "webhook.url" => &[("RISKGATE__WEBHOOK__SECRET", WEBHOOK_SECRET)],
         _ => &[],
     }
 }
@@ -106,13 +111,13 @@ fn each_setting_of_file_and_environment_is_shown_with_its_source() {
     assert!(settings.len() > 70, "{}", settings.len());
     for (key, schema) in settings {
         // A certificate would be needed, and the files would have to exist.
-        if ["listen.https", "listen.redirect", "admin.token_file", "store.url_file"]
-            .contains(&key.as_str())
+        if ["listen.https", "listen.redirect"].contains(&key.as_str())
+            || ["admin.token_file", "store.url_file", "webhook.secret_file"].contains(&key.as_str())
         {
             continue;
         }
         let (in_environment, in_file) = other_value(&key, &schema);
-        let is_secret = key == "admin.token";
+        let is_secret = ["admin.token", "webhook.secret"].contains(&key.as_str());
         let shown_as = if is_secret { "\"…\"".to_owned() } else { in_file.clone() };
         let words = ["show", "--json", "-c", "given.toml"];
         std::fs::write(folder.path().join("given.toml"), "[log]\n").unwrap();

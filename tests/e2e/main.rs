@@ -81,3 +81,4 @@ mod uploads;
 mod uploads_http2;
 mod upstream_failures;
 mod upstream_names;
+mod webhooks;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::dns::DnsStatus;
 use crate::feed::FeedStatus;
 use crate::gate::GateState;
+use crate::webhook::WebhookStatus;
 
 /// The status of all reloadable parts, for the admin pages.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,8 @@ pub struct ReloadStatus {
     pub feeds: Vec<FeedStatus>,
     /// The status of DNS learning.
     pub dns: DnsStatus,
+    /// The status of webhooks; `None` if they are off.
+    pub webhook: Option<WebhookStatus>,
 }
 
 /// Logs, counts and publishes the status of all reloadable parts. Clones share one status.
@@ -48,6 +51,10 @@ impl StatusReporter {
         self.lock_status().dns = dns;
     }
 
+    pub(super) fn set_webhook_status(&self, webhook: Option<WebhookStatus>) {
+        self.lock_status().webhook = webhook;
+    }
+
     /// Records the problem of a part, or that the part has none. Logs the problem if it is new, and
     /// the end of a problem. Counts a reload of the part if `is_counted` is true, or if the part is
     /// `keys` and its problem has changed.
@@ -64,6 +71,7 @@ impl StatusReporter {
             "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",
             "keys" => "is degraded",
             "audit" => "is behind",
+            "webhook" => "delivers nothing",
             _ => "keeps its last good state",
         };
         if is_news && problem.is_none() {

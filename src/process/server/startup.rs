@@ -19,6 +19,7 @@ use crate::store::StoreError;
 use crate::support::certificates::CurrentCertificates;
 use crate::support::client_rates::ClientRates;
 use crate::support::snapshot::SnapshotCell;
+use crate::webhook::WebhookControl;
 
 /// Builds the state that the gate uses, the reloader that updates it, and the reloader's trigger.
 pub(in crate::process) fn build_gate_state_and_reloader(
@@ -77,6 +78,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         screening_counts: ScreeningCounts::default(),
         client_rates: ClientRates::new(),
         batch_permits: BatchPermits::new(trusted_proxies),
+        webhook: WebhookControl::default(),
     });
     if let Some(options) = config.traces.clone() {
         start_trace_exporter(tracer, options).map_err(|error| failed(&error))?;

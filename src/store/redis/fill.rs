@@ -1,9 +1,9 @@
 //! Fills an empty server with the contents of another store.
 //!
-//! Totals and top counts are written first, under their final names. No gateway uses them while the
-//! store has no keys. Keys and accounts are staged under temporary names, and one short script at
-//! the end renames them. If a copy is interrupted, its staged rows expire, and the next copy
-//! deletes its totals.
+//! Totals, top counts and quota events are written first, under their final names. No gateway uses
+//! them while the store has no keys. Keys and accounts are staged under temporary names, and one
+//! short script at the end renames them. If a copy is interrupted, its staged rows expire, and the
+//! next copy deletes its totals.
 
 use redis::Pipeline;
 
@@ -50,6 +50,7 @@ impl Redis {
         self.fill_top(contents)?;
         self.fill_daily_usage(contents)?;
         self.fill_audit(contents)?;
+        self.fill_quota_events(OPERATION, &contents.quota_events)?;
         match self.fill_ring(author, contents)? {
             0 => Err(not_empty),
             _ => Ok(()),

@@ -44,6 +44,7 @@ impl Redis {
         let reply = self.run_write_script(OPERATION, Script::LowerMonth, &keys, &arguments)?;
         let previous: i64 = self.parse_reply(OPERATION, reply)?;
         let previous = u16::try_from(previous).ok().and_then(Month::from_number);
+        self.delete_quota_events_after(OPERATION, month)?;
         let mut dropped = 0;
         let mut cursor = 0u64;
         loop {

@@ -16,11 +16,14 @@ pub(super) enum Script {
     LowerMonth,
     SaveDnsFacts,
     RecordChange,
+    RecordQuotaEvents,
+    ClaimQuotaEvents,
+    FinishQuotaEvent,
 }
 
 impl Script {
     /// All scripts, in the order of their declaration.
-    pub(super) const ALL: [Script; 12] = [
+    pub(super) const ALL: [Script; 15] = [
         Script::ReportLease,
         Script::Probe,
         Script::ChangeRing,
@@ -33,6 +36,9 @@ impl Script {
         Script::LowerMonth,
         Script::SaveDnsFacts,
         Script::RecordChange,
+        Script::RecordQuotaEvents,
+        Script::ClaimQuotaEvents,
+        Script::FinishQuotaEvent,
     ];
 
     /// The Lua source, with the shared functions in front if the script needs them.
@@ -66,6 +72,9 @@ impl Script {
                 concat!(include_str!("ring_common.lua"), include_str!("record_change.lua"))
             }
             Script::SaveDnsFacts => include_str!("save_learned.lua"),
+            Script::RecordQuotaEvents => include_str!("record_quota_events.lua"),
+            Script::ClaimQuotaEvents => include_str!("claim_quota_events.lua"),
+            Script::FinishQuotaEvent => include_str!("finish_quota_event.lua"),
         }
     }
 }

@@ -154,6 +154,27 @@ mod tests {
     }
 
     #[test]
+    fn a_store_of_version_2_is_migrated_and_keeps_its_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let open = || Sqlite::open(&path, Duration::from_secs(5)).unwrap();
+        let statements = "DROP TABLE quota_event; DROP TABLE audit; DROP TABLE source_state;
+                          DROP TABLE request; DROP TABLE daily_usage; PRAGMA user_version = 2;
+                          INSERT INTO account (name) VALUES ('acme')";
+        open().connection.execute_batch(statements).unwrap();
+        for _ in 0..2 {
+            let mut store = open();
+            assert_eq!(store.count_pending_quota_events().unwrap(), 0);
+            assert_eq!(store.read_audit_before(None, 9).unwrap(), []);
+            let read = |select: &str| -> i64 {
+                store.connection.query_row(select, [], |row| row.get(0)).unwrap()
+            };
+            assert_eq!(read("PRAGMA user_version"), 3);
+            assert_eq!(read("SELECT count(*) FROM account"), 1);
+        }
+    }
+
+    #[test]
     fn check_file_not_replaced_fails_if_the_file_was_moved() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");

@@ -73,9 +73,10 @@ impl Sqlite {
         let count = "SELECT count(DISTINCT account || ' ' || month) FROM ledger WHERE month > ?1";
         let dropped: i64 =
             transaction.query_row(count, after_month, |row| row.get(0)).map_err(&failed)?;
-        transaction.execute("DELETE FROM ledger WHERE month > ?1", after_month).map_err(&failed)?;
-        let delete = "DELETE FROM daily_usage WHERE month > ?1";
-        transaction.execute(delete, after_month).map_err(&failed)?;
+        for table in ["ledger", "daily_usage", "quota_event"] {
+            let delete = format!("DELETE FROM {table} WHERE month > ?1");
+            transaction.execute(&delete, after_month).map_err(&failed)?;
+        }
         let change = change_of_repaired_month(previous, month);
         append_record(&transaction, author, &change).map_err(&failed)?;
         transaction.commit().map_err(failed)?;

@@ -59,6 +59,18 @@ CREATE TABLE daily_usage (
 ) WITHOUT ROWID;
 ";
 
+/// The table of quota events, new in version 3. A pending event has a `due_at`, a finished one a
+/// `finished_at`.
+const QUOTA_EVENT_SCHEMA: &str = "
+CREATE TABLE quota_event (
+    key TEXT PRIMARY KEY, account TEXT NOT NULL, month INTEGER NOT NULL, body TEXT NOT NULL,
+    created_at INTEGER NOT NULL, attempts INTEGER NOT NULL DEFAULT 0, due_at INTEGER,
+    finished_at INTEGER, delivered INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX quota_event_due ON quota_event (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX quota_event_finished ON quota_event (finished_at) WHERE finished_at IS NOT NULL;
+";
+
 /// The change from version 1 to 2: each row gets the version of the ring that last changed it.
 const MIGRATION_FROM_1: &str = "
 ALTER TABLE account ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
@@ -229,11 +241,14 @@ pub(super) fn check_migrate_and_configure(
 fn migrate_schema(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version < SCHEMA_VERSION {
-        if version < 2 {
-            transaction.execute_batch(MIGRATION_FROM_1)?;
-        }
+    if version < 2 {
+        transaction.execute_batch(MIGRATION_FROM_1)?;
+    }
+    if version < 3 {
         transaction.execute_batch(TABLES_OF_VERSION_3)?;
+        transaction.execute_batch(QUOTA_EVENT_SCHEMA)?;
+    }
+    if version < SCHEMA_VERSION {
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     }
     transaction.commit()
@@ -323,6 +338,7 @@ fn read_only_error(path: &Path) -> StoreError {
 fn create_schema(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(SCHEMA)?;
     transaction.execute_batch(TABLES_OF_VERSION_3)?;
+    transaction.execute_batch(QUOTA_EVENT_SCHEMA)?;
     transaction.execute(
         "INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16)))), ('ring_version', 1)",
         [],

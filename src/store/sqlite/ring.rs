@@ -7,6 +7,7 @@ use super::connection::Sqlite;
 use super::daily_usage;
 use super::ledger;
 use super::meta::{increment_ring_version, read_change_id, read_ring_version};
+use super::quota_events;
 use super::rows::{
     self, find_conflicting_key_id, insert_key_and_upsert_account, read_account_for_audit,
     read_changed_accounts, read_changed_keys, read_key_for_audit, record_key_change,
@@ -179,6 +180,7 @@ impl Sqlite {
         // A gateway that serves the empty ring sees the full one as its next version.
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         rows::write_store_contents(&transaction, contents, version).map_err(&failed)?;
+        quota_events::write_quota_events(&transaction, &contents.quota_events).map_err(&failed)?;
         daily_usage::fill_daily_usage(&transaction, &contents.daily_usage).map_err(&failed)?;
         audit::fill_audit(&transaction, &contents.audit).map_err(&failed)?;
         append_record(&transaction, author, &change_of_filled_store(contents)).map_err(&failed)?;

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use super::super::redis_server::RedisServer;
 use super::super::{
     BatchContext, Change, ChangeKind, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS,
-    MonthlyLimit, RequestRecord, SourceState, Store, StoreContents, StoreError, TopCredit,
+    MonthlyLimit, QuotaEventOutcome, QuotaEventTimes, RequestRecord, SourceState, Store,
+    StoreContents, StoreError, TopCredit,
 };
+use super::quota_events::quota_event;
 use super::{add_keys, key, open, rotation, rows, tester};
 use crate::model::month::Month;
 
@@ -50,6 +52,9 @@ const ADMIN_API_ACL: [&str; 2] = ["+exists", "+get"];
 
 /// What a gateway with `dns.learn` needs beside `GATEWAY_ACL`.
 const LEARNER_ACL: [&str; 2] = ["+zadd", "+zrem"];
+
+/// What a gateway with `webhook.url` needs beside `GATEWAY_ACL`.
+const WEBHOOK_ACL: [&str; 2] = ["+zadd", "+zrem"];
 
 /// What `riskgate store copy` needs beside the permissions above to fill a server.
 const COPY_TARGET_ACL: [&str; 5] = ["+exists", "+unlink", "+rename", "+persist", "+zunionstore"];
@@ -213,6 +218,38 @@ fn learner_permissions_suffice_and_are_needed() {
 }
 
 #[test]
+fn webhook_permissions_suffice_and_are_needed() {
+    let server = RedisServer::start();
+    let month = Month::from_number(1_200).unwrap();
+    let run_operations = |store: &mut Store| -> Result<(), StoreError> {
+        for (key, forgotten_before) in [("a", 0), ("b", 300)] {
+            store.record_quota_events(&[quota_event(key, month)], forgotten_before)?;
+            let times = QuotaEventTimes { now: 200, latest_due: 900, claimed_until: 300 };
+            let claimed = store.claim_quota_events(times, 1)?;
+            store.finish_quota_event(&claimed[0], QuotaEventOutcome::Delivered(200))?;
+        }
+        store.count_pending_quota_events()?;
+        store.quota_events_to_copy(month).map(drop)
+    };
+    for lacking in ["", WEBHOOK_ACL[0], WEBHOOK_ACL[1]] {
+        server.run(&["FLUSHALL"]);
+        let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+        user.extend(
+            [&GATEWAY_ACL[..], &WEBHOOK_ACL].concat().iter().filter(|right| **right != lacking),
+        );
+        server.run(&user);
+        let result = run_operations(&mut open(&server.url_as("some", "pw")));
+        if lacking.is_empty() {
+            result.unwrap();
+        } else {
+            let error = result.expect_err(lacking).to_string();
+            let refused = ["NOPERM", "can't run this command"];
+            assert!(refused.iter().any(|text| error.contains(text)), "{lacking}: {error}");
+        }
+    }
+}
+
+#[test]
 fn a_copy_without_a_permission_fails_and_can_be_repeated() {
     let source = RedisServer::start();
     let mut store = open(&source.url());
@@ -226,6 +263,7 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         top_rows: Vec::new(),
         audit: Vec::new(),
         daily_usage: Vec::new(),
+        quota_events: Vec::new(),
     };
     for lacking in COPY_TARGET_ACL {
         let server = RedisServer::start();

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::super::{
-    BatchContext, LeaseReport, MonthlyLimit, Store, StoreContents, TopCredit, TopRow, UsageRow,
+    BatchContext, LeaseReport, MonthlyLimit, NewQuotaEvent, QuotaEventOutcome, QuotaEventTimes,
+    Store, StoreContents, TopCredit, TopRow, UsageRow,
 };
+use super::quota_events::quota_event;
 use super::{TestStore, account, add_keys, key, on_both_stores, ring_version, rows, sort_rows};
 use crate::model::month::Month;
 
@@ -60,6 +62,33 @@ fn write_rows_of_every_kind(store: &mut Store) {
         dedup_hashes: marks.to_vec(),
     };
     store.add_credits(&[credit("a.test", 0.1), credit("b.test", 7.0)], &[], 20_000, 60.0).unwrap();
+    write_quota_events(store);
+}
+
+/// Records a pending, a delivered and a given up event of the month, and of a past month a pending
+/// and a delivered one.
+fn write_quota_events(store: &mut Store) {
+    let past = Month::from_number(january_2100().number() - 1).unwrap();
+    let new = |key: &str, month, due_at| NewQuotaEvent { due_at, ..quota_event(key, month) };
+    let events = [
+        new("delivered", january_2100(), 1),
+        new("given-up", january_2100(), 2),
+        new("past-delivered", past, 3),
+        new("past-pending", past, 500),
+        new("pending", january_2100(), 500),
+    ];
+    assert_eq!(store.record_quota_events(&events, 0).unwrap(), 5);
+    let times = QuotaEventTimes { now: 9, latest_due: 9_000, claimed_until: 600 };
+    let claimed = store.claim_quota_events(times, 9).unwrap();
+    let outcomes = [
+        QuotaEventOutcome::Delivered(20),
+        QuotaEventOutcome::GivenUp(21),
+        QuotaEventOutcome::Delivered(22),
+    ];
+    assert_eq!(claimed.len(), outcomes.len());
+    for (event, outcome) in claimed.iter().zip(outcomes) {
+        assert!(store.finish_quota_event(event, outcome).unwrap());
+    }
 }
 
 fn read_contents(store: &mut Store) -> StoreContents {
@@ -71,6 +100,7 @@ fn read_contents(store: &mut Store) -> StoreContents {
         top_rows: store.top_rows().unwrap(),
         audit: Vec::new(),
         daily_usage: Vec::new(),
+        quota_events: store.quota_events_to_copy(month).unwrap(),
     }
 }
 
@@ -85,6 +115,7 @@ fn assert_same_contents(a: &StoreContents, b: &StoreContents) {
     assert_eq!(ring.accounts, other.accounts);
     assert_eq!((a.usage_month, &a.usage), (b.usage_month, &b.usage));
     assert_eq!(top_rows_by_domain(&a.top_rows), top_rows_by_domain(&b.top_rows));
+    assert_eq!(a.quota_events, b.quota_events);
 }
 
 #[test]
@@ -94,6 +125,8 @@ fn a_copy_to_redis_and_back_is_the_same() {
     write_rows_of_every_kind(&mut from.open());
     let first = read_contents(&mut from.open());
     assert_eq!(first.usage.len(), 2);
+    let events: Vec<&str> = first.quota_events.iter().map(|event| event.key.as_str()).collect();
+    assert_eq!(events, ["delivered", "given-up", "past-pending", "pending"]);
     server.open().changes().fill_empty_store(&first).unwrap();
     let second = read_contents(&mut server.open());
     assert_same_contents(&first, &second);
@@ -178,6 +211,7 @@ fn an_interrupted_copy_is_invisible_and_can_be_repeated() {
         top_rows: Vec::new(),
         audit: Vec::new(),
         daily_usage: Vec::new(),
+        quota_events: Vec::new(),
     };
     // Everything but the last step runs.
     server.run(&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all", "-evalsha"]);

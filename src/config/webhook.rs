@@ -1,0 +1,136 @@
+//! `[webhook]`: who is told about the quotas of accounts.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::description::SettingKind;
+use super::settings::Settings;
+use crate::store::redact_url;
+use crate::webhook::{WebhookOptions, WebhookSecret, WebhookUrl, is_public_address};
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A longer timeout would let a slow receiver delay the other events for too long.
+const MAX_TIMEOUT: Duration = Duration::from_mins(2);
+const SECRET_SYNTAX: &str = "whsec_ and the Base64 of 24 to 64 bytes";
+
+impl Settings {
+    /// Reads the receiver of webhooks; `None` if there is none.
+    pub fn read_webhook_options(&mut self) -> Option<WebhookOptions> {
+        let allow_private = self.boolean("webhook.allow_private", false);
+        let timeout = self.nonzero_duration("webhook.timeout", DEFAULT_TIMEOUT);
+        if timeout > MAX_TIMEOUT {
+            let location = self.location_of("webhook.timeout");
+            let found = timeout.as_secs();
+            self.faults.push(format!(
+                "{location}: webhook.timeout: expected at most 2m, but found {found}s"
+            ));
+        }
+        let url = self.read_webhook_url(allow_private);
+        let secret = self.read_webhook_secret(url.is_some());
+        Some(WebhookOptions { url: url?, secret: secret?, allow_private, timeout })
+    }
+
+    fn read_webhook_url(&mut self, allow_private: bool) -> Option<WebhookUrl> {
+        let setting = self.read_and_mark_known("webhook.url", SettingKind::Text)?;
+        let text = setting.raw.as_text().unwrap_or_default();
+        let fault = find_url_fault(text, allow_private);
+        if let Some(expected) = fault {
+            // The path may contain a token, so the fault does not show it.
+            let found = match text.split_once("://") {
+                Some(_) => format!("{:?}", redact_url(text)),
+                None => "something else".to_owned(),
+            };
+            let at = &setting.location;
+            self.faults.push(format!("{at}: webhook.url: expected {expected}, but found {found}"));
+            return None;
+        }
+        Some(WebhookUrl::from_checked(text.to_owned()))
+    }
+
+    fn read_webhook_secret(&mut self, is_required: bool) -> Option<WebhookSecret> {
+        self.read_secret_file("webhook.secret");
+        let Some(setting) = self.read_and_mark_known("webhook.secret", SettingKind::Secret) else {
+            let is_faulty = self.values.contains_key("webhook.secret_file");
+            if is_required && !is_faulty {
+                let expected = format!("{SECRET_SYNTAX}, since webhook.url is set");
+                self.report_missing("webhook.secret", &expected);
+            }
+            return None;
+        };
+        let secret = setting.raw.as_text().and_then(WebhookSecret::parse);
+        if secret.is_none() {
+            // The value may be a secret, so the fault does not contain it.
+            let at = &setting.location;
+            self.faults.push(format!(
+                "{at}: webhook.secret: expected {SECRET_SYNTAX}, but found something else"
+            ));
+        }
+        secret
+    }
+}
+
+/// What was expected of the URL; `None` if it is right. The addresses of a name are checked later,
+/// when riskgate connects.
+fn find_url_fault(text: &str, allow_private: bool) -> Option<&'static str> {
+    const HTTPS: &str =
+        "https://…, or with webhook.allow_private http://… in your own network, without a #";
+    let uri = text.parse::<http::Uri>().ok().filter(|_| !text.contains('#'));
+    let Some((uri, host)) = uri.as_ref().and_then(|uri| Some((uri, uri.host()?))) else {
+        return Some(HTTPS);
+    };
+    let is_http = match uri.scheme_str() {
+        Some("https") => false,
+        Some("http") if allow_private => true,
+        _ => return Some(HTTPS),
+    };
+    let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let is_public = match literal {
+        Ok(address) => is_public_address(address),
+        // The addresses of all other names are known when riskgate connects.
+        Err(_) => !is_local_name(host),
+    };
+    match (is_public, allow_private) {
+        (false, false) => Some("a public address, because webhook.allow_private is false"),
+        (true, _) if is_http && literal.is_ok() => Some(HTTPS),
+        _ => None,
+    }
+}
+
+fn is_local_name(host: &str) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_urls_to_which_riskgate_may_connect_are_accepted() {
+        for (url, without, with_private) in [
+            ("https://hooks.example/x?y=z", true, true),
+            ("https://me:word@hooks.example:8443/x", true, true),
+            ("https://8.8.8.8/", true, true),
+            ("https://[2606:4700::1111]/", true, true),
+            ("https://127.0.0.1/", false, true),
+            ("https://10.0.0.1:8443/x", false, true),
+            ("https://169.254.169.254/latest", false, true),
+            ("https://[::1]/", false, true),
+            ("https://[::ffff:10.0.0.1]/", false, true),
+            ("https://localhost/", false, true),
+            ("https://a.LOCALHOST./", false, true),
+            ("http://127.0.0.1:8000/x", false, true),
+            ("http://receiver.internal/x", false, true),
+            ("http://8.8.8.8/", false, false),
+            ("ftp://hooks.example/", false, false),
+            ("hooks.example/x", false, false),
+            ("https://", false, false),
+            ("https://a b/", false, false),
+            ("https://hooks.example/#x", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(find_url_fault(url, false).is_none(), without, "{url}");
+            assert_eq!(find_url_fault(url, true).is_none(), with_private, "{url}");
+        }
+    }
+}

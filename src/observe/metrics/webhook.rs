@@ -1,0 +1,45 @@
+//! The metrics of quota webhooks.
+
+use prometheus::{Error, IntCounterVec, IntGauge, Registry};
+
+use super::register::{register_counter_vec, register_gauge};
+use crate::webhook::AttemptOutcome;
+
+/// The messages of quota webhooks.
+pub struct WebhookMetrics {
+    deliveries_by_outcome: IntCounterVec,
+    pending_events: IntGauge,
+}
+
+impl WebhookMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<WebhookMetrics, Error> {
+        let deliveries_by_outcome = register_counter_vec(
+            registry,
+            "riskgate_webhook_deliveries_total",
+            "Attempts to deliver a quota event, by outcome.",
+            &["outcome"],
+        )?;
+        // An alert needs the series before the first failure.
+        for outcome in AttemptOutcome::ALL {
+            deliveries_by_outcome.with_label_values(&[outcome.as_str()]);
+        }
+        Ok(WebhookMetrics {
+            deliveries_by_outcome,
+            pending_events: register_gauge(
+                registry,
+                "riskgate_webhook_events_pending",
+                "Quota events that the receiver has not accepted yet, of all nodes.",
+            )?,
+        })
+    }
+
+    /// Counts an attempt.
+    pub fn count_delivery(&self, outcome: AttemptOutcome) {
+        self.deliveries_by_outcome.with_label_values(&[outcome.as_str()]).inc();
+    }
+
+    /// Sets how many events are pending.
+    pub fn set_pending(&self, events: u64) {
+        self.pending_events.set(events.cast_signed());
+    }
+}

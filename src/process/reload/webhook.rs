@@ -1,0 +1,68 @@
+//! Runs webhooks: one thread finds reached thresholds and records them in the store, another sends
+//! what the store has. Requests never wait for either.
+
+mod delivery;
+mod detection;
+mod post;
+mod resolver;
+
+use std::sync::Arc;
+use std::thread::Builder;
+
+use super::status_reporter::StatusReporter;
+use crate::config::StoreOptions;
+use crate::gate::GateState;
+use crate::webhook::WebhookOptions;
+
+use delivery::DeliveryThread;
+use detection::DetectionThread;
+
+/// The `nice` value of the threads, so that request threads go first if processors are busy.
+const THREAD_NICENESS: i32 = 10;
+
+/// Starts the threads of webhooks once they are needed, and changes their options.
+pub(super) struct Webhooks {
+    state: Arc<GateState>,
+    status_reporter: StatusReporter,
+    store: StoreOptions,
+    is_running: bool,
+}
+
+impl Webhooks {
+    /// Starts the threads if the options name a receiver.
+    pub(super) fn start(
+        state: Arc<GateState>,
+        status_reporter: StatusReporter,
+        store: StoreOptions,
+        options: Option<WebhookOptions>,
+    ) -> std::io::Result<Webhooks> {
+        let mut webhooks = Webhooks { state, status_reporter, store, is_running: false };
+        webhooks.set_options(options)?;
+        Ok(webhooks)
+    }
+
+    /// Applies changed options. Starts the threads when there is a receiver for the first time.
+    pub(super) fn set_options(&mut self, options: Option<WebhookOptions>) -> std::io::Result<()> {
+        let is_needed = options.is_some();
+        self.state.webhook.set_options(options);
+        if is_needed && !self.is_running {
+            let detection = DetectionThread::new(Arc::clone(&self.state), self.store.clone());
+            let reporter = self.status_reporter.clone();
+            let delivery =
+                DeliveryThread::new(Arc::clone(&self.state), reporter, self.store.clone());
+            spawn("webhook", move || detection.run())?;
+            spawn("webhook-send", move || delivery.run())?;
+            self.is_running = true;
+        }
+        Ok(())
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let run_at_low_priority = || {
+        // If this fails, the thread works at normal priority.
+        let _ = rustix::process::nice(THREAD_NICENESS);
+        run();
+    };
+    Builder::new().name(name.to_owned()).spawn(run_at_low_priority).map(drop)
+}

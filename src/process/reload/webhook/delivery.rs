@@ -1,0 +1,218 @@
+//! The thread that sends recorded events to the receiver.
+//!
+//! It claims events in the store, so that one node at a time sends an event, and records each
+//! outcome there. Several messages are sent at once, so that a slow receiver delays the others less;
+//! the messages of one account are sent one after another.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use super::post::{PostError, post_message};
+use crate::config::StoreOptions;
+use crate::gate::GateState;
+use crate::process::reload::status_reporter::StatusReporter;
+use crate::store::{ClaimedQuotaEvent, QuotaEventOutcome, QuotaEventTimes, Store, StoreError};
+use crate::webhook::{
+    AttemptOutcome, DeliveryRecord, GIVE_UP_AFTER_SECONDS, WebhookOptions, WebhookStatus,
+    message_id, retry_delay_seconds,
+};
+
+/// How often the thread looks for due events if there were none.
+const DELIVERY_INTERVAL: Duration = Duration::from_secs(1);
+/// The most messages that are sent at once.
+const MAX_MESSAGES_IN_FLIGHT: usize = 4;
+/// A claim lasts this many seconds longer than all its attempts may take.
+const CLAIM_MARGIN_SECONDS: u64 = 20;
+/// No event is due later than after this many seconds: the longest wait, and a margin. A later time
+/// was written while a clock was ahead.
+const LATEST_DUE_AFTER_SECONDS: i64 = 2 * 3_600;
+
+/// What the thread works with.
+pub(super) struct DeliveryThread {
+    state: Arc<GateState>,
+    status_reporter: StatusReporter,
+    store_options: StoreOptions,
+    /// `None` while the store is not open.
+    store: Option<Store>,
+    /// Outcomes that the store does not have yet, because it did not answer.
+    unsaved: Vec<(ClaimedQuotaEvent, QuotaEventOutcome)>,
+    record: DeliveryRecord,
+    store_problem: Option<String>,
+}
+
+impl DeliveryThread {
+    pub(super) fn new(
+        state: Arc<GateState>,
+        status_reporter: StatusReporter,
+        store_options: StoreOptions,
+    ) -> DeliveryThread {
+        DeliveryThread {
+            state,
+            status_reporter,
+            store_options,
+            store: None,
+            unsaved: Vec::new(),
+            record: DeliveryRecord::default(),
+            store_problem: None,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let control = &Arc::clone(&self.state).webhook;
+        control.set_sender_running(true);
+        while !control.is_closed() {
+            let options = control.options();
+            let sent = options.as_deref().map_or(Ok(0), |options| self.deliver_due(options));
+            self.store_problem = sent.as_ref().err().map(ToString::to_string);
+            self.publish_status(options.as_deref());
+            if sent.unwrap_or(0) == 0 {
+                control.wait_until_closed(DELIVERY_INTERVAL);
+            }
+        }
+        control.set_sender_running(false);
+    }
+
+    /// Sends the events that are due, at most [`MAX_MESSAGES_IN_FLIGHT`]. Returns their number.
+    fn deliver_due(&mut self, options: &WebhookOptions) -> Result<usize, StoreError> {
+        self.save_outcomes()?;
+        let now = self.state.ledger.believed_now();
+        let longest = options.timeout.as_secs() + 1;
+        let claim = longest * MAX_MESSAGES_IN_FLIGHT as u64 + CLAIM_MARGIN_SECONDS;
+        let times = QuotaEventTimes {
+            now,
+            latest_due: now + LATEST_DUE_AFTER_SECONDS,
+            claimed_until: now.saturating_add_unsigned(claim),
+        };
+        let events = self.open_store()?.claim_quota_events(times, MAX_MESSAGES_IN_FLIGHT)?;
+        let count = events.len();
+        if count > 0 {
+            // The receiver may let riskgate wait.
+            self.publish_status(Some(options));
+            self.send_all(options, events);
+        }
+        self.save_outcomes()?;
+        Ok(count)
+    }
+
+    /// Sends the events, those of different accounts at once. Saves each outcome as soon as it is
+    /// known, so that a crash repeats as few messages as possible.
+    fn send_all(&mut self, options: &WebhookOptions, events: Vec<ClaimedQuotaEvent>) {
+        let mut by_account: BTreeMap<String, Vec<ClaimedQuotaEvent>> = BTreeMap::new();
+        for event in events {
+            by_account.entry(event.account.clone()).or_default().push(event);
+        }
+        let (sender, attempts) = channel();
+        let state = Arc::clone(&self.state);
+        std::thread::scope(|scope| {
+            for events in by_account.into_values() {
+                let (sender, state) = (sender.clone(), &state);
+                scope.spawn(move || {
+                    for event in events {
+                        if state.webhook.is_closed() {
+                            let _ = sender.send((event, None));
+                            continue;
+                        }
+                        let id = message_id(&event.key);
+                        let now = state.ledger.believed_now();
+                        let post = || post_message(options, &id, &event.body, now);
+                        let result = catch_unwind(AssertUnwindSafe(post)).unwrap_or_else(|_| {
+                            Err(PostError { found: "a panic".to_owned(), is_final: false })
+                        });
+                        // The receiver of the channel lives as long as this scope.
+                        let _ = sender.send((event, Some(result)));
+                    }
+                });
+            }
+            drop(sender);
+            for (event, result) in attempts {
+                match result {
+                    Some(result) => self.record_attempt(event, result),
+                    // Another process may send it now.
+                    None => {
+                        let now = QuotaEventOutcome::DueAgain(state.ledger.believed_now());
+                        self.unsaved.push((event, now));
+                    }
+                }
+                // If the store does not answer, the outcomes are saved later.
+                let _ = self.save_outcomes();
+            }
+        });
+    }
+
+    /// Decides what follows from an attempt, and counts it.
+    fn record_attempt(&mut self, event: ClaimedQuotaEvent, result: Result<(), PostError>) {
+        let now = self.state.ledger.believed_now();
+        let (attempt, outcome) = match &result {
+            Ok(()) => (AttemptOutcome::Delivered, QuotaEventOutcome::Delivered(now)),
+            Err(error) if error.is_final || now - event.created_at >= GIVE_UP_AFTER_SECONDS => {
+                (AttemptOutcome::GivenUp, QuotaEventOutcome::GivenUp(now))
+            }
+            Err(_) => {
+                let random = getrandom::u64().unwrap_or_default();
+                let due_at = now + retry_delay_seconds(event.attempts, random);
+                (AttemptOutcome::Failed, QuotaEventOutcome::DueAgain(due_at))
+            }
+        };
+        let error = result.err().map(|error| error.found);
+        match (&error, attempt) {
+            (None, _) if self.record.is_failing() => log::info!("webhook: events arrive again"),
+            (None, _) => {}
+            (Some(found), AttemptOutcome::GivenUp) => log::error!(
+                "webhook: event {} is given up: expected the receiver to accept it, but found \
+                 {found}",
+                event.key
+            ),
+            (Some(found), _) if !self.record.is_failing() => log::warn!(
+                "webhook: expected the receiver to accept an event, but found {found}; riskgate \
+                 tries again"
+            ),
+            (Some(_), _) => {}
+        }
+        self.record.count_attempt(attempt, error.as_deref(), now);
+        self.state.metrics.webhook.count_delivery(attempt);
+        self.unsaved.push((event, outcome));
+    }
+
+    fn save_outcomes(&mut self) -> Result<(), StoreError> {
+        while let Some((event, outcome)) = self.unsaved.pop() {
+            let store = self.open_store();
+            let saved = store.and_then(|store| store.finish_quota_event(&event, outcome));
+            if let Err(error) = saved {
+                self.unsaved.push((event, outcome));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn open_store(&mut self) -> Result<&mut Store, StoreError> {
+        if self.store.is_none() {
+            self.store = Some(self.store_options.open(self.store_options.deadline)?);
+        }
+        self.store.as_mut().ok_or(StoreError::Conflict("expected an open store".to_owned()))
+    }
+
+    fn publish_status(&mut self, options: Option<&WebhookOptions>) {
+        let counted = match self.store.as_mut().filter(|_| options.is_some()) {
+            Some(store) => store.count_pending_quota_events(),
+            None => Ok(0),
+        };
+        let pending = counted.as_ref().copied().unwrap_or(0);
+        if let Err(error) = counted {
+            self.store_problem.get_or_insert(error.to_string());
+        }
+        let now = self.state.ledger.believed_now();
+        let problem = self.record.problem(pending, now).or_else(|| self.store_problem.clone());
+        let problem = problem.filter(|_| options.is_some());
+        self.state.metrics.webhook.set_pending(pending);
+        self.status_reporter.record_part("webhook", problem.as_deref(), false);
+        self.status_reporter.set_webhook_status(options.map(|options| WebhookStatus {
+            url: options.url.to_string(),
+            pending,
+            record: self.record.clone(),
+        }));
+    }
+}

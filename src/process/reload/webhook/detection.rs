@@ -1,0 +1,174 @@
+//! The thread that finds reached thresholds and records them in the store.
+//!
+//! Once a second it looks at the leases in memory. After a start and every ten minutes it also reads
+//! the usage of the month from the store: a process that was killed may have left thresholds that
+//! no living node knows. It then forgets what it has recorded, because the store may have lost
+//! events.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::config::StoreOptions;
+use crate::gate::GateState;
+use crate::keys::KeyRing;
+use crate::model::month::Month;
+use crate::model::monthly_limit::MonthlyLimit;
+use crate::quota::AccountUsage;
+use crate::store::{MAX_PENDING_QUOTA_EVENTS, Store, StoreError};
+use crate::webhook::{ReachedThreshold, ThresholdDetector};
+
+/// How often the thread looks at the leases.
+const DETECTION_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the thread reads the usage of the month from the store.
+const USAGE_READ_INTERVAL: Duration = Duration::from_mins(10);
+/// How soon the thread reads the usage again after a failure, or once another month has begun:
+/// every node then reports its last calls of the past month.
+const USAGE_READ_SOON: Duration = Duration::from_secs(10);
+/// For how many seconds after its end the usage of a month is read. Limits may change with the
+/// month, so that a later comparison could be wrong.
+const PAST_MONTH_SECONDS: i64 = 60;
+/// How soon the thread tries again if the store takes no further events.
+const FULL_STORE_DELAY: Duration = Duration::from_secs(10);
+/// The most events recorded in one step. The ledger needs SQLite's lock too.
+const EVENTS_PER_STEP: usize = 500;
+/// The store forgets finished events after this many seconds: the month is over by then.
+const REMEMBERED_SECONDS: i64 = 62 * 86_400;
+
+/// What the thread works with.
+pub(super) struct DetectionThread {
+    state: Arc<GateState>,
+    store_options: StoreOptions,
+    /// `None` while the store is not open.
+    store: Option<Store>,
+    detector: ThresholdDetector,
+    month: Month,
+    next_usage_read_at: Instant,
+    /// Nothing is recorded before this time, because the store was full.
+    paused_until: Instant,
+    last_problem: Option<String>,
+}
+
+impl DetectionThread {
+    pub(super) fn new(state: Arc<GateState>, store_options: StoreOptions) -> DetectionThread {
+        let now = Instant::now();
+        DetectionThread {
+            state,
+            store_options,
+            store: None,
+            detector: ThresholdDetector::default(),
+            month: Month::FIRST,
+            next_usage_read_at: now,
+            paused_until: now,
+            last_problem: None,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        loop {
+            if self.state.webhook.options().is_some() {
+                self.detect_and_report();
+            }
+            if self.state.webhook.wait_until_closed(DETECTION_INTERVAL) {
+                return;
+            }
+        }
+    }
+
+    /// Logs a problem once, and its end.
+    fn detect_and_report(&mut self) {
+        let problem = self.detect().err();
+        if problem != self.last_problem {
+            match &problem {
+                Some(problem) => log::warn!("webhook: {problem}"),
+                None => log::info!("webhook: events are recorded again"),
+            }
+        }
+        self.last_problem = problem;
+    }
+
+    fn detect(&mut self) -> Result<(), String> {
+        let now = self.state.ledger.believed_now();
+        let month = self.state.ledger.month_to_charge(now);
+        if month != self.month {
+            if self.month != Month::FIRST {
+                self.next_usage_read_at = Instant::now() + USAGE_READ_SOON;
+            }
+            self.month = month;
+            self.detector.forget_recorded();
+            self.detector.forget_refused();
+        }
+        if Instant::now() < self.paused_until {
+            return self.last_problem.clone().map_or(Ok(()), Err);
+        }
+        let keys = self.state.keys.snapshot();
+        let Some(ring) = Option::as_ref(&keys) else { return Ok(()) };
+        let mut found = Vec::new();
+        let mut usage_read = Ok(());
+        if Instant::now() >= self.next_usage_read_at {
+            self.detector.forget_recorded();
+            usage_read = self.detect_in_store(month, now, ring, &mut found);
+            let wait = if usage_read.is_ok() { USAGE_READ_INTERVAL } else { USAGE_READ_SOON };
+            self.next_usage_read_at = Instant::now() + wait;
+        }
+        let detector = &mut self.detector;
+        self.state.ledger.visit_month_usage(month, |usage| {
+            let plan = || ring.find_account(usage.account).map(|account| account.plan.as_str());
+            detector.observe(month, usage, plan, &mut found);
+        });
+        self.record(&found, now)?;
+        usage_read.map_err(|error| error.to_string())
+    }
+
+    /// Finds thresholds in the totals that the store has, of this month and for a minute of the
+    /// month before.
+    fn detect_in_store(
+        &mut self,
+        month: Month,
+        now: i64,
+        ring: &KeyRing,
+        found: &mut Vec<ReachedThreshold>,
+    ) -> Result<(), StoreError> {
+        let past = month.number().checked_sub(1).and_then(Month::from_number);
+        let past = past.filter(|_| now - month.start() < PAST_MONTH_SECONDS);
+        for month in past.into_iter().chain([month]) {
+            for row in self.open_store()?.read_usage(month, None)? {
+                let Some(account) = ring.find_account(&row.account) else { continue };
+                let MonthlyLimit::Calls(limit) = account.limit else { continue };
+                let (account_name, spent) = (row.account.as_str(), row.spent);
+                let usage =
+                    AccountUsage { account: account_name, spent, limit, is_exhausted: false };
+                self.detector.observe(month, &usage, || Some(&account.plan), found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the events in the store. They stay found until the store has them.
+    fn record(&mut self, found: &[ReachedThreshold], now: i64) -> Result<(), String> {
+        let mut thresholds = found;
+        while !thresholds.is_empty() {
+            let step = &thresholds[..thresholds.len().min(EVENTS_PER_STEP)];
+            let events = ThresholdDetector::events(step, now);
+            let store = self.open_store().map_err(|error| error.to_string())?;
+            let recorded = store.record_quota_events(&events, now - REMEMBERED_SECONDS);
+            let recorded = recorded.map_err(|error| error.to_string())?.min(step.len());
+            step[..recorded].iter().for_each(|reached| self.detector.mark_recorded(reached));
+            if recorded < step.len() {
+                self.paused_until = Instant::now() + FULL_STORE_DELAY;
+                return Err(format!(
+                    "expected at most {MAX_PENDING_QUOTA_EVENTS} pending events, but found more: \
+                     the others wait"
+                ));
+            }
+            thresholds = &thresholds[recorded..];
+        }
+        Ok(())
+    }
+
+    fn open_store(&mut self) -> Result<&mut Store, StoreError> {
+        if self.store.is_none() {
+            self.store = Some(self.store_options.open(self.store_options.deadline)?);
+        }
+        self.store.as_mut().ok_or(StoreError::Conflict("expected an open store".to_owned()))
+    }
+}

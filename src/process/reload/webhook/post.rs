@@ -1,0 +1,81 @@
+//! Sends one message to the receiver.
+
+use ureq::Error;
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::unversioned::transport::DefaultConnector;
+
+use super::resolver::{AllowedAddresses, FilteringResolver};
+use crate::webhook::{WebhookOptions, signature_header};
+
+/// The largest header of an answer, in bytes.
+const MAX_ANSWER_HEADER_BYTES: usize = 16 * 1024;
+
+/// Why a message was not accepted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PostError {
+    /// What riskgate found instead of an accepting answer. It contains no secret and no part of the
+    /// URL or of the answer's body.
+    pub found: String,
+    /// The receiver wants no further attempts.
+    pub is_final: bool,
+}
+
+/// Sends a message once. Any status from 200 to 299 accepts it. The body of the answer is not read.
+pub(super) fn post_message(
+    options: &WebhookOptions,
+    message_id: &str,
+    body: &str,
+    unix_now: i64,
+) -> Result<(), PostError> {
+    let signature = signature_header(&options.secret, message_id, unix_now, body);
+    let request = create_agent(options)
+        .post(options.url.reveal())
+        .content_type("application/json")
+        .header("webhook-id", message_id)
+        .header("webhook-timestamp", unix_now.to_string())
+        .header("webhook-signature", signature);
+    match request.send(body) {
+        Ok(answer) => match answer.status().as_u16() {
+            200..=299 => Ok(()),
+            status => Err(PostError { found: format!("status {status}"), is_final: status == 410 }),
+        },
+        Err(error) => Err(PostError { found: describe(&error, options), is_final: false }),
+    }
+}
+
+/// An agent for one message: no connection outlives the check of its address.
+fn create_agent(options: &WebhookOptions) -> ureq::Agent {
+    let allowed = match (options.allow_private, options.url.has_tls()) {
+        (false, _) => AllowedAddresses::Public,
+        (true, true) => AllowedAddresses::All,
+        (true, false) => AllowedAddresses::Private,
+    };
+    let tls = TlsConfig::builder().root_certs(RootCerts::WebPki).build();
+    // The environment may name a proxy for other programs. A redirect could lead anywhere.
+    let config = ureq::Agent::config_builder()
+        .proxy(None)
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .timeout_global(Some(options.timeout))
+        .max_response_header_size(MAX_ANSWER_HEADER_BYTES)
+        .max_idle_connections(0)
+        .user_agent(concat!("riskgate/", env!("CARGO_PKG_VERSION")))
+        .tls_config(tls)
+        .build();
+    ureq::Agent::with_parts(config, DefaultConnector::default(), FilteringResolver(allowed))
+}
+
+/// The error without the URL, which may contain a password or a token.
+fn describe(error: &Error, options: &WebhookOptions) -> String {
+    match error {
+        Error::Timeout(_) => format!("no answer within {} ms", options.timeout.as_millis()),
+        Error::BadUri(_) | Error::Http(_) => "a URL that can't be used".to_owned(),
+        Error::Io(error) => error.to_string(),
+        Error::HostNotFound => "no address of the receiver".to_owned(),
+        error => {
+            let text = error.to_string();
+            let is_shown = |word: &&str| !word.contains("://") && !word.contains('@');
+            text.split(' ').filter(is_shown).collect::<Vec<_>>().join(" ")
+        }
+    }
+}

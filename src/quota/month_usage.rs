@@ -1,0 +1,40 @@
+//! What accounts have used of a month, as this node knows it from its memory.
+
+use super::ledger::Ledger;
+use crate::model::month::Month;
+
+/// An account counts as exhausted for this long after the store last granted it nothing, in
+/// addition to the half second in which riskgate does not ask again.
+const EXHAUSTED_FOR_LONGER_MS: u64 = 1_500;
+
+/// What an account with a limit has used of a month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountUsage<'u> {
+    /// The account.
+    pub account: &'u str,
+    /// The calls that all nodes have spent: this node's exactly, the others' as last reported.
+    pub spent: u64,
+    /// The monthly limit in force.
+    pub limit: u64,
+    /// The store granted the account nothing within the last two seconds. Another node may still
+    /// hold calls of the account.
+    pub is_exhausted: bool,
+}
+
+impl Ledger {
+    /// Visits each account with a limit of which this node knows calls of the month. Locks each
+    /// lease for a moment, so that calls hardly wait. The node that last reports an account's calls
+    /// knows those of all nodes, so at least one node sees the exact number.
+    pub fn visit_month_usage(&self, month: Month, mut visit: impl FnMut(&AccountUsage<'_>)) {
+        let recently_ms = self.shared.uptime_ms().saturating_sub(EXHAUSTED_FOR_LONGER_MS);
+        for lease in &self.shared.node.leases {
+            let Some(limit) = lease.limit() else { continue };
+            let others = lease.others_spent(month).unwrap_or(0);
+            let spent = lease.own_spent(month).saturating_add(others);
+            let is_exhausted = lease.is_exhausted(month, recently_ms);
+            if spent > 0 || is_exhausted {
+                visit(&AccountUsage { account: lease.account(), spent, limit, is_exhausted });
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Quota events on a server, in three Redis keys: a hash of the events, and the sorted sets of the
+//! pending and of the finished ones.
+//!
+//! A pending event is `p ATTEMPTS CREATED MONTH JSON`, with account and body in the JSON. A finished
+//! event is `delivered ATTEMPTS CREATED MONTH FINISHED`, or begins with `given_up`.
+
+use redis::{Pipeline, Value};
+
+use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
+use super::reply::error_reply_text;
+use super::scripts::Script;
+use crate::model::month::Month;
+use crate::store::error::StoreError;
+use crate::store::quota_events::{
+    ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome, QuotaEventRow,
+    QuotaEventState, QuotaEventTimes,
+};
+
+/// A hash: the text of each event by its key.
+const EVENTS_KEY: &str = "riskgate:{webhook}:events";
+/// A sorted set: the pending events, with the Unix second at which each is due.
+const DUE_KEY: &str = "riskgate:{webhook}:due";
+/// A sorted set: the finished events, with the Unix second at which each was finished.
+const FINISHED_KEY: &str = "riskgate:{webhook}:finished";
+
+impl Redis {
+    pub(in super::super) fn record_quota_events(
+        &mut self,
+        events: &[NewQuotaEvent],
+        forgotten_before: i64,
+    ) -> Result<usize, StoreError> {
+        const OPERATION: &str = "recording quota events";
+        let mut arguments =
+            vec![MAX_PENDING_QUOTA_EVENTS.to_string(), forgotten_before.to_string()];
+        for event in events {
+            let text =
+                format_pending(0, event.created_at, event.month, &event.account, &event.body);
+            arguments.extend([event.key.clone(), event.due_at.to_string(), text]);
+        }
+        let names = [EVENTS_KEY, DUE_KEY, FINISHED_KEY];
+        let reply =
+            self.run_event_script(OPERATION, Script::RecordQuotaEvents, &names, &arguments)?;
+        self.parse_reply(OPERATION, reply)
+    }
+
+    pub(in super::super) fn claim_quota_events(
+        &mut self,
+        times: QuotaEventTimes,
+        max: usize,
+    ) -> Result<Vec<ClaimedQuotaEvent>, StoreError> {
+        const OPERATION: &str = "claiming quota events";
+        let QuotaEventTimes { now, latest_due, claimed_until } = times;
+        let arguments = [now, latest_due, claimed_until, max as i64].map(|it| it.to_string());
+        let names = [EVENTS_KEY, DUE_KEY];
+        let reply =
+            self.run_event_script(OPERATION, Script::ClaimQuotaEvents, &names, &arguments)?;
+        let texts: Vec<String> = self.parse_reply(OPERATION, reply)?;
+        // An event that can't be read stays claimed until an operator deletes it.
+        let claimed = texts.as_chunks::<2>().0.iter().filter_map(|[key, text]| {
+            let QuotaEventRow { key, account, body, created_at, attempts, .. } =
+                parse_event(key, text)?;
+            Some(ClaimedQuotaEvent { key, account, body, created_at, attempts })
+        });
+        Ok(claimed.collect())
+    }
+
+    pub(in super::super) fn finish_quota_event(
+        &mut self,
+        event: &ClaimedQuotaEvent,
+        outcome: QuotaEventOutcome,
+    ) -> Result<bool, StoreError> {
+        const OPERATION: &str = "finishing a quota event";
+        let (word, at) = match outcome {
+            QuotaEventOutcome::Delivered(at) => ("delivered", at),
+            QuotaEventOutcome::GivenUp(at) => ("given_up", at),
+            QuotaEventOutcome::DueAgain(at) => ("due", at),
+        };
+        let arguments =
+            [event.key.clone(), event.attempts.to_string(), word.to_owned(), at.to_string()];
+        let names = [EVENTS_KEY, DUE_KEY, FINISHED_KEY];
+        let reply =
+            self.run_event_script(OPERATION, Script::FinishQuotaEvent, &names, &arguments)?;
+        self.parse_reply::<u64>(OPERATION, reply).map(|changed| changed == 1)
+    }
+
+    pub(in super::super) fn count_pending_quota_events(&mut self) -> Result<u64, StoreError> {
+        let mut count = redis::pipe();
+        count.cmd("ZCARD").arg(DUE_KEY);
+        self.query_last_reply("reading the quota events", &count)
+    }
+
+    pub(in super::super) fn quota_events_to_copy(
+        &mut self,
+        month: Month,
+    ) -> Result<Vec<QuotaEventRow>, StoreError> {
+        let mut events = self.read_quota_events()?;
+        events.retain(|it| it.state == QuotaEventState::Pending || it.month >= month);
+        Ok(events)
+    }
+
+    /// Writes copied events. Pending ones are due at once.
+    pub(super) fn fill_quota_events(
+        &mut self,
+        operation: &'static str,
+        events: &[QuotaEventRow],
+    ) -> Result<(), StoreError> {
+        for chunk in events.chunks(CHUNK_ROWS) {
+            let mut write = redis::pipe();
+            for event in chunk {
+                let (set, at, word) = match event.state {
+                    QuotaEventState::Pending => (DUE_KEY, event.created_at, ""),
+                    QuotaEventState::Delivered(at) => (FINISHED_KEY, at, "delivered"),
+                    QuotaEventState::GivenUp(at) => (FINISHED_KEY, at, "given_up"),
+                };
+                let QuotaEventRow { key, account, month, body, created_at, attempts, .. } = event;
+                let text = match event.state {
+                    QuotaEventState::Pending => {
+                        format_pending(*attempts, *created_at, *month, account, body)
+                    }
+                    _ => format!("{word} {attempts} {created_at} {} {at}", month.number()),
+                };
+                write.cmd("HSET").arg(EVENTS_KEY).arg(key).arg(text);
+                write.cmd("ZADD").arg(set).arg(at).arg(key);
+            }
+            self.query_with_retry_within(operation, BULK_TIMEOUT, &write)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the events of months after `month`.
+    pub(super) fn delete_quota_events_after(
+        &mut self,
+        operation: &'static str,
+        month: Month,
+    ) -> Result<(), StoreError> {
+        let mut events = self.read_quota_events()?;
+        events.retain(|event| event.month > month);
+        let keys: Vec<&str> = events.iter().map(|event| event.key.as_str()).collect();
+        for chunk in keys.chunks(CHUNK_ROWS) {
+            let mut delete = redis::pipe();
+            delete.cmd("HDEL").arg(EVENTS_KEY).arg(chunk);
+            delete.cmd("ZREM").arg(DUE_KEY).arg(chunk);
+            delete.cmd("ZREM").arg(FINISHED_KEY).arg(chunk);
+            self.query_with_retry_within(operation, BULK_TIMEOUT, &delete)?;
+        }
+        Ok(())
+    }
+
+    /// All events that can be read, in the order of their keys.
+    fn read_quota_events(&mut self) -> Result<Vec<QuotaEventRow>, StoreError> {
+        let mut events = std::collections::BTreeMap::new();
+        self.scan_hash_fields(EVENTS_KEY, |key, text| {
+            let (key, text) = (String::from_utf8(key), String::from_utf8(text));
+            let event = key.ok().zip(text.ok()).and_then(|(key, text)| parse_event(&key, &text));
+            events.extend(event.map(|event| (event.key.clone(), event)));
+        })?;
+        Ok(events.into_values().collect())
+    }
+
+    /// Runs a script, and does not wait for replicas: a failover that loses its change costs a
+    /// repeat of the message, which the receiver recognizes.
+    fn run_event_script(
+        &mut self,
+        operation: &'static str,
+        script: Script,
+        redis_keys: &[&str],
+        arguments: &[String],
+    ) -> Result<Value, StoreError> {
+        let mut replies = self.run_scripts_within(operation, BULK_TIMEOUT, |scripts| {
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(redis_keys.len());
+            pipeline.arg(redis_keys).arg(arguments);
+            pipeline
+        })?;
+        if let Some(found) = replies.iter().find_map(error_reply_text) {
+            self.connection = None;
+            return Err(self.unavailable_error(operation, found));
+        }
+        Ok(replies.pop().unwrap_or(Value::Nil))
+    }
+}
+
+fn format_pending(
+    attempts: u32,
+    created_at: i64,
+    month: Month,
+    account: &str,
+    body: &str,
+) -> String {
+    let texts = serde_json::json!([account, body]);
+    format!("p {attempts} {created_at} {} {texts}", month.number())
+}
+
+/// Returns `None` if riskgate did not write the text.
+fn parse_event(key: &str, text: &str) -> Option<QuotaEventRow> {
+    let mut fields = text.splitn(5, ' ');
+    let (word, attempts, created_at) = (fields.next()?, fields.next()?, fields.next()?);
+    let (month, last) = (fields.next()?, fields.next()?);
+    let (state, [account, body]) = match word {
+        "p" => (QuotaEventState::Pending, serde_json::from_str(last).ok()?),
+        "delivered" => (QuotaEventState::Delivered(last.parse().ok()?), Default::default()),
+        "given_up" => (QuotaEventState::GivenUp(last.parse().ok()?), Default::default()),
+        _ => return None,
+    };
+    Some(QuotaEventRow {
+        key: key.to_owned(),
+        account,
+        month: Month::from_number(month.parse().ok()?)?,
+        body,
+        created_at: created_at.parse().ok()?,
+        attempts: attempts.parse().ok()?,
+        state,
+    })
+}

@@ -1,0 +1,215 @@
+//! Quota events in SQLite.
+
+use rusqlite::{Connection, Row, Transaction, params};
+
+use super::connection::Sqlite;
+use super::rows::to_u64_or_zero;
+use crate::model::month::Month;
+use crate::store::error::StoreError;
+use crate::store::quota_events::{
+    ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome, QuotaEventRow,
+    QuotaEventState, QuotaEventTimes,
+};
+
+const RECORD_OPERATION: &str = "recording quota events";
+const SEND_OPERATION: &str = "claiming quota events";
+const FINISH_OPERATION: &str = "finishing a quota event";
+const READ_OPERATION: &str = "reading the quota events";
+
+impl Sqlite {
+    pub(in super::super) fn record_quota_events(
+        &mut self,
+        events: &[NewQuotaEvent],
+        forgotten_before: i64,
+    ) -> Result<usize, StoreError> {
+        let failed = self.error_while(RECORD_OPERATION);
+        // Most events are known already; reading needs no lock that the ledger waits for.
+        if are_all_known(&self.connection, events).map_err(&failed)? {
+            return Ok(events.len());
+        }
+        let transaction = self.begin_write_transaction(RECORD_OPERATION)?;
+        let recorded = insert_events(&transaction, events, forgotten_before).map_err(&failed)?;
+        transaction.commit().map_err(&failed)?;
+        Ok(recorded)
+    }
+
+    pub(in super::super) fn claim_quota_events(
+        &mut self,
+        times: QuotaEventTimes,
+        max: usize,
+    ) -> Result<Vec<ClaimedQuotaEvent>, StoreError> {
+        let failed = self.error_while(SEND_OPERATION);
+        // Usually nothing is due; reading needs no lock that the ledger waits for.
+        if select_due(&self.connection, times, 1).map_err(&failed)?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let transaction = self.begin_write_transaction(SEND_OPERATION)?;
+        let mut claimed = select_due(&transaction, times, max).map_err(&failed)?;
+        for event in &mut claimed {
+            event.attempts = event.attempts.saturating_add(1);
+            let update = "UPDATE quota_event SET attempts = ?2, due_at = ?3 WHERE key = ?1";
+            let values = params![event.key, event.attempts, times.claimed_until];
+            transaction
+                .prepare_cached(update)
+                .and_then(|mut update| update.execute(values))
+                .map_err(&failed)?;
+        }
+        transaction.commit().map_err(&failed)?;
+        Ok(claimed)
+    }
+
+    pub(in super::super) fn finish_quota_event(
+        &mut self,
+        event: &ClaimedQuotaEvent,
+        outcome: QuotaEventOutcome,
+    ) -> Result<bool, StoreError> {
+        let failed = self.error_while(FINISH_OPERATION);
+        let (due_at, finished_at, delivered) = match outcome {
+            QuotaEventOutcome::Delivered(at) => (None, Some(at), true),
+            QuotaEventOutcome::GivenUp(at) => (None, Some(at), false),
+            QuotaEventOutcome::DueAgain(at) => (Some(at), None, false),
+        };
+        let update = "UPDATE quota_event SET due_at = ?3, finished_at = ?4, delivered = ?5,
+             account = CASE WHEN ?4 IS NULL THEN account ELSE '' END,
+             body = CASE WHEN ?4 IS NULL THEN body ELSE '' END
+             WHERE key = ?1 AND attempts = ?2 AND due_at IS NOT NULL";
+        let values = params![event.key, event.attempts, due_at, finished_at, delivered];
+        let changed = self
+            .connection
+            .prepare_cached(update)
+            .and_then(|mut update| update.execute(values))
+            .map_err(&failed)?;
+        Ok(changed > 0)
+    }
+
+    pub(in super::super) fn count_pending_quota_events(&self) -> Result<u64, StoreError> {
+        count_pending(&self.connection).map_err(self.error_while(READ_OPERATION))
+    }
+
+    pub(in super::super) fn quota_events_to_copy(
+        &self,
+        month: Month,
+    ) -> Result<Vec<QuotaEventRow>, StoreError> {
+        let read = |connection: &Connection| {
+            let select = "SELECT key, account, month, body, created_at, attempts, finished_at,
+                 delivered FROM quota_event WHERE due_at IS NOT NULL OR month >= ?1 ORDER BY key";
+            let mut statement = connection.prepare(select)?;
+            let rows = statement.query_map([month.number()], parse_row)?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read(&self.connection).map_err(self.error_while(READ_OPERATION))
+    }
+}
+
+fn are_all_known(connection: &Connection, events: &[NewQuotaEvent]) -> rusqlite::Result<bool> {
+    let mut select = connection.prepare_cached("SELECT 1 FROM quota_event WHERE key = ?1")?;
+    for event in events {
+        if !select.exists([&event.key])? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn count_pending(connection: &Connection) -> rusqlite::Result<u64> {
+    let count = "SELECT count(*) FROM quota_event WHERE due_at IS NOT NULL";
+    connection.prepare_cached(count)?.query_row([], |row| row.get(0)).map(to_u64_or_zero)
+}
+
+/// Inserts the events that are not known. Returns how many of the first events are known now.
+fn insert_events(
+    transaction: &Transaction<'_>,
+    events: &[NewQuotaEvent],
+    forgotten_before: i64,
+) -> rusqlite::Result<usize> {
+    transaction
+        .prepare_cached("DELETE FROM quota_event WHERE finished_at < ?1")?
+        .execute([forgotten_before])?;
+    let mut room = (MAX_PENDING_QUOTA_EVENTS as u64).saturating_sub(count_pending(transaction)?);
+    let mut select = transaction.prepare_cached("SELECT 1 FROM quota_event WHERE key = ?1")?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO quota_event (key, account, month, body, created_at, due_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    for (at, event) in events.iter().enumerate() {
+        if select.exists([&event.key])? {
+            continue;
+        }
+        if room == 0 {
+            return Ok(at);
+        }
+        room -= 1;
+        let NewQuotaEvent { key, account, month, body, created_at, due_at } = event;
+        insert.execute(params![key, account, month.number(), body, created_at, due_at])?;
+    }
+    Ok(events.len())
+}
+
+fn select_due(
+    connection: &Connection,
+    times: QuotaEventTimes,
+    max: usize,
+) -> rusqlite::Result<Vec<ClaimedQuotaEvent>> {
+    let mut select = connection.prepare_cached(
+        "SELECT key, account, body, created_at, attempts FROM quota_event
+         WHERE due_at <= ?1 OR due_at > ?2 ORDER BY due_at, key LIMIT ?3",
+    )?;
+    let rows = select.query_map(params![times.now, times.latest_due, max as i64], |row| {
+        Ok(ClaimedQuotaEvent {
+            key: row.get(0)?,
+            account: row.get(1)?,
+            body: row.get(2)?,
+            created_at: row.get(3)?,
+            attempts: row.get(4)?,
+        })
+    })?;
+    rows.collect()
+}
+
+fn parse_row(row: &Row<'_>) -> rusqlite::Result<QuotaEventRow> {
+    let (finished_at, delivered): (Option<i64>, bool) = (row.get(6)?, row.get(7)?);
+    let state = match finished_at {
+        None => QuotaEventState::Pending,
+        Some(at) if delivered => QuotaEventState::Delivered(at),
+        Some(at) => QuotaEventState::GivenUp(at),
+    };
+    Ok(QuotaEventRow {
+        key: row.get(0)?,
+        account: row.get(1)?,
+        month: Month::from_number(row.get(2)?).unwrap_or(Month::FIRST),
+        body: row.get(3)?,
+        created_at: row.get(4)?,
+        attempts: row.get(5)?,
+        state,
+    })
+}
+
+/// Writes copied events into an empty store. Pending ones are due at once.
+pub(super) fn write_quota_events(
+    transaction: &Transaction<'_>,
+    events: &[QuotaEventRow],
+) -> rusqlite::Result<()> {
+    let mut insert = transaction.prepare_cached(
+        "INSERT OR REPLACE INTO quota_event VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?;
+    for event in events {
+        let (due_at, finished_at, delivered) = match event.state {
+            QuotaEventState::Pending => (Some(event.created_at), None, false),
+            QuotaEventState::Delivered(at) => (None, Some(at), true),
+            QuotaEventState::GivenUp(at) => (None, Some(at), false),
+        };
+        let QuotaEventRow { key, account, month, body, created_at, attempts, .. } = event;
+        insert.execute(params![
+            key,
+            account,
+            month.number(),
+            body,
+            created_at,
+            attempts,
+            due_at,
+            finished_at,
+            delivered
+        ])?;
+    }
+    Ok(())
+}

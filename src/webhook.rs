@@ -1,0 +1,25 @@
+//! Quota webhooks: riskgate tells a receiver that an account has used 80 or 100 % of its month.
+//!
+//! Owns the thresholds, the events, their signatures, the times of further attempts, and which
+//! addresses may receive them. This module does no I/O and reads no clock. `store` keeps the events;
+//! the threads of `process/reload/webhook` find and send them.
+
+mod address;
+mod backoff;
+mod control;
+mod detector;
+mod event;
+mod options;
+mod signature;
+mod status;
+mod threshold;
+
+pub use address::is_public_address;
+pub use backoff::{GIVE_UP_AFTER_SECONDS, retry_delay_seconds};
+pub use control::WebhookControl;
+pub use detector::ThresholdDetector;
+pub use event::{ReachedThreshold, message_id};
+pub use options::{WebhookOptions, WebhookUrl};
+pub use signature::{WebhookSecret, signature_header};
+pub use status::{AttemptOutcome, DeliveryRecord, WebhookStatus};
+pub use threshold::{THRESHOLDS_PERCENT, thresholds_reached};

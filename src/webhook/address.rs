@@ -1,0 +1,136 @@
+//! Which addresses are public.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Returns true if anybody on the internet can reach the address, as far as its network tells:
+/// IANA's registries of special-purpose addresses name the others. An IPv6 address that contains an
+/// IPv4 address is as public as the latter.
+pub fn is_public_address(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    match (a, b, c) {
+        // This network, private networks, loopback.
+        (0 | 10 | 127, ..) => false,
+        // Behind a carrier's NAT.
+        (100, 64..=127, _) => false,
+        // Link-local, with the metadata services of clouds.
+        (169, 254, _) => false,
+        (172, 16..=31, _) | (192, 168, _) => false,
+        // Protocol assignments, and relays to 6to4.
+        (192, 0, 0) | (192, 88, 99) => false,
+        // Documentation.
+        (192, 0, 2) | (198, 51, 100) | (203, 0, 113) => false,
+        // Benchmarks.
+        (198, 18..=19, _) => false,
+        // Multicast, reserved, broadcast.
+        (224..=255, ..) => false,
+        _ => true,
+    }
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let embedded = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        is_public_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match address.segments() {
+        // IPv4-mapped, and NAT64 with the well-known prefix.
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            embedded(high, low)
+        }
+        // 6to4.
+        [0x2002, high, low, ..] => embedded(high, low),
+        // Protocol assignments, Teredo among them, and documentation.
+        [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
+        // All other unicast addresses of the internet. Outside are loopback, unspecified,
+        // unique-local, link-local and multicast addresses, and local NAT64 prefixes.
+        [first, ..] => first & 0xe000 == 0x2000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_only_some_networks_reach_are_not_public() {
+        for text in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.9",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.7",
+            "203.0.113.7",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::8.8.8.8",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::ffff:0:8.8.8.8",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b::169.254.169.254",
+            "64:ff9b:1::8.8.8.8",
+            "100::1",
+            "2001::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+            "2002:a00:1::1",
+            "3fff::1",
+            "5f00::1",
+            "fc00::1",
+            "fd12:3456::1",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!is_public_address(text.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_addresses_are_public() {
+        for text in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "100.63.255.255",
+            "100.128.0.1",
+            "172.15.255.255",
+            "172.32.0.1",
+            "192.0.1.1",
+            "192.167.1.1",
+            "198.17.0.1",
+            "198.20.0.1",
+            "223.255.255.255",
+            "::ffff:8.8.8.8",
+            "64:ff9b::8.8.8.8",
+            "2002:808:808::1",
+            "2001:4860:4860::8888",
+            "2606:4700::1111",
+            "2a00:1450::1",
+        ] {
+            assert!(is_public_address(text.parse().unwrap()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The events, and the text of a message.
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::model::month::{Month, format_rfc3339};
+use crate::store::NewQuotaEvent;
+
+/// An account has reached a threshold of its month.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReachedThreshold {
+    /// The account.
+    pub account: String,
+    /// The account's plan.
+    pub plan: String,
+    /// The month.
+    pub month: Month,
+    /// The threshold in percent of the limit.
+    pub threshold_percent: u8,
+    /// The calls that all nodes have spent of the month.
+    pub spent: u64,
+    /// The monthly limit in force.
+    pub limit: u64,
+}
+
+/// The body of a message.
+#[derive(Serialize)]
+struct Message<'m> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    timestamp: String,
+    data: MessageData<'m>,
+}
+
+#[derive(Serialize)]
+struct MessageData<'m> {
+    account: &'m str,
+    plan: &'m str,
+    month: String,
+    threshold_percent: u8,
+    month_count: u64,
+    monthly_limit: u64,
+    reset_at: String,
+}
+
+impl ReachedThreshold {
+    /// The event to record in the store at this time, which is not sent before `due_at`. Both are
+    /// Unix seconds.
+    pub fn to_event(&self, unix_now: i64, due_at: i64) -> NewQuotaEvent {
+        NewQuotaEvent {
+            key: self.event_key(),
+            body: self.message_body(unix_now),
+            account: self.account.clone(),
+            month: self.month,
+            created_at: unix_now,
+            due_at,
+        }
+    }
+
+    /// The key of the event in the store. The same threshold has the same key on all nodes and after
+    /// a restart: it depends on account, month, limit and threshold only.
+    fn event_key(&self) -> String {
+        let ReachedThreshold { account, month, threshold_percent, limit, .. } = self;
+        let identity = format!("{month} {limit} {threshold_percent} {account}");
+        hex::encode(&Sha256::digest(identity)[..16])
+    }
+
+    fn message_body(&self, unix_now: i64) -> String {
+        let message = Message {
+            kind: "quota.threshold_reached",
+            timestamp: format_rfc3339(unix_now),
+            data: MessageData {
+                account: &self.account,
+                plan: &self.plan,
+                month: self.month.to_string(),
+                threshold_percent: self.threshold_percent,
+                month_count: self.spent,
+                monthly_limit: self.limit,
+                reset_at: self.month.reset_at(),
+            },
+        };
+        // Texts and numbers can always be written as JSON.
+        serde_json::to_string(&message).unwrap_or_default()
+    }
+}
+
+/// The id of a message, by which a receiver recognizes a repeat: the same for each attempt, and on a
+/// copy of the store.
+pub fn message_id(event_key: &str) -> String {
+    format!("quota_{event_key}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reached() -> ReachedThreshold {
+        ReachedThreshold {
+            account: "acme \"x\"".to_owned(),
+            plan: "free".to_owned(),
+            month: Month::parse("2026-11").unwrap(),
+            threshold_percent: 80,
+            spent: 81,
+            limit: 100,
+        }
+    }
+
+    #[test]
+    fn a_message_has_the_form_of_the_documents() {
+        let event = reached().to_event(1_795_000_000, 1_795_000_001);
+        assert_eq!(
+            event.body,
+            r#"{"type":"quota.threshold_reached","timestamp":"2026-11-18T11:06:40Z","data":{"account":"acme \"x\"","plan":"free","month":"2026-11","threshold_percent":80,"month_count":81,"monthly_limit":100,"reset_at":"2026-12-01T00:00:00Z"}}"#
+        );
+        assert_eq!((event.created_at, event.due_at), (1_795_000_000, 1_795_000_001));
+    }
+
+    #[test]
+    fn the_key_depends_on_account_month_limit_and_threshold_only() {
+        let key = |change: &dyn Fn(&mut ReachedThreshold)| {
+            let mut changed = reached();
+            change(&mut changed);
+            changed.to_event(5, 5).key
+        };
+        let first = key(&|_| {});
+        assert_eq!(first.len(), 32);
+        assert_eq!(key(&|it| (it.spent, it.plan) = (99, "pro".to_owned())), first);
+        let changes: [&dyn Fn(&mut ReachedThreshold); 4] = [
+            &|it| it.account.push('x'),
+            &|it| it.month = Month::parse("2026-12").unwrap(),
+            &|it| it.limit = 101,
+            &|it| it.threshold_percent = 100,
+        ];
+        for change in changes {
+            assert_ne!(key(change), first);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Where and how messages are sent.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::signature::WebhookSecret;
+use crate::store::redact_url;
+
+/// The settings of webhooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookOptions {
+    /// The receiver.
+    pub url: WebhookUrl,
+    /// The secret that signs the messages.
+    pub secret: WebhookSecret,
+    /// Whether the receiver may have an address that is not public.
+    pub allow_private: bool,
+    /// How long one attempt may take, from the DNS look-up to the last byte of the answer's header.
+    pub timeout: Duration,
+}
+
+/// The URL of a receiver. `Display` and `Debug` leave out user, path and query, which may contain a
+/// password or a token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookUrl(String);
+
+impl WebhookUrl {
+    /// Keeps a URL that the config has checked.
+    pub fn from_checked(text: String) -> WebhookUrl {
+        WebhookUrl(text)
+    }
+
+    /// The whole URL.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns true if messages are sent over TLS.
+    pub fn has_tls(&self) -> bool {
+        self.0.starts_with("https://")
+    }
+}
+
+impl fmt::Display for WebhookUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redact_url(&self.0))
+    }
+}
+
+impl fmt::Debug for WebhookUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shown_url_has_neither_user_nor_path_nor_query() {
+        let url = WebhookUrl::from_checked("https://me:word@a.example:8443/T0/x?key=y".to_owned());
+        assert_eq!(format!("{url} {url:?}"), "https://a.example:8443/… https://a.example:8443/…");
+        assert!(url.has_tls() && url.reveal().contains("word"));
+    }
+}
