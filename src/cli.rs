@@ -4,6 +4,7 @@
 //! stdout, messages to stderr.
 
 mod accounts;
+mod admin_token;
 mod audit;
 mod author;
 mod check;
@@ -62,6 +63,11 @@ enum Command {
         #[command(subcommand)]
         command: accounts::AccountsCommand,
     },
+    /// Make a token for the admin API and the operator's page.
+    AdminToken {
+        #[command(subcommand)]
+        command: admin_token::AdminTokenCommand,
+    },
     /// Show the calls of a month by account, or by day, route and key.
     Usage(usage::Args),
     /// Show who changed which key, account, override, config or table.
@@ -115,6 +121,7 @@ pub fn main() -> ExitCode {
             Command::Config { command } => config::run(command),
             Command::Keys { command } => keys::run(command),
             Command::Accounts { command } => accounts::run(command),
+            Command::AdminToken { command } => admin_token::run(command),
             Command::Usage(args) => usage::run(&args),
             Command::Audit(args) => audit::run(&args),
             Command::Store { command } => store::run(command),

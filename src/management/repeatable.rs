@@ -14,11 +14,11 @@ pub struct RepeatableRequest<'r> {
     /// The name of the admin token.
     pub token_name: &'r str,
     /// The text of the admin token.
-    pub token_text: &'r str,
+    pub token_text: &'r [u8],
     /// The `Idempotency-Key`.
     pub idempotency_key: &'r str,
     /// What the request asks for: its path and body.
-    pub content: &'r [u8],
+    pub content: Vec<u8>,
 }
 
 impl RepeatableRequest<'_> {
@@ -27,12 +27,12 @@ impl RepeatableRequest<'_> {
     }
 
     fn digest(&self) -> String {
-        hash_parts(&[b"content", self.content])
+        hash_parts(&[b"content", &self.content])
     }
 
     /// Derives the token of the request from this salt.
     pub(super) fn derive_token(&self, prefix: &str, salt: &str) -> Result<Token, ManagementFault> {
-        let (token, key) = (self.token_text.as_bytes(), self.idempotency_key.as_bytes());
+        let (token, key) = (self.token_text, self.idempotency_key.as_bytes());
         let seed = hash_parts(&[b"key", salt.as_bytes(), token, key]);
         let derived = Token::derive(prefix, seed.as_bytes());
         derived.map_err(|error| ManagementFault::NoRandomBits(error.to_string()))

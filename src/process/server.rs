@@ -194,6 +194,7 @@ fn add_services(
     reloader: Reloader,
 ) -> Result<(), StartError> {
     if let Some(socket) = sockets.remove_socket("admin") {
+        server.add_service(GenBackgroundService::new("history".to_owned(), admin.history()));
         let admin = AdminServerApp::new(admin);
         let timeout = service_parts.config.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));

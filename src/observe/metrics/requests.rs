@@ -1,5 +1,6 @@
 //! The metrics of requests.
 
+use prometheus::core::Metric;
 use prometheus::{
     Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Registry,
 };
@@ -10,7 +11,7 @@ use crate::model::verdict::{Reason, VerdictSource};
 
 /// The upper bounds of the durations that are counted apart, in seconds: fine where look-ups are, and
 /// beyond the deadline of an exchange.
-const DURATION_BUCKETS: [f64; 18] = [
+pub const DURATION_BUCKETS: [f64; 18] = [
     1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 10.0,
 ];
@@ -39,6 +40,27 @@ pub const OUTCOMES: [&str; 21] = [
     "aborted",
     "other",
 ];
+
+/// The traffic of all routes since the start.
+#[derive(Clone, Debug)]
+pub struct TrafficTotals {
+    /// Requests by outcome, in the order of [`OUTCOMES`].
+    pub outcomes: [u64; OUTCOMES.len()],
+    /// Verdicts by reason, in the order of [`Reason::ALL`].
+    pub verdicts: [u64; Reason::ALL.len()],
+    /// Requests by duration, in the order of [`DURATION_BUCKETS`]; at the end those that took longer.
+    pub durations: [u64; DURATION_BUCKETS.len() + 1],
+}
+
+impl Default for TrafficTotals {
+    fn default() -> TrafficTotals {
+        TrafficTotals {
+            outcomes: [0; OUTCOMES.len()],
+            verdicts: [0; Reason::ALL.len()],
+            durations: [0; DURATION_BUCKETS.len() + 1],
+        }
+    }
+}
 
 /// Requests by route and outcome, and dropped records of requests.
 pub struct RequestMetrics {
@@ -138,6 +160,41 @@ impl RequestMetrics {
         let index = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(other);
         self.requests_by_route_and_outcome[route as usize * OUTCOMES.len() + index].inc();
         self.duration_by_route[route as usize].observe(seconds);
+    }
+
+    /// The totals of all routes since the start.
+    pub fn traffic_totals(&self) -> TrafficTotals {
+        let mut totals = TrafficTotals::default();
+        for (at, counter) in self.requests_by_route_and_outcome.iter().enumerate() {
+            totals.outcomes[at % OUTCOMES.len()] += counter.get();
+        }
+        for (at, counter) in self.verdicts_by_reason_and_source.iter().enumerate() {
+            totals.verdicts[at / VerdictSource::ALL.len()] += counter.get();
+        }
+        for histogram in &self.duration_by_route {
+            let metric = histogram.metric();
+            let histogram = metric.get_histogram();
+            let mut below = 0;
+            for (at, bucket) in histogram.get_bucket().iter().enumerate() {
+                // The counts of buckets are cumulative.
+                let count = bucket.cumulative_count();
+                totals.durations[at.min(DURATION_BUCKETS.len())] += count.saturating_sub(below);
+                below = count;
+            }
+            let longer = histogram.get_sample_count().saturating_sub(below);
+            totals.durations[DURATION_BUCKETS.len()] += longer;
+        }
+        totals
+    }
+
+    /// The number of verdicts since the start by reason and source.
+    pub fn verdict_counts(&self) -> Vec<(Reason, VerdictSource, u64)> {
+        let sources = VerdictSource::ALL.len();
+        let counters = self.verdicts_by_reason_and_source.iter().enumerate();
+        let count = |(at, counter): (usize, &IntCounter)| {
+            (Reason::ALL[at / sources], VerdictSource::ALL[at % sources], counter.get())
+        };
+        counters.map(count).collect()
     }
 
     /// Counts a verdict on a domain.

@@ -3,21 +3,22 @@
 //! Owns the connection's time limits. riskgate answers a faulty request but does not log it, so
 //! that no client can fill the log.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{Response, StatusCode};
-use pingora::ErrorType;
 use pingora::apps::ServerApp;
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
+use pingora::{ErrorType, Result};
 use tokio::time::timeout;
 
-use super::AdminApp;
 use super::connection_limit::{BusyFlag, ConnectionLimit};
 use super::responses::text_response;
+use super::{AdminApp, AdminRequest};
 use crate::process::single_response::send_response;
 use crate::support::test_fault::{TestFault, is_injected};
 
@@ -28,11 +29,13 @@ const MAX_CONNECTIONS_PER_CLIENT: usize = 16;
 /// The longest time for each of the two phases of a connection: to receive the request header, and
 /// to send the response.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The largest body of a request.
+const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// The server app of `listen.admin`: limits connections, reads one request from each, and has an
 /// [`AdminApp`] answer it.
 pub struct AdminServerApp {
-    admin: AdminApp,
+    admin: Arc<AdminApp>,
     connection_limit: Arc<ConnectionLimit>,
 }
 
@@ -49,7 +52,7 @@ impl ServerApp for AdminServerApp {
         let busy_flag = guard.busy_flag();
         tokio::select! {
             biased;
-            () = self.serve_connection(stream, &busy_flag) => {}
+            () = self.serve_connection(stream, client.ip(), &busy_flag) => {}
             () = guard.wait_until_evicted() => {}
         }
         None
@@ -60,7 +63,7 @@ impl AdminServerApp {
     /// Creates the server app, with no connection open.
     pub fn new(admin: AdminApp) -> AdminServerApp {
         AdminServerApp {
-            admin,
+            admin: Arc::new(admin),
             connection_limit: Arc::new(ConnectionLimit::new(
                 MAX_CONNECTIONS,
                 MAX_CONNECTIONS_PER_CLIENT,
@@ -69,7 +72,7 @@ impl AdminServerApp {
     }
 
     /// Serves one request and closes the connection, so that idle clients hold none.
-    async fn serve_connection(&self, stream: Stream, busy_flag: &BusyFlag) {
+    async fn serve_connection(&self, stream: Stream, client: IpAddr, busy_flag: &BusyFlag) {
         let mut session = ServerSession::new_http1(stream);
         let header_timeout = match is_injected(TestFault::NoDeadline) {
             true => Duration::from_secs(3600),
@@ -77,9 +80,19 @@ impl AdminServerApp {
         };
         let response = match timeout(header_timeout, session.read_request()).await {
             Ok(Ok(true)) => {
+                let body = match timeout(PHASE_TIMEOUT, read_body(&mut session)).await {
+                    Ok(Ok(body)) => body,
+                    _ => return,
+                };
                 // A connection that waits for its response must not be evicted.
                 let _busy = busy_flag.mark_busy();
-                self.answer_request(&session).await
+                match body {
+                    Some(body) => self.answer_request(&session, body, client).await,
+                    None => text_response(
+                        StatusCode::PAYLOAD_TOO_LARGE,
+                        "expected a body of at most 64 KiB\n",
+                    ),
+                }
             }
             Ok(Err(error)) if !is_disconnected(error.etype()) => {
                 text_response(StatusCode::BAD_REQUEST, "expected a well-formed HTTP/1.1 request\n")
@@ -91,15 +104,34 @@ impl AdminServerApp {
         let _ = timeout(PHASE_TIMEOUT, send_response(session, response)).await;
     }
 
-    async fn answer_request(&self, session: &ServerSession) -> Response<Vec<u8>> {
+    async fn answer_request(
+        &self,
+        session: &ServerSession,
+        body: Vec<u8>,
+        client: IpAddr,
+    ) -> Response<Vec<u8>> {
         let header = session.req_header();
-        let (method, path) = (header.method.as_str(), header.uri.path());
-        let mut response = self.admin.route_request(method, path, &header.headers).await;
+        let method = header.method.as_str();
+        let (uri, headers) = (&header.uri, &header.headers);
+        let request = AdminRequest { method, uri, headers, body, client };
+        let mut response = self.admin.route_request(request).await;
         if method == "HEAD" {
             response.body_mut().clear();
         }
         response
     }
+}
+
+/// Reads the body of a request; `None` if it is too large. Only changes by the admin API have one.
+async fn read_body(session: &mut ServerSession) -> Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(part) = session.read_request_body().await? {
+        if body.len() + part.len() > MAX_BODY_BYTES {
+            return Ok(None);
+        }
+        body.extend_from_slice(&part);
+    }
+    Ok(Some(body))
 }
 
 /// Returns true if the client is gone and can't receive a response.

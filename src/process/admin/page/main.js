@@ -121,7 +121,7 @@ function showSession(session) {
   place("starting")?.remove();
   place("version").textContent = session.version ?? "";
   clearTimeout(expiryTimer);
-  const wait = Date.parse(session.expires_at) - Date.now() + 500;
+  const wait = Date.parse(session.expires_at) - Date.now() + 1000;
   // The page asks again when the token expires, so that the reader learns it at once.
   if (wait > 0 && wait < 2 ** 31) expiryTimer = setTimeout(tick, wait);
   if (!mayRead()) {

@@ -1,0 +1,70 @@
+//! `riskgate admin-token`: makes tokens of the admin listener.
+
+use clap::Subcommand;
+use serde_json::json;
+
+use super::failure::CommandFailure;
+use super::output::{print_message, stdout_error, write_secret};
+use crate::config::TokenScope;
+use crate::keys::{ID_OR_ACCOUNT_FORMAT, Token, format_key_hash, is_valid_id_or_account};
+use crate::management::Expiry;
+use crate::model::month::format_rfc3339;
+use crate::quota::unix_now;
+
+/// The prefix of admin tokens. It tells them from keys.
+const TOKEN_PREFIX: &str = "rga_";
+
+#[derive(Debug, Subcommand)]
+pub enum AdminTokenCommand {
+    /// Make a token, and print it once, alone on stdout. The section for the config, which has only
+    /// the hash of the token, goes to stderr.
+    Create {
+        /// The name of the token, which the audit shows.
+        #[arg(long)]
+        name: String,
+        /// What the token may do: read, write, or account:NAME for what concerns one account.
+        #[arg(long, default_value = "read")]
+        scope: String,
+        /// When the token expires: 90d, 12h, or a time such as 2027-01-01T00:00:00Z.
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<String>,
+        /// Print a JSON object with the token and the values for the config instead.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
+    let AdminTokenCommand::Create { name, scope, expires, json } = command;
+    if !is_valid_id_or_account(&name) {
+        let line = format!("--name: expected {ID_OR_ACCOUNT_FORMAT}, but found {name:?}");
+        return Err(CommandFailure::usage(line));
+    }
+    if TokenScope::parse(&scope).is_none() {
+        let expected = "--scope: expected read, write or account:NAME";
+        return Err(CommandFailure::usage(format!("{expected}, but found {scope:?}")));
+    }
+    let expires = expires.as_deref().map(Expiry::parse).transpose()?;
+    let expires = expires.map(|when| format_rfc3339(when.to_unix_seconds(unix_now())));
+    let token =
+        Token::generate(TOKEN_PREFIX).map_err(|error| CommandFailure::failed(error.to_string()))?;
+    let hash = format_key_hash(token.expose_text());
+    let text = match json {
+        true => json!({
+            "name": name, "token": token.expose_text(), "hash": hash, "scope": scope,
+            "expires": expires,
+        })
+        .to_string(),
+        false => token.expose_text().to_owned(),
+    };
+    write_secret(format!("{text}\n").as_bytes())
+        .map_err(|error| CommandFailure::failed(stdout_error(&error)))?;
+    if !json {
+        let expiry = expires.map_or(String::new(), |at| format!("\nexpires = \"{at}\""));
+        print_message(format!(
+            "The token is shown only this once. It works once the config has this section:\n\n\
+             [[admin.token]]\nname = \"{name}\"\nhash = \"{hash}\"\nscope = \"{scope}\"{expiry}"
+        ));
+    }
+    Ok(())
+}

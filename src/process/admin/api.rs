@@ -1,0 +1,267 @@
+//! The admin API: `/api/v1/…` on `listen.admin`.
+//!
+//! Owns the routes, who may use which, and what each answers. `management` makes the changes, as it
+//! does for the commands. Every request runs on a thread that may block, because the store blocks.
+
+mod accounts;
+mod audit;
+mod directory;
+mod keys;
+mod overrides;
+mod reports;
+pub(super) mod request;
+mod usage;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::Response;
+use serde_json::Value;
+
+use super::access::{Access, is_cross_site};
+use super::history::TrafficHistory;
+use crate::config::{AdminToken, Config};
+use crate::gate::GateState;
+use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
+use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
+use directory::Directory;
+use request::{ApiError, ApiRequest};
+use usage::UsageCache;
+
+/// How long an operation of the store may take.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the answer to a change waits until the change is in effect on this node.
+const MAX_EFFECT_WAIT: Duration = Duration::from_secs(1);
+const EFFECT_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Answers the requests to the admin API.
+pub(super) struct AdminApi {
+    state: Arc<GateState>,
+    inputs: Arc<CurrentInputs>,
+    reload_status: Arc<Mutex<ReloadStatus>>,
+    reload_trigger: ReloadTrigger,
+    history: Arc<TrafficHistory>,
+    started_at: i64,
+    /// The connection for reads, and the one for changes; `None` until needed, and after a failure.
+    read_store: Mutex<Option<Store>>,
+    write_store: Mutex<Option<Store>>,
+    directory: Mutex<Option<(u64, Arc<Directory>)>>,
+    usage: UsageCache,
+}
+
+/// A request that may make a change.
+struct Writer<'r> {
+    token: &'r AdminToken,
+    author: ChangeAuthor,
+}
+
+impl AdminApi {
+    pub(super) fn new(
+        state: Arc<GateState>,
+        inputs: Arc<CurrentInputs>,
+        reload_status: Arc<Mutex<ReloadStatus>>,
+        reload_trigger: ReloadTrigger,
+        history: Arc<TrafficHistory>,
+        started_at: i64,
+    ) -> AdminApi {
+        AdminApi {
+            state,
+            inputs,
+            reload_status,
+            reload_trigger,
+            history,
+            started_at,
+            read_store: Mutex::default(),
+            write_store: Mutex::default(),
+            directory: Mutex::default(),
+            usage: UsageCache::default(),
+        }
+    }
+
+    /// Answers a request. `status` is the object of `/status`.
+    pub(super) fn answer(
+        &self,
+        request: &ApiRequest,
+        access: &Access,
+        status: &dyn Fn() -> Value,
+    ) -> Response<Vec<u8>> {
+        if request.segments == ["session"] {
+            let allowed = request.require_method(&["GET"]);
+            return match allowed {
+                Ok(()) => request::json_response(200, &access.to_json()),
+                Err(error) => error.into_response(),
+            };
+        }
+        let answered = match access.is_unauthenticated() {
+            true => Err(ApiError::unauthorized(access)),
+            false => self.route_request(request, access, status),
+        };
+        answered.unwrap_or_else(ApiError::into_response)
+    }
+
+    /// Chooses the handler of a request. Reads check what the request may see, changes whether it may
+    /// make any.
+    fn route_request(
+        &self,
+        request: &ApiRequest,
+        access: &Access,
+        status: &dyn Fn() -> Value,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        let segments: Vec<&str> = request.segments.iter().map(String::as_str).collect();
+        match segments[..] {
+            ["accounts", name] if request.method == "PATCH" => {
+                self.set_account(request, &self.writer(request, access)?, name)
+            }
+            ["accounts", name] => request
+                .require_method(&["GET", "PATCH"])
+                .and_then(|()| self.show_account(request, access, name)),
+            ["keys"] if request.method == "POST" => {
+                self.create_key(request, &self.writer(request, access)?)
+            }
+            ["keys"] => request
+                .require_method(&["GET", "POST"])
+                .and_then(|()| self.list_keys(request, access)),
+            ["keys", id] => {
+                request.require_method(&["GET"]).and_then(|()| self.show_key(request, access, id))
+            }
+            ["keys", id, "rotate"] => request
+                .require_method(&["POST"])
+                .and_then(|()| self.rotate_key(request, &self.writer(request, access)?, id)),
+            ["keys", id, "revoke"] => request
+                .require_method(&["POST"])
+                .and_then(|()| self.revoke_key(request, &self.writer(request, access)?, id)),
+            ["plans"] => request.require_method(&["GET"]).and_then(|()| self.list_plans(request)),
+            ["usage"] => {
+                request.require_method(&["GET"]).and_then(|()| self.list_usage(request, access))
+            }
+            ["overrides", domain] => match request.method.as_str() {
+                "PUT" => self.set_override(request, &self.writer(request, access)?, domain),
+                "DELETE" => self.clear_override(request, &self.writer(request, access)?, domain),
+                _ => Err(ApiError::method_not_allowed(&["PUT", "DELETE"])),
+            },
+            ["reload"] => request
+                .require_method(&["POST"])
+                .and_then(|()| self.reload(request, &self.writer(request, access)?)),
+            _ => self.route_report(request, access, &segments, status),
+        }
+    }
+
+    /// Chooses the handler of a read that concerns all accounts.
+    fn route_report(
+        &self,
+        request: &ApiRequest,
+        access: &Access,
+        segments: &[&str],
+        status: &dyn Fn() -> Value,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        type Report = fn(&AdminApi, &ApiRequest) -> Result<Response<Vec<u8>>, ApiError>;
+        let report: Report = match segments {
+            ["status"] => |_, request| request.require_no_query(),
+            ["accounts"] => AdminApi::list_accounts,
+            ["overrides"] => AdminApi::list_overrides,
+            ["audit"] => AdminApi::list_audit,
+            ["history"] => AdminApi::show_history,
+            ["verdicts"] => AdminApi::count_verdicts,
+            ["top-domains"] => AdminApi::list_top_domains,
+            ["screening"] => AdminApi::count_screened_forms,
+            ["lookup"] => AdminApi::look_up,
+            ["lists"] => AdminApi::list_lists,
+            ["feeds"] => AdminApi::list_feeds,
+            _ => return Err(ApiError::not_found("No such endpoint.", None)),
+        };
+        request.require_method(&["GET"])?;
+        if !access.may_read() {
+            return Err(ApiError::forbidden("This token may read one account only."));
+        }
+        let response = report(self, request)?;
+        match segments {
+            ["status"] => Ok(request::json_response(200, &status())),
+            _ => Ok(response),
+        }
+    }
+
+    /// The author of a change, if the request may make one.
+    fn writer<'r>(&self, request: &ApiRequest, access: &'r Access) -> Result<Writer<'r>, ApiError> {
+        let Some(token) = access.writing_token() else {
+            return Err(match access {
+                Access::Open => ApiError::unauthorized(access),
+                _ => ApiError::forbidden("Changes need a token with the scope write."),
+            });
+        };
+        if is_cross_site(&request.headers) {
+            return Err(ApiError::forbidden("Pages of other origins may not make changes."));
+        }
+        let is_page = request.headers.get("x-riskgate-client").is_some_and(|it| it == "page");
+        let surface = if is_page { ChangeSurface::Page } else { ChangeSurface::Api };
+        let (actor, place) = (token.name.clone(), request.client.to_string());
+        Ok(Writer { token, author: ChangeAuthor { actor, surface, place } })
+    }
+
+    fn config(&self) -> Arc<Config> {
+        self.inputs.config.snapshot()
+    }
+
+    /// Reads from the store.
+    fn with_read_store<T, E: From<StoreError>>(
+        &self,
+        read: impl FnOnce(&mut Store) -> Result<T, E>,
+    ) -> Result<T, ApiError>
+    where
+        ApiError: From<E>,
+    {
+        let mut connection = lock(&self.read_store);
+        self.use_store(&mut connection, read)
+    }
+
+    /// Changes the store, and waits until the change is in effect on this node. If that takes too long,
+    /// the change is in effect later.
+    fn with_write_store<T, E: From<StoreError>>(
+        &self,
+        change: impl FnOnce(&mut Store) -> Result<T, E>,
+    ) -> Result<T, ApiError>
+    where
+        ApiError: From<E>,
+    {
+        let (changed, version) = {
+            let mut connection = lock(&self.write_store);
+            let changed = self.use_store(&mut connection, change)?;
+            let version = connection.as_mut().and_then(|store| store.ring_version().ok().flatten());
+            (changed, version.map_or(0, |version| version.version))
+        };
+        let deadline = Instant::now() + MAX_EFFECT_WAIT;
+        let serving = || self.state.keys.peek().as_ref().as_ref().map_or(0, |ring| ring.version());
+        self.reload_trigger.check_for_changes();
+        while serving() < version && Instant::now() < deadline {
+            std::thread::sleep(EFFECT_POLL_INTERVAL);
+        }
+        Ok(changed)
+    }
+
+    fn use_store<T, E: From<StoreError>>(
+        &self,
+        connection: &mut Option<Store>,
+        operation: impl FnOnce(&mut Store) -> Result<T, E>,
+    ) -> Result<T, ApiError>
+    where
+        ApiError: From<E>,
+    {
+        let mut store = match connection.take() {
+            Some(store) => store,
+            None => {
+                let mut store = self.config().store.open(STORE_TIMEOUT)?;
+                store.raise_busy_timeout()?;
+                store
+            }
+        };
+        let done = operation(&mut store).map_err(ApiError::from);
+        // A connection that failed is opened again.
+        if done.as_ref().err().is_none_or(|error| !error.is_of_store()) {
+            *connection = Some(store);
+        }
+        done
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

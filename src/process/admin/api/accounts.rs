@@ -1,0 +1,149 @@
+//! Lists accounts by name or by use of their month, and sets plans and limits.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use http::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::directory::Directory;
+use super::keys::{invalid_cursor, visible_account};
+use super::request::{ApiError, ApiRequest, json_response, list_response};
+use super::{AdminApi, Writer};
+use crate::management::{AccountEntry, limit_to_json, set_account};
+use crate::process::admin::access::Access;
+use crate::quota::unix_now;
+use crate::store::MonthlyLimit;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AccountBody {
+    plan: Option<String>,
+    limit: Option<Value>,
+}
+
+impl AdminApi {
+    pub(super) fn list_accounts(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&["search", "plan", "sort", "limit", "cursor"])?;
+        let page = request.page()?;
+        let search = request.filter("search").map(str::to_lowercase);
+        let plan = request.filter("plan");
+        let (directory, usage) = (self.directory()?, self.month_usage()?);
+        let mut matches: Vec<&AccountEntry> = directory
+            .accounts
+            .iter()
+            .filter(|account| plan.is_none_or(|plan| account.plan == plan))
+            .filter(|account| {
+                search.as_ref().is_none_or(|text| account.name.to_lowercase().contains(text))
+            })
+            .collect();
+        match request.filter("sort") {
+            None | Some("name") => {}
+            Some("use") => matches.sort_by_cached_key(|account| {
+                let used = used_thousandths(account, &usage.calls_by_account).unwrap_or(0);
+                (Reverse(used), account.name.as_str())
+            }),
+            Some(found) => {
+                let expected = "sort: expected name or use";
+                return Err(ApiError::invalid(format!("{expected}, but found {found:?}")));
+            }
+        }
+        let start = match &page.cursor {
+            Some(cursor) => cursor.parse().map_err(|_| invalid_cursor(cursor))?,
+            None => 0usize,
+        };
+        let shown = matches.iter().skip(start).take(page.limit);
+        let items: Vec<Value> = shown
+            .map(|account| account_json(account, &directory, &usage.calls_by_account))
+            .collect();
+        let end = start.saturating_add(items.len());
+        let next_cursor = (end < matches.len()).then(|| end.to_string());
+        Ok(list_response(items, next_cursor, Some(matches.len())))
+    }
+
+    pub(super) fn show_account(
+        &self,
+        request: &ApiRequest,
+        access: &Access,
+        name: &str,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        visible_account(access, Some(name))?;
+        let directory = self.directory()?;
+        match directory.find_account(name) {
+            Some(account) => {
+                let usage = self.month_usage()?;
+                let object = account_json(account, &directory, &usage.calls_by_account);
+                Ok(json_response(200, &object))
+            }
+            None => {
+                let detail = format!("expected the name of an account, but found {name:?}");
+                Err(ApiError::not_found("There is no such account.", Some(detail)))
+            }
+        }
+    }
+
+    pub(super) fn set_account(
+        &self,
+        request: &ApiRequest,
+        writer: &Writer<'_>,
+        name: &str,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        let body: AccountBody = request.parse_body()?;
+        let limit = match body.limit {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) if text == "unlimited" || text == "plan" => Some(text),
+            Some(Value::Number(number)) if number.is_u64() => Some(number.to_string()),
+            Some(found) => {
+                let expected = "limit: expected a whole number, \"unlimited\" or \"plan\"";
+                return Err(ApiError::invalid(format!("{expected}, but found {found}")));
+            }
+        };
+        let config = self.config();
+        let settings = [body.plan.as_deref(), limit.as_deref()];
+        let account = self.with_write_store(|store| {
+            set_account(store, &config, &writer.author, name, settings)
+        })?;
+        let (directory, usage) = (self.directory()?, self.month_usage()?);
+        Ok(json_response(200, &account_json(&account, &directory, &usage.calls_by_account)))
+    }
+
+    pub(super) fn list_plans(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        let config = self.config();
+        let plan = |(name, limit): (&String, &MonthlyLimit)| json!({ "name": name, "limit": limit_to_json(*limit) });
+        let items: Vec<Value> = config.plans.iter().map(plan).collect();
+        Ok(json_response(200, &json!({ "items": items })))
+    }
+}
+
+fn account_json(
+    account: &AccountEntry,
+    directory: &Directory,
+    calls: &HashMap<String, u64>,
+) -> Value {
+    let used = used_thousandths(account, calls).map(|used| used as f64 / 10.0);
+    let mut object = account.to_json();
+    object["month_count"] = json!(calls.get(&account.name).copied().unwrap_or(0));
+    object["used_percent"] = json!(used);
+    object["keys"] = json!(directory.count_active_keys(&account.name, unix_now()));
+    object
+}
+
+/// How much of its month an account has used, in thousandths; `None` without a limit. An account with
+/// a limit of 0 has used all of it.
+fn used_thousandths(account: &AccountEntry, calls: &HashMap<String, u64>) -> Option<u64> {
+    let calls = calls.get(&account.name).copied().unwrap_or(0);
+    match account.limit {
+        Some(MonthlyLimit::Calls(0)) => Some(1_000),
+        Some(MonthlyLimit::Calls(limit)) => {
+            u64::try_from(u128::from(calls) * 1_000 / u128::from(limit)).ok()
+        }
+        Some(MonthlyLimit::Unlimited) | None => None,
+    }
+}

@@ -1,0 +1,30 @@
+//! Lists the audit.
+
+use http::Response;
+
+use super::AdminApi;
+use super::keys::invalid_cursor;
+use super::request::{ApiError, ApiRequest, list_response};
+use crate::management::{AuditFilter, read_audit_page};
+use crate::store::AuditRecord;
+
+impl AdminApi {
+    pub(super) fn list_audit(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&["operation", "actor", "target", "limit", "cursor"])?;
+        let page = request.page()?;
+        if let Some(cursor) = page.cursor.as_ref().filter(|it| AuditRecord::order(it).is_none()) {
+            return Err(invalid_cursor(cursor));
+        }
+        let filter = |name| request.filter(name).map(str::to_owned);
+        let filter = AuditFilter {
+            operation: filter("operation"),
+            actor: filter("actor"),
+            target: filter("target"),
+        };
+        let (records, next_cursor) = self.with_read_store(|store| {
+            read_audit_page(store, &filter, page.cursor.as_deref(), page.limit)
+        })?;
+        let items = records.iter().map(AuditRecord::to_json).collect();
+        Ok(list_response(items, next_cursor, None))
+    }
+}

@@ -1,0 +1,103 @@
+//! Lists overrides, and allows and denies domains.
+
+use http::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::request::{ApiError, ApiRequest, json_response, list_response};
+use super::{AdminApi, Writer};
+use crate::management::{
+    ManagementFault, OverrideRequest, clear_override, list_overrides, set_override,
+};
+use crate::table::{OverrideAction, OverrideListRow};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OverrideBody {
+    action: ActionName,
+    #[serde(default)]
+    exact: bool,
+    #[serde(default)]
+    note: String,
+    until: Option<String>,
+    #[serde(default)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ActionName {
+    Allow,
+    Deny,
+}
+
+impl AdminApi {
+    pub(super) fn list_overrides(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&["search", "limit", "cursor"])?;
+        let page = request.page()?;
+        let start = match &page.cursor {
+            Some(cursor) => cursor.parse().map_err(|_| super::keys::invalid_cursor(cursor))?,
+            None => 0usize,
+        };
+        let search = request.filter("search").map(str::to_lowercase);
+        let mut rows = list_overrides(&self.config().table)?;
+        rows.retain(|row| search.as_ref().is_none_or(|text| row.domain.contains(text)));
+        let shown = rows.iter().skip(start).take(page.limit);
+        let items: Vec<Value> = shown.map(override_json).collect();
+        let end = start.saturating_add(items.len());
+        Ok(list_response(items, (end < rows.len()).then(|| end.to_string()), Some(rows.len())))
+    }
+
+    pub(super) fn set_override(
+        &self,
+        request: &ApiRequest,
+        writer: &Writer<'_>,
+        domain: &str,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        let body: OverrideBody = request.parse_body()?;
+        let wanted = OverrideRequest {
+            domain,
+            action: match body.action {
+                ActionName::Allow => OverrideAction::Allow,
+                ActionName::Deny => OverrideAction::Deny,
+            },
+            is_exact: body.exact,
+            note: &body.note,
+            until: body.until.as_deref(),
+            is_forced: body.force,
+        };
+        let config = self.config();
+        let change = self.with_write_store(|store| {
+            set_override(store, &config.table, &writer.author, &wanted)
+        })?;
+        Ok(json_response(200, &change.to_json()))
+    }
+
+    pub(super) fn clear_override(
+        &self,
+        request: &ApiRequest,
+        writer: &Writer<'_>,
+        domain: &str,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        let config = self.config();
+        let change = self.with_write_store(|store| {
+            let cleared = clear_override(store, &config.table, &writer.author, domain);
+            cleared.map_err(|fault: ManagementFault| fault)
+        })?;
+        Ok(json_response(200, &change.to_json()))
+    }
+}
+
+fn override_json(row: &OverrideListRow) -> Value {
+    let action = if row.reason == "safe" { "allow" } else { "deny" };
+    let until = Some(&row.until).filter(|until| !until.is_empty());
+    json!({
+        "domain": row.domain, "action": action, "exact": row.is_exact, "note": row.note,
+        "until": until,
+    })
+}

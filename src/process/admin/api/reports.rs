@@ -1,0 +1,139 @@
+//! What is going on: traffic, verdicts, lists, feeds, screened forms, and why a domain is judged so.
+
+use std::sync::PoisonError;
+
+use http::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::request::{ApiError, ApiRequest, json_response};
+use super::{AdminApi, Writer};
+use crate::feed::FeedStatus;
+use crate::management::explain_domain;
+use crate::model::domain::Domain;
+use crate::model::month::{format_rfc3339, parse_day_as_unix_seconds};
+use crate::table::{ListInfo, Table};
+
+/// The hours of traffic that are shown, unless others are asked for.
+const DEFAULT_HISTORY_HOURS: u32 = 6;
+
+impl AdminApi {
+    pub(super) fn show_history(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&["hours"])?;
+        let hours = match request.parameter("hours").map(str::parse) {
+            None => DEFAULT_HISTORY_HOURS,
+            Some(Ok(hours @ 1..=24)) => hours,
+            Some(_) => {
+                let found = request.parameter("hours").unwrap_or_default();
+                let expected = "hours: expected a number from 1 to 24";
+                return Err(ApiError::invalid(format!("{expected}, but found {found:?}")));
+            }
+        };
+        Ok(json_response(200, &self.history.to_json(hours)))
+    }
+
+    pub(super) fn count_verdicts(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        let counts = self.state.metrics.requests.verdict_counts();
+        let counts = counts.into_iter().filter(|(_, _, count)| *count > 0);
+        let items: Vec<Value> = counts
+            .map(|(reason, source, count)| {
+                json!({ "reason": reason.as_str(), "source": source.as_str(), "count": count })
+            })
+            .collect();
+        let since = format_rfc3339(self.started_at);
+        Ok(json_response(200, &json!({ "since": since, "items": items })))
+    }
+
+    pub(super) fn list_top_domains(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        let body = self.state.top_domains.response_body();
+        let list: Value = serde_json::from_slice(&body).unwrap_or_default();
+        Ok(json_response(200, &json!({ "items": list["domains"] })))
+    }
+
+    pub(super) fn count_screened_forms(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        let forms = self.state.screening_counts.to_json();
+        let since = format_rfc3339(self.started_at);
+        Ok(json_response(200, &json!({ "since": since, "forms": forms })))
+    }
+
+    pub(super) fn look_up(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&["domain"])?;
+        let text = request.parameter("domain").unwrap_or_default();
+        let domain = Domain::parse(text)
+            .map_err(|error| ApiError::invalid(format!("domain: {error}, but found {text:?}")))?;
+        let (table, config) = (self.state.table.snapshot(), self.config());
+        let now = self.state.ledger.believed_now();
+        let object = match config.dns.is_learning_enabled {
+            true => self.with_read_store(|store| {
+                explain_domain(&table, &domain, config.unknown_score, Some(store), now)
+                    .map(|explained| explained.to_json(&domain))
+            })?,
+            false => {
+                let explained = explain_domain(&table, &domain, config.unknown_score, None, now)?;
+                explained.to_json(&domain)
+            }
+        };
+        Ok(json_response(200, &object))
+    }
+
+    pub(super) fn list_lists(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        let table = self.state.table.snapshot();
+        let items: Vec<Value> = table.lists().iter().map(|list| list_json(&table, list)).collect();
+        Ok(json_response(200, &json!({ "items": items })))
+    }
+
+    pub(super) fn list_feeds(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner);
+        let items: Vec<Value> = status.feeds.iter().map(FeedStatus::to_json).collect();
+        Ok(json_response(200, &json!({ "items": items })))
+    }
+
+    /// Reloads all parts, as `POST /reload` does.
+    pub(super) fn reload(
+        &self,
+        request: &ApiRequest,
+        _writer: &Writer<'_>,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct NoMembers {}
+        request.check_parameters(&[])?;
+        let NoMembers {} = request.parse_body()?;
+        let reload = self.reload_trigger.reload_and_wait();
+        let outcome = tokio::runtime::Handle::current().block_on(reload);
+        let Some(outcome) = outcome else {
+            return Err(ApiError::internal("expected to reload, but the process ends"));
+        };
+        let is_ok = outcome.values().all(Option::is_none);
+        let parts: serde_json::Map<String, Value> = outcome
+            .into_iter()
+            .map(|(part, problem)| (part.to_owned(), problem.map_or(json!("ok"), Value::from)))
+            .collect();
+        Ok(json_response(if is_ok { 200 } else { 422 }, &Value::Object(parts)))
+    }
+}
+
+/// A list of the table, with the day on which its newest source was published.
+fn list_json(table: &Table, list: &ListInfo) -> Value {
+    let published =
+        table.sources().iter().filter(|source| Some(&source.name) == list.source.as_ref());
+    let published = published.filter_map(|source| parse_day_as_unix_seconds(&source.date)).max();
+    json!({
+        "name": list.file, "kind": list.kind, "rows": list.rows,
+        "updated_at": published.map(format_rfc3339),
+    })
+}

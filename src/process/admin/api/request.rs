@@ -1,0 +1,312 @@
+//! Requests and answers of the admin API: paths, parameters, bodies and errors.
+
+use std::net::IpAddr;
+
+use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::management::ManagementFault;
+use crate::model::domain::percent_decode;
+use crate::process::admin::access::Access;
+use crate::process::admin::responses::{JSON_TYPE, build_response};
+use crate::store::StoreError;
+use crate::table::TableFaults;
+
+/// The prefix of all paths of the API.
+pub(in crate::process::admin) const API_PREFIX: &str = "/api/v1/";
+/// The most items of a page.
+const MAX_PAGE_ITEMS: usize = 500;
+const DEFAULT_PAGE_ITEMS: usize = 100;
+
+/// A request, completely received.
+pub(in crate::process::admin) struct ApiRequest {
+    /// The method; GET in place of HEAD.
+    pub(in crate::process::admin) method: String,
+    /// The decoded segments of the path after the prefix.
+    pub(in crate::process::admin) segments: Vec<String>,
+    query: Vec<(String, String)>,
+    pub(in crate::process::admin) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+    pub(super) client: IpAddr,
+    /// The path and query as they were sent.
+    pub(super) target: String,
+}
+
+/// The items of a list that were asked for.
+pub(super) struct Page {
+    pub(super) limit: usize,
+    pub(super) cursor: Option<String>,
+}
+
+impl ApiRequest {
+    /// Parses the target of a request. `None` if its path is not one of the API's.
+    pub(in crate::process::admin) fn parse(
+        method: &str,
+        uri: &http::Uri,
+        headers: &HeaderMap,
+        body: Vec<u8>,
+        client: IpAddr,
+    ) -> Option<ApiRequest> {
+        let path = uri.path().strip_prefix(API_PREFIX)?;
+        let decode = |segment: &str| {
+            let decoded = percent_decode(segment.as_bytes()).ok()?;
+            String::from_utf8(decoded).ok().filter(|text| !text.is_empty())
+        };
+        let segments = path.split('/').map(decode).collect::<Option<Vec<String>>>();
+        let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+        Some(ApiRequest {
+            method: if method == "HEAD" { "GET".to_owned() } else { method.to_owned() },
+            // A path with an empty or undecodable segment has no handler.
+            segments: segments.unwrap_or_default(),
+            query: query.into_owned().collect(),
+            headers: headers.clone(),
+            body,
+            client,
+            target: uri.to_string(),
+        })
+    }
+
+    pub(super) fn require_method(&self, methods: &'static [&'static str]) -> Result<(), ApiError> {
+        match methods.contains(&self.method.as_str()) {
+            true => Ok(()),
+            false => Err(ApiError::method_not_allowed(methods)),
+        }
+    }
+
+    /// Refuses a query, and returns an empty answer.
+    pub(super) fn require_no_query(&self) -> Result<Response<Vec<u8>>, ApiError> {
+        self.check_parameters(&[])?;
+        Ok(Response::new(Vec::new()))
+    }
+
+    /// Refuses parameters that are not among the known ones, and parameters that are given twice.
+    pub(super) fn check_parameters(&self, known: &[&str]) -> Result<(), ApiError> {
+        for (at, (name, _)) in self.query.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                let expected = match known.is_empty() {
+                    true => "no parameter".to_owned(),
+                    false => format!("one of {}", known.join(", ")),
+                };
+                return Err(ApiError::invalid(format!("expected {expected}, but found {name:?}")));
+            }
+            if self.query[..at].iter().any(|(earlier, _)| earlier == name) {
+                return Err(ApiError::invalid(format!(
+                    "{name}: expected one value, but found two"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter that is not empty.
+    pub(super) fn filter(&self, name: &str) -> Option<&str> {
+        self.parameter(name).filter(|value| !value.is_empty())
+    }
+
+    /// Reads the parameters `limit` and `cursor`.
+    pub(super) fn page(&self) -> Result<Page, ApiError> {
+        let limit = match self.parameter("limit").map(str::parse) {
+            None => DEFAULT_PAGE_ITEMS,
+            Some(Ok(limit @ 1..=MAX_PAGE_ITEMS)) => limit,
+            Some(_) => {
+                let found = self.parameter("limit").unwrap_or_default();
+                let expected = format!("a number from 1 to {MAX_PAGE_ITEMS}");
+                return Err(ApiError::invalid(format!(
+                    "limit: expected {expected}, but found {found:?}"
+                )));
+            }
+        };
+        Ok(Page { limit, cursor: self.parameter("cursor").map(str::to_owned) })
+    }
+
+    /// Parses the body. An empty body counts as an empty object.
+    pub(super) fn parse_body<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        let content_type = self.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let is_json = content_type.is_some_and(|value| {
+            let essence = value.split(|byte| *byte == b';').next().unwrap_or_default();
+            essence.trim_ascii().eq_ignore_ascii_case(b"application/json")
+        });
+        if !is_json && !self.body.is_empty() {
+            return Err(ApiError::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "Expected a body of the type application/json.",
+            ));
+        }
+        let body = if self.body.is_empty() { &b"{}"[..] } else { &self.body[..] };
+        // The value is parsed first, so that broken JSON and faulty members give different errors.
+        let value: Value = serde_json::from_slice(body).map_err(|error| {
+            let refused = ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "Expected JSON.");
+            refused.with_detail(error.to_string())
+        })?;
+        serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()))
+    }
+}
+
+/// An error answer.
+#[derive(Debug)]
+pub(super) struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    detail: Option<String>,
+    /// Of a 405.
+    allowed_methods: &'static [&'static str],
+    is_of_store: bool,
+}
+
+impl ApiError {
+    pub(super) fn new(
+        status: StatusCode,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> ApiError {
+        ApiError {
+            status,
+            code,
+            message: message.into(),
+            detail: None,
+            allowed_methods: &[],
+            is_of_store: false,
+        }
+    }
+
+    pub(super) fn with_detail(mut self, detail: impl Into<String>) -> ApiError {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// A 422, with what was expected and found.
+    pub(super) fn store_not_read() -> ApiError {
+        let message = "The keys have not been read from the store yet.";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
+    }
+
+    pub(super) fn invalid(detail: impl Into<String>) -> ApiError {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        ApiError::new(status, "validation_error", "A value of the request is faulty.")
+            .with_detail(detail)
+    }
+
+    pub(super) fn unauthorized(access: &Access) -> ApiError {
+        let detail = match access {
+            Access::Expired(_) => "The admin token has expired.",
+            Access::Unknown => "The admin token is unknown.",
+            _ => "riskgate admin-token create makes a token.",
+        };
+        let message = "An admin token is required.";
+        ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message).with_detail(detail)
+    }
+
+    pub(super) fn forbidden(message: &str) -> ApiError {
+        ApiError::new(StatusCode::FORBIDDEN, "forbidden", message)
+    }
+
+    pub(super) fn not_found(message: &str, detail: Option<String>) -> ApiError {
+        let error = ApiError::new(StatusCode::NOT_FOUND, "not_found", message);
+        ApiError { detail, ..error }
+    }
+
+    pub(super) fn method_not_allowed(methods: &'static [&'static str]) -> ApiError {
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        let error = ApiError::new(status, "method_not_allowed", "This method is not allowed here.");
+        ApiError { allowed_methods: methods, ..error }
+    }
+
+    pub(super) fn internal(detail: impl Into<String>) -> ApiError {
+        let message = "Something went wrong on our side.";
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+            .with_detail(detail)
+    }
+
+    /// Whether the store failed, so that its connection should be opened again.
+    pub(super) fn is_of_store(&self) -> bool {
+        self.is_of_store
+    }
+
+    pub(super) fn into_response(self) -> Response<Vec<u8>> {
+        let body = json!({ "error": self.code, "message": self.message, "detail": self.detail });
+        let mut response = json_response(self.status.as_u16(), &body);
+        let headers = response.headers_mut();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer realm=\"riskgate-admin\"");
+            headers.insert(WWW_AUTHENTICATE, challenge);
+        }
+        if !self.allowed_methods.is_empty() {
+            // A GET may be a HEAD too.
+            let methods = self.allowed_methods.join(", ").replace("GET", "GET, HEAD");
+            headers.extend(HeaderValue::from_str(&methods).ok().map(|value| (ALLOW, value)));
+        }
+        response
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> ApiError {
+        let detail = error.to_string();
+        match error {
+            StoreError::Conflict(_) => {
+                let message = "The present state does not allow this.";
+                ApiError::new(StatusCode::CONFLICT, "conflict", message).with_detail(detail)
+            }
+            _ => {
+                let message = "The store does not answer. It may have made the change.";
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                let error = ApiError::new(status, "store_unavailable", message);
+                ApiError { is_of_store: true, ..error.with_detail(detail) }
+            }
+        }
+    }
+}
+
+impl From<TableFaults> for ApiError {
+    fn from(faults: TableFaults) -> ApiError {
+        ApiError::internal(faults.to_string())
+    }
+}
+
+impl From<ManagementFault> for ApiError {
+    fn from(fault: ManagementFault) -> ApiError {
+        let detail = fault.to_string();
+        let conflict = |detail| {
+            let message = "The present state does not allow this.";
+            ApiError::new(StatusCode::CONFLICT, "conflict", message).with_detail(detail)
+        };
+        match fault {
+            ManagementFault::Invalid { .. } => ApiError::invalid(detail),
+            ManagementFault::NotFound(_) => ApiError::not_found("There is none.", Some(detail)),
+            ManagementFault::Conflict(_) | ManagementFault::OtherPlan { .. } => conflict(detail),
+            ManagementFault::File(_) | ManagementFault::NoRandomBits(_) => {
+                ApiError::internal(detail)
+            }
+            ManagementFault::Store(error) => error.into(),
+            ManagementFault::Table(faults) => faults.into(),
+        }
+    }
+}
+
+/// A page of a list: its items, where the next page begins, and the number of all matches.
+pub(super) fn list_response(
+    items: Vec<Value>,
+    next_cursor: Option<String>,
+    total: Option<usize>,
+) -> Response<Vec<u8>> {
+    let mut list = json!({ "items": items, "next_cursor": next_cursor });
+    if let Some(total) = total {
+        list["total"] = json!(total);
+    }
+    json_response(200, &list)
+}
+
+/// An answer in JSON, on one line.
+pub(in crate::process::admin) fn json_response(status: u16, body: &Value) -> Response<Vec<u8>> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    build_response(status, JSON_TYPE, format!("{body}\n").into_bytes())
+}

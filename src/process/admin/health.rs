@@ -1,0 +1,138 @@
+//! Readiness, and the problems that an operator should fix.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::responses::{JSON_TYPE, build_response, to_pretty_json};
+use super::{AdminApp, PROBLEM_COMPONENTS};
+
+/// How long readiness waits for the HTTP listener to accept a connection.
+const HTTP_LISTENER_PROBE_TIMEOUT: Duration = Duration::from_millis(200);
+impl AdminApp {
+    /// Answers `/readyz`, which anybody may request. Problems name files, so other clients than
+    /// authorized ones get only the names of the faulty parts.
+    pub(super) async fn check_readiness_and_respond(
+        &self,
+        is_authorized: bool,
+    ) -> Response<Vec<u8>> {
+        let draining = self.connection_tracker.is_draining();
+        // Without a key ring every key would be refused, so a load balancer should use other nodes.
+        let has_keys = self.state.keys.peek().is_some();
+        let ready = !draining && has_keys && self.is_http_listening().await;
+        let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let body = json!({
+            "ready": ready,
+            "draining": draining,
+            "degraded": if is_authorized { self.list_problems() } else { self.list_faulty_parts() },
+        });
+        build_response(status, JSON_TYPE, to_pretty_json(&body))
+    }
+
+    /// Returns true if the HTTP listener accepts connections. After the first successful probe,
+    /// does not probe the listener again.
+    async fn is_http_listening(&self) -> bool {
+        if self.was_http_listening.load(Ordering::Relaxed) {
+            return true;
+        }
+        let connect = tokio::net::TcpStream::connect(self.http_probe_address);
+        let is_open = matches!(timeout(HTTP_LISTENER_PROBE_TIMEOUT, connect).await, Ok(Ok(_)));
+        self.was_http_listening.store(is_open, Ordering::Relaxed);
+        is_open
+    }
+
+    /// Lists problems that the operator should fix, although the process serves.
+    pub(super) fn list_problems(&self) -> Vec<String> {
+        let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut degraded: Vec<String> =
+            status.fault_by_part.iter().map(|(part, why)| format!("{part}: {why}")).collect();
+        let [store_name, clock_name, upstream_name] = PROBLEM_COMPONENTS;
+        let store = self.state.ledger.status();
+        let missing = store.missing_replicas;
+        match store.store_down {
+            true if missing == 0 => degraded.push(match self.state.ledger.store_problem() {
+                Some(why) => format!("{store_name}: down: {why}"),
+                None => format!("{store_name}: down"),
+            }),
+            true => degraded.push(format!(
+                "{store_name}: {missing} of store.wait_replicas are missing: calls without a lease \
+                 are refused"
+            )),
+            false if missing == 0 => {}
+            false => degraded.push(format!(
+                "{store_name}: {missing} of store.wait_replicas are missing: what is reported now is \
+                 stored on one server alone"
+            )),
+        }
+        if store.store_recovering {
+            degraded.push(format!(
+                "{store_name}: it may have lost data; all nodes report their totals again"
+            ));
+        }
+        degraded
+            .extend(self.state.ledger.clock_problem().map(|why| format!("{clock_name}: {why}")));
+        let names = self.upstreams.problems();
+        degraded.extend(names.iter().map(|problem| format!("{upstream_name}: {problem}")));
+        degraded
+    }
+
+    /// Lists the parts that have problems, for clients that must not read the reasons.
+    fn list_faulty_parts(&self) -> Vec<String> {
+        let part = |why: String| why.split(':').next().unwrap_or_default().to_owned();
+        self.list_problems().into_iter().map(part).collect()
+    }
+
+    /// The problems, each with what to do, for the page.
+    pub(super) fn problems_json(&self) -> Value {
+        let problem = |text: String| {
+            let (component, problem) = text.split_once(": ").unwrap_or(("", &text));
+            json!({
+                "component": component, "problem": problem, "advice": advice_for(component),
+            })
+        };
+        self.list_problems().into_iter().map(problem).collect()
+    }
+}
+
+/// What an operator should do about a problem of this component.
+fn advice_for(component: &str) -> &'static str {
+    match component {
+        "config" => {
+            "Correct the line that the text names. The last good config stays in force. riskgate \
+             reads the file again once it changes; riskgate check shows every fault."
+        }
+        "keys" => {
+            "Correct the key file, or repair the row that the text names with riskgate keys or \
+             riskgate accounts. All other keys work."
+        }
+        "table" => {
+            "Correct the list that the text names, or restore its last version. The last good table \
+             serves."
+        }
+        "certificates" => {
+            "Put a matching certificate and key in place. The last good ones serve, until they expire."
+        }
+        "store" => {
+            "See that the store's server or disk works and can be reached. With store.on_failure \
+             \"open\", calls are admitted and counted later."
+        }
+        "clock" => {
+            "Set the clock of this machine, or of the Redis server, with NTP. riskgate believes a \
+             clock again once it was steady for ten minutes."
+        }
+        "upstream" => "See that the servers of [upstream] run, and that their names resolve.",
+        "audit" => {
+            "See that the store answers and that the file of audit.path can be written. riskgate \
+             records the waiting changes then."
+        }
+        "webhook" => {
+            "See that the receiver of [webhook] answers with 2xx. riskgate repeats each message for \
+             three days."
+        }
+        _ => "docs/operations.md has a paragraph about it.",
+    }
+}

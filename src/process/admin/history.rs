@@ -1,0 +1,215 @@
+//! The traffic of the last 24 hours, in memory: requests by outcome, latencies, and verdicts.
+//!
+//! The history is bounded: a sample every ten seconds, for a day, takes less than two megabytes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use serde_json::{Map, Value, json};
+
+use crate::gate::GateState;
+use crate::model::month::format_rfc3339;
+use crate::model::verdict::Reason;
+use crate::observe::metrics::{DURATION_BUCKETS, OUTCOMES, TrafficTotals};
+use crate::quota::unix_now;
+
+const SAMPLE_SECONDS: i64 = 10;
+const MAX_SAMPLES: usize = 24 * 3_600 / SAMPLE_SECONDS as usize;
+/// The most points of a chart. More samples are added up.
+const MAX_POINTS: usize = 240;
+
+/// The traffic of the last 24 hours.
+pub struct TrafficHistory {
+    state: Arc<GateState>,
+    samples: Mutex<Samples>,
+}
+
+#[derive(Default)]
+struct Samples {
+    /// The totals when the last sample was taken.
+    last_totals: TrafficTotals,
+    /// The oldest first.
+    samples: VecDeque<Sample>,
+}
+
+/// The traffic of ten seconds.
+struct Sample {
+    /// The end, in Unix seconds.
+    at: i64,
+    outcomes: [u32; OUTCOMES.len()],
+    verdicts: [u32; Reason::ALL.len()],
+    /// One count for each bucket of the durations, and one for longer ones.
+    durations: [u32; DURATION_BUCKETS.len() + 1],
+}
+
+impl TrafficHistory {
+    pub(super) fn new(state: Arc<GateState>) -> TrafficHistory {
+        let last_totals = state.metrics.requests.traffic_totals();
+        let samples = Mutex::new(Samples { last_totals, samples: VecDeque::new() });
+        TrafficHistory { state, samples }
+    }
+
+    fn lock_samples(&self) -> MutexGuard<'_, Samples> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_sample(&self) {
+        let totals = self.state.metrics.requests.traffic_totals();
+        let mut samples = self.lock_samples();
+        let sample = Sample::between(&samples.last_totals, &totals, unix_now());
+        samples.last_totals = totals;
+        if samples.samples.len() == MAX_SAMPLES {
+            samples.samples.pop_front();
+        }
+        samples.samples.push_back(sample);
+    }
+
+    /// Renders the last hours, with the traffic since the last sample.
+    pub(super) fn to_json(&self, hours: u32) -> Value {
+        let totals = self.state.metrics.requests.traffic_totals();
+        let samples = self.lock_samples();
+        let latest = Sample::between(&samples.last_totals, &totals, unix_now());
+        let shown = (hours as usize * 3_600 / SAMPLE_SECONDS as usize).min(MAX_SAMPLES);
+        let skipped = (samples.samples.len() + 1).saturating_sub(shown);
+        let shown: Vec<&Sample> = samples.samples.iter().chain([&latest]).skip(skipped).collect();
+        render_samples(&shown, hours)
+    }
+}
+
+#[async_trait]
+impl BackgroundService for TrafficHistory {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let mut interval = tokio::time::interval(Duration::from_secs(SAMPLE_SECONDS as u64));
+        interval.tick().await;
+        loop {
+            tokio::select! {
+                _ = interval.tick() => self.take_sample(),
+                _ = shutdown.changed() => return,
+            }
+        }
+    }
+}
+
+impl Sample {
+    fn between(before: &TrafficTotals, after: &TrafficTotals, at: i64) -> Sample {
+        let difference = |before: u64, after: u64| {
+            u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX)
+        };
+        Sample {
+            at,
+            outcomes: std::array::from_fn(|i| difference(before.outcomes[i], after.outcomes[i])),
+            verdicts: std::array::from_fn(|i| difference(before.verdicts[i], after.verdicts[i])),
+            durations: std::array::from_fn(|i| difference(before.durations[i], after.durations[i])),
+        }
+    }
+}
+
+/// Renders samples as columns of at most [`MAX_POINTS`] points. Outcomes without any request are left
+/// out.
+fn render_samples(samples: &[&Sample], hours: u32) -> Value {
+    let wanted = hours as usize * 3_600 / SAMPLE_SECONDS as usize;
+    let per_point = wanted.div_ceil(MAX_POINTS).max(1);
+    // Groups end with the latest sample, so that a point does not change its samples' number.
+    let first = samples.len() % per_point;
+    let (head, rest) = samples.split_at(first);
+    let points: Vec<&[&Sample]> = Some(head)
+        .filter(|head| !head.is_empty())
+        .into_iter()
+        .chain(rest.chunks(per_point))
+        .collect();
+    let sum = |read: &dyn Fn(&Sample) -> u32| -> Vec<u64> {
+        points.iter().map(|point| point.iter().map(|it| u64::from(read(it))).sum()).collect()
+    };
+    let mut requests = Map::new();
+    for (at, outcome) in OUTCOMES.iter().enumerate() {
+        let counts = sum(&|sample| sample.outcomes[at]);
+        if *outcome == "ok" || counts.iter().any(|count| *count > 0) {
+            requests.insert((*outcome).to_owned(), json!(counts));
+        }
+    }
+    let mut verdicts = Map::new();
+    for (at, reason) in Reason::ALL.iter().enumerate() {
+        verdicts.insert(reason.as_str().to_owned(), json!(sum(&|sample| sample.verdicts[at])));
+    }
+    let quantile = |share: f64| -> Vec<Option<f64>> {
+        points.iter().map(|point| estimate_quantile(point, share)).collect()
+    };
+    let from = samples.first().map_or_else(unix_now, |sample| sample.at - SAMPLE_SECONDS);
+    json!({
+        "from": format_rfc3339(from),
+        "interval_seconds": per_point as i64 * SAMPLE_SECONDS,
+        "requests": requests,
+        "latency_seconds": { "p50": quantile(0.5), "p99": quantile(0.99) },
+        "verdicts": verdicts,
+    })
+}
+
+/// Estimates a quantile of the durations in seconds, as Prometheus' `histogram_quantile` does: within
+/// its bucket, by linear interpolation. `None` without a request.
+fn estimate_quantile(samples: &[&Sample], share: f64) -> Option<f64> {
+    let counts: Vec<u64> = (0..=DURATION_BUCKETS.len())
+        .map(|at| samples.iter().map(|sample| u64::from(sample.durations[at])).sum())
+        .collect();
+    let total: u64 = counts.iter().sum();
+    if total == 0 {
+        return None;
+    }
+    let rank = share * total as f64;
+    let mut below = 0;
+    for (at, count) in counts.iter().enumerate() {
+        let upper = DURATION_BUCKETS.get(at).copied()?;
+        let lower = if at == 0 { 0.0 } else { DURATION_BUCKETS[at - 1] };
+        if (below + count) as f64 >= rank && *count > 0 {
+            return Some(lower + (upper - lower) * (rank - below as f64) / *count as f64);
+        }
+        below += count;
+        if at + 1 == DURATION_BUCKETS.len() {
+            // Longer than the last bound.
+            return Some(upper);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at: i64, ok: u32, bucket: usize) -> Sample {
+        let mut durations = [0; DURATION_BUCKETS.len() + 1];
+        durations[bucket] = ok;
+        let mut outcomes = [0; OUTCOMES.len()];
+        outcomes[0] = ok;
+        Sample { at, outcomes, verdicts: [0; Reason::ALL.len()], durations }
+    }
+
+    #[test]
+    fn a_day_is_shown_in_few_points_and_no_request_is_lost() {
+        let samples: Vec<Sample> = (0..8_640).map(|n| sample(n * 10, 2, 3)).collect();
+        let shown: Vec<&Sample> = samples.iter().collect();
+        let json = render_samples(&shown, 24);
+        let ok = json["requests"]["ok"].as_array().unwrap();
+        assert!(ok.len() <= MAX_POINTS, "{}", ok.len());
+        assert_eq!(ok.iter().map(|count| count.as_u64().unwrap()).sum::<u64>(), 17_280);
+        assert_eq!(json["interval_seconds"], 360);
+        assert_eq!(json["latency_seconds"]["p99"].as_array().unwrap().len(), ok.len());
+        assert!(json["requests"].get("internal_error").is_none());
+    }
+
+    #[test]
+    fn a_quantile_lies_in_its_bucket() {
+        let (fast, slow) = (sample(0, 98, 0), sample(0, 2, 10));
+        let both = [&fast, &slow];
+        let median = estimate_quantile(&both, 0.5).unwrap();
+        assert!(median > 0.0 && median <= DURATION_BUCKETS[0]);
+        let high = estimate_quantile(&both, 0.99).unwrap();
+        assert!(high > DURATION_BUCKETS[9] && high <= DURATION_BUCKETS[10], "{high}");
+        let endless = sample(0, 1, DURATION_BUCKETS.len());
+        assert_eq!(estimate_quantile(&[&endless], 0.5), Some(10.0));
+        assert_eq!(estimate_quantile(&[&sample(0, 0, 0)], 0.5), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! The status of the process as JSON: `/status`, `/screening`, and the first section of the page.
+
+use std::sync::PoisonError;
+
+use serde_json::{Value, json};
+
+use super::AdminApp;
+use crate::feed::FeedStatus;
+use crate::keys::KeyRing;
+use crate::model::month::format_rfc3339;
+use crate::webhook::WebhookStatus;
+
+impl AdminApp {
+    pub(super) fn status_json(&self) -> Value {
+        let table = self.state.table.snapshot();
+        let keys = self.state.keys.snapshot();
+        let ring = Option::as_ref(&keys);
+        let store = self.state.ledger.status();
+        let (healthy, servers) = self.upstreams.count_healthy_and_all();
+        let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "started_at": format_rfc3339(self.started_at),
+            "draining": self.connection_tracker.is_draining(),
+            "degraded": self.list_problems(),
+            "problems": self.problems_json(),
+            "needs_restart": status.needs_restart,
+            "connections": self.connection_tracker.count_open_connections(),
+            "requests_in_flight": self.connection_tracker.count_requests_in_flight(),
+            "table": {
+                "version": table.version(),
+                "built_at": format_rfc3339(table.built_at()),
+                "rows": table.row_count(),
+                "warnings": table.warnings(self.state.ledger.believed_now()),
+            },
+            "feeds": status.feeds.iter().map(FeedStatus::to_json).collect::<Vec<_>>(),
+            "dns": status.dns.to_json(),
+            "keys": {
+                "loaded": ring.is_some(),
+                "count": ring.map(KeyRing::len),
+                "version": ring.map(KeyRing::version),
+            },
+            "store": {
+                "down": store.store_down,
+                "commits": store.store_commits,
+                "failures": store.store_failures,
+                "unsettled_calls": store.unsettled_calls,
+            },
+            "upstream": { "servers": servers, "healthy": healthy },
+            "webhook": status.webhook.as_ref().map(WebhookStatus::to_json),
+            "month": self.state.ledger.month_to_charge(self.state.ledger.believed_now()).to_string(),
+        })
+    }
+
+    pub(super) fn screening_json(&self) -> Value {
+        let forms = self.state.screening_counts.to_json();
+        json!({ "since": format_rfc3339(self.started_at), "forms": forms })
+    }
+}
