@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::description::SettingKind;
 use super::settings::Settings;
+use crate::keys::sha256;
 
 /// A setting in force.
 #[derive(Clone, Debug)]
@@ -16,6 +17,9 @@ pub struct EffectiveSetting {
     pub value: Option<String>,
     /// `default`, file and line, the variable, or `command line`.
     pub source: String,
+    /// The beginning of the SHA-256 of a secret, by which its changes are noticed; `None` for a
+    /// setting that may be shown.
+    pub secret_fingerprint: Option<String>,
 }
 
 /// All settings in force, in the order of their keys.
@@ -32,7 +36,7 @@ impl EffectiveSettings {
     /// without a value are comments.
     pub fn to_toml(&self) -> String {
         let (mut out, mut section) = (String::new(), String::new());
-        for EffectiveSetting { key, value, source } in &self.0 {
+        for EffectiveSetting { key, value, source, .. } in &self.0 {
             let (of_key, name) = key.rsplit_once('.').unwrap_or(("", key));
             if of_key != section {
                 section = of_key.to_owned();
@@ -81,7 +85,18 @@ fn list_settings(settings: &Settings) -> Vec<EffectiveSetting> {
         };
         // Some settings are read twice.
         if listed.iter().all(|other| other.key != description.key) {
-            listed.push(EffectiveSetting { key: description.key.clone(), value, source });
+            let secret = settings.values.get(&description.key);
+            let secret = secret.filter(|_| description.kind == SettingKind::Secret);
+            let fingerprint = secret.and_then(|setting| {
+                let digest = sha256(setting.raw.as_text()?.as_bytes());
+                Some(digest[..4].iter().map(|byte| format!("{byte:02x}")).collect())
+            });
+            listed.push(EffectiveSetting {
+                key: description.key.clone(),
+                value,
+                source,
+                secret_fingerprint: fingerprint,
+            });
         }
     }
     listed.sort_by_cached_key(|it| sort_key(&it.key));

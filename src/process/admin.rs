@@ -142,8 +142,13 @@ impl AdminApp {
                 self.check_readiness_and_respond(self.is_authorized(headers)).await
             }
             ("/metrics", true) if self.is_metrics_public => self.update_and_render_metrics(),
-            // The page contains no data: it asks the API, which needs a token.
-            (path, true) if page::is_page_file(path) => page::answer(path),
+            // The page contains no data: it asks the API.
+            (path, true) if page::is_page_file(path) && self.may_show_page(headers) => {
+                page::answer(path)
+            }
+            (path, true) if page::is_page_file(path) => {
+                text_response(StatusCode::UNAUTHORIZED, "expected a Host that names loopback\n")
+            }
             ("/reload", _)
             | (
                 "/metrics" | "/status" | "/screening" | "/openapi.yaml" | "/api/openapi.yaml",
@@ -197,6 +202,12 @@ impl AdminApp {
     fn access_of(&self, headers: &HeaderMap) -> Access {
         let config = self.inputs.config.peek();
         Access::of_request(&config.admin_tokens, self.listens_on_loopback, headers, unix_now())
+    }
+
+    /// Whether to serve the files of the page. Without a token, a page that reached the listener by DNS
+    /// rebinding gets nothing at all.
+    fn may_show_page(&self, headers: &HeaderMap) -> bool {
+        !self.inputs.config.peek().admin_tokens.is_empty() || self.is_authorized(headers)
     }
 
     fn is_authorized(&self, headers: &HeaderMap) -> bool {

@@ -237,7 +237,7 @@ fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &GatewaySecrets) 
     }
     std::fs::write(&gateway.config, config).unwrap();
     reload(200);
-    for path in ["/", "/status", "/screening", "/metrics"] {
+    for path in ["/status", "/screening", "/metrics", "/api/v1/keys"] {
         send_admin_request(gateway, "GET", path, WRONG_ADMIN_TOKEN).expect(401);
     }
     for subcommand in [["keys", "list"], ["accounts", "list"], ["usage", "--account"]] {

@@ -84,7 +84,10 @@ impl AuditRecorder {
         let Ok(settings) = Config::read_effective_settings(sources) else { return };
         let is_set = |setting: &EffectiveSetting| setting.source != "default";
         let set = settings.0.into_iter().filter(is_set);
-        let entries = set.map(|setting| (setting.key, setting.value.unwrap_or_default()));
+        let entries = set.map(|setting| {
+            let secret = setting.secret_fingerprint.map(|print| format!("a secret, {print}…"));
+            (setting.key, secret.or(setting.value).unwrap_or_default())
+        });
         let (tokens, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
             entries.partition(|(key, _)| key.starts_with("admin.token"));
         self.record(ChangeKind::ConfigChange, "config", &path, others);
@@ -192,10 +195,12 @@ impl Worker {
             empty => empty.insert(self.store_options.open(STORE_TIMEOUT).map_err(describe)?),
         };
         while let Some(SourceChange { kind, state, place }) = self.waiting.front() {
-            let author = ChangeAuthor {
-                actor: file_owner(place),
-                surface: ChangeSurface::File,
-                place: format!("{place} on {}", machine_name()),
+            let path = place;
+            let place = format!("{place} on {}", machine_name());
+            let author = match kind {
+                // Feeds and operators change lists; riskgate loads the table.
+                ChangeKind::TableChange => ChangeAuthor::riskgate(&place),
+                _ => ChangeAuthor { actor: file_owner(path), surface: ChangeSurface::File, place },
             };
             store.changes_by(&author).record_source_state(*kind, state).map_err(describe)?;
             self.waiting.pop_front();

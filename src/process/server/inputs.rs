@@ -75,11 +75,38 @@ impl StartupInputs {
     }
 }
 
-/// Checks that the access log can be written, and that its path names no other file of riskgate.
+/// Checks that the access log can be written, and that neither its path nor that of the audit names
+/// another file of riskgate.
 pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), StartError> {
     let log = config.log_target.check_is_writable();
     log.map_err(|error| access_log_error(&config.log_target, &error))?;
-    let Some(log) = &config.log_target.path else { return Ok(()) };
+    let others = other_files(config);
+    let check = |setting: &str, path: &Path, others: &[(&str, PathBuf)]| match others
+        .iter()
+        .find(|(_, other)| is_same_file(path, other))
+    {
+        Some((whose, _)) => {
+            let expected = format!("config: {setting}: expected another file than {whose}");
+            let found = path.display();
+            Err(StartError::Config(vec![format!("{expected}, but found {found}")]))
+        }
+        None => Ok(()),
+    };
+    let log = config.log_target.path.clone();
+    if let Some(log) = &log {
+        check("log.path", log, &others)?;
+    }
+    match &config.audit_path {
+        Some(audit) => {
+            let log = log.map(|log| ("log.path", log));
+            check("audit.path", audit, &others.into_iter().chain(log).collect::<Vec<_>>())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The files of riskgate that no log may be written to.
+fn other_files(config: &Config) -> Vec<(&'static str, PathBuf)> {
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
     if let StoreUrl::Sqlite(store) = &config.store.url {
         // SQLite has more files beside the database; a log line in any of them damages the store.
@@ -93,14 +120,7 @@ pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), S
     others.extend(config.key_file.iter().map(|file| ("keys.file", file.clone())));
     let overrides = config.table.overrides_path.iter();
     others.extend(overrides.map(|file| ("table.overrides", file.clone())));
-    for (whose, other) in others {
-        if is_same_file(log, &other) {
-            let expected = format!("config: log.path: expected another file than {whose}");
-            let found = log.display();
-            return Err(StartError::Config(vec![format!("{expected}, but found {found}")]));
-        }
-    }
-    Ok(())
+    others
 }
 
 /// The start error for an access log that can't be written.

@@ -37,7 +37,7 @@ impl GatewaySecrets {
     /// As [`GatewaySecrets::assert_no_secret_in`], for texts that may contain addresses.
     #[track_caller]
     pub fn assert_no_key_in(&self, source: &str, text: &str) {
-        let prefixes = self.prefixes.iter().map(String::as_str).chain(["rg_"]);
+        let prefixes = self.prefixes.iter().map(String::as_str).chain(["rg_", "rga_"]);
         let is_key = |prefix: &str, at: usize| {
             let rest = text.as_bytes().get(at + prefix.len()..).unwrap_or_default();
             rest.len() >= KEY_LENGTH_AFTER_PREFIX

@@ -1,0 +1,395 @@
+//! The admin API: who may do what, and that its changes are those of the commands.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, Request, Response, Setup, get, request, wait_until};
+use crate::redis_server::RedisServer;
+
+/// Tokens of the admin API, and the config that knows them.
+pub struct AdminTokens {
+    pub write: String,
+    pub read: String,
+    pub account: String,
+    pub expired: String,
+}
+
+impl AdminTokens {
+    /// Makes tokens with the command, and adds them to the config. The token of the account is for
+    /// `acme`.
+    pub fn add_to(setup: Setup) -> (Setup, AdminTokens) {
+        let mut toml = String::new();
+        let mut make = |name: &str, scope: &str, expires: Option<&str>| {
+            let arguments = ["admin-token", "create", "--name", name, "--scope", scope, "--json"];
+            let made = crate::harness::run_command(
+                std::process::Command::new(crate::harness::BINARY).args(arguments),
+            );
+            let made = made.expect(0).json();
+            let text = |member: &str| made[member].as_str().unwrap().to_owned();
+            let (hash, scope) = (text("hash"), text("scope"));
+            toml += &format!(
+                "[[admin.token]]\nname = \"{name}\"\nhash = \"{hash}\"\nscope = \"{scope}\"\n"
+            );
+            toml += &expires.map_or(String::new(), |at| format!("expires = \"{at}\"\n"));
+            text("token")
+        };
+        let tokens = AdminTokens {
+            write: make("ops", "write", Some("2100-01-01T00:00:00Z")),
+            read: make("viewer", "read", None),
+            account: make("customer", "account:acme", None),
+            expired: make("former", "write", Some("2020-01-01T00:00:00Z")),
+        };
+        (setup.append_toml(&toml), tokens)
+    }
+}
+
+pub fn api_request(method: &str, path: &str, token: &str) -> Request {
+    let request = request(method, format!("/api/v1{path}")).with_header("Host", "localhost");
+    if token.is_empty() { request } else { request.key(token) }
+}
+
+/// Sends a request to the admin API. A null body is none.
+#[track_caller]
+pub fn call_api(
+    gateway: &Gateway,
+    method: &str,
+    path: &str,
+    token: &str,
+    body: &Value,
+) -> Response {
+    let request = api_request(method, path, token);
+    let request = match body {
+        Value::Null => request,
+        body => request.with_header("Content-Type", "application/json").body(&body.to_string()),
+    };
+    request.send(gateway.admin)
+}
+
+fn start() -> (Gateway, AdminTokens) {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    (setup.start(), tokens)
+}
+
+#[track_caller]
+fn create_key(gateway: &Gateway, tokens: &AdminTokens, body: Value) -> Value {
+    call_api(gateway, "POST", "/keys", &tokens.write, &body).expect(201).json()
+}
+
+fn key_status(gateway: &Gateway, key: &Value) -> u16 {
+    gateway.get_domain("first.test", key.as_str().unwrap()).status
+}
+
+#[test]
+fn a_key_that_the_api_creates_rotates_and_revokes_is_in_effect_with_the_answer() {
+    let (gateway, tokens) = start();
+    let body = json!({
+        "account": "acme", "plan": "pro", "label": "web", "origins": ["https://a.com"],
+        "expires": "90d",
+    });
+    let made = create_key(&gateway, &tokens, body);
+    assert_eq!(key_status(&gateway, &made["key"]), 200);
+    let id = made["id"].as_str().unwrap();
+    let listed = call_api(&gateway, "GET", "/keys?account=acme", &tokens.read, &Value::Null);
+    let listed = listed.expect(200).json();
+    let mut shown = made.clone();
+    shown.as_object_mut().unwrap().remove("key");
+    assert_eq!(listed["items"], json!([shown]));
+    let from_command = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
+    assert_eq!(from_command, listed["items"], "the command lists the same");
+
+    let path = format!("/keys/{id}/rotate");
+    let rotated = call_api(&gateway, "POST", &path, &tokens.write, &json!({ "overlap": "1h" }));
+    let rotated = rotated.expect(201).json();
+    assert_eq!(rotated["replaces"], id);
+    assert_eq!(key_status(&gateway, &rotated["key"]), 200);
+    assert_eq!(key_status(&gateway, &made["key"]), 200, "both work during the overlap");
+
+    let path = format!("/keys/{id}/revoke");
+    let revoked = call_api(&gateway, "POST", &path, &tokens.write, &Value::Null);
+    assert_eq!(revoked.expect(200).json()["state"], "revoked");
+    assert_eq!(key_status(&gateway, &made["key"]), 401);
+    let page = gateway.get_admin_page("/api/v1/keys");
+    page.expect(401);
+}
+
+#[test]
+fn a_repeated_creation_gives_the_same_key_and_adds_none() {
+    let server = RedisServer::start();
+    for setup in [Setup::new(), Setup::new().with_redis(&server)] {
+        let (setup, tokens) = AdminTokens::add_to(setup);
+        setup.cli(&["store", "init"]).expect(0);
+        let gateway = setup.start();
+        let send = |path: &str, body: &str| {
+            api_request("POST", path, &tokens.write)
+                .with_header("Content-Type", "application/json")
+                .with_header("Idempotency-Key", "7f0a")
+                .body(body)
+                .send(gateway.admin)
+        };
+        let body = "{\"account\":\"acme\"}";
+        let first = send("/keys", body).expect(201).json();
+        let second = send("/keys", body).expect(201).json();
+        assert_eq!(first, second);
+        send("/keys", "{\"account\":\"other\"}").expect(422);
+        let id = first["id"].as_str().unwrap();
+        send(&format!("/keys/{id}/rotate"), "{}").expect(422);
+        assert_eq!(
+            gateway.cli(&["keys", "list", "--json"]).expect(0).json().as_array().unwrap().len(),
+            1
+        );
+        let other_token = api_request("POST", "/keys", &tokens.read)
+            .with_header("Idempotency-Key", "7f0a")
+            .body(body);
+        other_token.send(gateway.admin).expect(403);
+        let gateway = gateway.crash_and_restart();
+        let again = api_request("POST", "/keys", &tokens.write)
+            .with_header("Content-Type", "application/json")
+            .with_header("Idempotency-Key", "7f0a")
+            .body(body)
+            .send(gateway.admin);
+        assert_eq!(again.expect(201).json()["key"], first["key"], "also after a crash");
+    }
+}
+
+#[test]
+fn each_token_may_do_what_its_scope_says() {
+    let (gateway, tokens) = start();
+    for account in ["acme", "other"] {
+        create_key(&gateway, &tokens, json!({ "account": account }));
+    }
+    let reads = [
+        "/status",
+        "/history",
+        "/verdicts",
+        "/top-domains",
+        "/screening",
+        "/accounts",
+        "/audit",
+        "/overrides",
+        "/lists",
+        "/feeds",
+        "/lookup?domain=a.com",
+    ];
+    let shared = ["/keys", "/plans", "/usage", "/accounts/acme"];
+    let status =
+        |path: &str, token: &str| call_api(&gateway, "GET", path, token, &Value::Null).status;
+    for path in reads.iter().chain(&shared) {
+        for (token, expected) in [
+            (&tokens.write[..], 200),
+            (&tokens.read, 200),
+            (&tokens.expired, 401),
+            ("", 401),
+            ("rga_0000000000000000000000000000000", 401),
+        ] {
+            assert_eq!(status(path, token), expected, "{path}");
+        }
+        let expected = if shared.contains(path) { 200 } else { 403 };
+        assert_eq!(status(path, &tokens.account), expected, "{path}");
+    }
+    for foreign in ["/accounts/other", "/keys?account=other", "/usage?account=other"] {
+        assert_eq!(status(foreign, &tokens.account), 403, "{foreign}");
+    }
+    let own = call_api(&gateway, "GET", "/keys", &tokens.account, &Value::Null).expect(200).json();
+    assert_eq!((&own["total"], &own["items"][0]["account"]), (&json!(1), &json!("acme")));
+    let changes = [
+        ("POST", "/keys", json!({ "account": "acme" })),
+        ("PATCH", "/accounts/acme", json!({ "limit": 5 })),
+        ("PUT", "/overrides/a.com", json!({ "action": "deny" })),
+        ("DELETE", "/overrides/a.com", Value::Null),
+        ("POST", "/reload", Value::Null),
+    ];
+    for (method, path, body) in &changes {
+        for (token, expected) in
+            [(&tokens.read[..], 403), (&tokens.account, 403), (&tokens.expired, 401), ("", 401)]
+        {
+            let answer = call_api(&gateway, method, path, token, body);
+            assert_eq!(answer.status, expected, "{method} {path}");
+        }
+    }
+    assert_eq!(status("/session", ""), 200, "the page asks what it may do");
+    let session = call_api(&gateway, "GET", "/session", &tokens.expired, &Value::Null).json();
+    assert_eq!((&session["state"], &session["token"]), (&json!("expired"), &json!("former")));
+}
+
+#[test]
+fn without_a_configured_token_loopback_may_read_and_nobody_may_change() {
+    let gateway = Setup::new().start();
+    call_api(&gateway, "GET", "/accounts", "", &Value::Null).expect(200);
+    let rebound = get("/api/v1/accounts").with_header("Host", "evil.example");
+    rebound.send(gateway.admin).expect(401);
+    let answer = call_api(&gateway, "POST", "/keys", "", &json!({ "account": "acme" })).expect(401);
+    assert!(answer.text().contains("riskgate admin-token create"), "{}", answer.text());
+}
+
+#[test]
+fn a_page_of_another_origin_can_change_nothing() {
+    let (gateway, tokens) = start();
+    let own = format!("http://{}", gateway.admin);
+    let host = gateway.admin.to_string();
+    let send = |fields: &[(&str, &str)]| {
+        let mut request = request("POST", "/api/v1/keys").with_header("Host", &host);
+        request = request.key(&tokens.write).with_header("Content-Type", "application/json");
+        for (name, value) in fields {
+            request = request.with_header(name, value);
+        }
+        request.body("{\"account\":\"acme\"}").send(gateway.admin)
+    };
+    let preflight = request("OPTIONS", "/api/v1/keys").with_header("Host", &host);
+    let preflight = preflight.with_header("Origin", "https://evil.example");
+    let preflight = preflight.with_header("Access-Control-Request-Method", "POST");
+    let answer = preflight.send(gateway.admin);
+    assert!(!answer.has_header("Access-Control-Allow-Origin"));
+    for fields in [
+        &[("Origin", "https://evil.example")][..],
+        &[("Origin", "null")],
+        &[("Sec-Fetch-Site", "cross-site")],
+        &[("Origin", &own), ("Sec-Fetch-Site", "same-site")],
+    ] {
+        send(fields).expect(403);
+    }
+    send(&[("Origin", &own), ("Sec-Fetch-Site", "same-origin")]).expect(201);
+    send(&[]).expect(201);
+    let form = request("POST", "/api/v1/keys").with_header("Host", &host).key(&tokens.write);
+    let form = form.with_header("Content-Type", "text/plain").body("{\"account\":\"acme\"}");
+    form.send(gateway.admin).expect(415);
+}
+
+#[test]
+fn faulty_requests_get_a_clear_error_and_change_nothing() {
+    let (gateway, tokens) = start();
+    let cases = [
+        ("POST", "/keys", json!({}), 422, "account"),
+        ("POST", "/keys", json!({ "account": "a", "nope": 1 }), 422, "nope"),
+        ("POST", "/keys", json!({ "account": "a b" }), 422, "account"),
+        ("POST", "/keys", json!({ "account": "a", "plan": "gold" }), 422, "plan"),
+        ("POST", "/keys", json!({ "account": "a", "origins": ["a.com"] }), 422, "origin"),
+        ("POST", "/keys", json!({ "account": "a", "expires": "soon" }), 422, "expires"),
+        ("POST", "/keys", json!({ "account": "a", "label": "a\nb" }), 422, "label"),
+        ("PATCH", "/accounts/acme", json!({}), 422, "plan or limit"),
+        ("PATCH", "/accounts/acme", json!({ "limit": -1 }), 422, "limit"),
+        ("PATCH", "/accounts/acme", json!({ "limit": 1.5 }), 422, "limit"),
+        ("PATCH", "/accounts/a%20b", json!({ "limit": 1 }), 422, "account"),
+        ("POST", "/keys/nope/rotate", json!({}), 404, "nope"),
+        ("POST", "/keys/nope/revoke", json!({}), 404, "nope"),
+        ("PUT", "/overrides/not_valid", json!({ "action": "deny" }), 422, "domain"),
+        ("PUT", "/overrides/a.com", json!({ "action": "maybe" }), 422, "maybe"),
+        (
+            "PUT",
+            "/overrides/a.com",
+            json!({ "action": "deny", "until": "2020-01-01" }),
+            422,
+            "until",
+        ),
+        ("DELETE", "/overrides/a.com", Value::Null, 404, "a.com"),
+        ("GET", "/keys?limit=0", Value::Null, 422, "limit"),
+        ("GET", "/keys?limit=501", Value::Null, 422, "limit"),
+        ("GET", "/keys?cursor=x", Value::Null, 422, "cursor"),
+        ("GET", "/keys?state=dead", Value::Null, 422, "state"),
+        ("GET", "/keys?nope=1", Value::Null, 422, "nope"),
+        ("GET", "/keys?limit=1&limit=2", Value::Null, 422, "limit"),
+        ("GET", "/usage?month=2026-13", Value::Null, 422, "month"),
+        ("GET", "/lookup", Value::Null, 422, "domain"),
+        ("GET", "/nope", Value::Null, 404, "endpoint"),
+        ("GET", "/keys//rotate", Value::Null, 404, "endpoint"),
+        ("DELETE", "/keys", Value::Null, 405, "method"),
+    ];
+    for (method, path, body, status, named) in cases {
+        let answer = call_api(&gateway, method, path, &tokens.write, &body);
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+        assert!(answer.text().contains(named), "{method} {path}: {}", answer.text());
+        assert!(answer.json()["error"].is_string());
+    }
+    let broken = api_request("POST", "/keys", &tokens.write)
+        .with_header("Content-Type", "application/json")
+        .body("{\"account\"");
+    broken.send(gateway.admin).expect(400);
+    let large = api_request("POST", "/keys", &tokens.write)
+        .with_header("Content-Type", "application/json")
+        .body(&format!("{{\"account\":\"a\",\"label\":\"{}\"}}", "x".repeat(70_000)));
+    large.send(gateway.admin).expect(413);
+    let records = gateway.cli(&["audit", "--json"]).expect(0).stdout;
+    assert_eq!(records, "", "nothing was changed");
+}
+
+#[test]
+fn lists_are_read_in_pages_and_miss_nothing() {
+    let (gateway, tokens) = start();
+    let file = gateway.path("import.toml");
+    let key = |n: u32| {
+        let account = n % 40;
+        format!("[[key]]\nid = \"k{n}\"\naccount = \"a{account}\"\nhash = \"sha256:{n:064x}\"\n")
+    };
+    std::fs::write(&file, (0..230).map(key).collect::<String>()).unwrap();
+    gateway.cli(&["keys", "import", file.to_str().unwrap()]).expect(0);
+    wait_until("the keys are in force", || {
+        let list = call_api(&gateway, "GET", "/keys?limit=1", &tokens.read, &Value::Null).json();
+        list["total"] == 230
+    });
+    for (list, name, expected) in
+        [("keys", "id", 230), ("accounts", "name", 40), ("accounts?sort=use", "name", 40)]
+    {
+        let (mut seen, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let separator = if list.contains('?') { '&' } else { '?' };
+            let path = format!("/{list}{separator}limit=17{cursor}");
+            let page = call_api(&gateway, "GET", &path, &tokens.read, &Value::Null);
+            let page = page.expect(200).json();
+            assert_eq!(page["total"], expected, "{list}");
+            let items = page["items"].as_array().unwrap();
+            seen.extend(items.iter().map(|item| item[name].as_str().unwrap().to_owned()));
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            cursor = format!("&cursor={}", next.replace(' ', "%20"));
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), expected, "{list}");
+    }
+    let found =
+        call_api(&gateway, "GET", "/keys?search=K22&account=a29", &tokens.read, &Value::Null);
+    assert_eq!(found.expect(200).json()["items"][0]["id"], "k229");
+}
+
+#[test]
+fn a_change_on_one_node_is_in_effect_on_the_other_within_a_second() {
+    let server = RedisServer::start();
+    let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
+    setup.cli(&["store", "init"]).expect(0);
+    let first = setup.start();
+    let (setup, other_tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
+    let second = setup.start();
+    for (here, there, token) in [(&first, &second, &tokens), (&second, &first, &other_tokens)] {
+        let made = create_key(here, token, json!({ "account": "acme" }));
+        let changed_at = Instant::now();
+        wait_until("the key works on the other node", || key_status(there, &made["key"]) == 200);
+        let path = format!("/keys/{}/revoke", made["id"].as_str().unwrap());
+        call_api(here, "POST", &path, &token.write, &Value::Null).expect(200);
+        wait_until("the key is revoked there", || key_status(there, &made["key"]) == 401);
+        assert!(changed_at.elapsed() < Duration::from_secs(3), "{:?}", changed_at.elapsed());
+        let target = format!("/audit?target={}", made["id"].as_str().unwrap());
+        let records = call_api(
+            there,
+            "GET",
+            &target,
+            &other_or(token, &tokens, &other_tokens).read,
+            &Value::Null,
+        );
+        let records = records.expect(200).json();
+        let operations: Vec<&str> = records["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|record| record["operation"].as_str().unwrap())
+            .collect();
+        assert_eq!(operations, ["key.revoke", "key.create"], "each change is recorded once");
+    }
+}
+
+/// The tokens of the other node.
+fn other_or<'t>(
+    token: &AdminTokens,
+    first: &'t AdminTokens,
+    second: &'t AdminTokens,
+) -> &'t AdminTokens {
+    if std::ptr::eq(token, first) { second } else { first }
+}
