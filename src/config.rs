@@ -127,7 +127,7 @@ pub struct Config {
     pub plans: Plans,
     /// Options of the list of the most frequently flagged domains.
     pub top_domains: TopDomainsOptions,
-    /// Who is told about the quotas of accounts; None if nobody is.
+    /// The receiver of quota webhooks, and how to reach it; None without webhooks.
     pub webhook: Option<WebhookOptions>,
     /// The directory with the pid file and the upgrade socket; None disables upgrades.
     pub runtime_dir: Option<PathBuf>,
@@ -135,9 +135,10 @@ pub struct Config {
     pub drain_delay: Duration,
     /// How long a draining process waits for requests in flight.
     pub drain_grace: Duration,
-    /// The tokens of the admin listener; at least one is required unless the listener is on loopback.
+    /// The tokens of the admin listener. At least one is required unless the listener is on
+    /// loopback.
     pub admin_tokens: Vec<AdminToken>,
-    /// The file to which riskgate appends the records of the audit, if any.
+    /// The file to which riskgate appends the records of the audit; None without such a file.
     pub audit_path: Option<PathBuf>,
     /// Whether `/metrics` needs no token.
     pub is_metrics_public: bool,

@@ -1,8 +1,8 @@
-//! What an operator manages: keys, accounts, overrides and usage.
+//! What an operator manages: keys, accounts, overrides, usage and the audit.
 //!
-//! The commands, the admin API and the operator's page call the same operations here. Each one
-//! checks its input completely, and changes everything or nothing. Each change has its record in the
-//! audit. This module knows no HTTP, prints nothing and reads no arguments.
+//! The commands and the admin API, and through it the operator's page, call the same operations
+//! here. Each operation checks its input completely, and changes everything or nothing. Each change
+//! has its record in the audit. This module knows no HTTP, prints nothing and reads no arguments.
 
 mod accounts;
 mod audit;
@@ -19,7 +19,7 @@ mod usage;
 pub use accounts::{AccountEntry, limit_to_json, list_accounts, set_account};
 pub use audit::{AuditFilter, read_audit_page};
 pub use expiry::Expiry;
-pub use explanation::{Explanation, explain_domain, verdict_json};
+pub use explanation::{Explanation, explain_domain, verdict_to_json};
 pub use fault::ManagementFault;
 pub use key_list::{KeyEntry, KeyState, list_keys};
 pub use keys::{
@@ -32,4 +32,4 @@ pub use overrides::{
 };
 pub use repeatable::RepeatableRequest;
 pub use rotation::{DEFAULT_OVERLAP, PreparedRotation, prepare_rotation};
-pub use usage::{month_to_show, read_whole_daily_usage};
+pub use usage::{month_to_show, read_daily_usage_of_month};

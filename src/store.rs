@@ -25,7 +25,7 @@ pub(crate) mod redis_server;
 mod tests;
 
 pub use crate::model::monthly_limit::MonthlyLimit;
-pub use audit::{AuditRecord, Change, ChangeAuthor, ChangeKind, ChangeSurface, SourceState};
+pub use audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, ChangeSurface, SourceState};
 pub use contents::StoreContents;
 pub use error::StoreError;
 pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe, UsageCount};
@@ -33,8 +33,8 @@ pub use lost::LostRows;
 pub use operations::changes::{Rotation, StoreChanges};
 pub use operations::open::Store;
 pub use quota_events::{
-    ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome, QuotaEventRow,
-    QuotaEventState, QuotaEventTimes,
+    ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
+    QuotaEventRow, QuotaEventState,
 };
 pub use redis::connection::{Redis, RedisOptions};
 pub use reply_check::check_grant;

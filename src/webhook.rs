@@ -1,8 +1,8 @@
 //! Quota webhooks: riskgate tells a receiver that an account has used 80 or 100 % of its month.
 //!
-//! Owns the thresholds, the events, their signatures, the times of further attempts, and which
-//! addresses may receive them. This module does no I/O and reads no clock. `store` keeps the events;
-//! the threads of `process/reload/webhook` find and send them.
+//! Owns the thresholds, the events, their signatures, the times of further attempts, and the rule
+//! for the addresses that may receive events. This module does no I/O and reads no clock. `store`
+//! keeps the events; the threads of `process/reload/webhook` find and send them.
 
 mod address;
 mod backoff;
@@ -20,6 +20,6 @@ pub use control::WebhookControl;
 pub use detector::ThresholdDetector;
 pub use event::{ReachedThreshold, message_id};
 pub use options::{WebhookOptions, WebhookUrl};
-pub use signature::{WebhookSecret, signature_header};
-pub use status::{AttemptOutcome, DeliveryRecord, WebhookStatus};
-pub use threshold::{THRESHOLDS_PERCENT, thresholds_reached};
+pub use signature::{WebhookSecret, sign_message};
+pub use status::{DeliveryHistory, DeliveryOutcome, WebhookStatus};
+pub use threshold::{THRESHOLDS_PERCENT, find_reached_thresholds};

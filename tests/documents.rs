@@ -1,8 +1,12 @@
 //! Compares the documents with the code. Each metric, setting and log line in a document must exist
-//! in the code. docs/openapi.yaml must list the routes, and the fields and texts of the responses.
+//! in the code. docs/openapi.yaml and docs/admin-api.yaml must list the routes, and the fields and
+//! texts of the responses.
 //!
 //! These tests read files only. `scripts/conformance` checks the responses of a running gateway
-//! against the OpenAPI document.
+//! against the OpenAPI documents.
+
+#[path = "documents/admin_api.rs"]
+mod admin_api;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,6 +18,8 @@ use riskgate::model::verdict::{Reason, VerdictSource};
 use riskgate::observe::metrics::{Metrics, OUTCOMES};
 use riskgate::process::admin::PROBLEM_COMPONENTS;
 
+use admin_api::ADMIN_API;
+
 const OPENAPI: &str = include_str!("../docs/openapi.yaml");
 const SHIPPED_CONFIG: &str = include_str!("../conf/riskgate.toml");
 
@@ -22,6 +28,7 @@ fn read_documents() -> Vec<(&'static str, String)> {
     [
         "README.md",
         "SECURITY.md",
+        "docs/admin-api.yaml",
         "docs/commands.md",
         "docs/configuration.md",
         "docs/guarantees.md",
@@ -118,6 +125,10 @@ fn the_openapi_document_lists_exactly_the_routes() {
         pages.split_once("match (path, is_read)").unwrap().1.split_once("\n    }").unwrap().0;
     in_code
         .extend(find_texts_between(pages, "\"/", "\"").into_iter().map(|page| format!("/{page}")));
+    // The page and its files, whose names are a parameter.
+    let page = read_project_file("src/process/admin/page.rs");
+    let folder = |path: &str| format!("/{}", &path[..path.rfind('/').map_or(0, |at| at + 1)]);
+    in_code.extend(find_texts_between(&page, "(\"/", "\",").into_iter().map(folder));
     assert_eq!(in_docs, in_code);
 }
 
@@ -203,21 +214,23 @@ fn the_enumerations_of_the_openapi_document_equal_those_of_the_code() {
 }
 
 #[test]
-fn the_openapi_document_lists_the_fixed_texts_of_the_admin_pages() {
+fn the_openapi_documents_list_the_fixed_texts_of_the_admin_listener() {
+    let admin = ["admin.rs", "admin/connection.rs"]
+        .map(|file| read_project_file(&format!("src/process/{file}")))
+        .concat();
     // rustfmt wraps some of the calls.
-    let admin =
-        read_project_file("src/process/admin.rs").split_whitespace().collect::<Vec<_>>().join(" ");
+    let admin = admin.split_whitespace().collect::<Vec<_>>().join(" ");
     let admin = admin.replace("( ", "(").replace(", )", ")");
     let fixed_texts = find_texts_between(&admin, "text_response(StatusCode::", "\")");
     let fixed_texts: BTreeSet<&str> =
         fixed_texts.iter().filter_map(|call| call.split('"').nth(1)).collect();
-    let in_docs: BTreeSet<&str> = find_texts_between(OPENAPI, "const: \"", "\"}")
+    let in_docs: BTreeSet<&str> = [OPENAPI, ADMIN_API]
         .into_iter()
+        .flat_map(|document| find_texts_between(document, "const: \"", "\"}"))
         .filter(|text| text.ends_with("\\n"))
         .collect();
-    // A 404 is no page, so the OpenAPI document does not describe its text.
-    let is_page_text = |text: &&str| text.ends_with("\\n") && !text.contains("no such page");
-    let in_code: BTreeSet<&str> = fixed_texts.into_iter().filter(is_page_text).collect();
+    let in_code: BTreeSet<&str> =
+        fixed_texts.into_iter().filter(|text| text.ends_with("\\n")).collect();
     assert_eq!(in_docs, in_code);
 }
 

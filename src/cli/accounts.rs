@@ -54,8 +54,8 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
             let config = config.read_config()?;
             check_account_name("NAME", &name)?;
             let (mut store, author) = (open_store(&config)?, command_author());
-            let settings = [plan.as_deref(), limit.as_deref()];
-            let account = set_account(&mut store, &config, &author, &name, settings)?;
+            let (plan, limit) = (plan.as_deref(), limit.as_deref());
+            let account = set_account(&mut store, &config, &author, &name, plan, limit)?;
             let done = format!("account {name} is set");
             print_result_of_change(&done, render_accounts(&[account], json))
         }

@@ -11,7 +11,7 @@ use crate::management::Expiry;
 use crate::model::month::format_rfc3339;
 use crate::quota::unix_now;
 
-/// The prefix of admin tokens. It tells them from keys.
+/// The prefix of admin tokens, which distinguishes them from keys.
 const TOKEN_PREFIX: &str = "rga_";
 
 #[derive(Debug, Subcommand)]
@@ -62,7 +62,7 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
     if !json {
         let expiry = expires.map_or(String::new(), |at| format!("\nexpires = \"{at}\""));
         print_message(format!(
-            "The token is shown only this once. It works once the config has this section:\n\n\
+            "The token is shown only now. It works as soon as the config has this section:\n\n\
              [[admin.token]]\nname = \"{name}\"\nhash = \"{hash}\"\nscope = \"{scope}\"{expiry}"
         ));
     }

@@ -14,7 +14,8 @@ use crate::store::AuditRecord;
 pub struct Args {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Only this operation, such as key.create, or all that begin with key.
+    /// Only this operation, such as key.create; with the part up to the dot, such as "key.", all
+    /// operations that begin with it.
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
     /// Only changes by actors whose name contains this text.
@@ -26,7 +27,7 @@ pub struct Args {
     /// How many records to print, the newest first.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Only records before the one with this id.
+    /// Only records older than the record with this id.
     #[arg(long, value_name = "ID")]
     before: Option<String>,
     /// Print one JSON object per line.
@@ -35,7 +36,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
-    if let Some(id) = args.before.as_ref().filter(|id| AuditRecord::order(id).is_none()) {
+    if let Some(id) = args.before.as_ref().filter(|id| AuditRecord::parse_id(id).is_none()) {
         let line = format!("--before: expected the id of a record, but found {id:?}");
         return Err(CommandFailure::usage(line));
     }
@@ -71,8 +72,8 @@ fn format_row(record: &AuditRecord) -> Vec<String> {
     vec![
         format_rfc3339(record.at),
         record.author.actor.clone(),
-        record.author.surface.as_str().to_owned(),
-        record.author.place.clone(),
+        record.author.via.as_str().to_owned(),
+        record.author.from.clone(),
         record.operation.clone(),
         record.target.clone(),
         state(&record.before),

@@ -1,24 +1,25 @@
-//! Who runs a command.
+//! Finds out who runs a command.
 
+use crate::config::Config;
 use crate::store::{ChangeAuthor, ChangeSurface};
 use crate::support::machine_name::machine_name;
 
-/// Returns the author of what a command changes: the user who runs it, on this machine. With sudo,
-/// the user who called sudo.
+/// Returns the author of what a command changes: the user who runs the command on this machine, or
+/// with sudo the user who called sudo.
 pub fn command_author() -> ChangeAuthor {
     let uid = rustix::process::getuid().as_raw();
-    let user = user_name(uid).unwrap_or_else(|| format!("uid {uid}"));
-    let caller = std::env::var("SUDO_USER").ok().filter(|_| uid == 0);
+    let user = find_user_name(uid).unwrap_or_else(|| format!("uid {uid}"));
+    let caller = Config::env_var("SUDO_USER").filter(|_| uid == 0);
     let actor = match caller {
         Some(caller) => format!("{caller} (sudo)"),
         None => user,
     };
-    // The name of a user may come from the environment, and goes into a log.
+    // The environment can contain any text, and the audit is printed on terminals.
     let actor = actor.chars().filter(|c| !c.is_control()).take(128).collect();
-    ChangeAuthor { actor, surface: ChangeSurface::Cli, place: machine_name() }
+    ChangeAuthor { actor, via: ChangeSurface::Cli, from: machine_name() }
 }
 
-fn user_name(uid: u32) -> Option<String> {
+fn find_user_name(uid: u32) -> Option<String> {
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
     let uid = uid.to_string();
     users.lines().find_map(|line| {

@@ -57,7 +57,7 @@ impl From<ManagementFault> for CommandFailure {
     fn from(fault: ManagementFault) -> CommandFailure {
         match fault {
             ManagementFault::Invalid { field, expected, found } => {
-                // An argument that is no option, such as NAME, is in capitals.
+                // NAME and DOMAIN are arguments without `--`.
                 let is_option = !field.starts_with(char::is_uppercase) && field != "domain";
                 let option = if is_option { "--" } else { "" };
                 CommandFailure::usage(format!(

@@ -118,8 +118,7 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
             list::run(&config.read_config()?, account.as_deref(), json)
         }
         KeysCommand::Rotate { config, id, overlap, expires, json } => {
-            let times = [Some(overlap.as_str()), expires.as_deref()];
-            rotate(&config.read_config()?, &id, times, json)
+            rotate(&config.read_config()?, &id, &overlap, expires.as_deref(), json)
         }
         KeysCommand::Revoke { config, id, json } => revoke(&config.read_config()?, &id, json),
         KeysCommand::Import { config, file, json } => import(&config.read_config()?, &file, json),
@@ -183,13 +182,14 @@ fn print_key_or_undo(
 fn rotate(
     config: &Config,
     id: &str,
-    overlap_and_expires: [Option<&str>; 2],
+    overlap: &str,
+    expires: Option<&str>,
     json: bool,
 ) -> Result<(), CommandFailure> {
     let (mut store, author) = (open_store(config)?, command_author());
-    let rotation = prepare_rotation(&mut store, config, id, overlap_and_expires, None)?;
+    let rotation = prepare_rotation(&mut store, config, id, Some(overlap), expires, None)?;
     warn_about_clock_skew(&mut store)?;
-    let rotated = rotation.make(&mut store, &author);
+    let rotated = rotation.commit(&mut store, &author);
     let undo = |store: &mut Store| rotation.undo(store, &author);
     print_key_or_undo(&mut store, rotated, &rotation.new_key, &rotation.token, json, undo)?;
     print_message(format!("key {id} works until {}", format_rfc3339(rotation.old_expires_at)));
@@ -199,16 +199,16 @@ fn rotate(
 fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
     let now = revoke_key(&mut open_store(config)?, config, &command_author(), id)?;
     let object = json!({ "id": id, "revoked_at": format_rfc3339(now) });
-    print_done(&format!("key {id} is revoked"), &object, json)
+    print_change(&format!("key {id} is revoked"), &object, json)
 }
 
 fn import(config: &Config, file: &Path, json: bool) -> Result<(), CommandFailure> {
     let ids = import_keys(&mut open_store(config)?, config, &command_author(), file)?;
-    print_done(&format!("{} keys imported", ids.len()), &json!(ids), json)
+    print_change(&format!("{} keys imported", ids.len()), &json!(ids), json)
 }
 
-/// Says what the command has changed: in words, or as JSON.
-fn print_done(done: &str, result: &serde_json::Value, json: bool) -> Result<(), CommandFailure> {
+/// Prints what the command has changed: in words, or as JSON.
+fn print_change(done: &str, result: &serde_json::Value, json: bool) -> Result<(), CommandFailure> {
     match json {
         true => print_result_of_change(done, format!("{result}\n")),
         false => {

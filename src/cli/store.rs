@@ -14,14 +14,14 @@ use super::failure::CommandFailure;
 use super::output::{print_message, print_progress, print_result_of_change};
 use super::store_access::{STORE_TIMEOUT, open_store};
 use crate::config::Config;
-use crate::management::read_whole_daily_usage;
+use crate::management::read_daily_usage_of_month;
 use crate::model::month::Month;
 use crate::process::upgrade::RuntimeDir;
 use crate::quota::unix_now;
-use crate::store::{RedisOptions, RepairedMonth, Store, StoreContents, StoreUrl};
+use crate::store::{AuditRecord, RedisOptions, RepairedMonth, Store, StoreContents, StoreUrl};
 use crate::support::regular_file::is_same_file;
 
-/// For how many months before the present one `copy` moves the usage by day.
+/// `copy` moves the usage by day of the present month and of this many months before.
 const KEPT_MONTHS_OF_DAILY_USAGE: u16 = 13;
 
 #[derive(Debug, Subcommand)]
@@ -299,10 +299,10 @@ fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
     let months = months.filter_map(|age| Month::from_number(month.number().checked_sub(age)?));
     let mut daily_usage = Vec::new();
     for month in months {
-        let rows = read_whole_daily_usage(store, month, None)?;
+        let rows = read_daily_usage_of_month(store, month, None)?;
         daily_usage.extend((!rows.is_empty()).then_some((month, rows)));
     }
-    let audit = store.read_audit_after(None, usize::MAX >> 1)?;
+    let audit = read_whole_audit(store)?;
     let (top_rows, quota_events) = (store.top_rows()?, store.quota_events_to_copy(month)?);
     Ok(StoreContents {
         ring,
@@ -313,4 +313,19 @@ fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
         daily_usage,
         quota_events,
     })
+}
+
+/// Reads all records of the audit, a page at a time, so that no page takes long.
+fn read_whole_audit(store: &mut Store) -> Result<Vec<AuditRecord>, CommandFailure> {
+    const RECORDS_PER_PAGE: usize = 5_000;
+    let mut records: Vec<AuditRecord> = Vec::new();
+    loop {
+        let after_id = records.last().map(|record| record.id.clone());
+        let page = store.read_audit_after(after_id.as_deref(), RECORDS_PER_PAGE)?;
+        let is_last = page.len() < RECORDS_PER_PAGE;
+        records.extend(page);
+        if is_last {
+            return Ok(records);
+        }
+    }
 }

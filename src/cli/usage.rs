@@ -6,7 +6,7 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{format_columns, print_result};
 use super::store_access::open_store;
-use crate::management::{month_to_show, read_whole_daily_usage};
+use crate::management::{month_to_show, read_daily_usage_of_month};
 use crate::model::month::Month;
 use crate::store::{DailyUsageRow, Store, UsageRow};
 
@@ -17,7 +17,8 @@ pub struct Args {
     /// Only this account.
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
-    /// Another month than the present one: 2026-11. The store keeps the last thirteen.
+    /// Another month than the present one, such as 2026-11. The store keeps the calls by day of the
+    /// last thirteen months. A Redis server keeps the totals of a past month for 62 days only.
     #[arg(long, value_name = "M", value_parser = super::store::parse_month)]
     month: Option<Month>,
     /// Count by day, route and key.
@@ -36,12 +37,13 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let mut store = open_store(&config)?;
     let month = args.month.map_or_else(|| month_to_show(&mut store), Ok)?;
     if args.daily || args.csv {
-        let rows = read_whole_daily_usage(&mut store, month, args.account.as_deref())?;
+        let rows = read_daily_usage_of_month(&mut store, month, args.account.as_deref())?;
         return print_result(render_daily_usage(&rows, month, args));
     }
     print_totals(&mut store, month, args)
 }
 
+/// Prints the calls of the month by account.
 fn print_totals(store: &mut Store, month: Month, args: &Args) -> Result<(), CommandFailure> {
     let rows = store.read_usage(month, args.account.as_deref())?;
     let (damaged, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_damaged);
@@ -83,8 +85,8 @@ fn render_daily_usage(rows: &[DailyUsageRow], month: Month, args: &Args) -> Stri
     format_columns(&["DAY", "ACCOUNT", "ROUTE", "KEY", "CALLS"], &rows)
 }
 
-/// Formats a field of CSV (RFC 4180). Names of accounts may have commas, but no quotes or line ends. A
-/// spreadsheet would take some names for formulas, so these get an apostrophe.
+/// Formats a field of CSV (RFC 4180). Puts an apostrophe before a name that a spreadsheet would
+/// take for a formula.
 fn format_csv_field(field: &str) -> String {
     let is_formula = field.starts_with(['=', '+', '-', '@']);
     let field = if is_formula { format!("'{field}") } else { field.to_owned() };

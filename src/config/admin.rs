@@ -7,7 +7,7 @@ use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::keys::{is_valid_id_or_account, parse_sha256_field, sha256};
 
-/// The name of the token that `admin.token` sets.
+/// The audit names the token of the setting `admin.token` so.
 const NAME_OF_PLAIN_TOKEN: &str = "admin.token";
 
 /// A token of the admin listener. Its text is not kept.
@@ -19,7 +19,7 @@ pub struct AdminToken {
     pub digest: [u8; 32],
     /// What the token may do.
     pub scope: TokenScope,
-    /// When the token expires, in Unix seconds; `None` if it does not.
+    /// When the token expires, in Unix seconds; `None` if it never expires.
     pub expires_at: Option<i64>,
 }
 
@@ -30,7 +30,7 @@ pub enum TokenScope {
     Read,
     /// Read and change everything.
     Write,
-    /// Read what concerns this account.
+    /// Read only what concerns this account.
     Account(String),
 }
 
@@ -62,9 +62,8 @@ impl Settings {
         if let Some(token) = repeated {
             let name = &token.name;
             let location = self.location_of("admin.token");
-            self.faults.push(format!(
-                "{location}: admin.token: expected a name that no other token has, but found {name:?}"
-            ));
+            let expected = "expected a name that no other token has";
+            self.faults.push(format!("{location}: admin.token: {expected}, but found {name:?}"));
         }
         tokens
     }
@@ -111,6 +110,7 @@ impl Settings {
         let is_given = self.values.contains_key(&key);
         let expires_at = self.parse_setting(&key, expected, parse_time);
         if is_given && expires_at.is_none() {
+            // A token with a faulty expiry must not become one that never expires.
             return None;
         }
         Some(AdminToken { name: name?, digest: digest?, scope: scope?, expires_at })

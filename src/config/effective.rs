@@ -17,8 +17,8 @@ pub struct EffectiveSetting {
     pub value: Option<String>,
     /// `default`, file and line, the variable, or `command line`.
     pub source: String,
-    /// The beginning of the SHA-256 of a secret, by which its changes are noticed; `None` for a
-    /// setting that may be shown.
+    /// The beginning of the SHA-256 of a secret, which shows the audit that the secret has changed.
+    /// `None` for a setting that may be shown.
     pub secret_fingerprint: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The files that settings may be in which must not be printed.
+//! Reads secret settings from files of their own.
 
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};

@@ -1,4 +1,4 @@
-//! `[webhook]`: who is told about the quotas of accounts.
+//! `[webhook]`: the receiver of quota webhooks.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::store::redact_url;
 use crate::webhook::{WebhookOptions, WebhookSecret, WebhookUrl, is_public_address};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A longer timeout would let a slow receiver delay the other events for too long.
+/// With a longer timeout, a slow receiver would delay the other events for too long.
 const MAX_TIMEOUT: Duration = Duration::from_mins(2);
 const SECRET_SYNTAX: &str = "whsec_ and the Base64 of 24 to 64 bytes";
 
@@ -69,19 +69,19 @@ impl Settings {
     }
 }
 
-/// What was expected of the URL; `None` if it is right. The addresses of a name are checked later,
-/// when riskgate connects.
+/// Returns what was expected of the URL; `None` if the URL is right. The addresses of a name are
+/// checked later, when riskgate connects.
 fn find_url_fault(text: &str, allow_private: bool) -> Option<&'static str> {
-    const HTTPS: &str =
+    const EXPECTED_URL: &str =
         "https://…, or with webhook.allow_private http://… in your own network, without a #";
     let uri = text.parse::<http::Uri>().ok().filter(|_| !text.contains('#'));
     let Some((uri, host)) = uri.as_ref().and_then(|uri| Some((uri, uri.host()?))) else {
-        return Some(HTTPS);
+        return Some(EXPECTED_URL);
     };
     let is_http = match uri.scheme_str() {
         Some("https") => false,
         Some("http") if allow_private => true,
-        _ => return Some(HTTPS),
+        _ => return Some(EXPECTED_URL),
     };
     let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     let is_public = match literal {
@@ -91,7 +91,7 @@ fn find_url_fault(text: &str, allow_private: bool) -> Option<&'static str> {
     };
     match (is_public, allow_private) {
         (false, false) => Some("a public address, because webhook.allow_private is false"),
-        (true, _) if is_http && literal.is_ok() => Some(HTTPS),
+        (true, _) if is_http && literal.is_ok() => Some(EXPECTED_URL),
         _ => None,
     }
 }

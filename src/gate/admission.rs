@@ -25,8 +25,8 @@ pub struct Permit {
     /// The call that was charged; `None` if the request charged none, or after
     /// [`Permit::refund`].
     charge: Option<Charge>,
-    /// The route and the day on which the call counts in the usage of the key.
-    counted_on: (RouteLabel, UsageDay),
+    /// The route and the day for which the usage of the key counts the call.
+    counted_for: (RouteLabel, UsageDay),
 }
 
 /// The key that a request presents; empty unless it presents exactly one.
@@ -112,8 +112,8 @@ pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     }
 }
 
-/// The third gate: charges these calls of a route to the month's quota, all or none, and returns the
-/// permit.
+/// The third gate: charges these calls of a route to the month's quota, all or none, and returns
+/// the permit.
 pub async fn charge_calls(
     ledger: &Ledger,
     key: &Arc<Key>,
@@ -149,7 +149,7 @@ pub fn try_charge_call(
     Some(count_charged_calls(ledger, key, route, unix_now, spent, 1))
 }
 
-/// Counts calls that were charged in the usage of the key, and returns the permit.
+/// Adds charged calls to the usage of the key, and returns the permit.
 fn count_charged_calls(
     ledger: &Ledger,
     key: &Arc<Key>,
@@ -160,14 +160,14 @@ fn count_charged_calls(
 ) -> Permit {
     let day = ledger.usage_day(spent.month(), unix_now);
     key.usage().count_calls(route, day, count as u64);
-    Permit { key: Some(Arc::clone(key)), charge: Some(spent), counted_on: (route, day) }
+    Permit { key: Some(Arc::clone(key)), charge: Some(spent), counted_for: (route, day) }
 }
 
 /// Returns a permit for a call that doesn't count. The caller has checked the key if the route
 /// needs one.
 pub fn uncounted_permit(key: Option<&Arc<Key>>) -> Permit {
     let nothing = (RouteLabel::None, UsageDay::new(Month::FIRST, 1));
-    Permit { key: key.cloned(), charge: None, counted_on: nothing }
+    Permit { key: key.cloned(), charge: None, counted_for: nothing }
 }
 
 /// Returns the allowance of a key's account; `None` if the account has no limit.
@@ -206,7 +206,7 @@ impl Permit {
             (Some(spent), Some(key)) => {
                 let is_refunded = ledger.refund(&key.lease, spent);
                 if is_refunded {
-                    let (route, day) = self.counted_on;
+                    let (route, day) = self.counted_for;
                     key.usage().uncount_call(route, day);
                 }
                 is_refunded

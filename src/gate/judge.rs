@@ -26,7 +26,7 @@ use super::state::{GateState, ReloadableRules, StartupRules};
 
 /// The longest time that [`Gate::close`] waits for the collector of traces.
 const TRACE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the end of the process waits for messages of webhooks that are being sent.
+/// The longest time that [`Gate::close`] waits for webhook messages in flight, from its call on.
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time that [`Gate::close`] waits for the store and the log.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);

@@ -29,7 +29,7 @@ pub struct Key {
     pub(super) digest: [u8; 32],
     /// The account's lease, referenced here too so that a call follows one pointer less.
     pub lease: Arc<Lease>,
-    /// The key's counts by day and route, from its first call on.
+    /// The key's counts by day and route; empty before the key's first call.
     pub(super) usage: OnceLock<Arc<KeyUsage>>,
     pub(super) is_revoked: bool,
     pub(super) has_own_fault: bool,
@@ -52,7 +52,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key's counts by day and route.
+    /// Returns the key's counts by day and route.
     pub fn usage(&self) -> &Arc<KeyUsage> {
         self.usage.get_or_init(|| self.lease.usage_of_key(&self.id))
     }

@@ -139,7 +139,7 @@ impl KeyRing {
         self.allowed_origins.is_allowed(origin, unix_now)
     }
 
-    /// The account with this name.
+    /// Finds the account with this name.
     pub fn find_account(&self, name: &str) -> Option<&Arc<Account>> {
         self.accounts.get(name)
     }

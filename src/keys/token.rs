@@ -38,8 +38,8 @@ impl Token {
         Token::parse(text)
     }
 
-    /// Derives a key from a secret seed of 32 bytes or more: the same key from the same seed. It has
-    /// the form of [`Token::generate`].
+    /// Derives a key from a secret seed of 32 bytes or more. The same seed gives the same key. The
+    /// key has the form of those of [`Token::generate`].
     pub fn derive(prefix: &str, seed: &[u8]) -> Result<Token, TokenError> {
         let (mut text, mut block) = (prefix.to_owned(), sha256(seed));
         while text.len() < prefix.len() + RANDOM_LEN {
@@ -79,7 +79,7 @@ impl Token {
     }
 }
 
-/// Appends random bytes as base62 digits, until the text has this length.
+/// Appends random bytes as base62 digits until the text has this length, or no byte is left.
 fn push_digits(text: &mut String, length: usize, random: &[u8]) {
     // 248 is the largest multiple of 62 in a byte; larger values would bias the digits.
     let unbiased = random.iter().filter(|byte| **byte < 248);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_gives_one_key_and_another_seed_another() {
+    fn the_same_seed_gives_the_same_key() {
         let derive = |seed: u8| Token::derive("rg_", &[seed; 32]).unwrap().expose_text().to_owned();
         assert_eq!(derive(1), derive(1));
         assert_ne!(derive(1), derive(2));

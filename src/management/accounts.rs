@@ -43,7 +43,7 @@ impl AccountEntry {
     }
 }
 
-/// A limit in JSON: calls in a month, or `unlimited`.
+/// Renders a limit: calls in a month, or `unlimited`.
 pub fn limit_to_json(limit: MonthlyLimit) -> Value {
     match limit {
         MonthlyLimit::Calls(calls) => json!(calls),
@@ -76,31 +76,32 @@ pub fn list_accounts(
     entries.into_values().collect()
 }
 
-/// Creates an account, or sets its plan or limit or both. A limit is a number of calls, `unlimited`,
-/// or `plan` for the limit of the plan. Returns the account.
+/// Creates an account, or sets its plan or limit or both. A limit is a number of calls,
+/// `unlimited`, or `plan` for the limit of the plan. Returns the account.
 ///
 /// # Errors
-/// Returns a fault if a value is faulty or neither is given, or if the store fails.
+/// Returns a fault if a value is faulty, if neither plan nor limit is given, or if the store fails.
 pub fn set_account(
     store: &mut Store,
     config: &Config,
     author: &ChangeAuthor,
     name: &str,
-    [plan, limit]: [Option<&str>; 2],
+    plan: Option<&str>,
+    limit: Option<&str>,
 ) -> Result<AccountEntry, ManagementFault> {
     check_account_name("account", name)?;
     check_plan(config, plan)?;
     if plan.is_none() && limit.is_none() {
-        return Err(ManagementFault::invalid("plan or limit", "one of them", "neither"));
+        return Err(ManagementFault::invalid("plan", "a plan or a limit", "neither"));
     }
     let limit = limit.map(parse_limit).transpose()?;
     store.changes_by(author).set_account(name, plan, limit)?;
     let row = store.find_account(name)?;
     let row = row.unwrap_or(AccountRow { name: name.to_owned(), plan: None, own_limit: None });
     let declared = super::keys::read_declared_keys(config).unwrap_or_default();
-    let of_file = declared.iter().filter(|declared| declared.key.account == name);
-    let of_file = of_file.into_iter().find_map(|declared| declared.plan.as_deref());
-    Ok(AccountEntry::new(&row, of_file, &config.plans))
+    let keys_of_account = declared.iter().filter(|declared| declared.key.account == name);
+    let plan_of_file = keys_of_account.into_iter().find_map(|declared| declared.plan.as_deref());
+    Ok(AccountEntry::new(&row, plan_of_file, &config.plans))
 }
 
 /// Parses a limit. The inner `None` means that the limit of the plan applies.

@@ -1,15 +1,16 @@
-//! Reads the audit.
+//! Reads pages of the audit.
 
 use crate::store::{AuditRecord, Store, StoreError};
 
-/// The most records that one page reads while it looks for matches.
+/// The most records that riskgate reads for one page while it looks for matches.
 const MAX_SCANNED_RECORDS: usize = 50_000;
 const RECORDS_PER_READ: usize = 1_000;
 
 /// Which records to show. An empty filter shows all.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
-    /// The operation, such as `key.create`, or its beginning with a dot, such as `key.`.
+    /// The operation, such as `key.create`; or the part up to the dot, such as `key.`, for all
+    /// operations that begin with it.
     pub operation: Option<String>,
     /// A part of the actor.
     pub actor: Option<String>,
@@ -30,8 +31,9 @@ impl AuditFilter {
     }
 }
 
-/// Reads up to `count` records that match, the newest first: those before the record `before_id`, or
-/// the latest. Also returns the id from which to go on, or `None` if there are no more records.
+/// Reads up to `count` records that match, the newest first: those before the record `before_id`,
+/// or the latest. Also returns the id before which the next page begins, or `None` if there are no
+/// more records.
 ///
 /// # Errors
 /// If the store fails.

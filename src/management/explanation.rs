@@ -16,8 +16,8 @@ pub struct Explanation<'t> {
     pub learned: Option<DnsFactRow>,
 }
 
-/// Looks a domain up as the gateway does: in the table, and if no list decides, among the facts that
-/// `store` has learned from the DNS.
+/// Looks a domain up as the gateway does: in the table and, if no list decides, among the facts
+/// from the DNS in `store`.
 ///
 /// # Errors
 /// If the store fails.
@@ -46,7 +46,7 @@ impl Explanation<'_> {
         let (found, why) = (&self.answer, self.answer.explain());
         json!({
             "domain": domain.as_str(),
-            "answer": verdict_json(found),
+            "answer": verdict_to_json(found),
             "row": found.matched_name_offset.map(|at| &domain.as_str()[at..]),
             "rule": why.rule.as_str(),
             "source": found.verdict_source().as_str(),
@@ -59,7 +59,7 @@ impl Explanation<'_> {
 }
 
 /// Renders the answer of a table.
-pub fn verdict_json(found: &TableAnswer<'_>) -> Value {
+pub fn verdict_to_json(found: &TableAnswer<'_>) -> Value {
     json!({
         "risk_score": found.verdict.score.value(),
         "reason": found.verdict.reason.as_str(),

@@ -1,10 +1,10 @@
-//! Why an operation was not done.
+//! Faults of the operations of an operator.
 
 use crate::store::StoreError;
 use crate::table::TableFaults;
 
-/// Why an operation was not done. Nothing was changed, except after [`StoreError::Unavailable`]: then
-/// the store may have made the change.
+/// Why riskgate did not do an operation. Nothing was changed, except after
+/// [`StoreError::Unavailable`]: then the store may have made the change.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagementFault {
     /// A value of the request is faulty.
@@ -17,10 +17,10 @@ pub enum ManagementFault {
         /// What was found.
         found: String,
     },
-    /// There is no such key or override.
+    /// There is no such key or override. The text says what was expected and found.
     #[error("{0}")]
     NotFound(String),
-    /// The present state does not allow the operation.
+    /// The present state does not allow the operation. The text says why.
     #[error("{0}")]
     Conflict(String),
     /// A new key names another plan than that of its account.

@@ -18,7 +18,7 @@ pub struct KeyEntry {
     pub account: String,
     /// The plan of the account.
     pub plan: String,
-    /// The owner's name for it.
+    /// The owner's name for the key.
     pub label: Option<String>,
     /// The origins that may use the key.
     pub origins: Vec<String>,
@@ -46,7 +46,7 @@ pub enum KeyState {
 }
 
 impl KeyState {
-    /// The state in lists.
+    /// Returns the state's name in lists.
     pub fn as_str(self) -> &'static str {
         match self {
             KeyState::Active => "active",
@@ -55,7 +55,7 @@ impl KeyState {
         }
     }
 
-    /// Parses the state of a list's filter.
+    /// Parses a state's name. `None` for any other text.
     pub fn parse(text: &str) -> Option<KeyState> {
         let all = [KeyState::Active, KeyState::Expired, KeyState::Revoked];
         all.into_iter().find(|state| state.as_str() == text)
@@ -63,8 +63,8 @@ impl KeyState {
 }
 
 impl KeyEntry {
-    /// The entry of a key that is only in the store.
-    pub fn of_stored_key(row: &KeyRow, plan: &str) -> KeyEntry {
+    /// Creates the entry of a key that is in the store and not in the key file.
+    pub fn from_row(row: &KeyRow, plan: &str) -> KeyEntry {
         KeyEntry {
             id: row.id.clone(),
             account: row.account.clone(),
@@ -79,7 +79,7 @@ impl KeyEntry {
         }
     }
 
-    /// Whether the key works at this time.
+    /// Returns whether the key works at this time.
     pub fn state_at(&self, unix_now: i64) -> KeyState {
         match (self.revoked_at, self.expires_at) {
             (Some(_), _) => KeyState::Revoked,
@@ -117,7 +117,7 @@ pub fn list_keys(
     }
     let to_entry = |merged: MergedKey<'_>| {
         let plan = plans.get(merged.row.account.as_str()).copied().unwrap_or(DEFAULT_PLAN);
-        let mut entry = KeyEntry::of_stored_key(&merged.row, plan);
+        let mut entry = KeyEntry::from_row(&merged.row, plan);
         entry.is_origin_restricted = merged.is_origin_restricted;
         if merged.fault.is_none() {
             entry.origins = merged.origins.iter().map(ToString::to_string).collect();

@@ -42,12 +42,14 @@ pub struct PreparedKey {
     /// The text of the key.
     pub token: Token,
     plan: Option<String>,
+    /// What the store remembers of a request that can be repeated.
     request: Option<RequestRecord>,
+    /// Whether an earlier request has added the key.
     is_in_store: bool,
 }
 
-/// Checks a new key, and draws its text and its id. If the request was made before, returns the key
-/// that it added.
+/// Checks a new key, and draws its text and its id. If the client made the same request before,
+/// returns the key that the earlier request added.
 ///
 /// # Errors
 /// Returns a fault if a value is faulty, or if the account has another plan: a new key must not
@@ -89,7 +91,7 @@ impl PreparedKey {
     /// Adds the key to the store, unless an earlier request has added it.
     ///
     /// # Errors
-    /// After [`StoreError::Unavailable`], nobody knows whether the store has the key.
+    /// If the store fails. After [`StoreError::Unavailable`], the store may have the key.
     pub fn add(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
         if self.is_in_store {
             return Ok(());
@@ -99,8 +101,8 @@ impl PreparedKey {
     }
 }
 
-/// Revokes a key of the store or of the key file, and returns the time in Unix seconds. A key of the
-/// key file is revoked by a row in the store.
+/// Revokes a key of the store or of the key file, and returns the time in Unix seconds. To revoke a
+/// key of the key file, adds a revoked row with its digest to the store.
 ///
 /// # Errors
 /// Returns a fault if there is no such key, or if the key file or the store fails.
@@ -173,7 +175,7 @@ fn read_keys_of_file(path: &Path) -> Result<Vec<DeclaredKey>, ManagementFault> {
         .map_err(|faults| ManagementFault::File(faults.iter().map(ToString::to_string).collect()))
 }
 
-/// Checks the name of an account. `field` is the name of the value, for the fault.
+/// Checks the name of an account. A fault calls the value `field`.
 ///
 /// # Errors
 /// Returns a fault if the name has another form.
@@ -187,7 +189,7 @@ pub fn check_account_name(field: &'static str, name: &str) -> Result<(), Managem
 /// Checks that the config has this plan.
 ///
 /// # Errors
-/// Returns a fault if it has not.
+/// Returns a fault if the config does not have the plan.
 pub fn check_plan(config: &Config, plan: Option<&str>) -> Result<(), ManagementFault> {
     match plan {
         Some(plan) if !config.plans.contains_key(plan) => {
@@ -200,15 +202,16 @@ pub fn check_plan(config: &Config, plan: Option<&str>) -> Result<(), ManagementF
 }
 
 fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
-    let is_good = |label: &String| {
+    let is_valid = |label: &String| {
         label.chars().count() <= MAX_LABEL_CHARS && !label.chars().any(char::is_control)
     };
-    if let Some(label) = new.label.as_ref().filter(|label| !is_good(label)) {
+    if let Some(label) = new.label.as_ref().filter(|label| !is_valid(label)) {
         let expected = format!("up to {MAX_LABEL_CHARS} characters on one line");
         return Err(ManagementFault::invalid("label", expected, format!("{label:?}")));
     }
     if new.origins.len() > MAX_ORIGINS {
-        let (expected, found) = (format!("up to {MAX_ORIGINS}"), new.origins.len().to_string());
+        let expected = format!("up to {MAX_ORIGINS} origins");
+        let found = new.origins.len().to_string();
         return Err(ManagementFault::invalid("origin", expected, found));
     }
     for origin in &new.origins {
@@ -250,14 +253,15 @@ pub(super) fn find_repeated_key(
     let row = store.find_key(&record.key_id)?.filter(|row| row.digest == token.sha256());
     row.map(|row| Some((row, token))).ok_or_else(|| {
         ManagementFault::Conflict(
-            "Idempotency-Key: expected the admin token and the key prefix of the first request, but \
-             found others"
+            "Idempotency-Key: expected the admin token and the keys.prefix of the first request, \
+             but found others"
                 .to_owned(),
         )
     })
 }
 
-/// Draws the text of a new key; derives it if the request can be repeated.
+/// Draws the text of a new key at random. If the request can be repeated, derives the text instead,
+/// and also returns what the store has to remember.
 pub(super) fn draw_token(
     config: &Config,
     key_id: &str,
@@ -265,7 +269,7 @@ pub(super) fn draw_token(
 ) -> Result<(Token, Option<RequestRecord>), ManagementFault> {
     match request {
         Some(request) => {
-            let record = request.new_record(key_id)?;
+            let record = request.create_record(key_id)?;
             Ok((request.derive_token(&config.key_prefix, &record.salt)?, Some(record)))
         }
         None => match Token::generate(&config.key_prefix) {

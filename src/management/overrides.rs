@@ -9,7 +9,7 @@ use crate::model::domain::{DnsName, Domain};
 use crate::model::month::{format_rfc3339, parse_day_as_unix_seconds};
 use crate::model::verdict::Rule;
 use crate::quota::unix_now;
-use crate::store::{Change, ChangeAuthor, ChangeKind, SourceState, Store};
+use crate::store::{AuditOperation, Change, ChangeAuthor, SourceState, Store};
 use crate::support::machine_name::machine_name;
 use crate::table::{
     NewOverride, OverrideAction, OverrideFile, OverrideListRow, PreparedOverrideFile, Table,
@@ -19,11 +19,11 @@ use crate::table::{
 /// An override to set.
 #[derive(Clone, Debug)]
 pub struct OverrideRequest<'a> {
-    /// The domain; names below it are covered too.
+    /// The domain. The override also covers the names below it.
     pub domain: &'a str,
     /// What the override does.
     pub action: OverrideAction,
-    /// Whether it covers only the domain itself.
+    /// Whether the override covers only the domain itself.
     pub is_exact: bool,
     /// A note for people, on one line.
     pub note: &'a str,
@@ -33,14 +33,14 @@ pub struct OverrideRequest<'a> {
     pub is_forced: bool,
 }
 
-/// A change of the file of overrides that was made.
+/// A finished change of the file of overrides.
 #[derive(Clone, Debug)]
 pub struct OverrideChange {
     /// The name in its canonical form.
     pub domain: String,
     /// `allowed`, `denied` or `cleared`.
     pub action: &'static str,
-    /// The rows that were replaced or removed.
+    /// The texts of the rows that the change replaced or removed.
     pub replaced: Vec<String>,
     /// The absolute path of the file.
     pub file: String,
@@ -56,15 +56,15 @@ impl OverrideChange {
 /// Writes an override to the file. Running gateways apply it.
 ///
 /// # Errors
-/// Returns a fault if a value is faulty, if the lists protect the name, or if the table, the store or
-/// the file fails.
+/// Returns a fault if a value is faulty, if the lists protect the name, or if the table, the store
+/// or the file fails.
 pub fn set_override(
     store: &mut Store,
-    sources: &TableInputs,
+    inputs: &TableInputs,
     author: &ChangeAuthor,
     request: &OverrideRequest<'_>,
 ) -> Result<OverrideChange, ManagementFault> {
-    let (file, name) = (find_override_file(sources)?, parse_name(request.domain)?);
+    let (file, name) = (find_override_file(inputs)?, parse_name(request.domain)?);
     // Days in this form sort as text.
     let today = format_rfc3339(unix_now());
     let is_past =
@@ -77,13 +77,13 @@ pub fn set_override(
         return Err(ManagementFault::invalid("note", "text on one line", "a control character"));
     }
     // If the table can't be built even without the new row, gateways would not apply the row.
-    Table::build(sources, unix_now())?;
+    Table::build(inputs, unix_now())?;
     if request.action == OverrideAction::Deny && !request.is_forced {
-        let lists = TableInputs { overrides_path: None, ..sources.clone() };
+        let lists = TableInputs { overrides_path: None, ..inputs.clone() };
         let table = Table::build(&lists, unix_now())?;
         if let Some(protected) = find_protected_name(&table, &name, request.is_exact) {
             return Err(ManagementFault::Conflict(format!(
-                "{name}: the lists protect {protected}; --force denies it too"
+                "{name}: the lists protect {protected}; to deny it too, use force"
             )));
         }
     }
@@ -97,7 +97,7 @@ pub fn set_override(
     let prepared = file.prepare_override(&new)?;
     let action = if request.action == OverrideAction::Allow { "allowed" } else { "denied" };
     let replaced = prepared.removed_rows.clone();
-    record_and_write(store, author, sources, &name, prepared)?;
+    record_and_write(store, author, inputs, &name, prepared)?;
     let (domain, file) = (name.as_str().to_owned(), file.display_path());
     Ok(OverrideChange { domain, action, replaced, file })
 }
@@ -108,17 +108,17 @@ pub fn set_override(
 /// Returns a fault if the domain has no override, or if the store or the file fails.
 pub fn clear_override(
     store: &mut Store,
-    sources: &TableInputs,
+    inputs: &TableInputs,
     author: &ChangeAuthor,
     domain: &str,
 ) -> Result<OverrideChange, ManagementFault> {
-    let (file, name) = (find_override_file(sources)?, parse_name(domain)?);
+    let (file, name) = (find_override_file(inputs)?, parse_name(domain)?);
     let Some(prepared) = file.prepare_removal(&name)? else {
         let line = format!("{name}: expected an override, but found none");
         return Err(ManagementFault::NotFound(line));
     };
     let replaced = prepared.removed_rows.clone();
-    record_and_write(store, author, sources, &name, prepared)?;
+    record_and_write(store, author, inputs, &name, prepared)?;
     let (domain, file) = (name.as_str().to_owned(), file.display_path());
     Ok(OverrideChange { domain, action: "cleared", replaced, file })
 }
@@ -127,14 +127,14 @@ pub fn clear_override(
 ///
 /// # Errors
 /// If the file can't be read.
-pub fn list_overrides(sources: &TableInputs) -> Result<Vec<OverrideListRow>, ManagementFault> {
-    match &sources.overrides_path {
+pub fn list_overrides(inputs: &TableInputs) -> Result<Vec<OverrideListRow>, ManagementFault> {
+    match &inputs.overrides_path {
         Some(path) => Ok(OverrideFile::new(path).read_rows()?),
         None => Ok(Vec::new()),
     }
 }
 
-/// The state of the file of overrides with these rows.
+/// Returns the state of the file of overrides with these rows, as the audit compares it.
 pub fn override_file_state(path: &Path, rows: &[OverrideListRow]) -> SourceState {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let entry = |row: &OverrideListRow| {
@@ -147,12 +147,12 @@ pub fn override_file_state(path: &Path, rows: &[OverrideListRow]) -> SourceState
     }
 }
 
-/// Records the change, and then writes the file. If the file can't be written, records that the change
-/// was undone.
+/// Records the change, and then writes the file. If the file can't be written, records that the
+/// change was undone.
 fn record_and_write(
     store: &mut Store,
     author: &ChangeAuthor,
-    sources: &TableInputs,
+    inputs: &TableInputs,
     name: &DnsName,
     prepared: PreparedOverrideFile,
 ) -> Result<(), ManagementFault> {
@@ -162,19 +162,20 @@ fn record_and_write(
         if rows.is_empty() { Value::Null } else { json!({ "rows": rows }) }
     };
     let (before, after) = (of_name(&prepared.rows_before), of_name(&prepared.rows_after));
-    let kind = match after {
-        Value::Null => ChangeKind::OverrideClear,
-        _ => ChangeKind::OverrideSet,
+    let operation = match after {
+        Value::Null => AuditOperation::OverrideClear,
+        _ => AuditOperation::OverrideSet,
     };
-    let path = sources.overrides_path.clone().unwrap_or_default();
+    let path = inputs.overrides_path.clone().unwrap_or_default();
     let state_before = override_file_state(&path, &prepared.rows_before);
     let state_after = override_file_state(&path, &prepared.rows_after);
     let target = name.as_str().to_owned();
-    let change = Change { kind, target, before, after };
+    let change = Change { operation, target, before, after };
     store.changes_by(author).record_change(&change, Some(&state_after))?;
     if let Err(fault) = prepared.write() {
         let undone = Change { before: change.after, after: change.before, ..change };
-        // Without this record, the next start of a gateway records what the file contains.
+        // If this fails too, a gateway finds at its next start that the file differs from the
+        // recorded state, and records the difference.
         let _ = store.changes_by(author).record_change(&undone, Some(&state_before));
         return Err(fault.into());
     }
@@ -196,8 +197,8 @@ fn find_protected_name(table: &Table, name: &DnsName, is_exact: bool) -> Option<
     table.rows().find(is_below).map(|row| row.name.to_owned())
 }
 
-fn find_override_file(sources: &TableInputs) -> Result<OverrideFile, ManagementFault> {
-    let path = sources.overrides_path.as_ref();
+fn find_override_file(inputs: &TableInputs) -> Result<OverrideFile, ManagementFault> {
+    let path = inputs.overrides_path.as_ref();
     path.map(|path| OverrideFile::new(path)).ok_or_else(|| {
         ManagementFault::File(vec!["table.overrides: expected a file, but found none".to_owned()])
     })

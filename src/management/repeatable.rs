@@ -1,9 +1,9 @@
 //! Requests that a client can repeat without a second effect, and with the same answer.
 //!
-//! A client that loses the answer to the creation of a key has lost the key. So it sends the request
-//! again with the same `Idempotency-Key`, and gets the same key. riskgate stores no key: it derives
-//! the text of such a key from a random salt, which the store keeps for a day, and from the client's
-//! admin token and `Idempotency-Key`, which the store does not know.
+//! A client that does not get the answer to the creation of a key does not know the key. It then
+//! sends the request again with the same `Idempotency-Key`, and gets the same key. riskgate stores
+//! no key: it derives the text of such a key from a random salt, which the store keeps for a day,
+//! and from the client's admin token and `Idempotency-Key`, which the store does not know.
 
 use super::fault::ManagementFault;
 use crate::keys::{Token, sha256};
@@ -17,7 +17,7 @@ pub struct RepeatableRequest<'r> {
     pub token_text: &'r [u8],
     /// The `Idempotency-Key`.
     pub idempotency_key: &'r str,
-    /// What the request asks for: its path and body.
+    /// What the request asks for: its target and body.
     pub content: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ impl RepeatableRequest<'_> {
         hash_parts(&[b"content", &self.content])
     }
 
-    /// Derives the token of the request from this salt.
+    /// Derives the text of the request's key from this salt.
     pub(super) fn derive_token(&self, prefix: &str, salt: &str) -> Result<Token, ManagementFault> {
         let (token, key) = (self.token_text, self.idempotency_key.as_bytes());
         let seed = hash_parts(&[b"key", salt.as_bytes(), token, key]);
@@ -38,7 +38,7 @@ impl RepeatableRequest<'_> {
         derived.map_err(|error| ManagementFault::NoRandomBits(error.to_string()))
     }
 
-    /// Finds the record of the request if it was made before.
+    /// Finds what the store remembers of the request, if the client made it before.
     ///
     /// # Errors
     /// Returns a fault if the `Idempotency-Key` belongs to another request.
@@ -57,8 +57,8 @@ impl RepeatableRequest<'_> {
         }
     }
 
-    /// Makes the record of a new request that adds the key `key_id`.
-    pub(super) fn new_record(&self, key_id: &str) -> Result<RequestRecord, ManagementFault> {
+    /// Creates what the store has to remember of a new request, which adds the key `key_id`.
+    pub(super) fn create_record(&self, key_id: &str) -> Result<RequestRecord, ManagementFault> {
         let mut salt = [0u8; 16];
         getrandom::fill(&mut salt)
             .map_err(|error| ManagementFault::NoRandomBits(error.to_string()))?;
@@ -71,8 +71,8 @@ impl RepeatableRequest<'_> {
     }
 }
 
-/// The SHA-256 of these parts in hexadecimal. Each part is hashed first, so that no two lists of parts
-/// have the same text.
+/// Computes a SHA-256 of these parts, in hexadecimal. Hashes each part first, so that two lists of
+/// parts never give the same bytes to hash.
 fn hash_parts(parts: &[&[u8]]) -> String {
     let digests: Vec<u8> = parts.iter().flat_map(|part| sha256(part)).collect();
     hex::encode(sha256(&digests))

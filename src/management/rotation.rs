@@ -13,7 +13,7 @@ use crate::store::{ChangeAuthor, KeyRow, RequestRecord, Rotation, Store, StoreEr
 /// How long the old key still works, if the operator says nothing.
 pub const DEFAULT_OVERLAP: &str = "7d";
 
-/// A rotation that is ready to be made.
+/// A rotation that is ready to be committed.
 pub struct PreparedRotation {
     /// The row of the new key.
     pub new_key: KeyRow,
@@ -23,15 +23,19 @@ pub struct PreparedRotation {
     pub old_id: String,
     /// When the old key ends, in Unix seconds.
     pub old_expires_at: i64,
+    /// The expiry of the old key before the rotation.
     former_expires_at: Option<i64>,
     unix_now: i64,
+    /// What the store remembers of a request that can be repeated.
     request: Option<RequestRecord>,
+    /// Whether an earlier request has rotated the key.
     is_in_store: bool,
 }
 
-/// Prepares a new key with the settings of the key `id`, which ends after the `overlap`. The new key
-/// expires at `expires`, by default after as long a time as the old one had. If the request was made
-/// before, returns the rotation that it made.
+/// Prepares the replacement of the key `id` by a new key with the same settings. The old key ends
+/// after the `overlap`. The new key expires at `expires`; by default, after as long a time as the
+/// old key had. If the client made the same request before, returns the rotation of the earlier
+/// request.
 ///
 /// # Errors
 /// Returns a fault if a value is faulty, or if the store has no such key.
@@ -39,7 +43,8 @@ pub fn prepare_rotation(
     store: &mut Store,
     config: &Config,
     id: &str,
-    [overlap, expires]: [Option<&str>; 2],
+    overlap: Option<&str>,
+    expires: Option<&str>,
     request: Option<&RepeatableRequest<'_>>,
 ) -> Result<PreparedRotation, ManagementFault> {
     let overlap_text = overlap.unwrap_or(DEFAULT_OVERLAP);
@@ -93,18 +98,18 @@ impl PreparedRotation {
         }
     }
 
-    /// Makes the rotation, unless an earlier request has made it.
+    /// Rotates the key in the store, unless an earlier request has done so.
     ///
     /// # Errors
-    /// After [`StoreError::Unavailable`], nobody knows whether the store has the new key.
-    pub fn make(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
+    /// If the store fails. After [`StoreError::Unavailable`], the store may have the new key.
+    pub fn commit(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
         if self.is_in_store {
             return Ok(());
         }
         store.changes_by(author).rotate_key(&self.as_rotation(), self.request.as_ref())
     }
 
-    /// Undoes the rotation, because nobody saw the new key.
+    /// Undoes the rotation, for a caller that could not show the new key to anybody.
     ///
     /// # Errors
     /// If the store fails, or has no such rotation.

@@ -1,11 +1,11 @@
-//! The usage of a month.
+//! Reads the usage of a month.
 
 use crate::model::month::Month;
 use crate::quota::unix_now;
 use crate::store::{DailyUsageRow, Store, StoreError};
 
-/// The month whose usage is shown unless another is asked for: the present one by the store's clock,
-/// or a later one if the store counts in it.
+/// Returns the month whose usage riskgate shows by default: the present month by the store's clock,
+/// or the month in which the store counts if that is later.
 ///
 /// # Errors
 /// If the store fails.
@@ -14,11 +14,12 @@ pub fn month_to_show(store: &mut Store) -> Result<Month, StoreError> {
     Ok(store.latest_month()?.map_or(now, |latest| latest.max(now)))
 }
 
-/// Reads the calls of a month by account, day, route and key: of all accounts, or of one.
+/// Reads all calls of a month by account, day, route and key: of all accounts, or of
+/// `only_account`.
 ///
 /// # Errors
 /// If the store fails.
-pub fn read_whole_daily_usage(
+pub fn read_daily_usage_of_month(
     store: &mut Store,
     month: Month,
     only_account: Option<&str>,

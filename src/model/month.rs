@@ -62,8 +62,8 @@ impl Month {
         format_rfc3339(self.end())
     }
 
-    /// The day of this month at this time, from 1. An earlier time gives the first day, a later time
-    /// the last.
+    /// Returns the day of this month at this time, from 1. A time before the month gives the first
+    /// day, a time after the month the last day.
     pub fn day_at(self, unix_seconds: i64) -> u8 {
         let last_second = self.end() - 1;
         let day = (unix_seconds.clamp(self.start(), last_second) - self.start()) / SECONDS_PER_DAY;

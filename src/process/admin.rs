@@ -1,11 +1,12 @@
 //! The admin listener: health, readiness, metrics, status, reload, the admin API and the operator's
 //! page.
 //!
-//! Owns what the process reveals and to whom. Anybody may request health and readiness, the files of
-//! the page, which contain no data, and metrics if `admin.metrics_public` is on. All other paths need
-//! an admin token; if none is configured, the listener must be on loopback and `Host` must name
-//! loopback. Changes by the API always need a token. No response contains a key, except the answer to
-//! its creation, or an e-mail address. The API of the gateway is not served here.
+//! Owns what the process reveals and to whom. Anybody may request health and readiness, the files
+//! of the page, which contain no data, and metrics if `admin.metrics_public` is on. All other paths
+//! need an admin token; if none is configured, the listener must be on loopback and `Host` must
+//! name loopback. Changes by the admin API always need a token. No response contains an e-mail
+//! address. A key is only in the answers to its creation and its rotation. The gateway's own API is
+//! not served here.
 
 mod access;
 mod api;
@@ -118,7 +119,7 @@ impl AdminApp {
         }
     }
 
-    /// The history of the traffic, which has to be run as a service.
+    /// Returns the history of the traffic, which the caller has to run as a service.
     pub fn history(&self) -> Arc<TrafficHistory> {
         Arc::clone(&self.history)
     }
@@ -142,15 +143,17 @@ impl AdminApp {
                 self.check_readiness_and_respond(self.is_authorized(headers)).await
             }
             ("/metrics", true) if self.is_metrics_public => self.update_and_render_metrics(),
-            // The page contains no data: it asks the API.
+            // The files contain no data: the page requests them from the admin API.
             (path, true) if page::is_page_file(path) && self.may_show_page(headers) => {
-                page::answer(path)
+                page::serve_file(path)
             }
             (path, true) if page::is_page_file(path) => {
                 text_response(StatusCode::UNAUTHORIZED, "expected a Host that names loopback\n")
             }
-            ("/reload", _)
-            | (
+            ("/reload", _) if !self.may_reload(headers) => {
+                text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n")
+            }
+            (
                 "/metrics" | "/status" | "/screening" | "/openapi.yaml" | "/api/openapi.yaml",
                 true,
             ) if !self.is_authorized(headers) => {
@@ -183,10 +186,10 @@ impl AdminApp {
         }
     }
 
-    /// Answers a request to the admin API, on a thread that may block.
+    /// Answers a request to the admin API, on a thread that may block, because the store blocks.
     async fn answer_api(self: &Arc<Self>, request: AdminRequest<'_>) -> Response<Vec<u8>> {
         let AdminRequest { method, uri, headers, body, client } = request;
-        let access = self.access_of(headers);
+        let access = self.judge_access(headers);
         let Some(request) = ApiRequest::parse(method, uri, headers, body, client) else {
             return text_response(StatusCode::NOT_FOUND, "no such page\n");
         };
@@ -198,20 +201,28 @@ impl AdminApp {
         })
     }
 
-    /// What the request is allowed to do.
-    fn access_of(&self, headers: &HeaderMap) -> Access {
+    /// Judges what the request may do.
+    fn judge_access(&self, headers: &HeaderMap) -> Access {
         let config = self.inputs.config.peek();
-        Access::of_request(&config.admin_tokens, self.listens_on_loopback, headers, unix_now())
+        Access::from_request(&config.admin_tokens, self.listens_on_loopback, headers, unix_now())
     }
 
-    /// Whether to serve the files of the page. Without a token, a page that reached the listener by DNS
-    /// rebinding gets nothing at all.
+    /// Returns true if the request may have the files of the page. If no token is configured,
+    /// `Host` must name loopback, so that DNS rebinding gives web pages nothing at all.
     fn may_show_page(&self, headers: &HeaderMap) -> bool {
         !self.inputs.config.peek().admin_tokens.is_empty() || self.is_authorized(headers)
     }
 
+    /// Returns true if the request may read what concerns all accounts.
+    /// Whether `POST /reload` is allowed: with a token that may make changes, or without any
+    /// configured token on loopback, because a reload only reads files that are there already.
+    fn may_reload(&self, headers: &HeaderMap) -> bool {
+        let access = self.judge_access(headers);
+        matches!(access, Access::Open) || access.write_token().is_some()
+    }
+
     fn is_authorized(&self, headers: &HeaderMap) -> bool {
-        self.access_of(headers).may_read()
+        self.judge_access(headers).may_read()
     }
 
     async fn reload_and_respond(&self, headers: &HeaderMap) -> Response<Vec<u8>> {

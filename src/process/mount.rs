@@ -11,7 +11,7 @@ use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::gate::Gate;
 use crate::process::reload::Reloader;
 use crate::process::server::startup::build_gate_state_and_reloader;
-use crate::process::server::{StartError, StartupInputs, check_access_log_path, create_upstreams};
+use crate::process::server::{StartError, StartupInputs, check_log_paths, create_upstreams};
 use crate::proxy::gateway::Gateway;
 
 /// riskgate's state, for a Pingora server of your own: table, keys, quotas and store, as `riskgate
@@ -43,7 +43,7 @@ impl Mount {
         let file = ConfigFile::Path(path.into());
         let overrides = ConfigSources { file, flags: Vec::new() };
         let inputs = StartupInputs::read(&overrides).map_err(StartError::Config)?;
-        check_access_log_path(&inputs.config)?;
+        check_log_paths(&inputs.config)?;
         let config = inputs.config.clone();
         let (state, reloader, _) = build_gate_state_and_reloader(inputs, None, overrides)?;
         let gate = Gate::new(state, config.startup_rules.clone());

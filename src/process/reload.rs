@@ -12,6 +12,7 @@ mod inputs;
 mod keys;
 mod requests;
 mod status_reporter;
+mod store_connection;
 mod table;
 mod watch;
 mod webhook;
@@ -139,7 +140,7 @@ impl Reloader {
         self
     }
 
-    /// Returns what the reloader last read.
+    /// Returns the config and the rows of the keys, as the reloader last read them.
     pub fn inputs(&self) -> Arc<CurrentInputs> {
         Arc::clone(&self.inputs)
     }

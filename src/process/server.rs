@@ -34,7 +34,7 @@ use crate::support::certificates::CurrentCertificates;
 
 pub use exit::ExitHook;
 use exit::{ExitTasks, UpgradeState, claim_runtime_dir_or_warn};
-pub(in crate::process) use inputs::check_access_log_path;
+pub(in crate::process) use inputs::check_log_paths;
 pub use inputs::{StartError, StartupInputs};
 use signals::{SignalHandler, SignalStreams};
 use sockets::{ListenSockets, ProxyServiceParts};
@@ -211,13 +211,13 @@ fn add_services(
     Ok(())
 }
 
-/// Checks the path of the access log, fits the connection limits to the limit of open files, and
-/// resolves the upstream servers. Returns the config with the fitted limits, or the faults of all
-/// three steps. Starts nothing, so `riskgate check` also calls this function.
+/// Checks the paths of the access log and of the audit, fits the connection limits to the limit of
+/// open files, and resolves the upstream servers. Returns the config with the fitted limits, or the
+/// faults of all three steps. Starts nothing, so `riskgate check` also calls this function.
 pub fn check_log_limits_and_upstreams(
     config: &Config,
 ) -> Result<(Config, Arc<Upstreams>), StartError> {
-    let files = check_access_log_path(config);
+    let files = check_log_paths(config);
     let limited = lower_limits_to_open_files(config.clone());
     let upstreams = create_upstreams(limited.as_ref().unwrap_or(config));
     match (files, limited, upstreams) {

@@ -1,8 +1,8 @@
 //! The calls of each key by day and route, as this node has counted them.
 //!
-//! A request changes one counter, with a compare-and-swap and no lock, unless a day has begun. The
-//! lease reports carry the changed counts to the store, so a crash loses no more of them than of the
-//! account's total.
+//! A request changes one counter with a compare-and-swap. It takes a lock only if the day of the
+//! counter is another one. The lease reports carry the changed counts to the store, so a crash
+//! loses no more counted calls than the account's total loses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,17 +13,18 @@ use crate::model::month::Month;
 use crate::model::route_label::RouteLabel;
 use crate::store::UsageCount;
 
-/// How many past days of a key are kept, so that they can be reported again after the store lost data.
+/// How many days before the latest one a key keeps, so that the node can report them again after
+/// the store lost data.
 const KEPT_PAST_DAYS: usize = 2;
 
-/// A day of a month: twelve bits of the month's number, and five of the day.
+/// A day of a month in 17 bits: the number of the month, and in the lowest five bits the day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UsageDay(u32);
 
 impl UsageDay {
     const DAY_BITS: u32 = 5;
 
-    /// The day of this month, from 1.
+    /// Packs a month and a day, which counts from 1.
     pub fn new(month: Month, day: u8) -> UsageDay {
         UsageDay(u32::from(month.number()) << UsageDay::DAY_BITS | u32::from(day))
     }
@@ -34,18 +35,17 @@ impl UsageDay {
     }
 }
 
-/// Remembers which day of which month it is, because a request should not have to reckon with a
-/// calendar.
+/// Remembers the day that it found last, so that a request rarely computes a date.
 #[derive(Default)]
 pub(super) struct DayCache {
-    /// The days since 1970, and the [`UsageDay`].
+    /// The days since 1970, and in the lowest 17 bits the [`UsageDay`].
     latest: AtomicU64,
 }
 
 impl DayCache {
     const USAGE_DAY_BITS: u32 = 17;
 
-    /// The day of `month` at this time.
+    /// Finds the day of `month` at this time.
     pub(super) fn find_day(&self, month: Month, unix_seconds: i64) -> UsageDay {
         let days_since_1970 = unix_seconds.max(0).cast_unsigned() / 86_400;
         let known = self.latest.load(Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl KeyUsage {
         self.change(route as usize, day, |known| known + calls);
     }
 
-    /// Takes back a call that was refunded.
+    /// Subtracts a call that was refunded.
     pub fn uncount_call(&self, route: RouteLabel, day: UsageDay) {
         self.change(route as usize, day, |known| known.saturating_sub(1));
     }
@@ -129,8 +129,8 @@ impl KeyUsage {
         self.change_on_another_day(route, day, change);
     }
 
-    /// Moves the count of the latest day to the past ones if a later day has begun. A call of a past
-    /// day is counted there.
+    /// Changes the count of a day that is not the latest one. If the day is later, it becomes the
+    /// latest one, and the count of the former latest day moves to the past counts.
     fn change_on_another_day(&self, route: usize, day: UsageDay, change: impl Fn(u64) -> u64) {
         let mut past = self.lock_past();
         let counter = &self.latest[route];
@@ -171,7 +171,8 @@ impl KeyUsage {
         }
     }
 
-    /// Notes that the store has acknowledged this count, and forgets old days.
+    /// Notes that the store has acknowledged this count. Forgets days that are older than the kept
+    /// ones and that the store has.
     fn confirm(&self, count: &UsageCount) {
         let route = RouteLabel::ALL.iter().position(|label| label.as_str() == count.route);
         let Some(route) = route else { return };
@@ -193,15 +194,15 @@ impl KeyUsage {
 
 /// The usage of all keys of one account that have been used.
 #[derive(Default)]
-pub(super) struct AccountUsage {
+pub(super) struct UsageByKey {
     keys: Mutex<HashMap<Arc<str>, Arc<KeyUsage>>>,
     /// The counts in the report in flight.
     in_flight: Mutex<Vec<UsageCount>>,
 }
 
-impl AccountUsage {
-    /// The usage of this key; new if the key has not been used yet.
-    pub(super) fn of_key(&self, key_id: &str) -> Arc<KeyUsage> {
+impl UsageByKey {
+    /// Finds the usage of this key, or creates it if the key has not been used yet.
+    pub(super) fn find_or_create(&self, key_id: &str) -> Arc<KeyUsage> {
         let mut keys = lock_ignoring_poison(&self.keys);
         if let Some(usage) = keys.get(key_id) {
             return Arc::clone(usage);
@@ -220,7 +221,7 @@ impl AccountUsage {
         changes
     }
 
-    /// Notes the counts that a report carries, until it is answered.
+    /// Keeps the counts that a report carries until the store answers it.
     pub(super) fn note_in_flight(&self, counts: &[UsageCount]) {
         *lock_ignoring_poison(&self.in_flight) = counts.to_vec();
     }
@@ -253,7 +254,7 @@ mod tests {
     }
 
     /// The changes as day, route and calls, sorted.
-    fn changes(usage: &AccountUsage) -> Vec<(u8, &'static str, u64)> {
+    fn changes(usage: &UsageByKey) -> Vec<(u8, &'static str, u64)> {
         let counts = usage.collect_changes();
         usage.note_in_flight(&counts);
         let mut counts: Vec<_> =
@@ -264,8 +265,8 @@ mod tests {
 
     #[test]
     fn counts_are_totals_by_day_and_route() {
-        let usage = AccountUsage::default();
-        let key = usage.of_key("k1");
+        let usage = UsageByKey::default();
+        let key = usage.find_or_create("k1");
         key.count_calls(RouteLabel::Check, day(1), 1);
         key.count_calls(RouteLabel::Domain, day(1), 3);
         key.uncount_call(RouteLabel::Domain, day(1));
@@ -285,8 +286,8 @@ mod tests {
 
     #[test]
     fn old_days_are_forgotten_once_they_are_reported() {
-        let usage = AccountUsage::default();
-        let key = usage.of_key("k1");
+        let usage = UsageByKey::default();
+        let key = usage.find_or_create("k1");
         for number in 1..=20 {
             key.count_calls(RouteLabel::Check, day(number), 1);
             assert_eq!(changes(&usage), [(number, "check", 1)]);
@@ -299,8 +300,8 @@ mod tests {
 
     #[test]
     fn no_call_is_lost_when_threads_count_over_midnight() {
-        let usage = AccountUsage::default();
-        let key = usage.of_key("k1");
+        let usage = UsageByKey::default();
+        let key = usage.find_or_create("k1");
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

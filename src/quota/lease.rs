@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use super::accounting::{LeaseAccounting, RefundOutcome};
 use super::atomic_lease::AtomicLease;
 use super::charge::Charge;
-use super::key_usage::{AccountUsage, KeyUsage};
+use super::key_usage::{KeyUsage, UsageByKey};
 use super::lease_report::{OutgoingReports, ReportReason};
 use super::sync::lock_ignoring_poison;
 use crate::model::month::Month;
@@ -42,7 +42,7 @@ pub struct Lease {
     /// spend the calls that an earlier one waits for.
     wait_queue: Semaphore,
     accounting: Mutex<LeaseAccounting>,
-    usage: AccountUsage,
+    usage: UsageByKey,
 }
 
 /// The fields that a charge reads or writes while calls are held, in one cache line.
@@ -116,7 +116,7 @@ impl Lease {
             reply_notify: Notify::new(),
             wait_queue: Semaphore::new(1),
             accounting: Mutex::new(LeaseAccounting::new(calls_allowed(limit))),
-            usage: AccountUsage::default(),
+            usage: UsageByKey::default(),
         }
     }
 
@@ -125,9 +125,9 @@ impl Lease {
         &self.account
     }
 
-    /// The counts of one of the account's keys by day and route.
+    /// Returns the counts of one of the account's keys by day and route.
     pub fn usage_of_key(&self, key_id: &str) -> Arc<KeyUsage> {
-        self.usage.of_key(key_id)
+        self.usage.find_or_create(key_id)
     }
 
     fn lock_accounting(&self) -> MutexGuard<'_, LeaseAccounting> {
@@ -304,7 +304,7 @@ impl Lease {
         let usage = self.usage.collect_changes();
         let mut accounting = self.lock_accounting();
         if !usage.is_empty() {
-            // So that there is a report which carries the counts.
+            // A total that counts as unreported makes a report due, which carries the counts.
             accounting.reported_spent = None;
         }
         let month = accounting.month;
@@ -329,7 +329,10 @@ impl Lease {
             publish_unleased,
         );
         let Some(outcome) = outcome else { return 0 };
-        self.usage.confirm_in_flight();
+        if !outcome.is_recovering {
+            // Otherwise the grant may not be trustworthy, and the counts are sent again.
+            self.usage.confirm_in_flight();
+        }
         self.hot.refill_threshold.store(outcome.refill_threshold, Ordering::Relaxed);
         self.hot.refill_can_wait.store(outcome.refill_can_wait, Ordering::Relaxed);
         let until = |is_set: bool, ms: u64| if is_set { uptime_ms + ms } else { 0 };

@@ -5,7 +5,7 @@
 
 use super::accounting::{FinalReport, LeaseAccounting, PendingReport};
 use super::atomic_lease::AtomicLease;
-use super::key_usage::AccountUsage;
+use super::key_usage::UsageByKey;
 use super::packed_lease::max_held_calls;
 use crate::model::month::Month;
 use crate::store::{Grant, KnownState, LeaseReport, UsageCount};
@@ -39,9 +39,9 @@ pub(super) struct OutgoingReports {
 }
 
 impl OutgoingReports {
-    /// Lets the report about the current month carry the counts, so that they are acknowledged
-    /// together. Without that report, a later one carries them.
-    pub(super) fn attach_usage(&mut self, counts: Vec<UsageCount>, usage: &AccountUsage) {
+    /// Lets the report about the current month carry the counts, so that the store acknowledges
+    /// both together. If there is no such report, a later one carries the counts.
+    pub(super) fn attach_usage(&mut self, counts: Vec<UsageCount>, usage: &UsageByKey) {
         if let Some(report) = &mut self.current_month_report {
             usage.note_in_flight(&counts);
             report.usage = counts;

@@ -137,7 +137,7 @@ impl Ledger {
         self.shared.node.calendar.month_to_charge(believed_now, || self.shared.boot_clock.seconds())
     }
 
-    /// The day on which a call of this month counts that arrived at this believed time.
+    /// Returns the day of `month` in whose usage a call at this believed time counts.
     pub fn usage_day(&self, month: Month, believed_now: i64) -> UsageDay {
         self.shared.days.find_day(month, believed_now)
     }

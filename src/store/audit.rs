@@ -1,7 +1,7 @@
-//! Who made a change, and the records of changes that a store keeps.
+//! The audit: who made which change, and the records of changes that a store keeps.
 //!
-//! Values only. The store writes a record in the same step as the change that it is about, so there
-//! is no change without its record. No record contains the text or the digest of a key.
+//! Values only. The store writes a change and its record in one step, so there is no change without
+//! its record. No record contains the text or the digest of a key.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::model::monthly_limit::MonthlyLimit;
 
 /// For how long a store keeps its records, in seconds.
 pub const AUDIT_RETENTION_SECONDS: i64 = 400 * 86_400;
-/// A source with more bytes of entries than this is remembered by its digest alone.
+/// If the entries of a source have more bytes than this, the store remembers their digest instead.
 const MAX_SOURCE_STATE_BYTES: usize = 256 << 10;
 /// The most changed entries of a source that one record lists.
 const MAX_LISTED_ENTRIES: usize = 200;
@@ -64,38 +64,38 @@ pub struct ChangeAuthor {
     /// The name of a user of the machine, or of an admin token.
     pub actor: String,
     /// The surface that the actor used.
-    pub surface: ChangeSurface,
-    /// A machine, the address of a client, or the path of a file.
-    pub place: String,
+    pub via: ChangeSurface,
+    /// The machine, the address of the client, or the path of the file that the change came from.
+    pub from: String,
 }
 
 impl ChangeAuthor {
-    /// The author of what riskgate does without an operator, on the machine `place`.
-    pub fn riskgate(place: &str) -> ChangeAuthor {
+    /// The author of what riskgate does without an operator, on the machine `from`.
+    pub fn riskgate(from: &str) -> ChangeAuthor {
         ChangeAuthor {
             actor: "riskgate".to_owned(),
-            surface: ChangeSurface::Riskgate,
-            place: place.to_owned(),
+            via: ChangeSurface::Riskgate,
+            from: from.to_owned(),
         }
     }
 
     pub(super) fn to_json(&self) -> Value {
-        json!({ "actor": self.actor, "via": self.surface.as_str(), "from": self.place })
+        json!({ "actor": self.actor, "via": self.via.as_str(), "from": self.from })
     }
 
     /// Parses what [`ChangeAuthor::to_json`] returned.
     pub(super) fn from_json(value: &Value) -> Option<ChangeAuthor> {
         Some(ChangeAuthor {
             actor: value["actor"].as_str()?.to_owned(),
-            surface: ChangeSurface::parse(value["via"].as_str()?)?,
-            place: value["from"].as_str()?.to_owned(),
+            via: ChangeSurface::parse(value["via"].as_str()?)?,
+            from: value["from"].as_str()?.to_owned(),
         })
     }
 }
 
-/// What a change does.
+/// What a change does: the operation that a record names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
+pub enum AuditOperation {
     /// A key was created.
     KeyCreate,
     /// Keys were imported from a file.
@@ -132,37 +132,37 @@ pub enum ChangeKind {
     StoreRepairMonth,
 }
 
-impl ChangeKind {
-    /// The operation in records.
+impl AuditOperation {
+    /// The operation's name in records.
     pub fn as_str(self) -> &'static str {
         match self {
-            ChangeKind::KeyCreate => "key.create",
-            ChangeKind::KeyImport => "key.import",
-            ChangeKind::KeyRotate => "key.rotate",
-            ChangeKind::KeyRotationUndo => "key.rotation_undo",
-            ChangeKind::KeyRevoke => "key.revoke",
-            ChangeKind::KeyRestore => "key.restore",
-            ChangeKind::AccountSet => "account.set",
-            ChangeKind::OverrideSet => "override.set",
-            ChangeKind::OverrideClear => "override.clear",
-            ChangeKind::OverrideFileChange => "override_file.change",
-            ChangeKind::KeyFileChange => "key_file.change",
-            ChangeKind::ConfigChange => "config.change",
-            ChangeKind::TokenChange => "admin_token.change",
-            ChangeKind::TableChange => "table.change",
-            ChangeKind::StoreInit => "store.init",
-            ChangeKind::StoreFill => "store.fill",
-            ChangeKind::StoreRepairMonth => "store.repair_month",
+            AuditOperation::KeyCreate => "key.create",
+            AuditOperation::KeyImport => "key.import",
+            AuditOperation::KeyRotate => "key.rotate",
+            AuditOperation::KeyRotationUndo => "key.rotation_undo",
+            AuditOperation::KeyRevoke => "key.revoke",
+            AuditOperation::KeyRestore => "key.restore",
+            AuditOperation::AccountSet => "account.set",
+            AuditOperation::OverrideSet => "override.set",
+            AuditOperation::OverrideClear => "override.clear",
+            AuditOperation::OverrideFileChange => "override_file.change",
+            AuditOperation::KeyFileChange => "key_file.change",
+            AuditOperation::ConfigChange => "config.change",
+            AuditOperation::TokenChange => "admin_token.change",
+            AuditOperation::TableChange => "table.change",
+            AuditOperation::StoreInit => "store.init",
+            AuditOperation::StoreFill => "store.fill",
+            AuditOperation::StoreRepairMonth => "store.repair_month",
         }
     }
 }
 
-/// A change to record, whose state before and after the caller knows.
+/// A change to record. The caller knows the states before and after it.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// What the change does.
-    pub kind: ChangeKind,
-    /// The key, account, domain or file that it is about.
+    pub operation: AuditOperation,
+    /// The key, account, domain or file that changed.
     pub target: String,
     /// The state before; null if there was none.
     pub before: Value,
@@ -173,15 +173,17 @@ pub struct Change {
 /// The record of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditRecord {
-    /// Identifies the record in its store. Later records have higher ids, see [`AuditRecord::order`].
+    /// Identifies the record in its store. Later records have higher ids:
+    /// see [`AuditRecord::parse_id`].
     pub id: String,
     /// Unix seconds.
     pub at: i64,
     /// Who made the change.
     pub author: ChangeAuthor,
-    /// What the change does, as [`ChangeKind::as_str`] names it.
+    /// The name of an [`AuditOperation`]. Kept as text, so that a record of a newer riskgate can be
+    /// read.
     pub operation: String,
-    /// The key, account, domain or file that it is about.
+    /// The key, account, domain or file that changed.
     pub target: String,
     /// The state before; null if there was none.
     pub before: Value,
@@ -194,14 +196,14 @@ impl AuditRecord {
     pub fn to_json(&self) -> Value {
         json!({
             "id": self.id, "at": format_rfc3339(self.at), "actor": self.author.actor,
-            "via": self.author.surface.as_str(), "from": self.author.place,
+            "via": self.author.via.as_str(), "from": self.author.from,
             "operation": self.operation, "target": self.target,
             "before": self.before, "after": self.after,
         })
     }
 
     /// Parses an id into numbers that sort as the records do. `None` if the text is no id.
-    pub fn order(id: &str) -> Option<(u64, u64)> {
+    pub fn parse_id(id: &str) -> Option<(u64, u64)> {
         match id.split_once('-') {
             Some((time, number)) => Some((time.parse().ok()?, number.parse().ok()?)),
             None => Some((id.parse().ok()?, 0)),
@@ -209,19 +211,21 @@ impl AuditRecord {
     }
 }
 
-/// The latest state of a file or another source, as names and values: settings of the config, rows
-/// of overrides, or keys of the key file.
+/// The latest state of a source, as names and values. A source is what an operator changes outside
+/// the store: the settings of the config, the admin tokens, the rows of the file of overrides, the
+/// keys of the key file, or the lists of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceState {
-    /// Names the source: its kind, path and machine.
+    /// Names the source by its kind, path and machine. A record of its change has this as its
+    /// target.
     pub subject: String,
     /// The values by name. A secret must not be among them.
     pub entries: BTreeMap<String, String>,
 }
 
 impl SourceState {
-    /// The entries as the store keeps them. Many entries become their number and their digest.
-    pub(super) fn stored_text(&self) -> String {
+    /// Renders the entries for the store. Too many entries become their number and their digest.
+    pub(super) fn to_stored_text(&self) -> String {
         let text = json!(self.entries).to_string();
         if text.len() <= MAX_SOURCE_STATE_BYTES {
             return text;
@@ -233,7 +237,7 @@ impl SourceState {
 }
 
 /// Returns the entries that differ, with the values before and after. The inputs are texts of
-/// [`SourceState::stored_text`].
+/// [`SourceState::to_stored_text`].
 pub(super) fn diff_source_states(before: &str, after: &str) -> (Value, Value) {
     let parse = |text| serde_json::from_str::<BTreeMap<String, String>>(text).unwrap_or_default();
     let (before, after) = (parse(before), parse(after));
@@ -257,7 +261,7 @@ pub(super) fn diff_source_states(before: &str, after: &str) -> (Value, Value) {
     (Value::Object(old), Value::Object(new))
 }
 
-/// A key in a record: everything but its digest.
+/// Renders a key for a record, without its digest.
 pub(super) fn key_to_json(key: &KeyRow) -> Value {
     json!({
         "account": key.account, "label": key.label, "origins": key.origins,
@@ -267,7 +271,7 @@ pub(super) fn key_to_json(key: &KeyRow) -> Value {
     })
 }
 
-/// An account in a record.
+/// Renders an account for a record.
 pub(super) fn account_to_json(account: &AccountRow) -> Value {
     let limit = match account.own_limit {
         Some(MonthlyLimit::Calls(calls)) => json!(calls),
@@ -277,32 +281,36 @@ pub(super) fn account_to_json(account: &AccountRow) -> Value {
     json!({ "plan": account.plan, "own_limit": limit })
 }
 
-/// The change that adds these keys: the creation of one key, or an import of several. `None` without
-/// a key.
+/// The change that adds these keys: the creation of one key, or an import of several. `None`
+/// without a key.
 pub(super) fn change_of_added_keys(keys: &[(KeyRow, Option<String>)]) -> Option<Change> {
-    let (kind, target, after) = match keys {
+    let (operation, target, after) = match keys {
         [] => return None,
-        [(key, _)] => (ChangeKind::KeyCreate, key.id.clone(), key_to_json(key)),
+        [(key, _)] => (AuditOperation::KeyCreate, key.id.clone(), key_to_json(key)),
         _ => {
             let ids = keys.iter().take(MAX_LISTED_ENTRIES).map(|(key, _)| key.id.as_str());
             let ids = ids.collect::<Vec<_>>();
             let count = keys.len();
-            (ChangeKind::KeyImport, format!("{count} keys"), json!({ "keys": count, "ids": ids }))
+            (
+                AuditOperation::KeyImport,
+                format!("{count} keys"),
+                json!({ "keys": count, "ids": ids }),
+            )
         }
     };
-    Some(Change { kind, target, before: Value::Null, after })
+    Some(Change { operation, target, before: Value::Null, after })
 }
 
 /// The change that writes lost rows back.
 pub(super) fn change_of_restored_rows(count: usize) -> Change {
-    let (kind, target) = (ChangeKind::KeyRestore, format!("{count} keys and accounts"));
-    Change { kind, target, before: Value::Null, after: json!({ "rows": count }) }
+    let (operation, target) = (AuditOperation::KeyRestore, format!("{count} keys and accounts"));
+    Change { operation, target, before: Value::Null, after: json!({ "rows": count }) }
 }
 
 /// The change that returns the store to an earlier month.
 pub(super) fn change_of_repaired_month(before: Option<Month>, after: Month) -> Change {
     Change {
-        kind: ChangeKind::StoreRepairMonth,
+        operation: AuditOperation::StoreRepairMonth,
         target: "the store".to_owned(),
         before: json!({ "month": before.map(|month| month.to_string()) }),
         after: json!({ "month": after.to_string() }),
@@ -320,8 +328,8 @@ mod tests {
 
     #[test]
     fn a_record_of_a_source_lists_what_differs() {
-        let before = state(&[("a", "1"), ("b", "2"), ("c", "3")]).stored_text();
-        let after = state(&[("a", "1"), ("b", "4"), ("d", "5")]).stored_text();
+        let before = state(&[("a", "1"), ("b", "2"), ("c", "3")]).to_stored_text();
+        let after = state(&[("a", "1"), ("b", "4"), ("d", "5")]).to_stored_text();
         let (old, new) = diff_source_states(&before, &after);
         assert_eq!(old, json!({ "b": "2", "c": "3" }));
         assert_eq!(new, json!({ "b": "4", "d": "5" }));
@@ -333,7 +341,7 @@ mod tests {
             let mut large = state(&[]);
             large.entries.extend((0..20_000).map(|n| (format!("{n}.example"), "deny".to_owned())));
             large.entries.insert("last".to_owned(), last.to_owned());
-            large.stored_text()
+            large.to_stored_text()
         };
         let (before, after) = (large("a"), large("b"));
         assert!(before.len() < 200);
@@ -345,7 +353,7 @@ mod tests {
     #[test]
     fn ids_sort_as_their_records() {
         let ids = ["9", "10", "1700000000000-0", "1700000000000-2", "1700000000000-10"];
-        assert!(ids.map(AuditRecord::order).is_sorted());
-        assert_eq!(AuditRecord::order("a-1"), None);
+        assert!(ids.map(AuditRecord::parse_id).is_sorted());
+        assert_eq!(AuditRecord::parse_id("a-1"), None);
     }
 }

@@ -1,13 +1,15 @@
-//! All that a store contains, as `riskgate store copy` moves it.
+//! What `riskgate store copy` moves from one store to another.
 
 use serde_json::{Value, json};
 
-use super::audit::{AuditRecord, Change, ChangeKind};
+use super::audit::{AuditOperation, AuditRecord, Change};
 use super::quota_events::QuotaEventRow;
 use super::rows::{DailyUsageRow, RingRows, TopRow, UsageRow};
 use crate::model::month::Month;
 
-/// The contents that `riskgate store copy` moves.
+/// The contents that `riskgate store copy` moves. DNS facts, the states of sources and requests
+/// that can be repeated stay behind: riskgate learns the facts and reads the sources again, and
+/// knows a request for a day only.
 #[derive(Clone, Debug)]
 pub struct StoreContents {
     /// Keys and accounts.
@@ -18,7 +20,7 @@ pub struct StoreContents {
     pub usage: Vec<UsageRow>,
     /// The counts of the top list.
     pub top_rows: Vec<TopRow>,
-    /// The quota events: pending ones, and finished ones of this month.
+    /// The quota events: pending ones, and finished ones of `usage_month` and later months.
     pub quota_events: Vec<QuotaEventRow>,
     /// The records of the audit, the oldest first.
     pub audit: Vec<AuditRecord>,
@@ -30,7 +32,7 @@ pub struct StoreContents {
 pub(super) fn change_of_filled_store(contents: &StoreContents) -> Change {
     let (keys, accounts) = (contents.ring.keys.len(), contents.ring.accounts.len());
     Change {
-        kind: ChangeKind::StoreFill,
+        operation: AuditOperation::StoreFill,
         target: "the store".to_owned(),
         before: Value::Null,
         after: json!({ "keys": keys, "accounts": accounts }),

@@ -48,7 +48,8 @@ pub struct LeaseReport {
     /// What the store acknowledged to the node before. If the store has an older state, it has lost
     /// data.
     pub known: KnownState,
-    /// The counts by day, route and key that have changed since the node's last acknowledged report.
+    /// The counts by day, route and key that have changed since the node's last acknowledged
+    /// report.
     pub usage: Vec<UsageCount>,
 }
 

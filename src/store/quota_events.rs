@@ -1,5 +1,5 @@
-//! The quota events that are exchanged with a store. Values only: the store does not know what a
-//! message says.
+//! Quota events: an account has reached a threshold of its month, and a webhook has to deliver this
+//! to a receiver. Values only: the store does not know what a message says.
 
 use crate::model::month::Month;
 
@@ -23,18 +23,18 @@ pub struct NewQuotaEvent {
     pub due_at: i64,
 }
 
-/// The times of a claim, in Unix seconds.
+/// The times that a claim of quota events depends on, in Unix seconds.
 #[derive(Clone, Copy, Debug)]
-pub struct QuotaEventTimes {
+pub struct ClaimTimes {
     /// The present time: events that are due by now are claimed.
     pub now: i64,
-    /// No correct event is due later than this.
+    /// No event is due later than this, unless a clock was ahead when the event was written.
     pub latest_due: i64,
     /// When the claim ends, so that another caller may claim the event.
     pub claimed_until: i64,
 }
 
-/// An event that the caller alone may send until its claim ends.
+/// An event that nobody but the caller may send until the claim ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedQuotaEvent {
     /// Identifies the event.
@@ -71,8 +71,8 @@ pub enum QuotaEventState {
     GivenUp(i64),
 }
 
-/// An event as a store keeps it. A finished event has neither account nor body any more: only its
-/// key is needed, so that the event is not recorded again.
+/// An event as a store keeps it. Of a finished event, the store deletes account and body. It keeps
+/// the key, so that the event is not recorded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaEventRow {
     /// Identifies the event.

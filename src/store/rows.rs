@@ -229,17 +229,17 @@ impl DailyUsageRow {
         })
     }
 
-    /// The place of this row in the order of all rows.
+    /// Returns where this row stands in the order of all rows.
     pub fn cursor(&self) -> DailyUsageCursor {
         (self.account.clone(), self.day, self.route.clone(), self.key_id.clone())
     }
 }
 
-/// The place of a row in the order of all rows: its account, day, route and key.
+/// Where a row stands in the order of all rows: its account, day, route and key.
 pub type DailyUsageCursor = (String, u8, String, String);
 
-/// A request that can be repeated without a second effect: the creation or rotation of a key with an
-/// `Idempotency-Key`.
+/// A request that can be repeated without a second effect: the creation or rotation of a key with
+/// an `Idempotency-Key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
     /// Identifies the request: a digest of the `Idempotency-Key` and the name of the admin token.

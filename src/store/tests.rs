@@ -84,11 +84,7 @@ fn key(n: u32, account: &str) -> KeyRow {
 
 /// The author of the changes of tests.
 pub(crate) fn tester() -> ChangeAuthor {
-    ChangeAuthor {
-        actor: "tester".to_owned(),
-        surface: ChangeSurface::Cli,
-        place: "a test".to_owned(),
-    }
+    ChangeAuthor { actor: "tester".to_owned(), via: ChangeSurface::Cli, from: "a test".to_owned() }
 }
 
 static TESTER: LazyLock<ChangeAuthor> = LazyLock::new(tester);

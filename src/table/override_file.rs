@@ -56,10 +56,10 @@ impl OverrideFile {
         std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string()
     }
 
-    /// Prepares the file with a new override. The override replaces the name's row of the same scope.
-    /// If it also covers the names below, it replaces the name's exact row too. The new row keeps
-    /// `is_free_provider`, `is_corporate_email` and `mx_provider_label` of a replaced row of the same
-    /// scope.
+    /// Prepares the file with a new override. The override replaces the name's row of the same
+    /// scope. If it also covers the names below, it replaces the name's exact row too. The new row
+    /// keeps `is_free_provider`, `is_corporate_email` and `mx_provider_label` of a replaced row of
+    /// the same scope.
     ///
     /// # Errors
     /// If `last_day` is not a day, the note has a control character, or the file can't be read.
@@ -123,10 +123,10 @@ impl OverrideFile {
     /// # Errors
     /// If the file can't be read, or is no file of overrides.
     pub fn read_rows(&self) -> Result<Vec<OverrideListRow>, TableFaults> {
-        // The rows of no name are removed.
-        let nobody = DnsName::parse("example.invalid")
+        // This call removes no row, so any name will do.
+        let any_name = DnsName::parse("example.invalid")
             .map_err(|error| TableFault::expected("domain", "a name", error.to_string()))?;
-        Ok(list_rows(&self.read_without_rows(&nobody, |_| false)?.remaining_text))
+        Ok(list_rows(&self.read_without_rows(&any_name, |_| false)?.remaining_text))
     }
 
     /// Keeps other commands from writing the file until the returned lock is dropped. Creates the
@@ -212,13 +212,13 @@ impl OverrideFile {
     }
 }
 
-/// A changed file of overrides that is ready to be written. Other commands can't write the file until
-/// it is dropped.
+/// A changed file of overrides that is ready to be written. Until it is dropped, no other process
+/// can change the file.
 pub struct PreparedOverrideFile {
     path: PathBuf,
-    /// The rows of the file as it is.
+    /// The rows of the file before the change.
     pub rows_before: Vec<OverrideListRow>,
-    /// The rows of the file once it is written.
+    /// The rows of the file after the change.
     pub rows_after: Vec<OverrideListRow>,
     /// The texts of the rows that are removed or replaced.
     pub removed_rows: Vec<String>,
@@ -255,7 +255,7 @@ pub struct OverrideListRow {
     pub text: String,
 }
 
-/// Lists the rows of a text that `read_without_rows` returned: a header, comments and rows.
+/// Lists the rows in a text of `read_without_rows`: comments, a header, and rows.
 fn list_rows(text: &str) -> Vec<OverrideListRow> {
     let is_row = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let rows = text.lines().filter(is_row).skip(1).filter_map(|line| {

@@ -2,9 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Returns true if anybody on the internet can reach the address, as far as its network tells:
-/// IANA's registries of special-purpose addresses name the others. An IPv6 address that contains an
-/// IPv4 address is as public as the latter.
+/// Returns true unless IANA's registries of special-purpose addresses say that the internet does
+/// not route the address. An IPv6 address that contains an IPv4 address is public if the latter is.
 pub fn is_public_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

@@ -5,9 +5,9 @@ pub const GIVE_UP_AFTER_SECONDS: i64 = 3 * 86_400;
 /// The longest wait between two attempts in seconds, apart from the random part.
 const MAX_DELAY_SECONDS: i64 = 3_600;
 
-/// How many seconds riskgate waits after this many failed attempts: 1 s after the first, then twice
-/// as long each time, at most an hour. Up to a quarter of that is added, chosen by `random`, so that
-/// events that failed together don't come back together.
+/// Returns how many seconds riskgate waits after this many failed attempts: 1 s after the first,
+/// then twice as long each time, at most an hour. `random` adds up to a quarter, so that events
+/// that failed together are not due together again.
 pub fn retry_delay_seconds(failed_attempts: u32, random: u64) -> i64 {
     let doublings = failed_attempts.saturating_sub(1).min(12);
     let delay = (1i64 << doublings).min(MAX_DELAY_SECONDS);

@@ -1,4 +1,4 @@
-//! The options in force, and the end of the threads.
+//! Tells the threads of webhooks which options are in force, and when to end.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct WebhookControl {
 struct ControlState {
     options: Option<Arc<WebhookOptions>>,
     is_closed: bool,
-    /// A thread that sends messages runs.
+    /// Whether the sending thread runs.
     is_sender_running: bool,
 }
 
@@ -27,19 +27,19 @@ impl WebhookControl {
         self.changed.notify_all();
     }
 
-    /// The options in force; `None` if webhooks are off.
+    /// Returns the options in force; `None` if webhooks are off.
     pub fn options(&self) -> Option<Arc<WebhookOptions>> {
         self.lock().options.clone()
     }
 
-    /// Waits for this time, or until the control is closed. Returns true once it is closed.
+    /// Waits until the control is closed, at most for `max_wait`. Returns true if it is closed.
     pub fn wait_until_closed(&self, max_wait: Duration) -> bool {
         let is_waiting = |state: &mut ControlState| !state.is_closed;
         let waited = self.changed.wait_timeout_while(self.lock(), max_wait, is_waiting);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_closed
     }
 
-    /// Returns true once the control is closed.
+    /// Returns true if the control is closed.
     pub fn is_closed(&self) -> bool {
         self.lock().is_closed
     }
@@ -50,14 +50,14 @@ impl WebhookControl {
         self.changed.notify_all();
     }
 
-    /// Ends the threads: they start nothing new.
+    /// Makes the threads end: they start nothing new.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Waits until the messages in flight are sent, and the store knows the outcomes. Gives up after
-    /// `max_wait`: a message may then be sent again, with the same id.
+    /// Waits until the sending thread has sent the messages in flight and saved their outcomes, at
+    /// most for `max_wait`. A message whose outcome is not saved is sent again, with the same id.
     pub fn wait_for_sender(&self, max_wait: Duration) {
         let is_waiting = |state: &mut ControlState| state.is_sender_running;
         drop(self.changed.wait_timeout_while(self.lock(), max_wait, is_waiting));

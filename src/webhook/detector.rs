@@ -3,25 +3,25 @@
 use std::collections::HashMap;
 
 use super::event::ReachedThreshold;
-use super::threshold::thresholds_reached;
+use super::threshold::find_reached_thresholds;
 use crate::model::month::Month;
 use crate::quota::AccountUsage;
 use crate::store::NewQuotaEvent;
 
-/// An account that got no call in this many observations gets none any more. An idle node returns
-/// its calls within two seconds, so no living node holds any. A crash can lose calls: then the spent
-/// calls never reach the limit.
+/// If the store grants an account nothing in this many observations, and no node spends a call of
+/// it, the account gets no more calls this month. Idle nodes return their leased calls within two
+/// seconds. So the calls that are missing to the limit were lost in a crash.
 const REFUSED_OBSERVATIONS: u32 = 5;
 /// If an account reaches two thresholds at once, the event of the higher one is sent this many
 /// seconds later, so that it arrives after the lower one.
 const SECONDS_BETWEEN_THRESHOLDS: i64 = 1;
 
-/// Remembers which reached thresholds the store has, so that each is recorded once. The store decides: a
-/// repeated record changes nothing there.
+/// Finds reached thresholds, and remembers which of them the store has. If it forgets, the store
+/// still records no event twice.
 #[derive(Default)]
 pub struct ThresholdDetector {
     recorded: HashMap<String, RecordedThreshold>,
-    refused: HashMap<String, Refused>,
+    refused: HashMap<String, RefusedAccount>,
 }
 
 /// The highest threshold of an account that is recorded.
@@ -31,15 +31,27 @@ struct RecordedThreshold {
     percent: u8,
 }
 
-/// An account that gets no calls.
-struct Refused {
+/// An account that the store grants nothing.
+struct RefusedAccount {
+    /// The calls spent when the store began to grant nothing.
     spent: u64,
+    /// The limit at that time. If it is raised, the account is no longer refused.
+    limit: u64,
+    /// How often the account was observed since, with the same calls spent.
     observations: u32,
 }
 
+impl RefusedAccount {
+    /// Whether neither the calls spent nor the limit have changed since.
+    fn is_of(&self, usage: &AccountUsage<'_>) -> bool {
+        (self.spent, self.limit) == (usage.spent, usage.limit)
+    }
+}
+
 impl ThresholdDetector {
-    /// Observes an account, once a second, and adds its newly reached thresholds to `found`, the lower
-    /// threshold first. `plan` is the account's plan; `None` if there is no such account any more.
+    /// Observes an account, once a second, and adds its newly reached thresholds to `found`, the
+    /// lower threshold first. `plan` is the account's plan; `None` if there is no such account any
+    /// more.
     pub fn observe<'p>(
         &mut self,
         month: Month,
@@ -52,7 +64,7 @@ impl ThresholdDetector {
         let recorded = self.recorded.get(account);
         let recorded = recorded.filter(|it| it.month == month && it.limit == limit);
         let highest = recorded.map_or(0, |it| it.percent);
-        let mut new = thresholds_reached(spent, limit, is_refused)
+        let mut new = find_reached_thresholds(spent, limit, is_refused)
             .filter(|percent| *percent > highest)
             .peekable();
         if new.peek().is_none() {
@@ -72,23 +84,22 @@ impl ThresholdDetector {
     /// Returns true if the account gets no more calls, although it has not spent its limit.
     fn is_refused(&mut self, usage: &AccountUsage<'_>) -> bool {
         if !usage.is_exhausted {
-            // The next calls may be minutes away, so the observations stay.
+            // Clients may try again only after minutes, so the observations stay.
             let refused = self.refused.get(usage.account);
-            return refused.is_some_and(|it| {
-                it.spent == usage.spent && it.observations >= REFUSED_OBSERVATIONS
-            });
+            return refused
+                .is_some_and(|it| it.is_of(usage) && it.observations >= REFUSED_OBSERVATIONS);
         }
-        let new = Refused { spent: usage.spent, observations: 0 };
-        let refused = self.refused.entry(usage.account.to_owned()).or_insert(new);
-        if refused.spent != usage.spent {
-            *refused = Refused { spent: usage.spent, observations: 0 };
+        let new = || RefusedAccount { spent: usage.spent, limit: usage.limit, observations: 0 };
+        let refused = self.refused.entry(usage.account.to_owned()).or_insert_with(new);
+        if !refused.is_of(usage) {
+            *refused = new();
         }
         refused.observations = refused.observations.saturating_add(1);
         refused.observations >= REFUSED_OBSERVATIONS
     }
 
-    /// The events of these reached thresholds, to be recorded now.
-    pub fn events(thresholds: &[ReachedThreshold], unix_now: i64) -> Vec<NewQuotaEvent> {
+    /// Creates the events of these reached thresholds, to be recorded now.
+    pub fn create_events(thresholds: &[ReachedThreshold], unix_now: i64) -> Vec<NewQuotaEvent> {
         let mut previous: Option<&ReachedThreshold> = None;
         let event = |reached| {
             let before = previous.replace(reached);
@@ -110,7 +121,7 @@ impl ThresholdDetector {
         }
     }
 
-    /// Forgets what the store has: it may have lost events.
+    /// Forgets which thresholds the store has, because the store may have lost events.
     pub fn forget_recorded(&mut self) {
         self.recorded.clear();
     }
@@ -139,6 +150,18 @@ mod tests {
         detector.observe(november(), &usage, || Some("free"), &mut found);
         found.iter().for_each(|reached| detector.mark_recorded(reached));
         found.iter().map(|reached| reached.threshold_percent).collect()
+    }
+
+    #[test]
+    fn a_raised_limit_ends_the_refusal_and_reaches_no_threshold() {
+        let mut detector = ThresholdDetector::default();
+        for _ in 0..REFUSED_OBSERVATIONS + 2 {
+            observe(&mut detector, usage(100, 100, true));
+        }
+        for _ in 0..3 {
+            assert!(observe(&mut detector, usage(100, 1_000, false)).is_empty());
+        }
+        assert_eq!(observe(&mut detector, usage(800, 1_000, false)), [80]);
     }
 
     #[test]
@@ -195,7 +218,7 @@ mod tests {
         detector.observe(november(), &usage(100, 100, false), || Some("free"), &mut found);
         let other = AccountUsage { account: "other", spent: 8, limit: 10, is_exhausted: false };
         detector.observe(november(), &other, || Some("free"), &mut found);
-        let events = ThresholdDetector::events(&found, 50);
+        let events = ThresholdDetector::create_events(&found, 50);
         let due: Vec<i64> = events.iter().map(|event| event.due_at).collect();
         assert_eq!(due, [50, 51, 50]);
     }

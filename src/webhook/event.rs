@@ -1,4 +1,4 @@
-//! The events, and the text of a message.
+//! Reached thresholds, their events, and the text of a message.
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -44,7 +44,7 @@ struct MessageData<'m> {
 }
 
 impl ReachedThreshold {
-    /// The event to record in the store at this time, which is not sent before `due_at`. Both are
+    /// Creates the event to record in the store now. It is not sent before `due_at`. Both times are
     /// Unix seconds.
     pub fn to_event(&self, unix_now: i64, due_at: i64) -> NewQuotaEvent {
         NewQuotaEvent {
@@ -57,8 +57,8 @@ impl ReachedThreshold {
         }
     }
 
-    /// The key of the event in the store. The same threshold has the same key on all nodes and after
-    /// a restart: it depends on account, month, limit and threshold only.
+    /// Computes the key of the event in the store. The key depends on account, month, limit and
+    /// threshold only, so it is the same on all nodes and after a restart.
     fn event_key(&self) -> String {
         let ReachedThreshold { account, month, threshold_percent, limit, .. } = self;
         let identity = format!("{month} {limit} {threshold_percent} {account}");
@@ -84,8 +84,8 @@ impl ReachedThreshold {
     }
 }
 
-/// The id of a message, by which a receiver recognizes a repeat: the same for each attempt, and on a
-/// copy of the store.
+/// Returns the id of a message, by which a receiver recognizes a repeat. The id is the same in each
+/// attempt, and on a copy of the store.
 pub fn message_id(event_key: &str) -> String {
     format!("quota_{event_key}")
 }

@@ -30,8 +30,8 @@ impl WebhookUrl {
         WebhookUrl(text)
     }
 
-    /// The whole URL.
-    pub fn reveal(&self) -> &str {
+    /// Returns the whole URL.
+    pub fn expose_text(&self) -> &str {
         &self.0
     }
 
@@ -61,6 +61,6 @@ mod tests {
     fn a_shown_url_has_neither_user_nor_path_nor_query() {
         let url = WebhookUrl::from_checked("https://me:word@a.example:8443/T0/x?key=y".to_owned());
         assert_eq!(format!("{url} {url:?}"), "https://a.example:8443/… https://a.example:8443/…");
-        assert!(url.has_tls() && url.reveal().contains("word"));
+        assert!(url.has_tls() && url.expose_text().contains("word"));
     }
 }

@@ -28,9 +28,9 @@ impl std::fmt::Debug for WebhookSecret {
     }
 }
 
-/// The value of the field `webhook-signature`: `v1,` and the Base64 of the HMAC-SHA256 over id,
-/// time (Unix seconds) and body.
-pub fn signature_header(secret: &WebhookSecret, id: &str, unix_seconds: i64, body: &str) -> String {
+/// Signs a message. Returns the value of the field `webhook-signature`: `v1,` and the Base64 of the
+/// HMAC-SHA256 over id, time (Unix seconds) and body.
+pub fn sign_message(secret: &WebhookSecret, id: &str, unix_seconds: i64, body: &str) -> String {
     // HMAC takes a key of any length, so this never fails.
     let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(&secret.0) else { return String::new() };
     hmac.update(format!("{id}.{unix_seconds}.{body}").as_bytes());
@@ -45,7 +45,7 @@ mod tests {
     fn a_signature_is_that_of_the_standards_own_libraries() {
         // The vector in the tests of the libraries of standard-webhooks.
         let secret = WebhookSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
-        let signature = signature_header(
+        let signature = sign_message(
             &secret,
             "msg_p5jXN8AQM9LWM0D4loKWxJek",
             1_614_265_330,

@@ -1,16 +1,15 @@
-//! What operators see of webhooks.
+//! The status of webhooks for operators: what was delivered, and what fails.
 
 use serde_json::{Value, json};
 
 use crate::model::month::format_rfc3339;
 
-/// After this many seconds without a successful attempt, failing deliveries are a problem that
-/// operators should know of.
+/// If all attempts of this many seconds failed, an operator should know.
 const FAILING_IS_A_PROBLEM_AFTER_SECONDS: i64 = 600;
 
 /// The outcome of one attempt to send a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptOutcome {
+pub enum DeliveryOutcome {
     /// The receiver accepted the message.
     Delivered,
     /// riskgate will try again.
@@ -19,58 +18,58 @@ pub enum AttemptOutcome {
     GivenUp,
 }
 
-impl AttemptOutcome {
+impl DeliveryOutcome {
     /// All outcomes.
-    pub const ALL: [AttemptOutcome; 3] =
-        [AttemptOutcome::Delivered, AttemptOutcome::Failed, AttemptOutcome::GivenUp];
+    pub const ALL: [DeliveryOutcome; 3] =
+        [DeliveryOutcome::Delivered, DeliveryOutcome::Failed, DeliveryOutcome::GivenUp];
 
-    /// The outcome as a label of metrics.
+    /// Returns the outcome as a label of metrics.
     pub fn as_str(self) -> &'static str {
         match self {
-            AttemptOutcome::Delivered => "delivered",
-            AttemptOutcome::Failed => "failed",
-            AttemptOutcome::GivenUp => "given_up",
+            DeliveryOutcome::Delivered => "delivered",
+            DeliveryOutcome::Failed => "failed",
+            DeliveryOutcome::GivenUp => "given_up",
         }
     }
 }
 
 /// The attempts of this process. Times are Unix seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeliveryRecord {
+pub struct DeliveryHistory {
     delivered: u64,
     failed_attempts: u64,
     given_up: u64,
     last_error: Option<String>,
     last_delivered_at: Option<i64>,
-    /// The first failed attempt since the last success.
+    /// When the first attempt after the latest success failed.
     failing_since: Option<i64>,
 }
 
-impl DeliveryRecord {
+impl DeliveryHistory {
     /// Counts an attempt. `error` says why it failed.
-    pub fn count_attempt(&mut self, outcome: AttemptOutcome, error: Option<&str>, unix_now: i64) {
+    pub fn count_attempt(&mut self, outcome: DeliveryOutcome, error: Option<&str>, unix_now: i64) {
         match outcome {
-            AttemptOutcome::Delivered => {
+            DeliveryOutcome::Delivered => {
                 self.delivered += 1;
                 self.last_delivered_at = Some(unix_now);
                 self.failing_since = None;
                 return;
             }
-            AttemptOutcome::Failed => {}
-            AttemptOutcome::GivenUp => self.given_up += 1,
+            DeliveryOutcome::Failed => {}
+            DeliveryOutcome::GivenUp => self.given_up += 1,
         }
         self.failed_attempts += 1;
         self.failing_since.get_or_insert(unix_now);
         self.last_error = error.map(str::to_owned);
     }
 
-    /// Returns true if the last attempt failed.
+    /// Returns true if the latest attempt failed.
     pub fn is_failing(&self) -> bool {
         self.failing_since.is_some()
     }
 
-    /// The problem that an operator should know of, if events wait and every attempt of the last ten
-    /// minutes failed.
+    /// Describes the problem that an operator should know of: events are pending, and every attempt
+    /// of the last ten minutes failed. `None` otherwise.
     pub fn problem(&self, pending_events: u64, unix_now: i64) -> Option<String> {
         let since = self.failing_since.filter(|since| {
             pending_events > 0 && unix_now - since >= FAILING_IS_A_PROBLEM_AFTER_SECONDS
@@ -90,21 +89,21 @@ pub struct WebhookStatus {
     /// The events that are not delivered yet, of all nodes.
     pub pending: u64,
     /// The attempts of this process.
-    pub record: DeliveryRecord,
+    pub history: DeliveryHistory,
 }
 
 impl WebhookStatus {
-    /// The status as JSON, with times in RFC 3339.
+    /// Renders the status for `/status`, with times in RFC 3339.
     pub fn to_json(&self) -> Value {
-        let DeliveryRecord { delivered, failed_attempts, given_up, .. } = self.record;
+        let DeliveryHistory { delivered, failed_attempts, given_up, .. } = self.history;
         json!({
             "url": self.url,
             "pending": self.pending,
             "delivered": delivered,
             "failed_attempts": failed_attempts,
             "given_up": given_up,
-            "last_error": self.record.last_error,
-            "last_delivered_at": self.record.last_delivered_at.map(format_rfc3339),
+            "last_error": self.history.last_error,
+            "last_delivered_at": self.history.last_delivered_at.map(format_rfc3339),
         })
     }
 }
@@ -115,18 +114,18 @@ mod tests {
 
     #[test]
     fn only_long_failures_with_pending_events_are_a_problem() {
-        let mut record = DeliveryRecord::default();
-        record.count_attempt(AttemptOutcome::Failed, Some("status 500"), 1_000);
-        record.count_attempt(AttemptOutcome::Failed, Some("status 503"), 1_500);
-        assert_eq!(record.problem(1, 1_599), None);
-        let problem = record.problem(1, 1_600).unwrap();
+        let mut history = DeliveryHistory::default();
+        history.count_attempt(DeliveryOutcome::Failed, Some("status 500"), 1_000);
+        history.count_attempt(DeliveryOutcome::Failed, Some("status 503"), 1_500);
+        assert_eq!(history.problem(1, 1_599), None);
+        let problem = history.problem(1, 1_600).unwrap();
         assert!(problem.ends_with("since 1970-01-01T00:16:40Z: status 503"), "{problem}");
-        assert_eq!(record.problem(0, 9_000), None, "nothing waits");
-        record.count_attempt(AttemptOutcome::Delivered, None, 2_000);
-        assert_eq!(record.problem(1, 9_000), None);
-        record.count_attempt(AttemptOutcome::GivenUp, Some("status 410"), 9_000);
-        assert!(record.is_failing());
-        let status = WebhookStatus { url: "https://a/…".to_owned(), pending: 2, record };
+        assert_eq!(history.problem(0, 9_000), None, "nothing waits");
+        history.count_attempt(DeliveryOutcome::Delivered, None, 2_000);
+        assert_eq!(history.problem(1, 9_000), None);
+        history.count_attempt(DeliveryOutcome::GivenUp, Some("status 410"), 9_000);
+        assert!(history.is_failing());
+        let status = WebhookStatus { url: "https://a/…".to_owned(), pending: 2, history };
         assert_eq!(
             status.to_json(),
             json!({

@@ -3,10 +3,14 @@
 /// The thresholds in percent of the monthly limit, the lower one first.
 pub const THRESHOLDS_PERCENT: [u8; 2] = [80, 100];
 
-/// The thresholds that this many spent calls have reached. A limit of 0 has none: it refuses all
-/// calls from the start. If `is_refused` is true, the account gets no more calls of its month, which
-/// counts as 100 %.
-pub fn thresholds_reached(spent: u64, limit: u64, is_refused: bool) -> impl Iterator<Item = u8> {
+/// Finds the thresholds that this many spent calls have reached. A limit of 0 has no thresholds,
+/// because it refuses all calls from the start. If `is_refused` is true, the account gets no more
+/// calls this month: then it has reached all thresholds.
+pub fn find_reached_thresholds(
+    spent: u64,
+    limit: u64,
+    is_refused: bool,
+) -> impl Iterator<Item = u8> {
     let is_reached = move |percent: &u8| {
         let needed = u128::from(limit) * u128::from(*percent);
         limit > 0 && (is_refused || u128::from(spent) * 100 >= needed)
@@ -36,10 +40,10 @@ mod tests {
             (u64::MAX, u64::MAX, &[80, 100]),
             (u64::MAX / 2, u64::MAX, &[]),
         ] {
-            let reached: Vec<u8> = thresholds_reached(spent, limit, false).collect();
+            let reached: Vec<u8> = find_reached_thresholds(spent, limit, false).collect();
             assert_eq!(reached, expected, "{spent} of {limit}");
         }
-        assert_eq!(thresholds_reached(5, 100, true).collect::<Vec<_>>(), [80, 100]);
-        assert_eq!(thresholds_reached(0, 0, true).count(), 0);
+        assert_eq!(find_reached_thresholds(5, 100, true).collect::<Vec<_>>(), [80, 100]);
+        assert_eq!(find_reached_thresholds(0, 0, true).count(), 0);
     }
 }

@@ -28,7 +28,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use browser::Browser;
+pub use browser::{Browser, ENTER_KEY, ESCAPE_KEY, REBOUND_HOST, TAB_KEY};
 pub use certificate_authority::CertificateAuthority;
 pub use command::{BINARY, CommandOutput, run_command};
 pub use demo_upstream::DemoUpstream;

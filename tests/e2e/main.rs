@@ -7,6 +7,9 @@ mod harness;
 mod redis_server;
 
 mod admin;
+mod admin_api;
+mod admin_page;
+mod audit;
 mod authz;
 mod backup;
 mod blocked_output;

@@ -130,7 +130,11 @@ fn a_receiver_that_fails_is_told_again_with_the_same_id_until_it_accepts() {
     let status = webhook_status(&gateway);
     assert_eq!((&status["delivered"], &status["failed_attempts"]), (&1.into(), &4.into()));
     assert!(status["last_delivered_at"].is_string());
-    assert!(gateway.stderr().contains("webhook: events arrive again"), "{}", gateway.stderr());
+    assert!(
+        gateway.stderr().contains("webhook: the receiver accepts events again"),
+        "{}",
+        gateway.stderr()
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The requests in the documents: each goes to a route of docs/openapi.yaml.
+//! The requests in the documents: each goes to a route of docs/openapi.yaml or docs/admin-api.yaml.
 
 use super::markdown::{Document, read_documents};
 use super::shell::split_commands;
@@ -12,12 +12,25 @@ const OPTIONS_WITH_DATA: [&str; 6] = ["-d", "--data", "--data-raw", "--json", "-
 /// A route: the port of its listener by default, its method, its path.
 type Route = (&'static str, String, String);
 
-/// All routes of docs/openapi.yaml, with lines that are indented as there.
+/// All routes of both OpenAPI documents.
 fn list_routes() -> Vec<Route> {
+    let mut routes = list_routes_of(include_str!("../../docs/openapi.yaml"), "");
+    let of_api = list_routes_of(include_str!("../../docs/admin-api.yaml"), "/api/v1");
+    routes.extend(of_api.into_iter().map(|(_, method, path)| ("9090", method, path)));
+    let configured = CONFIGURED_ROUTES.iter();
+    routes.extend(
+        configured.map(|(port, method, path)| (*port, method.to_string(), path.to_string())),
+    );
+    routes
+}
+
+/// The routes of an OpenAPI document, with lines that are indented as in docs/openapi.yaml. Its
+/// paths follow this prefix.
+fn list_routes_of(document: &str, prefix: &str) -> Vec<Route> {
     let (mut routes, mut path, mut method) = (Vec::new(), String::new(), String::new());
-    for line in include_str!("../../docs/openapi.yaml").lines() {
+    for line in document.lines() {
         if let Some(name) = line.strip_prefix("  /").and_then(|rest| rest.strip_suffix(':')) {
-            path = format!("/{name}");
+            path = format!("{prefix}/{name}");
         } else if let Some(name) = line.strip_prefix("    ").and_then(|rest| rest.strip_suffix(':'))
         {
             method = name.to_ascii_uppercase();
@@ -26,22 +39,17 @@ fn list_routes() -> Vec<Route> {
             routes.push((port, method.clone(), path.clone()));
         }
     }
-    let configured = CONFIGURED_ROUTES.iter();
-    routes.extend(
-        configured.map(|(port, method, path)| (*port, method.to_string(), path.to_string())),
-    );
     routes
 }
 
-/// Whether a path is one of a route, whose last segment may be a parameter.
+/// Whether a path is one of a route, whose segments may be parameters.
 fn matches_path(route: &str, path: &str) -> bool {
-    match route.split_once('{') {
-        None => route == path,
-        Some((start, _)) => {
-            let segment = path.strip_prefix(start);
-            segment.is_some_and(|it| !it.is_empty() && !it.contains('/'))
-        }
-    }
+    let (route, path) = (route.split('/'), path.split('/'));
+    route.clone().count() == path.clone().count()
+        && route.zip(path).all(|(wanted, found)| match wanted.starts_with('{') {
+            true => !found.is_empty(),
+            false => wanted == found,
+        })
 }
 
 /// The port and the path of an address of riskgate. `ADMIN` stands for the admin listener.
@@ -114,6 +122,10 @@ fn a_request_to_no_route_is_found() {
         ("curl -d '{}' http://127.0.0.1:8080/v1/public/domains", true),
         ("curl -X POST ADMIN/reload", true),
         ("curl ADMIN/reload", false),
+        ("curl http://127.0.0.1:9090/api/v1/keys/key_1/rotate --json '{}'", true),
+        ("curl http://127.0.0.1:9090/api/v1/keys//rotate --json '{}'", false),
+        ("curl http://127.0.0.1:9090/api/v1/keys/key_1/rotate", false),
+        ("curl http://127.0.0.1:8080/api/v1/keys", false),
         ("curl http://127.0.0.1:8080/metrics", false),
         ("curl http://127.0.0.1:9090/metrics", true),
     ] {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::super::failure::CommandFailure;
-use crate::management::verdict_json;
+use crate::management::verdict_to_json;
 use crate::table::{Table, TableAnswer, TableLocation, TableRow};
 
 /// Prints the rows that differ between two tables.
@@ -68,10 +68,10 @@ pub fn print_diff(
 }
 
 fn row_json(row: &TableRow) -> Value {
-    let mut value = verdict_json(&row.own_answer);
+    let mut value = verdict_to_json(&row.own_answer);
     // The verdict for names below the row's name is shown only if it differs from the row's own.
-    if row.answer_below.as_ref().is_none_or(|below| verdict_json(below) != value) {
-        value["below"] = row.answer_below.as_ref().map_or(Value::Null, verdict_json);
+    if row.answer_below.as_ref().is_none_or(|below| verdict_to_json(below) != value) {
+        value["below"] = row.answer_below.as_ref().map_or(Value::Null, verdict_to_json);
     }
     value
 }

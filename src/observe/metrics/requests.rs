@@ -48,7 +48,8 @@ pub struct TrafficTotals {
     pub outcomes: [u64; OUTCOMES.len()],
     /// Verdicts by reason, in the order of [`Reason::ALL`].
     pub verdicts: [u64; Reason::ALL.len()],
-    /// Requests by duration, in the order of [`DURATION_BUCKETS`]; at the end those that took longer.
+    /// Requests by duration, in the order of [`DURATION_BUCKETS`]. The last count is that of longer
+    /// requests.
     pub durations: [u64; DURATION_BUCKETS.len() + 1],
 }
 
@@ -162,7 +163,7 @@ impl RequestMetrics {
         self.duration_by_route[route as usize].observe(seconds);
     }
 
-    /// The totals of all routes since the start.
+    /// Returns the totals of all routes since the start.
     pub fn traffic_totals(&self) -> TrafficTotals {
         let mut totals = TrafficTotals::default();
         for (at, counter) in self.requests_by_route_and_outcome.iter().enumerate() {
@@ -187,7 +188,7 @@ impl RequestMetrics {
         totals
     }
 
-    /// The number of verdicts since the start by reason and source.
+    /// Returns how many verdicts there were since the start, by reason and source.
     pub fn verdict_counts(&self) -> Vec<(Reason, VerdictSource, u64)> {
         let sources = VerdictSource::ALL.len();
         let counters = self.verdicts_by_reason_and_source.iter().enumerate();

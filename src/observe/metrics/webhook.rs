@@ -3,7 +3,7 @@
 use prometheus::{Error, IntCounterVec, IntGauge, Registry};
 
 use super::register::{register_counter_vec, register_gauge};
-use crate::webhook::AttemptOutcome;
+use crate::webhook::DeliveryOutcome;
 
 /// The messages of quota webhooks.
 pub struct WebhookMetrics {
@@ -20,7 +20,7 @@ impl WebhookMetrics {
             &["outcome"],
         )?;
         // An alert needs the series before the first failure.
-        for outcome in AttemptOutcome::ALL {
+        for outcome in DeliveryOutcome::ALL {
             deliveries_by_outcome.with_label_values(&[outcome.as_str()]);
         }
         Ok(WebhookMetrics {
@@ -34,7 +34,7 @@ impl WebhookMetrics {
     }
 
     /// Counts an attempt.
-    pub fn count_delivery(&self, outcome: AttemptOutcome) {
+    pub fn count_delivery(&self, outcome: DeliveryOutcome) {
         self.deliveries_by_outcome.with_label_values(&[outcome.as_str()]).inc();
     }
 

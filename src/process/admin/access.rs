@@ -1,9 +1,10 @@
-//! Who may use the admin listener: tokens and their scopes, and what keeps web pages of others out.
+//! Who may use the admin listener: tokens, their scopes, and the checks against pages of other
+//! origins.
 //!
-//! A token is sent in `Authorization`, which a browser never adds by itself. So a page of another
-//! origin can make no request with the operator's token. Without a token, only reads are allowed, on
-//! loopback and with a `Host` that names loopback; a page that reaches the listener by DNS rebinding
-//! has another `Host`.
+//! Clients send a token in `Authorization`, which a browser never adds by itself. So a page of
+//! another origin can't use the operator's token. If no token is configured, riskgate allows only
+//! reads, on loopback and with a `Host` that names loopback. A page that reaches the listener by
+//! DNS rebinding sends another `Host`.
 
 use std::net::IpAddr;
 
@@ -16,16 +17,16 @@ use crate::config::{AdminToken, TokenScope};
 use crate::keys::sha256;
 use crate::model::month::format_rfc3339;
 
-/// What a request is allowed to do.
+/// The result of judging the credentials of a request.
 #[derive(Clone, Debug)]
 pub(super) enum Access {
-    /// No token is configured: reads are allowed on loopback.
+    /// No token is configured, and the request came over loopback: it may read.
     Open,
-    /// The request has this token.
+    /// The request has this valid token.
     Token(AdminToken),
-    /// The request has no token, but needs one.
+    /// The request needs a token, and has none.
     Missing,
-    /// No token has this text.
+    /// No configured token has the text that the request sent.
     Unknown,
     /// The token has expired.
     Expired(AdminToken),
@@ -33,7 +34,7 @@ pub(super) enum Access {
 
 impl Access {
     /// Judges the credentials of a request.
-    pub(super) fn of_request(
+    pub(super) fn from_request(
         tokens: &[AdminToken],
         listens_on_loopback: bool,
         headers: &HeaderMap,
@@ -44,7 +45,7 @@ impl Access {
             return if is_open { Access::Open } else { Access::Missing };
         };
         let digest = sha256(sent);
-        // Each token is compared, so that the time tells nothing.
+        // All tokens are compared, so that the duration does not show which of them matches.
         let matching = tokens.iter().filter(|token| token.digest.ct_eq(&digest).into()).last();
         match matching {
             Some(token) if token.expires_at.is_some_and(|at| at <= unix_now) => {
@@ -55,7 +56,7 @@ impl Access {
         }
     }
 
-    /// Whether the request may read what concerns all accounts.
+    /// Returns true if the request may read what concerns all accounts.
     pub(super) fn may_read(&self) -> bool {
         match self {
             Access::Open => true,
@@ -64,15 +65,15 @@ impl Access {
         }
     }
 
-    /// The token, if the request may change something with it.
-    pub(super) fn writing_token(&self) -> Option<&AdminToken> {
+    /// Returns the token, if its scope allows changes.
+    pub(super) fn write_token(&self) -> Option<&AdminToken> {
         match self {
             Access::Token(token) if token.scope == TokenScope::Write => Some(token),
             _ => None,
         }
     }
 
-    /// The account of a token that may read nothing else.
+    /// Returns the account of a token that may read nothing else.
     pub(super) fn only_account(&self) -> Option<&str> {
         match self {
             Access::Token(AdminToken { scope: TokenScope::Account(account), .. }) => Some(account),
@@ -80,12 +81,12 @@ impl Access {
         }
     }
 
-    /// Whether the request has credentials that are not valid, or none although it needs some.
+    /// Returns true if the request has an invalid token, or none although it needs one.
     pub(super) fn is_unauthenticated(&self) -> bool {
         matches!(self, Access::Missing | Access::Unknown | Access::Expired(_))
     }
 
-    /// Renders the access for the page, which asks what it may do.
+    /// Renders the access for the page, which asks what its token may do.
     pub(super) fn to_json(&self) -> Value {
         let (state, token) = match self {
             Access::Open => ("open", None),
@@ -110,7 +111,8 @@ impl Access {
     }
 }
 
-/// The text of the one token in `Authorization`.
+/// Reads the text of the token in `Authorization`. `None` if the field is missing, repeated, or of
+/// another scheme than Bearer.
 pub(super) fn read_bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?.as_bytes();
@@ -119,8 +121,9 @@ pub(super) fn read_bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     is_single.then(|| rest.trim_ascii())
 }
 
-/// Whether a page of another origin may have made the request. Browsers send `Origin` with each
-/// request that changes something, and newer ones `Sec-Fetch-Site` with each request.
+/// Returns true if a page of another origin may have made the request. Browsers send `Origin` with
+/// each request whose method is not GET or HEAD, and newer browsers send `Sec-Fetch-Site` with each
+/// request.
 pub(super) fn is_cross_site(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).map(http::HeaderValue::as_bytes).unwrap_or_default();
     let is_other_origin = |origin: &http::HeaderValue| {
@@ -134,7 +137,7 @@ pub(super) fn is_cross_site(headers: &HeaderMap) -> bool {
         || headers.get_all("sec-fetch-site").iter().any(is_other_site)
 }
 
-/// Whether `Host` names loopback.
+/// Returns true if `Host` names loopback.
 pub(super) fn has_loopback_host(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = match host.rsplit_once(':') {
@@ -171,11 +174,11 @@ mod tests {
             token("customer", TokenScope::Account("acme".to_owned()), None),
         ];
         let access = |value: &'static str, now| {
-            Access::of_request(&tokens, true, &headers(&[("authorization", value)]), now)
+            Access::from_request(&tokens, true, &headers(&[("authorization", value)]), now)
         };
         assert!(access("Bearer reader", 9).may_read());
-        assert!(access("Bearer reader", 9).writing_token().is_none());
-        assert!(access("bearer writer", 49).writing_token().is_some());
+        assert!(access("Bearer reader", 9).write_token().is_none());
+        assert!(access("bearer writer", 49).write_token().is_some());
         assert!(matches!(access("Bearer writer", 50), Access::Expired(_)));
         assert_eq!(access("Bearer customer", 9).only_account(), Some("acme"));
         assert!(!access("Bearer customer", 9).may_read());
@@ -183,21 +186,21 @@ mod tests {
             assert!(access(wrong, 9).is_unauthenticated(), "{wrong}");
         }
         let twice = [("authorization", "Bearer reader"), ("authorization", "Bearer reader")];
-        assert!(Access::of_request(&tokens, true, &headers(&twice), 9).is_unauthenticated());
+        assert!(Access::from_request(&tokens, true, &headers(&twice), 9).is_unauthenticated());
         let local = headers(&[("host", "localhost:9090")]);
-        assert!(Access::of_request(&tokens, true, &local, 9).is_unauthenticated());
+        assert!(Access::from_request(&tokens, true, &local, 9).is_unauthenticated());
     }
 
     #[test]
     fn without_a_token_only_loopback_may_read() {
         let local = headers(&[("host", "127.0.0.1:9090")]);
-        let open = Access::of_request(&[], true, &local, 9);
-        assert!(open.may_read() && open.writing_token().is_none());
-        assert!(!Access::of_request(&[], false, &local, 9).may_read());
+        let open = Access::from_request(&[], true, &local, 9);
+        assert!(open.may_read() && open.write_token().is_none());
+        assert!(!Access::from_request(&[], false, &local, 9).may_read());
         let rebound = headers(&[("host", "evil.example:9090")]);
-        assert!(!Access::of_request(&[], true, &rebound, 9).may_read());
+        assert!(!Access::from_request(&[], true, &rebound, 9).may_read());
         let guessed = headers(&[("host", "localhost"), ("authorization", "Bearer guess")]);
-        assert!(!Access::of_request(&[], true, &guessed, 9).may_read());
+        assert!(!Access::from_request(&[], true, &guessed, 9).may_read());
     }
 
     #[test]

@@ -5,13 +5,14 @@
 
 mod accounts;
 mod audit;
-mod directory;
 mod keys;
 mod overrides;
 mod reports;
 pub(super) mod request;
+mod ring_index;
 mod usage;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,15 +25,17 @@ use crate::config::{AdminToken, Config};
 use crate::gate::GateState;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
 use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
-use directory::Directory;
 use request::{ApiError, ApiRequest};
-use usage::UsageCache;
+use ring_index::RingIndex;
 
 /// How long an operation of the store may take.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the answer to a change waits until the change is in effect on this node.
+/// How long the answer to a change waits at most until the change is in effect on this node.
 const MAX_EFFECT_WAIT: Duration = Duration::from_secs(1);
 const EFFECT_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The calls of this month by account.
+type CallsByAccount = Arc<HashMap<String, u64>>;
 
 /// Answers the requests to the admin API.
 pub(super) struct AdminApi {
@@ -42,15 +45,16 @@ pub(super) struct AdminApi {
     reload_trigger: ReloadTrigger,
     history: Arc<TrafficHistory>,
     started_at: i64,
-    /// The connection for reads, and the one for changes; `None` until needed, and after a failure.
+    /// The connection for reads; `None` before the first read, and after a failure.
     read_store: Mutex<Option<Store>>,
+    /// The connection for changes; `None` before the first change, and after a failure.
     write_store: Mutex<Option<Store>>,
-    directory: Mutex<Option<(u64, Arc<Directory>)>>,
-    usage: UsageCache,
+    ring_index: Mutex<Option<(u64, Arc<RingIndex>)>>,
+    calls_by_account: Mutex<Option<(Instant, CallsByAccount)>>,
 }
 
-/// A request that may make a change.
-struct Writer<'r> {
+/// Proof that a request may make a change. Only [`AdminApi::permit_change`] creates it.
+struct ChangePermit<'r> {
     token: &'r AdminToken,
     author: ChangeAuthor,
 }
@@ -73,8 +77,8 @@ impl AdminApi {
             started_at,
             read_store: Mutex::default(),
             write_store: Mutex::default(),
-            directory: Mutex::default(),
-            usage: UsageCache::default(),
+            ring_index: Mutex::default(),
+            calls_by_account: Mutex::default(),
         }
     }
 
@@ -99,8 +103,8 @@ impl AdminApi {
         answered.unwrap_or_else(ApiError::into_response)
     }
 
-    /// Chooses the handler of a request. Reads check what the request may see, changes whether it may
-    /// make any.
+    /// Calls the handler of a request. Handlers of reads check what the request may see; handlers
+    /// of changes need a [`ChangePermit`].
     fn route_request(
         &self,
         request: &ApiRequest,
@@ -110,13 +114,13 @@ impl AdminApi {
         let segments: Vec<&str> = request.segments.iter().map(String::as_str).collect();
         match segments[..] {
             ["accounts", name] if request.method == "PATCH" => {
-                self.set_account(request, &self.writer(request, access)?, name)
+                self.set_account(request, &self.permit_change(request, access)?, name)
             }
             ["accounts", name] => request
                 .require_method(&["GET", "PATCH"])
                 .and_then(|()| self.show_account(request, access, name)),
             ["keys"] if request.method == "POST" => {
-                self.create_key(request, &self.writer(request, access)?)
+                self.create_key(request, &self.permit_change(request, access)?)
             }
             ["keys"] => request
                 .require_method(&["GET", "POST"])
@@ -126,27 +130,29 @@ impl AdminApi {
             }
             ["keys", id, "rotate"] => request
                 .require_method(&["POST"])
-                .and_then(|()| self.rotate_key(request, &self.writer(request, access)?, id)),
+                .and_then(|()| self.rotate_key(request, &self.permit_change(request, access)?, id)),
             ["keys", id, "revoke"] => request
                 .require_method(&["POST"])
-                .and_then(|()| self.revoke_key(request, &self.writer(request, access)?, id)),
+                .and_then(|()| self.revoke_key(request, &self.permit_change(request, access)?, id)),
             ["plans"] => request.require_method(&["GET"]).and_then(|()| self.list_plans(request)),
             ["usage"] => {
                 request.require_method(&["GET"]).and_then(|()| self.list_usage(request, access))
             }
             ["overrides", domain] => match request.method.as_str() {
-                "PUT" => self.set_override(request, &self.writer(request, access)?, domain),
-                "DELETE" => self.clear_override(request, &self.writer(request, access)?, domain),
+                "PUT" => self.set_override(request, &self.permit_change(request, access)?, domain),
+                "DELETE" => {
+                    self.clear_override(request, &self.permit_change(request, access)?, domain)
+                }
                 _ => Err(ApiError::method_not_allowed(&["PUT", "DELETE"])),
             },
             ["reload"] => request
                 .require_method(&["POST"])
-                .and_then(|()| self.reload(request, &self.writer(request, access)?)),
+                .and_then(|()| self.reload(request, &self.permit_change(request, access)?)),
             _ => self.route_report(request, access, &segments, status),
         }
     }
 
-    /// Chooses the handler of a read that concerns all accounts.
+    /// Calls the handler of a read that concerns all accounts.
     fn route_report(
         &self,
         request: &ApiRequest,
@@ -180,9 +186,13 @@ impl AdminApi {
         }
     }
 
-    /// The author of a change, if the request may make one.
-    fn writer<'r>(&self, request: &ApiRequest, access: &'r Access) -> Result<Writer<'r>, ApiError> {
-        let Some(token) = access.writing_token() else {
+    /// Checks that the request may make a change.
+    fn permit_change<'r>(
+        &self,
+        request: &ApiRequest,
+        access: &'r Access,
+    ) -> Result<ChangePermit<'r>, ApiError> {
+        let Some(token) = access.write_token() else {
             return Err(match access {
                 Access::Open => ApiError::unauthorized(access),
                 _ => ApiError::forbidden("Changes need a token with the scope write."),
@@ -192,9 +202,27 @@ impl AdminApi {
             return Err(ApiError::forbidden("Pages of other origins may not make changes."));
         }
         let is_page = request.headers.get("x-riskgate-client").is_some_and(|it| it == "page");
-        let surface = if is_page { ChangeSurface::Page } else { ChangeSurface::Api };
-        let (actor, place) = (token.name.clone(), request.client.to_string());
-        Ok(Writer { token, author: ChangeAuthor { actor, surface, place } })
+        let via = if is_page { ChangeSurface::Page } else { ChangeSurface::Api };
+        let (actor, from) = (token.name.clone(), request.client.to_string());
+        Ok(ChangePermit { token, author: ChangeAuthor { actor, via, from } })
+    }
+
+    /// Returns the keys and accounts in force on this node.
+    fn ring_index(&self) -> Result<Arc<RingIndex>, ApiError> {
+        let mut known = lock(&self.ring_index);
+        if let Some((generation, ring_index)) = known.as_ref()
+            && *generation == self.inputs.generation()
+        {
+            return Ok(Arc::clone(ring_index));
+        }
+        let Some((generation, inputs)) = self.inputs.keys() else {
+            // The reloader changes the rows just now, so the index of the former rows answers.
+            let former = known.as_ref().map(|(_, ring_index)| Arc::clone(ring_index));
+            return former.ok_or_else(ApiError::store_not_read);
+        };
+        let ring_index = Arc::new(RingIndex::build(&inputs, &self.config().plans));
+        *known = Some((generation, Arc::clone(&ring_index)));
+        Ok(ring_index)
     }
 
     fn config(&self) -> Arc<Config> {
@@ -202,7 +230,7 @@ impl AdminApi {
     }
 
     /// Reads from the store.
-    fn with_read_store<T, E: From<StoreError>>(
+    fn read_from_store<T, E: From<StoreError>>(
         &self,
         read: impl FnOnce(&mut Store) -> Result<T, E>,
     ) -> Result<T, ApiError>
@@ -213,9 +241,9 @@ impl AdminApi {
         self.use_store(&mut connection, read)
     }
 
-    /// Changes the store, and waits until the change is in effect on this node. If that takes too long,
-    /// the change is in effect later.
-    fn with_write_store<T, E: From<StoreError>>(
+    /// Changes the store. Waits until the change is in effect on this node, at most for
+    /// [`MAX_EFFECT_WAIT`].
+    fn change_store_and_wait<T, E: From<StoreError>>(
         &self,
         change: impl FnOnce(&mut Store) -> Result<T, E>,
     ) -> Result<T, ApiError>
@@ -229,9 +257,10 @@ impl AdminApi {
             (changed, version.map_or(0, |version| version.version))
         };
         let deadline = Instant::now() + MAX_EFFECT_WAIT;
-        let serving = || self.state.keys.peek().as_ref().as_ref().map_or(0, |ring| ring.version());
+        let served_version =
+            || self.state.keys.peek().as_ref().as_ref().map_or(0, |ring| ring.version());
         self.reload_trigger.check_for_changes();
-        while serving() < version && Instant::now() < deadline {
+        while served_version() < version && Instant::now() < deadline {
             std::thread::sleep(EFFECT_POLL_INTERVAL);
         }
         Ok(changed)
@@ -254,7 +283,7 @@ impl AdminApi {
             }
         };
         let done = operation(&mut store).map_err(ApiError::from);
-        // A connection that failed is opened again.
+        // After a failure of the store, the next request opens another connection.
         if done.as_ref().err().is_none_or(|error| !error.is_of_store()) {
             *connection = Some(store);
         }

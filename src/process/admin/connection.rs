@@ -122,7 +122,8 @@ impl AdminServerApp {
     }
 }
 
-/// Reads the body of a request; `None` if it is too large. Only changes by the admin API have one.
+/// Reads the body of a request; `None` if it is larger than [`MAX_BODY_BYTES`]. riskgate uses only
+/// the bodies of changes by the admin API.
 async fn read_body(session: &mut ServerSession) -> Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(part) = session.read_request_body().await? {

@@ -13,6 +13,7 @@ use super::{AdminApp, PROBLEM_COMPONENTS};
 
 /// How long readiness waits for the HTTP listener to accept a connection.
 const HTTP_LISTENER_PROBE_TIMEOUT: Duration = Duration::from_millis(200);
+
 impl AdminApp {
     /// Answers `/readyz`, which anybody may request. Problems name files, so other clients than
     /// authorized ones get only the names of the faulty parts.
@@ -64,8 +65,8 @@ impl AdminApp {
             )),
             false if missing == 0 => {}
             false => degraded.push(format!(
-                "{store_name}: {missing} of store.wait_replicas are missing: what is reported now is \
-                 stored on one server alone"
+                "{store_name}: {missing} of store.wait_replicas are missing: what is reported now \
+                 is stored on one server alone"
             )),
         }
         if store.store_recovering {
@@ -86,20 +87,20 @@ impl AdminApp {
         self.list_problems().into_iter().map(part).collect()
     }
 
-    /// The problems, each with what to do, for the page.
-    pub(super) fn problems_json(&self) -> Value {
+    /// Renders the problems for the page, each with advice.
+    pub(super) fn problems_to_json(&self) -> Value {
         let problem = |text: String| {
             let (component, problem) = text.split_once(": ").unwrap_or(("", &text));
             json!({
-                "component": component, "problem": problem, "advice": advice_for(component),
+                "component": component, "problem": problem, "advice": find_advice(component),
             })
         };
         self.list_problems().into_iter().map(problem).collect()
     }
 }
 
-/// What an operator should do about a problem of this component.
-fn advice_for(component: &str) -> &'static str {
+/// Says what an operator should do about a problem of this component.
+fn find_advice(component: &str) -> &'static str {
     match component {
         "config" => {
             "Correct the line that the text names. The last good config stays in force. riskgate \
@@ -110,15 +111,16 @@ fn advice_for(component: &str) -> &'static str {
              riskgate accounts. All other keys work."
         }
         "table" => {
-            "Correct the list that the text names, or restore its last version. The last good table \
-             serves."
+            "Correct the list that the text names, or restore its last version. The last good \
+             table serves."
         }
         "certificates" => {
-            "Put a matching certificate and key in place. The last good ones serve, until they expire."
+            "Put a matching certificate and key in place. The last good ones serve until they \
+             expire."
         }
         "store" => {
-            "See that the store's server or disk works and can be reached. With store.on_failure \
-             \"open\", calls are admitted and counted later."
+            "See that the store's server or disk works and can be reached. If store.on_failure is \
+             \"open\", riskgate admits calls meanwhile and counts them later."
         }
         "clock" => {
             "Set the clock of this machine, or of the Redis server, with NTP. riskgate believes a \
@@ -127,11 +129,11 @@ fn advice_for(component: &str) -> &'static str {
         "upstream" => "See that the servers of [upstream] run, and that their names resolve.",
         "audit" => {
             "See that the store answers and that the file of audit.path can be written. riskgate \
-             records the waiting changes then."
+             then records the changes that wait."
         }
         "webhook" => {
-            "See that the receiver of [webhook] answers with 2xx. riskgate repeats each message for \
-             three days."
+            "See that the receiver of [webhook] answers with 2xx. riskgate repeats each message \
+             for three days."
         }
         _ => "docs/operations.md has a paragraph about it.",
     }

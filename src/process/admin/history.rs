@@ -1,6 +1,7 @@
 //! The traffic of the last 24 hours, in memory: requests by outcome, latencies, and verdicts.
 //!
-//! The history is bounded: a sample every ten seconds, for a day, takes less than two megabytes.
+//! The history is bounded: a day has 8,640 samples of ten seconds, which need less than two
+//! megabytes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use crate::quota::unix_now;
 
 const SAMPLE_SECONDS: i64 = 10;
 const MAX_SAMPLES: usize = 24 * 3_600 / SAMPLE_SECONDS as usize;
-/// The most points of a chart. More samples are added up.
+/// The most points of a chart. If there are more samples, a point is the sum of several.
 const MAX_POINTS: usize = 240;
 
 /// The traffic of the last 24 hours.
@@ -38,7 +39,7 @@ struct Samples {
 
 /// The traffic of ten seconds.
 struct Sample {
-    /// The end, in Unix seconds.
+    /// When the ten seconds ended, in Unix seconds.
     at: i64,
     outcomes: [u32; OUTCOMES.len()],
     verdicts: [u32; Reason::ALL.len()],
@@ -49,7 +50,9 @@ struct Sample {
 impl TrafficHistory {
     pub(super) fn new(state: Arc<GateState>) -> TrafficHistory {
         let last_totals = state.metrics.requests.traffic_totals();
-        let samples = Mutex::new(Samples { last_totals, samples: VecDeque::new() });
+        // A queue that grows would reserve up to twice as much memory.
+        let samples = VecDeque::with_capacity(MAX_SAMPLES);
+        let samples = Mutex::new(Samples { last_totals, samples });
         TrafficHistory { state, samples }
     }
 
@@ -68,7 +71,7 @@ impl TrafficHistory {
         samples.samples.push_back(sample);
     }
 
-    /// Renders the last hours, with the traffic since the last sample.
+    /// Renders the traffic of the last hours, up to now.
     pub(super) fn to_json(&self, hours: u32) -> Value {
         let totals = self.state.metrics.requests.traffic_totals();
         let samples = self.lock_samples();
@@ -108,14 +111,13 @@ impl Sample {
     }
 }
 
-/// Renders samples as columns of at most [`MAX_POINTS`] points. Outcomes without any request are left
-/// out.
+/// Renders samples as columns of at most [`MAX_POINTS`] points. Leaves out outcomes without any
+/// request, except `ok`.
 fn render_samples(samples: &[&Sample], hours: u32) -> Value {
     let wanted = hours as usize * 3_600 / SAMPLE_SECONDS as usize;
     let per_point = wanted.div_ceil(MAX_POINTS).max(1);
-    // Groups end with the latest sample, so that a point does not change its samples' number.
-    let first = samples.len() % per_point;
-    let (head, rest) = samples.split_at(first);
+    // If the samples can't be divided evenly, the oldest point has fewer samples than the others.
+    let (head, rest) = samples.split_at(samples.len() % per_point);
     let points: Vec<&[&Sample]> = Some(head)
         .filter(|head| !head.is_empty())
         .into_iter()
@@ -138,18 +140,21 @@ fn render_samples(samples: &[&Sample], hours: u32) -> Value {
     let quantile = |share: f64| -> Vec<Option<f64>> {
         points.iter().map(|point| estimate_quantile(point, share)).collect()
     };
-    let from = samples.first().map_or_else(unix_now, |sample| sample.at - SAMPLE_SECONDS);
+    let interval = per_point as i64 * SAMPLE_SECONDS;
+    // The latest point is complete, so the times are counted back from its end.
+    let end = samples.last().map_or_else(unix_now, |sample| sample.at);
+    let from = end - points.len() as i64 * interval;
     json!({
         "from": format_rfc3339(from),
-        "interval_seconds": per_point as i64 * SAMPLE_SECONDS,
+        "interval_seconds": interval,
         "requests": requests,
         "latency_seconds": { "p50": quantile(0.5), "p99": quantile(0.99) },
         "verdicts": verdicts,
     })
 }
 
-/// Estimates a quantile of the durations in seconds, as Prometheus' `histogram_quantile` does: within
-/// its bucket, by linear interpolation. `None` without a request.
+/// Estimates a quantile of the durations in seconds, as `histogram_quantile` of Prometheus does: by
+/// linear interpolation in the bucket of the quantile. `None` without a request.
 fn estimate_quantile(samples: &[&Sample], share: f64) -> Option<f64> {
     let counts: Vec<u64> = (0..=DURATION_BUCKETS.len())
         .map(|at| samples.iter().map(|sample| u64::from(sample.durations[at])).sum())

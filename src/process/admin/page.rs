@@ -8,7 +8,7 @@ const SCRIPT_TYPE: &str = "text/javascript; charset=utf-8";
 const STYLE_TYPE: &str = "text/css; charset=utf-8";
 const IMAGE_TYPE: &str = "image/svg+xml";
 
-/// The path, the type and the content of each file.
+/// The path, the content type and the content of each file.
 const FILES: [(&str, &str, &str); 26] = [
     ("/", HTML_TYPE, include_str!("page/index.html")),
     ("/page/account.js", SCRIPT_TYPE, include_str!("page/account.js")),
@@ -38,13 +38,13 @@ const FILES: [(&str, &str, &str); 26] = [
     ("/page/verdicts.js", SCRIPT_TYPE, include_str!("page/verdicts.js")),
 ];
 
-/// What the page may load: its own files, and nothing from another host. It runs no inline script, and
-/// makes no HTML from text.
+/// Lets the page load its own files and nothing else. The page runs no inline script, and makes no
+/// HTML from text.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Whether the path is that of the page or of one of its files.
+/// Returns true if the path is that of the page or of one of its files.
 pub(super) fn is_page_file(path: &str) -> bool {
     find_file(path).is_some()
 }
@@ -54,7 +54,7 @@ fn find_file(path: &str) -> Option<&'static (&'static str, &'static str, &'stati
 }
 
 /// Answers with the file of this path.
-pub(super) fn answer(path: &str) -> Response<Vec<u8>> {
+pub(super) fn serve_file(path: &str) -> Response<Vec<u8>> {
     let Some((_, content_type, content)) = find_file(path) else {
         return build_response(StatusCode::NOT_FOUND, "text/plain", Vec::new());
     };

@@ -11,11 +11,12 @@ use crate::model::month::format_rfc3339;
 use crate::webhook::WebhookStatus;
 
 impl AdminApp {
+    /// Renders the object of `/status`.
     pub(super) fn status_json(&self) -> Value {
         let table = self.state.table.snapshot();
         let keys = self.state.keys.snapshot();
         let ring = Option::as_ref(&keys);
-        let store = self.state.ledger.status();
+        let (store, now) = (self.state.ledger.status(), self.state.ledger.believed_now());
         let (healthy, servers) = self.upstreams.count_healthy_and_all();
         let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         json!({
@@ -23,7 +24,7 @@ impl AdminApp {
             "started_at": format_rfc3339(self.started_at),
             "draining": self.connection_tracker.is_draining(),
             "degraded": self.list_problems(),
-            "problems": self.problems_json(),
+            "problems": self.problems_to_json(),
             "needs_restart": status.needs_restart,
             "connections": self.connection_tracker.count_open_connections(),
             "requests_in_flight": self.connection_tracker.count_requests_in_flight(),
@@ -31,7 +32,7 @@ impl AdminApp {
                 "version": table.version(),
                 "built_at": format_rfc3339(table.built_at()),
                 "rows": table.row_count(),
-                "warnings": table.warnings(self.state.ledger.believed_now()),
+                "warnings": table.warnings(now),
             },
             "feeds": status.feeds.iter().map(FeedStatus::to_json).collect::<Vec<_>>(),
             "dns": status.dns.to_json(),
@@ -48,10 +49,11 @@ impl AdminApp {
             },
             "upstream": { "servers": servers, "healthy": healthy },
             "webhook": status.webhook.as_ref().map(WebhookStatus::to_json),
-            "month": self.state.ledger.month_to_charge(self.state.ledger.believed_now()).to_string(),
+            "month": self.state.ledger.month_to_charge(now).to_string(),
         })
     }
 
+    /// Renders the object of `/screening`.
     pub(super) fn screening_json(&self) -> Value {
         let forms = self.state.screening_counts.to_json();
         json!({ "since": format_rfc3339(self.started_at), "forms": forms })

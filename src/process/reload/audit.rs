@@ -1,8 +1,9 @@
 //! Records what changes in files, and writes the records of the store to `audit.path`.
 //!
-//! An operator who edits a file has made the change already, so riskgate applies it even if the store
-//! does not answer. The record then waits for the store. If the process ends first, the next one finds
-//! that the file differs from what the store remembers, and records the change.
+//! If an operator edits a file, riskgate applies the change even if the store does not answer. The
+//! change then waits until the store answers and can record it. If the process ends before that,
+//! the next process finds that the file differs from the state in the store, and records the
+//! change.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -15,12 +16,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::status_reporter::StatusReporter;
+use super::store_connection::open_if_none;
 use crate::config::{Config, ConfigSources, EffectiveSetting, StoreOptions};
 use crate::keys::DeclaredKey;
-use crate::management::{list_keys, list_overrides, override_file_state};
+use crate::management::{KeyEntry, list_keys, list_overrides, override_file_state};
 use crate::model::month::format_rfc3339;
 use crate::store::{
-    AuditRecord, ChangeAuthor, ChangeKind, ChangeSurface, SourceState, Store, StoreError,
+    AuditOperation, AuditRecord, ChangeAuthor, ChangeSurface, SourceState, Store, StoreError,
 };
 use crate::support::machine_name::machine_name;
 use crate::table::{Table, TableInputs, TableLocation};
@@ -31,9 +33,9 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most records that are read from the store at a time.
 const RECORDS_PER_READ: usize = 500;
-/// The longest line that the end of the file is searched for.
+/// How much of the end of the file is searched for the last record.
 const MAX_LINE_BYTES: u64 = 4 << 20;
-/// The most changes that wait for the store. The state of a source replaces an earlier one that waits.
+/// The most changes that wait for the store. A later state of a source replaces an earlier one.
 const MAX_WAITING: usize = 64;
 
 /// Sends changes to the thread that records them. The thread ends once all clones are dropped.
@@ -42,10 +44,10 @@ pub(super) struct AuditRecorder(Sender<SourceChange>);
 
 /// The state of a source, and what a record of its change says.
 struct SourceChange {
-    kind: ChangeKind,
+    operation: AuditOperation,
     state: SourceState,
-    /// The path of the file.
-    place: String,
+    /// The path of the file that the source is in.
+    path: String,
 }
 
 impl AuditRecorder {
@@ -60,24 +62,30 @@ impl AuditRecorder {
             store: None,
             status_reporter,
             waiting: VecDeque::new(),
-            export: config.audit_path.clone().map(Export::new),
+            audit_file: config.audit_path.clone().map(AuditFile::new),
         };
         let thread = std::thread::Builder::new().name("audit".to_owned());
         thread.spawn(move || worker.run(&changes))?;
         Ok(AuditRecorder(sender))
     }
 
-    fn record(&self, kind: ChangeKind, what: &str, path: &str, entries: BTreeMap<String, String>) {
-        let subject = format!("{what} {path} on {}", machine_name());
-        self.send(kind, SourceState { subject, entries }, path);
+    fn send_entries(
+        &self,
+        operation: AuditOperation,
+        source_kind: &str,
+        path: &str,
+        entries: BTreeMap<String, String>,
+    ) {
+        let subject = format!("{source_kind} {path} on {}", machine_name());
+        self.send_state(operation, SourceState { subject, entries }, path);
     }
 
-    fn send(&self, kind: ChangeKind, state: SourceState, place: &str) {
-        // The thread ends only with the process.
-        let _ = self.0.send(SourceChange { kind, state, place: place.to_owned() });
+    fn send_state(&self, operation: AuditOperation, state: SourceState, path: &str) {
+        // The thread lives as long as this sender.
+        let _ = self.0.send(SourceChange { operation, state, path: path.to_owned() });
     }
 
-    /// Records the settings that have no default value, and apart from them the admin tokens.
+    /// Records the settings that the config sets. The admin tokens are a source of their own.
     pub(super) fn record_config(&self, sources: &ConfigSources) {
         let path = sources.file_path().map_or("defaults".to_owned(), |path| absolute(&path));
         // A faulty config is not in force, and its faults are reported elsewhere.
@@ -90,14 +98,14 @@ impl AuditRecorder {
         });
         let (tokens, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
             entries.partition(|(key, _)| key.starts_with("admin.token"));
-        self.record(ChangeKind::ConfigChange, "config", &path, others);
-        self.record(ChangeKind::TokenChange, "admin tokens of config", &path, tokens);
+        self.send_entries(AuditOperation::ConfigChange, "config", &path, others);
+        self.send_entries(AuditOperation::TokenChange, "admin tokens of config", &path, tokens);
     }
 
     /// Records the keys that the key file declares.
     pub(super) fn record_key_file(&self, path: Option<&Path>, declared: &[DeclaredKey]) {
         let Some(path) = path.map(absolute) else { return };
-        let entry = |key: crate::management::KeyEntry| {
+        let entry = |key: KeyEntry| {
             let expires_at = key.expires_at.map(format_rfc3339);
             let value = json!({
                 "account": key.account, "plan": key.plan, "label": key.label,
@@ -107,12 +115,12 @@ impl AuditRecorder {
             (key.id, value.to_string())
         };
         let entries = list_keys(&[], &[], declared).into_iter().map(entry).collect();
-        self.record(ChangeKind::KeyFileChange, "key file", &path, entries);
+        self.send_entries(AuditOperation::KeyFileChange, "key file", &path, entries);
     }
 
     /// Records the lists of the table, and the rows of the file of overrides.
-    pub(super) fn record_table(&self, sources: &TableInputs, table: &Table) {
-        let path = match &sources.base_location {
+    pub(super) fn record_table(&self, inputs: &TableInputs, table: &Table) {
+        let path = match &inputs.base_location {
             TableLocation::Bundled => "bundled".to_owned(),
             TableLocation::Path(path) => absolute(path),
         };
@@ -122,20 +130,20 @@ impl AuditRecorder {
         let versions = table.sources().iter().map(|source| {
             (format!("source {}", source.name), format!("{} of {}", source.version, source.date))
         });
-        let is_other = |(name, _): &(String, String)| !is_override_list(name, sources);
+        let is_other = |(name, _): &(String, String)| !is_override_list(name, inputs);
         let entries = lists.filter(is_other).chain(versions).collect();
-        self.record(ChangeKind::TableChange, "table", &path, entries);
-        if let (Some(path), Ok(rows)) = (&sources.overrides_path, list_overrides(sources)) {
+        self.send_entries(AuditOperation::TableChange, "table", &path, entries);
+        if let (Some(path), Ok(rows)) = (&inputs.overrides_path, list_overrides(inputs)) {
             let state = override_file_state(path, &rows);
-            self.send(ChangeKind::OverrideFileChange, state, &absolute(path));
+            self.send_state(AuditOperation::OverrideFileChange, state, &absolute(path));
         }
     }
 }
 
-/// Returns true if the list is the file of overrides, whose rows are recorded apart.
-fn is_override_list(entry_name: &str, sources: &TableInputs) -> bool {
-    let path = sources.overrides_path.as_ref().map(|path| format!("list {}", path.display()));
-    path.is_some_and(|path| path == entry_name)
+/// Returns true if the list is the file of overrides, whose rows are a source of their own.
+fn is_override_list(entry_name: &str, inputs: &TableInputs) -> bool {
+    let name = inputs.overrides_path.as_ref().map(|path| format!("list {}", path.display()));
+    name.is_some_and(|name| name == entry_name)
 }
 
 fn absolute(path: &Path) -> String {
@@ -149,7 +157,7 @@ struct Worker {
     status_reporter: StatusReporter,
     /// The changes that are not recorded yet, the oldest first.
     waiting: VecDeque<SourceChange>,
-    export: Option<Export>,
+    audit_file: Option<AuditFile>,
 }
 
 impl Worker {
@@ -163,7 +171,7 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            let problem = self.record_and_export().err();
+            let problem = self.record_and_append().err();
             self.status_reporter.record_part("audit", problem.as_deref(), false);
         }
     }
@@ -176,63 +184,63 @@ impl Worker {
         self.waiting.push_back(change);
     }
 
-    /// Records the waiting changes, and writes new records to the file.
-    fn record_and_export(&mut self) -> Result<(), String> {
-        if self.waiting.is_empty() && self.export.is_none() {
+    /// Records the waiting changes, and appends new records to `audit.path`. Returns the problem if
+    /// one of both fails.
+    fn record_and_append(&mut self) -> Result<(), String> {
+        if self.waiting.is_empty() && self.audit_file.is_none() {
             return Ok(());
         }
-        let outcome = self.try_record_and_export();
+        let outcome = self.try_record_and_append();
         if outcome.is_err() {
+            // The next attempt opens the store again.
             self.store = None;
         }
         outcome
     }
 
-    fn try_record_and_export(&mut self) -> Result<(), String> {
+    fn try_record_and_append(&mut self) -> Result<(), String> {
         let describe = |error: StoreError| format!("expected to record changes, but found {error}");
-        let store = match &mut self.store {
-            Some(store) => store,
-            empty => empty.insert(self.store_options.open(STORE_TIMEOUT).map_err(describe)?),
-        };
-        while let Some(SourceChange { kind, state, place }) = self.waiting.front() {
-            let path = place;
-            let place = format!("{place} on {}", machine_name());
-            let author = match kind {
-                // Feeds and operators change lists; riskgate loads the table.
-                ChangeKind::TableChange => ChangeAuthor::riskgate(&place),
-                _ => ChangeAuthor { actor: file_owner(path), surface: ChangeSurface::File, place },
+        let store = open_if_none(&mut self.store, &self.store_options, STORE_TIMEOUT);
+        let store = store.map_err(describe)?;
+        while let Some(SourceChange { operation, state, path }) = self.waiting.front() {
+            let from = format!("{path} on {}", machine_name());
+            let author = match operation {
+                // riskgate itself changes the lists that feeds fill.
+                AuditOperation::TableChange => ChangeAuthor::riskgate(&from),
+                _ => ChangeAuthor { actor: file_owner(path), via: ChangeSurface::File, from },
             };
-            store.changes_by(&author).record_source_state(*kind, state).map_err(describe)?;
+            store.changes_by(&author).record_source_state(*operation, state).map_err(describe)?;
             self.waiting.pop_front();
         }
-        match &mut self.export {
-            Some(export) => export.write_new_records(store),
+        match &mut self.audit_file {
+            Some(file) => file.append_new_records(store),
             None => Ok(()),
         }
     }
 }
 
-/// Who owns a file: the best that is known of who has changed it.
+/// Returns the owner of a file: nothing else tells who changed it.
 fn file_owner(path: &str) -> String {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).map_or("unknown".to_owned(), |meta| format!("owner uid {}", meta.uid()))
 }
 
 /// The file of `audit.path`.
-struct Export {
+struct AuditFile {
     path: PathBuf,
-    /// The id of the last record in the file. The outer `None` means that the file has not been read.
+    /// The id of the last record in the file: `Some(None)` if the file has no record, `None` before
+    /// the file is read.
     last_id: Option<Option<String>>,
 }
 
-impl Export {
-    fn new(path: PathBuf) -> Export {
-        Export { path, last_id: None }
+impl AuditFile {
+    fn new(path: PathBuf) -> AuditFile {
+        AuditFile { path, last_id: None }
     }
 
-    /// Appends the records that the file lacks. Another process may write the same file during an
-    /// upgrade, so the file is locked and its last record read before each write.
-    fn write_new_records(&mut self, store: &mut Store) -> Result<(), String> {
+    /// Appends the records that the file lacks. During an upgrade, two processes write the same
+    /// file, so each locks the file and reads its last record before a write.
+    fn append_new_records(&mut self, store: &mut Store) -> Result<(), String> {
         let path = self.path.display().to_string();
         let describe =
             |error: io::Error| format!("{path}: expected to append records, but found {error}");
@@ -240,7 +248,7 @@ impl Export {
             Some(last_id) => last_id.clone(),
             None => {
                 let mut file = open_to_append(&self.path).map_err(describe)?;
-                read_last_id(&mut file).map_err(describe)?
+                repair_and_read_last_id(&mut file).map_err(describe)?
             }
         };
         loop {
@@ -250,8 +258,9 @@ impl Export {
             let Some(newest) = records.last() else { return Ok(()) };
             let mut file = open_to_append(&self.path).map_err(describe)?;
             file.lock().map_err(describe)?;
-            let on_file = read_last_id(&mut file).map_err(describe)?;
-            if order_of(&on_file) > order_of(&last_id) {
+            let on_file = repair_and_read_last_id(&mut file).map_err(describe)?;
+            if parse_optional_id(&on_file) > parse_optional_id(&last_id) {
+                // Another process has appended records meanwhile.
                 last_id = on_file;
                 continue;
             }
@@ -263,11 +272,11 @@ impl Export {
     }
 }
 
-fn order_of(id: &Option<String>) -> Option<(u64, u64)> {
-    id.as_deref().and_then(AuditRecord::order)
+fn parse_optional_id(id: &Option<String>) -> Option<(u64, u64)> {
+    id.as_deref().and_then(AuditRecord::parse_id)
 }
 
-/// Opens the file for reading and appending, and creates it for its owner alone.
+/// Opens the file for reading and appending. Creates it so that only its owner may read it.
 fn open_to_append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // Without O_NONBLOCK, opening a FIFO would wait for its reader.
@@ -279,9 +288,9 @@ fn open_to_append(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads the id of the last record. Removes a last line that has no end: a process was killed while it
-/// wrote the line.
-fn read_last_id(file: &mut File) -> io::Result<Option<String>> {
+/// Reads the id of the last record. First removes an incomplete last line, which a process left
+/// that was killed while it wrote.
+fn repair_and_read_last_id(file: &mut File) -> io::Result<Option<String>> {
     let length = file.metadata()?.len();
     let start = length.saturating_sub(MAX_LINE_BYTES);
     file.seek(SeekFrom::Start(start))?;
@@ -301,12 +310,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_was_cut_off_is_written_again() {
+    fn an_incomplete_last_line_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         std::fs::write(&path, "{\"id\":\"1\"}\n{\"id\":\"2\"}\n{\"id\":\"3\",\"at").unwrap();
         let mut file = open_to_append(&path).unwrap();
-        assert_eq!(read_last_id(&mut file).unwrap().as_deref(), Some("2"));
+        assert_eq!(repair_and_read_last_id(&mut file).unwrap().as_deref(), Some("2"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"id\":\"1\"}\n{\"id\":\"2\"}\n");
     }
 
@@ -318,15 +327,15 @@ mod tests {
         let options = crate::store::RedisOptions::default();
         let mut store = Store::open(&url, &options, Duration::from_secs(5)).unwrap();
         let author = ChangeAuthor::riskgate("a test");
-        let mut export = Export::new(path.clone());
+        let mut file = AuditFile::new(path.clone());
         let count = |path: &Path| std::fs::read_to_string(path).unwrap().lines().count();
         for step in 1..=6 {
             let name = format!("account-{step}");
             store.changes_by(&author).set_account(&name, None, Some(None)).unwrap();
-            export.write_new_records(&mut store).unwrap();
-            export.write_new_records(&mut store).unwrap();
+            file.append_new_records(&mut store).unwrap();
+            file.append_new_records(&mut store).unwrap();
             match step {
-                2 => export = Export::new(path.clone()),
+                2 => file = AuditFile::new(path.clone()),
                 4 => std::fs::rename(&path, folder.path().join("old")).unwrap(),
                 _ => {}
             }

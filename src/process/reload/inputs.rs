@@ -36,24 +36,25 @@ impl CurrentInputs {
         }
     }
 
-    /// The rows in force, and a number that grows with each change of them. `None` before the store
-    /// has been read.
+    /// Returns the rows in force, and a number that grows with each change of them. `None` before
+    /// the store has been read, and while the reloader changes the rows.
     pub fn keys(&self) -> Option<(u64, KeyInputs)> {
         let keys = self.lock_keys();
         let generation = self.generation.load(Ordering::Relaxed);
         keys.clone().map(|keys| (generation, keys))
     }
 
-    /// A number that grows with each change of the rows.
+    /// Returns a number that grows with each change of the rows.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Takes the rows back, so that the reloader can change them in place.
+    /// Drops these references to the rows, so that the reloader can change the rows in place.
     pub(super) fn withdraw_keys(&self) {
         *self.lock_keys() = None;
     }
 
+    /// Publishes changed rows.
     pub(super) fn publish_keys(&self, inputs: KeyInputs) {
         let mut keys = self.lock_keys();
         *keys = Some(inputs);

@@ -97,7 +97,7 @@ impl KeyRingUpdater {
         Ok((keys, ring))
     }
 
-    /// Lets the admin API see the rows and the declared keys.
+    /// Publishes the rows and the declared keys for the admin API.
     fn publish_inputs(&self) {
         if let Some(rows) = &self.rows {
             let (rows, declared) = (Arc::clone(rows), Arc::clone(&self.declared_keys));
@@ -269,7 +269,7 @@ impl KeyRingUpdater {
         let Some(rows) = self.rows.as_mut().filter(|_| changes.follows(known_version)) else {
             return self.reload_rows_and_check_loss(state, plans, &changes, known_version);
         };
-        // The rows are changed in place, unless the admin API reads them just now.
+        // `make_mut` copies the rows only if the admin API reads them just now.
         self.inputs.withdraw_keys();
         let rows = Arc::make_mut(rows);
         self.lost_rows.apply_losses_to_changes(&mut changes);

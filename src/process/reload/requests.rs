@@ -33,7 +33,7 @@ impl ReloadTrigger {
         receiver.await.ok()
     }
 
-    /// Makes the reloader look for changes now.
+    /// Makes the reloader look for changes at once, instead of at its next poll.
     pub fn check_for_changes(&self) {
         self.wakeup.notify_one();
     }
@@ -53,15 +53,16 @@ impl ReloadRequests {
         (trigger, ReloadRequests { requests: receiver, wakeup })
     }
 
-    /// Waits for a request or a wake-up, for at most `max_wait`, and takes all requests from the queue. Returns
-    /// `None` if there was no request, else one sender for each requester that waits for the
-    /// outcome.
+    /// Waits for a request or a call of [`ReloadTrigger::check_for_changes`], for at most
+    /// `max_wait`, and takes all requests from the queue. Returns `None` if there was no request,
+    /// else one sender for each requester that waits for the outcome.
     pub(super) async fn wait_and_take_all(
         &mut self,
         max_wait: Duration,
     ) -> Option<Vec<oneshot::Sender<ReloadOutcome>>> {
+        let request = tokio::time::timeout(max_wait, self.requests.recv());
         let first = tokio::select! {
-            request = tokio::time::timeout(max_wait, self.requests.recv()) => request.ok().flatten(),
+            request = request => request.ok().flatten(),
             () = self.wakeup.notified() => None,
         };
         let mut requests: Vec<ReplyTo> = first.into_iter().collect();

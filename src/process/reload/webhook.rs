@@ -1,5 +1,5 @@
-//! Runs webhooks: one thread finds reached thresholds and records them in the store, another sends
-//! what the store has. Requests never wait for either.
+//! Runs webhooks: one thread finds reached thresholds and records them in the store as events,
+//! another thread sends the events. Requests never wait for either thread.
 
 mod delivery;
 mod detection;
@@ -50,15 +50,15 @@ impl Webhooks {
             let reporter = self.status_reporter.clone();
             let delivery =
                 DeliveryThread::new(Arc::clone(&self.state), reporter, self.store.clone());
-            spawn("webhook", move || detection.run())?;
-            spawn("webhook-send", move || delivery.run())?;
+            spawn_thread("webhook", move || detection.run())?;
+            spawn_thread("webhook-send", move || delivery.run())?;
             self.is_running = true;
         }
         Ok(())
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+fn spawn_thread(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let run_at_low_priority = || {
         // If this fails, the thread works at normal priority.
         let _ = rustix::process::nice(THREAD_NICENESS);

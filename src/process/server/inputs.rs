@@ -75,12 +75,12 @@ impl StartupInputs {
     }
 }
 
-/// Checks that the access log can be written, and that neither its path nor that of the audit names
-/// another file of riskgate.
-pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), StartError> {
+/// Checks that the access log can be written. Also checks that `log.path` and `audit.path` name no
+/// other file of riskgate.
+pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartError> {
     let log = config.log_target.check_is_writable();
     log.map_err(|error| access_log_error(&config.log_target, &error))?;
-    let others = other_files(config);
+    let others = list_other_files(config);
     let check = |setting: &str, path: &Path, others: &[(&str, PathBuf)]| match others
         .iter()
         .find(|(_, other)| is_same_file(path, other))
@@ -105,8 +105,8 @@ pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), S
     }
 }
 
-/// The files of riskgate that no log may be written to.
-fn other_files(config: &Config) -> Vec<(&'static str, PathBuf)> {
+/// Lists the files of riskgate that no log may be written to, each with its setting.
+fn list_other_files(config: &Config) -> Vec<(&'static str, PathBuf)> {
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
     if let StoreUrl::Sqlite(store) = &config.store.url {
         // SQLite has more files beside the database; a log line in any of them damages the store.

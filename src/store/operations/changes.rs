@@ -1,11 +1,11 @@
 //! Changes of keys and accounts, and their records in the audit.
 //!
-//! Each change and its record are one atomic step. So a change without its record does not happen.
+//! Each change and its record are one atomic step, so there is no change without its record.
 
 use super::open::Store;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
-use crate::store::audit::{Change, ChangeAuthor, ChangeKind, SourceState};
+use crate::store::audit::{AuditOperation, Change, ChangeAuthor, SourceState};
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, KeyRow, RepairedMonth, RequestRecord};
@@ -82,8 +82,8 @@ impl StoreChanges<'_> {
         }
     }
 
-    /// Undoes a rotation in one step: revokes the new key at `rotation.unix_now`, and sets the expiry
-    /// of the old key back to `former_expires_at`. If that expiry is no longer
+    /// Undoes a rotation in one step: revokes the new key at `rotation.unix_now`, and sets the
+    /// expiry of the old key back to `former_expires_at`. If that expiry is no longer
     /// `rotation.old_expires_at`, another command has changed it, and it stays.
     pub fn undo_rotation(
         &mut self,
@@ -147,9 +147,9 @@ impl StoreChanges<'_> {
         }
     }
 
-    /// Appends a record of a change that is not a change of the store. The caller makes the change
-    /// only after this has succeeded. If the change leads a source to another state, `state` is that
-    /// state, so that [`StoreChanges::record_source_state`] does not record the change again.
+    /// Appends a record of a change outside the store. The caller makes the change only after this
+    /// has succeeded. `state` is the state that the change gives a source, if it changes one:
+    /// [`StoreChanges::record_source_state`] then does not record the change again.
     pub fn record_change(
         &mut self,
         change: &Change,
@@ -165,12 +165,12 @@ impl StoreChanges<'_> {
     /// Returns true if a record was appended. The first state of a source is no change.
     pub fn record_source_state(
         &mut self,
-        kind: ChangeKind,
+        operation: AuditOperation,
         state: &SourceState,
     ) -> Result<bool, StoreError> {
         match self.store {
-            Store::Sqlite(store) => store.record_source_state(self.author, kind, state),
-            Store::Redis(store) => store.record_source_state(self.author, kind, state),
+            Store::Sqlite(store) => store.record_source_state(self.author, operation, state),
+            Store::Redis(store) => store.record_source_state(self.author, operation, state),
         }
     }
 }

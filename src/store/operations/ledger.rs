@@ -93,8 +93,8 @@ impl Store {
         }
     }
 
-    /// Reads the calls of a month by account, day, route and key, in this order: of all accounts, or
-    /// of `only_account`. Reads up to `count` rows after the row `after`, or the first ones.
+    /// Reads the calls of a month by account, day, route and key, in this order: of all accounts,
+    /// or of `only_account`. Reads up to `count` rows after the row `after`, or the first ones.
     pub fn read_daily_usage(
         &mut self,
         month: Month,

@@ -1,10 +1,10 @@
-//! Operations on quota events: what webhooks tell about the months of accounts.
+//! Operations on quota events, which webhooks deliver.
 
 use super::open::Store;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::quota_events::{
-    ClaimedQuotaEvent, NewQuotaEvent, QuotaEventOutcome, QuotaEventRow, QuotaEventTimes,
+    ClaimTimes, ClaimedQuotaEvent, NewQuotaEvent, QuotaEventOutcome, QuotaEventRow,
 };
 
 impl Store {
@@ -12,8 +12,8 @@ impl Store {
     /// as it is, whether it is pending or finished. Also forgets events that were finished before
     /// `forgotten_before`.
     ///
-    /// Returns how many events of `events`, counted from the first, the store now has. The number is
-    /// lower than that of all events if [`MAX_PENDING_QUOTA_EVENTS`] are pending.
+    /// Returns how many of the first `events` the store now has. These are fewer than all events if
+    /// [`MAX_PENDING_QUOTA_EVENTS`] are pending.
     ///
     /// [`MAX_PENDING_QUOTA_EVENTS`]: crate::store::MAX_PENDING_QUOTA_EVENTS
     pub fn record_quota_events(
@@ -27,13 +27,13 @@ impl Store {
         }
     }
 
-    /// Claims up to `max` pending events that are due, those due longest first. Counts an attempt
-    /// for each, and makes each due again at `times.claimed_until`. Until then, no other caller gets
-    /// the event. An event that is due only after `times.latest_due` is claimed too: it was recorded
-    /// while a clock was ahead.
+    /// Claims up to `max` pending events that are due, in the order in which they became due.
+    /// Counts an attempt for each, and makes each due again at `times.claimed_until`. Until then,
+    /// no other caller gets the event. Also claims events that are due only after
+    /// `times.latest_due`: their times were written while a clock was ahead.
     pub fn claim_quota_events(
         &mut self,
-        times: QuotaEventTimes,
+        times: ClaimTimes,
         max: usize,
     ) -> Result<Vec<ClaimedQuotaEvent>, StoreError> {
         match self {
@@ -42,8 +42,8 @@ impl Store {
         }
     }
 
-    /// Records the outcome of a claimed event: it is finished, or due again later. Returns false and
-    /// changes nothing if another caller has claimed the event since, or has finished it.
+    /// Records the outcome of a claimed event: the event is finished, or due again later. Returns
+    /// false and changes nothing if another caller has claimed or finished the event since.
     pub fn finish_quota_event(
         &mut self,
         event: &ClaimedQuotaEvent,
@@ -55,7 +55,7 @@ impl Store {
         }
     }
 
-    /// How many events are pending.
+    /// Returns how many events are pending.
     pub fn count_pending_quota_events(&mut self) -> Result<u64, StoreError> {
         match self {
             Store::Sqlite(store) => store.count_pending_quota_events(),
@@ -63,8 +63,8 @@ impl Store {
         }
     }
 
-    /// The events that a copy of the store needs: all pending ones, and the finished ones of `month`
-    /// and later months, in the order of their keys.
+    /// Returns the events that a copy of the store needs: all pending ones, and the finished ones
+    /// of `month` and later months, in the order of their keys.
     pub fn quota_events_to_copy(&mut self, month: Month) -> Result<Vec<QuotaEventRow>, StoreError> {
         match self {
             Store::Sqlite(store) => store.quota_events_to_copy(month),

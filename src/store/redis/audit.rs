@@ -1,7 +1,8 @@
-//! The audit on a server: a stream. Also the states of sources, and requests that can be repeated.
+//! The audit on a server, which is a stream; the states of sources; and requests that can be
+//! repeated.
 //!
-//! The scripts append the records, each in the same step as its change. A record of a key or an
-//! account has the texts of the rows before and after.
+//! Each script appends a record in the same step as its change. A record of a key or an account has
+//! the texts of the rows before and after, so that a script need not understand them.
 
 use redis::Value as Reply;
 use serde_json::Value;
@@ -11,7 +12,7 @@ use super::key_names::{AUDIT, SOURCE_STATES, request_key};
 use super::rows::{parse_account, parse_key};
 use super::scripts::Script;
 use crate::store::audit::{
-    AuditRecord, Change, ChangeAuthor, ChangeKind, SourceState, account_to_json,
+    AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState, account_to_json,
     diff_source_states, key_to_json,
 };
 use crate::store::contents::StoreContents;
@@ -20,7 +21,7 @@ use crate::store::rows::RequestRecord;
 
 const READ_OPERATION: &str = "reading the audit";
 const RECORD_OPERATION: &str = "recording a change";
-/// How often a writer reads the state of a source again, if another writer changes it meanwhile.
+/// How often riskgate reads the state of a source again if another node changes it meanwhile.
 const MAX_SOURCE_STATE_TRIES: usize = 8;
 
 /// A record as a stream has it: its id, and its fields with their values.
@@ -35,7 +36,7 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let mut arguments = format_change(author, change).to_vec();
         if let Some(state) = state {
-            arguments.extend([state.subject.clone(), state.stored_text()]);
+            arguments.extend([state.subject.clone(), state.to_stored_text()]);
         }
         self.run_record_change_script(&arguments).map(drop)
     }
@@ -43,10 +44,10 @@ impl Redis {
     pub(in crate::store) fn record_source_state(
         &mut self,
         author: &ChangeAuthor,
-        kind: ChangeKind,
+        operation: AuditOperation,
         state: &SourceState,
     ) -> Result<bool, StoreError> {
-        let text = state.stored_text();
+        let text = state.to_stored_text();
         for _ in 0..MAX_SOURCE_STATE_TRIES {
             let mut read = redis::pipe();
             read.cmd("HGET").arg(SOURCE_STATES).arg(&state.subject);
@@ -55,7 +56,7 @@ impl Redis {
                 return Ok(false);
             }
             let (before, after) = diff_source_states(stored.as_deref().unwrap_or(""), &text);
-            let change = Change { kind, target: state.subject.clone(), before, after };
+            let change = Change { operation, target: state.subject.clone(), before, after };
             let mut arguments = format_change(author, &change).to_vec();
             let is_first = stored.is_none();
             arguments.extend([state.subject.clone(), text.clone(), stored.unwrap_or_default()]);
@@ -66,7 +67,7 @@ impl Redis {
         Err(self.unavailable_error(RECORD_OPERATION, "a source that other nodes keep changing"))
     }
 
-    /// Runs `record_change.lua`. Returns false if the state of the source is another one meanwhile.
+    /// Runs `record_change.lua`. Returns false if another node has changed the state of the source.
     fn run_record_change_script(&mut self, arguments: &[String]) -> Result<bool, StoreError> {
         let keys = [AUDIT, SOURCE_STATES];
         let reply =
@@ -114,7 +115,7 @@ impl Redis {
         }))
     }
 
-    /// Writes the records of another store into an empty one. Their ids follow from their times.
+    /// Writes the records of another store into an empty one. Their times become their new ids.
     pub(super) fn fill_audit(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
         // A copy that was interrupted may have left records behind.
         let mut clear = redis::pipe();
@@ -140,8 +141,8 @@ impl Redis {
     }
 }
 
-/// The value of a request's Redis key; empty without a request.
-pub(super) fn request_value(request: Option<&RequestRecord>) -> String {
+/// Formats the value of a request's Redis key; empty without a request.
+pub(super) fn format_request_value(request: Option<&RequestRecord>) -> String {
     request.map_or(String::new(), |RequestRecord { digest, salt, key_id, .. }| {
         format!("{digest} {salt} {key_id}")
     })
@@ -153,12 +154,13 @@ pub(super) fn request_key_or_unused(request: Option<&RequestRecord>) -> String {
 }
 
 fn format_change(author: &ChangeAuthor, change: &Change) -> [String; 5] {
-    let Change { kind, target, before, after } = change;
-    let (author, operation) = (author.to_json().to_string(), kind.as_str().to_owned());
+    let Change { operation, target, before, after } = change;
+    let (author, operation) = (author.to_json().to_string(), operation.as_str().to_owned());
     [author, operation, target.clone(), before.to_string(), after.to_string()]
 }
 
-/// Parses a record. What riskgate did not write becomes null, so that the other records can be read.
+/// Parses a record. A text that riskgate did not write becomes null, so that the other records can
+/// be read.
 fn parse_entry((id, fields): StreamEntry) -> AuditRecord {
     let field = |name: &str| {
         fields.iter().find_map(|(known, value)| (known == name).then_some(value.as_str()))
@@ -178,7 +180,7 @@ fn parse_entry((id, fields): StreamEntry) -> AuditRecord {
     };
     let author = ChangeAuthor::from_json(&json(field("author").unwrap_or_default()));
     AuditRecord {
-        at: AuditRecord::order(&id)
+        at: AuditRecord::parse_id(&id)
             .map_or(0, |(milliseconds, _)| milliseconds.cast_signed() / 1_000),
         author: author.unwrap_or_else(|| ChangeAuthor::riskgate("unknown")),
         operation: text("operation"),

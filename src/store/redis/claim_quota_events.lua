@@ -9,7 +9,8 @@
 local max = tonumber(ARGV[4])
 local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[1], 'LIMIT', 0, max)
 if #due < max then
-    local ahead = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[2], '+inf', 'LIMIT', 0, max - #due)
+    local after_latest = '(' .. ARGV[2]
+    local ahead = redis.call('ZRANGEBYSCORE', KEYS[2], after_latest, '+inf', 'LIMIT', 0, max - #due)
     for _, key in ipairs(ahead) do due[#due + 1] = key end
 end
 local claimed = {}

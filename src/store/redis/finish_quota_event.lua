@@ -2,9 +2,9 @@
 --
 -- KEYS 1 a hash: the text of each event by its key, 2 a sorted set: the pending events, with the
 --      second at which each is due, 3 a sorted set: the finished events, with their last second
--- ARGV 1 the key, 2 the number of the attempt that the caller has claimed, 3 'delivered', 'given_up'
---      or 'due', 4 the second of the outcome, or at which the event is due again
--- Returns 1, or 0 if the claim has passed to another caller or the event is finished.
+-- ARGV 1 the key, 2 the number of the attempt that the caller has claimed, 3 'delivered',
+--      'given_up' or 'due', 4 the second of the outcome, or at which the event is due again
+-- Returns 1; 0 if another caller has claimed the event since, or if the event is finished.
 
 local key = ARGV[1]
 local text = redis.call('HGET', KEYS[1], key) or ''

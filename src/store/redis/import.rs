@@ -6,7 +6,7 @@
 //! names for up to ten more seconds. After that, the next process that writes one of these names
 //! clears the import.
 
-use super::audit::{request_key_or_unused, request_value};
+use super::audit::{format_request_value, request_key_or_unused};
 use super::connection::{CHUNK_ROWS, Redis};
 use super::key_names::RING_REDIS_KEYS;
 use super::key_names::import_plans_key;
@@ -71,7 +71,7 @@ impl Redis {
         let mut arguments = Vec::with_capacity(8 + 5 * keys_with_plans.len());
         arguments.extend([self.random_id()?, author.to_json().to_string()]);
         arguments.extend([(*import_id).to_owned(), u8::from(*is_first).to_string()]);
-        arguments.extend([IMPORT_RESERVATION_SECONDS.to_string(), request_value(*request)]);
+        arguments.extend([IMPORT_RESERVATION_SECONDS.to_string(), format_request_value(*request)]);
         arguments.extend([change.target.clone(), change.after.to_string()]);
         for (key, plan) in keys_with_plans {
             arguments.extend([key.id.clone(), hex::encode(key.digest), format_key(key)]);

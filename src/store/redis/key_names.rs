@@ -70,14 +70,15 @@ pub(super) fn request_key(request_id: &str) -> String {
     format!("riskgate:{{ring}}:request:{request_id}")
 }
 
-/// How long usage by day of a month is kept after the latest report about it, in seconds: the month
-/// itself, and thirteen more.
+/// For how many seconds after the latest report about it a server keeps the usage by day of a
+/// month: for the month itself and thirteen more.
 pub(super) const DAILY_USAGE_TTL_SECONDS: i64 = 430 * 86_400;
 
 /// The prefix of all Redis keys of usage by day.
 pub(super) const DAILY_USAGE_PREFIX: &str = "riskgate:usage:{";
 
-/// A hash: an account's calls of a month by day, route, node and key. It is in the same hash slot as
+/// A hash: an account's calls of a month by day, route, node and key. It is in the same hash slot
+/// as
 /// [`ledger_key`] of the same account.
 pub(super) fn daily_usage_key(account: &str, month: Month) -> String {
     format!("{DAILY_USAGE_PREFIX}{account}}}:{month}")

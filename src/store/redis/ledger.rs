@@ -253,11 +253,11 @@ impl Redis {
         Ok(rows)
     }
 
-    /// The name of every account that has a Redis key of the month with this prefix, in order. Names
-    /// are bytes, because another program may have written keys that are not UTF-8.
+    /// The name of every account that has a Redis key of the month with this prefix, in order.
+    /// Names are bytes, because another program may have written keys that are not UTF-8.
     pub(super) fn find_accounts_of_month(
         &mut self,
-        head: &str,
+        prefix: &str,
         month: Month,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
         const OPERATION: &str = "reading usage";
@@ -266,12 +266,12 @@ impl Redis {
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
-            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{head}*{tail}"));
+            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{prefix}*{tail}"));
             scan.arg("COUNT").arg(1_000);
             let reply = self.query_with_retry(OPERATION, &scan)?.pop().unwrap_or(Value::Nil);
             let (next, keys): (u64, Vec<Vec<u8>>) = self.parse_reply(OPERATION, reply)?;
             let name = |key: &Vec<u8>| {
-                Some(key.strip_prefix(head.as_bytes())?.strip_suffix(tail.as_bytes())?.to_owned())
+                Some(key.strip_prefix(prefix.as_bytes())?.strip_suffix(tail.as_bytes())?.to_owned())
             };
             accounts.extend(keys.iter().filter_map(name));
             cursor = next;
@@ -342,9 +342,9 @@ fn push_report_command(
         .arg(u8::from(is_past))
         .arg(DAILY_USAGE_TTL_SECONDS);
     for count in usage {
-        let place = usage_months.iter().position(|usage_month| *usage_month == count.month);
+        let index = usage_months.iter().position(|usage_month| *usage_month == count.month);
         // The first two keys are those of the totals, and Lua counts from 1.
-        let number = place.map_or(0, |place| place + 3);
+        let number = index.map_or(0, |index| index + 3);
         pipeline.arg(number).arg(format_usage_field(count, node_id)).arg(count.calls);
     }
 }

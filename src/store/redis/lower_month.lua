@@ -8,7 +8,10 @@
 local known = redis.call('HGET', KEYS[1], 'month')
 -- Without a value, or with one that is not a number, no month is known.
 local previous = known and string.match(known, '^%d+$') and tonumber(known) or -1
+-- A month is counted from January 2000.
+local previous_text = previous < 0 and 'null'
+    or string.format('"%04d-%02d"', 2000 + math.floor(previous / 12), previous % 12 + 1)
 record_change(KEYS[2], ARGV[2], 'store.repair_month', 'the store', 'json',
-    '{"month_number":' .. string.format('%.0f', previous) .. '}', ARGV[3])
+    '{"month":' .. previous_text .. '}', ARGV[3])
 if previous > tonumber(ARGV[1]) then redis.call('HSET', KEYS[1], 'month', ARGV[1]) end
 return previous

@@ -49,25 +49,28 @@ impl Redis {
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
-            // The keys of the totals, and those of the usage by day.
+            // Finds the Redis keys of the totals and of the usage by day, and some others.
             scan.cmd("SCAN").arg(cursor).arg("MATCH").arg("riskgate:*{*}:*").arg("COUNT");
             scan.arg(CHUNK_ROWS);
             let (next, names): (u64, Vec<Vec<u8>>) = self.query_last_reply(OPERATION, &scan)?;
-            let is_later = |name: &&Vec<u8>| {
-                let name = String::from_utf8_lossy(name);
-                let is_of_month = [LEDGER_PREFIX, DAILY_USAGE_PREFIX];
-                if !is_of_month.iter().any(|prefix| name.starts_with(prefix)) {
-                    return false;
+            for prefix in [LEDGER_PREFIX, DAILY_USAGE_PREFIX] {
+                let is_later = |name: &&Vec<u8>| {
+                    let name = String::from_utf8_lossy(name);
+                    let month_of_key = name.strip_prefix(prefix).and_then(|rest| {
+                        rest.rsplit_once("}:").and_then(|(_, text)| Month::parse(text))
+                    });
+                    month_of_key.is_some_and(|month_of_key| month_of_key > month)
+                };
+                let later_keys: Vec<&Vec<u8>> = names.iter().filter(is_later).collect();
+                if later_keys.is_empty() {
+                    continue;
                 }
-                let month_of_key = name.rsplit_once("}:").and_then(|(_, text)| Month::parse(text));
-                month_of_key.is_some_and(|month_of_key| month_of_key > month)
-            };
-            let later_keys: Vec<&Vec<u8>> = names.iter().filter(is_later).collect();
-            if !later_keys.is_empty() {
                 let mut delete = redis::pipe();
                 delete.cmd("DEL").arg(&later_keys);
                 let replies = self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &delete)?;
-                dropped += replies.into_iter().map(reply_number_or_zero).sum::<u64>();
+                if prefix == LEDGER_PREFIX {
+                    dropped += replies.into_iter().map(reply_number_or_zero).sum::<u64>();
+                }
             }
             cursor = next;
             if cursor == 0 {

@@ -1,8 +1,8 @@
 //! Quota events on a server, in three Redis keys: a hash of the events, and the sorted sets of the
 //! pending and of the finished ones.
 //!
-//! A pending event is `p ATTEMPTS CREATED MONTH JSON`, with account and body in the JSON. A finished
-//! event is `delivered ATTEMPTS CREATED MONTH FINISHED`, or begins with `given_up`.
+//! A pending event is `p ATTEMPTS CREATED MONTH JSON`, with account and body in the JSON. A
+//! finished event is `delivered ATTEMPTS CREATED MONTH FINISHED`, or begins with `given_up`.
 
 use redis::{Pipeline, Value};
 
@@ -12,8 +12,8 @@ use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::quota_events::{
-    ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome, QuotaEventRow,
-    QuotaEventState, QuotaEventTimes,
+    ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
+    QuotaEventRow, QuotaEventState,
 };
 
 /// A hash: the text of each event by its key.
@@ -45,11 +45,11 @@ impl Redis {
 
     pub(in super::super) fn claim_quota_events(
         &mut self,
-        times: QuotaEventTimes,
+        times: ClaimTimes,
         max: usize,
     ) -> Result<Vec<ClaimedQuotaEvent>, StoreError> {
         const OPERATION: &str = "claiming quota events";
-        let QuotaEventTimes { now, latest_due, claimed_until } = times;
+        let ClaimTimes { now, latest_due, claimed_until } = times;
         let arguments = [now, latest_due, claimed_until, max as i64].map(|it| it.to_string());
         let names = [EVENTS_KEY, DUE_KEY];
         let reply =
@@ -146,7 +146,7 @@ impl Redis {
         Ok(())
     }
 
-    /// All events that can be read, in the order of their keys.
+    /// Reads all readable events, in the order of their keys.
     fn read_quota_events(&mut self) -> Result<Vec<QuotaEventRow>, StoreError> {
         let mut events = std::collections::BTreeMap::new();
         self.scan_hash_fields(EVENTS_KEY, |key, text| {

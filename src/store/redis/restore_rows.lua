@@ -1,8 +1,8 @@
 -- Writes a page of lost rows back: the operation `restore_rows`.
 --
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit
--- ARGV 1 an id for the change, 2 the author, 3 the number of keys; then for each key its id, digest and row; then
---      for each account its name and row
+-- ARGV 1 an id for the change, 2 the author, 3 the number of keys; then for each key its id, digest
+--      and row; then for each account its name and row
 -- Returns the new version; 0 if there is nothing to write. A digest identifies a key, whatever its
 -- id in the store. If the digest is missing and another key has the id, the key is left out.
 

@@ -233,8 +233,8 @@ impl Redis {
     }
 
     /// Runs `change_ring.lua`, which changes one key or account, or marks a new store. `arguments`
-    /// are the script's arguments after the change id and the author. Returns the version of the ring afterwards,
-    /// or 0 if there is no such key.
+    /// are the script's arguments after the change id and the author. Returns the version of the
+    /// ring afterwards, or 0 if there is no such key.
     fn run_change_ring_script(
         &mut self,
         operation: &'static str,

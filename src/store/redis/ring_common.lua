@@ -23,8 +23,8 @@ local function import_status(imports, row_import)
 end
 
 -- Appends a record of a change to the audit, and deletes some records older than 400 days. `author`
--- is JSON. `form` says what `before` and `after` are: 'key' or 'account' for the text of a row without
--- its import, 'json' for JSON. An empty text stands for no state.
+-- is JSON. `form` says what `before` and `after` are: 'key' or 'account' for the text of a row
+-- without its import, 'json' for JSON. An empty text stands for no state.
 local function record_change(audit, author, operation, target, form, before, after)
     local oldest = (tonumber(redis.call('TIME')[1]) - 400 * 86400) * 1000
     redis.call('XADD', audit, 'MINID', '~', string.format('%.0f', oldest), 'LIMIT', 100, '*',
@@ -32,7 +32,7 @@ local function record_change(audit, author, operation, target, form, before, aft
         'before', before, 'after', after)
 end
 
--- The text of a row without its import.
+-- Returns the text of a row without its import.
 local function without_import(row)
     return string.match(row, '^%S+ (.*)$') or ''
 end

@@ -1,6 +1,6 @@
 //! Rotates a key on a server, and undoes a rotation: one script each.
 
-use super::audit::{request_key_or_unused, request_value};
+use super::audit::{format_request_value, request_key_or_unused};
 use super::connection::Redis;
 use super::key_names::RING_REDIS_KEYS;
 use super::rows::format_key;
@@ -19,7 +19,7 @@ impl Redis {
         request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
         let (digest, row) = (hex::encode(rotation.new_key.digest), format_key(rotation.new_key));
-        let last = [digest, row, request_value(request)];
+        let last = [digest, row, format_request_value(request)];
         let (operation, step) = ("rotating a key", ["rotate", &request_key_or_unused(request)]);
         self.run_rotate_key_script(operation, step, author, rotation, last)
     }

@@ -4,10 +4,10 @@
 --      8 the request that can be repeated
 -- ARGV 1 an id for the change, 2 the author, 3 'rotate' or 'undo', 4 the old key's id, 5 the new
 --      key's id, 6 when the old key ends, 7 the current second; to rotate: 8 the new key's digest,
---      9 its row, 10 the value of the request ('' if it can't be repeated); to undo: 8 the old key's
---      former expiry ('-': none)
+--      9 its row, 10 the value of the request ('' if it can't be repeated); to undo: 8 the former
+--      expiry of the old key ('-': none)
 -- Returns the version that the change leads to; 0 if there is no such key; 'ended' if the old key
--- has ended already; or 'taken' with the new id and the known id.
+-- has ended already; 'taken' with the new id and the known id; or 'repeated'.
 
 local meta, keys, digests, changed, imports = KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6]
 local audit, author, request, is_rotation = KEYS[7], ARGV[2], KEYS[8], ARGV[3] == 'rotate'
@@ -48,8 +48,10 @@ end
 
 local version = next_version(meta, ARGV[1])
 local old_after, new_after = without_import(table.concat(old_row, ' ')), without_import(new_row)
-record_change(audit, author, is_rotation and 'key.rotate' or 'key.rotation_undo', old, 'key', old_before, old_after)
-record_change(audit, author, is_rotation and 'key.create' or 'key.revoke', new, 'key', new_before, new_after)
+local old_operation = is_rotation and 'key.rotate' or 'key.rotation_undo'
+local new_operation = is_rotation and 'key.create' or 'key.revoke'
+record_change(audit, author, old_operation, old, 'key', old_before, old_after)
+record_change(audit, author, new_operation, new, 'key', new_before, new_after)
 if is_rotation then remember_request(request, ARGV[10]) end
 redis.call('ZADD', changed, version, 'key:' .. new, version, 'key:' .. old)
 if is_rotation then redis.call('HSET', digests, ARGV[8], new) end

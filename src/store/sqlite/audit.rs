@@ -5,13 +5,14 @@ use serde_json::Value;
 
 use super::connection::Sqlite;
 use crate::store::audit::{
-    AUDIT_RETENTION_SECONDS, AuditRecord, Change, ChangeAuthor, ChangeKind, SourceState,
+    AUDIT_RETENTION_SECONDS, AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState,
     diff_source_states,
 };
 use crate::store::error::{self, StoreError};
 use crate::store::rows::{REQUEST_RETENTION_SECONDS, RequestRecord};
 
-/// The most old records that one new record deletes. A clock that is wrong for a moment deletes few.
+/// The most old records that one new record deletes, so that a clock which jumps ahead for a moment
+/// deletes few.
 const MAX_DELETED_RECORDS: i64 = 16;
 const READ_OPERATION: &str = "reading the audit";
 
@@ -26,7 +27,7 @@ impl Sqlite {
         let transaction = self.begin_write_transaction("recording a change")?;
         append_record(&transaction, author, change).map_err(&failed)?;
         if let Some(state) = state {
-            let text = state.stored_text();
+            let text = state.to_stored_text();
             set_source_state(&transaction, &state.subject, &text).map_err(&failed)?;
         }
         transaction.commit().map_err(failed)
@@ -35,13 +36,13 @@ impl Sqlite {
     pub(in crate::store) fn record_source_state(
         &mut self,
         author: &ChangeAuthor,
-        kind: ChangeKind,
+        operation: AuditOperation,
         state: &SourceState,
     ) -> Result<bool, StoreError> {
         let failed = self.error_while("recording a change");
         let transaction = self.begin_write_transaction("recording a change")?;
         let record = || -> rusqlite::Result<bool> {
-            let (subject, text) = (&state.subject, state.stored_text());
+            let (subject, text) = (&state.subject, state.to_stored_text());
             let before: Option<String> = transaction
                 .prepare_cached("SELECT entries FROM source_state WHERE subject = ?1")?
                 .query_row([subject], |row| row.get(0))
@@ -53,7 +54,7 @@ impl Sqlite {
             let Some(before) = before else { return Ok(false) };
             let (before, after) = diff_source_states(&before, &text);
             let target = subject.clone();
-            append_record(&transaction, author, &Change { kind, target, before, after })?;
+            append_record(&transaction, author, &Change { operation, target, before, after })?;
             Ok(true)
         };
         let is_recorded = record().map_err(&failed)?;
@@ -66,7 +67,7 @@ impl Sqlite {
         before_id: Option<&str>,
         count: usize,
     ) -> Result<Vec<AuditRecord>, StoreError> {
-        let before = before_id.and_then(AuditRecord::order).map_or(i64::MAX, to_row_id);
+        let before = before_id.and_then(AuditRecord::parse_id).map_or(i64::MAX, to_row_id);
         let select = "SELECT id, at, author, operation, target, before, after FROM audit
                       WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
         read_records(&self.connection, select, before, count)
@@ -78,7 +79,7 @@ impl Sqlite {
         after_id: Option<&str>,
         count: usize,
     ) -> Result<Vec<AuditRecord>, StoreError> {
-        let after = after_id.and_then(AuditRecord::order).map_or(0, to_row_id);
+        let after = after_id.and_then(AuditRecord::parse_id).map_or(0, to_row_id);
         let select = "SELECT id, at, author, operation, target, before, after FROM audit
                       WHERE id > ?1 ORDER BY id LIMIT ?2";
         read_records(&self.connection, select, after, count)
@@ -153,8 +154,8 @@ pub(super) fn append_record(
     author: &ChangeAuthor,
     change: &Change,
 ) -> rusqlite::Result<()> {
-    let Change { kind, target, before, after } = change;
-    let (author, operation) = (author.to_json().to_string(), kind.as_str());
+    let Change { operation, target, before, after } = change;
+    let (author, operation) = (author.to_json().to_string(), operation.as_str());
     transaction
         .prepare_cached(
             "INSERT INTO audit (at, author, operation, target, before, after)
@@ -187,8 +188,8 @@ pub(super) fn fill_audit(
     Ok(())
 }
 
-/// Remembers a request, so that the store knows it when it is repeated. `Ok(Err)` if the store knows
-/// it already.
+/// Remembers a request, so that the store knows it when it is repeated. `Ok(Err)` if the store
+/// knows it already.
 pub(super) fn remember_request(
     transaction: &Transaction<'_>,
     request: Option<&RequestRecord>,

@@ -110,8 +110,8 @@ impl Sqlite {
     }
 }
 
-/// For how many months before the store's latest month totals are kept. As this is more than a year,
-/// a clock that runs ahead by less than a year deletes no totals in use.
+/// For how many months before its latest month the store keeps totals and usage by day. As this is
+/// more than a year, a clock that runs ahead by less than a year deletes no totals in use.
 const KEPT_MONTHS_OF_TOTALS: u16 = 13;
 
 /// Raises the store's latest month to `month`, unless it is `month` or a later one already. If it

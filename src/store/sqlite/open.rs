@@ -39,8 +39,8 @@ CREATE TABLE top_seen (
 ) WITHOUT ROWID;
 ";
 
-/// The tables that version 3 added: the audit, the states of sources, requests that can be repeated,
-/// and usage by day.
+/// The tables that version 3 added: the audit, the states of sources, requests that can be
+/// repeated, and usage by day.
 const TABLES_OF_VERSION_3: &str = "
 CREATE TABLE audit (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, author TEXT NOT NULL,

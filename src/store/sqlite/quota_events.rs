@@ -7,12 +7,12 @@ use super::rows::to_u64_or_zero;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::quota_events::{
-    ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome, QuotaEventRow,
-    QuotaEventState, QuotaEventTimes,
+    ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
+    QuotaEventRow, QuotaEventState,
 };
 
 const RECORD_OPERATION: &str = "recording quota events";
-const SEND_OPERATION: &str = "claiming quota events";
+const CLAIM_OPERATION: &str = "claiming quota events";
 const FINISH_OPERATION: &str = "finishing a quota event";
 const READ_OPERATION: &str = "reading the quota events";
 
@@ -23,7 +23,7 @@ impl Sqlite {
         forgotten_before: i64,
     ) -> Result<usize, StoreError> {
         let failed = self.error_while(RECORD_OPERATION);
-        // Most events are known already; reading needs no lock that the ledger waits for.
+        // Most events are known already. A read takes no lock that the ledger waits for.
         if are_all_known(&self.connection, events).map_err(&failed)? {
             return Ok(events.len());
         }
@@ -35,15 +35,15 @@ impl Sqlite {
 
     pub(in super::super) fn claim_quota_events(
         &mut self,
-        times: QuotaEventTimes,
+        times: ClaimTimes,
         max: usize,
     ) -> Result<Vec<ClaimedQuotaEvent>, StoreError> {
-        let failed = self.error_while(SEND_OPERATION);
-        // Usually nothing is due; reading needs no lock that the ledger waits for.
+        let failed = self.error_while(CLAIM_OPERATION);
+        // Usually nothing is due. A read takes no lock that the ledger waits for.
         if select_due(&self.connection, times, 1).map_err(&failed)?.is_empty() {
             return Ok(Vec::new());
         }
-        let transaction = self.begin_write_transaction(SEND_OPERATION)?;
+        let transaction = self.begin_write_transaction(CLAIM_OPERATION)?;
         let mut claimed = select_due(&transaction, times, max).map_err(&failed)?;
         for event in &mut claimed {
             event.attempts = event.attempts.saturating_add(1);
@@ -116,7 +116,8 @@ fn count_pending(connection: &Connection) -> rusqlite::Result<u64> {
     connection.prepare_cached(count)?.query_row([], |row| row.get(0)).map(to_u64_or_zero)
 }
 
-/// Inserts the events that are not known. Returns how many of the first events are known now.
+/// Inserts the events that the store does not have. Returns how many of the first events it now
+/// has.
 fn insert_events(
     transaction: &Transaction<'_>,
     events: &[NewQuotaEvent],
@@ -147,7 +148,7 @@ fn insert_events(
 
 fn select_due(
     connection: &Connection,
-    times: QuotaEventTimes,
+    times: ClaimTimes,
     max: usize,
 ) -> rusqlite::Result<Vec<ClaimedQuotaEvent>> {
     let mut select = connection.prepare_cached(

@@ -15,7 +15,7 @@ use super::rows::{
 };
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::{
-    Change, ChangeAuthor, ChangeKind, change_of_added_keys, change_of_restored_rows,
+    AuditOperation, Change, ChangeAuthor, change_of_added_keys, change_of_restored_rows,
 };
 use crate::store::contents::{StoreContents, change_of_filled_store};
 use crate::store::error::{self, StoreError};
@@ -113,7 +113,7 @@ impl Sqlite {
         if changed == 0 {
             return Err(error::unknown_key_error(id));
         }
-        record_key_change(&transaction, author, ChangeKind::KeyRevoke, (id, before))
+        record_key_change(&transaction, author, AuditOperation::KeyRevoke, (id, before))
             .map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
@@ -139,8 +139,8 @@ impl Sqlite {
                 )?;
             }
             let after = read_account_for_audit(transaction, name)?;
-            let (kind, target) = (ChangeKind::AccountSet, name.to_owned());
-            append_record(transaction, author, &Change { kind, target, before, after })
+            let (operation, target) = (AuditOperation::AccountSet, name.to_owned());
+            append_record(transaction, author, &Change { operation, target, before, after })
         };
         set(&transaction).map_err(&failed)?;
         transaction.commit().map_err(failed)

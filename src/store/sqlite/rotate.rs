@@ -9,7 +9,7 @@ use super::meta::increment_ring_version;
 use super::rows::{
     find_conflicting_key_id, insert_key_and_upsert_account, read_key_for_audit, record_key_change,
 };
-use crate::store::audit::{ChangeAuthor, ChangeKind};
+use crate::store::audit::{AuditOperation, ChangeAuthor};
 use crate::store::error;
 use crate::store::error::StoreError;
 use crate::store::operations::changes::Rotation;
@@ -53,11 +53,11 @@ impl Sqlite {
             )
             .map_err(&failed)?;
         let changes = [
-            (ChangeKind::KeyRotate, old_id, before),
-            (ChangeKind::KeyCreate, &new_key.id, Value::Null),
+            (AuditOperation::KeyRotate, old_id, before),
+            (AuditOperation::KeyCreate, &new_key.id, Value::Null),
         ];
-        for (kind, id, before) in changes {
-            record_key_change(&transaction, author, kind, (id, before)).map_err(&failed)?;
+        for (operation, id, before) in changes {
+            record_key_change(&transaction, author, operation, (id, before)).map_err(&failed)?;
         }
         transaction.commit().map_err(failed)
     }
@@ -74,9 +74,10 @@ impl Sqlite {
         let failed = self.error_while(OPERATION);
         let transaction = self.begin_write_transaction(OPERATION)?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
-        let changes = [(ChangeKind::KeyRotationUndo, old_id), (ChangeKind::KeyRevoke, new_id)];
+        let changes =
+            [(AuditOperation::KeyRotationUndo, old_id), (AuditOperation::KeyRevoke, new_id)];
         let before = |id| read_key_for_audit(&transaction, id).map(|before| (id, before));
-        let changes = changes.map(|(kind, id)| (kind, before(id)));
+        let changes = changes.map(|(operation, id)| (operation, before(id)));
         let revoked = transaction
             .execute(
                 "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?2), version = ?3
@@ -96,9 +97,9 @@ impl Sqlite {
         if revoked == 0 || restored == 0 {
             return Err(error::unknown_key_error(old_id));
         }
-        for (kind, id_and_before) in changes {
+        for (operation, id_and_before) in changes {
             let id_and_before = id_and_before.map_err(&failed)?;
-            record_key_change(&transaction, author, kind, id_and_before).map_err(&failed)?;
+            record_key_change(&transaction, author, operation, id_and_before).map_err(&failed)?;
         }
         transaction.commit().map_err(failed)
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::audit::append_record;
 use crate::model::monthly_limit::MonthlyLimit;
-use crate::store::audit::{Change, ChangeAuthor, ChangeKind, account_to_json, key_to_json};
+use crate::store::audit::{AuditOperation, Change, ChangeAuthor, account_to_json, key_to_json};
 use crate::store::contents::StoreContents;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, TopCredit, TopRow};
 
@@ -148,11 +148,11 @@ pub(super) fn read_account_for_audit(
 pub(super) fn record_key_change(
     transaction: &Transaction<'_>,
     author: &ChangeAuthor,
-    kind: ChangeKind,
+    operation: AuditOperation,
     (id, before): (&str, Value),
 ) -> rusqlite::Result<()> {
     let after = read_key_for_audit(transaction, id)?;
-    append_record(transaction, author, &Change { kind, target: id.to_owned(), before, after })
+    append_record(transaction, author, &Change { operation, target: id.to_owned(), before, after })
 }
 
 fn parse_account(row: &Row<'_>) -> rusqlite::Result<AccountRow> {

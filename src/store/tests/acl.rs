@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::super::redis_server::RedisServer;
 use super::super::{
-    BatchContext, Change, ChangeKind, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS,
-    MonthlyLimit, QuotaEventOutcome, QuotaEventTimes, RequestRecord, SourceState, Store,
+    AuditOperation, BatchContext, Change, ClaimTimes, DnsFactRow, KnownState, LeaseReport,
+    MAX_DNS_FACTS, MonthlyLimit, QuotaEventOutcome, RequestRecord, SourceState, Store,
     StoreContents, StoreError, TopCredit,
 };
 use super::quota_events::quota_event;
@@ -152,9 +152,9 @@ fn run_gateway_operations(
     let author = tester();
     let state = SourceState { subject: "config".to_owned(), entries: BTreeMap::new() };
     let mut changes = store.changes_by(&author);
-    changes.record_source_state(ChangeKind::ConfigChange, &state)?;
+    changes.record_source_state(AuditOperation::ConfigChange, &state)?;
     let change = Change {
-        kind: ChangeKind::OverrideSet,
+        operation: AuditOperation::OverrideSet,
         target: "a.com".to_owned(),
         before: serde_json::Value::Null,
         after: serde_json::Value::Null,
@@ -224,7 +224,7 @@ fn webhook_permissions_suffice_and_are_needed() {
     let run_operations = |store: &mut Store| -> Result<(), StoreError> {
         for (key, forgotten_before) in [("a", 0), ("b", 300)] {
             store.record_quota_events(&[quota_event(key, month)], forgotten_before)?;
-            let times = QuotaEventTimes { now: 200, latest_due: 900, claimed_until: 300 };
+            let times = ClaimTimes { now: 200, latest_due: 900, claimed_until: 300 };
             let claimed = store.claim_quota_events(times, 1)?;
             store.finish_quota_event(&claimed[0], QuotaEventOutcome::Delivered(200))?;
         }

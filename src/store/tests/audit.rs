@@ -1,5 +1,5 @@
-//! Tests of the audit, of requests that can be repeated, and of usage by day. Both stores keep the same
-//! contract.
+//! Tests of the audit, of requests that can be repeated, and of usage by day. Both stores keep the
+//! same contract.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{
-    BatchContext, Change, ChangeKind, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit,
+    AuditOperation, BatchContext, Change, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit,
     RequestRecord, SourceState, Store, UsageCount,
 };
 use super::{key, on_both_stores, ring_version, rotation, tester};
@@ -110,7 +110,7 @@ fn records_are_read_in_pages_from_either_end() {
         let (mut store, author) = (location.open(), tester());
         for n in 0..5 {
             let change = Change {
-                kind: ChangeKind::OverrideSet,
+                operation: AuditOperation::OverrideSet,
                 target: format!("{n}.com"),
                 before: Value::Null,
                 after: json!({ "n": n }),
@@ -142,21 +142,21 @@ fn a_source_is_recorded_only_when_it_changes() {
         };
         let mut record = |limit| {
             let mut changes = store.changes_by(&author);
-            changes.record_source_state(ChangeKind::ConfigChange, &state(limit)).unwrap()
+            changes.record_source_state(AuditOperation::ConfigChange, &state(limit)).unwrap()
         };
         assert!(!record("5"), "the first state is no change");
         assert!(!record("5"));
         assert!(record("6"));
         assert!(!record("6"), "another node reads the same file");
         let change = Change {
-            kind: ChangeKind::OverrideSet,
+            operation: AuditOperation::OverrideSet,
             target: "a.com".to_owned(),
             before: Value::Null,
             after: Value::Null,
         };
         store.changes_by(&author).record_change(&change, Some(&state("7"))).unwrap();
         let mut changes = store.changes_by(&author);
-        assert!(!changes.record_source_state(ChangeKind::ConfigChange, &state("7")).unwrap());
+        assert!(!changes.record_source_state(AuditOperation::ConfigChange, &state("7")).unwrap());
         let records = read_records(&mut store);
         assert_eq!(records.len(), 2);
         assert_eq!(

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::super::{
-    BatchContext, LeaseReport, MonthlyLimit, NewQuotaEvent, QuotaEventOutcome, QuotaEventTimes,
-    Store, StoreContents, TopCredit, TopRow, UsageRow,
+    BatchContext, ClaimTimes, LeaseReport, MonthlyLimit, NewQuotaEvent, QuotaEventOutcome, Store,
+    StoreContents, TopCredit, TopRow, UsageRow,
 };
 use super::quota_events::quota_event;
 use super::{TestStore, account, add_keys, key, on_both_stores, ring_version, rows, sort_rows};
@@ -78,7 +78,7 @@ fn write_quota_events(store: &mut Store) {
         new("pending", january_2100(), 500),
     ];
     assert_eq!(store.record_quota_events(&events, 0).unwrap(), 5);
-    let times = QuotaEventTimes { now: 9, latest_due: 9_000, claimed_until: 600 };
+    let times = ClaimTimes { now: 9, latest_due: 9_000, claimed_until: 600 };
     let claimed = store.claim_quota_events(times, 9).unwrap();
     let outcomes = [
         QuotaEventOutcome::Delivered(20),

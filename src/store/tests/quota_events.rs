@@ -1,8 +1,8 @@
 //! Tests of quota events in both stores.
 
 use super::super::{
-    ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome, QuotaEventState,
-    QuotaEventTimes, Store,
+    ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
+    QuotaEventState, Store,
 };
 use super::on_both_stores;
 use crate::model::month::Month;
@@ -28,7 +28,7 @@ fn due_event(key: &str, due_at: i64) -> NewQuotaEvent {
 
 /// Claims events at this second, until a minute later.
 fn claim(store: &mut Store, now: i64, max: usize) -> Vec<ClaimedQuotaEvent> {
-    let times = QuotaEventTimes { now, latest_due: now + 7_200, claimed_until: now + 60 };
+    let times = ClaimTimes { now, latest_due: now + 7_200, claimed_until: now + 60 };
     store.claim_quota_events(times, max).unwrap()
 }
 

@@ -149,8 +149,7 @@ fn check_buckets(table_bytes: &[u8], parts: &DecodedTable) -> Option<()> {
     let is_valid = rest.is_empty()
         && rest_of_starts.is_empty()
         && starts.len() == all_buckets.len()
-        && all_buckets.len() > buckets::OVERFLOW_BUCKET_COUNT
-        && names.iter().all(|b| b.is_ascii());
+        && all_buckets.len() > buckets::OVERFLOW_BUCKET_COUNT;
     if !is_valid {
         return None;
     }
@@ -165,7 +164,8 @@ fn check_buckets(table_bytes: &[u8], parts: &DecodedTable) -> Option<()> {
             match (value, saw_empty_slot) {
                 (0, _) => saw_empty_slot = true,
                 (_, true) => return None,
-                _ => _ = texts.next().flatten()?,
+                // The length before a name is no text, and may be above 127.
+                _ => _ = texts.next().flatten().filter(|name| name.is_ascii())?,
             }
             if value > parts.entries.len() {
                 return None;

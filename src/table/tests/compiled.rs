@@ -42,6 +42,23 @@ fn a_written_table_reads_back_the_same_and_replaces_the_old_file() {
 }
 
 /// The fault that loading these bytes gives, if any.
+/// The length byte before a name of 128 characters or more is no ASCII character.
+#[test]
+fn a_name_of_any_allowed_length_is_kept() {
+    for length in [127, 128, 200, 253] {
+        let label = "a".repeat(60);
+        let mut name = format!("{label}.{label}.{label}.{label}.com");
+        name.drain(..name.len().saturating_sub(length));
+        let name = name.trim_start_matches('.').replace("..", ".");
+        let table = load_lists(&[("a.txt", &format!("{name}\n"))]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.table");
+        table.write_to(&path).unwrap();
+        let read = Table::load(&TableLocation::Path(path)).unwrap();
+        assert!(read.find_row(&name).is_some(), "{} characters", name.len());
+    }
+}
+
 fn fault_of_loading(bytes: &[u8]) -> Option<String> {
     let mut copy = AlignedBytes::zeroed(bytes.len());
     copy.as_mut_slice().copy_from_slice(bytes);

@@ -1,4 +1,5 @@
-//! A real browser: Chromium without a window, driven through chromedriver (W3C WebDriver).
+//! A real browser: Chromium without a window, driven through chromedriver (W3C WebDriver and the
+//! DevTools protocol).
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -12,6 +13,14 @@ use super::{free_address, request, wait_for, wait_until};
 
 /// The name of an element's id in WebDriver (W3C WebDriver section 12).
 const ELEMENT_KEY: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// The key Tab in WebDriver (section 17.4.2).
+pub const TAB_KEY: char = '\u{e004}';
+/// The key Enter.
+pub const ENTER_KEY: char = '\u{e007}';
+/// The key Escape.
+pub const ESCAPE_KEY: char = '\u{e00c}';
+/// A host that resolves to this machine, as the host of a hostile DNS server may.
+pub const REBOUND_HOST: &str = "rebound.test";
 
 /// A browser with one window. Dropping this value ends it.
 pub struct Browser {
@@ -42,11 +51,13 @@ impl Browser {
             "--no-first-run",
             "--window-size=640,600",
             // It reaches nothing but this machine.
-            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--host-resolver-rules=MAP rebound.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, \
+             EXCLUDE localhost",
         ];
         let options = json!({ "args": arguments, "binary": find_program("chromium", "chromium") });
-        let wanted =
-            json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": options } } });
+        let logs = json!({ "browser": "ALL", "performance": "ALL" });
+        let match_all = json!({ "goog:chromeOptions": options, "goog:loggingPrefs": logs });
+        let wanted = json!({ "capabilities": { "alwaysMatch": match_all } });
         let created = browser.call("POST", "", &wanted);
         browser.session = created["sessionId"].as_str().unwrap().to_owned();
         browser
@@ -55,6 +66,12 @@ impl Browser {
     /// Calls the driver with a path below the session, and returns the value of its answer.
     #[track_caller]
     fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+        self.try_call(method, path, body).unwrap_or_else(|fault| panic!("{path}: {fault}"))
+    }
+
+    /// As [`Browser::call`]; an error of the driver is returned as its text.
+    #[track_caller]
+    fn try_call(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
         let session = &self.session;
         let target = if session.is_empty() {
             "/session".to_owned()
@@ -66,8 +83,10 @@ impl Browser {
             called = called.with_header("Content-Type", "application/json").body(&body.to_string());
         }
         let answer = called.send(self.driver);
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        answer.json()["value"].clone()
+        match answer.status {
+            200 => Ok(answer.json()["value"].clone()),
+            _ => Err(answer.text()),
+        }
     }
 
     /// Opens a page, and waits until it is loaded.
@@ -79,12 +98,14 @@ impl Browser {
     /// The only element that matches a CSS selector. A page that is loading may not have it yet.
     #[track_caller]
     fn find(&self, selector: &str) -> String {
+        wait_for(selector, || self.try_find(selector))
+    }
+
+    fn try_find(&self, selector: &str) -> Option<String> {
         let using = json!({ "using": "css selector", "value": selector });
-        wait_for(selector, || {
-            let found = self.call("POST", "/elements", &using);
-            let [element] = &found.as_array().unwrap()[..] else { return None };
-            Some(element[ELEMENT_KEY].as_str().unwrap().to_owned())
-        })
+        let found = self.call("POST", "/elements", &using);
+        let [element] = &found.as_array().unwrap()[..] else { return None };
+        Some(element[ELEMENT_KEY].as_str().unwrap().to_owned())
     }
 
     /// Types a text into a field.
@@ -99,6 +120,88 @@ impl Browser {
     pub fn click(&self, selector: &str) {
         let element = self.find(selector);
         self.call("POST", &format!("/element/{element}/click"), &json!({}));
+    }
+
+    /// Clicks on the only element that matches a CSS selector. Returns false if there is none, or if
+    /// something hides it: the page may be about to show it.
+    #[track_caller]
+    pub fn try_click(&self, selector: &str) -> bool {
+        let Some(element) = self.try_find(selector) else { return false };
+        self.try_call("POST", &format!("/element/{element}/click"), &json!({})).is_ok()
+    }
+
+    /// Replaces the text of a field. Returns false if nobody can type into it yet.
+    #[track_caller]
+    pub fn try_fill(&self, selector: &str, text: &str) -> bool {
+        let Some(element) = self.try_find(selector) else { return false };
+        let path = |action: &str| format!("/element/{element}/{action}");
+        self.try_call("POST", &path("clear"), &json!({})).is_ok()
+            && self.try_call("POST", &path("value"), &json!({ "text": text })).is_ok()
+    }
+
+    /// Presses keys one after the other, wherever the focus is.
+    #[track_caller]
+    pub fn press_keys(&self, keys: &str) {
+        let press =
+            |key: char| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key }));
+        let presses: Vec<Value> = keys.chars().flat_map(press).collect();
+        let keyboard = json!({ "type": "key", "id": "keyboard", "actions": presses });
+        self.call("POST", "/actions", &json!({ "actions": [keyboard] }));
+    }
+
+    /// Runs a script in the page, and returns its value; that of a promise, once it is fulfilled.
+    #[track_caller]
+    pub fn run_script(&self, script: &str, arguments: &[Value]) -> Value {
+        self.call("POST", "/execute/sync", &json!({ "script": script, "args": arguments }))
+    }
+
+    /// Calls a method of the DevTools protocol. The content security policy of the page does not
+    /// bind it.
+    #[track_caller]
+    pub fn call_devtools(&self, method: &str, parameters: &Value) -> Value {
+        let call = json!({ "cmd": method, "params": parameters });
+        self.call("POST", "/goog/cdp/execute", &call)
+    }
+
+    /// Shows the page in this size, and with a preference for a dark or a light scheme.
+    #[track_caller]
+    pub fn set_view(&self, width: u32, height: u32, is_dark: bool) {
+        let size = json!({
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
+        });
+        self.call_devtools("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = if is_dark { "dark" } else { "light" };
+        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+        self.call_devtools("Emulation.setEmulatedMedia", &json!({ "features": [feature] }));
+    }
+
+    /// Saves the files that pages offer in this folder.
+    #[track_caller]
+    pub fn save_downloads_in(&self, folder: &Path) {
+        let allow = json!({ "behavior": "allow", "downloadPath": folder });
+        self.call_devtools("Browser.setDownloadBehavior", &allow);
+    }
+
+    /// The warnings and errors on the console since the last call.
+    #[track_caller]
+    pub fn take_console_faults(&self) -> Vec<String> {
+        let entries = self.call("POST", "/se/log", &json!({ "type": "browser" }));
+        let entries = entries.as_array().unwrap().iter();
+        let faults = entries.filter(|it| it["level"] == "SEVERE" || it["level"] == "WARNING");
+        faults.map(|it| it["message"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The addresses that the browser has requested since the last call.
+    #[track_caller]
+    pub fn take_requested_urls(&self) -> Vec<String> {
+        let entries = self.call("POST", "/se/log", &json!({ "type": "performance" }));
+        let parse = |entry: &Value| -> Option<String> {
+            let event: Value = serde_json::from_str(entry["message"].as_str()?).ok()?;
+            let event = &event["message"];
+            let is_request = event["method"] == "Network.requestWillBeSent";
+            is_request.then(|| event["params"]["request"]["url"].as_str().unwrap().to_owned())
+        };
+        entries.as_array().unwrap().iter().filter_map(parse).collect()
     }
 
     /// Fills in a field and submits its form as a browser does whose scripts are off.

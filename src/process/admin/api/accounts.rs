@@ -7,10 +7,10 @@ use http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::directory::Directory;
-use super::keys::{invalid_cursor, visible_account};
+use super::keys::{choose_visible_account, invalid_cursor};
 use super::request::{ApiError, ApiRequest, json_response, list_response};
-use super::{AdminApi, Writer};
+use super::ring_index::RingIndex;
+use super::{AdminApi, ChangePermit};
 use crate::management::{AccountEntry, limit_to_json, set_account};
 use crate::process::admin::access::Access;
 use crate::quota::unix_now;
@@ -32,8 +32,8 @@ impl AdminApi {
         let page = request.page()?;
         let search = request.filter("search").map(str::to_lowercase);
         let plan = request.filter("plan");
-        let (directory, usage) = (self.directory()?, self.month_usage()?);
-        let mut matches: Vec<&AccountEntry> = directory
+        let (ring_index, calls) = (self.ring_index()?, self.read_calls_by_account()?);
+        let mut matches: Vec<&AccountEntry> = ring_index
             .accounts
             .iter()
             .filter(|account| plan.is_none_or(|plan| account.plan == plan))
@@ -44,7 +44,7 @@ impl AdminApi {
         match request.filter("sort") {
             None | Some("name") => {}
             Some("use") => matches.sort_by_cached_key(|account| {
-                let used = used_thousandths(account, &usage.calls_by_account).unwrap_or(0);
+                let used = used_thousandths(account, &calls).unwrap_or(0);
                 (Reverse(used), account.name.as_str())
             }),
             Some(found) => {
@@ -57,9 +57,8 @@ impl AdminApi {
             None => 0usize,
         };
         let shown = matches.iter().skip(start).take(page.limit);
-        let items: Vec<Value> = shown
-            .map(|account| account_json(account, &directory, &usage.calls_by_account))
-            .collect();
+        let items: Vec<Value> =
+            shown.map(|account| account_to_json(account, &ring_index, &calls)).collect();
         let end = start.saturating_add(items.len());
         let next_cursor = (end < matches.len()).then(|| end.to_string());
         Ok(list_response(items, next_cursor, Some(matches.len())))
@@ -72,12 +71,12 @@ impl AdminApi {
         name: &str,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
-        visible_account(access, Some(name))?;
-        let directory = self.directory()?;
-        match directory.find_account(name) {
+        choose_visible_account(access, Some(name))?;
+        let ring_index = self.ring_index()?;
+        match ring_index.find_account(name) {
             Some(account) => {
-                let usage = self.month_usage()?;
-                let object = account_json(account, &directory, &usage.calls_by_account);
+                let calls = self.read_calls_by_account()?;
+                let object = account_to_json(account, &ring_index, &calls);
                 Ok(json_response(200, &object))
             }
             None => {
@@ -90,7 +89,7 @@ impl AdminApi {
     pub(super) fn set_account(
         &self,
         request: &ApiRequest,
-        writer: &Writer<'_>,
+        permit: &ChangePermit<'_>,
         name: &str,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
@@ -105,38 +104,41 @@ impl AdminApi {
             }
         };
         let config = self.config();
-        let settings = [body.plan.as_deref(), limit.as_deref()];
-        let account = self.with_write_store(|store| {
-            set_account(store, &config, &writer.author, name, settings)
+        let account = self.change_store_and_wait(|store| {
+            let (plan, limit) = (body.plan.as_deref(), limit.as_deref());
+            set_account(store, &config, &permit.author, name, plan, limit)
         })?;
-        let (directory, usage) = (self.directory()?, self.month_usage()?);
-        Ok(json_response(200, &account_json(&account, &directory, &usage.calls_by_account)))
+        let (ring_index, calls) = (self.ring_index()?, self.read_calls_by_account()?);
+        Ok(json_response(200, &account_to_json(&account, &ring_index, &calls)))
     }
 
     pub(super) fn list_plans(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
         let config = self.config();
-        let plan = |(name, limit): (&String, &MonthlyLimit)| json!({ "name": name, "limit": limit_to_json(*limit) });
-        let items: Vec<Value> = config.plans.iter().map(plan).collect();
+        let items: Vec<Value> = config
+            .plans
+            .iter()
+            .map(|(name, limit)| json!({ "name": name, "limit": limit_to_json(*limit) }))
+            .collect();
         Ok(json_response(200, &json!({ "items": items })))
     }
 }
 
-fn account_json(
+fn account_to_json(
     account: &AccountEntry,
-    directory: &Directory,
+    ring_index: &RingIndex,
     calls: &HashMap<String, u64>,
 ) -> Value {
     let used = used_thousandths(account, calls).map(|used| used as f64 / 10.0);
     let mut object = account.to_json();
     object["month_count"] = json!(calls.get(&account.name).copied().unwrap_or(0));
     object["used_percent"] = json!(used);
-    object["keys"] = json!(directory.count_active_keys(&account.name, unix_now()));
+    object["keys"] = json!(ring_index.count_active_keys(&account.name, unix_now()));
     object
 }
 
-/// How much of its month an account has used, in thousandths; `None` without a limit. An account with
-/// a limit of 0 has used all of it.
+/// Computes how much of its month an account has used, in thousandths of the limit; `None` without
+/// a limit. If the limit is 0, all of it is used.
 fn used_thousandths(account: &AccountEntry, calls: &HashMap<String, u64>) -> Option<u64> {
     let calls = calls.get(&account.name).copied().unwrap_or(0);
     match account.limit {

@@ -12,7 +12,8 @@ impl AdminApi {
     pub(super) fn list_audit(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&["operation", "actor", "target", "limit", "cursor"])?;
         let page = request.page()?;
-        if let Some(cursor) = page.cursor.as_ref().filter(|it| AuditRecord::order(it).is_none()) {
+        if let Some(cursor) = page.cursor.as_ref().filter(|it| AuditRecord::parse_id(it).is_none())
+        {
             return Err(invalid_cursor(cursor));
         }
         let filter = |name| request.filter(name).map(str::to_owned);
@@ -21,7 +22,7 @@ impl AdminApi {
             actor: filter("actor"),
             target: filter("target"),
         };
-        let (records, next_cursor) = self.with_read_store(|store| {
+        let (records, next_cursor) = self.read_from_store(|store| {
             read_audit_page(store, &filter, page.cursor.as_deref(), page.limit)
         })?;
         let items = records.iter().map(AuditRecord::to_json).collect();

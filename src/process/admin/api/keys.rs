@@ -5,10 +5,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::request::{ApiError, ApiRequest, json_response, list_response};
-use super::{AdminApi, Writer};
+use super::{AdminApi, ChangePermit};
 use crate::keys::DEFAULT_PLAN;
 use crate::management::{
-    KeyEntry, KeyState, NewKey, RepeatableRequest, prepare_key, prepare_rotation, revoke_key,
+    KeyEntry, KeyState, ManagementFault, NewKey, RepeatableRequest, prepare_key, prepare_rotation,
+    revoke_key,
 };
 use crate::model::month::format_rfc3339;
 use crate::process::admin::access::{Access, read_bearer_token};
@@ -46,7 +47,7 @@ impl AdminApi {
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&["account", "search", "state", "limit", "cursor"])?;
         let page = request.page()?;
-        let account = visible_account(access, request.filter("account"))?;
+        let account = choose_visible_account(access, request.filter("account"))?;
         let state = request.filter("state").map(|text| {
             let expected = "state: expected active, expired or revoked";
             KeyState::parse(text)
@@ -55,18 +56,11 @@ impl AdminApi {
         let state = state.transpose()?;
         let search = request.filter("search").map(str::to_lowercase);
         let after = page.cursor.as_deref().map(parse_key_cursor).transpose()?;
-        let (directory, now) = (self.directory()?, unix_now());
-        let contains =
-            |text: &str| search.as_ref().is_none_or(|it| text.to_lowercase().contains(it));
-        let is_match = |key: &&KeyEntry| {
-            state.is_none_or(|state| key.state_at(now) == state)
-                && (contains(&key.id)
-                    || contains(&key.account)
-                    || key.label.as_deref().is_some_and(contains))
-        };
+        let (ring_index, now) = (self.ring_index()?, unix_now());
+        let is_match = |key: &&KeyEntry| state.is_none_or(|state| key.state_at(now) == state);
         let (mut items, mut total, mut last) = (Vec::new(), 0, None);
         let mut next_cursor = None;
-        for key in directory.newest_keys(account).filter(is_match) {
+        for key in ring_index.iter_newest_keys(account, search.as_deref()).filter(is_match) {
             total += 1;
             let is_after = after.as_ref().is_none_or(|(created_at, id)| {
                 (key.created_at, key.id.as_str()) < (*created_at, id.as_str())
@@ -88,10 +82,10 @@ impl AdminApi {
         id: &str,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
-        let directory = self.directory()?;
+        let ring_index = self.ring_index()?;
         let is_visible =
             |key: &&KeyEntry| access.only_account().is_none_or(|account| key.account == account);
-        match directory.find_key(id).filter(is_visible) {
+        match ring_index.find_key(id).filter(is_visible) {
             Some(key) => Ok(json_response(200, &key.to_json(unix_now()))),
             None => Err(unknown_key(id)),
         }
@@ -100,7 +94,7 @@ impl AdminApi {
     pub(super) fn create_key(
         &self,
         request: &ApiRequest,
-        writer: &Writer<'_>,
+        permit: &ChangePermit<'_>,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
         let body: NewKeyBody = request.parse_body()?;
@@ -112,15 +106,15 @@ impl AdminApi {
             require_origin: body.require_origin,
             expires: body.expires,
         };
-        let repeatable = repeatable_request(request, writer)?;
+        let repeatable = read_repeatable_request(request, permit)?;
         let config = self.config();
-        let (key, plan) = self.with_write_store(|store| {
+        let (key, plan) = self.change_store_and_wait(|store| {
             let key = prepare_key(store, &config, &new, repeatable.as_ref())?;
-            key.add(store, &writer.author)?;
-            let plan = plan_of(store, &key.row)?;
-            Ok::<_, crate::management::ManagementFault>((key, plan))
+            key.add(store, &permit.author)?;
+            let plan = read_plan(store, &key.row)?;
+            Ok::<_, ManagementFault>((key, plan))
         })?;
-        let mut object = KeyEntry::of_stored_key(&key.row, &plan).to_json(unix_now());
+        let mut object = KeyEntry::from_row(&key.row, &plan).to_json(unix_now());
         object["key"] = json!(key.token.expose_text());
         let mut response = json_response(201, &object);
         set_location(&mut response, &key.row.id);
@@ -130,21 +124,22 @@ impl AdminApi {
     pub(super) fn rotate_key(
         &self,
         request: &ApiRequest,
-        writer: &Writer<'_>,
+        permit: &ChangePermit<'_>,
         id: &str,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
         let body: RotationBody = request.parse_body()?;
-        let times = [body.overlap.as_deref(), body.expires.as_deref()];
-        let repeatable = repeatable_request(request, writer)?;
+        let (overlap, expires) = (body.overlap.as_deref(), body.expires.as_deref());
+        let repeatable = read_repeatable_request(request, permit)?;
         let config = self.config();
-        let (rotation, plan) = self.with_write_store(|store| {
-            let rotation = prepare_rotation(store, &config, id, times, repeatable.as_ref())?;
-            rotation.make(store, &writer.author)?;
-            let plan = plan_of(store, &rotation.new_key)?;
-            Ok::<_, crate::management::ManagementFault>((rotation, plan))
+        let (rotation, plan) = self.change_store_and_wait(|store| {
+            let rotation =
+                prepare_rotation(store, &config, id, overlap, expires, repeatable.as_ref())?;
+            rotation.commit(store, &permit.author)?;
+            let plan = read_plan(store, &rotation.new_key)?;
+            Ok::<_, ManagementFault>((rotation, plan))
         })?;
-        let mut object = KeyEntry::of_stored_key(&rotation.new_key, &plan).to_json(unix_now());
+        let mut object = KeyEntry::from_row(&rotation.new_key, &plan).to_json(unix_now());
         object["key"] = json!(rotation.token.expose_text());
         object["replaces"] = json!(id);
         object["replaced_expires_at"] = json!(format_rfc3339(rotation.old_expires_at));
@@ -156,7 +151,7 @@ impl AdminApi {
     pub(super) fn revoke_key(
         &self,
         request: &ApiRequest,
-        writer: &Writer<'_>,
+        permit: &ChangePermit<'_>,
         id: &str,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
@@ -165,16 +160,17 @@ impl AdminApi {
         struct NoMembers {}
         let NoMembers {} = request.parse_body()?;
         let config = self.config();
-        self.with_write_store(|store| revoke_key(store, &config, &writer.author, id))?;
-        match self.directory()?.find_key(id) {
+        self.change_store_and_wait(|store| revoke_key(store, &config, &permit.author, id))?;
+        match self.ring_index()?.find_key(id) {
             Some(key) => Ok(json_response(200, &key.to_json(unix_now()))),
             None => Err(unknown_key(id)),
         }
     }
 }
 
-/// The account whose items a request may see: that of its token, or the one it asks for.
-pub(super) fn visible_account<'r>(
+/// Chooses the account whose items the request gets: the account of its token, or the account that
+/// the request asks for. Fails if the token may not read the latter.
+pub(super) fn choose_visible_account<'r>(
     access: &'r Access,
     asked: Option<&'r str>,
 ) -> Result<Option<&'r str>, ApiError> {
@@ -187,7 +183,8 @@ pub(super) fn visible_account<'r>(
     }
 }
 
-fn plan_of(store: &mut Store, key: &KeyRow) -> Result<String, StoreError> {
+/// Reads the plan of a key's account.
+fn read_plan(store: &mut Store, key: &KeyRow) -> Result<String, StoreError> {
     let account = store.find_account(&key.account)?;
     Ok(account.and_then(|account| account.plan).unwrap_or_else(|| DEFAULT_PLAN.to_owned()))
 }
@@ -202,33 +199,35 @@ fn set_location(response: &mut Response<Vec<u8>>, id: &str) {
     response.headers_mut().extend(location.map(|it| (http::header::LOCATION, it)));
 }
 
-/// The request as one that can be repeated, if it has an `Idempotency-Key`.
-fn repeatable_request<'r>(
+/// Describes a request that can be repeated; `None` if the request has no `Idempotency-Key`.
+fn read_repeatable_request<'r>(
     request: &'r ApiRequest,
-    writer: &'r Writer<'_>,
+    permit: &'r ChangePermit<'_>,
 ) -> Result<Option<RepeatableRequest<'r>>, ApiError> {
     let mut values = request.headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let is_good = |text: &&str| {
+    let is_valid = |text: &&str| {
         (1..=MAX_IDEMPOTENCY_KEY_LEN).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic())
     };
-    let text = value.to_str().ok().filter(is_good).filter(|_| values.next().is_none());
+    let text = value.to_str().ok().filter(is_valid).filter(|_| values.next().is_none());
     let (Some(idempotency_key), Some(token_text)) = (text, read_bearer_token(&request.headers))
     else {
         let expected =
             format!("one text of 1 to {MAX_IDEMPOTENCY_KEY_LEN} visible ASCII characters");
-        return Err(ApiError::invalid(format!("Idempotency-Key: expected {expected}")));
+        return Err(ApiError::invalid(format!(
+            "Idempotency-Key: expected {expected}, but found something else"
+        )));
     };
     Ok(Some(RepeatableRequest {
-        token_name: &writer.token.name,
+        token_name: &permit.token.name,
         token_text,
         idempotency_key,
         content: [request.target.as_bytes(), b" ", &request.body].concat(),
     }))
 }
 
-/// Parses where a page begins: the time and the id of the last key before it.
+/// Parses a cursor: the creation time and the id of the last key before the page.
 fn parse_key_cursor(cursor: &str) -> Result<(i64, String), ApiError> {
     let parts = cursor.split_once(' ');
     let parsed = parts.and_then(|(time, id)| Some((time.parse().ok()?, id.to_owned())));

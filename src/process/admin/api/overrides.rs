@@ -5,10 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::request::{ApiError, ApiRequest, json_response, list_response};
-use super::{AdminApi, Writer};
-use crate::management::{
-    ManagementFault, OverrideRequest, clear_override, list_overrides, set_override,
-};
+use super::{AdminApi, ChangePermit};
+use crate::management::{OverrideRequest, clear_override, list_overrides, set_override};
 use crate::table::{OverrideAction, OverrideListRow};
 
 #[derive(Deserialize)]
@@ -46,7 +44,7 @@ impl AdminApi {
         let mut rows = list_overrides(&self.config().table)?;
         rows.retain(|row| search.as_ref().is_none_or(|text| row.domain.contains(text)));
         let shown = rows.iter().skip(start).take(page.limit);
-        let items: Vec<Value> = shown.map(override_json).collect();
+        let items: Vec<Value> = shown.map(override_to_json).collect();
         let end = start.saturating_add(items.len());
         Ok(list_response(items, (end < rows.len()).then(|| end.to_string()), Some(rows.len())))
     }
@@ -54,7 +52,7 @@ impl AdminApi {
     pub(super) fn set_override(
         &self,
         request: &ApiRequest,
-        writer: &Writer<'_>,
+        permit: &ChangePermit<'_>,
         domain: &str,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
@@ -71,8 +69,8 @@ impl AdminApi {
             is_forced: body.force,
         };
         let config = self.config();
-        let change = self.with_write_store(|store| {
-            set_override(store, &config.table, &writer.author, &wanted)
+        let change = self.change_store_and_wait(|store| {
+            set_override(store, &config.table, &permit.author, &wanted)
         })?;
         Ok(json_response(200, &change.to_json()))
     }
@@ -80,20 +78,19 @@ impl AdminApi {
     pub(super) fn clear_override(
         &self,
         request: &ApiRequest,
-        writer: &Writer<'_>,
+        permit: &ChangePermit<'_>,
         domain: &str,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
         let config = self.config();
-        let change = self.with_write_store(|store| {
-            let cleared = clear_override(store, &config.table, &writer.author, domain);
-            cleared.map_err(|fault: ManagementFault| fault)
+        let change = self.change_store_and_wait(|store| {
+            clear_override(store, &config.table, &permit.author, domain)
         })?;
         Ok(json_response(200, &change.to_json()))
     }
 }
 
-fn override_json(row: &OverrideListRow) -> Value {
+fn override_to_json(row: &OverrideListRow) -> Value {
     let action = if row.reason == "safe" { "allow" } else { "deny" };
     let until = Some(&row.until).filter(|until| !until.is_empty());
     json!({

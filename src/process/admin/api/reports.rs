@@ -1,4 +1,5 @@
-//! What is going on: traffic, verdicts, lists, feeds, screened forms, and why a domain is judged so.
+//! Reports on this node: traffic, verdicts, top domains, screened forms, lists, feeds, and the
+//! reasons for the verdict on a domain. Also reloads.
 
 use std::sync::PoisonError;
 
@@ -7,14 +8,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::request::{ApiError, ApiRequest, json_response};
-use super::{AdminApi, Writer};
+use super::{AdminApi, ChangePermit};
 use crate::feed::FeedStatus;
 use crate::management::explain_domain;
 use crate::model::domain::Domain;
 use crate::model::month::{format_rfc3339, parse_day_as_unix_seconds};
 use crate::table::{ListInfo, Table};
 
-/// The hours of traffic that are shown, unless others are asked for.
+/// The hours of traffic that riskgate shows by default.
 const DEFAULT_HISTORY_HOURS: u32 = 6;
 
 impl AdminApi {
@@ -76,7 +77,7 @@ impl AdminApi {
         let (table, config) = (self.state.table.snapshot(), self.config());
         let now = self.state.ledger.believed_now();
         let object = match config.dns.is_learning_enabled {
-            true => self.with_read_store(|store| {
+            true => self.read_from_store(|store| {
                 explain_domain(&table, &domain, config.unknown_score, Some(store), now)
                     .map(|explained| explained.to_json(&domain))
             })?,
@@ -91,7 +92,8 @@ impl AdminApi {
     pub(super) fn list_lists(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
         let table = self.state.table.snapshot();
-        let items: Vec<Value> = table.lists().iter().map(|list| list_json(&table, list)).collect();
+        let items: Vec<Value> =
+            table.lists().iter().map(|list| list_to_json(&table, list)).collect();
         Ok(json_response(200, &json!({ "items": items })))
     }
 
@@ -106,7 +108,7 @@ impl AdminApi {
     pub(super) fn reload(
         &self,
         request: &ApiRequest,
-        _writer: &Writer<'_>,
+        _permit: &ChangePermit<'_>,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -127,8 +129,8 @@ impl AdminApi {
     }
 }
 
-/// A list of the table, with the day on which its newest source was published.
-fn list_json(table: &Table, list: &ListInfo) -> Value {
+/// Renders a list of the table. `updated_at` is the day on which its newest source was published.
+fn list_to_json(table: &Table, list: &ListInfo) -> Value {
     let published =
         table.sources().iter().filter(|source| Some(&source.name) == list.source.as_ref());
     let published = published.filter_map(|source| parse_day_as_unix_seconds(&source.date)).max();

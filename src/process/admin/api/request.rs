@@ -15,19 +15,19 @@ use crate::store::StoreError;
 use crate::table::TableFaults;
 
 /// The prefix of all paths of the API.
-pub(in crate::process::admin) const API_PREFIX: &str = "/api/v1/";
+pub(in crate::process) const API_PREFIX: &str = "/api/v1/";
 /// The most items of a page.
 const MAX_PAGE_ITEMS: usize = 500;
 const DEFAULT_PAGE_ITEMS: usize = 100;
 
 /// A request, completely received.
-pub(in crate::process::admin) struct ApiRequest {
+pub(in crate::process) struct ApiRequest {
     /// The method; GET in place of HEAD.
-    pub(in crate::process::admin) method: String,
+    pub(in crate::process) method: String,
     /// The decoded segments of the path after the prefix.
-    pub(in crate::process::admin) segments: Vec<String>,
+    pub(in crate::process) segments: Vec<String>,
     query: Vec<(String, String)>,
-    pub(in crate::process::admin) headers: HeaderMap,
+    pub(in crate::process) headers: HeaderMap,
     pub(super) body: Vec<u8>,
     pub(super) client: IpAddr,
     /// The path and query as they were sent.
@@ -42,7 +42,7 @@ pub(super) struct Page {
 
 impl ApiRequest {
     /// Parses the target of a request. `None` if its path is not one of the API's.
-    pub(in crate::process::admin) fn parse(
+    pub(in crate::process) fn parse(
         method: &str,
         uri: &http::Uri,
         headers: &HeaderMap,
@@ -146,6 +146,10 @@ impl ApiRequest {
             let refused = ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "Expected JSON.");
             refused.with_detail(error.to_string())
         })?;
+        // An array would be read as the values of the members in their order.
+        if !value.is_object() {
+            return Err(ApiError::invalid("expected a JSON object"));
+        }
         serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()))
     }
 }
@@ -183,12 +187,13 @@ impl ApiError {
         self
     }
 
-    /// A 422, with what was expected and found.
+    /// A 503 of a node that has not read the store yet.
     pub(super) fn store_not_read() -> ApiError {
         let message = "The keys have not been read from the store yet.";
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
     }
 
+    /// A 422, with what was expected and found.
     pub(super) fn invalid(detail: impl Into<String>) -> ApiError {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         ApiError::new(status, "validation_error", "A value of the request is faulty.")
@@ -306,7 +311,7 @@ pub(super) fn list_response(
 }
 
 /// An answer in JSON, on one line.
-pub(in crate::process::admin) fn json_response(status: u16, body: &Value) -> Response<Vec<u8>> {
+pub(in crate::process) fn json_response(status: u16, body: &Value) -> Response<Vec<u8>> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     build_response(status, JSON_TYPE, format!("{body}\n").into_bytes())
 }

@@ -1,51 +1,42 @@
-//! The usage of accounts: their month, and by day, route and key.
+//! The calls of accounts: by month, and by day, route and key.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Response;
 use serde_json::{Value, json};
 
-use super::keys::{invalid_cursor, visible_account};
+use super::keys::{choose_visible_account, invalid_cursor};
 use super::request::{ApiError, ApiRequest, json_response};
-use super::{AdminApi, lock};
+use super::{AdminApi, CallsByAccount, lock};
 use crate::management::month_to_show;
 use crate::model::month::Month;
 use crate::process::admin::access::Access;
-use crate::store::{DailyUsageCursor, DailyUsageRow};
+use crate::store::{DailyUsageCursor, DailyUsageRow, StoreError};
 
-/// For how long the calls of all accounts are kept. Nodes publish them once a second.
+/// For how long riskgate reuses the calls of all accounts. Nodes report them once a second.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(1);
-/// The most rows that are read for a page, if a filter leaves rows out.
+/// The most rows that riskgate reads for a page, if a filter leaves rows out.
 const MAX_SCANNED_ROWS: usize = 20_000;
 
-/// The calls of the month, as they were last read.
-#[derive(Default)]
-pub(super) struct UsageCache(Mutex<Option<(Instant, Arc<MonthUsage>)>>);
-
-/// The calls of all accounts in a month.
-pub(super) struct MonthUsage {
-    pub(super) calls_by_account: HashMap<String, u64>,
-}
-
 impl AdminApi {
-    /// The calls of all accounts in this month, at most a second old.
-    pub(super) fn month_usage(&self) -> Result<Arc<MonthUsage>, ApiError> {
-        let mut known = lock(&self.usage.0);
-        if let Some((read_at, usage)) = known.as_ref()
+    /// Reads the calls of all accounts in this month. The result is at most a second old.
+    pub(super) fn read_calls_by_account(&self) -> Result<CallsByAccount, ApiError> {
+        let mut known = lock(&self.calls_by_account);
+        if let Some((read_at, calls)) = known.as_ref()
             && read_at.elapsed() < MAX_USAGE_AGE
         {
-            return Ok(Arc::clone(usage));
+            return Ok(Arc::clone(calls));
         }
-        let rows = self.with_read_store(|store| {
+        let rows = self.read_from_store(|store| {
             let month = month_to_show(store)?;
             store.read_usage(month, None)
         })?;
         let calls = rows.into_iter().map(|row| (row.account, row.spent));
-        let usage = Arc::new(MonthUsage { calls_by_account: calls.collect() });
-        *known = Some((Instant::now(), Arc::clone(&usage)));
-        Ok(usage)
+        let calls = Arc::new(calls.collect::<HashMap<String, u64>>());
+        *known = Some((Instant::now(), Arc::clone(&calls)));
+        Ok(calls)
     }
 
     /// Lists the calls of a month by account, day, route and key.
@@ -56,7 +47,7 @@ impl AdminApi {
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&["month", "account", "key_id", "route", "limit", "cursor"])?;
         let page = request.page()?;
-        let account = visible_account(access, request.filter("account"))?;
+        let account = choose_visible_account(access, request.filter("account"))?;
         let asked = request.filter("month").map(|text| {
             let expected = "month: expected a month such as 2026-11";
             Month::parse(text)
@@ -69,7 +60,7 @@ impl AdminApi {
                 && route.is_none_or(|route| row.route == route)
         };
         let mut after = page.cursor.as_deref().map(parse_cursor).transpose()?;
-        let (month, items, next) = self.with_read_store(|store| {
+        let (month, items, next) = self.read_from_store(|store| {
             let month = asked.map_or_else(|| month_to_show(store), Ok)?;
             let (mut items, mut scanned) = (Vec::new(), 0);
             loop {
@@ -78,7 +69,7 @@ impl AdminApi {
                 scanned += rows.len();
                 for row in &rows {
                     if items.len() == page.limit {
-                        return Ok::<_, crate::store::StoreError>((month, items, after));
+                        return Ok::<_, StoreError>((month, items, after));
                     }
                     after = Some(row.cursor());
                     items.extend(Some(row).filter(is_match).map(|row| row.to_json(month)));
@@ -100,7 +91,7 @@ impl AdminApi {
     }
 }
 
-/// Names of accounts and keys have no spaces.
+/// Formats a cursor. The account stands last, because only its name may contain spaces.
 fn format_cursor((account, day, route, key_id): &DailyUsageCursor) -> String {
     format!("{day} {route} {key_id} {account}")
 }

@@ -26,7 +26,7 @@ export function useOf({ used_percent: percent, limit }) {
 
 export function mountAccount(ctx, name) {
   const place = errorPlace();
-  const summary = h("div", {});
+  const summary = h("div", { testid: "account-facts" });
   const missing = "No account has this name. Set its plan to create it.";
   const showAccount = (account) => setChildren(summary, account ? accountFacts(account)
     : h("p", { testid: "account-missing" }, missing));
@@ -42,8 +42,9 @@ export function mountAccount(ctx, name) {
   }, loadAccount);
   const refresh = () => Promise.all([loadAccount(), usage.refresh(), keys.refresh()]);
   if (!ownAccount()) ctx.node.append(h("a", { href: "#/accounts", class: "back" }, "All accounts"));
-  ctx.node.append(sectionHead(name, null, button("Refresh", { onclick: refresh })), readOnlyNote(),
-    place, body);
+  ctx.node.append(sectionHead(name, null, button("Refresh", {
+    testid: "account-refresh", onclick: refresh,
+  })), readOnlyNote(), place, body);
   return { refresh };
 }
 

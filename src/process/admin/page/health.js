@@ -27,7 +27,7 @@ export function mount(ctx) {
   const place = errorPlace();
   const top = h("div", { class: "stack" });
   const parts = h("div", { class: "parts" });
-  const outcome = h("p", { role: "status", class: "done" });
+  const outcome = h("p", { role: "status", class: "done", testid: "reloaded" });
   const reloadPlace = errorPlace();
   const refresh = () => load(parts, place, async () => {
     const status = await ctx.getStatus();

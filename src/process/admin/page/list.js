@@ -2,7 +2,7 @@
 // belongs to older filters.
 
 import { get } from "./api.js";
-import { announce, h, quiet, table } from "./dom.js";
+import { announce, h, table } from "./dom.js";
 import { button, errorPlace, load } from "./forms.js";
 import { formatCount } from "./format.js";
 
@@ -12,11 +12,12 @@ const PAGE_SIZE = 50;
 export function pagedList({ ctx, path, query, noun, onPage, ...tableOptions }) {
   const rows = table({ empty: `No ${noun}.`, ...tableOptions });
   const place = errorPlace();
-  const range = quiet();
-  let cursors = [null];
+  const range = h("p", { class: "quiet", testid: "list-range" });
+  /** Where each page begins: the cursor, and the number of items before it. */
+  let starts = [{ cursor: null, before: 0 }];
   let index = 0;
   let run = 0;
-  const move = (step) => () => cursors[index + step] !== undefined && show(index + step, true);
+  const move = (step) => () => starts[index + step] && show(index + step, true);
   const previous = button("Previous", { testid: "previous", onclick: move(-1) });
   const next = button("Next", { testid: "next", onclick: move(1) });
   const pager = h("nav", { class: "actions", "aria-label": `Pages of ${noun}`, hidden: true },
@@ -28,12 +29,13 @@ export function pagedList({ ctx, path, query, noun, onPage, ...tableOptions }) {
     run += 1;
     const mine = run;
     await load(node, place, async () => {
-      const page = await get(path, { ...query(), limit: PAGE_SIZE, cursor: cursors[target] },
+      const page = await get(path, { ...query(), limit: PAGE_SIZE, cursor: starts[target].cursor },
         ctx.signal);
       if (mine !== run) return;
       index = target;
-      cursors.length = index + 1;
-      if (page.next_cursor) cursors.push(page.next_cursor);
+      starts.length = index + 1;
+      const before = starts[index].before + page.items.length;
+      if (page.next_cursor) starts.push({ cursor: page.next_cursor, before });
       rows.show(page.items);
       ctx.applySession();
       showRange(page);
@@ -42,22 +44,26 @@ export function pagedList({ ctx, path, query, noun, onPage, ...tableOptions }) {
     }, () => show(target, true));
   }
 
-  function showRange({ items, total }) {
-    const first = index * PAGE_SIZE + 1;
-    const last = first + items.length - 1;
-    range.textContent = items.length === 0 ? ""
-      : `${formatCount(first)} to ${formatCount(last)} of ${formatCount(total)} ${noun}`;
+  function showRange({ items, total, next_cursor: more }) {
+    const { before } = starts[index];
+    const last = before + items.length;
+    const name = noun.replace(/^./, (letter) => letter.toUpperCase());
+    // Some lists don't know how many items they have, and search a part of them at a time.
+    const end = total || !more ? ` of ${formatCount(total ?? last)}` : "; there are more";
+    range.textContent = items.length > 0
+      ? `${name} ${formatCount(before + 1)} to ${formatCount(last)}${end}`
+      : more ? "Nothing was found in the first part. “Next” searches on." : "";
     // Not `disabled`: a disabled button loses the focus of the reader who has pressed it.
     previous.ariaDisabled = String(index === 0);
-    next.ariaDisabled = String(index + 1 >= cursors.length);
-    pager.hidden = cursors.length === 1;
+    next.ariaDisabled = String(index + 1 >= starts.length);
+    pager.hidden = starts.length === 1;
   }
 
   return {
     node,
     refresh: () => show(index, false),
     reload() {
-      cursors = [null];
+      starts = [{ cursor: null, before: 0 }];
       return show(0, true);
     },
   };

@@ -2,7 +2,7 @@
 // api.js does.
 
 import { currentSession, mayRead, mayWrite, ownAccount, readToken, signIn } from "./api.js";
-import { h, quiet, setChildren } from "./dom.js";
+import { h, setChildren } from "./dom.js";
 import { button, errorPlace, field, FieldError, handleSubmit, textInput } from "./forms.js";
 import { timeOf } from "./format.js";
 
@@ -21,7 +21,7 @@ export function createSignIn({ onDone, onSkip }) {
   const place = errorPlace();
   const input = textInput("token-input", { type: "password" });
   const skip = button("Continue without a token", { testid: "token-skip", onclick: onSkip });
-  const lead = quiet();
+  const lead = h("p", { class: "quiet", testid: "sign-in-lead" });
   const form = h("form", {}, field("Admin token", input), place, h("div", { class: "actions" },
     button("Sign in", { type: "submit", kind: "primary", testid: "token-submit" }), skip));
   const showReason = (reason) => setChildren(place,
@@ -65,7 +65,7 @@ export function sessionLine({ onSignIn, onSignOut }) {
   const who = session.state !== "authorized" ? (mayRead() ? "No token" : "Not signed in")
     : [h("b", {}, session.token), ` (${scope})`,
       session.expires_at && h("span", { class: "quiet" }, " until ", timeOf(session.expires_at))];
-  return [h("span", { class: "name" }, who),
+  return [h("span", { class: "name", testid: "session" }, who),
     readToken() && button("Sign out", { testid: "sign-out", onclick: onSignOut }),
     session.state === "open" && button("Sign in", { testid: "sign-in", onclick: onSignIn })];
 }

@@ -6,7 +6,7 @@ import { accountLink, nameColumn, numberColumn } from "./cells.js";
 import { formatRow, saveFile } from "./csv.js";
 import { h, sectionHead, setChildren } from "./dom.js";
 import { button, createFilters, errorPlace, runOnce, textInput } from "./forms.js";
-import { formatCount, formatMonth, plural } from "./format.js";
+import { formatMonth, plural } from "./format.js";
 import { pagedList } from "./list.js";
 
 const COLUMNS = ["day", "account", "route", "key_id", "calls"];
@@ -34,7 +34,7 @@ export function mount(ctx) {
     ],
   });
   const place = errorPlace();
-  const progress = h("p", { role: "status" });
+  const progress = h("p", { role: "status", testid: "usage-saved" });
   const download = button("Download CSV", {
     testid: "usage-csv", kind: "primary",
     onclick: () => runOnce(download, place, () => saveUsage(ctx, filters.values(), progress)),
@@ -54,7 +54,7 @@ async function saveUsage(ctx, query, progress) {
       onPage(page, count) {
         texts.push(...page.items.map((item) => formatRow(COLUMNS.map((name) => item[name]))));
         [month, rows] = [page.month ?? month, count];
-        progress.textContent = `${formatCount(rows)} of ${plural(page.total, "row")}`;
+        progress.textContent = `Reading… ${plural(rows, "row")}`;
       },
     });
   } catch (error) {

@@ -1,8 +1,8 @@
 //! The thread that sends recorded events to the receiver.
 //!
-//! It claims events in the store, so that one node at a time sends an event, and records each
-//! outcome there. Several messages are sent at once, so that a slow receiver delays the others less;
-//! the messages of one account are sent one after another.
+//! The thread claims events in the store, so that only one node at a time sends an event, and saves
+//! each outcome there. It sends several messages at once, so that a slow answer delays few other
+//! messages. It sends the messages of one account one after another.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,9 +14,10 @@ use super::post::{PostError, post_message};
 use crate::config::StoreOptions;
 use crate::gate::GateState;
 use crate::process::reload::status_reporter::StatusReporter;
-use crate::store::{ClaimedQuotaEvent, QuotaEventOutcome, QuotaEventTimes, Store, StoreError};
+use crate::process::reload::store_connection::open_if_none;
+use crate::store::{ClaimTimes, ClaimedQuotaEvent, QuotaEventOutcome, Store, StoreError};
 use crate::webhook::{
-    AttemptOutcome, DeliveryRecord, GIVE_UP_AFTER_SECONDS, WebhookOptions, WebhookStatus,
+    DeliveryHistory, DeliveryOutcome, GIVE_UP_AFTER_SECONDS, WebhookOptions, WebhookStatus,
     message_id, retry_delay_seconds,
 };
 
@@ -24,13 +25,13 @@ use crate::webhook::{
 const DELIVERY_INTERVAL: Duration = Duration::from_secs(1);
 /// The most messages that are sent at once.
 const MAX_MESSAGES_IN_FLIGHT: usize = 4;
-/// A claim lasts this many seconds longer than all its attempts may take.
+/// A claim lasts this many seconds longer than the attempts for all its events may take.
 const CLAIM_MARGIN_SECONDS: u64 = 20;
-/// No event is due later than after this many seconds: the longest wait, and a margin. A later time
-/// was written while a clock was ahead.
+/// Every wait for the next attempt is shorter than this many seconds. If an event is due later than
+/// that, its time was written while a clock was ahead.
 const LATEST_DUE_AFTER_SECONDS: i64 = 2 * 3_600;
 
-/// What the thread works with.
+/// The thread, and what it knows.
 pub(super) struct DeliveryThread {
     state: Arc<GateState>,
     status_reporter: StatusReporter,
@@ -39,7 +40,7 @@ pub(super) struct DeliveryThread {
     store: Option<Store>,
     /// Outcomes that the store does not have yet, because it did not answer.
     unsaved: Vec<(ClaimedQuotaEvent, QuotaEventOutcome)>,
-    record: DeliveryRecord,
+    history: DeliveryHistory,
     store_problem: Option<String>,
 }
 
@@ -55,7 +56,7 @@ impl DeliveryThread {
             store_options,
             store: None,
             unsaved: Vec::new(),
-            record: DeliveryRecord::default(),
+            history: DeliveryHistory::default(),
             store_problem: None,
         }
     }
@@ -81,7 +82,7 @@ impl DeliveryThread {
         let now = self.state.ledger.believed_now();
         let longest = options.timeout.as_secs() + 1;
         let claim = longest * MAX_MESSAGES_IN_FLIGHT as u64 + CLAIM_MARGIN_SECONDS;
-        let times = QuotaEventTimes {
+        let times = ClaimTimes {
             now,
             latest_due: now + LATEST_DUE_AFTER_SECONDS,
             claimed_until: now.saturating_add_unsigned(claim),
@@ -89,7 +90,7 @@ impl DeliveryThread {
         let events = self.open_store()?.claim_quota_events(times, MAX_MESSAGES_IN_FLIGHT)?;
         let count = events.len();
         if count > 0 {
-            // The receiver may let riskgate wait.
+            // Sending may take as long as the receiver's timeout.
             self.publish_status(Some(options));
             self.send_all(options, events);
         }
@@ -97,8 +98,8 @@ impl DeliveryThread {
         Ok(count)
     }
 
-    /// Sends the events, those of different accounts at once. Saves each outcome as soon as it is
-    /// known, so that a crash repeats as few messages as possible.
+    /// Sends the events: those of different accounts at once, those of one account one after
+    /// another. Saves each outcome at once, so that a crash repeats few messages.
     fn send_all(&mut self, options: &WebhookOptions, events: Vec<ClaimedQuotaEvent>) {
         let mut by_account: BTreeMap<String, Vec<ClaimedQuotaEvent>> = BTreeMap::new();
         for event in events {
@@ -130,10 +131,10 @@ impl DeliveryThread {
             for (event, result) in attempts {
                 match result {
                     Some(result) => self.record_attempt(event, result),
-                    // Another process may send it now.
+                    // The process ends, so another process may send the event now.
                     None => {
-                        let now = QuotaEventOutcome::DueAgain(state.ledger.believed_now());
-                        self.unsaved.push((event, now));
+                        let due_now = QuotaEventOutcome::DueAgain(state.ledger.believed_now());
+                        self.unsaved.push((event, due_now));
                     }
                 }
                 // If the store does not answer, the outcomes are saved later.
@@ -142,36 +143,38 @@ impl DeliveryThread {
         });
     }
 
-    /// Decides what follows from an attempt, and counts it.
+    /// Decides what follows from an attempt, counts the attempt, and logs a failure or its end.
     fn record_attempt(&mut self, event: ClaimedQuotaEvent, result: Result<(), PostError>) {
         let now = self.state.ledger.believed_now();
         let (attempt, outcome) = match &result {
-            Ok(()) => (AttemptOutcome::Delivered, QuotaEventOutcome::Delivered(now)),
+            Ok(()) => (DeliveryOutcome::Delivered, QuotaEventOutcome::Delivered(now)),
             Err(error) if error.is_final || now - event.created_at >= GIVE_UP_AFTER_SECONDS => {
-                (AttemptOutcome::GivenUp, QuotaEventOutcome::GivenUp(now))
+                (DeliveryOutcome::GivenUp, QuotaEventOutcome::GivenUp(now))
             }
             Err(_) => {
                 let random = getrandom::u64().unwrap_or_default();
                 let due_at = now + retry_delay_seconds(event.attempts, random);
-                (AttemptOutcome::Failed, QuotaEventOutcome::DueAgain(due_at))
+                (DeliveryOutcome::Failed, QuotaEventOutcome::DueAgain(due_at))
             }
         };
         let error = result.err().map(|error| error.found);
         match (&error, attempt) {
-            (None, _) if self.record.is_failing() => log::info!("webhook: events arrive again"),
+            (None, _) if self.history.is_failing() => {
+                log::info!("webhook: the receiver accepts events again")
+            }
             (None, _) => {}
-            (Some(found), AttemptOutcome::GivenUp) => log::error!(
+            (Some(found), DeliveryOutcome::GivenUp) => log::error!(
                 "webhook: event {} is given up: expected the receiver to accept it, but found \
                  {found}",
                 event.key
             ),
-            (Some(found), _) if !self.record.is_failing() => log::warn!(
+            (Some(found), _) if !self.history.is_failing() => log::warn!(
                 "webhook: expected the receiver to accept an event, but found {found}; riskgate \
                  tries again"
             ),
             (Some(_), _) => {}
         }
-        self.record.count_attempt(attempt, error.as_deref(), now);
+        self.history.count_attempt(attempt, error.as_deref(), now);
         self.state.metrics.webhook.count_delivery(attempt);
         self.unsaved.push((event, outcome));
     }
@@ -189,10 +192,7 @@ impl DeliveryThread {
     }
 
     fn open_store(&mut self) -> Result<&mut Store, StoreError> {
-        if self.store.is_none() {
-            self.store = Some(self.store_options.open(self.store_options.deadline)?);
-        }
-        self.store.as_mut().ok_or(StoreError::Conflict("expected an open store".to_owned()))
+        open_if_none(&mut self.store, &self.store_options, self.store_options.deadline)
     }
 
     fn publish_status(&mut self, options: Option<&WebhookOptions>) {
@@ -205,14 +205,14 @@ impl DeliveryThread {
             self.store_problem.get_or_insert(error.to_string());
         }
         let now = self.state.ledger.believed_now();
-        let problem = self.record.problem(pending, now).or_else(|| self.store_problem.clone());
+        let problem = self.history.problem(pending, now).or_else(|| self.store_problem.clone());
         let problem = problem.filter(|_| options.is_some());
         self.state.metrics.webhook.set_pending(pending);
         self.status_reporter.record_part("webhook", problem.as_deref(), false);
         self.status_reporter.set_webhook_status(options.map(|options| WebhookStatus {
             url: options.url.to_string(),
             pending,
-            record: self.record.clone(),
+            history: self.history.clone(),
         }));
     }
 }

@@ -1,9 +1,9 @@
 //! The thread that finds reached thresholds and records them in the store.
 //!
-//! Once a second it looks at the leases in memory. After a start and every ten minutes it also reads
-//! the usage of the month from the store: a process that was killed may have left thresholds that
-//! no living node knows. It then forgets what it has recorded, because the store may have lost
-//! events.
+//! Once a second, the thread looks at the leases in memory. After a start and every ten minutes, it
+//! also reads the usage of the month from the store, because a killed process may have reached
+//! thresholds that no living node knows of. The thread then forgets which events it has recorded,
+//! because the store may have lost some.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use crate::gate::GateState;
 use crate::keys::KeyRing;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
+use crate::process::reload::store_connection::open_if_none;
 use crate::quota::AccountUsage;
 use crate::store::{MAX_PENDING_QUOTA_EVENTS, Store, StoreError};
 use crate::webhook::{ReachedThreshold, ThresholdDetector};
@@ -21,20 +22,23 @@ use crate::webhook::{ReachedThreshold, ThresholdDetector};
 const DETECTION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the thread reads the usage of the month from the store.
 const USAGE_READ_INTERVAL: Duration = Duration::from_mins(10);
-/// How soon the thread reads the usage again after a failure, or once another month has begun:
-/// every node then reports its last calls of the past month.
+/// How soon the thread reads the usage again after a failure. Also how soon it reads the usage
+/// after another month has begun: by then, every node has reported its last calls of the past
+/// month.
 const USAGE_READ_SOON: Duration = Duration::from_secs(10);
-/// For how many seconds after its end the usage of a month is read. Limits may change with the
-/// month, so that a later comparison could be wrong.
+/// For how many seconds after its end the usage of a month is read. Later, the account may have
+/// another limit than it had in that month.
 const PAST_MONTH_SECONDS: i64 = 60;
-/// How soon the thread tries again if the store takes no further events.
+/// How soon the thread tries again if the store has too many pending events.
 const FULL_STORE_DELAY: Duration = Duration::from_secs(10);
-/// The most events recorded in one step. The ledger needs SQLite's lock too.
+/// The most events recorded in one transaction, because the ledger waits for SQLite's lock
+/// meanwhile.
 const EVENTS_PER_STEP: usize = 500;
-/// The store forgets finished events after this many seconds: the month is over by then.
+/// The store forgets an event this many seconds after it was finished. By then its month is over,
+/// so nothing records the event again.
 const REMEMBERED_SECONDS: i64 = 62 * 86_400;
 
-/// What the thread works with.
+/// The thread, and what it knows.
 pub(super) struct DetectionThread {
     state: Arc<GateState>,
     store_options: StoreOptions,
@@ -43,7 +47,7 @@ pub(super) struct DetectionThread {
     detector: ThresholdDetector,
     month: Month,
     next_usage_read_at: Instant,
-    /// Nothing is recorded before this time, because the store was full.
+    /// The thread records nothing before this time, because the store had too many pending events.
     paused_until: Instant,
     last_problem: Option<String>,
 }
@@ -74,7 +78,7 @@ impl DetectionThread {
         }
     }
 
-    /// Logs a problem once, and its end.
+    /// Detects thresholds. Logs a problem once, and its end.
     fn detect_and_report(&mut self) {
         let problem = self.detect().err();
         if problem != self.last_problem {
@@ -115,12 +119,12 @@ impl DetectionThread {
             let plan = || ring.find_account(usage.account).map(|account| account.plan.as_str());
             detector.observe(month, usage, plan, &mut found);
         });
-        self.record(&found, now)?;
+        self.record_events(&found, now)?;
         usage_read.map_err(|error| error.to_string())
     }
 
-    /// Finds thresholds in the totals that the store has, of this month and for a minute of the
-    /// month before.
+    /// Finds thresholds in the totals of this month in the store. In the first minute of a month,
+    /// also in those of the month before.
     fn detect_in_store(
         &mut self,
         month: Month,
@@ -143,12 +147,13 @@ impl DetectionThread {
         Ok(())
     }
 
-    /// Records the events in the store. They stay found until the store has them.
-    fn record(&mut self, found: &[ReachedThreshold], now: i64) -> Result<(), String> {
+    /// Records the events in the store. The thread finds a threshold again until the store has its
+    /// event.
+    fn record_events(&mut self, found: &[ReachedThreshold], now: i64) -> Result<(), String> {
         let mut thresholds = found;
         while !thresholds.is_empty() {
             let step = &thresholds[..thresholds.len().min(EVENTS_PER_STEP)];
-            let events = ThresholdDetector::events(step, now);
+            let events = ThresholdDetector::create_events(step, now);
             let store = self.open_store().map_err(|error| error.to_string())?;
             let recorded = store.record_quota_events(&events, now - REMEMBERED_SECONDS);
             let recorded = recorded.map_err(|error| error.to_string())?.min(step.len());
@@ -166,9 +171,6 @@ impl DetectionThread {
     }
 
     fn open_store(&mut self) -> Result<&mut Store, StoreError> {
-        if self.store.is_none() {
-            self.store = Some(self.store_options.open(self.store_options.deadline)?);
-        }
-        self.store.as_mut().ok_or(StoreError::Conflict("expected an open store".to_owned()))
+        open_if_none(&mut self.store, &self.store_options, self.store_options.deadline)
     }
 }

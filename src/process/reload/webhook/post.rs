@@ -5,7 +5,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::unversioned::transport::DefaultConnector;
 
 use super::resolver::{AllowedAddresses, FilteringResolver};
-use crate::webhook::{WebhookOptions, signature_header};
+use crate::webhook::{WebhookOptions, sign_message};
 
 /// The largest header of an answer, in bytes.
 const MAX_ANSWER_HEADER_BYTES: usize = 16 * 1024;
@@ -13,10 +13,10 @@ const MAX_ANSWER_HEADER_BYTES: usize = 16 * 1024;
 /// Why a message was not accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PostError {
-    /// What riskgate found instead of an accepting answer. It contains no secret and no part of the
-    /// URL or of the answer's body.
+    /// What riskgate found instead of an answer that accepts the message. It contains no secret,
+    /// and nothing of the URL or of the answer's body.
     pub found: String,
-    /// The receiver wants no further attempts.
+    /// Whether the receiver wants no further attempts.
     pub is_final: bool,
 }
 
@@ -27,9 +27,9 @@ pub(super) fn post_message(
     body: &str,
     unix_now: i64,
 ) -> Result<(), PostError> {
-    let signature = signature_header(&options.secret, message_id, unix_now, body);
+    let signature = sign_message(&options.secret, message_id, unix_now, body);
     let request = create_agent(options)
-        .post(options.url.reveal())
+        .post(options.url.expose_text())
         .content_type("application/json")
         .header("webhook-id", message_id)
         .header("webhook-timestamp", unix_now.to_string())
@@ -39,11 +39,11 @@ pub(super) fn post_message(
             200..=299 => Ok(()),
             status => Err(PostError { found: format!("status {status}"), is_final: status == 410 }),
         },
-        Err(error) => Err(PostError { found: describe(&error, options), is_final: false }),
+        Err(error) => Err(PostError { found: describe_error(&error, options), is_final: false }),
     }
 }
 
-/// An agent for one message: no connection outlives the check of its address.
+/// Creates an agent for one message, so that no connection outlives the check of its address.
 fn create_agent(options: &WebhookOptions) -> ureq::Agent {
     let allowed = match (options.allow_private, options.url.has_tls()) {
         (false, _) => AllowedAddresses::Public,
@@ -65,8 +65,8 @@ fn create_agent(options: &WebhookOptions) -> ureq::Agent {
     ureq::Agent::with_parts(config, DefaultConnector::default(), FilteringResolver(allowed))
 }
 
-/// The error without the URL, which may contain a password or a token.
-fn describe(error: &Error, options: &WebhookOptions) -> String {
+/// Describes an error without the URL, which may contain a password or a token.
+fn describe_error(error: &Error, options: &WebhookOptions) -> String {
     match error {
         Error::Timeout(_) => format!("no answer within {} ms", options.timeout.as_millis()),
         Error::BadUri(_) | Error::Http(_) => "a URL that can't be used".to_owned(),

@@ -11,16 +11,16 @@ use crate::webhook::is_public_address;
 /// The addresses to which riskgate may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllowedAddresses {
-    /// Public ones alone.
+    /// Only public ones.
     Public,
-    /// All others alone: without TLS, messages stay in the operator's own network.
+    /// Only those that are not public: without TLS, messages stay in the operator's own network.
     Private,
     /// All.
     All,
 }
 
 impl AllowedAddresses {
-    fn contain(self, address: std::net::IpAddr) -> bool {
+    fn contains(self, address: std::net::IpAddr) -> bool {
         match self {
             AllowedAddresses::Public => is_public_address(address),
             AllowedAddresses::Private => !is_public_address(address),
@@ -28,24 +28,22 @@ impl AllowedAddresses {
         }
     }
 
-    /// Why no address is left.
-    fn explain(self) -> &'static str {
+    /// Says what riskgate found if no address is left.
+    fn describe_absence(self) -> &'static str {
         match self {
             AllowedAddresses::Public => {
-                "expected a public address of the receiver, but found others only; \
-                 webhook.allow_private allows them"
+                "no public address of the receiver; webhook.allow_private allows others"
             }
             AllowedAddresses::Private => {
-                "expected an address in your own network for http://, but found public ones only; \
-                 use https://"
+                "only public addresses of the receiver; use https:// for them"
             }
-            AllowedAddresses::All => "expected an address of the receiver, but found none",
+            AllowedAddresses::All => "no address of the receiver",
         }
     }
 }
 
-/// Resolves names as ureq does, and keeps only allowed addresses. riskgate connects to the addresses
-/// that this resolver returns: there is no second look-up, which could have another result.
+/// Resolves names as ureq does, and keeps only allowed addresses. ureq connects to these addresses
+/// without a second look-up, which could have another result.
 #[derive(Debug)]
 pub(super) struct FilteringResolver(pub(super) AllowedAddresses);
 
@@ -58,12 +56,12 @@ impl Resolver for FilteringResolver {
     ) -> Result<ResolvedSocketAddrs, Error> {
         let resolved = DefaultResolver::default().resolve(uri, config, timeout)?;
         let mut allowed = self.empty();
-        for address in resolved.iter().filter(|address| self.0.contain(address.ip())) {
+        for address in resolved.iter().filter(|address| self.0.contains(address.ip())) {
             allowed.push(*address);
         }
         match allowed.is_empty() {
             false => Ok(allowed),
-            true => Err(Error::Io(std::io::Error::other(self.0.explain()))),
+            true => Err(Error::Io(std::io::Error::other(self.0.describe_absence()))),
         }
     }
 }

@@ -1,0 +1,81 @@
+//! The keys and accounts in force, sorted and indexed for lists.
+
+use std::collections::HashMap;
+
+use crate::keys::Plans;
+use crate::management::{AccountEntry, KeyEntry, KeyState, list_accounts, list_keys};
+use crate::process::reload::KeyInputs;
+
+/// The keys and accounts in force. Rebuilt after each change of them.
+pub(super) struct RingIndex {
+    /// The keys, the oldest first.
+    pub(super) keys: Vec<KeyEntry>,
+    /// What a search of keys looks through, in the order of the keys: id, account and label in lower
+    /// case.
+    search_texts: Vec<Box<str>>,
+    /// The index of each key by its id.
+    key_indexes: HashMap<String, usize>,
+    /// The indexes of the keys of each account, the oldest first.
+    keys_by_account: HashMap<String, Vec<usize>>,
+    /// The accounts by name.
+    pub(super) accounts: Vec<AccountEntry>,
+}
+
+impl RingIndex {
+    /// Sorts and indexes these rows. `plans` gives the limits of accounts without their own.
+    pub(super) fn build(inputs: &KeyInputs, plans: &Plans) -> RingIndex {
+        let rows = &inputs.rows;
+        let keys = list_keys(&rows.keys, &rows.accounts, &inputs.declared);
+        let mut keys_by_account: HashMap<String, Vec<usize>> = HashMap::new();
+        for (at, key) in keys.iter().enumerate() {
+            match keys_by_account.get_mut(&key.account) {
+                Some(indexes) => indexes.push(at),
+                None => drop(keys_by_account.insert(key.account.clone(), vec![at])),
+            }
+        }
+        let search_text = |key: &KeyEntry| {
+            let label = key.label.as_deref().unwrap_or_default();
+            format!("{}\n{}\n{label}", key.id, key.account).to_lowercase().into_boxed_str()
+        };
+        RingIndex {
+            key_indexes: keys.iter().enumerate().map(|(at, key)| (key.id.clone(), at)).collect(),
+            search_texts: keys.iter().map(search_text).collect(),
+            keys_by_account,
+            accounts: list_accounts(&rows.accounts, &inputs.declared, plans),
+            keys,
+        }
+    }
+
+    pub(super) fn find_key(&self, id: &str) -> Option<&KeyEntry> {
+        self.key_indexes.get(id).map(|at| &self.keys[*at])
+    }
+
+    pub(super) fn find_account(&self, name: &str) -> Option<&AccountEntry> {
+        let at = self.accounts.binary_search_by(|account| account.name.as_str().cmp(name));
+        at.ok().map(|at| &self.accounts[at])
+    }
+
+    /// Iterates over the keys of an account, or over all keys, the newest first. With `search`, a text
+    /// in lower case, leaves out the keys whose id, account and label do not contain it.
+    pub(super) fn iter_newest_keys<'d>(
+        &'d self,
+        account: Option<&str>,
+        search: Option<&'d str>,
+    ) -> impl Iterator<Item = &'d KeyEntry> + 'd {
+        let indexes: Box<dyn Iterator<Item = usize> + 'd> = match account {
+            None => Box::new((0..self.keys.len()).rev()),
+            Some(account) => {
+                let indexes = self.keys_by_account.get(account).map(Vec::as_slice);
+                Box::new(indexes.unwrap_or_default().iter().rev().copied())
+            }
+        };
+        let is_match =
+            move |at: &usize| search.is_none_or(|text| self.search_texts[*at].contains(text));
+        indexes.filter(is_match).map(|at| &self.keys[at])
+    }
+
+    pub(super) fn count_active_keys(&self, account: &str, unix_now: i64) -> usize {
+        let keys = self.iter_newest_keys(Some(account), None);
+        keys.filter(|key| key.state_at(unix_now) == KeyState::Active).count()
+    }
+}
