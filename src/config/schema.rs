@@ -51,7 +51,8 @@ fn insert_setting(root: &mut Value, description: &SettingDescription) {
                 let array = || json!({"type": "array", "items": object_schema()});
                 if at["type"] == "string" {
                     // `admin.token` is a text, or an array of tables.
-                    *at = json!({"anyOf": [at.take(), array()]});
+                    let description = at["description"].clone();
+                    *at = json!({"anyOf": [at.take(), array()], "description": description});
                 }
                 if at.get("anyOf").is_some() {
                     &mut at["anyOf"][1]["items"]
@@ -141,7 +142,7 @@ mod tests {
             let alternative = &member["anyOf"][1];
             if alternative["items"].get("properties").is_some() {
                 list_settings(alternative, &format!("{key}."), out);
-                out.push((key, member["anyOf"][0].clone()));
+                out.push((key, member.clone()));
                 continue;
             }
             match member.get("properties").or_else(|| member["items"].get("properties")) {

@@ -99,6 +99,7 @@ fn fill_placeholder(word: &str) -> &str {
         "ADDR" => "127.0.0.1:1",
         "COMMAND" => "run",
         "DAY" => "2026-12-31",
+        "M" => "2026-11",
         "N" => "7",
         "SHELL" => "bash",
         word => word,

@@ -24,6 +24,10 @@ fields = ["email"]
 [[table.feed]]
 name = "feed"
 url = "list.txt"
+[[admin.token]]
+name = "ops"
+hash = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
+scope = "read"
 "#;
 /// Settings whose default the documents describe in words, and its value.
 const DESCRIBED_DEFAULTS: [(&str, &str, &str); 6] = [
@@ -98,6 +102,11 @@ fn list_settings(schema: &Value, prefix: &str, out: &mut BTreeMap<String, Value>
     let schema = if schema["type"] == "array" { &schema["items"] } else { schema };
     for (name, member) in schema["properties"].as_object().into_iter().flatten() {
         let key = format!("{prefix}{name}");
+        // `admin.token` is a text, or an array of tables.
+        let entries = member["anyOf"].as_array().and_then(|all| all.last());
+        if let Some(entries) = entries.filter(|it| it["items"].get("properties").is_some()) {
+            list_settings(entries, &format!("{key}."), out);
+        }
         match member.get("properties").or_else(|| member["items"].get("properties")) {
             Some(_) => list_settings(member, &format!("{key}."), out),
             None => _ = out.insert(key, member.clone()),

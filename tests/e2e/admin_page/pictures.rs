@@ -24,7 +24,7 @@ const MAX_PICTURE_BYTES: u64 = 150_000;
 const ACCOUNTS: [(&str, &str, u64, &str); 8] = [
     ("acme", "pro", 83, "sign-up page"),
     ("bluebird", "free", 100, "trial"),
-    ("harbour-books", "pro", 41, "web shop"),
+    ("harbour-toys", "pro", 41, "web shop"),
     ("kestrel-travel", "business", 64, "booking"),
     ("lumen-clinics", "pro", 12, "patient portal"),
     ("orchard-games", "business", 92, "launcher"),
