@@ -46,7 +46,10 @@ impl Access {
         };
         let digest = sha256(sent);
         // All tokens are compared, so that the duration does not show which of them matches.
-        let matching = tokens.iter().filter(|token| token.digest.ct_eq(&digest).into()).last();
+        let matching = tokens.iter().fold(None, |found, token| {
+            let is_same: bool = token.digest.ct_eq(&digest).into();
+            if is_same { Some(token) } else { found }
+        });
         match matching {
             Some(token) if token.expires_at.is_some_and(|at| at <= unix_now) => {
                 Access::Expired(token.clone())
