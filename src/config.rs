@@ -56,7 +56,7 @@ use crate::table::TableInputs;
 use crate::webhook::WebhookOptions;
 
 pub use admin::{AdminToken, TokenScope};
-pub use effective::{EffectiveSetting, EffectiveSettings};
+pub use effective::{EffectiveSetting, EffectiveSettings, fingerprint_secret};
 use listen::ListenAddresses;
 pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 pub use raw_value::parse_duration;

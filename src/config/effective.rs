@@ -17,8 +17,7 @@ pub struct EffectiveSetting {
     pub value: Option<String>,
     /// `default`, file and line, the variable, or `command line`.
     pub source: String,
-    /// The beginning of the SHA-256 of a secret, which shows the audit that the secret has changed.
-    /// `None` for a setting that may be shown.
+    /// What [`fingerprint_secret`] makes of a secret. `None` for a setting that may be shown.
     pub secret_fingerprint: Option<String>,
 }
 
@@ -62,6 +61,13 @@ impl EffectiveSettings {
     }
 }
 
+/// The first 16 bits of the SHA-256 of a secret, in hex. They show the audit that the secret has changed,
+/// and are too few to find the secret by guesses.
+pub fn fingerprint_secret(secret: &str) -> String {
+    let [first, second, ..] = sha256(secret.as_bytes());
+    format!("{first:02x}{second:02x}")
+}
+
 /// Returns the header of a section in TOML: `[[upstream.route]]` for `upstream.route.0`, and
 /// `[upstream.route.screen]` for `upstream.route.0.screen`.
 fn section_header(section: &str) -> String {
@@ -87,10 +93,8 @@ fn list_settings(settings: &Settings) -> Vec<EffectiveSetting> {
         if listed.iter().all(|other| other.key != description.key) {
             let secret = settings.values.get(&description.key);
             let secret = secret.filter(|_| description.kind == SettingKind::Secret);
-            let fingerprint = secret.and_then(|setting| {
-                let digest = sha256(setting.raw.as_text()?.as_bytes());
-                Some(digest[..4].iter().map(|byte| format!("{byte:02x}")).collect())
-            });
+            let fingerprint =
+                secret.and_then(|setting| Some(fingerprint_secret(setting.raw.as_text()?)));
             listed.push(EffectiveSetting {
                 key: description.key.clone(),
                 value,

@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex};
 use http::header::ORIGIN;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::downstream::ConnectionTracker;
 use crate::gate::GateState;
@@ -53,6 +54,10 @@ const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 /// The OpenAPI document of the admin API.
 const API_OPENAPI_YAML: &str = include_str!("../../docs/admin-api.yaml");
 
+/// The most requests to the admin API at the same time. They may wait for the store, so they must leave
+/// connections of a client's address to probes.
+const MAX_API_REQUESTS: usize = 12;
+
 /// A request to the admin listener.
 struct AdminRequest<'r> {
     method: &'r str,
@@ -72,6 +77,7 @@ pub struct AdminApp {
     process_log: Option<Arc<ProcessLog>>,
     inputs: Arc<CurrentInputs>,
     api: AdminApi,
+    api_permits: Arc<Semaphore>,
     history: Arc<TrafficHistory>,
     listens_on_loopback: bool,
     is_metrics_public: bool,
@@ -103,6 +109,7 @@ impl AdminApp {
         );
         AdminApp {
             api,
+            api_permits: Arc::new(Semaphore::new(MAX_API_REQUESTS)),
             history,
             state,
             connection_tracker,
@@ -190,12 +197,16 @@ impl AdminApp {
     async fn answer_api(self: &Arc<Self>, request: AdminRequest<'_>) -> Response<Vec<u8>> {
         let AdminRequest { method, uri, headers, body, client } = request;
         let access = self.judge_access(headers);
+        let Ok(permit) = Arc::clone(&self.api_permits).try_acquire_owned() else {
+            return api::request::busy_response();
+        };
         let Some(request) = ApiRequest::parse(method, uri, headers, body, client) else {
             return text_response(StatusCode::NOT_FOUND, "no such page\n");
         };
         let app = Arc::clone(self);
         let answer = move || app.api.answer(&request, &access, &|| app.status_json());
         let answered = tokio::task::spawn_blocking(answer).await;
+        drop(permit);
         answered.unwrap_or_else(|_| {
             text_response(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong on our side\n")
         })

@@ -17,6 +17,8 @@ pub const AUDIT_RETENTION_SECONDS: i64 = 400 * 86_400;
 const MAX_SOURCE_STATE_BYTES: usize = 256 << 10;
 /// The most changed entries of a source that one record lists.
 const MAX_LISTED_ENTRIES: usize = 200;
+/// The most ids and plans that the record of an import lists.
+const MAX_LISTED_KEYS: usize = 20_000;
 
 /// The surface through which a change was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,15 +288,23 @@ pub(super) fn account_to_json(account: &AccountRow) -> Value {
 pub(super) fn change_of_added_keys(keys: &[(KeyRow, Option<String>)]) -> Option<Change> {
     let (operation, target, after) = match keys {
         [] => return None,
-        [(key, _)] => (AuditOperation::KeyCreate, key.id.clone(), key_to_json(key)),
+        [(key, plan)] => {
+            let mut after = key_to_json(key);
+            if let (Some(plan), Value::Object(entries)) = (plan, &mut after) {
+                entries.insert("plan".to_owned(), json!(plan));
+            }
+            (AuditOperation::KeyCreate, key.id.clone(), after)
+        }
         _ => {
-            let ids = keys.iter().take(MAX_LISTED_ENTRIES).map(|(key, _)| key.id.as_str());
+            let ids = keys.iter().take(MAX_LISTED_KEYS).map(|(key, _)| key.id.as_str());
             let ids = ids.collect::<Vec<_>>();
+            let plans = keys.iter().filter_map(|(key, plan)| Some((&key.account, plan.as_ref()?)));
+            let plans = plans.take(MAX_LISTED_KEYS).collect::<BTreeMap<_, _>>();
             let count = keys.len();
             (
                 AuditOperation::KeyImport,
                 format!("{count} keys"),
-                json!({ "keys": count, "ids": ids }),
+                json!({ "keys": count, "ids": ids, "plans": plans }),
             )
         }
     };

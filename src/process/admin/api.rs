@@ -29,7 +29,7 @@ use request::{ApiError, ApiRequest};
 use ring_index::RingIndex;
 
 /// How long an operation of the store may take.
-const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the answer to a change waits at most until the change is in effect on this node.
 const MAX_EFFECT_WAIT: Duration = Duration::from_secs(1);
 const EFFECT_POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -274,6 +274,9 @@ impl AdminApi {
     where
         ApiError: From<E>,
     {
+        if self.state.ledger.status().store_down {
+            return Err(ApiError::store_is_down());
+        }
         let mut store = match connection.take() {
             Some(store) => store,
             None => {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::status_reporter::StatusReporter;
 use super::store_connection::open_if_none;
-use crate::config::{Config, ConfigSources, EffectiveSetting, StoreOptions};
+use crate::config::{Config, ConfigSources, EffectiveSetting, StoreOptions, fingerprint_secret};
 use crate::keys::DeclaredKey;
 use crate::management::{KeyEntry, list_keys, list_overrides, override_file_state};
 use crate::model::month::format_rfc3339;
@@ -93,7 +93,13 @@ impl AuditRecorder {
         let is_set = |setting: &EffectiveSetting| setting.source != "default";
         let set = settings.0.into_iter().filter(is_set);
         let entries = set.map(|setting| {
-            let secret = setting.secret_fingerprint.map(|print| format!("a secret, {print}…"));
+            let is_token_hash =
+                setting.key.starts_with("admin.token.") && setting.key.ends_with(".hash");
+            let fingerprint = match &setting.value {
+                Some(hash) if is_token_hash => Some(fingerprint_secret(hash)),
+                _ => setting.secret_fingerprint,
+            };
+            let secret = fingerprint.map(|print| format!("a secret, {print}…"));
             (setting.key, secret.or(setting.value).unwrap_or_default())
         });
         let (tokens, others): (BTreeMap<_, _>, BTreeMap<_, _>) =

@@ -7,7 +7,8 @@
 --      4 '1' on the first page of the import, else '0',
 --      5 for how many seconds the import reserves its names,
 --      6 the value of the request ('' if it can't be repeated),
---      7 what the audit says of several keys: how many they are, in words, 8 the same in JSON;
+--      7 what the audit says of several keys: how many they are, in words,
+--      8 the state of the keys in JSON, for the audit;
 --      then for each key its id, digest, row, account, and plan ('' if none is given)
 -- Returns the version (0 before the import is committed), or the reason why nothing was added:
 -- 'taken' with the id and the known id; 'busy'; 'abandoned' with the import; or 'repeated'.
@@ -68,7 +69,7 @@ local score
 if import == '-' then
     score = next_version(meta, ARGV[1])
     if #ids == 1 then
-        record_change(audit, author, 'key.create', ids[1], 'key', '', ARGV[FIRST_KEY + 2])
+        record_change(audit, author, 'key.create', ids[1], 'json', '', ARGV[8])
     else
         record_change(audit, author, 'key.import', ARGV[7], 'json', '', ARGV[8])
     end

@@ -22,10 +22,11 @@ local function import_status(imports, row_import)
     return tonumber(held_until) > now and 'busy' or 'abandoned'
 end
 
--- Appends a record of a change to the audit, and deletes some records older than 400 days. `author`
+-- Appends a record to the audit if something changed, and deletes some records older than 400 days. `author`
 -- is JSON. `form` says what `before` and `after` are: 'key' or 'account' for the text of a row
 -- without its import, 'json' for JSON. An empty text stands for no state.
 local function record_change(audit, author, operation, target, form, before, after)
+    if before == after and before ~= '' then return end
     local oldest = (tonumber(redis.call('TIME')[1]) - 400 * 86400) * 1000
     redis.call('XADD', audit, 'MINID', '~', string.format('%.0f', oldest), 'LIMIT', 100, '*',
         'author', author, 'operation', operation, 'target', target, 'form', form,

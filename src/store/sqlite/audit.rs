@@ -148,13 +148,16 @@ fn parse_record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
     })
 }
 
-/// Appends a record, and deletes some records that are older than the retention.
+/// Appends a record if something changed, and deletes some records that are older than the retention.
 pub(super) fn append_record(
     transaction: &Transaction<'_>,
     author: &ChangeAuthor,
     change: &Change,
 ) -> rusqlite::Result<()> {
     let Change { operation, target, before, after } = change;
+    if before == after {
+        return Ok(());
+    }
     let (author, operation) = (author.to_json().to_string(), operation.as_str());
     transaction
         .prepare_cached(

@@ -157,7 +157,7 @@ fn run_gateway_operations(
         operation: AuditOperation::OverrideSet,
         target: "a.com".to_owned(),
         before: serde_json::Value::Null,
-        after: serde_json::Value::Null,
+        after: serde_json::json!("denied"),
     };
     changes.record_change(&change, None)?;
     store.read_audit_before(None, 9)?;

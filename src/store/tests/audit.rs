@@ -40,7 +40,8 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         changes.rotate_key(&turn, None).unwrap();
         changes.undo_rotation(&turn, None).unwrap();
         changes.expire_or_revoke_key("key_1", None, Some(1_800_000_000)).unwrap();
-        changes.add_keys(&[(key(3, "acme"), None), (key(4, "acme"), None)], None).unwrap();
+        let plan = Some("pro".to_owned());
+        changes.add_keys(&[(key(3, "acme"), plan), (key(4, "acme"), None)], None).unwrap();
         changes.restore_rows(&[key(5, "acme")], &[]).unwrap();
         changes.restore_rows(&[key(5, "acme")], &[]).unwrap();
         changes.repair_month(Month::from_number(300).unwrap()).unwrap();
@@ -66,6 +67,7 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         );
         assert_eq!(records[0].2, Value::Null);
         assert_eq!(records[0].3["label"], "web \"1\"");
+        assert_eq!(records[0].3["plan"], "pro");
         assert_eq!(records[1].2, json!({ "plan": "pro", "own_limit": null }));
         assert_eq!(records[1].3, json!({ "plan": "pro", "own_limit": 7 }));
         assert_eq!(records[2].3, json!({ "plan": "free", "own_limit": null }));
@@ -73,7 +75,10 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         assert_eq!(records[3].3["expires_at"], "2030-03-17T17:46:40Z");
         assert_eq!(records[5].3["expires_at"], Value::Null);
         assert_eq!(records[7].3["revoked_at"], "2027-01-15T08:00:00Z");
-        assert_eq!(records[8].3, json!({ "keys": 2, "ids": ["key_3", "key_4"] }));
+        assert_eq!(
+            records[8].3,
+            json!({ "keys": 2, "ids": ["key_3", "key_4"], "plans": { "acme": "pro" } })
+        );
         let all = format!("{records:?}");
         assert!(!all.contains(&hex::encode(first.digest)), "no record has a digest");
     });
@@ -89,6 +94,22 @@ fn a_refused_change_leaves_no_record() {
         changes.expire_or_revoke_key("key_9", None, Some(1)).unwrap_err();
         changes.rotate_key(&rotation("key_9", &key(2, "acme"), 9, 5), None).unwrap_err();
         assert_eq!(read_records(&mut store).len(), 1);
+    });
+}
+
+#[test]
+fn a_change_that_changes_nothing_has_no_record() {
+    on_both_stores(|location| {
+        let (mut store, author) = (location.open(), tester());
+        let mut changes = store.changes_by(&author);
+        changes.add_keys(&[(key(1, "acme"), None)], None).unwrap();
+        for _ in 0..2 {
+            changes.expire_or_revoke_key("key_1", None, Some(1_800_000_000)).unwrap();
+            changes.set_account("acme", None, Some(Some(MonthlyLimit::Calls(7)))).unwrap();
+        }
+        let operations = read_records(&mut store).into_iter().map(|record| record.0);
+        let operations: Vec<String> = operations.collect();
+        assert_eq!(operations, ["key.create", "key.revoke", "account.set"]);
     });
 }
 
@@ -152,7 +173,7 @@ fn a_source_is_recorded_only_when_it_changes() {
             operation: AuditOperation::OverrideSet,
             target: "a.com".to_owned(),
             before: Value::Null,
-            after: Value::Null,
+            after: json!("denied"),
         };
         store.changes_by(&author).record_change(&change, Some(&state("7"))).unwrap();
         let mut changes = store.changes_by(&author);

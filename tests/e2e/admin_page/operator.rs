@@ -259,7 +259,7 @@ impl OperatorPage {
         let (told, unexpected): (Vec<&String>, Vec<&String>) = faults.iter().partition(is_expected);
         assert!(unexpected.is_empty(), "the console has {unexpected:?}");
         let is_told = |part: &&str| told.iter().any(|fault| fault.contains(*part));
-        assert!(expected.iter().all(|part| is_told(&part)), "the console has only {told:?}");
+        assert!(expected.iter().all(is_told), "the console has only {told:?}");
     }
 
     /// The paths that the browser has requested since the last call. Panics if it has asked another

@@ -26,7 +26,7 @@ return (async () => [
     await attempt("/api/v1/reload", { method: "POST", mode: "no-cors" }),
     await attempt("/reload", { method: "POST", mode: "no-cors" }),
     await attempt("/api/v1/overrides/gmail.com", {
-        method: "PUT", headers: { ...json, ...bearer }, body: "{\"action\":\"deny\",\"force\":true}",
+        method: "PUT", headers: { ...json, ...bearer }, body: '{"action":"deny","force":true}',
     }),
     await attempt("/api/v1/keys", { headers: bearer }),
     await attempt("/api/v1/keys", { mode: "no-cors", credentials: "include" }),
@@ -84,7 +84,7 @@ fn attack(browser: &Browser, site: &str, gateway: &Gateway, token: &str) {
         let answer = browser.text("body");
         assert!(answer.contains("token is required") || answer.contains("browsers"), "{answer}");
     }
-    // The attempts arrived, and the frame was not shown: it would have loaded the script of the page.
+    // The attempts arrived. The frame was not shown: it would have loaded the script of the page.
     let requested = browser.take_requested_urls();
     let count =
         |path: &str| requested.iter().filter(|url| **url == format!("{admin}{path}")).count();

@@ -1,5 +1,5 @@
-//! The pictures of docs/admin.md: `scripts/screenshots` makes them. The clock of the gateway with the
-//! traffic runs 30 times as fast, so that an hour of traffic takes two minutes.
+//! The pictures of docs/admin.md: `scripts/screenshots` makes them. The clock of the gateway with
+//! the traffic runs 30 times as fast, so that an hour of traffic takes two minutes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ const BURST_INTERVAL: Duration = Duration::from_millis(30);
 /// The largest picture, in bytes.
 const MAX_PICTURE_BYTES: u64 = 150_000;
 
-/// Accounts: the name, the plan, the share of the month that they have used, and the label of a key.
+/// Accounts: the name, the plan, the used share of the month in percent, and the label of a key.
 const ACCOUNTS: [(&str, &str, u64, &str); 8] = [
     ("acme", "pro", 83, "sign-up page"),
     ("bluebird", "free", 100, "trial"),

@@ -122,8 +122,8 @@ impl Browser {
         self.call("POST", &format!("/element/{element}/click"), &json!({}));
     }
 
-    /// Clicks on the only element that matches a CSS selector. Returns false if there is none, or if
-    /// something hides it: the page may be about to show it.
+    /// Clicks on the only element that matches a CSS selector. Returns false if there is none, or
+    /// if something hides it: the page may be about to show it.
     #[track_caller]
     pub fn try_click(&self, selector: &str) -> bool {
         let Some(element) = self.try_find(selector) else { return false };

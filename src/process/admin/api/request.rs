@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -187,6 +187,12 @@ impl ApiError {
         self
     }
 
+    /// A 503 while the store counts as down, so that nobody waits for it.
+    pub(super) fn store_is_down() -> ApiError {
+        let message = "The store does not answer. Nothing was changed.";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
+    }
+
     /// A 503 of a node that has not read the store yet.
     pub(super) fn store_not_read() -> ApiError {
         let message = "The keys have not been read from the store yet.";
@@ -314,4 +320,13 @@ pub(super) fn list_response(
 pub(in crate::process) fn json_response(status: u16, body: &Value) -> Response<Vec<u8>> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     build_response(status, JSON_TYPE, format!("{body}\n").into_bytes())
+}
+
+/// A 503 for a request that finds too many others.
+pub(in crate::process) fn busy_response() -> Response<Vec<u8>> {
+    let message = "Too many requests at the same time. Send the request again.";
+    let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message);
+    let mut response = error.into_response();
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
