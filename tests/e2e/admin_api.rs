@@ -266,7 +266,7 @@ fn faulty_requests_get_a_clear_error_and_change_nothing() {
         ("POST", "/keys", json!({ "account": "a", "origins": ["a.com"] }), 422, "origin"),
         ("POST", "/keys", json!({ "account": "a", "expires": "soon" }), 422, "expires"),
         ("POST", "/keys", json!({ "account": "a", "label": "a\nb" }), 422, "label"),
-        ("PATCH", "/accounts/acme", json!({}), 422, "plan or limit"),
+        ("PATCH", "/accounts/acme", json!({}), 422, "a plan or a limit"),
         ("PATCH", "/accounts/acme", json!({ "limit": -1 }), 422, "limit"),
         ("PATCH", "/accounts/acme", json!({ "limit": 1.5 }), 422, "limit"),
         ("PATCH", "/accounts/a%20b", json!({ "limit": 1 }), 422, "account"),
