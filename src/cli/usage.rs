@@ -1,10 +1,12 @@
 //! `riskgate usage`: the calls of a month by account, or by day, route and key.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use super::output::{format_columns, print_result};
+use super::output::{format_columns, print_message, print_result};
 use super::store_access::open_store;
 use crate::management::{month_to_show, read_daily_usage_of_month};
 use crate::model::month::Month;
@@ -37,7 +39,10 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let mut store = open_store(&config)?;
     let month = args.month.map_or_else(|| month_to_show(&mut store), Ok)?;
     if args.daily || args.csv {
+        // The totals come first, so that a call between the two reads does not look lost.
+        let totals = store.read_usage(month, args.account.as_deref())?;
         let rows = read_daily_usage_of_month(&mut store, month, args.account.as_deref())?;
+        warn_about_calls_without_day(&totals, &rows, month);
         return print_result(render_daily_usage(&rows, month, args));
     }
     print_totals(&mut store, month, args)
@@ -58,6 +63,26 @@ fn print_totals(store: &mut Store, month: Month, args: &Args) -> Result<(), Comm
             message_lines: damaged.into_iter().map(line).collect(),
             exit_code: 1,
         }),
+    }
+}
+
+/// Prints a warning if the totals of the month have calls that no day has, because an earlier version
+/// counted them.
+fn warn_about_calls_without_day(totals: &[UsageRow], rows: &[DailyUsageRow], month: Month) {
+    let mut with_day: HashMap<&str, u64> = HashMap::new();
+    for row in rows {
+        *with_day.entry(&row.account).or_default() += row.calls;
+    }
+    for total in totals.iter().filter(|total| !total.is_damaged) {
+        let with_day = with_day.get(total.account.as_str()).copied().unwrap_or_default();
+        let missing = total.spent.saturating_sub(with_day);
+        if missing > 0 {
+            print_message(format!(
+                "warning: account {}: {missing} of the {} calls of {month} have no day: an earlier \
+                 version of riskgate counted them",
+                total.account, total.spent
+            ));
+        }
     }
 }
 

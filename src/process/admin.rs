@@ -37,7 +37,7 @@ use crate::quota::unix_now;
 
 use access::Access;
 use api::AdminApi;
-use api::request::{API_PREFIX, ApiRequest};
+use api::request::{API_PREFIX, ApiError, ApiRequest};
 use history::TrafficHistory;
 use responses::{
     JSON_TYPE, YAML_TYPE, build_response, method_not_allowed_response, text_response,
@@ -198,16 +198,19 @@ impl AdminApp {
         let AdminRequest { method, uri, headers, body, client } = request;
         let access = self.judge_access(headers);
         let Ok(permit) = Arc::clone(&self.api_permits).try_acquire_owned() else {
-            return api::request::busy_response();
+            let message = "Too many requests wait for the store. Send the request again.";
+            return ApiError::store_unavailable(message).into_response();
         };
         let Some(request) = ApiRequest::parse(method, uri, headers, body, client) else {
             return text_response(StatusCode::NOT_FOUND, "no such page\n");
         };
         let app = Arc::clone(self);
-        let answer = move || app.api.answer(&request, &access, &|| app.status_json());
-        let answered = tokio::task::spawn_blocking(answer).await;
-        drop(permit);
-        answered.unwrap_or_else(|_| {
+        let answer = move || {
+            // The thread goes on if the client leaves, so the thread holds the permit.
+            let _permit = permit;
+            app.api.answer(&request, &access, &|| app.status_json())
+        };
+        tokio::task::spawn_blocking(answer).await.unwrap_or_else(|_| {
             text_response(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong on our side\n")
         })
     }

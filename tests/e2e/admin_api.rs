@@ -1,6 +1,6 @@
 //! The admin API: who may do what, and that its changes are those of the commands.
 
-use std::time::{Duration, Instant};
+mod on_redis;
 
 use serde_json::{Value, json};
 
@@ -348,48 +348,4 @@ fn lists_are_read_in_pages_and_miss_nothing() {
     let found =
         call_api(&gateway, "GET", "/keys?search=K22&account=a29", &tokens.read, &Value::Null);
     assert_eq!(found.expect(200).json()["items"][0]["id"], "k229");
-}
-
-#[test]
-fn a_change_on_one_node_is_in_effect_on_the_other_within_a_second() {
-    let server = RedisServer::start();
-    let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
-    setup.cli(&["store", "init"]).expect(0);
-    let first = setup.start();
-    let (setup, other_tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
-    let second = setup.start();
-    for (here, there, token) in [(&first, &second, &tokens), (&second, &first, &other_tokens)] {
-        let made = create_key(here, token, json!({ "account": "acme" }));
-        let changed_at = Instant::now();
-        wait_until("the key works on the other node", || key_status(there, &made["key"]) == 200);
-        let path = format!("/keys/{}/revoke", made["id"].as_str().unwrap());
-        call_api(here, "POST", &path, &token.write, &Value::Null).expect(200);
-        wait_until("the key is revoked there", || key_status(there, &made["key"]) == 401);
-        assert!(changed_at.elapsed() < Duration::from_secs(3), "{:?}", changed_at.elapsed());
-        let target = format!("/audit?target={}", made["id"].as_str().unwrap());
-        let records = call_api(
-            there,
-            "GET",
-            &target,
-            &other_or(token, &tokens, &other_tokens).read,
-            &Value::Null,
-        );
-        let records = records.expect(200).json();
-        let operations: Vec<&str> = records["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|record| record["operation"].as_str().unwrap())
-            .collect();
-        assert_eq!(operations, ["key.revoke", "key.create"], "each change is recorded once");
-    }
-}
-
-/// The tokens of the other node.
-fn other_or<'t>(
-    token: &AdminTokens,
-    first: &'t AdminTokens,
-    second: &'t AdminTokens,
-) -> &'t AdminTokens {
-    if std::ptr::eq(token, first) { second } else { first }
 }

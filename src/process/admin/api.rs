@@ -218,7 +218,9 @@ impl AdminApi {
         let Some((generation, inputs)) = self.inputs.keys() else {
             // The reloader changes the rows just now, so the index of the former rows answers.
             let former = known.as_ref().map(|(_, ring_index)| Arc::clone(ring_index));
-            return former.ok_or_else(ApiError::store_not_read);
+            return former.ok_or_else(|| {
+                ApiError::store_unavailable("The keys have not been read from the store yet.")
+            });
         };
         let ring_index = Arc::new(RingIndex::build(&inputs, &self.config().plans));
         *known = Some((generation, Arc::clone(&ring_index)));
@@ -275,7 +277,9 @@ impl AdminApi {
         ApiError: From<E>,
     {
         if self.state.ledger.status().store_down {
-            return Err(ApiError::store_is_down());
+            return Err(ApiError::store_unavailable(
+                "The store does not answer. Nothing was changed.",
+            ));
         }
         let mut store = match connection.take() {
             Some(store) => store,

@@ -12,12 +12,12 @@ for _, key in ipairs(old) do
     redis.call('HDEL', KEYS[1], key)
     redis.call('ZREM', KEYS[3], key)
 end
-local room = tonumber(ARGV[1]) - redis.call('ZCARD', KEYS[2])
+local free_places = tonumber(ARGV[1]) - redis.call('ZCARD', KEYS[2])
 local recorded = 0
 for at = 3, #ARGV, 3 do
     if not redis.call('HGET', KEYS[1], ARGV[at]) then
-        if room <= 0 then return recorded end
-        room = room - 1
+        if free_places <= 0 then return recorded end
+        free_places = free_places - 1
         redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 2])
         redis.call('ZADD', KEYS[2], ARGV[at + 1], ARGV[at])
     end

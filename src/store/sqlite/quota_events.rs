@@ -126,7 +126,8 @@ fn insert_events(
     transaction
         .prepare_cached("DELETE FROM quota_event WHERE finished_at < ?1")?
         .execute([forgotten_before])?;
-    let mut room = (MAX_PENDING_QUOTA_EVENTS as u64).saturating_sub(count_pending(transaction)?);
+    let mut free_places =
+        (MAX_PENDING_QUOTA_EVENTS as u64).saturating_sub(count_pending(transaction)?);
     let mut select = transaction.prepare_cached("SELECT 1 FROM quota_event WHERE key = ?1")?;
     let mut insert = transaction.prepare_cached(
         "INSERT INTO quota_event (key, account, month, body, created_at, due_at)
@@ -136,10 +137,10 @@ fn insert_events(
         if select.exists([&event.key])? {
             continue;
         }
-        if room == 0 {
+        if free_places == 0 {
             return Ok(at);
         }
-        room -= 1;
+        free_places -= 1;
         let NewQuotaEvent { key, account, month, body, created_at, due_at } = event;
         insert.execute(params![key, account, month.number(), body, created_at, due_at])?;
     }

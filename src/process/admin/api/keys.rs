@@ -2,11 +2,11 @@
 
 use http::{HeaderValue, Response};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::request::{ApiError, ApiRequest, json_response, list_response};
 use super::{AdminApi, ChangePermit};
-use crate::keys::DEFAULT_PLAN;
+use crate::keys::{DEFAULT_PLAN, Token};
 use crate::management::{
     KeyEntry, KeyState, ManagementFault, NewKey, RepeatableRequest, prepare_key, prepare_rotation,
     revoke_key,
@@ -114,11 +114,7 @@ impl AdminApi {
             let plan = read_plan(store, &key.row)?;
             Ok::<_, ManagementFault>((key, plan))
         })?;
-        let mut object = KeyEntry::from_row(&key.row, &plan).to_json(unix_now());
-        object["key"] = json!(key.token.expose_text());
-        let mut response = json_response(201, &object);
-        set_location(&mut response, &key.row.id);
-        Ok(response)
+        Ok(new_key_response(&key.row, &describe_new_key(&key.row, &plan, &key.token)))
     }
 
     pub(super) fn rotate_key(
@@ -139,13 +135,10 @@ impl AdminApi {
             let plan = read_plan(store, &rotation.new_key)?;
             Ok::<_, ManagementFault>((rotation, plan))
         })?;
-        let mut object = KeyEntry::from_row(&rotation.new_key, &plan).to_json(unix_now());
-        object["key"] = json!(rotation.token.expose_text());
+        let mut object = describe_new_key(&rotation.new_key, &plan, &rotation.token);
         object["replaces"] = json!(id);
         object["replaced_expires_at"] = json!(format_rfc3339(rotation.old_expires_at));
-        let mut response = json_response(201, &object);
-        set_location(&mut response, &rotation.new_key.id);
-        Ok(response)
+        Ok(new_key_response(&rotation.new_key, &object))
     }
 
     pub(super) fn revoke_key(
@@ -194,9 +187,18 @@ fn unknown_key(id: &str) -> ApiError {
     ApiError::not_found("There is no such key.", Some(detail))
 }
 
-fn set_location(response: &mut Response<Vec<u8>>, id: &str) {
-    let location = HeaderValue::from_str(&format!("/api/v1/keys/{id}")).ok();
+/// Renders a new key with its text.
+fn describe_new_key(key: &KeyRow, plan: &str, token: &Token) -> Value {
+    let mut object = KeyEntry::from_row(key, plan).to_json(unix_now());
+    object["key"] = json!(token.expose_text());
+    object
+}
+
+fn new_key_response(key: &KeyRow, object: &Value) -> Response<Vec<u8>> {
+    let mut response = json_response(201, object);
+    let location = HeaderValue::from_str(&format!("/api/v1/keys/{}", key.id)).ok();
     response.headers_mut().extend(location.map(|it| (http::header::LOCATION, it)));
+    response
 }
 
 /// Describes a request that can be repeated; `None` if the request has no `Idempotency-Key`.

@@ -156,7 +156,7 @@ impl ApiRequest {
 
 /// An error answer.
 #[derive(Debug)]
-pub(super) struct ApiError {
+pub(in crate::process) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -187,16 +187,14 @@ impl ApiError {
         self
     }
 
-    /// A 503 while the store counts as down, so that nobody waits for it.
-    pub(super) fn store_is_down() -> ApiError {
-        let message = "The store does not answer. Nothing was changed.";
+    /// A 503: the store can't be asked now, so the client may send the request again.
+    pub(in crate::process) fn store_unavailable(message: &str) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
     }
 
-    /// A 503 of a node that has not read the store yet.
-    pub(super) fn store_not_read() -> ApiError {
-        let message = "The keys have not been read from the store yet.";
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
+    fn conflict(detail: impl Into<String>) -> ApiError {
+        let message = "The present state does not allow this.";
+        ApiError::new(StatusCode::CONFLICT, "conflict", message).with_detail(detail)
     }
 
     /// A 422, with what was expected and found.
@@ -242,13 +240,16 @@ impl ApiError {
         self.is_of_store
     }
 
-    pub(super) fn into_response(self) -> Response<Vec<u8>> {
+    pub(in crate::process) fn into_response(self) -> Response<Vec<u8>> {
         let body = json!({ "error": self.code, "message": self.message, "detail": self.detail });
         let mut response = json_response(self.status.as_u16(), &body);
         let headers = response.headers_mut();
         if self.status == StatusCode::UNAUTHORIZED {
             let challenge = HeaderValue::from_static("Bearer realm=\"riskgate-admin\"");
             headers.insert(WWW_AUTHENTICATE, challenge);
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if !self.allowed_methods.is_empty() {
             // A GET may be a HEAD too.
@@ -263,14 +264,10 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         let detail = error.to_string();
         match error {
-            StoreError::Conflict(_) => {
-                let message = "The present state does not allow this.";
-                ApiError::new(StatusCode::CONFLICT, "conflict", message).with_detail(detail)
-            }
+            StoreError::Conflict(_) => ApiError::conflict(detail),
             _ => {
                 let message = "The store does not answer. It may have made the change.";
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                let error = ApiError::new(status, "store_unavailable", message);
+                let error = ApiError::store_unavailable(message);
                 ApiError { is_of_store: true, ..error.with_detail(detail) }
             }
         }
@@ -286,14 +283,12 @@ impl From<TableFaults> for ApiError {
 impl From<ManagementFault> for ApiError {
     fn from(fault: ManagementFault) -> ApiError {
         let detail = fault.to_string();
-        let conflict = |detail| {
-            let message = "The present state does not allow this.";
-            ApiError::new(StatusCode::CONFLICT, "conflict", message).with_detail(detail)
-        };
         match fault {
             ManagementFault::Invalid { .. } => ApiError::invalid(detail),
             ManagementFault::NotFound(_) => ApiError::not_found("There is none.", Some(detail)),
-            ManagementFault::Conflict(_) | ManagementFault::OtherPlan { .. } => conflict(detail),
+            ManagementFault::Conflict(_) | ManagementFault::OtherPlan { .. } => {
+                ApiError::conflict(detail)
+            }
             ManagementFault::File(_) | ManagementFault::NoRandomBits(_) => {
                 ApiError::internal(detail)
             }
@@ -320,13 +315,4 @@ pub(super) fn list_response(
 pub(in crate::process) fn json_response(status: u16, body: &Value) -> Response<Vec<u8>> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     build_response(status, JSON_TYPE, format!("{body}\n").into_bytes())
-}
-
-/// A 503 for a request that finds too many others.
-pub(in crate::process) fn busy_response() -> Response<Vec<u8>> {
-    let message = "Too many requests at the same time. Send the request again.";
-    let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message);
-    let mut response = error.into_response();
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    response
 }

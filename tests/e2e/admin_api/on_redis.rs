@@ -1,0 +1,76 @@
+//! The admin API on a Redis server: two nodes, and a server that hangs.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{AdminTokens, api_request, call_api, create_key, key_status};
+use crate::harness::{Connection, Setup, wait_until};
+use crate::redis_server::RedisServer;
+
+#[test]
+fn a_change_on_one_node_reaches_the_other_and_is_recorded_once() {
+    let server = RedisServer::start();
+    let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
+    setup.cli(&["store", "init"]).expect(0);
+    let first = setup.start();
+    let (setup, other_tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
+    let second = setup.start();
+    for (here, token, there, reader) in [
+        (&first, &tokens, &second, &other_tokens.read),
+        (&second, &other_tokens, &first, &tokens.read),
+    ] {
+        let made = create_key(here, token, json!({ "account": "acme" }));
+        let changed_at = Instant::now();
+        wait_until("the key works on the other node", || key_status(there, &made["key"]) == 200);
+        let path = format!("/keys/{}/revoke", made["id"].as_str().unwrap());
+        call_api(here, "POST", &path, &token.write, &Value::Null).expect(200);
+        wait_until("the key is revoked there", || key_status(there, &made["key"]) == 401);
+        assert!(changed_at.elapsed() < Duration::from_secs(3), "{:?}", changed_at.elapsed());
+        let target = format!("/audit?target={}", made["id"].as_str().unwrap());
+        let records = call_api(there, "GET", &target, reader, &Value::Null).expect(200).json();
+        let operations: Vec<&str> = records["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|record| record["operation"].as_str().unwrap())
+            .collect();
+        assert_eq!(operations, ["key.revoke", "key.create"], "each change is recorded once");
+    }
+}
+
+#[test]
+fn probes_are_answered_while_changes_wait_for_a_store_that_hangs() {
+    let server = RedisServer::start();
+    let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
+    setup.cli(&["store", "init"]).expect(0);
+    let gateway = setup.start();
+    server.pause();
+    let create = api_request("POST", "/keys", &tokens.write)
+        .with_header("Content-Type", "application/json")
+        .with_header("Connection", "close")
+        .body("{\"account\":\"acme\"}");
+    let waiting: Vec<Connection> = (0..12)
+        .map(|_| {
+            let mut connection = Connection::open(gateway.admin);
+            connection.send(&create.to_bytes());
+            connection
+        })
+        .collect();
+    // Let all of them reach the store.
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..20 {
+        let answer = create.send(gateway.admin);
+        assert_eq!(answer.header("Retry-After"), Some("1"));
+        assert!(answer.expect(503).text().contains("Too many requests"));
+        gateway.get_admin_page("/healthz").expect(200);
+    }
+    for mut connection in waiting {
+        connection.read_response().expect("an answer").expect(503);
+    }
+    wait_until("the store counts as down", || {
+        create.send(gateway.admin).expect(503).text().contains("Nothing was changed")
+    });
+    server.resume();
+    wait_until("keys are created again", || create.send(gateway.admin).status == 201);
+}
