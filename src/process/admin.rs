@@ -157,9 +157,12 @@ impl AdminApp {
             (path, true) if page::is_page_file(path) => {
                 text_response(StatusCode::UNAUTHORIZED, "expected a Host that names loopback\n")
             }
-            ("/reload", _) if !self.may_reload(headers) => {
-                text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n")
-            }
+            ("/reload", _) if !self.may_reload(headers) => match self.is_authorized(headers) {
+                true => {
+                    text_response(StatusCode::FORBIDDEN, "expected a token with the scope write\n")
+                }
+                false => text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n"),
+            },
             (
                 "/metrics" | "/status" | "/screening" | "/openapi.yaml" | "/api/openapi.yaml",
                 true,

@@ -207,6 +207,11 @@ fn each_token_may_do_what_its_scope_says() {
             assert_eq!(answer.status, expected, "{method} {path}");
         }
     }
+    let reload = |token: &str| request("POST", "/reload").key(token).send(gateway.admin).status;
+    assert_eq!(
+        [&tokens.write, &tokens.read, &tokens.expired].map(|it| reload(it)),
+        [200, 403, 401]
+    );
     assert_eq!(status("/session", ""), 200, "the page asks what it may do");
     let session = call_api(&gateway, "GET", "/session", &tokens.expired, &Value::Null).json();
     assert_eq!((&session["state"], &session["token"]), (&json!("expired"), &json!("former")));

@@ -26,6 +26,19 @@ fn read_total(gateway: &Gateway) -> u64 {
 }
 
 #[test]
+fn calls_that_an_earlier_version_counted_are_named() {
+    let gateway = Setup::new().start();
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.get_domain("first.test", &key).expect(200);
+    wait_until("the usage is in the store", || read_total(&gateway) == 1);
+    let store = rusqlite::Connection::open(gateway.path("riskgate.db")).unwrap();
+    store.execute_batch("DELETE FROM daily_usage").unwrap();
+    let shown = gateway.cli(&["usage", "--csv"]).expect(0);
+    assert_eq!(shown.stdout, "day,account,route,key_id,calls\n");
+    assert!(shown.stderr.contains("account acme: 1 of the 1 calls of "), "{}", shown.stderr);
+}
+
+#[test]
 fn usage_by_key_and_route_is_exact_on_both_stores() {
     let server = RedisServer::start();
     let upstream = MockUpstream::start();
@@ -63,7 +76,9 @@ fn usage_by_key_and_route_is_exact_on_both_stores() {
         .into();
         wait_until("the usage is in the store", || read_usage(&gateway) == expected);
         assert_eq!(gateway.get_month_count(&first), 48);
-        let csv = gateway.cli(&["usage", "--csv"]).expect(0).stdout;
+        let shown = gateway.cli(&["usage", "--csv"]).expect(0);
+        assert_eq!(shown.stderr, "");
+        let csv = shown.stdout;
         assert!(csv.starts_with("day,account,route,key_id,calls\n"), "{csv}");
         assert_eq!(csv.lines().count(), 6, "{csv}");
         let month = &csv.lines().nth(1).unwrap()[..7];
