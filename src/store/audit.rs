@@ -18,7 +18,7 @@ const MAX_SOURCE_STATE_BYTES: usize = 256 << 10;
 /// The most changed entries of a source that one record lists.
 const MAX_LISTED_ENTRIES: usize = 200;
 /// The most ids and plans that the record of an import lists.
-const MAX_LISTED_KEYS: usize = 20_000;
+const MAX_LISTED_KEYS: usize = 2_000;
 
 /// The surface through which a change was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,7 +72,12 @@ impl Redis {
         arguments.extend([self.random_id()?, author.to_json().to_string()]);
         arguments.extend([(*import_id).to_owned(), u8::from(*is_first).to_string()]);
         arguments.extend([IMPORT_RESERVATION_SECONDS.to_string(), format_request_value(*request)]);
-        arguments.extend([change.target.clone(), change.after.to_string()]);
+        // The record of an import is written when the import is committed.
+        let (target, after) = match *import_id {
+            "-" => (change.target.clone(), change.after.to_string()),
+            _ => Default::default(),
+        };
+        arguments.extend([target, after]);
         for (key, plan) in keys_with_plans {
             arguments.extend([key.id.clone(), hex::encode(key.digest), format_key(key)]);
             arguments.extend([key.account.clone(), format_plan_or_empty(plan.as_deref())]);
