@@ -3,12 +3,8 @@
 //! Every change is one atomic operation. This file knows neither the store nor the totals: the
 //! caller that adds or withdraws calls holds the lock of `accounting.rs` and says how many.
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::packed_lease::PackedLease;
+use super::sync::{AtomicU64, Ordering};
 
 /// The calls held for one month and one epoch. A new epoch starts when the limit changes or a month
 /// begins. Calls spent in an older epoch can't be refunded to this lease.

@@ -4,11 +4,11 @@
 //! counter is another one. The lease reports carry the changed counts to the store, so a crash
 //! loses no more counted calls than the account's total loses.
 
+use std::array;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
-use super::sync::lock_ignoring_poison;
+use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock_ignoring_poison};
 use crate::model::month::Month;
 use crate::model::route_label::RouteLabel;
 use crate::store::UsageCount;
@@ -101,7 +101,7 @@ impl KeyUsage {
     fn new(key_id: &str) -> KeyUsage {
         KeyUsage {
             key_id: Arc::from(key_id),
-            latest: [const { AtomicU64::new(0) }; RouteLabel::COUNT],
+            latest: array::from_fn(|_| AtomicU64::new(0)),
             past: Mutex::default(),
         }
     }

@@ -1,6 +1,14 @@
-//! Locking for the quota modules.
+//! Locks and atomics of the quota modules: loom's in its model (`tests/loom`), else those of `std`.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(loom)]
+pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(loom)]
+pub(super) use loom::sync::{Mutex, MutexGuard};
+use std::sync::PoisonError;
+#[cfg(not(loom))]
+pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub(super) use std::sync::{Mutex, MutexGuard};
 
 /// Locks a mutex even if a thread panicked while it held the lock. That is safe, because the data
 /// under the quota's locks is consistent after every step.

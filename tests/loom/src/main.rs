@@ -1,6 +1,8 @@
-//! Models of the lease in memory. loom runs each model with every interleaving of its threads.
+//! Models of the lease in memory and of the calls counted by key. loom runs each model with every
+//! interleaving of its threads.
 //!
-//! The program includes the shipped source files of the atomic lease and of the lease accounting.
+//! The program includes the shipped source files of the atomic lease, of the lease accounting and of
+//! the usage by key.
 //! The threads of a model are callers that spend and refund calls, and a worker that sends reports
 //! and applies grants, changes the limit or enters a month. A number stands for the store; it
 //! changes by the shipped rule.
@@ -15,16 +17,22 @@
 mod accounting;
 #[path = "../../../src/quota/atomic_lease.rs"]
 mod atomic_lease;
+#[path = "../../../src/quota/key_usage.rs"]
+mod key_usage;
 #[path = "../../../src/quota/lease_report.rs"]
 mod lease_report;
 #[path = "../../../src/quota/packed_lease.rs"]
 mod packed_lease;
 #[path = "../../../src/store/ledger.rs"]
 mod store;
+#[path = "../../../src/quota/sync.rs"]
+mod sync;
 #[path = "../../../src/model/month.rs"]
 mod month;
+#[path = "../../../src/model/route_label.rs"]
+mod route_label;
 mod model {
-    pub(crate) use crate::month;
+    pub(crate) use crate::{month, route_label};
 }
 
 use loom::sync::{Arc, Mutex};
@@ -32,12 +40,14 @@ use loom::thread;
 
 use accounting::{LeaseAccounting, RefundOutcome};
 use atomic_lease::AtomicLease;
+use key_usage::{UsageByKey, UsageDay};
 use lease_report::ReportReason;
 use month::Month;
+use route_label::RouteLabel;
 use store::{Grant, LeaseReport};
 
 fn main() {
-    let models: [(&str, fn()); 5] = [
+    let models: [(&str, fn()); 6] = [
         (
             "two threads never spend the same call",
             two_threads_never_spend_the_same_call,
@@ -57,6 +67,10 @@ fn main() {
         (
             "a new month keeps no leased call of the old month",
             a_new_month_keeps_no_leased_call_of_the_old_month,
+        ),
+        (
+            "calls around midnight are counted once, each on its day",
+            calls_around_midnight_are_counted_once_each_on_its_day,
         ),
     ];
     for (name, model) in models {
@@ -233,5 +247,28 @@ fn a_new_month_keeps_no_leased_call_of_the_old_month() {
         );
         let final_report = outgoing.final_reports.first().expect("a final report on the old month");
         assert!(final_report.spent >= spent && final_report.floor <= 2);
+    });
+}
+
+fn calls_around_midnight_are_counted_once_each_on_its_day() {
+    loom::model(|| {
+        let (today, tomorrow) = (UsageDay::new(month(), 1), UsageDay::new(month(), 2));
+        let usage_by_key = Arc::new(UsageByKey::default());
+        let usage = usage_by_key.find_or_create("k1");
+        usage.count_calls(RouteLabel::Domain, today, 1);
+        let callers = [today, tomorrow].map(|day| {
+            let usage = std::sync::Arc::clone(&usage);
+            thread::spawn(move || usage.count_calls(RouteLabel::Domain, day, 1))
+        });
+        // A report is answered while the callers count.
+        usage_by_key.note_in_flight(&usage_by_key.collect_changes());
+        usage_by_key.confirm_in_flight();
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        usage.uncount_call(RouteLabel::Domain, today);
+        usage_by_key.mark_unreported();
+        let mut counts: Vec<_> =
+            usage_by_key.collect_changes().iter().map(|count| (count.day, count.calls)).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [(1, 1), (2, 1)]);
     });
 }
