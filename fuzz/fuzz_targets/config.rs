@@ -53,7 +53,7 @@ fuzz_target!(|data: &[u8]| {
     );
     if faults.is_empty() {
         assert!(config.plans.contains_key("free"), "accounts without a plan have no limit");
-        assert!(config.admin.ip().is_loopback() || config.admin_token.is_some());
+        assert!(config.admin.ip().is_loopback() || !config.admin_tokens.is_empty());
         assert!(!config.upstream.servers.is_empty());
         for prefix in &config.upstream_routes {
             assert!(prefix.path_prefix.starts_with('/') && !prefix.path_prefix.ends_with('/'));
@@ -62,18 +62,23 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Returns true if the secret occurs only in the admin token and in the part of the store's URL
-/// before its host.
+/// Returns true if the secret occurs only in the admin token, in the secret of webhooks, and in the
+/// part of a URL before its host.
 fn is_secret_only_in_secret_settings(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let Ok(written) = text.parse::<toml::Table>() else { return false };
     let setting_text =
         |section: &str, key: &str| written.get(section)?.get(key).map(ToString::to_string);
     let token = setting_text("admin", "token").unwrap_or_default();
-    let url = setting_text("store", "url").unwrap_or_default();
-    let user = url.rsplit_once('@').map_or("", |(user, _)| user);
-    // A fault shows the text before `://`, so that the operator sees a mistyped scheme.
-    let user = user.split_once("://").map_or(user, |(_, user)| user);
+    let webhook_secret = setting_text("webhook", "secret").unwrap_or_default();
     let count = |text: &str| text.matches(SECRET).count();
-    count(text) > 0 && count(text) == count(&token) + count(user)
+    let count_in_user = |url: Option<String>| {
+        let url = url.unwrap_or_default();
+        let user = url.rsplit_once('@').map_or("", |(user, _)| user);
+        // A fault shows the text before `://`, so that the operator sees a mistyped scheme.
+        count(user.split_once("://").map_or(user, |(_, user)| user))
+    };
+    let in_urls =
+        count_in_user(setting_text("store", "url")) + count_in_user(setting_text("webhook", "url"));
+    count(text) > 0 && count(text) == count(&token) + count(&webhook_secret) + in_urls
 }
