@@ -115,7 +115,7 @@ pub fn list_keys(
             plans.entry(&key.account).or_insert(plan);
         }
     }
-    let to_entry = |merged: MergedKey<'_>| {
+    let to_entry = |merged: &MergedKey<'_>| {
         let plan = plans.get(merged.row.account.as_str()).copied().unwrap_or(DEFAULT_PLAN);
         let mut entry = KeyEntry::from_row(&merged.row, plan);
         entry.is_origin_restricted = merged.is_origin_restricted;
@@ -124,7 +124,9 @@ pub fn list_keys(
         }
         entry
     };
-    let mut entries: Vec<KeyEntry> = merge_keys(keys, declared).into_iter().map(to_entry).collect();
-    entries.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
-    entries
+    let merged = merge_keys(keys, declared);
+    let mut sorted: Vec<(i64, &str, &MergedKey<'_>)> =
+        merged.iter().map(|key| (key.row.created_at, key.row.id.as_str(), key)).collect();
+    sorted.sort_unstable_by_key(|(created_at, id, _)| (*created_at, *id));
+    sorted.into_iter().map(|(_, _, key)| to_entry(key)).collect()
 }

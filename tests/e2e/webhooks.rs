@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Gateway, Setup, free_address, get, wait_until};
+use crate::harness::{CertificateAuthority, Gateway, Setup, free_address, get, wait_until};
 use crate::redis_server::RedisServer;
 
 use receiver::{Reaction, Receiver, SECRET};
@@ -151,6 +151,22 @@ fn a_receiver_that_is_gone_gets_no_further_attempts() {
     assert_eq!(webhook_status(&gateway)["pending"], 0);
     spend_calls(&gateway, &key, 2);
     wait_until_accepted(&receiver, &["acme 100 of 10"]);
+}
+
+#[test]
+fn a_receiver_with_a_certificate_of_an_unknown_authority_gets_no_message() {
+    let other = Setup::new();
+    let authority = CertificateAuthority::new(other.path("").as_path());
+    let certificate = authority.issue_certificate("hooks", "IP:127.0.0.1");
+    let other = other.with_certificates(&[certificate]).start();
+    let url = format!("https://{}/hooks", other.https_address());
+    let gateway = setup_for_url(&url).set("webhook.allow_private", "true").start();
+    let key = gateway.create_active_key("acme", &[]);
+    spend_calls(&gateway, &key, 8);
+    wait_until("an attempt has failed", || webhook_status(&gateway)["failed_attempts"] != 0);
+    let error = webhook_status(&gateway)["last_error"].to_string();
+    assert!(error.contains("UnknownIssuer"), "{error}");
+    assert_eq!(other.sum_of_samples("riskgate_requests_total", &[]), 0.0);
 }
 
 #[test]

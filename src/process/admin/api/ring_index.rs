@@ -1,6 +1,7 @@
 //! The keys and accounts in force, sorted and indexed for lists.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use crate::keys::Plans;
 use crate::management::{AccountEntry, KeyEntry, KeyState, list_accounts, list_keys};
@@ -11,10 +12,8 @@ pub(super) struct RingIndex {
     /// The keys, the oldest first.
     pub(super) keys: Vec<KeyEntry>,
     /// What a search of keys looks through, in the order of the keys: id, account and label in lower
-    /// case.
-    search_texts: Vec<Box<str>>,
-    /// The index of each key by its id.
-    key_indexes: HashMap<String, usize>,
+    /// case. The first search fills it.
+    search_texts: OnceLock<Vec<Box<str>>>,
     /// The indexes of the keys of each account, the oldest first.
     keys_by_account: HashMap<String, Vec<usize>>,
     /// The accounts by name.
@@ -33,13 +32,8 @@ impl RingIndex {
                 None => drop(keys_by_account.insert(key.account.clone(), vec![at])),
             }
         }
-        let search_text = |key: &KeyEntry| {
-            let label = key.label.as_deref().unwrap_or_default();
-            format!("{}\n{}\n{label}", key.id, key.account).to_lowercase().into_boxed_str()
-        };
         RingIndex {
-            key_indexes: keys.iter().enumerate().map(|(at, key)| (key.id.clone(), at)).collect(),
-            search_texts: keys.iter().map(search_text).collect(),
+            search_texts: OnceLock::new(),
             keys_by_account,
             accounts: list_accounts(&rows.accounts, &inputs.declared, plans),
             keys,
@@ -47,7 +41,7 @@ impl RingIndex {
     }
 
     pub(super) fn find_key(&self, id: &str) -> Option<&KeyEntry> {
-        self.key_indexes.get(id).map(|at| &self.keys[*at])
+        self.keys.iter().find(|key| key.id == id)
     }
 
     pub(super) fn find_account(&self, name: &str) -> Option<&AccountEntry> {
@@ -69,9 +63,18 @@ impl RingIndex {
                 Box::new(indexes.unwrap_or_default().iter().rev().copied())
             }
         };
+        let search = search.map(|text| (text, self.search_texts()));
         let is_match =
-            move |at: &usize| search.is_none_or(|text| self.search_texts[*at].contains(text));
+            move |at: &usize| search.is_none_or(|(text, texts)| texts[*at].contains(text));
         indexes.filter(is_match).map(|at| &self.keys[at])
+    }
+
+    fn search_texts(&self) -> &[Box<str>] {
+        let search_text = |key: &KeyEntry| {
+            let label = key.label.as_deref().unwrap_or_default();
+            format!("{}\n{}\n{label}", key.id, key.account).to_lowercase().into_boxed_str()
+        };
+        self.search_texts.get_or_init(|| self.keys.iter().map(search_text).collect())
     }
 
     pub(super) fn count_active_keys(&self, account: &str, unix_now: i64) -> usize {
