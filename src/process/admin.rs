@@ -157,12 +157,13 @@ impl AdminApp {
             (path, true) if page::is_page_file(path) => {
                 text_response(StatusCode::UNAUTHORIZED, "expected a Host that names loopback\n")
             }
-            ("/reload", _) if !self.may_reload(headers) => match self.is_authorized(headers) {
-                true => {
+            ("/reload", _) if !self.may_reload(headers) => {
+                if self.judge_access(headers).is_unauthenticated() {
+                    text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n")
+                } else {
                     text_response(StatusCode::FORBIDDEN, "expected a token with the scope write\n")
                 }
-                false => text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n"),
-            },
+            }
             (
                 "/metrics" | "/status" | "/screening" | "/openapi.yaml" | "/api/openapi.yaml",
                 true,
@@ -230,14 +231,14 @@ impl AdminApp {
         !self.inputs.config.peek().admin_tokens.is_empty() || self.is_authorized(headers)
     }
 
-    /// Returns true if the request may read what concerns all accounts.
-    /// Whether `POST /reload` is allowed: with a token that may make changes, or without any
+    /// Returns true if `POST /reload` is allowed: with a token that may make changes, or without any
     /// configured token on loopback, because a reload only reads files that are there already.
     fn may_reload(&self, headers: &HeaderMap) -> bool {
         let access = self.judge_access(headers);
         matches!(access, Access::Open) || access.write_token().is_some()
     }
 
+    /// Returns true if the request may read what concerns all accounts.
     fn is_authorized(&self, headers: &HeaderMap) -> bool {
         self.judge_access(headers).may_read()
     }
