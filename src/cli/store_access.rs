@@ -31,11 +31,10 @@ pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     Ok(store)
 }
 
-/// Reads all keys and all accounts from the store. Sorts the keys by age, the oldest first, and the
-/// accounts by name. Prints a warning if the server is empty, for each entry that riskgate did not
-/// write, and for each row that can't be read.
+/// Reads all keys and all accounts from the store. Prints a warning if the server is empty, for each
+/// entry that riskgate did not write, and for each row that can't be read.
 pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
-    let mut rows = store.ring_rows()?.unwrap_or_else(|| {
+    let rows = store.ring_rows()?.unwrap_or_else(|| {
         output::print_message("warning: the server is empty; the first key makes it a store");
         RingRows::default()
     });
@@ -53,8 +52,6 @@ pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
              `riskgate accounts set {name}` says its plan and limit"
         ));
     }
-    rows.keys.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
-    rows.accounts.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(rows)
 }
 

@@ -1,5 +1,6 @@
 //! The rows that are exchanged with a store. Values only.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::model::month::Month;
@@ -52,6 +53,11 @@ pub struct KeyRow {
 }
 
 impl KeyRow {
+    /// Orders keys by age, the oldest first, and keys of one second by their ids.
+    pub fn compare_age(&self, other: &KeyRow) -> Ordering {
+        (self.created_at, &self.id).cmp(&(other.created_at, &other.id))
+    }
+
     /// Lowers the expiry and sets the revocation of this row, as far as `other` ends the key
     /// earlier. Returns true if this row changed. If `other` is a row of another key, nothing
     /// changes.
