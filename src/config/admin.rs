@@ -79,12 +79,7 @@ impl Settings {
                 expires_at: None,
             }),
             None => {
-                // The value may be a secret, so the fault does not contain it.
-                let at = &setting.location;
-                self.faults.push(format!(
-                    "{at}: admin.token: expected 16 or more ASCII characters, but found something \
-                     else"
-                ));
+                self.report_hidden_fault("admin.token", &setting, "16 or more ASCII characters");
                 None
             }
         }
@@ -96,9 +91,7 @@ impl Settings {
         };
         let expected = "1 to 128 visible ASCII characters without quotes and backslashes";
         let name = self.require_setting(&format!("{at}.name"), expected, parse_name);
-        let parse_hash = |raw: &RawValue| parse_sha256_field(raw.as_text()?);
-        let expected = "sha256: and 64 hexadecimal digits, as `riskgate admin-token create` prints";
-        let digest = self.require_setting(&format!("{at}.hash"), expected, parse_hash);
+        let digest = self.read_token_hash(&format!("{at}.hash"));
         let parse_scope = |raw: &RawValue| TokenScope::parse(raw.as_text()?);
         let expected = "\"read\", \"write\" or \"account:NAME\"";
         let scope = self.require_setting(&format!("{at}.scope"), expected, parse_scope);
@@ -114,5 +107,19 @@ impl Settings {
             return None;
         }
         Some(AdminToken { name: name?, digest: digest?, scope: scope?, expires_at })
+    }
+
+    fn read_token_hash(&mut self, key: &str) -> Option<[u8; 32]> {
+        let expected = "sha256: and 64 hexadecimal digits, as `riskgate admin-token create` prints";
+        let Some(setting) = self.read_and_mark_known(key, SettingKind::Text) else {
+            self.report_missing(key, expected);
+            return None;
+        };
+        let digest = setting.raw.as_text().and_then(parse_sha256_field);
+        if digest.is_none() {
+            // Somebody may have written the token in place of its hash.
+            self.report_hidden_fault(key, &setting, expected);
+        }
+        digest
     }
 }

@@ -104,6 +104,12 @@ impl Settings {
             .push(format!("{}: {key}: expected {expected}, but found {found}", setting.location));
     }
 
+    /// Reports a fault without the value, which may be a secret.
+    pub(super) fn report_hidden_fault(&mut self, key: &str, setting: &RawSetting, expected: &str) {
+        let at = &setting.location;
+        self.faults.push(format!("{at}: {key}: expected {expected}, but found something else"));
+    }
+
     /// Reports a missing setting.
     pub fn report_missing(&mut self, key: &str, expected: &str) {
         self.faults.push(format!("config: {key}: expected {expected}, but found nothing"));
@@ -304,10 +310,7 @@ impl Settings {
                 }
                 // A wrong file may contain another secret, so the error does not contain its text.
                 _ => {
-                    let at = &setting.location;
-                    self.faults.push(format!(
-                        "{at}: {key}: expected {STORE_URL_SYNTAX}, but found something else"
-                    ));
+                    self.report_hidden_fault(key, &setting, STORE_URL_SYNTAX);
                     None
                 }
             },

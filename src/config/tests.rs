@@ -73,6 +73,9 @@ fn neither_faults_nor_debug_output_show_a_secret() {
         format!("[admin]\ntokn = {token:?}\n"),
         format!("[admin]\ntoken = {token:?} x\n"),
         format!("[admin]\ntoken = \"{token}\n"),
+        format!("[[admin.token]]\nname = \"ops\"\nscope = \"read\"\nhash = {token:?}\n"),
+        format!("[[admin.token]]\nname = \"ops\"\nscope = \"read\"\nhash = [{token:?}]\n"),
+        format!("[webhook]\nurl = \"https://a.example\"\nsecret = {token:?}\n"),
     ] {
         let faults = read_config_text(&text).unwrap_err();
         assert!(faults.iter().all(|fault| !fault.contains("s3cr3t")), "{faults:?}");

@@ -59,11 +59,7 @@ impl Settings {
         };
         let secret = setting.raw.as_text().and_then(WebhookSecret::parse);
         if secret.is_none() {
-            // The value may be a secret, so the fault does not contain it.
-            let at = &setting.location;
-            self.faults.push(format!(
-                "{at}: webhook.secret: expected {SECRET_SYNTAX}, but found something else"
-            ));
+            self.report_hidden_fault("webhook.secret", &setting, SECRET_SYNTAX);
         }
         secret
     }
