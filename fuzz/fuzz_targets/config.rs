@@ -62,23 +62,29 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Returns true if the secret occurs only in the admin token, in the secret of webhooks, and in the
-/// part of a URL before its host.
+/// Returns true if the secret occurs only where a secret may stand, or may stand by mistake: in the
+/// admin token and in the hashes of tokens, in the secret of webhooks, and in the part of a URL before
+/// its host.
 fn is_secret_only_in_secret_settings(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let Ok(written) = text.parse::<toml::Table>() else { return false };
-    let setting_text =
-        |section: &str, key: &str| written.get(section)?.get(key).map(ToString::to_string);
-    let token = setting_text("admin", "token").unwrap_or_default();
-    let webhook_secret = setting_text("webhook", "secret").unwrap_or_default();
     let count = |text: &str| text.matches(SECRET).count();
-    let count_in_user = |url: Option<String>| {
-        let url = url.unwrap_or_default();
+    let count_in = |value: Option<&toml::Value>| value.map_or(0, |value| count(&value.to_string()));
+    let setting = |section: &str, key: &str| written.get(section)?.get(key);
+    let token = setting("admin", "token");
+    let in_tokens = match token.and_then(toml::Value::as_array) {
+        Some(list) if list.iter().any(toml::Value::is_table) => {
+            list.iter().map(|entry| count_in(entry.get("hash"))).sum()
+        }
+        _ => count_in(token),
+    };
+    let count_in_user = |url: Option<&toml::Value>| {
+        let url = url.map(ToString::to_string).unwrap_or_default();
         let user = url.rsplit_once('@').map_or("", |(user, _)| user);
         // A fault shows the text before `://`, so that the operator sees a mistyped scheme.
         count(user.split_once("://").map_or(user, |(_, user)| user))
     };
-    let in_urls =
-        count_in_user(setting_text("store", "url")) + count_in_user(setting_text("webhook", "url"));
-    count(text) > 0 && count(text) == count(&token) + count(&webhook_secret) + in_urls
+    let in_urls = count_in_user(setting("store", "url")) + count_in_user(setting("webhook", "url"));
+    let in_settings = in_tokens + count_in(setting("webhook", "secret")) + in_urls;
+    count(text) > 0 && count(text) == in_settings
 }
