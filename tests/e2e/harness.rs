@@ -4,6 +4,7 @@
 mod browser;
 mod certificate_authority;
 mod command;
+mod demo;
 mod demo_upstream;
 mod dns_server;
 mod fake_clock;
@@ -31,6 +32,7 @@ use std::time::{Duration, Instant};
 pub use browser::{Browser, ENTER_KEY, ESCAPE_KEY, REBOUND_HOST, TAB_KEY};
 pub use certificate_authority::CertificateAuthority;
 pub use command::{BINARY, CommandOutput, run_command};
+pub use demo::Demo;
 pub use demo_upstream::DemoUpstream;
 pub use dns_server::{DelayingDnsProxy, DnsServer};
 pub use fake_clock::FakeClock;

@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    BINARY, CALLS_TO_OBTAIN_LEASE, Fault, FaultProxy, MockUpstream, Setup, Step, TEST_TIMEOUT, get,
-    response_bytes, run_command, wait_for, wait_until,
+    BINARY, CALLS_TO_OBTAIN_LEASE, Demo, Fault, FaultProxy, MockUpstream, Setup, Step,
+    TEST_TIMEOUT, get, response_bytes, run_command, wait_for, wait_until,
 };
 use crate::redis_server::RedisServer;
 
@@ -268,18 +268,8 @@ impl Drop for KillOnDrop {
 #[test]
 fn the_three_curl_lines_of_the_demo_work_and_the_demo_removes_its_files() {
     let folder = tempfile::tempdir().unwrap();
-    let mut demo = KillOnDrop(
-        Command::new(BINARY)
-            .arg("demo")
-            .current_dir(folder.path())
-            .env("TMPDIR", folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap(),
-    );
-    let lines = BufReader::new(demo.0.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let pasted: Vec<String> = lines.filter(|line| line.starts_with("curl ")).take(3).collect();
+    let demo = Demo::start(folder.path());
+    let pasted = demo.curl_lines();
     assert_eq!(pasted.len(), 3);
     let shell = |line: &str| {
         let ran = run_command(Command::new("sh").args(["-c", line]));
@@ -297,34 +287,19 @@ fn the_three_curl_lines_of_the_demo_work_and_the_demo_removes_its_files() {
     assert!(answers.iter().all(|answer| answer.get("error").is_none()), "{answers:?}");
     let entries = || std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(entries(), 1, "only its own folder");
-    let stop = format!("kill -INT {}", demo.0.id());
-    assert!(Command::new("sh").args(["-c", &stop]).status().unwrap().success());
-    wait_for("the demo has ended", || demo.0.try_wait().unwrap());
+    demo.interrupt();
     assert_eq!(entries(), 0, "the demo's store is removed");
 }
 
 #[test]
 fn a_second_demo_runs_beside_the_first() {
     let folder = tempfile::tempdir().unwrap();
-    let start = || {
-        let mut child = Command::new(BINARY)
-            .arg("demo")
-            .env("TMPDIR", folder.path())
-            .current_dir(folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        let line = out.lines().map_while(Result::ok).find(|line| line.starts_with("curl "));
-        (KillOnDrop(child), line.expect("a line to paste"))
-    };
     let begun = Instant::now();
-    let (_first, one) = start();
-    let (_second, two) = start();
+    let (first, second) = (Demo::start(folder.path()), Demo::start(folder.path()));
+    let (one, two) = (first.curl_lines()[0], second.curl_lines()[0]);
     assert_ne!(one, two);
     for line in [one, two] {
-        let ran = run_command(Command::new("sh").args(["-c", &line])).expect(0);
+        let ran = run_command(Command::new("sh").args(["-c", line])).expect(0);
         assert!(ran.stdout.contains("yopmail.com"), "{line}: {}", ran.stdout);
     }
     assert!(begun.elapsed() < TEST_TIMEOUT * 2);

@@ -1,59 +1,27 @@
 //! The demo's sign-up page in a real browser: refused with words, asked about a typing error, let
 //! through.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::harness::{BINARY, Browser, run_command, wait_until};
+use crate::harness::{Browser, Demo, run_command, wait_until};
 
-struct Demo {
-    child: Child,
-    page: String,
-    _folder: tempfile::TempDir,
+/// The config of the demo that keeps its files below `folder`.
+fn demo_config(folder: &Path) -> PathBuf {
+    let mut entries = std::fs::read_dir(folder).unwrap();
+    entries.next().unwrap().unwrap().path().join("riskgate.toml")
 }
 
-impl Demo {
-    fn start() -> Demo {
-        let folder = tempfile::tempdir().unwrap();
-        let mut child = Command::new(BINARY)
-            .arg("demo")
-            .current_dir(folder.path())
-            .env("TMPDIR", folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let page = lines.find_map(|line| {
-            let (_, rest) = line.split_once("Or open ")?;
-            Some(rest.split(' ').next().unwrap().to_owned())
-        });
-        Demo { child, page: page.expect("the address of the page"), _folder: folder }
-    }
-
-    fn config(&self) -> std::path::PathBuf {
-        let mut entries = std::fs::read_dir(self._folder.path()).unwrap();
-        entries.next().unwrap().unwrap().path().join("riskgate.toml")
-    }
-}
-
-impl Drop for Demo {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn screenshot(name: &str) -> std::path::PathBuf {
+fn screenshot(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots").join(name)
 }
 
 #[test]
 fn a_browser_is_refused_asked_and_let_through() {
-    let (demo, browser) = (Demo::start(), Browser::start());
+    let folder = tempfile::tempdir().unwrap();
+    let (demo, browser) = (Demo::start(folder.path()), Browser::start());
     let sign_up = |email: &str| {
-        browser.open(&demo.page);
+        browser.open(demo.page());
         browser.type_into("#email", email);
         browser.click("button");
     };
@@ -82,11 +50,11 @@ fn a_browser_is_refused_asked_and_let_through() {
     expect_text("[role=status]", "Welcome, jane@gmaul.com.");
 
     // As a browser without scripts.
-    browser.open(&demo.page);
+    browser.open(demo.page());
     browser.submit_without_script("#email", "x@yopmail.com");
-    assert_eq!(browser.url(), format!("{}?email=refused", demo.page));
+    assert_eq!(browser.url(), format!("{}?email=refused", demo.page()));
     expect_text("[role=alert]", "Please use another e-mail address.");
-    browser.open(&demo.page);
+    browser.open(demo.page());
     browser.submit_without_script("#email", "jane@gmial.com");
     let alert = "Please use another e-mail address. Did you mean one of gmail.com?";
     expect_text("[role=alert]", alert);
@@ -96,8 +64,9 @@ fn a_browser_is_refused_asked_and_let_through() {
     assert!(browser.text("body").contains("X-Riskgate-Action: pass"), "{}", browser.text("body"));
 
     // One word in the demo's config lets the throw-away address through.
-    let config = std::fs::read_to_string(demo.config()).unwrap();
-    std::fs::write(demo.config(), config.replace("\"block\" ", "\"annotate\" ")).unwrap();
+    let path = demo_config(folder.path());
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, config.replace("\"block\" ", "\"annotate\" ")).unwrap();
     wait_until("the address passes", || {
         sign_up("x@yopmail.com");
         browser.text("body").contains("Welcome")
@@ -107,16 +76,18 @@ fn a_browser_is_refused_asked_and_let_through() {
 
 #[test]
 fn the_page_of_the_demo_works_without_a_browser() {
-    let demo = Demo::start();
+    let folder = tempfile::tempdir().unwrap();
+    let demo = Demo::start(folder.path());
     let post = |email: &str, accept: &str| {
         let mut curl = Command::new("curl");
         curl.args(["-s", "--max-time", "20", "-w", "\n%{http_code} %{redirect_url}"]);
         curl.args(["-H", &format!("Accept: {accept}"), "--data-urlencode"]);
-        run_command(curl.arg(format!("email={email}")).arg(&demo.page)).expect(0).stdout
+        run_command(curl.arg(format!("email={email}")).arg(demo.page())).expect(0).stdout
     };
     assert!(post("x@yopmail.com", "*/*").ends_with("\n422 "));
     assert!(
-        post("x@yopmail.com", "text/html").ends_with(&format!("\n303 {}?email=refused", demo.page))
+        post("x@yopmail.com", "text/html")
+            .ends_with(&format!("\n303 {}?email=refused", demo.page()))
     );
     assert!(post("<b>@gmail.com", "*/*").ends_with("\n422 "));
     assert!(post("o'neill@gmail.com", "*/*").contains("Welcome, <b>o&#39;neill@gmail.com</b>"));
