@@ -68,23 +68,28 @@ fuzz_target!(|data: &[u8]| {
 fn is_secret_only_in_secret_settings(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let Ok(written) = text.parse::<toml::Table>() else { return false };
-    let count = |text: &str| text.matches(SECRET).count();
-    let count_in = |value: Option<&toml::Value>| value.map_or(0, |value| count(&value.to_string()));
     let setting = |section: &str, key: &str| written.get(section)?.get(key);
-    let token = setting("admin", "token");
-    let in_tokens = match token.and_then(toml::Value::as_array) {
-        Some(list) if list.iter().any(toml::Value::is_table) => {
-            list.iter().map(|entry| count_in(entry.get("hash"))).sum()
-        }
-        _ => count_in(token),
-    };
-    let count_in_user = |url: Option<&toml::Value>| {
-        let url = url.map(ToString::to_string).unwrap_or_default();
+    let mut hidden = texts_in(setting("admin", "token"));
+    if let Some(tokens) = setting("admin", "token").and_then(toml::Value::as_array) {
+        hidden.extend(tokens.iter().flat_map(|token| texts_in(token.get("hash"))));
+    }
+    hidden.extend(texts_in(setting("webhook", "secret")));
+    for url in [setting("store", "url"), setting("webhook", "url")].map(texts_in).concat() {
         let user = url.rsplit_once('@').map_or("", |(user, _)| user);
         // A fault shows the text before `://`, so that the operator sees a mistyped scheme.
-        count(user.split_once("://").map_or(user, |(_, user)| user))
-    };
-    let in_urls = count_in_user(setting("store", "url")) + count_in_user(setting("webhook", "url"));
-    let in_settings = in_tokens + count_in(setting("webhook", "secret")) + in_urls;
-    count(text) > 0 && count(text) == in_settings
+        hidden.push(user.split_once("://").map_or(user, |(_, user)| user).to_owned());
+    }
+    let count = |text: &str| text.matches(SECRET).count();
+    count(text) > 0 && count(text) == hidden.iter().map(|text| count(text)).sum::<usize>()
+}
+
+/// The texts of a setting, in lists too. A table has settings of its own, whose names are shown.
+fn texts_in(value: Option<&toml::Value>) -> Vec<String> {
+    match value {
+        None | Some(toml::Value::Table(_)) => Vec::new(),
+        Some(toml::Value::Array(list)) => {
+            list.iter().flat_map(|entry| texts_in(Some(entry))).collect()
+        }
+        Some(value) => vec![value.to_string()],
+    }
 }
