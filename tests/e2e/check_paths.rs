@@ -82,7 +82,8 @@ fn check_and_run_refuse_unusable_store_paths_alike() {
     assert_check_and_run_refuse(&setup_with_store(&deep, nothing), new);
     let longest = setup_with_store(&"x".repeat(247), nothing);
     longest.cli(&["check"]).expect(0);
-    longest.start();
+    // A killed `timeout` would leave the gateway running.
+    longest.run_under(&[]).start();
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn check_and_run_refuse_unusable_log_paths_alike() {
     let setup = setup_with_log(link("nowhere"));
     setup.cli(&["check"]).expect(0);
     assert!(!setup.path("nowhere").exists());
-    let gateway = setup.start();
+    let gateway = setup.run_under(&[]).start();
     wait_until("the log is made", || gateway.path("nowhere").exists());
 }
 
