@@ -8,7 +8,8 @@
 --      5 for how many seconds the import reserves its names,
 --      6 the value of the request ('' if it can't be repeated),
 --      7 what the audit says of several keys: how many they are, in words,
---      8 the state of the keys in JSON, for the audit (both empty for an import);
+--      8 the state of the keys in JSON, for the audit (7 and 8 are '' in an import, whose end
+--        brings them);
 --      then for each key its id, digest, row, account, and plan ('' if none is given)
 -- Returns the version (0 before the import is committed), or the reason why nothing was added:
 -- 'taken' with the id and the known id; 'busy'; 'abandoned' with the import; or 'repeated'.
