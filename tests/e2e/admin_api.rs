@@ -16,6 +16,13 @@ pub struct AdminTokens {
 }
 
 impl AdminTokens {
+    /// Starts a gateway with tokens. Its store is on this server, which becomes a store.
+    pub fn start_on_redis(server: &RedisServer) -> (Gateway, AdminTokens) {
+        let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(server));
+        setup.cli(&["store", "init"]).expect(0);
+        (setup.start(), tokens)
+    }
+
     /// Makes tokens with the command, and adds them to the config. The token of the account is for
     /// `acme`.
     pub fn add_to(setup: Setup) -> (Setup, AdminTokens) {

@@ -118,9 +118,7 @@ fn an_edited_file_is_recorded_also_if_it_was_edited_while_no_gateway_ran() {
 #[test]
 fn a_change_without_its_record_does_not_happen() {
     let server = RedisServer::start();
-    let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
-    setup.cli(&["store", "init"]).expect(0);
-    let gateway = setup.start();
+    let (gateway, tokens) = AdminTokens::start_on_redis(&server);
     let key = gateway.create_active_key("acme", &[]);
     // The records can't be written any more.
     server.run(&["DEL", "riskgate:{ring}:audit"]);

@@ -5,17 +5,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{AdminTokens, api_request, call_api, create_key, key_status};
-use crate::harness::{Connection, Setup, wait_until};
+use crate::harness::{Connection, wait_until};
 use crate::redis_server::RedisServer;
 
 #[test]
 fn a_change_on_one_node_reaches_the_other_and_is_recorded_once() {
     let server = RedisServer::start();
-    let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
-    setup.cli(&["store", "init"]).expect(0);
-    let first = setup.start();
-    let (setup, other_tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
-    let second = setup.start();
+    let (first, tokens) = AdminTokens::start_on_redis(&server);
+    let (second, other_tokens) = AdminTokens::start_on_redis(&server);
     for (here, token, there, reader) in [
         (&first, &tokens, &second, &other_tokens.read),
         (&second, &other_tokens, &first, &tokens.read),
@@ -42,23 +39,24 @@ fn a_change_on_one_node_reaches_the_other_and_is_recorded_once() {
 #[test]
 fn probes_are_answered_while_changes_wait_for_a_store_that_hangs() {
     let server = RedisServer::start();
-    let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
-    setup.cli(&["store", "init"]).expect(0);
-    let gateway = setup.start();
+    let (gateway, tokens) = AdminTokens::start_on_redis(&server);
     server.pause();
     let create = api_request("POST", "/keys", &tokens.write)
         .with_header("Content-Type", "application/json")
         .with_header("Connection", "close")
         .body("{\"account\":\"acme\"}");
-    let waiting: Vec<Connection> = (0..12)
+    // One more than there are places, because a question below can take one for a moment.
+    let waiting: Vec<Connection> = (0..13)
         .map(|_| {
             let mut connection = Connection::open(gateway.admin);
             connection.send(&create.to_bytes());
             connection
         })
         .collect();
-    // Let all of them reach the store.
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until("they take all places", || {
+        // The store is not asked for the plans.
+        call_api(&gateway, "GET", "/plans", &tokens.read, &Value::Null).status == 503
+    });
     for _ in 0..20 {
         let answer = create.send(gateway.admin);
         assert_eq!(answer.header("Retry-After"), Some("1"));
