@@ -45,18 +45,15 @@ fn probes_are_answered_while_changes_wait_for_a_store_that_hangs() {
         .with_header("Content-Type", "application/json")
         .with_header("Connection", "close")
         .body("{\"account\":\"acme\"}");
-    // One more than there are places, because a question below can take one for a moment.
-    let waiting: Vec<Connection> = (0..13)
+    let waiting: Vec<Connection> = (0..12)
         .map(|_| {
             let mut connection = Connection::open(gateway.admin);
             connection.send(&create.to_bytes());
             connection
         })
         .collect();
-    wait_until("they take all places", || {
-        // The store is not asked for the plans.
-        call_api(&gateway, "GET", "/plans", &tokens.read, &Value::Null).status == 503
-    });
+    // Let all of them reach the store.
+    std::thread::sleep(Duration::from_millis(300));
     for _ in 0..20 {
         let answer = create.send(gateway.admin);
         assert_eq!(answer.header("Retry-After"), Some("1"));
