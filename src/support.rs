@@ -1,5 +1,6 @@
 //! Small mechanisms with one job each. They know nothing of requests.
 
+pub(crate) mod byte_sets;
 pub mod certificates;
 pub mod client_rates;
 pub mod dns_resolver;

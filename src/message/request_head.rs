@@ -3,7 +3,6 @@
 //! The parser refuses every head that two servers could read differently, before riskgate routes
 //! the request. It changes no bytes.
 
-mod byte_tables;
 mod fields;
 mod limits;
 mod lines;
@@ -103,9 +102,9 @@ fn check_incomplete_head(
     if is_malformed { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
-/// Returns true if the request line at the front of `bytes`, with this length (with its CR, complete
-/// or not), is too long. Beside the target, 64 bytes are allowed: more than the method, two spaces
-/// and the version need.
+/// Returns true if the request line at the front of `bytes`, with this length (with its CR,
+/// complete or not), is too long. Beside the target, 64 bytes are allowed: more than the method,
+/// two spaces and the version need.
 fn is_request_line_too_long(bytes: &[u8], length: usize, limits: &RequestLimits) -> bool {
     let target = || bytes.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     length > limits.target_bytes + 64 && length > limits.max_target_bytes(target()) + 64

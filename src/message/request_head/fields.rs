@@ -5,10 +5,10 @@
 
 use std::net::Ipv6Addr;
 
-use super::byte_tables::is_token_byte;
 use super::limits::RequestLimits;
 use super::request_line::{RequestLine, takes_body};
 use crate::model::refusal::Refusal;
+use crate::support::byte_sets::is_token_byte;
 
 /// The length of a body whose end its framing tells. No body that is read to its end is as long.
 pub const UNKNOWN_BODY_LENGTH: usize = usize::MAX;
@@ -174,8 +174,9 @@ impl<'b> RequestFields<'b> {
         if is_met { Ok(()) } else { Err(Refusal::ExpectationFailed) }
     }
 
-    /// Returns true for a chunked body that riskgate does not read: a proxy asks about a request with
-    /// such a body. The connection closes after the response, so nothing behind the head is parsed.
+    /// Returns true for a chunked body that riskgate does not read: a proxy asks about a request
+    /// with such a body. The connection closes after the response, so nothing behind the head is
+    /// parsed.
     fn is_unread_chunked_body(&self, request: &RequestLine<'_>, limits: &RequestLimits) -> bool {
         self.is_chunked
             && self.content_length_count == 0
@@ -184,8 +185,8 @@ impl<'b> RequestFields<'b> {
     }
 
     /// Returns the length of the body, in bytes. Only POST, PUT and PATCH may have a body, so that
-    /// no second request can be smuggled in the body of another method. riskgate answers the requests
-    /// of `authz_path` itself, so their bodies reach no server, and may have any length.
+    /// no second request can be smuggled in the body of another method. riskgate answers the
+    /// requests of `authz_path` itself, so their bodies reach no server, and may have any length.
     pub(super) fn parse_body_length(
         &self,
         request: &RequestLine<'_>,
@@ -239,7 +240,8 @@ pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     members.filter(|member| !member.is_empty())
 }
 
-/// Returns true if a value of `Accept` names `application/problem+json` (RFC 9457) and nothing else.
+/// Returns true if a value of `Accept` names `application/problem+json` (RFC 9457) and nothing
+/// else.
 pub fn accepts_problems_only(value: &[u8]) -> bool {
     let is_problem = |member: &[u8]| {
         let media_type = member.split(|byte| *byte == b';').next().unwrap_or_default();

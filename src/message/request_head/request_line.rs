@@ -3,9 +3,9 @@
 use http::uri::PathAndQuery;
 use smol_str::SmolStr;
 
-use super::byte_tables::{byte_set_with_alphanumerics, is_token_byte};
 use super::limits::RequestLimits;
 use crate::model::refusal::Refusal;
+use crate::support::byte_sets::{byte_set_with_alphanumerics, is_token_byte};
 
 /// The methods of riskgate's own routes, as written in `Allow` and the CORS headers.
 pub const BUILTIN_METHODS: SmolStr = SmolStr::new_static("GET, HEAD, OPTIONS");

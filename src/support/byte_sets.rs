@@ -1,9 +1,9 @@
-//! Tables of the bytes that are allowed in parts of a request head.
+//! Sets of bytes, such as those of a token of HTTP.
 
 const TOKEN_BYTES: [bool; 256] = byte_set_with_alphanumerics(b"!#$%&'*+-.^_`|~");
 
 /// Returns a table that is true for ASCII letters, digits and these bytes.
-pub(super) const fn byte_set_with_alphanumerics(punctuation: &[u8]) -> [bool; 256] {
+pub(crate) const fn byte_set_with_alphanumerics(punctuation: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -18,7 +18,7 @@ pub(super) const fn byte_set_with_alphanumerics(punctuation: &[u8]) -> [bool; 25
     table
 }
 
-/// Returns true if this byte is allowed in a method or a field name (RFC 9110 section 5.6.2).
-pub(super) fn is_token_byte(byte: u8) -> bool {
+/// Returns true for a byte of a token, such as a method or a field name (RFC 9110 section 5.6.2).
+pub(crate) fn is_token_byte(byte: u8) -> bool {
     TOKEN_BYTES[usize::from(byte)]
 }
