@@ -43,7 +43,7 @@ fn a_post_with_a_body_is_forwarded_whole() {
         assert_eq!(answer.header("X-Riskgate-Source"), Some("upstream"));
         let seen = upstream.last_request();
         assert_eq!(seen.request_line(), format!("POST {path} HTTP/1.1"));
-        assert_eq!(seen.body, body);
+        assert_eq!(seen.body, body.as_bytes());
         assert_eq!(seen.header("Content-Type"), "text/plain");
         assert_eq!(seen.header("X-Riskgate-Account"), "acme");
         assert!(seen.header_values("Authorization").is_empty());
@@ -119,7 +119,7 @@ fn a_post_is_not_retried_if_its_reused_connection_closes() {
     // does not retry the POST, because the server may have processed it.
     let second = gateway.send_request(&post());
     assert_eq!(second.status, 500, "{}", second.text());
-    assert_eq!(upstream.received_requests().iter().filter(|seen| seen.body == "once").count(), 2);
+    assert_eq!(upstream.received_requests().iter().filter(|seen| seen.body == b"once").count(), 2);
 }
 
 #[test]

@@ -130,13 +130,13 @@ pub fn check_forwarded_requests(
             .and_then(|answer| answer.header_values("X-Request-Id").first().copied());
         let wanted = expected_header_lines(expected, id.unwrap_or("none"), placeholders);
         let received = comparable_header_lines(&seen.head);
-        if received != wanted || seen.body != placeholders.fill(&expected.body) {
+        if received != wanted || seen.body != placeholders.fill(&expected.body).as_bytes() {
             let missing: Vec<_> = wanted.iter().filter(|line| !received.contains(line)).collect();
             let unexpected: Vec<_> =
                 received.iter().filter(|line| !wanted.contains(line)).collect();
             faults.push(format!(
                 "the upstream saw {unexpected:?}, and not {missing:?}; body {:?}",
-                seen.body
+                String::from_utf8_lossy(&seen.body)
             ));
         }
     }

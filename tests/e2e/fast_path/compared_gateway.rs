@@ -104,6 +104,6 @@ impl ComparedGateway {
             let fields: Vec<String> = fields.into_iter().filter(other).collect();
             format!("{first}\n{}", fields.join("\n"))
         };
-        seen.map(|seen| lines(&seen.head) + &seen.body).collect()
+        seen.map(|seen| lines(&seen.head) + &String::from_utf8_lossy(&seen.body)).collect()
     }
 }

@@ -7,7 +7,7 @@ use super::http1_input::{Http1Input, random_http1_input};
 use super::http2_exchange::send_and_read_streams;
 use super::http2_input::random_http2_input;
 use super::normalization::normalized_responses;
-use super::random_requests::KEY;
+use super::random_requests::{KEY, seed_range};
 use super::upstream_script::RETRIED;
 use crate::harness::{Stream, wait_until};
 
@@ -38,12 +38,8 @@ impl Transport {
         }
     }
 
-    fn seed_range(self) -> std::ops::Range<u64> {
-        let Ok(told) = std::env::var("RISKGATE_TEST_SEEDS") else {
-            return 0..self.default_seed_count();
-        };
-        let (first, end) = told.split_once("..").expect("FIRST..END");
-        first.parse().expect("a number")..end.parse().expect("a number")
+    fn seeds(self) -> std::ops::Range<u64> {
+        seed_range(self.default_seed_count())
     }
 
     /// Sends the random input of this seed to each gateway on a new connection.
@@ -105,7 +101,7 @@ fn send_and_read(stream: &mut dyn Stream, sent: &Http1Input) -> Vec<String> {
 pub fn compare_paths(transport: Transport) {
     let (with, without) = (ComparedGateway::start(true), ComparedGateway::start(false));
     let (mut plain, mut answered) = (0, 0);
-    for seed in transport.seed_range() {
+    for seed in transport.seeds() {
         let before = with.fast_path_request_count();
         let outcome = transport.exchange(seed, [&with, &without]);
         assert_same_responses(&outcome, &format!("{transport:?}, seed {seed}"));

@@ -26,6 +26,14 @@ impl RandomNumbers {
     }
 }
 
+/// The seeds of random tests: those in `RISKGATE_TEST_SEEDS`, such as `1000..2000`, or the first
+/// `default_count`.
+pub fn seed_range(default_count: u64) -> std::ops::Range<u64> {
+    let Ok(told) = std::env::var("RISKGATE_TEST_SEEDS") else { return 0..default_count };
+    let (first, end) = told.split_once("..").expect("FIRST..END");
+    first.parse().expect("a number")..end.parse().expect("a number")
+}
+
 /// An id of 129 bytes, one more than riskgate accepts.
 const LONG_ID: &str = "iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii\
     iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii";

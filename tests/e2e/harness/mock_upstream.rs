@@ -13,7 +13,7 @@ pub struct ReceivedRequest {
     pub index_on_connection: usize,
     /// The bytes of the request header.
     pub head: String,
-    pub body: String,
+    pub body: Vec<u8>,
 }
 
 impl ReceivedRequest {
@@ -186,7 +186,7 @@ fn perform_step(reader: &mut BufReader<TcpStream>, step: Step) -> Option<()> {
     }
 }
 
-fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, String)> {
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     loop {
         let start = head.len();
@@ -201,7 +201,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, String)> {
     });
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).ok()?;
-    Some((head, String::from_utf8_lossy(&body).into_owned()))
+    Some((head, body))
 }
 
 /// With a linger time of zero, closing the socket sends a reset.
