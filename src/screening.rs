@@ -1,15 +1,17 @@
 //! Reads the values of named fields out of the body of a posted form, as a server would read them.
 //!
-//! Servers read unusual bodies in different ways. So this module never chooses between two readings:
-//! it returns the values of all readings, or says why it can't read the body. It does no I/O, and
-//! judges no value.
+//! Servers read unusual bodies in different ways. So this module never chooses between two
+//! readings: it returns the values that it read, and says whether some server may read others. It
+//! does no I/O, and judges no value.
 
 mod content_type;
 mod field_path;
 mod field_values;
 mod json;
 mod multipart;
+mod parameters;
 mod reader;
+mod server_parsers;
 mod urlencoded;
 
 pub use field_path::FieldPath;

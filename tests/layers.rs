@@ -64,7 +64,7 @@ const CRATES: [(&str, &[&str]); 39] = [
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
     ("arrayvec", &["gate", "message", "downstream/http2"]),
-    ("base64", &["webhook/signature"]),
+    ("base64", &["screening/server_parsers", "webhook/signature"]),
     ("clap", &["cli"]),
     ("crc32fast", &["keys/token"]),
     ("h2", &["downstream/http2", "process/trace_exporter/grpc"]),

@@ -78,7 +78,7 @@ impl Gate {
         };
         let refused = self.finish_with_refusal(&refusal, ctx);
         let reply = match &rules.redirect {
-            Some(location) if prefers_html(session.req_header()) => {
+            Some(location) if names_html_first(session.req_header()) => {
                 ctx.response_status = 303;
                 let screened = ctx.screened.as_deref();
                 let suggestion = screened.and_then(|screened| screened.suggestion.as_deref());
@@ -91,8 +91,8 @@ impl Gate {
         Ok(true)
     }
 
-    /// Counts a form, and keeps its result for the log and for the server. Returns the refusal if the
-    /// form is to be refused.
+    /// Counts a form, and keeps its result for the log and for the server. Returns the refusal if
+    /// the form is to be refused.
     pub(super) fn record_screening(
         &self,
         screened: ScreeningResult,
@@ -152,8 +152,8 @@ impl Gate {
         }
     }
 
-    /// Judges the value of a field, which should be an address, or several with commas between them.
-    /// An address has the verdict on its domain, and a second one if its local part counts.
+    /// Judges the value of a field, which should be an address, or several with commas between
+    /// them. An address has the verdict on its domain, and a second one if its local part counts.
     fn judge_value(
         &self,
         value: &str,
@@ -235,20 +235,33 @@ fn add_suggestion(location: &str, suggestion: Option<&str>) -> String {
     format!("{target}{separator}did_you_mean={provider}{fragment}")
 }
 
-/// Returns true for a form that a browser sends itself, without a script.
-fn prefers_html(header: &RequestHeader) -> bool {
-    const HTML: &[u8] = b"text/html";
+/// Returns true if `Accept` names HTML before any other type, as browsers do for a form that they
+/// send themselves, without a script.
+fn names_html_first(header: &RequestHeader) -> bool {
     let values = header.headers.get_all(ACCEPT).iter();
-    let mut types = values.flat_map(|value| list_members(value.as_bytes()));
-    types
-        .next()
-        .and_then(|first| first.get(..HTML.len()))
-        .is_some_and(|start| start.eq_ignore_ascii_case(HTML))
+    let first = values.flat_map(|value| list_members(value.as_bytes())).next();
+    let media_type = first.and_then(|range| range.split(|byte| *byte == b';').next());
+    media_type.is_some_and(|name| name.trim_ascii().eq_ignore_ascii_case(b"text/html"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_html_before_other_types_counts() {
+        for (accept, expected) in [
+            ("text/html,application/xhtml+xml,*/*;q=0.8", true),
+            ("Text/HTML ;q=0.9, application/json", true),
+            ("text/html-sandboxed, text/html", false),
+            ("application/json, text/html", false),
+            ("*/*", false),
+        ] {
+            let mut header = RequestHeader::build("POST", b"/", None).unwrap();
+            header.insert_header(ACCEPT, accept).unwrap();
+            assert_eq!(names_html_first(&header), expected, "{accept}");
+        }
+    }
 
     #[test]
     fn a_suggestion_is_added_to_the_query_of_the_redirect() {

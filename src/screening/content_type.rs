@@ -1,135 +1,197 @@
 //! `Content-Type` (RFC 9110 section 8.3).
 
-/// The parts of a content type that decide how a body is read.
+use super::parameters::{is_token, parse_value_with_parameters};
+use super::server_parsers::{read_boundaries_as_servers, read_charset_as_tomcat};
+
+/// How a body, or a part of one, is to be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ContentType {
-    /// Type and subtype, in lower case.
-    pub media_type: String,
-    pub charset: Option<String>,
-    pub boundary: Option<String>,
+    pub kind: BodyKind,
+    pub charset: Charset,
+    /// The boundaries in a type that is not multipart. formidable reads a body as multipart if the
+    /// word is anywhere in its type.
+    pub disguised_boundaries: Vec<String>,
+}
+
+/// The kinds of bodies that riskgate tells apart.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum BodyKind {
+    /// `application/json`, its older names, and types with the suffix `+json` (RFC 6839).
+    Json,
+    /// `application/x-www-form-urlencoded`.
+    Urlencoded,
+    /// Each `multipart/` type: Tomcat and Rack read all of them like `multipart/form-data`, and
+    /// OkHttp and aiohttp send forms as `multipart/mixed`.
+    Multipart {
+        /// The boundary by the grammar first, and then those that other parsers read; none if there
+        /// is none.
+        boundaries: Vec<String>,
+    },
+    /// `text/plain`.
+    PlainText,
+    /// A type that riskgate does not read.
+    Other,
+}
+
+/// What the charset of a text means for riskgate, which reads UTF-8.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Charset {
+    /// The text is UTF-8, which is also the default.
+    #[default]
+    Utf8,
+    /// Each ASCII byte is this ASCII character; other bytes are other characters than in UTF-8.
+    AsciiSuperset,
+    /// The same, but an ASCII byte behind another byte may belong to its character.
+    MultiByte,
+    /// riskgate can't read the text.
+    Other,
 }
 
 impl ContentType {
-    /// Returns true if texts in the body are UTF-8, which is also the default.
-    pub fn is_utf8(&self) -> bool {
-        const NAMES: [&str; 4] = ["utf-8", "utf8", "us-ascii", "ascii"];
-        let charset = self.charset.as_deref();
-        charset.is_none_or(|charset| NAMES.iter().any(|name| charset.eq_ignore_ascii_case(name)))
-    }
-
-    /// Parses a value. `None` if it breaks the grammar or repeats a parameter: servers may then read
-    /// it in different ways.
+    /// Parses a value. `None` if it is not UTF-8. Broken parameters are skipped, as most servers
+    /// do.
     pub fn parse(value: &[u8]) -> Option<ContentType> {
         let text = std::str::from_utf8(value).ok()?;
-        let (media_type, mut rest) = text.split_at(text.find(';').unwrap_or(text.len()));
-        let media_type = media_type.trim_matches([' ', '\t']).to_ascii_lowercase();
-        let (kind, subtype) = media_type.split_once('/')?;
-        if !is_token(kind) || !is_token(subtype) {
-            return None;
-        }
-        let mut parsed = ContentType { media_type, charset: None, boundary: None };
-        while let Some(after) = rest.strip_prefix(';') {
-            let after = after.trim_start_matches([' ', '\t']);
-            if after.is_empty() || after.starts_with(';') {
-                rest = after;
-                continue;
-            }
-            let (name, value) = after.split_once('=')?;
-            let (value, after) = parse_parameter_value(value)?;
-            if is_read_in_other_ways(&value) {
-                return None;
-            }
-            let slot = match name.to_ascii_lowercase().as_str() {
-                "charset" => Some(&mut parsed.charset),
-                "boundary" => Some(&mut parsed.boundary),
-                // RFC 2231 has other spellings, which some servers read. Others search for the word.
-                name if !is_token(name) || name.contains('*') || name.contains("boundary") => {
-                    return None;
+        let parsed = parse_value_with_parameters(text);
+        let charsets = parsed.parameters.iter().filter(|it| it.name == "charset");
+        let charsets = charsets.map(|it| Charset::of(&it.value));
+        let of_tomcat = read_charset_as_tomcat(text).map(Charset::of);
+        // Of several charsets, servers read the first or the last.
+        let charset = charsets.chain(of_tomcat).max().unwrap_or_default();
+        let media_type = parsed.value.to_ascii_lowercase();
+        let kind = match media_type.split_once('/') {
+            Some((kind, subtype)) if is_token(kind) && is_token(subtype) => match (kind, subtype) {
+                ("multipart", _) => match read_boundaries_as_servers(text, &parsed.parameters) {
+                    Some(boundaries) => BodyKind::Multipart { boundaries },
+                    None => BodyKind::Other,
+                },
+                ("application" | "text", "json" | "x-json") | ("application", "jsonrequest") => {
+                    BodyKind::Json
                 }
-                _ => None,
-            };
-            if slot.is_some_and(|slot| slot.replace(value).is_some()) {
-                return None;
-            }
-            rest = after.trim_start_matches([' ', '\t']);
-        }
-        rest.is_empty().then_some(parsed)
+                (_, subtype) if subtype.ends_with("+json") => BodyKind::Json,
+                ("application", "x-www-form-urlencoded") => BodyKind::Urlencoded,
+                ("text", "plain") => BodyKind::PlainText,
+                _ => BodyKind::Other,
+            },
+            _ => BodyKind::Other,
+        };
+        let is_disguised = !matches!(kind, BodyKind::Multipart { .. })
+            && text.to_ascii_lowercase().contains("multipart");
+        let disguised_boundaries = match is_disguised {
+            true => read_boundaries_as_servers(text, &parsed.parameters).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        Some(ContentType { kind, charset, disguised_boundaries })
     }
 }
 
-/// Returns true for a parameter's value that some servers would cut, or would search for a parameter.
-fn is_read_in_other_ways(value: &str) -> bool {
-    let lower = value.to_ascii_lowercase();
-    lower.contains([';', ',']) || ["boundary", "charset"].iter().any(|name| lower.contains(name))
-}
-
-/// Returns a parameter's value, and the text after it.
-fn parse_parameter_value(text: &str) -> Option<(String, &str)> {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.find([';', ' ', '\t']).unwrap_or(text.len());
-        let (value, rest) = text.split_at(end);
-        return is_token(value).then(|| (value.to_owned(), rest));
-    };
-    // Servers disagree about backslashes in quotes, so a value with one is not accepted.
-    let (value, rest) = quoted.split_once('"')?;
-    let is_plain = |c: char| c != '\\' && !c.is_control();
-    value.chars().all(is_plain).then(|| (value.to_owned(), rest))
-}
-
-/// Returns true for a token (RFC 9110 section 5.6.2).
-pub(super) fn is_token(text: &str) -> bool {
-    let is_token_char = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    !text.is_empty() && text.bytes().all(is_token_char)
+impl Charset {
+    fn of(name: &str) -> Charset {
+        /// Charsets of one byte for each character, by the names that clients write.
+        const SINGLE_BYTE: &str = "iso-8859-1 iso-8859-2 iso-8859-3 iso-8859-4 iso-8859-5 iso-8859-6 \
+            iso-8859-7 iso-8859-8 iso-8859-9 iso-8859-10 iso-8859-11 iso-8859-13 iso-8859-14 \
+            iso-8859-15 iso-8859-16 iso8859-1 iso_8859-1 latin1 latin-1 windows-874 windows-1250 \
+            windows-1251 windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 \
+            windows-1257 windows-1258 cp866 cp1251 cp1252 koi8-r koi8-u macintosh tis-620";
+        const MULTI_BYTE: &str =
+            "big5 euc-jp euc-kr gb18030 gb2312 gbk ks_c_5601-1987 shift_jis sjis windows-31j";
+        let is_one_of =
+            |names: &str, name: &str| names.split_ascii_whitespace().any(|it| it == name);
+        match name.to_ascii_lowercase().as_str() {
+            "utf-8" | "utf8" | "us-ascii" | "ascii" => Charset::Utf8,
+            name if is_one_of(SINGLE_BYTE, name) => Charset::AsciiSuperset,
+            name if is_one_of(MULTI_BYTE, name) => Charset::MultiByte,
+            _ => Charset::Other,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> ContentType {
+        ContentType::parse(text.as_bytes()).unwrap()
+    }
+
+    #[track_caller]
+    fn assert_boundaries(text: &str, expected: &[&str]) {
+        let boundaries = expected.iter().map(|it| (*it).to_owned()).collect();
+        assert_eq!(parse(text).kind, BodyKind::Multipart { boundaries }, "{text}");
+    }
+
     #[test]
-    fn parameters_may_be_tokens_or_quoted() {
-        let parse = |text: &str| ContentType::parse(text.as_bytes());
-        let plain = |media_type: &str| ContentType {
-            media_type: media_type.to_owned(),
-            charset: None,
-            boundary: None,
-        };
-        for text in
-            ["application/json", "Application/JSON ; q=1", "application/json;", " application/json"]
-        {
-            assert_eq!(parse(text), Some(plain("application/json")), "{text}");
+    fn the_media_type_decides_how_a_body_is_read() {
+        for (text, kind) in [
+            ("application/json", BodyKind::Json),
+            ("Application/JSON ; q=1", BodyKind::Json),
+            (" application/json;", BodyKind::Json),
+            ("application/json; charset=", BodyKind::Json),
+            ("text/json", BodyKind::Json),
+            ("application/vnd.api+json", BodyKind::Json),
+            ("application/x-www-form-urlencoded; UTF-8", BodyKind::Urlencoded),
+            ("text/plain;charset=UTF-8", BodyKind::PlainText),
+            ("image/json", BodyKind::Other),
+            ("application/json, text/plain", BodyKind::Other),
+            ("json", BodyKind::Other),
+            ("application/", BodyKind::Other),
+            ("", BodyKind::Other),
+        ] {
+            assert_eq!((parse(text).kind, parse(text).charset), (kind, Charset::Utf8), "{text}");
         }
-        for text in
-            ["multipart/form-data; boundary=a-b", "multipart/form-data;BOUNDARY=\"a-b\" ; x=y"]
-        {
-            let expected =
-                ContentType { boundary: Some("a-b".to_owned()), ..plain("multipart/form-data") };
-            assert_eq!(parse(text), Some(expected), "{text}");
+        assert_eq!(parse("application/jsonrequest").kind, BodyKind::Json);
+        assert_eq!(ContentType::parse(b"application/json; x=\"\xff\""), None);
+    }
+
+    #[test]
+    fn a_boundary_may_contain_any_word() {
+        for boundary in [
+            "----WebKitFormBoundary7MA4YWxkTrZu0gW",
+            "----geckoformboundaryc5cf0b5bfa9b8d7e1a4d9b3b1f2c7a06",
+            "axios-boundary-Xv3",
+            "dart-http-boundary-+_.aZ09",
+            "alamofire.boundary.0a1b2c3d4e5f6071",
+            "boundary",
+            "Boundary-charset-boundary",
+            "httpclient_boundary_53b7e3c4-0d9a-4d8c-9fd2-5ac8c2a3a6c1",
+        ] {
+            for parameters in [
+                format!("boundary={boundary}"),
+                format!("boundary=\"{boundary}\""),
+                format!("charset=utf-8; boundary={boundary}"),
+                format!("boundary={boundary}; charset=utf-8"),
+                format!("utf-8; boundary={boundary}"),
+            ] {
+                assert_boundaries(&format!("multipart/form-data; {parameters}"), &[boundary]);
+            }
         }
     }
 
     #[test]
-    fn ambiguous_values_are_refused() {
-        for text in [
-            "",
-            "json",
-            "application/",
-            "application/json, text/plain",
-            "a/b; charset=utf-8; charset=utf-16",
-            "a/b; boundary",
-            "a/b; boundary=\"x",
-            "a/b; boundary=\"x\\\"y\"",
-            "a/b; boundary*0=x",
-            "a/b; boundary= x",
-            "a/b; boundary=x y",
-            "a/b; =x",
-            "a/b; x=\"boundary=evil\"; boundary=good",
-            "a/b; boundary=good; x=\"Boundary=evil\"",
-            "a/b; boundary=\"good,evil\"",
-            "a/b; boundary=\"good;evil\"",
-            "a/b; x=\"charset=utf-16\"",
+    fn a_multipart_type_may_have_no_boundary_or_several() {
+        assert_boundaries("multipart/mixed", &[]);
+        assert_boundaries("multipart/form-data; boundary=a; boundary=b", &["a", "b"]);
+        // Django, Werkzeug and Tomcat read such a boundary, each in its own way.
+        assert_eq!(parse("multipart/form-data; boundary*0=x; boundary=y").kind, BodyKind::Other);
+    }
+
+    #[test]
+    fn charsets_are_told_apart() {
+        for (text, charset) in [
+            ("a/b; charset=\"UTF-8\"", Charset::Utf8),
+            ("a/b; charset=us-ascii", Charset::Utf8),
+            ("a/b; charset=ISO-8859-1", Charset::AsciiSuperset),
+            ("a/b; charset=windows-1252", Charset::AsciiSuperset),
+            ("a/b; charset=iso-8859-12", Charset::Other),
+            ("a/b; charset=Shift_JIS", Charset::MultiByte),
+            ("a/b; charset=utf-16", Charset::Other),
+            ("a/b; charset = utf-16", Charset::Other),
+            ("a/b; charset=utf-8; charset=utf-16", Charset::Other),
+            ("a/b; charset=utf-7", Charset::Other),
+            ("a/b; x=\"charset=utf-16;\"", Charset::Other),
+            ("a/b; title=charset", Charset::Utf8),
         ] {
-            assert_eq!(ContentType::parse(text.as_bytes()), None, "{text}");
+            assert_eq!(parse(text).charset, charset, "{text}");
         }
     }
 }

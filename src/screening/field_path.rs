@@ -6,8 +6,8 @@
 pub struct FieldPath(Vec<String>);
 
 impl FieldPath {
-    /// Parses a name with dots between its parts. `None` if a part is empty, or has a character that
-    /// is none of a name.
+    /// Parses a name with dots between its parts. `None` if a part is empty, or has a character
+    /// that is none of a name.
     pub fn parse(text: &str) -> Option<FieldPath> {
         let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let parts: Vec<String> = text.split('.').map(normalize).collect();
@@ -23,14 +23,15 @@ impl FieldPath {
     }
 
     /// Returns true if a server may take this name of a form field for the field, or for a part of
-    /// it. Servers read `user[email]`, `user.email`, `email[]` and `email[0]` in different ways; PHP
-    /// reads a dot or a blank as `_`, and ignores blanks before a name.
+    /// it. Servers read `user[email]`, `user.email`, `email[]` and `email[0]` in different ways;
+    /// PHP reads a dot or a blank as `_`, and ignores blanks before a name.
     pub(super) fn matches_form_name(&self, name: &str) -> bool {
         let parts = form_name_parts(name);
         let joined = self.0.join("_");
         let mangled = normalize(name).replace(['.', ' '], "_");
         // PHP reads a `[` that no `]` closes as `_`.
-        parts.len() >= self.0.len() && parts.starts_with(&self.0)
+        parts.starts_with(&self.0)
+            || names_of(&parts).starts_with(&self.0)
             || mangled.split('[').next() == Some(joined.as_str())
             || mangled.replacen('[', "_", 1).split('[').next() == Some(joined.as_str())
     }
@@ -38,12 +39,15 @@ impl FieldPath {
     /// Returns true if this name, which matches, is that of a part of the field, such as
     /// `email[label]`. The value of a part may have another meaning.
     pub(super) fn is_part_of_field(&self, name: &str) -> bool {
-        let parts = form_name_parts(name);
-        let is_number = |part: &String| part.bytes().all(|byte| byte.is_ascii_digit());
-        parts.len() > self.0.len()
-            && parts.starts_with(&self.0)
-            && !parts[self.0.len()..].iter().all(is_number)
+        let names = names_of(&form_name_parts(name));
+        names.len() > self.0.len() && names.starts_with(&self.0)
     }
+}
+
+/// The parts that are no index: `user[0][email]` is the field `email` of one of several users.
+fn names_of(parts: &[String]) -> Vec<String> {
+    let is_index = |part: &String| part.bytes().all(|byte| byte.is_ascii_digit());
+    parts.iter().filter(|part| !is_index(part)).cloned().collect()
 }
 
 /// The parts of the name of a form field, without empty ones. A name ends at a NUL.
@@ -55,8 +59,8 @@ fn form_name_parts(name: &str) -> Vec<String> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// Names are compared without regard to case and to blanks around them: some servers ignore both. To
-/// Go, a long s is an s in another case.
+/// Names are compared without regard to case and to blanks around them: some servers ignore both.
+/// To Go, a long s is an s in another case.
 fn normalize(name: &str) -> String {
     name.trim().to_lowercase().replace('\u{17f}', "s")
 }
@@ -86,6 +90,7 @@ mod tests {
             "user[email][]",
             "user email",
             "USER[EMAIL]",
+            "user[0][email]",
         ] {
             assert!(nested.matches_form_name(name), "{name:?}");
         }

@@ -1,4 +1,4 @@
-//! What was read from a body, or why nothing was.
+//! What was read from a body, and why not all was.
 
 use super::field_path::FieldPath;
 
@@ -8,7 +8,7 @@ const MAX_VALUES: usize = 16;
 /// read completely.
 pub const MAX_ADDRESSES_IN_VALUE: usize = 8;
 
-/// Why no value was read from a body.
+/// Why not all values were read from a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadCause {
     /// The body is compressed, or encoded in another way.
@@ -17,7 +17,7 @@ pub enum UnreadCause {
     TooLong,
     /// The type of the body is missing, or is none that is read.
     OtherType,
-    /// The body has another charset than UTF-8.
+    /// The body, or a value in it, has a charset that riskgate can't read.
     OtherCharset,
     /// The body breaks the grammar of its type, or servers may read it in different ways.
     Broken,
@@ -54,6 +54,20 @@ impl FieldValues {
         FieldValues { unread: Some(cause), ..FieldValues::default() }
     }
 
+    /// Removes the values of which not all bytes could be decoded.
+    pub(super) fn remove_undecoded_values(&mut self) {
+        let count = self.values.len();
+        self.values.retain(|value| !value.contains(char::REPLACEMENT_CHARACTER));
+        if self.values.len() < count {
+            self.mark_unread(UnreadCause::OtherCharset);
+        }
+    }
+
+    /// Notes that there may be further values. The first cause counts.
+    pub(super) fn mark_unread(&mut self, cause: UnreadCause) {
+        self.unread.get_or_insert(cause);
+    }
+
     /// Returns the values.
     ///
     /// # Errors
@@ -65,8 +79,8 @@ impl FieldValues {
         }
     }
 
-    /// Adds the value of a form field with this name, if it is one of the fields. Returns whether it is
-    /// one. Blanks around a value do not count: servers remove them.
+    /// Adds the value of a form field with this name, if it is one of the fields. Returns whether
+    /// it is one. Blanks around a value do not count: servers remove them.
     pub(super) fn push_if_field(&mut self, name: &str, value: &[u8], fields: &[FieldPath]) -> bool {
         let Some(field) = fields.iter().find(|field| field.matches_form_name(name)) else {
             return false;
@@ -74,7 +88,7 @@ impl FieldValues {
         match std::str::from_utf8(value) {
             Ok(text) if field.is_part_of_field(name) && !text.contains('@') => {}
             Ok(text) => self.push_text(text),
-            Err(_) => self.unread = Some(UnreadCause::OtherCharset),
+            Err(_) => self.mark_unread(UnreadCause::OtherCharset),
         }
         true
     }
@@ -92,11 +106,11 @@ impl FieldValues {
             return;
         }
         if text.matches('@').count() > MAX_ADDRESSES_IN_VALUE {
-            self.unread = Some(UnreadCause::Broken);
+            self.mark_unread(UnreadCause::Broken);
         }
         match self.values.len() < MAX_VALUES {
             true => self.values.push(text.to_owned()),
-            false => self.unread = Some(UnreadCause::Broken),
+            false => self.mark_unread(UnreadCause::Broken),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Bodies of `application/json` (RFC 8259).
+//! JSON (RFC 8259), as a body or in a part of one.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -8,15 +9,69 @@ use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 
 /// Reads all values of the fields: also those of repeated members, all texts in a list that has the
-/// name of a field, and all texts with an `@` in such an object.
-pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> Result<FieldValues, UnreadCause> {
-    let mut reader = Reader { fields, names: Vec::new(), found: FieldValues::default() };
-    let mut parser = serde_json::Deserializer::from_slice(body);
-    let parsed = Value { reader: &mut reader, place: Place::Outside }
-        .deserialize(&mut parser)
-        .and_then(|()| parser.end());
-    parsed.map_err(|_| UnreadCause::Broken)?;
-    Ok(reader.found)
+/// name of a field, and all texts with an `@` in such an object. `name` is that of the form field
+/// that has the JSON as its value; `None` if the JSON is a whole body. If the JSON breaks the
+/// grammar, the values before the break are read.
+pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath]) -> FieldValues {
+    let is_field =
+        |name: &&str| fields.iter().any(|field| field.matches_members(&[(*name).to_owned()]));
+    let place = if name.as_ref().is_some_and(is_field) { Place::InField } else { Place::Outside };
+    let names = name.map(str::to_owned).into_iter().collect();
+    let mut reader = Reader { fields, names, found: FieldValues::default() };
+    // Servers that accept a byte order mark skip it, and some read what is beside a text in another
+    // charset.
+    let body = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
+    let is_utf8 = matches!(body, Cow::Borrowed(_));
+    let body = replace_lone_surrogates(body.as_bytes());
+    let mut parser = serde_json::Deserializer::from_slice(&body);
+    let parsed =
+        Value { reader: &mut reader, place }.deserialize(&mut parser).and_then(|()| parser.end());
+    if parsed.is_err() {
+        reader.found.mark_unread(UnreadCause::Broken);
+    }
+    if !is_utf8 {
+        reader.found.remove_undecoded_values();
+    }
+    reader.found
+}
+
+/// Writes U+FFFD for each escaped half of a surrogate pair that stands alone. A script that cuts a
+/// text in the middle of an emoji sends such a half, which Node and Python accept.
+fn replace_lone_surrogates(body: &[u8]) -> Cow<'_, [u8]> {
+    let mut replaced = Cow::Borrowed(body);
+    let mut at = 0;
+    while let Some(offset) = memchr::memchr(b'\\', &body[at..]) {
+        at += offset;
+        match (parse_surrogate(body, at), parse_surrogate(body, at + UNICODE_ESCAPE_BYTES)) {
+            (Some(Surrogate::High), Some(Surrogate::Low)) => at += 2 * UNICODE_ESCAPE_BYTES,
+            (Some(_), _) => {
+                let end = at + UNICODE_ESCAPE_BYTES;
+                replaced.to_mut()[at..end].copy_from_slice(b"\\ufffd");
+                at = end;
+            }
+            // Skips the escaped character.
+            (None, _) => at = (at + 2).min(body.len()),
+        }
+    }
+    replaced
+}
+
+/// The length of an escape such as `\ud83d`.
+const UNICODE_ESCAPE_BYTES: usize = 6;
+
+/// A half of a surrogate pair.
+enum Surrogate {
+    High,
+    Low,
+}
+
+fn parse_surrogate(body: &[u8], at: usize) -> Option<Surrogate> {
+    let digits = body.get(at..at + UNICODE_ESCAPE_BYTES)?.strip_prefix(b"\\u")?;
+    match u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()? {
+        0xd800..=0xdbff => Some(Surrogate::High),
+        0xdc00..=0xdfff => Some(Surrogate::Low),
+        _ => None,
+    }
 }
 
 /// What has been read so far.

@@ -1,6 +1,6 @@
 //! Chooses how a body is read, by its type.
 
-use super::content_type::ContentType;
+use super::content_type::{BodyKind, Charset, ContentType};
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 use super::{json, multipart, urlencoded};
@@ -44,47 +44,83 @@ pub fn read_body_values(
     body: &[u8],
     fields: &[FieldPath],
 ) -> FieldValues {
-    match read_body(headers, body, fields) {
-        Ok(found) => found,
-        Err(UnreadCause::NoField) => FieldValues::default(),
-        Err(cause) => FieldValues::unread(cause),
-    }
-}
-
-fn read_body(
-    headers: BodyHeaders<'_>,
-    body: &[u8],
-    fields: &[FieldPath],
-) -> Result<FieldValues, UnreadCause> {
     if body.is_empty() {
-        return Err(UnreadCause::NoField);
+        return FieldValues::default();
     }
     if headers.is_encoded {
-        return Err(UnreadCause::Encoded);
+        return FieldValues::unread(UnreadCause::Encoded);
     }
     if body.len() > MAX_SCREENED_BODY_BYTES {
-        return Err(UnreadCause::TooLong);
+        return FieldValues::unread(UnreadCause::TooLong);
     }
-    let content_type = headers.content_type.ok_or(UnreadCause::OtherType)?;
-    let content_type = ContentType::parse(content_type).ok_or(UnreadCause::OtherType)?;
-    if !content_type.is_utf8() {
-        return Err(UnreadCause::OtherCharset);
+    let Some(content_type) = headers.content_type.and_then(ContentType::parse) else {
+        return FieldValues::unread(UnreadCause::OtherType);
+    };
+    if content_type.charset == Charset::Other {
+        return FieldValues::unread(UnreadCause::OtherCharset);
     }
-    match content_type.media_type.as_str() {
-        "application/json" => json::read_values(body, fields),
-        // Browsers encode these first characters. Some servers would read JSON here, whatever the
-        // type; others would remove the character.
-        "application/x-www-form-urlencoded" if has_odd_start(body) => Err(UnreadCause::Broken),
-        "application/x-www-form-urlencoded" => Ok(urlencoded::read_values(body, fields)),
-        "multipart/form-data" => {
-            let boundary = content_type.boundary.ok_or(UnreadCause::Broken)?;
-            multipart::read_values(body, &boundary, fields)
+    let kind = &content_type.kind;
+    let mut found = read_body_of_kind(kind, body, fields);
+    if has_value_in_another_kind(&content_type, body, fields, &found) {
+        found.mark_unread(UnreadCause::Broken);
+    }
+    let are_ascii = found.values.iter().all(|value| value.is_ascii());
+    let is_known = match content_type.charset {
+        Charset::Utf8 => true,
+        Charset::AsciiSuperset => are_ascii,
+        _ => are_ascii && (*kind == BodyKind::Urlencoded || body.is_ascii()),
+    };
+    if !is_known {
+        found.mark_unread(UnreadCause::OtherCharset);
+    }
+    found
+}
+
+/// Returns true if a server may find a further value, because it takes the body for one of another
+/// kind.
+fn has_value_in_another_kind(
+    content_type: &ContentType,
+    body: &[u8],
+    fields: &[FieldPath],
+    found: &FieldValues,
+) -> bool {
+    let is_new = |value: &String| !found.values.contains(value);
+    let boundaries = &content_type.disguised_boundaries;
+    // Bottle reads each body that is not multipart as a form, too.
+    let is_read_as_form = matches!(content_type.kind, BodyKind::Json | BodyKind::PlainText);
+    !boundaries.is_empty()
+        && multipart::read_values(body, boundaries, fields).values.iter().any(is_new)
+        || is_read_as_form && urlencoded::read_values(body, fields).values.iter().any(is_new)
+}
+
+fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> FieldValues {
+    match kind {
+        BodyKind::Json => json::read_values(body, None, fields),
+        BodyKind::Urlencoded => read_urlencoded(body, fields),
+        BodyKind::Multipart { boundaries } => multipart::read_values(body, boundaries, fields),
+        // Scripts send JSON so, if they name no type: `fetch` and `sendBeacon` with a text.
+        BodyKind::PlainText => {
+            let found = json::read_values(body, None, fields);
+            match found.unread.is_some() && found.values.is_empty() {
+                true => FieldValues::unread(UnreadCause::OtherType),
+                false => found,
+            }
         }
-        _ => Err(UnreadCause::OtherType),
+        BodyKind::Other => FieldValues::unread(UnreadCause::OtherType),
     }
 }
 
-/// Returns true if the body begins as JSON does, or with `?` or a byte order mark.
-fn has_odd_start(body: &[u8]) -> bool {
-    matches!(body.trim_ascii_start().first(), Some(b'{' | b'[' | b'"' | b'?' | 0xef | 0xfe | 0xff))
+fn read_urlencoded(body: &[u8], fields: &[FieldPath]) -> FieldValues {
+    let mut found = urlencoded::read_values(body, fields);
+    // Browsers encode these first characters. Some servers would read JSON here, whatever the type;
+    // others would remove the character.
+    let text = body.trim_ascii_start();
+    if matches!(text.first(), Some(b'{' | b'[' | b'"' | b'?' | 0xef | 0xfe | 0xff)) {
+        found.append(urlencoded::read_values(
+            text.strip_prefix(b"?").or(text.strip_prefix(b"\xef\xbb\xbf")).unwrap_or(text),
+            fields,
+        ));
+        found.mark_unread(UnreadCause::Broken);
+    }
+    found
 }

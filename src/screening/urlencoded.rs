@@ -1,7 +1,10 @@
 //! Bodies of `application/x-www-form-urlencoded` (WHATWG URL standard section 5.1).
 
+use std::borrow::Cow;
+
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
+use super::server_parsers::remove_bad_percents;
 
 /// Reads all values of the fields. Some servers take a `;` for a separator and others do not, so a
 /// field beside a `;` may have a value that was not read.
@@ -14,23 +17,24 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
                 Some(at) => (&part[..at], &part[at + 1..]),
                 None => (part, &b""[..]),
             };
-            if memchr::memmem::find(name, b"%u").is_some() {
-                // Only some servers decode `%u0065`.
-                found.unread = Some(UnreadCause::Broken);
+            let value = decode(value);
+            let plain_name = decode(name);
+            has_field |= found.push_if_field(&to_text(&plain_name), &value, fields);
+            for name in [decode_as_asp_net(name), decode(&remove_bad_percents(name))] {
+                if name != plain_name && found.push_if_field(&to_text(&name), &value, fields) {
+                    found.mark_unread(UnreadCause::Broken);
+                }
             }
-            let name = decode(name);
-            let name = String::from_utf8_lossy(&name);
-            has_field |= found.push_if_field(&name, &decode(value), fields);
         }
         if pair.contains(&b';') && has_field {
-            found.unread = Some(UnreadCause::Broken);
+            found.mark_unread(UnreadCause::Broken);
         }
     }
     found
 }
 
 /// Decodes percent-encoding and `+`. A `%` without two digits stays, as in all servers.
-fn decode(text: &[u8]) -> Vec<u8> {
+pub(super) fn decode(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [first, after @ ..] = rest {
@@ -46,4 +50,31 @@ fn decode(text: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+fn to_text(name: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(name)
+}
+
+/// ASP.NET (`HttpUtility.UrlDecode`) decodes `%u0065` too.
+fn decode_as_asp_net(text: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memchr::memmem::find(rest, b"%u") {
+        decoded.extend(decode(&rest[..at]));
+        let digits = rest.get(at + 2..at + 6).and_then(|digits| std::str::from_utf8(digits).ok());
+        let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        match unit.and_then(char::from_u32) {
+            Some(c) => {
+                decoded.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = &rest[at + 6..];
+            }
+            None => {
+                decoded.extend(b"%u");
+                rest = &rest[at + 2..];
+            }
+        }
+    }
+    decoded.extend(decode(rest));
+    decoded
 }
