@@ -40,7 +40,7 @@ pub use fault_proxy::{AcceptMode, CloseMode, Fault, FaultProxy};
 pub use front_proxy::{FrontProxy, ProxyKind};
 pub use gateway::{CALLS_TO_OBTAIN_LEASE, Gateway, shared_gateway};
 pub use http::{Connection, Request, Response, Stream, get, request, stream_from};
-pub use integrated_proxy::{IntegratedProxy, start_integrated_proxy};
+pub use integrated_proxy::{IntegratedProxy, start_haproxy_with_tls, start_integrated_proxy};
 pub use list_folder::ListFolder;
 pub use load_generator::{LoadGenerator, p99_and_max};
 pub use mock_upstream::{MockUpstream, ReceivedRequest, Step, free_address, response_bytes};

@@ -13,12 +13,13 @@ const REQUESTS_PER_CONNECTION: usize = 50;
 const FACTS: [&str; 8] =
     ["Action", "Score", "Reason", "Domain", "Suggestion", "Account", "Key-Id", "Plan"];
 
-/// The shipped config of riskgate for proxies, with another mode. The upstream server is the backend.
+/// The shipped config of riskgate for proxies, with another mode. The upstream server is the
+/// backend.
 fn start_riskgate(backend: &MockUpstream, mode: &str, checks: &str) -> Gateway {
     setup_riskgate(backend, mode, checks).start()
 }
 
-fn setup_riskgate(backend: &MockUpstream, mode: &str, checks: &str) -> Setup {
+pub fn setup_riskgate(backend: &MockUpstream, mode: &str, checks: &str) -> Setup {
     let shipped = std::fs::read_to_string(
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/integrations/riskgate.toml"),
     )
@@ -33,9 +34,9 @@ fn setup_riskgate(backend: &MockUpstream, mode: &str, checks: &str) -> Setup {
     setup.set_text("listen.client_address", "x-forwarded-for").append_toml(&rules)
 }
 
-/// The path on which the proxy asks riskgate. Below `/signup`, nginx and Caddy pass requests through
-/// riskgate instead.
-const ASKED_PATH: &str = "/api";
+/// The path on which the proxy asks riskgate. Below `/signup`, nginx and Caddy pass requests
+/// through riskgate instead.
+pub const ASKED_PATH: &str = "/api";
 
 fn sends_body(proxy: IntegratedProxy) -> bool {
     !matches!(proxy, IntegratedProxy::Nginx | IntegratedProxy::Caddy)
@@ -103,7 +104,7 @@ fn assert_verdicts_reach_client_and_backend(proxy: IntegratedProxy) {
         let seen = backend.received_requests().split_off(before);
         assert_eq!(seen.len(), 1, "{described}");
         assert_eq!(facts(&seen[0]), ["pass", "0", "safe", "gmail.com"], "{described}");
-        assert!(asked.to_bytes().ends_with(seen[0].body.as_bytes()), "{described}");
+        assert!(asked.to_bytes().ends_with(&seen[0].body), "{described}");
     }
     let before = backend.request_count();
     for asked in requests_with(proxy, "x@mail.yopmail.com") {

@@ -56,7 +56,10 @@ impl Browser {
         ];
         let options = json!({ "args": arguments, "binary": find_program("chromium", "chromium") });
         let logs = json!({ "browser": "ALL", "performance": "ALL" });
-        let match_all = json!({ "goog:chromeOptions": options, "goog:loggingPrefs": logs });
+        // The tests sign their own certificates.
+        let match_all = json!({
+            "goog:chromeOptions": options, "goog:loggingPrefs": logs, "acceptInsecureCerts": true,
+        });
         let wanted = json!({ "capabilities": { "alwaysMatch": match_all } });
         let created = browser.call("POST", "", &wanted);
         browser.session = created["sessionId"].as_str().unwrap().to_owned();

@@ -1,7 +1,8 @@
 //! A real proxy that asks riskgate, with its config of `conf/integrations`.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -26,6 +27,43 @@ pub fn start_integrated_proxy(
     riskgate: SocketAddr,
     backend: SocketAddr,
 ) -> FrontProxy {
+    start_edited(proxy, riskgate, backend, |_, _| {})
+}
+
+/// Starts HAProxy, which also offers HTTP/2 over TLS with this certificate: chain and key. Returns
+/// the address for TLS.
+#[track_caller]
+pub fn start_haproxy_with_tls(
+    riskgate: SocketAddr,
+    backend: SocketAddr,
+    certificate: &(PathBuf, PathBuf),
+) -> (FrontProxy, SocketAddr) {
+    let tls_address = Cell::new(None);
+    let add_tls = |folder: &Path, address: SocketAddr| {
+        let read = |path: &PathBuf| std::fs::read_to_string(path).unwrap();
+        std::fs::write(folder.join("site.pem"), read(&certificate.0) + &read(&certificate.1))
+            .unwrap();
+        let config = folder.join("haproxy.cfg");
+        let (bind, tls) = (format!("    bind {address}\n"), free_address());
+        tls_address.set(Some(tls));
+        let with_tls = format!("{bind}    bind {tls} ssl crt site.pem alpn h2,http/1.1\n");
+        let text = read(&config);
+        assert!(text.contains(&bind), "{text}");
+        std::fs::write(&config, text.replace(&bind, &with_tls)).unwrap();
+    };
+    let front = start_edited(IntegratedProxy::HaProxy, riskgate, backend, add_tls);
+    (front, tls_address.get().unwrap())
+}
+
+/// Starts a proxy after `edit` has changed its configs, which are in a folder. The proxy listens on
+/// the address.
+#[track_caller]
+fn start_edited(
+    proxy: IntegratedProxy,
+    riskgate: SocketAddr,
+    backend: SocketAddr,
+    edit: impl Fn(&Path, SocketAddr),
+) -> FrontProxy {
     // Another process may take the free port before the proxy binds it.
     for _ in 0..5 {
         let (folder, address) = (TempDir::new().unwrap(), free_address());
@@ -37,6 +75,7 @@ pub fn start_integrated_proxy(
             (9000, backend),
         ];
         copy_configs(folder.path(), &addresses);
+        edit(folder.path(), address);
         let command = command_of(proxy, folder.path());
         if let Some(front) = FrontProxy::spawn(command, address, folder) {
             // Traefik listens before it has read its routers.
