@@ -11,6 +11,8 @@ pub(super) struct ContentType {
     /// The boundaries in a type that is not multipart. formidable reads a body as multipart if the
     /// word is anywhere in its type.
     pub disguised_boundaries: Vec<String>,
+    /// Whether the type names that of urlencoded forms beside another: blacksheep looks for it.
+    pub is_disguised_form: bool,
 }
 
 /// The kinds of bodies that riskgate tells apart.
@@ -75,26 +77,33 @@ impl ContentType {
             },
             _ => BodyKind::Other,
         };
-        let is_disguised = !matches!(kind, BodyKind::Multipart { .. })
-            && text.to_ascii_lowercase().contains("multipart");
-        let disguised_boundaries = match is_disguised {
-            true => read_boundaries_as_servers(text, &parsed.parameters).unwrap_or_default(),
-            false => Vec::new(),
+        let is_multipart = matches!(kind, BodyKind::Multipart { .. });
+        let lower = text.to_ascii_lowercase();
+        let disguised_boundaries = match !is_multipart && lower.contains("multipart") {
+            true => read_boundaries_as_servers(text, &parsed.parameters),
+            false => Some(Vec::new()),
         };
-        Some(ContentType { kind, charset, disguised_boundaries })
+        let is_disguised_form =
+            kind != BodyKind::Urlencoded && lower.contains("application/x-www-form-urlencoded");
+        // Without knowing the boundaries, riskgate can't tell what is in the body.
+        let (kind, disguised_boundaries) = match disguised_boundaries {
+            Some(boundaries) => (kind, boundaries),
+            None => (BodyKind::Other, Vec::new()),
+        };
+        Some(ContentType { kind, charset, disguised_boundaries, is_disguised_form })
     }
 }
 
 impl Charset {
     fn of(name: &str) -> Charset {
         /// Charsets of one byte for each character, by the names that clients write.
-        const SINGLE_BYTE: &str = "iso-8859-1 iso-8859-2 iso-8859-3 iso-8859-4 iso-8859-5 iso-8859-6 \
-            iso-8859-7 iso-8859-8 iso-8859-9 iso-8859-10 iso-8859-11 iso-8859-13 iso-8859-14 \
+        const SINGLE_BYTE: &str = "iso-8859-1 iso-8859-2 iso-8859-3 iso-8859-4 iso-8859-5 \
+            iso-8859-6 iso-8859-7 iso-8859-8 iso-8859-9 iso-8859-10 iso-8859-11 iso-8859-13 iso-8859-14 \
             iso-8859-15 iso-8859-16 iso8859-1 iso_8859-1 latin1 latin-1 windows-874 windows-1250 \
             windows-1251 windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 \
             windows-1257 windows-1258 cp866 cp1251 cp1252 koi8-r koi8-u macintosh tis-620";
-        const MULTI_BYTE: &str =
-            "big5 euc-jp euc-kr gb18030 gb2312 gbk ks_c_5601-1987 shift_jis sjis windows-31j";
+        const MULTI_BYTE: &str = "big5 euc-jp euc-kr gb18030 gb2312 gbk ks_c_5601-1987 shift_jis \
+            sjis windows-31j x-sjis";
         let is_one_of =
             |names: &str, name: &str| names.split_ascii_whitespace().any(|it| it == name);
         match name.to_ascii_lowercase().as_str() {

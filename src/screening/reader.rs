@@ -86,8 +86,11 @@ fn has_value_in_another_kind(
 ) -> bool {
     let is_new = |value: &String| !found.values.contains(value);
     let boundaries = &content_type.disguised_boundaries;
-    // Bottle reads each body that is not multipart as a form, too.
-    let is_read_as_form = matches!(content_type.kind, BodyKind::Json | BodyKind::PlainText);
+    // Bottle reads each body that is not multipart as a form, too. A form without a `=` has no
+    // values.
+    let is_read_as_form = (content_type.is_disguised_form
+        || matches!(content_type.kind, BodyKind::Json | BodyKind::PlainText))
+        && memchr::memchr(b'=', body).is_some();
     !boundaries.is_empty()
         && multipart::read_values(body, boundaries, fields).values.iter().any(is_new)
         || is_read_as_form && urlencoded::read_values(body, fields).values.iter().any(is_new)

@@ -1,3 +1,5 @@
+mod multipart_bodies;
+
 use super::*;
 
 const URLENCODED: &str = "application/x-www-form-urlencoded";
@@ -72,23 +74,6 @@ fn all_values_of_a_json_body_are_read() {
 }
 
 #[test]
-fn all_values_of_a_multipart_body_are_read() {
-    let name = |name: &str| format!("Content-Disposition: form-data; name=\"{name}\"");
-    let (email, nested) = (name("email"), name("user[email]"));
-    assert_values(MULTIPART, multipart(&[(&email, "a@b.com")]), &["a@b.com"]);
-    assert_values(
-        MULTIPART,
-        multipart(&[(&name("x"), "1"), (&email, "a@b.com"), (&nested, "c@d.com")]),
-        &["a@b.com", "c@d.com"],
-    );
-    let file = "Content-Disposition: form-data; name=\"photo\"; filename=\"a.png\"\r\n\
-                Content-Type: image/png";
-    assert_values(MULTIPART, multipart(&[(file, "\u{1}\n"), (&email, "a@b.com")]), &["a@b.com"]);
-    let typed = format!("{email}\r\nContent-Type: text/plain; charset=utf-8");
-    assert_values(MULTIPART, multipart(&[(&typed, "a@b.com")]), &["a@b.com"]);
-}
-
-#[test]
 fn a_body_without_a_readable_value_says_why() {
     use UnreadCause::{Broken, NoField, OtherCharset, OtherType, TooLong};
     let deep = format!("{{\"email\":{}\"a@b.com\"{}}}", "[".repeat(10_000), "]".repeat(10_000));
@@ -132,100 +117,6 @@ fn a_body_without_a_readable_value_says_why() {
 }
 
 #[test]
-fn what_was_read_beside_something_broken_is_kept_and_reported() {
-    let whole = multipart(&[(EMAIL, "a@b.com")]);
-    let part = |header: &str| multipart(&[(header, "a@b.com")]);
-    let email_with = |more: &str| part(&format!("{EMAIL}{more}"));
-    for (content_type, body) in [
-        (JSON, r#"{"email":"a@b.com""#.to_owned()),
-        (JSON, r#"{"email":"a@b.com"}{}"#.to_owned()),
-        (JSON, r#"{"email":"a@b.com",}"#.to_owned()),
-        (URLENCODED, r#"{"email":"x","x":"&email=a@b.com"#.to_owned()),
-        (URLENCODED, "\u{feff}email=a@b.com".to_owned()),
-        (URLENCODED, "?email=a@b.com".to_owned()),
-        // ASP.NET decodes it.
-        (URLENCODED, "%u0065mail=a@b.com".to_owned()),
-        ("text/plain", r#"{"email":"a@b.com"} x"#.to_owned()),
-        (MULTIPART, whole.replace("name=\"email\"\r\n", "name=\"email\"\n")),
-        (MULTIPART, whole.replace("a@b.com\r\n", "a@b.com\n")),
-        (MULTIPART, whole.replace("\r\n", "\n").replace("com\n", "com\r\n")),
-        (MULTIPART, whole.replace("--xyz--", "--xyz")),
-        (MULTIPART, whole.replace("--xyz\r\n", "--xyz \r\n")),
-        (MULTIPART, whole.replace("--xyz--", "--xyz--x")),
-        (MULTIPART, format!("--xyz--\r\n{whole}")),
-        (MULTIPART, format!("x--xyz\r\n{whole}")),
-        (MULTIPART, email_with("\r\n\u{b};name=\"x\":y")),
-        (MULTIPART, email_with("\r\nno field")),
-        (MULTIPART, email_with(&format!("\r\n{EMAIL}"))),
-        // PHP and Rack read the last name.
-        (MULTIPART, email_with("; name=\"x\"")),
-        (MULTIPART, part("Content-Disposition: form-data; name=\"x\"; name=\"email\"")),
-        // Django and Werkzeug decode it.
-        (MULTIPART, email_with("; name*=utf-8''x")),
-        (MULTIPART, email_with("; name*0=em; name*1=ail")),
-        // Some remove the backslash.
-        (MULTIPART, part(&EMAIL.replace("email", "em\\ail"))),
-        // Tomcat decodes it.
-        (MULTIPART, part(&EMAIL.replace("email", "=?utf-8?Q?e=6Dail?="))),
-        // Node and multer skip it.
-        (MULTIPART, part(&EMAIL.replace("email", "\u{feff}email"))),
-        // Rack searches for the words.
-        (MULTIPART, part("Content-Disposition: form-data; name=\"x; name=email\"")),
-        (
-            MULTIPART,
-            part(&format!("Content-Disposition: form-data; x=\":\"; name=\"x\"\r\nX-{EMAIL}")),
-        ),
-        (MULTIPART, part("Content-Disposition: form-data; name=\"x\"; y=\"; name=email\"")),
-        // Django reads a part before the first delimiter and behind the last one.
-        (MULTIPART, format!("{EMAIL}\r\n\r\na@b.com\r\n--xyz--\r\n")),
-        (MULTIPART, format!("--xyz--\r\n{EMAIL}\r\n\r\na@b.com")),
-        // Bottle.
-        (
-            MULTIPART,
-            part(
-                "Content-Disposition: form-data; name=\"x\"\r\nContent_Disposition: form-data; name=\"email\"",
-            ),
-        ),
-        // formidable.
-        (MULTIPART, part("Content-Disposition: form-data; x-name=\"email\"; name=\"x\"")),
-        // CherryPy.
-        (URLENCODED, "em%ail=a@b.com".to_owned()),
-        // Sanic.
-        (
-            MULTIPART,
-            multipart(&[
-                (EMAIL, "a@b.com"),
-                ("Content-Disposition: form-data; name=\"x\"", "xyz\r\n"),
-            ]),
-        ),
-        // Mojolicious.
-        (
-            MULTIPART,
-            multipart(&[(
-                "Content-Disposition: form-data; name=\"x\"\r\n\
-                 Content-Type: multipart/mixed; boundary=abc",
-                &whole.replace("xyz", "abc"),
-            )]),
-        ),
-        // PHP searches for the word, and this body has the boundary that it finds.
-        (
-            "multipart/form-data; xboundary=abc; boundary=xyz",
-            multipart(&[(
-                "Content-Disposition: form-data; name=\"x\"",
-                &whole.replace("xyz", "abc"),
-            )]),
-        ),
-        // PHP takes an apostrophe for a quote.
-        (MULTIPART, part("Content-Disposition: form-data; name=x'; y=\"'; name=email;\"")),
-        (MULTIPART, part(&EMAIL.replace("form-data", "form data"))),
-    ] {
-        let found = read(content_type, body.as_bytes()).expect(&body);
-        let expected = (vec!["a@b.com".to_owned()], Some(UnreadCause::Broken));
-        assert_eq!((found.values, found.unread), expected, "{content_type}: {body}");
-    }
-}
-
-#[test]
 fn a_value_that_a_server_finds_in_another_kind_of_body_is_reported() {
     let hidden = multipart(&[(EMAIL, "c@d.com")]);
     let decoy = multipart(&[("Content-Disposition: form-data; name=\"x\"", "&email=a@b.com&")]);
@@ -253,106 +144,6 @@ fn a_value_that_a_server_finds_in_another_kind_of_body_is_reported() {
 }
 
 #[test]
-fn a_part_with_many_names_is_not_read_completely() {
-    let names: String = (0..3_000).map(|number| format!("; name=x{number}")).collect();
-    let header = format!("Content-Disposition: form-data{names}\r\nContent-Type: application/json");
-    let found =
-        read(MULTIPART, multipart(&[(&header, "{}"), (EMAIL, "a@b.com")]).as_bytes()).unwrap();
-    assert_eq!((found.values, found.unread), (vec!["a@b.com".into()], Some(UnreadCause::Broken)));
-}
-
-#[test]
-fn harmless_parts_of_a_form_do_not_hide_its_address() {
-    let other = |header: &str| format!("Content-Disposition: form-data; {header}");
-    for header in [
-        "name=\"photo\"; filename=\"a;b.png\"",
-        "name=\"photo\"; filename=\"C:\\a.png\"",
-        "name=\"photo\"; filename=\"my \\\"photo\\\".png\"",
-        "name=\"photo\"; filename=\"content-disposition boundary charset.png\"",
-        "name=photo; filename=a.png; filename*=utf-8''a%20b.png",
-        "name=\"photo\"; filename=\"\"\r\nContent-Type: application/octet-stream",
-        "name=\"photo\"; size=12; filename=\"it's.png\"\r\nContent-Type: image/png",
-        "name*=utf-8''na%C3%AFve",
-        "name=\"=?utf-8?B?bmHDr3Zl?=\"",
-        "name=\"x\"\r\nContent-Transfer-Encoding: base64",
-        "name=\"x\"\r\nContent-Type: text/plain; charset=utf-16",
-        "name=\"data\"; filename=\"blob\"\r\nContent-Type: application/json",
-        "name=\"x\"\r\nContent-ID: email",
-        "name=\"x\"\r\nContent-Type: multipart/mixed; boundary=abc",
-    ] {
-        for parts in [
-            [(other(header), "{}"), (EMAIL.to_owned(), "a@b.com")],
-            [(EMAIL.to_owned(), "a@b.com"), (other(header), "{}")],
-        ] {
-            let parts = parts.each_ref().map(|(header, content)| (header.as_str(), *content));
-            assert_values(MULTIPART, multipart(&parts), &["a@b.com"]);
-        }
-    }
-    let whole = multipart(&[(EMAIL, "a@b.com")]);
-    assert_values(MULTIPART, format!("\r\n{whole}"), &["a@b.com"]);
-    assert_values(MULTIPART, format!("preamble\r\n{whole}epilogue"), &["a@b.com"]);
-    assert_values(MULTIPART, whole.trim_end(), &["a@b.com"]);
-    assert_values(MULTIPART, whole.trim_end_matches("\r\n--xyz--\r\n"), &["a@b.com"]);
-    assert_values(MULTIPART, whole.replace("\r\n", "\n"), &["a@b.com"]);
-    let latin1 = [
-        b"--xyz\r\nContent-Disposition: form-data; name=\"n\xe4me\"\r\n\r\nJ\xfcrgen\r\n",
-        whole.as_bytes(),
-    ]
-    .concat();
-    assert_values(MULTIPART, &latin1, &["a@b.com"]);
-    assert_values(&format!("{MULTIPART}; charset=ISO-8859-1"), &latin1, &["a@b.com"]);
-}
-
-#[test]
-fn a_part_of_any_spelling_that_clients_write_is_read() {
-    for header in [
-        "Content-Disposition: form-data; name=email".to_owned(),
-        // Only some servers read it, and nobody reads another name.
-        "Content-Disposition: form-data; name*=utf-8''email".to_owned(),
-        "content-disposition:form-data;name=\"email\"".to_owned(),
-        EMAIL.replace("form-data", "attachment"),
-        format!("Content-Type: text/plain; charset=utf-8\r\n{EMAIL}"),
-        format!(
-            "{EMAIL}\r\nContent-Type: text/plain; charset=ISO-8859-1\r\nContent-Transfer-Encoding: 8bit"
-        ),
-        format!("{EMAIL}\r\nContent-Transfer-Encoding: binary\r\nContent-Length: 7"),
-        format!("{EMAIL}\r\nContent-Transfer-Encoding: 7BIT\r\nX-Own: boundary=y"),
-    ] {
-        assert_values(MULTIPART, multipart(&[(&header, "a@b.com")]), &["a@b.com"]);
-    }
-    // As Retrofit sends a text, and as browsers send a Blob.
-    let json = format!("{EMAIL}\r\nContent-Type: application/json; charset=UTF-8");
-    assert_values(MULTIPART, multipart(&[(&json, "\"a@b.com\"")]), &["a@b.com"]);
-    let blob = "Content-Disposition: form-data; name=\"user\"; filename=\"blob\"\r\n\
-                Content-Type: application/json";
-    assert_values(MULTIPART, multipart(&[(blob, "{\"email\":\"a@b.com\"}")]), &["a@b.com"]);
-    for content in [r#"{"email":"a@b.com"} x"#, r#"{"email":"a@b.com","x":"#] {
-        let broken = multipart(&[(
-            "Content-Disposition: form-data; name=\"x\"\r\nContent-Type: application/json",
-            content,
-        )]);
-        let found = read(MULTIPART, broken.as_bytes()).unwrap();
-        assert_eq!(
-            (found.values, found.unread),
-            (vec!["a@b.com".into()], Some(UnreadCause::Broken))
-        );
-    }
-    let nested = format!("{{\"x\":{}{},\"email\":\"a@b.com\"}}", "[".repeat(200), "]".repeat(200));
-    let header = "Content-Disposition: form-data; name=\"x\"\r\nContent-Type: application/json";
-    let found = read(MULTIPART, multipart(&[(header, &nested)]).as_bytes());
-    assert_eq!(found, Err(UnreadCause::Broken));
-    assert_values(MULTIPART, multipart(&[(header, "plain"), (EMAIL, "a@b.com")]), &["a@b.com"]);
-    // A file that the user has chosen is no form.
-    let file = blob.replace("\"blob\"", "\"people.json\"");
-    let found = read(MULTIPART, multipart(&[(&file, "{\"email\":\"a@b.com\"}")]).as_bytes());
-    assert_eq!(found, Err(UnreadCause::Broken));
-    // Only the ASCII characters of these charsets are those of UTF-8.
-    let latin1 = format!("{EMAIL}\r\nContent-Type: text/plain; charset=ISO-8859-1");
-    let found = read(MULTIPART, multipart(&[(&latin1, "ä@b.com")]).as_bytes()).unwrap();
-    assert_eq!(found.unread, Some(UnreadCause::OtherCharset));
-}
-
-#[test]
 fn json_that_clients_write_is_read() {
     for (content_type, body) in [
         ("application/vnd.api+json", r#"{"user":{"email":"a@b.com"}}"#),
@@ -367,6 +158,25 @@ fn json_that_clients_write_is_read() {
     let latin1 = b"{\"name\":\"J\xfcrgen\",\"email\":\"a@b.com\"}";
     assert_values("application/json; charset=ISO-8859-1", latin1, &["a@b.com"]);
     assert_values(JSON, latin1, &["a@b.com"]);
+}
+
+#[test]
+fn what_was_read_of_a_broken_text_is_kept_and_reported() {
+    for (content_type, body) in [
+        (JSON, r#"{"email":"a@b.com""#.to_owned()),
+        (JSON, r#"{"email":"a@b.com"}{}"#.to_owned()),
+        (JSON, r#"{"email":"a@b.com",}"#.to_owned()),
+        (URLENCODED, r#"{"email":"x","x":"&email=a@b.com"#.to_owned()),
+        (URLENCODED, "\u{feff}email=a@b.com".to_owned()),
+        (URLENCODED, "?email=a@b.com".to_owned()),
+        // ASP.NET decodes it.
+        (URLENCODED, "%u0065mail=a@b.com".to_owned()),
+        ("text/plain", r#"{"email":"a@b.com"} x"#.to_owned()),
+    ] {
+        let found = read(content_type, body.as_bytes()).expect(&body);
+        let expected = (vec!["a@b.com".to_owned()], Some(UnreadCause::Broken));
+        assert_eq!((found.values, found.unread), expected, "{content_type}: {body}");
+    }
 }
 
 #[test]

@@ -20,6 +20,9 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
             let value = decode(value);
             let plain_name = decode(name);
             has_field |= found.push_if_field(&to_text(&plain_name), &value, fields);
+            if !name.contains(&b'%') {
+                continue;
+            }
             for name in [decode_as_asp_net(name), decode(&remove_bad_percents(name))] {
                 if name != plain_name && found.push_if_field(&to_text(&name), &value, fields) {
                     found.mark_unread(UnreadCause::Broken);

@@ -1,0 +1,154 @@
+//! The header of a part of a multipart body.
+
+use super::line_end::LineEnd;
+use crate::screening::content_type::{BodyKind, Charset, ContentType};
+use crate::screening::parameters::{is_token, parse_value_with_parameters};
+use crate::screening::server_parsers::{
+    DecodedWords, decode_words_as_tomcat, read_parameter_as_python, read_part_name_as_formidable,
+    read_part_name_as_php, read_part_name_as_rack,
+};
+use crate::screening::urlencoded;
+
+/// The name of a file that a browser writes for a `Blob` of a script (XMLHttpRequest standard,
+/// "create an entry").
+const BLOB_FILE_NAME: &str = "blob";
+
+/// The most names of one part that are read. It bounds the work for a part; no honest part has
+/// more.
+const MAX_PART_NAMES: usize = 8;
+
+/// What the header of a part tells.
+#[derive(Default)]
+pub(super) struct PartHeader {
+    /// The names that servers may read. All servers read the only one.
+    pub(super) names: Vec<String>,
+    /// Whether the disposition has a name.
+    pub(super) has_name: bool,
+    pub(super) is_file: bool,
+    /// Whether a script of a page has made the file.
+    pub(super) is_blob: bool,
+    /// Whether the content has a transfer encoding that changes it.
+    pub(super) is_encoded: bool,
+    pub(super) is_json: bool,
+    /// The boundaries of the parts in the content.
+    pub(super) inner_boundaries: Vec<String>,
+    pub(super) charset: Charset,
+    /// Whether the header breaks the grammar, so that servers may read it in different ways.
+    pub(super) is_broken: bool,
+}
+
+/// Parses the lines before the empty line of a part.
+pub(super) fn parse_part_header(text: &str, line_end: LineEnd) -> PartHeader {
+    // Some servers end a line at a bare LF.
+    let is_broken = text.split(line_end.as_str()).any(|line| line.contains('\n'));
+    let mut header = PartHeader { is_broken, ..PartHeader::default() };
+    for line in text.split('\n').map(|line| line.trim_end_matches('\r')) {
+        let has_control = line.contains(|c: char| c.is_control() && c != '\t');
+        let Some((field, value)) = line.split_once(':').filter(|(field, _)| is_token(field)) else {
+            header.is_broken = true;
+            continue;
+        };
+        header.is_broken |= has_control;
+        // Bottle reads `_` in the name of a field as `-`.
+        match field.to_ascii_lowercase().replace('_', "-").as_str() {
+            "content-disposition" => {
+                header.is_broken |= field.contains('_');
+                // Servers read the first or the last of several.
+                header.is_broken |= !header.names.is_empty();
+                header.read_disposition(value);
+            }
+            "content-type" => header.read_content_type(value),
+            "content-transfer-encoding" => {
+                // All other values of RFC 2045 section 6.1 encode nothing.
+                let encoding = value.trim().to_ascii_lowercase();
+                header.is_encoded |= ["base64", "quoted-printable"].contains(&encoding.as_str());
+            }
+            _ => {}
+        }
+    }
+    header.add_name(read_part_name_as_rack(text));
+    header
+}
+
+impl PartHeader {
+    /// Adds a name that some server reads.
+    fn add_name(&mut self, name: Option<String>) {
+        let Some(name) = name.map(|name| decode_browser_escapes(&name)) else { return };
+        if self.names.contains(&name) {
+            return;
+        }
+        // Node skips a byte order mark, and some servers skip what they can't decode.
+        const SKIPPED: [char; 2] = ['\u{feff}', char::REPLACEMENT_CHARACTER];
+        if name.contains(SKIPPED) {
+            self.add_name(Some(name.replace(SKIPPED, "")));
+        }
+        match self.names.len() < MAX_PART_NAMES {
+            true => self.names.push(name),
+            false => self.is_broken = true,
+        }
+    }
+
+    fn read_disposition(&mut self, value: &str) {
+        let parsed = parse_value_with_parameters(value);
+        // Some servers skip a part that is no `form-data`. No server reads another name of it.
+        self.is_broken |= !is_token(parsed.value) || parsed.is_broken;
+        for parameter in parsed.parameters {
+            match parameter.name.as_str() {
+                "name" => {
+                    // Servers read the first or the last of several.
+                    self.is_broken |= std::mem::replace(&mut self.has_name, true);
+                    // Tomcat decodes what .NET encodes; others don't.
+                    match decode_words_as_tomcat(&parameter.value) {
+                        DecodedWords::Text(name) => self.add_name(Some(name)),
+                        DecodedWords::Unreadable => self.is_broken = true,
+                    }
+                    self.add_name(Some(parameter.value));
+                    self.add_name(Some(parameter.raw_value.to_owned()));
+                }
+                "filename" | "filename*" => {
+                    self.is_file = true;
+                    self.is_blob = parameter.value == BLOB_FILE_NAME;
+                }
+                // Django, Werkzeug and Tomcat read this spelling of RFC 2231, and some of them read
+                // names in pieces.
+                "name*" => {
+                    let name = decode_extended_value(&parameter.value);
+                    self.is_broken |= name.is_none();
+                    self.has_name = true;
+                    self.add_name(name);
+                }
+                name if name.starts_with("name*") => self.is_broken = true,
+                _ => {}
+            }
+        }
+        self.add_name(read_part_name_as_php(value));
+        self.add_name(read_part_name_as_formidable(value));
+        self.add_name(read_parameter_as_python(value, "name"));
+    }
+
+    fn read_content_type(&mut self, value: &str) {
+        let Some(parsed) = ContentType::parse(value.as_bytes()) else { return };
+        self.charset = self.charset.max(parsed.charset);
+        self.is_json |= parsed.kind == BodyKind::Json;
+        if let BodyKind::Multipart { boundaries } = parsed.kind {
+            self.inner_boundaries = boundaries;
+        }
+    }
+}
+
+/// Browsers write a quote and the ends of lines in a name as `%22`, `%0D` and `%0A` (HTML standard
+/// section 4.10.21.8).
+fn decode_browser_escapes(name: &str) -> String {
+    name.replace("%22", "\"").replace("%0D", "\r").replace("%0A", "\n")
+}
+
+/// Returns the text of an extended value, such as `utf-8''n%C3%A4me` (RFC 8187 section 3.2). `None`
+/// if riskgate can't read its charset.
+fn decode_extended_value(value: &str) -> Option<String> {
+    let (charset, text) = value.split_once('\'').unwrap_or(("", value));
+    let text = text.split_once('\'').map_or(text, |(_, text)| text);
+    let is_known =
+        ["", "utf-8", "us-ascii", "iso-8859-1"].iter().any(|it| charset.eq_ignore_ascii_case(it));
+    let bytes = urlencoded::decode(text.as_bytes());
+    is_known.then(|| String::from_utf8_lossy(&bytes).into_owned())
+}

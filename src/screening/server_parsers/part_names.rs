@@ -1,0 +1,175 @@
+//! The names that servers read out of the header of a part.
+
+/// PHP (`php_ap_getword` in main/rfc1867.c): an apostrophe quotes like a quote does, anywhere in a
+/// parameter, and the last name counts.
+pub(in crate::screening) fn read_part_name_as_php(disposition: &str) -> Option<String> {
+    let mut name = None;
+    let mut rest = disposition;
+    while !rest.is_empty() {
+        let (parameter, after) = split_as_php(rest.trim_ascii_start(), ';');
+        let (key, value) = split_as_php(parameter, '=');
+        if parameter.contains('=') && key.eq_ignore_ascii_case("name") {
+            name = Some(unquote_as_php(value.trim_ascii_start()));
+        }
+        rest = after;
+    }
+    name
+}
+
+/// Returns the text before `stop` and the text behind it. A `stop` in quotes does not count.
+fn split_as_php(text: &str, stop: char) -> (&str, &str) {
+    let mut quote = None;
+    let mut is_escaped = false;
+    for (at, c) in text.char_indices() {
+        match quote {
+            Some(_) if is_escaped => is_escaped = false,
+            Some(open) if c == '\\' => is_escaped = text[at + 1..].starts_with(open),
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+            None if c == stop => return (&text[..at], text[at..].trim_start_matches(stop)),
+            None if matches!(c, '"' | '\'') => quote = Some(c),
+            None => {}
+        }
+    }
+    (text, "")
+}
+
+fn unquote_as_php(text: &str) -> String {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''));
+    let text = match quote {
+        Some(_) => &text[1..],
+        None => text.split_ascii_whitespace().next().unwrap_or_default(),
+    };
+    let mut value = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            c if Some(c) == quote => break,
+            '\\' if chars.peek().is_some_and(|&c| c == '\\' || Some(c) == quote) => {
+                value.extend(chars.next());
+            }
+            c => value.push(c),
+        }
+    }
+    value
+}
+
+/// The characters that `\s` stands for in Ruby.
+const RUBY_BLANKS: [char; 6] = [' ', '\t', '\r', '\n', '\u{b}', '\u{c}'];
+
+/// Rack (`handle_mime_head` in multipart/parser.rb, up to 3.0): the last `; name=` before the next
+/// colon behind any `Content-Disposition:` in the header of the part. If there is none,
+/// `Content-ID`; if that is empty, the type and `[]`.
+pub(in crate::screening) fn read_part_name_as_rack(header: &str) -> Option<String> {
+    const DISPOSITION: &str = "content-disposition:";
+    let lower = header.to_ascii_lowercase();
+    let line_behind = |name: &str| {
+        let (_, rest) = header.split_at(lower.find(name)? + name.len());
+        rest.trim_start_matches(RUBY_BLANKS).split(['\r', '\n']).next()
+    };
+    let of_disposition = lower.match_indices(DISPOSITION).find_map(|(at, _)| {
+        let start = at + DISPOSITION.len();
+        let end = lower[start..].find(':').map_or(lower.len(), |length| start + length);
+        let names = lower[start..end].rmatch_indices("name=");
+        names
+            .map(|(at, name)| (start + at, start + at + name.len()))
+            .filter(|(at, _)| header[start..*at].trim_end_matches(RUBY_BLANKS).ends_with(';'))
+            .find_map(|(_, behind)| parse_value_as_rack(&header[behind..]))
+    });
+    let name = of_disposition.or_else(|| line_behind("content-id:").map(str::to_owned));
+    name.filter(|name| !name.is_empty())
+        .or_else(|| Some(format!("{}[]", line_behind("content-type:")?)))
+}
+
+/// Parses what `VALUE` in multipart.rb matches: a quoted value, or a token.
+fn parse_value_as_rack(text: &str) -> Option<String> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let is_end = |c: char| RUBY_BLANKS.contains(&c) || "()<>,;:\\\"/[]?=".contains(c);
+        let value = text.split(is_end).next().unwrap_or_default();
+        return (!value.is_empty()).then(|| value.to_owned());
+    };
+    // A quote behind a backslash ends the value only if no other quote does.
+    let quotes = || quoted.match_indices('"').map(|(at, _)| at);
+    let end =
+        quotes().find(|&at| !quoted[..at].ends_with('\\')).or_else(|| quotes().next_back())?;
+    let mut value = String::new();
+    let mut chars = quoted[..end].chars();
+    while let Some(c) = chars.next() {
+        value.extend(if c == '\\' { chars.next() } else { Some(c) });
+    }
+    Some(value)
+}
+
+/// formidable (`getFieldName` in plugins/multipart.js): behind the first `name=` that no letter,
+/// digit or `_` precedes, even in quotes.
+pub(in crate::screening) fn read_part_name_as_formidable(disposition: &str) -> Option<String> {
+    let lower = disposition.to_ascii_lowercase();
+    lower.match_indices("name=").find_map(|(at, name)| {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if disposition[..at].ends_with(is_word) {
+            return None;
+        }
+        let value = &disposition[at + name.len()..];
+        if let Some((quoted, _)) = value.strip_prefix('"').and_then(|it| it.split_once('"')) {
+            return Some(quoted.to_owned());
+        }
+        let is_end = |c: char| c.is_whitespace() || "()<>{}[]@,;:\"?=/".contains(c);
+        value.split(is_end).next().filter(|value| !value.is_empty()).map(str::to_owned)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_has_the_name_that_php_reads() {
+        for (disposition, name) in [
+            ("form-data; name=\"email\"", Some("email")),
+            ("form-data; name=email", Some("email")),
+            ("form-data; name='email'", Some("email")),
+            ("form-data; name=\"a\"; name=\"b\"", Some("b")),
+            ("form-data; name=\"photo\"; filename=\"it's; x\"", Some("photo")),
+            ("form-data; name=x'; y=\"'; name=email\"", Some("email\"")),
+            ("form-data; name=\"a\\\"b\"", Some("a\"b")),
+            ("form-data; filename*=utf-8''a.png; name=email", Some("email")),
+            ("form-data", None),
+        ] {
+            assert_eq!(read_part_name_as_php(disposition).as_deref(), name, "{disposition}");
+        }
+    }
+
+    #[test]
+    fn a_part_has_the_name_that_rack_reads() {
+        for (header, name) in [
+            ("Content-Disposition: form-data; name=\"email\"", Some("email")),
+            ("Content-Disposition: form-data; name=email", Some("email")),
+            ("Content-Disposition: form-data; name=\"x\"; y=\"; name=email\"", Some("email")),
+            ("Content-Disposition: form-data; name=\"x\"; y=\"a;name=.png\"", Some(".png")),
+            ("Content-Disposition: form-data; x=\";\u{a0}name=y\"; name=a", Some("a")),
+            ("Content-Disposition: form-data; name=\"a:b\"; name=\"c\"", Some("a:b")),
+            ("X: Content-Disposition: form-data; name=\"email\"", Some("email")),
+            (
+                "Content-Disposition: form-data; x=\":\"; name=\"a\"\r\nContent-ID: email",
+                Some("email"),
+            ),
+            ("Content-Disposition: form-data; name=\"\"\r\nContent-Type: email", Some("email[]")),
+            ("Content-Disposition: form-data", None),
+        ] {
+            assert_eq!(read_part_name_as_rack(header).as_deref(), name, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_part_has_the_name_that_formidable_reads() {
+        for (disposition, name) in [
+            ("form-data; name=\"email\"; filename=\"a\"", Some("email")),
+            ("form-data; filename=\"a\"; name=email", Some("email")),
+            ("form-data; x-name=\"email\"; name=\"foo\"", Some("email")),
+            ("form-data; filename=\"a name=email b\"; name=\"foo\"", Some("email")),
+            ("form-data; filename=\"x\"", None),
+        ] {
+            assert_eq!(read_part_name_as_formidable(disposition).as_deref(), name, "{disposition}");
+        }
+    }
+}
