@@ -1,8 +1,8 @@
 //! How the parsers of some servers read what riskgate reads by the grammar. If such a parser reads
 //! something else, riskgate does not trust its own reading alone.
 //!
-//! Each function follows the source of the named parser; `tests/e2e/form_parsers.rs` runs the
-//! parsers.
+//! Each function follows the source or the behaviour of the named parser.
+//! `tests/e2e/form_parsers.rs` runs those of PHP, Rack, Tomcat, Node, Express and Python.
 
 mod encoded_words;
 mod part_names;
