@@ -6,8 +6,8 @@
 //! To repeat one run with its events, or to simulate a range of seeds:
 //!
 //! ```text
-//! RISKGATE_TEST_SIMULATION_SEEDS=4711 cargo test --lib simulation -- --nocapture
-//! RISKGATE_TEST_SIMULATION_SEEDS=0..100000 cargo test --lib simulation
+//! RISKGATE_TEST_SEEDS=4711 cargo test --lib simulation -- --nocapture
+//! RISKGATE_TEST_SEEDS=0..100000 cargo test --lib simulation
 //! ```
 
 mod checks;
@@ -25,16 +25,17 @@ use run::Simulation;
 use sabotage::SabotagedStore;
 use simulated_store::SimulatedStore;
 
-/// How many seeds are run on each store by default; `scripts/test --all` runs 100,000 in all.
-const DEFAULT_SEEDS: u64 = 2_000;
+/// How many seeds are run on each store by default; `scripts/nightly` runs many more.
+const DEFAULT_SEEDS: u64 = 300;
 
 /// The seeds to run, and whether each run prints its events.
 fn seeds_to_run() -> (Range<u64>, bool) {
-    let Ok(text) = std::env::var("RISKGATE_TEST_SIMULATION_SEEDS") else {
-        return (0..DEFAULT_SEEDS, false);
+    let parse_seed = |text: &str| text.parse::<u64>().expect("a seed");
+    let Ok(text) = std::env::var("RISKGATE_TEST_SEEDS") else {
+        // `scripts/test` derives the first seed from the commit.
+        let first = std::env::var("RISKGATE_TEST_SEED").map_or(0, |first| parse_seed(&first));
+        return (first..first + DEFAULT_SEEDS, false);
     };
-    let parse_seed =
-        |text: &str| text.parse().expect("RISKGATE_TEST_SIMULATION_SEEDS: a seed or a range a..b");
     match text.split_once("..") {
         Some((from, to)) => (parse_seed(from)..parse_seed(to), false),
         None => (parse_seed(&text)..parse_seed(&text) + 1, true),
@@ -53,7 +54,7 @@ fn run_seeds(open_store: impl Fn() -> SimulatedStore + Sync) {
                     let run_seed =
                         AssertUnwindSafe(|| Simulation::new(seed, &mut store, is_verbose).run());
                     if let Err(panic) = catch_unwind(run_seed) {
-                        eprintln!("RISKGATE_TEST_SIMULATION_SEEDS={seed} breaks a promise");
+                        eprintln!("RISKGATE_TEST_SEEDS={seed} breaks a promise");
                         std::panic::resume_unwind(panic);
                     }
                 }

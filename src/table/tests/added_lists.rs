@@ -32,9 +32,9 @@ fn build_table_or_panic(inputs: &TableInputs) -> Table {
     Table::build(inputs, NOW).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Compiles a directory of lists into a file beside the directory.
-fn compile_beside_directory(folder: &Path) -> TableLocation {
-    let path = folder.with_extension("compiled");
+/// Compiles a directory of lists into a file of another directory.
+fn compile_into(other: &Path, folder: &Path) -> TableLocation {
+    let path = other.join("compiled");
     Table::compile(&TableLocation::Path(folder.to_owned()), NOW).unwrap().write_to(&path).unwrap();
     TableLocation::Path(path)
 }
@@ -65,7 +65,7 @@ fn an_operator_override_outranks_lists_of_a_directory_and_of_a_compiled_table() 
     let rows = "guarded.com,subtree,disposable,100,,,\nlisted.com,exact,safe,0,,,\n";
     fs::write(&overrides, format!("{OVERRIDE_HEADER}{rows}")).unwrap();
     for base in
-        [TableLocation::Path(folder.path().to_owned()), compile_beside_directory(folder.path())]
+        [TableLocation::Path(folder.path().to_owned()), compile_into(beside.path(), folder.path())]
     {
         let inputs = TableInputs {
             overrides_path: Some(overrides.clone()),
@@ -101,9 +101,10 @@ fn a_feed_flags_new_names_but_no_name_that_the_lists_guard() {
         (FeedTier::A, "disposable 100", "disposable 100"),
         (FeedTier::C, "disposable 80", "safe 0"),
     ] {
-        for base in
-            [TableLocation::Path(folder.path().to_owned()), compile_beside_directory(folder.path())]
-        {
+        for base in [
+            TableLocation::Path(folder.path().to_owned()),
+            compile_into(beside.path(), folder.path()),
+        ] {
             let feeds = vec![daily_disposable_feed(path.clone(), tier)];
             let table =
                 build_table_or_panic(&TableInputs { feeds, ..TableInputs::from_base(base) });
