@@ -1,8 +1,27 @@
-//! Helpers that several fuzz targets share: a scratch folder for targets that read files, the
-//! splitting of an input at its first line break, and limits of requests. This crate asserts nothing.
+//! What must hold for any bytes. Each module is a fuzz target: its `check_input` panics if an input
+//! breaks a promise.
+//!
+//! The programs in `fuzz_targets/` let libFuzzer search for such inputs (`scripts/fuzz`).
+//! `tests/fuzz.rs` compiles the same modules, and tries the seeds and random changes of them.
+
+pub mod authorization;
+pub mod config;
+pub mod domain;
+pub mod fast_path;
+pub mod form_body;
+pub mod http2_request;
+pub mod key_file;
+pub mod origin_pattern;
+pub mod preamble;
+pub mod request_head;
+pub mod request_target;
+pub mod table_file;
+pub mod table_lists;
+pub mod upstream_response;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use riskgate::message::request_head::RequestLimits;
 
@@ -23,8 +42,18 @@ pub const SMALL_LIMITS: RequestLimits = RequestLimits {
     authz_path: None,
 };
 
-/// A folder in the temporary directory that only this process uses. `scripts/fuzz` chooses a
-/// temporary directory in memory, and removes it after the run.
+/// The folders that this process created.
+static CREATED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes the folders of all targets that ran in this process; no target may run later.
+pub fn remove_scratch_folders() {
+    for path in CREATED.lock().expect("a list of folders").drain(..) {
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+/// A folder in the temporary directory that only this process uses. `scripts/fuzz` and
+/// `tests/fuzz.rs` remove it after the run.
 pub struct ScratchFolder {
     path: PathBuf,
 }
@@ -36,6 +65,7 @@ impl ScratchFolder {
         let path = std::env::temp_dir().join(path);
         let scratch = ScratchFolder { path };
         scratch.clear();
+        CREATED.lock().expect("a list of folders").push(scratch.path.clone());
         scratch
     }
 

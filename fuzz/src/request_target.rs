@@ -1,0 +1,150 @@
+//! A request target matches at most one route, and its query does not change which. A domain and a
+//! check target each have one canonical form, which matches the same route.
+
+use std::sync::LazyLock;
+
+use riskgate::gate::route::{
+    Route, UpstreamRoute, canonical_check_path, match_route, redact_path, split_path_and_query,
+};
+use riskgate::model::domain::{Domain, percent_decode};
+use riskgate::model::refusal::Refusal;
+
+static UPSTREAM_ROUTES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
+    let prefix = |path: &str| UpstreamRoute {
+        path_prefix: path.to_owned(),
+        methods: vec!["GET".to_owned(), "POST".to_owned()],
+        allow_value: "GET, POST, OPTIONS".into(),
+        needs_key: true,
+        is_counted: true,
+        max_per_client: None,
+        has_gateway_statuses: false,
+        screen: None,
+    };
+    vec![prefix("/v1/signup"), prefix("/v1/signup/deep"), prefix("/x")]
+});
+
+/// Panics if a promise is broken for this input.
+pub fn check_input(target: &[u8]) {
+    let route = match_route("GET", target, &UPSTREAM_ROUTES);
+    let (path, query) = split_path_and_query(target);
+    assert_eq!([path, query].concat(), target);
+    assert_eq!(route, match_route("GET", path, &UPSTREAM_ROUTES), "a query changes the route");
+    let with_query = [path, b"?/../v1/usage"].concat();
+    assert!(
+        is_same_match_result(&route, &match_route("GET", &with_query, &UPSTREAM_ROUTES)),
+        "a query changes the route"
+    );
+    assert_methods_follow_path(target, &route);
+    assert_log_hides_local_part(target);
+    match route {
+        Ok(Route::TopDomains) => assert_eq!(path, b"/v1/public/top-domains"),
+        Ok(Route::Usage) => assert_eq!(path, b"/v1/usage"),
+        Ok(Route::Domain(segment)) => {
+            assert_path_ends_in_segment(b"/v1/public/domain/", segment, path);
+            if let Ok(domain) = Domain::from_path_segment(segment) {
+                let again = format!("/v1/public/domain/{domain}");
+                let segment = domain.as_str().as_bytes();
+                assert_eq!(
+                    match_route("GET", again.as_bytes(), &UPSTREAM_ROUTES),
+                    Ok(Route::Domain(segment)),
+                    "{again}"
+                );
+            }
+        }
+        Ok(Route::Check(segment)) => {
+            assert_path_ends_in_segment(b"/v1/check/", segment, path);
+            assert_one_canonical_form(segment);
+        }
+        Ok(Route::Upstream(index)) => {
+            assert_below_prefix(&UPSTREAM_ROUTES[index].path_prefix, path)
+        }
+        Ok(Route::Options(_) | Route::DomainBatch) => panic!("{route:?} for GET"),
+        Err(Refusal::MethodNotAllowed { .. }) => assert_eq!(path, b"/v1/public/domains"),
+        Err(refusal) => assert_eq!(refusal, Refusal::NotFound),
+    }
+}
+
+fn is_same_match_result(a: &Result<Route<'_>, Refusal>, b: &Result<Route<'_>, Refusal>) -> bool {
+    format!("{a:?}") == format!("{b:?}")
+}
+
+/// The path alone decides which methods a route allows.
+fn assert_methods_follow_path(target: &[u8], get: &Result<Route<'_>, Refusal>) {
+    let head = match_route("HEAD", target, &UPSTREAM_ROUTES);
+    let options = match_route("OPTIONS", target, &UPSTREAM_ROUTES);
+    let other = match_route("BREW", target, &UPSTREAM_ROUTES);
+    match get {
+        Ok(route) => {
+            let Ok(Route::Options(named)) = options else { panic!("{options:?}") };
+            assert_eq!(other, Err(Refusal::MethodNotAllowed { allow: named }));
+            match route {
+                Route::Upstream(_) => assert_eq!(head, other, "a prefix names its methods"),
+                _ => assert_eq!(head.as_ref(), Ok(route)),
+            }
+        }
+        Err(Refusal::MethodNotAllowed { allow }) => {
+            assert!(is_same_match_result(&head, get) && is_same_match_result(&other, get));
+            assert!(matches!(options, Ok(Route::Options(named)) if named == *allow));
+        }
+        Err(_) => {
+            assert!([&head, &options, &other].iter().all(|found| is_same_match_result(found, get)))
+        }
+    }
+}
+
+fn assert_path_ends_in_segment(head: &[u8], segment: &[u8], path: &[u8]) {
+    assert_eq!([head, segment].concat(), path);
+    assert!(!segment.is_empty() && !segment.contains(&b'/'));
+    let decoded = percent_decode(segment).unwrap_or_default();
+    assert!(decoded != b"." && decoded != b"..", "a dot segment");
+}
+
+/// The canonical form matches the same kind of route, and is its own canonical form.
+fn assert_one_canonical_form(segment: &[u8]) {
+    let Ok(once) = canonical_check_path(segment) else { return };
+    let Ok(Route::Check(again)) = match_route("GET", once.as_bytes(), &UPSTREAM_ROUTES) else {
+        panic!("{once} is no check target");
+    };
+    assert_eq!(
+        canonical_check_path(again).as_ref(),
+        Ok(&once),
+        "the canonical form is not canonical"
+    );
+    assert_eq!(
+        percent_decode(again),
+        percent_decode(segment),
+        "the canonical form has another meaning"
+    );
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
+    assert!(again.iter().all(|byte| is_unreserved(*byte)), "{once}");
+    http::uri::PathAndQuery::try_from(once.as_str()).expect("a path that can be forwarded");
+}
+
+/// Asserts that the path stays below the prefix, in whatever order an upstream server decodes,
+/// splits and resolves it.
+fn assert_below_prefix(prefix: &str, path: &[u8]) {
+    let decoded = percent_decode(path).expect("a decodable path");
+    let rest = decoded.strip_prefix(prefix.as_bytes()).expect("the prefix");
+    assert!(rest.is_empty() || rest[0] == b'/');
+    assert!(path.starts_with(prefix.as_bytes()));
+    let count = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'/').count();
+    assert_eq!(count(&decoded), count(path), "an encoded slash");
+    assert!(!decoded.contains(&b'\\') && !decoded.iter().any(u8::is_ascii_control));
+    assert!(!rest.windows(2).any(|pair| pair == b"//"), "an empty segment");
+    let is_dot_segment = |segment: &[u8]| segment == b"." || segment == b"..";
+    assert!(!rest.split(|byte| *byte == b'/').any(is_dot_segment), "a dot segment");
+}
+
+/// A target in the log contains no query and no text before an `@`.
+fn assert_log_hides_local_part(target: &[u8]) {
+    let shown = redact_path(target);
+    assert!(!shown.contains('?') && !shown.contains('%'), "{shown:?}");
+    assert!(shown.chars().count() <= 512, "{shown:?}");
+    match shown.split_once('@') {
+        None => {}
+        Some((before, domain)) => {
+            assert_eq!(before, "/v1/check/…", "{shown:?}");
+            assert_eq!(Domain::parse(domain).map(|d| d.to_string()).as_deref(), Ok(domain));
+        }
+    }
+}
