@@ -120,7 +120,7 @@
 //! # The source
 //!
 //! `ARCHITECTURE.md` describes the layers and how a request is served, and says in which order to
-//! read the code. `tests/layers.rs` checks that a module imports only from layers below its own.
+//! read the code. `tests/project/layers.rs` checks that a module imports only from layers below its own.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 // `println!` panics if it can't write. Commands write through `cli::output`, the process writes to

@@ -2,7 +2,7 @@
 """Writes riskgate.json, the dashboard, beside this file. SECTIONS is its content.
 
 Grafana's own form of a dashboard repeats the same settings in each panel. This script adds them, so
-that a change of a panel is a change of one line. `tests/dashboards.rs` fails if riskgate.json is
+that a change of a panel is a change of one line. `tests/project/dashboards.rs` fails if riskgate.json is
 not what this script writes.
 
 In an expression, `@` stands for the selection of the job and the nodes. The panels of section n

@@ -1,8 +1,9 @@
 //! Named faults that a test injects into a gateway, to show that other tests notice them.
 //!
-//! They exist only in a build with `--cfg riskgate_test_faults`, where the environment variable
-//! `RISKGATE_TEST_FAULT` names one of them. In every other build [`is_injected`] is always false,
-//! and the compiler removes the code of each fault.
+//! They exist only in a build with debug assertions, such as that of `cargo test`, where the
+//! environment variable `RISKGATE_TEST_FAULT` names one of them. In a release build [`is_injected`]
+//! is always false, and the compiler removes the code of each fault; `scripts/check-start` checks
+//! that the name of the variable is not in the binary.
 
 /// A fault in the gateway's behaviour, named by what the gateway then does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,21 +37,21 @@ pub enum TestFault {
 }
 
 /// Returns true if this process is to break this rule.
-#[cfg(not(riskgate_test_faults))]
+#[cfg(not(debug_assertions))]
 pub const fn is_injected(_fault: TestFault) -> bool {
     false
 }
 
 /// Returns the result of authenticating a client, unless a fault replaces its key.
-#[cfg(not(riskgate_test_faults))]
+#[cfg(not(debug_assertions))]
 pub fn replace_key<K, E>(authenticated: Result<K, E>) -> Result<K, E> {
     authenticated
 }
 
-#[cfg(riskgate_test_faults)]
+#[cfg(debug_assertions)]
 pub use injection::{is_injected, replace_key};
 
-#[cfg(riskgate_test_faults)]
+#[cfg(debug_assertions)]
 mod injection {
     use std::any::Any;
     use std::sync::OnceLock;

@@ -1,15 +1,17 @@
 //! A real browser: Chromium without a window, driven through chromedriver (W3C WebDriver and the
 //! DevTools protocol).
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use base64::Engine;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::front_proxy::find_program;
-use super::{free_address, request, wait_for, wait_until};
+use super::{TEST_TIMEOUT, free_address, request, wait_for, wait_until};
 
 /// The name of an element's id in WebDriver (W3C WebDriver section 12).
 const ELEMENT_KEY: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -27,20 +29,23 @@ pub struct Browser {
     driver: SocketAddr,
     child: Child,
     session: String,
+    /// Holds what driver and browser write, and do not remove.
+    _folder: TempDir,
 }
 
 impl Browser {
     #[track_caller]
     pub fn start() -> Browser {
-        let driver = free_address();
+        let (driver, folder) = (free_address(), TempDir::new().unwrap());
         let child = Command::new(find_program("chromedriver", "chromedriver"))
             .arg(format!("--port={}", driver.port()))
+            .env("TMPDIR", folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut browser = Browser { driver, child, session: String::new() };
+        let mut browser = Browser { driver, child, session: String::new(), _folder: folder };
         wait_until("chromedriver listens", || TcpStream::connect(driver).is_ok());
         let arguments = [
             "--headless=new",
@@ -49,6 +54,13 @@ impl Browser {
             "--disable-dev-shm-usage",
             "--disable-gpu",
             "--no-first-run",
+            // Nothing but what a page asks for.
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-default-apps",
+            "--disable-extensions",
+            "--disable-sync",
+            "--disable-quic",
             "--window-size=640,600",
             // It reaches nothing but this machine.
             "--host-resolver-rules=MAP rebound.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, \
@@ -90,6 +102,20 @@ impl Browser {
             200 => Ok(answer.json()["value"].clone()),
             _ => Err(answer.text()),
         }
+    }
+
+    /// Ends the session, and waits until the driver has answered. Unlike [`Browser::call`], it
+    /// never panics, because a test that has failed calls it too.
+    fn end_session(&self) -> std::io::Result<()> {
+        let mut stream = TcpStream::connect(self.driver)?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
+        let (session, driver) = (&self.session, self.driver);
+        write!(
+            stream,
+            "DELETE /session/{session} HTTP/1.1\r\nHost: {driver}\r\nConnection: close\r\n\r\n"
+        )?;
+        // The driver keeps the connection open after its answer.
+        stream.read_exact(&mut [0])
     }
 
     /// Opens a page, and waits until it is loaded.
@@ -242,9 +268,9 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // chromedriver ends the browser with the session.
-        if !self.session.is_empty() && !std::thread::panicking() {
-            self.call("DELETE", "", &Value::Null);
+        if !self.session.is_empty() {
+            // The driver ends the browser with the session; a failed test must not leave one either.
+            let _ = self.end_session();
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

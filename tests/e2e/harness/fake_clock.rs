@@ -65,6 +65,21 @@ impl FakeClock {
     }
 }
 
+impl Drop for FakeClock {
+    /// Removes the shared memory of libfaketime in processes that were killed.
+    fn drop(&mut self) {
+        for entry in std::fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap_or_default();
+            let pid = ["faketime_shm_", "sem.faketime_sem_"]
+                .iter()
+                .find_map(|prefix| name.strip_prefix(prefix));
+            if pid.is_some_and(|pid| !std::path::Path::new("/proc").join(pid).exists()) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
 impl Setup {
     /// Makes the gateway and its commands use this clock.
     pub fn with_clock(self, clock: &FakeClock) -> Setup {

@@ -274,8 +274,19 @@ impl Gateway {
 
     /// The complete lines of the access log, parsed as JSON.
     pub fn read_access_log(&self) -> Vec<Value> {
+        self.read_access_log_from(0)
+    }
+
+    /// How many bytes the whole lines of the access log have.
+    pub fn access_log_length(&self) -> usize {
+        let text = std::fs::read(self.path("access.log")).unwrap_or_default();
+        memchr::memrchr(b'\n', &text).map_or(0, |end| end + 1)
+    }
+
+    /// The lines of the access log from this byte on.
+    pub fn read_access_log_from(&self, start: usize) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path("access.log")).unwrap_or_default();
-        let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        let whole = text[start..].rsplit_once('\n').map_or("", |(lines, _)| lines);
         let parse =
             |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
         whole.lines().map(parse).collect()
@@ -357,9 +368,14 @@ pub fn shared_gateway() -> &'static (Gateway, String) {
             Setup::with_bundled_table().set("plans.free", "100").set("plans.all", "\"unlimited\"");
         let gateway = gateway.start();
         let key = gateway.create_active_key("readers", &["--plan", "all"]);
-        // Rust never drops a static value. Therefore this shell kills the gateway when the test
-        // process ends and closes the shell's standard input.
-        let last = format!("read -r line; kill -9 {}", gateway.child.id());
+        // Rust never drops a static value. Therefore this shell kills the gateway and removes its
+        // folder when the test process ends and closes the shell's standard input.
+        let folder = gateway.path("");
+        let last = format!(
+            "read -r line; kill -9 {}; rm -rf '{folder}' || rm -rf '{folder}'",
+            gateway.child.id(),
+            folder = folder.display()
+        );
         let watcher = Command::new("sh").args(["-c", &last]).stdin(Stdio::piped()).spawn();
         std::mem::forget(watcher.unwrap());
         (gateway, key)

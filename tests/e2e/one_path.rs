@@ -1,0 +1,38 @@
+//! Tests that run once: both data paths share what they test, such as commands, stores and the admin
+//! listener, or they run both paths themselves.
+
+mod admin;
+mod admin_api;
+mod admin_page;
+mod audit;
+mod backup;
+mod blocked_output;
+mod cli;
+mod client_address;
+mod config_errors;
+mod config_show;
+mod demo_upstream;
+mod dns_commands;
+mod fast_path;
+mod feeds;
+mod form_parsers;
+mod forwarded_for;
+pub mod integrations;
+mod key_file;
+mod keys;
+mod lost_key_changes;
+mod overrides;
+mod prometheus;
+mod redis;
+mod redis_acl;
+mod redis_data_loss;
+mod redis_failover;
+mod redis_key_ring;
+mod sign_up_page;
+mod sqlite;
+mod systemd;
+#[cfg(debug_assertions)]
+mod test_faults;
+mod unwritable_output;
+mod upstream_names;
+mod webhooks;

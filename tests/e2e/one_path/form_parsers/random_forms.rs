@@ -1,0 +1,227 @@
+//! Random forms, with every oddity that a parser may read in its own way.
+
+use super::{BAD, Form, GOOD};
+use crate::random_numbers::RandomNumbers;
+
+pub fn random_form(random: &mut RandomNumbers) -> Form {
+    match random.number_below(3) {
+        0 => random_urlencoded(random),
+        1 => random_json(random),
+        _ => random_multipart(random),
+    }
+}
+
+fn random_address(random: &mut RandomNumbers) -> &'static str {
+    random.pick_one(&[GOOD, BAD, BAD])
+}
+
+fn random_urlencoded(random: &mut RandomNumbers) -> Form {
+    let mut body = random.pick_one(&["", "", "", "", "", "\u{feff}", "?", " "]).to_owned();
+    for _ in 0..=random.number_below(4) {
+        let name = random.pick_one(&[
+            "email",
+            "email",
+            "%65mail",
+            "email[]",
+            "email%5B%5D",
+            "user[email]",
+            "user%5bemail%5D",
+            "user.email",
+            "Email",
+            "+email",
+            "name",
+            "email%00",
+            "em+ail",
+            "email[0]",
+            "user_email",
+            "user[email",
+            "user+email",
+            "user[][email]",
+            "user[email][]",
+            "",
+        ]);
+        let equals = random.pick_one(&["=", "=", "=", "==", "%3D", ""]);
+        let address = random_address(random);
+        let value = match random.number_below(5) {
+            0 => address.replace('@', "%40"),
+            1 => format!("+{address}+"),
+            2 => address.replace('.', "%2e"),
+            _ => address.to_owned(),
+        };
+        body += &format!("{name}{equals}{value}{}", random.pick_one(&["&", "&", ";", "&&", "%26"]));
+    }
+    if random.one_in(20) {
+        body = format!("\u{feff}{{\"email\":\"{BAD}\",\"a\":\"&email={GOOD}&\"}}");
+    }
+    let content_type = random.pick_one(&[
+        "application/x-www-form-urlencoded",
+        "application/x-www-form-urlencoded; charset=UTF-8",
+        "Application/X-WWW-Form-Urlencoded;charset=utf-16",
+    ]);
+    Form { content_type: content_type.to_owned(), body: body.into_bytes() }
+}
+
+fn random_json(random: &mut RandomNumbers) -> Form {
+    let mut members = Vec::new();
+    for _ in 0..=random.number_below(3) {
+        let name = random.pick_one(&["email", "e\\u006dail", "EMAIL", "name", "user", "email "]);
+        let address = random_address(random);
+        let text = match random.number_below(4) {
+            0 => format!("\"{}\"", address.replace('@', "\\u0040")),
+            1 => format!("\" {address}\""),
+            _ => format!("\"{address}\""),
+        };
+        let value = match random.number_below(6) {
+            0 => format!("[{text}]"),
+            1 => format!("{{\"email\":{text}}}"),
+            2 => format!("{{\"email\":{text},\"email\":\"{GOOD}\"}}"),
+            _ => text,
+        };
+        members.push(format!("\"{name}\":{value}"));
+    }
+    let object = format!("{{{}}}", members.join(","));
+    let body = match random.number_below(8) {
+        0 => format!("\u{feff}{object}").into_bytes(),
+        1 => object.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        2 => object.replace("}", ",}").into_bytes(),
+        3 => format!("{object}{object}").into_bytes(),
+        _ => object.into_bytes(),
+    };
+    let content_type = random.pick_one(&["application/json", "application/json; charset=utf-8"]);
+    Form { content_type: content_type.to_owned(), body }
+}
+
+/// Values of `Content-Disposition`, some with a further line.
+const DISPOSITIONS: &[&str] = &[
+    "form-data; name=\"email\"",
+    "form-data; name=\"email\"",
+    "form-data; name=email",
+    "form-data; name='email'",
+    "form-data;name=\"email\"",
+    "form-data; name=\"user[email]\"",
+    "form-data; name=\"em\\ail\"",
+    "form-data; name=\"name\"; name=\"email\"",
+    "form-data; name=\"email\"; filename=\"\"",
+    "form-data; name=\"email\"; filename=\"a.txt\"",
+    "form-data; name*=utf-8''email",
+    "FORM-DATA; NAME=\"email\"",
+    "form-data; name=\"name\"",
+    "form-data; name=\"x; name=email\"",
+    "form-data; name=\"x\"; filename=\"; name=email\"",
+    "form-data; name=\"x\"\r\n\u{b};name=\"email\":x",
+    "form-data; name=\"x\"\r\n\u{c};name=\"email\":x",
+    "attachment; name=\"email\"",
+    "form-data; name=\"email\"; size=7",
+    "form-data; name=email; filename*=utf-8''a.png",
+    "form-data; name=\"=?utf-8?Q?email?=\"",
+    "form-data; name=\"\u{feff}email\"",
+    "form-data; name*0=em; name*1=ail",
+    "form-data; name=\"name\"; name*=utf-8''email",
+    "form-data; name=\"x\"; filename=\"it's; a \\\"b\\\".png\"",
+    "form-data; name=x'; y=\"'; name=email;\"",
+    "form-data; name='x; name=email'",
+    "form-data; x=\":\"; name=\"name\"\r\nContent-ID: email",
+    "form-data; name=\"=?utf-8?Q?email?=x\"",
+    "form-data; name=\"=?windows-1252?Q?email?=\"",
+    "form-data; x=\"; name=email\"; y=\";\u{a0}name=foo\"",
+    "form-data; x=\"\\\\\"; name=\"email\"; y=\"; name=z\"",
+    "form-data\r\nContent-Type: email",
+    "form-data; name=\"\"\r\nContent-Type: email",
+];
+
+/// Further lines of the header of a part.
+const PART_FIELDS: &[&str] = &[
+    "",
+    "",
+    "",
+    "Content-Type: text/plain; charset=utf-16",
+    "Content-Type: text/plain",
+    "Content-Transfer-Encoding: quoted-printable",
+    "Content-Transfer-Encoding: 8bit",
+    "Content-Type: text/plain; charset=ISO-8859-1",
+    "Content-Type: application/json",
+    "content-disposition: form-data; name=\"name\"",
+    "X: y\r\n folded: z",
+    "X-A: Content-Disposition: form-data; name=\"email\"",
+    "X-Content-Disposition: form-data; name=\"email\"",
+    "Content-Type: text/plain; a=\"Content-Disposition: ; name=email\"",
+];
+
+fn random_multipart(random: &mut RandomNumbers) -> Form {
+    let boundary = random.pick_one(&[
+        "xyz",
+        "----WebKitFormBoundary7MA4",
+        "----geckoformboundaryc5cf",
+        "charset-boundary",
+        "a b",
+        "x'y",
+    ]);
+    let end = random.pick_one(&["\r\n", "\r\n", "\r\n", "\n"]);
+    let outside = format!("Content-Disposition: form-data; name=\"email\"\r\n\r\n{BAD}\r\n");
+    let mut body = random.pick_one(&["", "", "", "", "preamble\r\n", &outside]).to_owned();
+    for _ in 0..=random.number_below(3) {
+        let disposition = random.pick_one(DISPOSITIONS);
+        let more = random.pick_one(PART_FIELDS);
+        let more = if more.is_empty() { String::new() } else { format!("{more}{end}") };
+        let address = random_address(random);
+        body += &format!(
+            "--{boundary}{end}Content-Disposition: {disposition}{end}{more}{end}{address}{end}"
+        );
+    }
+    body += &format!("--{boundary}{}", random.pick_one(&["--\r\n", "--", "--\r\n", "\r\n", ""]));
+    if random.one_in(6) {
+        body += &format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"email\"\r\n\r\n{BAD}\r\n\
+             --{boundary}--\r\n"
+        );
+    }
+    if random.one_in(20) {
+        body += &outside;
+    }
+    let quoted = format!("\"{boundary}\"");
+    let shown = if random.one_in(2) { boundary } else { &quoted };
+    let more = random.pick_one(&["", "", "; charset=utf-8", "; boundary=other"]);
+    let content_type = format!("multipart/form-data; boundary={shown}{more}");
+    match random.one_in(6) {
+        true => form_with_two_boundaries(random),
+        false => Form { content_type, body: body.into_bytes() },
+    }
+}
+
+/// A form whose boundary servers may read in two ways. Each of its two readings has another
+/// address.
+fn form_with_two_boundaries(random: &mut RandomNumbers) -> Form {
+    let kinds = [
+        ("good", "evil\"", "x=\"boundary=evil\"; boundary=good"),
+        ("good", "evil", "x=\"boundary=evil;\"; boundary=good"),
+        ("good", "evil", "boundary=good; x=\"boundary=evil\""),
+        ("good", "evil", "xboundary=evil; boundary=good"),
+        ("good", "evil", "boundary=evil; boundary=good"),
+        ("good", "evil", "boundary=good; boundary=evil"),
+        ("my-boundary", "evil", "Boundary=my-boundary; x=evil"),
+        ("good,evil", "good", "boundary=\"good,evil\""),
+        ("good;evil", "good", "boundary=\"good;evil\""),
+        ("good=evil", "good", "boundary=good=evil"),
+        ("boundary=evil", "evil", "boundary=\"boundary=evil\""),
+        ("=?utf-8?Q?evil?=", "evil", "boundary=\"=?utf-8?Q?evil?=\""),
+        ("good", "evil", "boundary=good; x=\"boundary=evil\"; y=\"boundary=\""),
+        ("good", "evil", r#"x="\\"; boundary=good; y="\"; boundary=evil; z="; w="boundary=good""#),
+    ];
+    let (outer, inner, boundaries) = kinds[random.number_below(kinds.len())];
+    form_with_hidden_part(outer, inner, &format!("multipart/form-data; {boundaries}"))
+}
+
+/// A form whose part, to a server that reads the inner boundary, is the field with a throw-away
+/// address.
+pub fn form_with_hidden_part(outer: &str, inner: &str, content_type: &str) -> Form {
+    let part = |boundary: &str, name: &str, content: &str| {
+        let header = format!("Content-Disposition: form-data; name=\"{name}\"");
+        format!("--{boundary}\r\n{header}\r\n\r\n{content}\r\n")
+    };
+    let hidden = format!("{}--{inner}--", part(inner, "email", BAD));
+    let parts = [part(outer, "email", GOOD), part(outer, "x", &hidden)].concat();
+    Form {
+        content_type: content_type.to_owned(),
+        body: format!("{parts}--{outer}--\r\n").into_bytes(),
+    }
+}
