@@ -69,7 +69,7 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(begun.elapsed() < TEST_TIMEOUT, "timed out waiting until {what}");
         // Many tests wait at the same time, and asking costs them the processor.
         let pause = begun.elapsed() / 10;
-        std::thread::sleep(pause.clamp(Duration::from_millis(5), Duration::from_millis(100)));
+        std::thread::sleep(pause.clamp(Duration::from_millis(5), Duration::from_millis(20)));
     }
 }
 
