@@ -149,9 +149,6 @@ def list_all_stages(seed):
         Stage("loom", [[*NICE, "env", "RUSTFLAGS=--cfg loom", "cargo", "run", "--locked",
                         "--release", "--manifest-path", "tests/loom/Cargo.toml",
                         "--target-dir", TARGET / "loom"]], "build", after=("build",)),
-        Stage("fuzz-targets", [[*NICE, "cargo", "check", "--locked", "--manifest-path",
-                                "fuzz/Cargo.toml", "--target-dir", TARGET / "fuzz-check"]],
-              "build", after=("build",)),
     ]
     loaded = [
         Stage("conformance", [["scripts/conformance"], ["scripts/conformance", "--pingora-path"]]),
