@@ -93,12 +93,12 @@ fn a_key_is_revoked_while_a_large_table_is_read() {
 /// Repeated changes of routes, keys, certificates and tables must not leak resources.
 #[test]
 fn reloads_leak_no_descriptors_threads_or_memory() {
-    let method = "M".repeat(160);
+    let method = "M".repeat(320);
     let routes = |round: usize| -> String {
         let route = |at| {
             format!("[[upstream.route]]\nprefix = \"/r{round}/{at}\"\nmethods = [\"{method}\"]\n")
         };
-        (0..200).map(route).collect()
+        (0..100).map(route).collect()
     };
     let setup = Setup::new();
     let authority = CertificateAuthority::new(&setup.path(""));
