@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use base64::Engine;
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ pub struct Browser {
     child: Child,
     session: String,
     /// Holds what driver and browser write, and do not remove.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Browser {
@@ -45,7 +46,7 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut browser = Browser { driver, child, session: String::new(), _folder: folder };
+        let mut browser = Browser { driver, child, session: String::new(), folder };
         wait_until("chromedriver listens", || TcpStream::connect(driver).is_ok());
         let arguments = [
             "--headless=new",
@@ -274,5 +275,11 @@ impl Drop for Browser {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // The browser's last processes may still write there.
+        let is_removed = || std::fs::remove_dir_all(self.folder.path()).is_ok();
+        let _ = (0..50).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            is_removed()
+        });
     }
 }
