@@ -42,7 +42,7 @@ class Stage:
     # Whether the stage may ask for a password on the terminal.
     uses_terminal: bool = False
     # A stage that takes longer has failed.
-    minutes: int = 30
+    minutes: int = 45
     seconds: float = 0.0
     outcome: str | None = None
 

@@ -143,7 +143,8 @@ def list_all_stages(seed):
               environment={"RISKGATE_TEST_FUZZ_MS": "5000"}, leaves_nothing=True),
         Stage("each-test-ran", check_that_each_test_ran, after=("build",)),
         # A release for this machine, hardly optimized.
-        Stage("release", [[*NICE, "scripts/release", "--quick"]], "build", after=built),
+        Stage("release", [[*NICE, "scripts/release", "--quick"]], "build", after=built,
+              minutes=75),
         Stage("benches", bench_commands(), "build", after=built, leaves_nothing=True),
         # Every order in which the threads of the lease in memory can run.
         Stage("loom", [[*NICE, "env", "RUSTFLAGS=--cfg loom", "cargo", "run", "--locked",
