@@ -10,7 +10,7 @@ from .runner import ROOT, TARGET, Stage
 
 CORES = len(os.sched_getaffinity(0))
 # Most tests wait for the processes that they start, so more of them run than there are cores.
-TESTS_AT_A_TIME = 3 * CORES
+TESTS_AT_A_TIME = 5 * CORES
 TOOLS = ROOT / "target" / "tools"
 BINARY = TARGET / "debug" / "riskgate"
 # Compilers and lints give way to tests that run beside them.

@@ -213,12 +213,9 @@ fn median_latency_of_new_names(gateway: &Gateway, key: &str) -> Duration {
 fn a_silent_dns_server_delays_no_request_and_is_reported() {
     let silent = DelayingDnsProxy::start(None, Duration::ZERO);
     let (gateway, key) = start_dns_learning_gateway(silent.address);
-    let other = setup_with_dns_learning(silent.address).set("dns.learn", "false").start();
-    let other_key = other.create_active_key("acme", &[]);
-    let with = median_latency_of_new_names(&gateway, &key);
-    let without = median_latency_of_new_names(&other, &other_key);
-    // Waiting for the DNS would take seconds.
-    assert!(with < 3 * without + Duration::from_millis(2), "{with:?}, without {without:?}");
+    let median = median_latency_of_new_names(&gateway, &key);
+    // Waiting for the DNS would take two seconds.
+    assert!(median < Duration::from_secs(1), "{median:?}");
     wait_until("riskgate reports it", || {
         let problem = get_dns_status(&gateway)["problem"].as_str().unwrap_or_default().to_owned();
         problem.contains("expected the mail hosts of") && problem.contains("no answer within 2 s")

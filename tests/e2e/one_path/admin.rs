@@ -21,10 +21,11 @@ fn localhost_request(method: &str, path: &str) -> Request {
 fn the_admin_listener_closes_slow_clients_and_every_answered_connection() {
     let gateway = Setup::new().start();
     let mut trickles = std::net::TcpStream::connect(gateway.admin).unwrap();
-    trickles.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
+    // One field whose value never ends, because the number of fields has a limit of its own.
+    trickles.write_all(b"GET /healthz HTTP/1.1\r\nX: ").unwrap();
     wait_until("riskgate closes the connection", || {
         std::thread::sleep(Duration::from_millis(200));
-        trickles.write_all(b"X: a\r\n").is_err()
+        trickles.write_all(b"a").is_err()
     });
     // The admin listener closes the connection after its response.
     let mut kept = Connection::open(gateway.admin);
