@@ -1,15 +1,11 @@
 //! A running `riskgate demo`.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 use super::{BINARY, run_command, wait_for};
-
-/// Held while a demo starts. A demo chooses its ports before it binds them, so two that start at the
-/// same moment choose the same ones.
-static IS_STARTING: Mutex<()> = Mutex::new(());
 
 /// A demo that serves. Dropping this value kills it.
 pub struct Demo {
@@ -20,7 +16,10 @@ pub struct Demo {
 impl Demo {
     /// Starts a demo that keeps its files below `folder`, and waits until it serves.
     pub fn start(folder: &Path) -> Demo {
-        let _is_starting = IS_STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        // Held while a demo starts. A demo chooses its ports before it binds them, so two that start
+        // at the same moment choose the same ones.
+        let only_start = File::open(BINARY).unwrap();
+        only_start.lock().unwrap();
         let mut child = Command::new(BINARY)
             .arg("demo")
             .current_dir(folder)

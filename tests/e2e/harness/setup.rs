@@ -61,7 +61,7 @@ impl Setup {
         if !is_fast_path_the_default() {
             setup = setup.set("listen.fast_path", "false");
         }
-        // A commit may take long on a disk that other processes use.
+        // An answer of the store may take long on a machine that has other work.
         setup = setup.set_text("store.deadline", "5s");
         setup
             .set_text("store.url", &format!("sqlite:{store}"))
@@ -76,10 +76,6 @@ impl Setup {
     /// Sets a setting to a value in TOML syntax.
     pub fn set(mut self, key: &str, value: &str) -> Setup {
         let (section, key) = key.split_once('.').unwrap();
-        if (section, key) == ("store", "url") && value.starts_with("\"redis") {
-            // A Redis server needs no time for a disk.
-            self.settings.get_mut("store").unwrap().remove("deadline");
-        }
         self.settings
             .entry(section.to_owned())
             .or_default()

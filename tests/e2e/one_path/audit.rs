@@ -1,6 +1,8 @@
 //! The audit: each change has exactly one record, whoever makes it, and whenever the process is killed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -148,6 +150,8 @@ fn a_kill_at_any_moment_leaves_a_change_whole_or_not_at_all() {
         for round in 0..12u64 {
             let admin = gateway.admin;
             let token = tokens.write.clone();
+            let answered = Arc::new(AtomicU64::new(0));
+            let count = Arc::clone(&answered);
             let writer = std::thread::spawn(move || {
                 for n in 0..200 {
                     let name = format!("{round}-{n}");
@@ -162,9 +166,10 @@ fn a_kill_at_any_moment_leaves_a_change_whole_or_not_at_all() {
                     if connection.try_send_request(&request).is_none() {
                         return;
                     }
+                    count.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            std::thread::sleep(Duration::from_millis(40 + 17 * round));
+            wait_until("some keys are made", || answered.load(Ordering::Relaxed) > round);
             gateway.kill();
             writer.join().unwrap();
             gateway = gateway.start_after_exit();
