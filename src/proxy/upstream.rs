@@ -8,6 +8,7 @@ mod attempt_timer;
 mod connection;
 mod connection_guard;
 mod health_check;
+mod host_addresses;
 mod name_resolver;
 mod options;
 mod response;

@@ -76,7 +76,15 @@ const CRATES: [(&str, &[&str]); 39] = [
             "management/repeatable",
         ],
     ),
-    ("hickory_resolver", &["support/dns_resolver", "dns/client", "proxy/upstream/name_resolver"]),
+    (
+        "hickory_resolver",
+        &[
+            "support/dns_resolver",
+            "dns/client",
+            "proxy/upstream/name_resolver",
+            "proxy/upstream/host_addresses",
+        ],
+    ),
     ("hmac", &["webhook/signature"]),
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
