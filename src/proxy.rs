@@ -4,3 +4,4 @@
 pub mod gateway;
 pub mod request_body;
 pub mod upstream;
+pub mod upstream_service;

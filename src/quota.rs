@@ -21,6 +21,7 @@ mod month_usage;
 mod node;
 mod packed_lease;
 mod shared;
+mod spending;
 mod sync;
 mod worker;
 

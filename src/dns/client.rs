@@ -7,10 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::lookup::Lookup;
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
@@ -19,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::finding::{self, DnsAnswer, DnsFinding, MxInterpretation, MxRecord, Reachability};
 use super::options::DnsOptions;
 use super::pacer::Pacer;
-use crate::support::dns_resolver::read_resolver_config;
+use crate::support::dns_resolver::{DnsResolver, ResolverSettings};
 
 /// How long one of the two attempts of a query may take. A query of a resolver probe may take no
 /// longer with both attempts.
@@ -31,7 +29,7 @@ const TIMEOUT_PER_NAME: Duration = Duration::from_secs(15);
 
 /// Resolves the mail hosts of names.
 pub struct DnsClient {
-    resolver: TokioResolver,
+    resolver: DnsResolver,
     pacer: Arc<Pacer>,
     timeout_per_name: Duration,
 }
@@ -43,9 +41,10 @@ impl DnsClient {
     /// # Errors
     /// If the options name no resolvers and the system's resolvers can't be read.
     pub fn new(options: &DnsOptions, pacer: Arc<Pacer>) -> Result<DnsClient, String> {
-        let (config, _) = read_resolver_config(&options.resolver_addresses)?;
+        let mut settings = ResolverSettings::read(&options.resolver_addresses)?;
         // A name in no list is complete, so the system's search list does not apply.
-        let config = ResolverConfig::from_name_servers(config.name_servers().to_vec());
+        settings.config =
+            ResolverConfig::from_name_servers(settings.config.name_servers().to_vec());
         let mut resolver_options = ResolverOpts::default();
         resolver_options.timeout = QUERY_ATTEMPT_TIMEOUT;
         // One retry, so two attempts.
@@ -53,13 +52,8 @@ impl DnsClient {
         // riskgate has its own cache of facts, with its own bound.
         resolver_options.cache_size = 0;
         resolver_options.use_hosts_file = ResolveHosts::Never;
-        let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        let resolver = resolver.with_options(resolver_options).build();
-        Ok(DnsClient {
-            resolver: resolver.map_err(|error| format!("expected resolvers, but found {error}"))?,
-            pacer,
-            timeout_per_name: TIMEOUT_PER_NAME,
-        })
+        let resolver = settings.build(resolver_options)?;
+        Ok(DnsClient { resolver, pacer, timeout_per_name: TIMEOUT_PER_NAME })
     }
 
     /// Finds the mail hosts of a name with one or more queries. A host for which `is_known_host`

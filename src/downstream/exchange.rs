@@ -251,10 +251,7 @@ impl Exchange<'_> {
         self.attempt_timer = Some(AttemptTimer::start(server));
         let connected =
             self.context.upstreams.reuse_or_connect(server, self.attempts.is_retry()).await;
-        let mut connection = connected.map_err(|_| {
-            self.context.upstreams.eject_server(&server.into());
-            Failure::Connect
-        })?;
+        let mut connection = connected.map_err(|_| Failure::Connect)?;
         self.attempts.mark_connected();
         self.client_info.traceparent = self.ctx.traceparent_after(self.attempt_records.len());
         let mut request = Vec::with_capacity(self.client_header.len() + 512);

@@ -124,10 +124,10 @@ pub async fn charge_calls(
 ) -> Result<Permit, Refusal> {
     let charged = match count {
         1 => ledger.charge(&key.lease, month).await,
-        _ => ledger.charge_all(&key.lease, month, count).await,
+        _ => ledger.charge_all(&key.lease, month, count as u64).await,
     };
     match charged {
-        Ok(spent) => Ok(count_charged_calls(ledger, key, route, unix_now, spent, count)),
+        Ok(spent) => Ok(count_charged_calls(ledger, key, route, unix_now, spent)),
         Err(Denial::Exhausted) => Err(Refusal::QuotaExceeded {
             reset_at: month.reset_at(),
             retry_after_seconds: month.seconds_until_end(unix_now),
@@ -146,7 +146,7 @@ pub fn try_charge_call(
     unix_now: i64,
 ) -> Option<Permit> {
     let spent = ledger.try_charge_if_no_waiters(&key.lease, month)?;
-    Some(count_charged_calls(ledger, key, route, unix_now, spent, 1))
+    Some(count_charged_calls(ledger, key, route, unix_now, spent))
 }
 
 /// Adds charged calls to the usage of the key, and returns the permit.
@@ -156,10 +156,9 @@ fn count_charged_calls(
     route: RouteLabel,
     unix_now: i64,
     spent: Charge,
-    count: usize,
 ) -> Permit {
     let day = ledger.usage_day(spent.month(), unix_now);
-    key.usage().count_calls(route, day, count as u64);
+    key.usage().count_calls(route, day, spent.calls());
     Permit { key: Some(Arc::clone(key)), charge: Some(spent), counted_for: (route, day) }
 }
 
@@ -199,15 +198,16 @@ impl Permit {
         compute_allowance(self.key.as_ref()?, spent.month(), spent.remaining.unwrap_or(0), unix_now)
     }
 
-    /// Refunds the call, at most once, because riskgate failed to serve the request. Returns false
-    /// if the request charged no call, or if it is too late to refund the call.
+    /// Refunds the calls, at most once, because riskgate failed to serve the request. Returns false
+    /// if the request charged no call, or if it is too late to refund the calls.
     pub fn refund(&mut self, ledger: &Ledger) -> bool {
         match (self.charge.take(), &self.key) {
             (Some(spent), Some(key)) => {
+                let calls = spent.calls();
                 let is_refunded = ledger.refund(&key.lease, spent);
                 if is_refunded {
                     let (route, day) = self.counted_for;
-                    key.usage().uncount_call(route, day);
+                    key.usage().uncount_calls(route, day, calls);
                 }
                 is_refunded
             }

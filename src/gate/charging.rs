@@ -32,9 +32,13 @@ impl Gate {
         let month = self.state.ledger.month_to_charge(now);
         let (ledger, route) = (&self.state.ledger, ctx.route);
         let charged = admission::charge_calls(ledger, key, route, month, now, count).await;
-        // After a refused batch, some calls may be left.
-        if count == 1 && matches!(charged, Err(Refusal::QuotaExceeded { .. })) {
-            ctx.common_headers.allowance = admission::compute_allowance(key, month, 0, now);
+        if matches!(charged, Err(Refusal::QuotaExceeded { .. })) {
+            // After a refused batch, some calls may be left.
+            let left = match count {
+                1 => 0,
+                _ => ledger.remaining_calls(&key.lease, month).unwrap_or(0),
+            };
+            ctx.common_headers.allowance = admission::compute_allowance(key, month, left, now);
         }
         charged
     }

@@ -80,6 +80,13 @@ pub struct ReloadableRules {
     pub authz: Option<Arc<AuthzRules>>,
 }
 
+impl ReloadableRules {
+    /// Returns true if riskgate may have to forward a request to an upstream server.
+    pub fn may_need_upstream(&self) -> bool {
+        self.check_answer != CheckAnswer::Table || !self.upstream_routes.is_empty()
+    }
+}
+
 /// The state that requests are judged by.
 pub struct GateState {
     /// The table of domains that was compiled from the lists.

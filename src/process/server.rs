@@ -30,6 +30,7 @@ use crate::process::reload::Reloader;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
 use crate::process::upgrade::{Predecessor, RuntimeDir, SuccessorSocket};
 use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, Upstreams};
+use crate::proxy::upstream_service::UpstreamService;
 use crate::support::certificates::CurrentCertificates;
 
 pub use exit::ExitHook;
@@ -199,10 +200,13 @@ fn add_services(
         let timeout = service_parts.config.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }
-    let upstreams = Arc::clone(service_parts.upstreams);
+    let upstreams = UpstreamService::new(
+        Arc::clone(service_parts.upstreams),
+        Arc::clone(service_parts.gate.state()),
+    );
     let heartbeat = service_parts.heartbeat.clone();
     service_parts.add_services(server, sockets)?;
-    server.add_service(GenBackgroundService::new("upstream".to_owned(), upstreams));
+    server.add_service(GenBackgroundService::new("upstream".to_owned(), Arc::new(upstreams)));
     server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
     server.add_service(GenBackgroundService::new(
         "watchdog".to_owned(),

@@ -6,7 +6,7 @@
 //! process ends, the successor serves. No client is refused, because the kernel queues its
 //! connection as long as one of the two processes has the listening socket open.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::TcpListener;
@@ -68,7 +68,7 @@ impl RuntimeDir {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(self.path.join("riskgate.pid"))?;
-        if file.try_lock().is_err() {
+        if !try_lock(&file)? {
             return Ok(false);
         }
         file.set_len(0)?;
@@ -88,7 +88,7 @@ impl RuntimeDir {
     /// Returns true if a process serves from this directory.
     pub fn is_claimed(&self) -> bool {
         let file = OpenOptions::new().read(true).open(self.path.join("riskgate.pid"));
-        file.is_ok_and(|file| file.try_lock_shared().is_err())
+        file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
     /// Opens the upgrade socket, as the successor. Only one successor can wait at a time.
@@ -97,7 +97,7 @@ impl RuntimeDir {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(self.path.join("successor.lock"))?;
-        if lock.try_lock().is_err() {
+        if !try_lock(&lock)? {
             return Err(io::Error::other("another waiting successor"));
         }
         // A successor that died may have left its socket behind.
@@ -130,6 +130,18 @@ impl RuntimeDir {
 
     fn upgrade_socket_path(&self) -> PathBuf {
         self.path.join("successor.sock")
+    }
+}
+
+/// Locks a file. Returns false if another process holds the lock. Not every file system has locks.
+fn try_lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => {
+            let expected = "expected a file system on which files can be locked";
+            Err(io::Error::other(format!("{expected}, but found: {error}")))
+        }
     }
 }
 

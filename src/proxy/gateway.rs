@@ -27,7 +27,10 @@ use crate::gate::{
 };
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
-use crate::proxy::upstream::{AttemptTimer, ConnectionGuard, ExchangePermit, Upstreams};
+use crate::proxy::upstream::{
+    AttemptTimer, ConnectionGuard, ExchangePermit, Upstreams, describe_error,
+};
+use crate::proxy::upstream_service::UpstreamService;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// A client that waits for a 100 which riskgate can't send must start its body within this fraction
@@ -79,7 +82,9 @@ impl Gateway {
     /// it to your server. Without it, riskgate skips a server only after a connection to it has failed,
     /// and keeps the addresses of the start.
     pub fn background_service(&self) -> impl ServiceWithDependents + use<> {
-        GenBackgroundService::new("upstream".to_owned(), Arc::clone(&self.upstreams))
+        let state = Arc::clone(self.gate.state());
+        let service = UpstreamService::new(Arc::clone(&self.upstreams), state);
+        GenBackgroundService::new("upstream".to_owned(), Arc::new(service))
     }
 
     /// Renders the metrics of the gate and of its upstream servers in Prometheus' text format, for a
@@ -227,7 +232,9 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
         mut error: Box<Error>,
     ) -> Box<Error> {
-        self.upstreams.eject_server(&peer._address);
+        if let Some(server) = peer._address.as_inet() {
+            self.upstreams.eject_server(*server, &describe_error(&error));
+        }
         error.set_retry(self.record_failure(ctx, Failure::Connect));
         error
     }
@@ -235,13 +242,18 @@ impl ProxyHttp for Gateway {
     async fn connected_to_upstream(
         &self,
         _session: &mut Session,
-        _reused: bool,
-        _peer: &HttpPeer,
+        reused: bool,
+        peer: &HttpPeer,
         connection: std::os::unix::io::RawFd,
         _digest: Option<&Digest>,
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         ctx.attempts.mark_connected();
+        if let (false, Some(server), Some(timer)) =
+            (reused, peer._address.as_inet(), &ctx.attempt_timer)
+        {
+            self.upstreams.record_connection(*server, timer.started_at());
+        }
         ctx.is_upstream_response_complete = false;
         ctx.connection_guard =
             self.upstreams.guard_connection(ctx.request_context.started_at(), connection);

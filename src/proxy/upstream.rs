@@ -8,25 +8,24 @@ mod attempt_timer;
 mod connection;
 mod connection_guard;
 mod health_check;
+mod host_addresses;
 mod name_resolver;
 mod options;
 mod response;
+mod server_health;
 mod server_name;
 mod server_set;
 mod tls;
 mod turns;
 
-use std::net::{IpAddr, SocketAddr as StdAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use pingora::connectors::TransportConnector;
-use pingora::protocols::l4::socket::SocketAddr;
 use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
@@ -38,7 +37,8 @@ pub use attempt_timer::AttemptTimer;
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use connection_guard::ConnectionGuard;
-use health_check::create_health_check;
+pub use health_check::describe_error;
+use health_check::{HealthClient, check_periodically, describe_connect_error};
 use name_resolver::NameResolver;
 pub use options::UpstreamOptions;
 pub use response::{BodyState, ResponseContext, ResponseHead, forward_response_head};
@@ -67,6 +67,8 @@ pub struct Upstreams {
     options: UpstreamOptions,
     /// Opens the TLS connections of the fast path; `None` without TLS to the servers.
     tls_connector: Option<TransportConnector>,
+    /// Requests the path of health checks.
+    health_client: HealthClient,
     /// Idle connections of the fast path.
     idle_pool: Arc<IdlePool>,
     exchange_permits: Arc<Semaphore>,
@@ -85,11 +87,8 @@ impl Upstreams {
             options.exchange_time_limit = Duration::from_secs(3600);
         }
         let names = NameResolver::new(options.servers.clone(), options.resolvers.clone());
-        let health_check = match options.health_interval.is_zero() {
-            true => None,
-            false => Some((create_health_check(&options)?, options.health_interval)),
-        };
-        let servers = ServerSet::new(names, options.eject_for, health_check)?;
+        let servers = ServerSet::new(names, options.eject_for)?;
+        let tls_options = options.tls.as_ref().map(UpstreamTls::connector_options);
         let per_address = options.max_in_flight_per_address;
         let client_limit =
             || Arc::new(PerClientLimit::new(per_address, options.exempt_networks.clone()));
@@ -103,10 +102,8 @@ impl Upstreams {
                 options.max_in_flight.min(MAX_IDLE_CONNECTIONS),
                 options.idle_timeout,
             )),
-            tls_connector: options
-                .tls
-                .as_ref()
-                .map(|tls| TransportConnector::new(Some(tls.connector_options()))),
+            tls_connector: tls_options.clone().map(|tls| TransportConnector::new(Some(tls))),
+            health_client: HealthClient::new(tls_options),
             options,
             retry_group_counter: AtomicU64::new(0),
         })
@@ -117,8 +114,13 @@ impl Upstreams {
         self.servers.problems()
     }
 
-    /// Returns the number of healthy servers (neither ejected nor failing their health check), and
-    /// the number of all servers.
+    /// Says that no server is healthy, and why; `None` if one is healthy or no name resolves.
+    pub fn outage(&self) -> Option<String> {
+        self.servers.outage()
+    }
+
+    /// Returns the number of healthy servers, and the number of all servers. A server is not healthy
+    /// from a refused connection or a failed check until it accepts a connection or passes a check.
     pub fn count_healthy_and_all(&self) -> (usize, usize) {
         let healths = self.servers.list_healths();
         (healths.iter().filter(|(_, is_healthy)| *is_healthy).count(), healths.len())
@@ -186,30 +188,42 @@ impl Upstreams {
     }
 
     /// Selects the next server for the fast path; `None` if there is none.
-    pub fn select_server(&self) -> Option<StdAddr> {
-        self.servers.select()?.as_inet().copied()
+    pub fn select_server(&self) -> Option<SocketAddr> {
+        self.servers.select()
     }
 
     /// Returns a connection to this server for the fast path: an idle one from the pool if there is
-    /// one, otherwise a new one. A retry always gets a new one.
+    /// one, otherwise a new one. A retry always gets a new one. A server that does not accept a
+    /// connection is skipped for `eject_for`.
     pub async fn reuse_or_connect(
         &self,
-        server: StdAddr,
+        server: SocketAddr,
         is_retry: bool,
     ) -> std::io::Result<UpstreamConnection> {
         if !is_retry && let Some(connection) = self.idle_pool.checkout(server) {
             return Ok(connection);
         }
+        let began_at = Instant::now();
         // The future is boxed because it is large: unboxed, it would be a part of the future of
         // each exchange, also of those that reuse a connection.
-        let opened = Box::pin(async {
+        let opened = Box::pin(self.open_connection(server)).await;
+        match &opened {
+            Ok(_) => self.record_connection(server, began_at),
+            Err(error) => self.eject_server(server, &describe_connect_error(error)),
+        }
+        opened
+    }
+
+    /// Opens a connection to this server within `connect_timeout`.
+    async fn open_connection(&self, server: SocketAddr) -> std::io::Result<UpstreamConnection> {
+        let opened = async {
             let Some(connector) = &self.tls_connector else {
                 return UpstreamConnection::open(server, RECV_BUFFER_BYTES).await;
             };
-            let peer = self.peer(server.into(), self.options.connect_timeout);
+            let peer = self.peer(server, self.options.connect_timeout);
             let stream = connector.new_stream(&peer).await.map_err(std::io::Error::other)?;
             UpstreamConnection::from_tls(stream, server)
-        });
+        };
         tokio::time::timeout(self.options.connect_timeout, opened).await?
     }
 
@@ -219,8 +233,13 @@ impl Upstreams {
     }
 
     /// Skips a server for `eject_for`, because it did not accept a connection.
-    pub fn eject_server(&self, server: &SocketAddr) {
-        self.servers.eject(server);
+    pub fn eject_server(&self, server: SocketAddr, why: &str) {
+        self.servers.eject(server, why);
+    }
+
+    /// Records that the server accepted a connection, which a request began to open then.
+    pub fn record_connection(&self, server: SocketAddr, began_at: Instant) {
+        self.servers.record_connection(server, began_at);
     }
 
     /// Returns the deadline of the exchange for a request that started then.
@@ -283,13 +302,46 @@ impl Upstreams {
             }
         }
     }
-}
 
-/// Checks the servers' health and follows their names.
-#[async_trait]
-impl BackgroundService for Upstreams {
-    async fn start(&self, shutdown: ShutdownWatch) {
-        tokio::join!(self.servers.check_health(shutdown.clone()), self.keep_resolving(shutdown));
+    /// Checks the servers' health and follows their names until the shutdown. The health is checked
+    /// only while a request may need a server.
+    pub async fn watch_servers(
+        self: &Arc<Self>,
+        is_needed: impl Fn() -> bool,
+        shutdown: ShutdownWatch,
+    ) {
+        let list_servers = || if is_needed() { self.servers.list() } else { Vec::new() };
+        let check = |server| {
+            let upstreams = Arc::clone(self);
+            async move { upstreams.check_and_record(server).await }
+        };
+        let interval = self.options.health_interval;
+        tokio::join!(
+            check_periodically(interval, list_servers, check, shutdown.clone()),
+            self.keep_resolving(shutdown)
+        );
+    }
+
+    /// Checks the health of a server. The whole check has one deadline.
+    async fn check_and_record(&self, server: SocketAddr) {
+        let (began_at, limit) = (Instant::now(), self.options.exchange_time_limit);
+        let checked = tokio::time::timeout(limit, self.check_server(server)).await;
+        let outcome = checked.unwrap_or_else(|_| {
+            Err(format!("expected a whole response within {limit:?}, but found none"))
+        });
+        self.servers.record_check(server, began_at, outcome);
+    }
+
+    /// Requests `health_path` from the server as traffic requests its paths. Without a path, opens a
+    /// connection, as traffic does.
+    async fn check_server(&self, server: SocketAddr) -> Result<(), String> {
+        let Some(path) = &self.options.health_path else {
+            let opened = self.open_connection(server).await;
+            return opened.map(drop).map_err(|error| describe_connect_error(&error));
+        };
+        let peer = self.peer(server, self.options.exchange_time_limit);
+        let address = server.to_string();
+        self.health_client.request(&peer, self.host_header(&address), path).await
     }
 }
 

@@ -55,6 +55,10 @@ pub(super) struct LeaseAccounting {
     pub(super) maybe_granted: u64,
     /// Final reports on past months that the store has not accepted yet.
     pub(super) final_reports: Vec<FinalReport>,
+    /// The calls of the batch that waits for the store; 0 if none waits.
+    pub(super) wanted_calls: u64,
+    /// The store has answered since the batch began to wait, and fewer calls are left than it needs.
+    pub(super) is_batch_denied: bool,
     /// This node's spent total at the last tick.
     pub(super) spent_at_last_tick: u64,
     /// Calls that this node spent in the second before the last tick.
@@ -78,6 +82,8 @@ pub(super) struct PendingReport {
     pub(super) returned_calls: u64,
     pub(super) unsettled_calls: u64,
     pub(super) requested_calls: u64,
+    /// The calls of the batch that waited when the report was built.
+    pub(super) wanted_calls: u64,
     pub(super) spent: u64,
     pub(super) limit: Option<u64>,
 }
@@ -108,50 +114,59 @@ impl LeaseAccounting {
         self.calls_to_return += atomic_lease.withdraw_all_but(0, true);
     }
 
-    /// Admits one call that no lease covers. Returns `None` if the known total has already reached
+    /// Admits calls that no lease covers, all or none. Returns `None` if the known total would exceed
     /// the limit. Else returns `Some` with the calls that remain as far as this node knows:
     /// `Some(None)` if the account is unlimited.
     pub(super) fn spend_unbacked(
         &mut self,
         atomic_lease: &AtomicLease,
         month: Month,
+        calls: u64,
     ) -> Option<Option<u64>> {
         self.enter_month(atomic_lease, month);
+        let limit = self.limit;
+        let is_too_many = |known: u64| limit.is_some_and(|limit| known + calls > limit);
+        if calls > 1 && is_too_many(self.leased_by_all()) {
+            // The calls that this node holds are left for the batch, too.
+            self.calls_to_return += atomic_lease.withdraw_all_but(0, false);
+        }
         let known = self.leased_by_all();
-        if self.limit.is_some_and(|limit| known >= limit) {
+        if is_too_many(known) {
             return None;
         }
-        self.unsettled_calls += 1;
-        Some(self.limit.map(|limit| limit - known - 1))
+        self.unsettled_calls += calls;
+        Some(limit.map(|limit| limit - known - calls))
     }
 
-    /// Refunds an unbacked call. Returns false if the call may have been reported to the store
-    /// already.
-    pub(super) fn refund_unbacked(&mut self, month: Month) -> bool {
+    /// Refunds unbacked calls, all or none. Returns false if they may have been reported to the
+    /// store already.
+    pub(super) fn refund_unbacked(&mut self, month: Month, calls: u64) -> bool {
         let reported = self.pending_report.map_or(0, |pending| pending.unsettled_calls);
-        let is_unreported = self.month == month.number() && self.unsettled_calls > reported;
-        self.unsettled_calls -= u64::from(is_unreported);
+        let is_unreported =
+            self.month == month.number() && self.unsettled_calls >= reported + calls;
+        self.unsettled_calls -= if is_unreported { calls } else { 0 };
         is_unreported
     }
 
-    /// Refunds a spent call: to the lease, or to the store if this node may not hold another call.
+    /// Refunds spent calls: to the lease, or to the store if this node may not hold so many more.
     pub(super) fn refund(
         &mut self,
         atomic_lease: &AtomicLease,
         month: Month,
         epoch: u64,
+        calls: u64,
     ) -> RefundOutcome {
         let packed = atomic_lease.load();
         if self.month != month.number() || packed.epoch() != epoch {
             return RefundOutcome::Stale;
         }
-        if packed.held() + self.calls_requested() < max_held_calls(self.limit, self.leased_by_all())
-        {
-            atomic_lease.refund_one();
+        let max_held = max_held_calls(self.limit, self.leased_by_all());
+        if packed.held() + self.calls_requested() + calls <= max_held {
+            atomic_lease.refund(calls);
             return RefundOutcome::Reusable;
         }
-        atomic_lease.return_one_to_store();
-        self.calls_to_return += 1;
+        atomic_lease.return_to_store(calls);
+        self.calls_to_return += calls;
         RefundOutcome::ToStore
     }
 
@@ -164,6 +179,11 @@ impl LeaseAccounting {
     /// calls that it returns to the store don't.
     pub(super) fn leased_by_all(&self) -> u64 {
         self.own_leased - self.calls_to_return + self.unsettled_calls + self.others_leased
+    }
+
+    /// The calls that no node has leased, as far as this node knows.
+    pub(super) fn unleased_calls(&self) -> u64 {
+        self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.leased_by_all()))
     }
 
     /// Moves to `month` if it is later than the current month. If calls were leased or admitted in
@@ -192,10 +212,17 @@ impl LeaseAccounting {
             limit: self.limit,
             last_report_sequence: self.last_report_sequence,
             last_read_of_others_spent: self.last_read_of_others_spent,
+            wanted_calls: self.wanted_calls,
             final_reports: std::mem::take(&mut self.final_reports),
             ..LeaseAccounting::default()
         };
         true
+    }
+
+    /// The calls of the batch that waits, or that waited when the report in flight was built.
+    #[cfg(test)]
+    pub(super) fn batch_calls(&self) -> u64 {
+        self.wanted_calls.max(self.pending_report.map_or(0, |pending| pending.wanted_calls))
     }
 
     /// Returns three values: the calls held or requested; the present limit and the limit in the

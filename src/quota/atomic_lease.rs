@@ -21,16 +21,16 @@ impl AtomicLease {
         PackedLease(self.0.load(Ordering::Acquire))
     }
 
-    /// Spends one held call if the lease is of `month` or a later month. Returns the word after the
-    /// spend, or `None` if no such call is held.
-    pub(super) fn spend_one(&self, month: u64) -> Option<PackedLease> {
+    /// Spends these held calls, all or none, if the lease is of `month` or a later month. Returns
+    /// the word after the spend, or `None` if fewer such calls are held.
+    pub(super) fn spend(&self, month: u64, calls: u64) -> Option<PackedLease> {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
             let packed = PackedLease(seen);
-            if packed.held() == 0 || packed.month() < month {
+            if packed.held() < calls || packed.month() < month {
                 return None;
             }
-            let next = seen - PackedLease::ONE_HELD_CALL;
+            let next = seen - calls * PackedLease::ONE_HELD_CALL;
             match self.0.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(PackedLease(next)),
                 Err(now) => seen = now,
@@ -65,15 +65,16 @@ impl AtomicLease {
         held
     }
 
-    /// Puts one spent call back, so that it can be spent again.
-    pub(super) fn refund_one(&self) {
-        self.0.fetch_add(PackedLease::ONE_HELD_CALL, Ordering::AcqRel);
+    /// Puts spent calls back, so that they can be spent again. The caller makes sure that the lease
+    /// can hold them.
+    pub(super) fn refund(&self, calls: u64) {
+        self.0.fetch_add(calls * PackedLease::ONE_HELD_CALL, Ordering::AcqRel);
     }
 
-    /// Returns one spent call to the store: it counts as unleased and can't be spent here.
-    pub(super) fn return_one_to_store(&self) {
+    /// Returns spent calls to the store: they count as unleased and can't be spent here.
+    pub(super) fn return_to_store(&self, calls: u64) {
         self.update(|packed| {
-            let unleased = packed.unleased_low_bits() + 1;
+            let unleased = packed.unleased_low_bits() + calls;
             PackedLease::new(packed.month(), packed.epoch(), packed.held(), unleased)
         });
     }

@@ -33,10 +33,13 @@ pub enum Denial {
     StoreUnavailable,
 }
 
-/// A spent call. It can be refunded once, to the lease that it came from.
+/// A spent call, or the calls of one batch. They can be refunded once, to the lease that they came
+/// from.
 #[derive(Debug)]
 pub struct Charge {
     pub(super) month: Month,
+    /// How many calls were spent.
+    pub(super) calls: u64,
     /// The epoch of the lease that it was spent from.
     pub(super) lease_epoch: u16,
     /// No lease covered the call: it was admitted because the store was down or recovering.
@@ -46,8 +49,13 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// The month that the call belongs to.
+    /// The month that the calls belong to.
     pub fn month(&self) -> Month {
         self.month
+    }
+
+    /// How many calls were spent.
+    pub fn calls(&self) -> u64 {
+        self.calls
     }
 }

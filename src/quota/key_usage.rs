@@ -111,9 +111,9 @@ impl KeyUsage {
         self.change(route as usize, day, |known| known + calls);
     }
 
-    /// Subtracts a call that was refunded.
-    pub fn uncount_call(&self, route: RouteLabel, day: UsageDay) {
-        self.change(route as usize, day, |known| known.saturating_sub(1));
+    /// Subtracts calls that were refunded.
+    pub fn uncount_calls(&self, route: RouteLabel, day: UsageDay, calls: u64) {
+        self.change(route as usize, day, |known| known.saturating_sub(calls));
     }
 
     fn change(&self, route: usize, day: UsageDay, change: impl Fn(u64) -> u64) {
@@ -269,7 +269,7 @@ mod tests {
         let key = usage.find_or_create("k1");
         key.count_calls(RouteLabel::Check, day(1), 1);
         key.count_calls(RouteLabel::Domain, day(1), 3);
-        key.uncount_call(RouteLabel::Domain, day(1));
+        key.uncount_calls(RouteLabel::Domain, day(1), 1);
         assert_eq!(changes(&usage), [(1, "check", 1), (1, "domain", 2)]);
         usage.confirm_in_flight();
         assert_eq!(changes(&usage), []);
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(changes(&usage), [(1, "check", 2), (2, "check", 5)], "one call came late");
         assert_eq!(changes(&usage).len(), 2, "not acknowledged");
         usage.confirm_in_flight();
-        key.uncount_call(RouteLabel::Check, day(1));
+        key.uncount_calls(RouteLabel::Check, day(1), 1);
         assert_eq!(changes(&usage), [(1, "check", 1)]);
         usage.mark_unreported();
         assert_eq!(changes(&usage), [(1, "check", 1), (1, "domain", 2), (2, "check", 5)]);

@@ -130,16 +130,16 @@ impl Lease {
         self.usage.find_or_create(key_id)
     }
 
-    fn lock_accounting(&self) -> MutexGuard<'_, LeaseAccounting> {
+    pub(super) fn lock_accounting(&self) -> MutexGuard<'_, LeaseAccounting> {
         lock_ignoring_poison(&self.accounting)
     }
 
     // --- spending ---
 
-    /// Spends one held call, with a compare-and-swap and no lock. Returns the charge, and how
-    /// urgently the worker should request more calls. `None` if no call of the month is held.
-    pub(super) fn try_spend(&self, month: Month) -> Option<(Charge, RefillUrgency)> {
-        let packed = self.hot.atomic_lease.spend_one(u64::from(month.number()))?;
+    /// Spends held calls, all or none, with a compare-and-swap and no lock. Returns the charge, and
+    /// how urgently the worker should request more calls. `None` if fewer calls are held.
+    pub(super) fn try_spend(&self, month: Month, calls: u64) -> Option<(Charge, RefillUrgency)> {
+        let packed = self.hot.atomic_lease.spend(u64::from(month.number()), calls)?;
         let urgency = match packed.held() <= self.hot.refill_threshold.load(Ordering::Relaxed) {
             false => RefillUrgency::NotNeeded,
             true if self.hot.refill_can_wait.load(Ordering::Relaxed) => RefillUrgency::CanWait,
@@ -153,6 +153,7 @@ impl Lease {
                 // The next month began after the request arrived.
                 false => Month::from_number(packed.month() as u16)?,
             },
+            calls,
             lease_epoch: packed.epoch() as u16,
             is_unbacked: false,
             remaining: (!self.hot.is_unlimited.load(Ordering::Relaxed)).then_some(remaining),
@@ -160,34 +161,35 @@ impl Lease {
         Some((charge, urgency))
     }
 
-    /// Admits an unbacked call, which no lease covers. Returns `None` if the known total has
-    /// reached the limit.
-    pub(super) fn spend_unbacked(&self, month: Month) -> Option<Charge> {
+    /// Admits unbacked calls, which no lease covers, all or none. Returns `None` if the known total
+    /// would exceed the limit.
+    pub(super) fn spend_unbacked(&self, month: Month, calls: u64) -> Option<Charge> {
         let mut accounting = self.lock_accounting();
         if accounting.month < month.number() {
             self.exhausted_until_ms.store(0, Ordering::Release);
         }
-        let remaining = accounting.spend_unbacked(&self.hot.atomic_lease, month)?;
+        let remaining = accounting.spend_unbacked(&self.hot.atomic_lease, month, calls)?;
         let epoch = self.hot.atomic_lease.load().epoch() as u16;
         let month = Month::from_number(accounting.month)?;
-        Some(Charge { month, lease_epoch: epoch, is_unbacked: true, remaining })
+        Some(Charge { month, calls, lease_epoch: epoch, is_unbacked: true, remaining })
     }
 
-    /// Refunds a call: to this lease, or to the store if this node may not hold another call.
+    /// Refunds a charge: to this lease, or to the store if this node may not hold its calls.
     pub(super) fn refund(&self, charge: &Charge) -> RefundOutcome {
-        let epoch = u64::from(charge.lease_epoch);
-        let outcome = self.lock_accounting().refund(&self.hot.atomic_lease, charge.month, epoch);
-        if outcome == RefundOutcome::Reusable {
-            // A waiting call can now spend it.
+        let (epoch, lease) = (u64::from(charge.lease_epoch), &self.hot.atomic_lease);
+        let outcome = self.lock_accounting().refund(lease, charge.month, epoch, charge.calls);
+        if outcome != RefundOutcome::Stale {
+            // Calls are left: here, or in the store once they are reported.
+            self.exhausted_until_ms.store(0, Ordering::Release);
             self.wake_waiters();
         }
         outcome
     }
 
-    /// Refunds an unbacked call. Returns false if the call may have been reported to the store
+    /// Refunds an unbacked charge. Returns false if the call may have been reported to the store
     /// already.
     pub(super) fn refund_unbacked(&self, charge: &Charge) -> bool {
-        self.lock_accounting().refund_unbacked(charge.month)
+        self.lock_accounting().refund_unbacked(charge.month, charge.calls)
     }
 
     // --- the wait queue, and the flags by which the worker finds the lease ---
@@ -233,10 +235,6 @@ impl Lease {
     }
 
     // --- accounting ---
-
-    pub(super) fn record_requested_month(&self, month: Month) {
-        self.lock_accounting().record_requested_month(month);
-    }
 
     /// Returns true if the store granted nothing for `month` less than half a second ago.
     pub(super) fn is_exhausted(&self, month: Month, uptime_ms: u64) -> bool {
@@ -311,7 +309,8 @@ impl Lease {
         let mut outgoing =
             accounting.prepare_reports(&self.hot.atomic_lease, &self.account, reason, latest_month);
         outgoing.attach_usage(usage, &self.usage);
-        if accounting.month != month {
+        if accounting.month != month || accounting.calls_to_return > 0 {
+            // In the new month, or after these calls are returned, the store has calls to grant.
             self.exhausted_until_ms.store(0, Ordering::Release);
         }
         outgoing
@@ -370,8 +369,8 @@ impl Lease {
         (accounting.month, held, limits, own_leased)
     }
 
-    #[cfg(test)]
-    pub(super) fn with_accounting<R>(
+    /// Changes the accounting and the lease together.
+    pub(super) fn change_accounting<R>(
         &self,
         act: impl FnOnce(&mut LeaseAccounting, &AtomicLease) -> R,
     ) -> R {

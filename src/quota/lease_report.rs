@@ -123,7 +123,10 @@ impl LeaseAccounting {
             self.calls_per_second = spent_so_far.saturating_sub(self.spent_at_last_tick);
             self.spent_at_last_tick = spent_so_far;
         }
-        let max_kept = if reason == ReportReason::Shutdown || is_idle { 0 } else { max_held };
+        let max_kept = match reason {
+            ReportReason::Shutdown => 0,
+            _ => self.wanted_calls.max(if is_idle { 0 } else { max_held }),
+        };
         // Calls are withdrawn before the report returns them to the store, so that none of them is
         // spent while the report is in flight.
         self.calls_to_return += atomic_lease.withdraw_all_but(max_kept, false);
@@ -137,7 +140,9 @@ impl LeaseAccounting {
         // The spent total is published every second, and with every request for calls.
         let must_publish_spent =
             reason != ReportReason::CallsNeeded && self.reported_spent != Some(spent);
+        // A batch that waits needs to know how many calls are left.
         if requested == 0
+            && self.wanted_calls == 0
             && self.calls_to_return == 0
             && !must_publish_spent
             && !self.has_unsettled()
@@ -152,6 +157,7 @@ impl LeaseAccounting {
             returned_calls: self.calls_to_return,
             unsettled_calls: self.unsettled_calls,
             requested_calls: requested,
+            wanted_calls: self.wanted_calls,
             spent,
             limit: self.limit,
         });
@@ -182,11 +188,19 @@ impl LeaseAccounting {
     /// Returns how many calls to request. A full lease lasts [`LEASE_SUPPLY_SECONDS`] at the
     /// current rate, but has at most `max_held` calls. If at most half of a full lease is held, the
     /// rest of it is requested; else the result is 0.
+    ///
+    /// If a batch waits, all calls that it lacks are requested at once, unless this node knows that
+    /// fewer are left. Then the reply shows whether that is still so.
     fn calls_to_request(&self, max_held: u64, held: u64, spent: u64) -> u64 {
         let size = (LEASE_SUPPLY_SECONDS * self.current_calls_per_second(spent))
             .max(MIN_LEASE_CALLS)
             .min(max_held);
-        if held <= size / 2 { size - held } else { 0 }
+        let missing_of_lease = if held <= size / 2 { size - held } else { 0 };
+        let missing_of_batch = self.wanted_calls.saturating_sub(held);
+        match missing_of_batch <= self.unleased_calls() {
+            true => missing_of_batch.max(missing_of_lease),
+            false => missing_of_lease,
+        }
     }
 
     /// The calls spent in the last full second, or those spent in the current second so far if that
@@ -255,12 +269,21 @@ impl LeaseAccounting {
         let headroom = limit.map_or(u64::MAX, |limit| {
             limit.saturating_sub(leased_by_all - granted).saturating_sub(self.unsettled_calls)
         });
-        let spendable = if limit_changed { 0 } else { granted.min(headroom) };
+        // If a batch has ended meanwhile, its calls are surplus.
+        let max_added = match pending.wanted_calls > self.wanted_calls {
+            true => max_held_calls(limit, leased_by_all)
+                .max(self.wanted_calls)
+                .saturating_sub(atomic_lease.load().held()),
+            false => u64::MAX,
+        };
+        let spendable = if limit_changed { 0 } else { granted.min(headroom).min(max_added) };
         self.calls_to_return += granted - spendable;
         let unleased =
             unleased.saturating_add(self.calls_to_return).saturating_sub(self.unsettled_calls);
         publish_unleased(unleased);
         let held = atomic_lease.add_granted(spendable, unleased);
+        let is_answer_final = !limit_changed && !grant.is_recovering;
+        self.is_batch_denied = is_answer_final && self.wanted_calls > held.saturating_add(unleased);
         // More calls are requested once half of the lease is spent, or all of a lease of one call.
         let refill_at = if max_held_calls(limit, leased_by_all) == 1 { 0 } else { held / 2 };
         Some(GrantOutcome {
@@ -268,8 +291,9 @@ impl LeaseAccounting {
             is_exhausted: pending.requested_calls > 0
                 && granted == 0
                 && held == 0
-                && !limit_changed
-                && !grant.is_recovering,
+                // Refunded since: the next report returns these calls to the store.
+                && self.calls_to_return == 0
+                && is_answer_final,
             is_recovering: grant.is_recovering,
             refill_threshold: refill_at,
             refill_can_wait: refill_at as f64

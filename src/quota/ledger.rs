@@ -9,8 +9,9 @@ use super::charge::{Charge, Denial, FailurePolicy};
 use super::clock::BootClock;
 use super::key_usage::{DayCache, UsageDay};
 use super::lease::Lease;
-use super::node::{ChargeProgress, Node};
+use super::node::Node;
 use super::shared::SharedWithWorker;
+use super::spending::ChargeProgress;
 use super::sync::lock_ignoring_poison;
 use super::worker;
 use crate::model::month::Month;
@@ -146,14 +147,41 @@ impl Ledger {
     /// and no other call waits, this is one atomic operation. Else the call waits, up to the
     /// deadline.
     pub async fn charge(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
-        if let Some(charge) = self.try_charge_if_no_waiters(lease, month) {
+        self.charge_within(lease, month, 1, self.shared.store_deadline).await
+    }
+
+    /// Spends all these calls of one month, or none. If the lease holds too few, the store is asked
+    /// for all that are missing at once. The calls wait up to eight times the deadline of one call,
+    /// because the batches of one account wait for each other.
+    pub async fn charge_all(
+        &self,
+        lease: &Arc<Lease>,
+        month: Month,
+        calls: u64,
+    ) -> Result<Charge, Denial> {
+        let time_limit = self.shared.store_deadline * MAX_BATCH_TIME_IN_DEADLINES;
+        self.charge_within(lease, month, calls, time_limit).await
+    }
+
+    async fn charge_within(
+        &self,
+        lease: &Arc<Lease>,
+        month: Month,
+        calls: u64,
+        time_limit: Duration,
+    ) -> Result<Charge, Denial> {
+        let node = &self.shared.node;
+        if !lease.has_waiters()
+            && let Some(charge) = node.try_charge(lease, month, calls)
+        {
             return Ok(charge);
         }
-        let deadline = tokio::time::Instant::now() + self.shared.store_deadline;
+        let deadline = tokio::time::Instant::now() + time_limit;
         let ticket = lease.join_wait_queue();
         let Ok(_turn) = tokio::time::timeout_at(deadline, ticket.wait_for_turn()).await else {
-            return self.charge_after_timeout(lease, month);
+            return self.charge_after_timeout(lease, month, calls);
         };
+        let _end_batch = EndBatchOnDrop { node, lease: (calls > 1).then_some(lease) };
         loop {
             // The call registers for the next reply before it reads the lease, so that it misses no
             // reply in between.
@@ -161,47 +189,23 @@ impl Ledger {
             tokio::pin!(notified);
             notified.as_mut().enable();
             if let ChargeProgress::Done(done) =
-                self.shared.node.charge(lease, month, self.shared.uptime_ms())
+                node.charge(lease, month, calls, self.shared.uptime_ms())
             {
                 return done;
             }
-            if tokio::time::timeout_at(deadline, notified).await.is_err() {
-                return self.charge_after_timeout(lease, month);
+            let reply_deadline = tokio::time::Instant::now() + self.shared.store_deadline;
+            let is_late =
+                tokio::time::timeout_at(deadline.min(reply_deadline), notified).await.is_err();
+            if is_late && (reply_deadline >= deadline || self.shared.is_store_hung()) {
+                return self.charge_after_timeout(lease, month, calls);
             }
         }
     }
 
-    /// Spends all these calls of the month, or none: if one of them is denied, or not admitted
-    /// within eight times the deadline of one call, the others are refunded. Returns the last
-    /// charge. A lease may hold fewer calls than are asked for, so the calls are spent one by one.
-    pub async fn charge_all(
-        &self,
-        lease: &Arc<Lease>,
-        month: Month,
-        count: usize,
-    ) -> Result<Charge, Denial> {
-        let mut spent = SpentCalls { ledger: self, lease, charges: Vec::with_capacity(count) };
-        let spend_all = async {
-            while spent.charges.len() < count {
-                let charge = self.charge(lease, month).await?;
-                let missing = count - spent.charges.len() - 1;
-                let is_too_little = charge.remaining.is_some_and(|left| left < missing as u64);
-                spent.charges.push(charge);
-                if is_too_little {
-                    // Without this, other calls would be denied until the refund.
-                    return Err(Denial::Exhausted);
-                }
-            }
-            Ok(())
-        };
-        let time_limit = self.shared.store_deadline * MAX_BATCH_TIME_IN_DEADLINES;
-        tokio::time::timeout(time_limit, spend_all)
-            .await
-            .unwrap_or(Err(Denial::StoreUnavailable))?;
-        let last = spent.charges.pop();
-        // The calls stay spent.
-        spent.charges.clear();
-        last.ok_or(Denial::StoreUnavailable)
+    /// The calls that are left of the month's limit, as far as this node knows; `None` if the
+    /// account is unlimited.
+    pub fn remaining_calls(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
+        lease.remaining_calls(month)
     }
 
     /// Spends one call if the lease holds one and no other call waits in its queue. Else returns
@@ -212,11 +216,11 @@ impl Ledger {
 
     /// Spends one call if the lease holds one, else returns `None`. Never waits.
     pub fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
-        self.shared.node.try_charge(lease, month)
+        self.shared.node.try_charge(lease, month, 1)
     }
 
-    /// Refunds a call. Returns false if the call stays spent: its month is over, the limit has
-    /// changed since, or it is unbacked and may have been reported to the store already.
+    /// Refunds a charge. Returns false if it stays spent: its month is over, the limit has changed
+    /// since, or it is unbacked and may have been reported to the store already.
     pub fn refund(&self, lease: &Arc<Lease>, charge: Charge) -> bool {
         self.shared.node.refund(lease, charge)
     }
@@ -295,23 +299,28 @@ impl Ledger {
         }
     }
 
-    fn charge_after_timeout(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
-        self.shared.node.charge_after_timeout(lease, month, self.shared.is_store_hung())
+    fn charge_after_timeout(
+        &self,
+        lease: &Arc<Lease>,
+        month: Month,
+        calls: u64,
+    ) -> Result<Charge, Denial> {
+        let is_hung = self.shared.is_store_hung();
+        self.shared.node.charge_after_timeout(lease, month, calls, is_hung)
     }
 }
 
-/// Calls that are refunded when this value is dropped, unless they were taken out.
-struct SpentCalls<'l> {
-    ledger: &'l Ledger,
-    lease: &'l Arc<Lease>,
-    charges: Vec<Charge>,
+/// Ends the wait of a batch when it is dropped: the batch was admitted or denied, or its client has
+/// left. Without a lease, it does nothing.
+struct EndBatchOnDrop<'l> {
+    node: &'l Node,
+    lease: Option<&'l Arc<Lease>>,
 }
 
-impl Drop for SpentCalls<'_> {
+impl Drop for EndBatchOnDrop<'_> {
     fn drop(&mut self) {
-        for charge in self.charges.drain(..) {
-            // A call that can't be refunded any more stays spent.
-            let _ = self.ledger.refund(self.lease, charge);
+        if let Some(lease) = self.lease {
+            self.node.end_batch(lease);
         }
     }
 }

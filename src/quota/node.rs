@@ -10,11 +10,10 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use dashmap::DashMap;
 
-use super::accounting::RefundOutcome;
 use super::calendar::Calendar;
-use super::charge::{Charge, Denial, FailurePolicy};
+use super::charge::FailurePolicy;
 use super::invalid_grants::GrantChecker;
-use super::lease::{Lease, RefillUrgency};
+use super::lease::Lease;
 use super::lease_report::ReportReason;
 use super::sync::lock_ignoring_poison;
 use crate::model::month::Month;
@@ -38,7 +37,7 @@ pub(super) struct Node {
     pub worker_wakeup: Condvar,
     fails_closed: AtomicBool,
     /// The most unbacked calls at a time that the store has not confirmed yet.
-    max_unsettled: u64,
+    pub(super) max_unsettled: u64,
 }
 
 #[derive(Default)]
@@ -66,13 +65,6 @@ pub(super) struct StoreHealth {
     pub committed_batches: AtomicU64,
     pub failed_operations: AtomicU64,
     pub unsettled_calls: AtomicU64,
-}
-
-/// The progress of a charge: it is decided, or it must wait.
-pub(super) enum ChargeProgress {
-    Done(Result<Charge, Denial>),
-    /// The store has been asked for calls: wait for its reply.
-    Wait,
 }
 
 /// Reports of several leases for the store. `grant_recipients` has the leases that get the grants,
@@ -124,96 +116,6 @@ impl Node {
         self.fails_closed.store(on_failure == FailurePolicy::Closed, Ordering::Relaxed);
     }
 
-    // --- calls ---
-
-    /// Spends one call if the lease holds one, else returns `None`. Never waits.
-    pub(super) fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
-        let (charge, urgency) = lease.try_spend(month)?;
-        match urgency {
-            RefillUrgency::NotNeeded => {}
-            RefillUrgency::CanWait => self.enqueue(lease, false),
-            RefillUrgency::Urgent => self.enqueue_urgently(lease),
-        }
-        Some(charge)
-    }
-
-    /// Spends one call, denies it, or asks the store for more calls.
-    pub(super) fn charge(
-        &self,
-        lease: &Arc<Lease>,
-        month: Month,
-        uptime_ms: u64,
-    ) -> ChargeProgress {
-        // The store's clock may have shown meanwhile that the month of this call has not begun.
-        let month = month.min(self.calendar.latest_month());
-        if let Some(charge) = self.try_charge(lease, month) {
-            return ChargeProgress::Done(Ok(charge));
-        }
-        if lease.is_exhausted(month, uptime_ms) {
-            return ChargeProgress::Done(Err(Denial::Exhausted));
-        }
-        if self.is_store_down()
-            || self.is_store_recovering(uptime_ms)
-            || lease.is_store_unavailable(uptime_ms)
-        {
-            return ChargeProgress::Done(self.charge_unbacked(lease, month));
-        }
-        lease.record_requested_month(month);
-        self.enqueue_urgently(lease);
-        ChargeProgress::Wait
-    }
-
-    /// Admits or denies a call whose deadline has passed. If the store hangs, it counts as down
-    /// from now on. If the store is only slow, the call is denied.
-    pub(super) fn charge_after_timeout(
-        &self,
-        lease: &Arc<Lease>,
-        month: Month,
-        store_hung: bool,
-    ) -> Result<Charge, Denial> {
-        if store_hung {
-            self.health.is_down.store(true, Ordering::Relaxed);
-        }
-        match self.is_store_down() {
-            true => self.charge_unbacked(lease, month),
-            false => Err(Denial::StoreUnavailable),
-        }
-    }
-
-    fn charge_unbacked(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
-        // The lease is queued now, so that it is reported once the store answers again.
-        lease.record_requested_month(month);
-        self.enqueue_urgently(lease);
-        if self.fails_closed() {
-            return Err(Denial::StoreUnavailable);
-        }
-        let month = month.min(self.calendar.latest_month());
-        let unsettled = &self.health.unsettled_calls;
-        if unsettled.fetch_add(1, Ordering::Relaxed) >= self.max_unsettled {
-            unsettled.fetch_sub(1, Ordering::Relaxed);
-            return Err(Denial::StoreUnavailable);
-        }
-        lease.spend_unbacked(month).ok_or_else(|| {
-            unsettled.fetch_sub(1, Ordering::Relaxed);
-            Denial::Exhausted
-        })
-    }
-
-    /// Refunds a call. Returns false if it stays spent, because it is too late to refund it.
-    pub(super) fn refund(&self, lease: &Arc<Lease>, charge: Charge) -> bool {
-        if charge.is_unbacked {
-            let refunded = lease.refund_unbacked(&charge);
-            self.health.unsettled_calls.fetch_sub(u64::from(refunded), Ordering::Relaxed);
-            return refunded;
-        }
-        let refund = lease.refund(&charge);
-        if refund != RefundOutcome::Stale {
-            // The store must learn of the refund, even if the lease was fully reported long ago.
-            self.enqueue_urgently(lease);
-        }
-        refund != RefundOutcome::Stale
-    }
-
     // --- reports and grants ---
 
     pub(super) fn lock_lease_queue(&self) -> std::sync::MutexGuard<'_, LeaseQueue> {
@@ -224,7 +126,7 @@ impl Node {
         self.enqueue(lease, true);
     }
 
-    fn enqueue(&self, lease: &Arc<Lease>, urgent: bool) {
+    pub(super) fn enqueue(&self, lease: &Arc<Lease>, urgent: bool) {
         let is_new = lease.mark_in_lease_queue();
         let is_urgent = || urgent && !self.has_urgent_request.load(Ordering::Relaxed);
         // Plain loads first: a call that changes nothing takes no lock.

@@ -1,25 +1,69 @@
-//! Where DNS resolvers are found.
+//! Where DNS resolvers are found, and how they are reached.
 
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use hickory_resolver::Resolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
+use hickory_resolver::net::runtime::{
+    DnsUdpSocket, RuntimeProvider, TokioHandle, TokioRuntimeProvider, TokioTime,
+};
 use hickory_resolver::system_conf::read_system_conf;
+use tokio::net::UdpSocket;
 
-/// Returns the resolvers at these addresses. Without addresses, returns those of the system, with
-/// its search list and options.
-///
-/// # Errors
-/// If there are no addresses and the system's resolvers can't be read.
-pub fn read_resolver_config(
-    addresses: &[SocketAddr],
-) -> Result<(ResolverConfig, ResolverOpts), String> {
-    if addresses.is_empty() {
-        return read_system_conf().map_err(|error| {
-            format!("expected the system's resolvers in /etc/resolv.conf, but found {error}")
-        });
+/// The file that names the resolvers of the system.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The file in which Linux lists the addresses of IPv6, each with the interface that has it.
+const INTERFACES_FILE: &str = "/proc/net/if_inet6";
+
+/// A client of DNS resolvers.
+pub type DnsResolver = Resolver<ScopedRuntime>;
+
+/// Where the resolvers are, and what applies to queries.
+pub struct ResolverSettings {
+    /// The resolvers, with the search list.
+    pub config: ResolverConfig,
+    /// The options of queries.
+    pub options: ResolverOpts,
+    runtime: ScopedRuntime,
+}
+
+impl ResolverSettings {
+    /// Returns the resolvers at these addresses. Without addresses, returns those of the system,
+    /// with its search list and options.
+    ///
+    /// # Errors
+    /// If there are no addresses and the system's resolvers can't be read.
+    pub fn read(addresses: &[SocketAddr]) -> Result<ResolverSettings, String> {
+        let (config, options, scopes) = if addresses.is_empty() {
+            let (config, options) = read_system_conf().map_err(|error| {
+                format!("expected the system's resolvers in {RESOLV_CONF}, but found {error}")
+            })?;
+            (config, options, read_system_scopes())
+        } else {
+            let servers = addresses.iter().map(|address| name_server_config(*address)).collect();
+            let config = ResolverConfig::from_name_servers(servers);
+            (config, ResolverOpts::default(), scopes_of_addresses(addresses))
+        };
+        let runtime = ScopedRuntime { inner: TokioRuntimeProvider::new(), scopes: scopes.into() };
+        Ok(ResolverSettings { config, options, runtime })
     }
-    let servers = addresses.iter().map(|address| name_server_config(*address)).collect();
-    Ok((ResolverConfig::from_name_servers(servers), ResolverOpts::default()))
+
+    /// Creates a client of the resolvers with these options.
+    ///
+    /// # Errors
+    /// If the options are of no use for the resolvers.
+    pub fn build(&self, options: ResolverOpts) -> Result<DnsResolver, String> {
+        let builder = Resolver::builder_with_config(self.config.clone(), self.runtime.clone());
+        let resolver = builder.with_options(options).build();
+        resolver.map_err(|error| format!("expected resolvers, but found {error}"))
+    }
 }
 
 fn name_server_config(address: SocketAddr) -> NameServerConfig {
@@ -28,4 +72,154 @@ fn name_server_config(address: SocketAddr) -> NameServerConfig {
         connection
     });
     NameServerConfig::new(address.ip(), true, connections.to_vec())
+}
+
+/// The interface through which a link-local address is reached: its number by the address.
+type Scopes = HashMap<Ipv6Addr, u32>;
+
+fn scopes_of_addresses(addresses: &[SocketAddr]) -> Scopes {
+    let scoped = |address: &SocketAddr| match address {
+        SocketAddr::V6(address) if address.scope_id() != 0 => {
+            Some((*address.ip(), address.scope_id()))
+        }
+        _ => None,
+    };
+    addresses.iter().filter_map(scoped).collect()
+}
+
+/// Reads the scopes of the system's resolvers, which the resolver library drops. An address whose
+/// interface is unknown has no scope.
+fn read_system_scopes() -> Scopes {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let resolv_conf = read(RESOLV_CONF);
+    match resolv_conf.contains('%') {
+        true => parse_scopes(&resolv_conf, &read(INTERFACES_FILE)),
+        false => Scopes::new(),
+    }
+}
+
+/// Reads the `nameserver` lines that name an interface, such as `nameserver fe80::1%eth0`.
+/// `interfaces` is the text of [`INTERFACES_FILE`].
+fn parse_scopes(resolv_conf: &str, interfaces: &str) -> Scopes {
+    let find_index = |name: &str| {
+        let mut lines = interfaces.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let line = lines.find(|fields| fields.get(5) == Some(&name))?;
+        u32::from_str_radix(line.get(1)?, 16).ok()
+    };
+    let scoped = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (address, interface) = match (words.next(), words.next()) {
+            (Some("nameserver"), Some(server)) => server.split_once('%')?,
+            _ => return None,
+        };
+        let index = interface.parse().ok().or_else(|| find_index(interface))?;
+        Some((address.parse().ok()?, index))
+    };
+    let mut scopes = Scopes::new();
+    for (address, index) in resolv_conf.lines().filter_map(scoped) {
+        scopes.entry(address).or_insert(index);
+    }
+    scopes
+}
+
+/// Tokio's sockets, which reach a link-local address through its interface.
+#[derive(Clone)]
+pub struct ScopedRuntime {
+    inner: TokioRuntimeProvider,
+    scopes: Arc<Scopes>,
+}
+
+impl ScopedRuntime {
+    fn add_scope(&self, mut server: SocketAddr) -> SocketAddr {
+        if let SocketAddr::V6(address) = &mut server
+            && let Some(scope) = self.scopes.get(address.ip())
+        {
+            address.set_scope_id(*scope);
+        }
+        server
+    }
+}
+
+impl RuntimeProvider for ScopedRuntime {
+    type Handle = TokioHandle;
+    type Timer = TokioTime;
+    type Udp = ScopedUdpSocket;
+    type Tcp = <TokioRuntimeProvider as RuntimeProvider>::Tcp;
+
+    fn create_handle(&self) -> TokioHandle {
+        self.inner.create_handle()
+    }
+
+    fn connect_tcp(
+        &self,
+        server: SocketAddr,
+        bind: Option<SocketAddr>,
+        timeout: Option<Duration>,
+    ) -> Pin<Box<dyn Send + Future<Output = io::Result<Self::Tcp>>>> {
+        self.inner.connect_tcp(self.add_scope(server), bind, timeout)
+    }
+
+    fn bind_udp(
+        &self,
+        local: SocketAddr,
+        server: SocketAddr,
+    ) -> Pin<Box<dyn Send + Future<Output = io::Result<ScopedUdpSocket>>>> {
+        let server = self.add_scope(server);
+        Box::pin(
+            async move { Ok(ScopedUdpSocket { socket: UdpSocket::bind(local).await?, server }) },
+        )
+    }
+}
+
+/// A socket for queries to one resolver.
+pub struct ScopedUdpSocket {
+    socket: UdpSocket,
+    /// The resolver, with its scope.
+    server: SocketAddr,
+}
+
+impl DnsUdpSocket for ScopedUdpSocket {
+    type Time = TokioTime;
+
+    fn poll_recv_from(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        DnsUdpSocket::poll_recv_from(&self.socket, context, buffer)
+    }
+
+    fn poll_send_to(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        target: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        let is_server = (target.ip(), target.port()) == (self.server.ip(), self.server.port());
+        let target = if is_server { self.server } else { target };
+        DnsUdpSocket::poll_send_to(&self.socket, context, bytes, target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_local_resolver_keeps_its_interface() {
+        let interfaces = "\
+            fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n\
+            00000000000000000000000000000001 01 80 10 80       lo\n\
+            fe8000000000000000fc00fffe000002 1f 40 20 80    wlan0\n";
+        let resolv_conf = "search a.test\nnameserver fe80::1%eth0\nnameserver\tfe80::2%wlan0 # b\n\
+                           nameserver fe80::3%7\nnameserver fe80::4%none\nnameserver ::1\n\
+                           # nameserver fe80::5%eth0\nnameserver 10.0.0.1\noptions ndots:2\n";
+        let scopes = parse_scopes(resolv_conf, interfaces);
+        let address = |text: &str| text.parse::<Ipv6Addr>().unwrap();
+        let expected = [(address("fe80::1"), 4), (address("fe80::2"), 31), (address("fe80::3"), 7)];
+        assert_eq!(scopes, HashMap::from(expected));
+        let addresses =
+            ["[fe80::1%4]:53", "[fe80::9]:53", "10.0.0.1:53"].map(|it| it.parse().unwrap());
+        assert_eq!(scopes_of_addresses(&addresses), HashMap::from([(address("fe80::1"), 4)]));
+    }
 }

@@ -123,11 +123,27 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// Copies mode and owner of the file at `path` to the new file that will replace it, so that the
-/// same users can read it. If the owner can't be changed, the new file keeps its own.
+/// same users can read it. If the owner can't be changed, the new file keeps its own. The mode is
+/// set only if it differs, because some file systems have one mode for all files and let nobody set
+/// it.
 fn copy_owner_and_mode(path: &Path, file: &File) -> io::Result<()> {
     let Ok(before) = std::fs::metadata(path) else { return Ok(()) };
     let _ = std::os::unix::fs::fchown(file, Some(before.uid()), Some(before.gid()));
-    file.set_permissions(before.permissions())
+    match file.metadata()?.permissions() == before.permissions() {
+        true => Ok(()),
+        false => file.set_permissions(before.permissions()),
+    }
+}
+
+/// Makes the names in a directory durable. Not every file system can, and then the names are as
+/// durable as it makes them.
+fn sync_dir(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        outcome => outcome,
+    }
 }
 
 /// Writes a temporary file in the same directory and renames it to `path`. A reader sees the old
@@ -143,7 +159,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .and_then(|file| copy_owner_and_mode(path, &file).map(|()| file))
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| std::fs::rename(&temp_path, path))
-        .and_then(|()| File::open(folder)?.sync_all());
+        .and_then(|()| sync_dir(folder));
     if written.is_err() {
         _ = std::fs::remove_file(&temp_path);
     }
@@ -151,14 +167,14 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Checks whether files can be created in a directory, by creating one. The permissions alone do
-/// not tell that. The file has no name (`O_TMPFILE`), so that nothing is left behind. If the file
-/// system does not support that, the check creates a named file and removes it.
+/// not tell that. The file has no name (`O_TMPFILE`), so that nothing is left behind. Kernels and
+/// file systems that do not support that answer with different errors. So after any error, the check
+/// creates a named file and removes it, and the outcome of that counts.
 pub fn check_dir_writable(folder: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
-    match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
-        Err(error) if error.kind() == ErrorKind::Unsupported => {}
-        outcome => return outcome.map(drop),
+    if options.clone().custom_flags(libc::O_TMPFILE).open(folder).is_ok() {
+        return Ok(());
     }
     // A random name, because processes in different containers can have the same process id.
     let random = RandomState::new().build_hasher().finish();

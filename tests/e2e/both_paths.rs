@@ -49,3 +49,4 @@ mod upgrade;
 mod uploads;
 mod uploads_http2;
 mod upstream_failures;
+mod upstream_health;

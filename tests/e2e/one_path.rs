@@ -15,6 +15,7 @@ mod demo_upstream;
 mod dns_commands;
 mod fast_path;
 mod feeds;
+mod file_systems;
 mod form_parsers;
 mod forwarded_for;
 pub mod integrations;

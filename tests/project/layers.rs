@@ -55,7 +55,7 @@ const FOLDERS_WITHOUT_HTTP: [&str; 11] = [
 ];
 
 /// Crates, each with the only folders or modules that may use it.
-const CRATES: [(&str, &[&str]); 39] = [
+const CRATES: [(&str, &[&str]); 38] = [
     ("anstream", &["cli/output"]),
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
@@ -76,7 +76,15 @@ const CRATES: [(&str, &[&str]); 39] = [
             "management/repeatable",
         ],
     ),
-    ("hickory_resolver", &["support/dns_resolver", "dns/client", "proxy/upstream/name_resolver"]),
+    (
+        "hickory_resolver",
+        &[
+            "support/dns_resolver",
+            "dns/client",
+            "proxy/upstream/name_resolver",
+            "proxy/upstream/host_addresses",
+        ],
+    ),
     ("hmac", &["webhook/signature"]),
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
@@ -85,7 +93,6 @@ const CRATES: [(&str, &[&str]); 39] = [
     ("memchr", &["message/request_head", "screening"]),
     ("minisign_verify", &["feed/fetch"]),
     ("pingora", &["message", "exchange", "gate", "proxy", "downstream", "process"]),
-    ("pingora::lb", &["proxy/upstream"]),
     ("pingora_proxy", &["message", "gate", "proxy", "downstream", "process"]),
     ("ppp", &["downstream/preamble"]),
     ("prometheus", &["observe/metrics"]),
@@ -93,7 +100,7 @@ const CRATES: [(&str, &[&str]); 39] = [
     ("psl", &["model/domain"]),
     ("redis", &["store"]),
     ("rusqlite", &["store"]),
-    ("rustix", &["quota", "process", "cli/output", "cli/author"]),
+    ("rustix", &["quota", "process", "cli/output", "cli/author", "store/sqlite/open"]),
     ("rustls", &["store/redis", "support/certificates"]),
     ("sd_notify", &["process/systemd"]),
     ("sha2", &["feed/fetch", "keys/token", "store/audit", "webhook"]),

@@ -78,6 +78,10 @@ impl AdminApp {
             .extend(self.state.ledger.clock_problem().map(|why| format!("{clock_name}: {why}")));
         let names = self.upstreams.problems();
         degraded.extend(names.iter().map(|problem| format!("{upstream_name}: {problem}")));
+        if self.state.reloadable_rules.peek().may_need_upstream() {
+            let outage = self.upstreams.outage();
+            degraded.extend(outage.map(|problem| format!("{upstream_name}: {problem}")));
+        }
         degraded
     }
 

@@ -19,6 +19,11 @@ impl AttemptTimer {
         AttemptTimer { server, started_at: Instant::now() }
     }
 
+    /// Returns when the attempt began.
+    pub fn started_at(&self) -> Instant {
+        self.started_at
+    }
+
     /// Counts the attempt, which got a response if `failure` is `None`. Returns its record; `None` if
     /// riskgate asked no server.
     pub fn count(

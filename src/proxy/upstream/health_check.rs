@@ -1,46 +1,148 @@
-//! The active health check of an upstream server.
+//! The active health checks of the upstream servers.
+//!
+//! A check is like traffic: it uses the same connections, TLS settings and `Host`. Each server is
+//! checked on its own, and each check has one deadline, so that no server delays the check of
+//! another.
 
-use pingora::Result;
-use pingora::connectors::http::Connector as HttpConnector;
-use pingora::lb::health_check::{HealthCheck, HttpHealthCheck, TcpHealthCheck};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::options::UpstreamOptions;
+use pingora::connectors::ConnectorOptions;
+use pingora::connectors::http::Connector;
+use pingora::http::RequestHeader;
+use pingora::server::ShutdownWatch;
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType, Result};
+use tokio::sync::Semaphore;
+use tokio::task::{Id, JoinSet};
+use tokio::time::MissedTickBehavior;
 
-/// Creates the check that the options ask for: a request to `health_path`, or only a connection.
-///
-/// # Errors
-/// If `health_path` is no path.
-pub fn create_health_check(
-    options: &UpstreamOptions,
-) -> std::io::Result<Box<dyn HealthCheck + Send + Sync>> {
-    match &options.health_path {
-        None => Ok(tcp_health_check(options)),
-        Some(path) => match http_health_check(options, path) {
-            Ok(check) => Ok(check),
-            Err(error) => Err(std::io::Error::other(error.to_string())),
-        },
+/// The most checks at the same time. Their descriptors come from the reserve of the descriptor
+/// budget.
+const MAX_CONCURRENT_CHECKS: usize = 64;
+
+/// Checks each of the servers that `list_servers` returns, once per `interval` until the shutdown. A
+/// server whose check is still under way is left out.
+pub async fn check_periodically<C>(
+    interval: Duration,
+    list_servers: impl Fn() -> Vec<SocketAddr>,
+    check: impl Fn(SocketAddr) -> C,
+    mut shutdown: ShutdownWatch,
+) where
+    C: Future<Output = ()> + Send + 'static,
+{
+    if interval.is_zero() {
+        return;
+    }
+    let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_CHECKS));
+    let mut checks = JoinSet::new();
+    let mut server_by_check: HashMap<Id, SocketAddr> = HashMap::new();
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {
+                for server in list_servers() {
+                    if server_by_check.values().any(|checked| *checked == server) {
+                        continue;
+                    }
+                    let (permits, check) = (Arc::clone(&permits), check(server));
+                    let task = checks.spawn(async move {
+                        let _permit = permits.acquire().await;
+                        check.await;
+                    });
+                    server_by_check.insert(task.id(), server);
+                }
+            }
+            Some(ended) = checks.join_next_with_id() => {
+                let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
+                server_by_check.remove(&id);
+            }
+            _ = shutdown.changed() => return,
+        }
     }
 }
 
-fn tcp_health_check(options: &UpstreamOptions) -> Box<TcpHealthCheck> {
-    // The check only opens a connection, without a TLS handshake even if TLS is configured.
-    let mut check = TcpHealthCheck::new();
-    check.peer_template.options.connection_timeout = Some(options.connect_timeout);
-    check
+/// Requests the health of servers over HTTP.
+pub struct HealthClient(Connector);
+
+impl HealthClient {
+    /// Creates a client. `tls_options` has the authorities that it trusts.
+    pub fn new(tls_options: Option<ConnectorOptions>) -> HealthClient {
+        HealthClient(Connector::new(tls_options))
+    }
+
+    /// Requests `path` from a server, and reads the whole response.
+    ///
+    /// # Errors
+    /// Says why the server is not healthy.
+    pub async fn request(&self, peer: &HttpPeer, host: &str, path: &str) -> Result<(), String> {
+        self.try_request(peer, host, path).await.map_err(|error| match error.etype() {
+            ErrorType::HTTPStatus(status) => {
+                format!("expected status 200 for {path}, but found {status}")
+            }
+            _ => describe_error(&error),
+        })
+    }
+
+    async fn try_request(&self, peer: &HttpPeer, host: &str, path: &str) -> Result<()> {
+        let mut request = RequestHeader::build("GET", path.as_bytes(), Some(1))?;
+        request.insert_header("Host", host)?;
+        // The connection is not kept: a check shows that the server accepts new ones.
+        let (mut session, _) = self.0.get_http_session(peer).await?;
+        session.write_request_header(Box::new(request)).await?;
+        session.finish_request_body().await?;
+        session.set_read_timeout(peer.options.read_timeout);
+        let status = loop {
+            session.read_response_header().await?;
+            let status = session.response_header().map_or(0, |header| header.status.as_u16());
+            // An interim response comes before the final one.
+            if !(100..200).contains(&status) || status == 101 {
+                break status;
+            }
+        };
+        if status != 200 {
+            return Error::e_explain(ErrorType::HTTPStatus(status), "health check");
+        }
+        while session.read_response_body().await?.is_some() {}
+        Ok(())
+    }
 }
 
-fn http_health_check(options: &UpstreamOptions, path: &str) -> Result<Box<HttpHealthCheck>> {
-    let name = options.tls.as_ref().map(|tls| tls.server_name.as_str());
-    let host = options.host_header.as_deref().or(name).unwrap_or("upstream");
-    let mut check: HttpHealthCheck = HttpHealthCheck::new(host, options.tls.is_some());
-    if let Some(tls) = &options.tls {
-        check.set_connector(HttpConnector::new(Some(tls.connector_options())));
-        check.peer_template.sni.clone_from(&tls.server_name);
-        check.peer_template.options.verify_cert = tls.verify_certificate;
-        check.peer_template.options.verify_hostname = tls.verify_certificate;
+/// Says why a connection could not be opened.
+pub fn describe_connect_error(error: &std::io::Error) -> String {
+    if let Some(of_pingora) = error.get_ref().and_then(|inner| inner.downcast_ref::<Box<Error>>()) {
+        return describe_error(of_pingora);
     }
-    check.req.set_raw_path(path.as_bytes())?;
-    check.peer_template.options.connection_timeout = Some(options.connect_timeout);
-    check.peer_template.options.read_timeout = Some(options.exchange_time_limit);
-    Ok(Box::new(check))
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        std::io::ErrorKind::TimedOut => "no connection in time".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Says why a server could not be asked.
+pub fn describe_error(error: &Error) -> String {
+    let text = match error.etype() {
+        ErrorType::ConnectRefused => "connection refused",
+        ErrorType::ConnectTimedout => "no connection in time",
+        ErrorType::ConnectNoRoute => "no route to the server",
+        ErrorType::InvalidCert => "expected a valid certificate, but found another",
+        ErrorType::TLSHandshakeFailure
+        | ErrorType::TLSHandshakeTimedout
+        | ErrorType::HandshakeError => "expected a TLS handshake, but it failed",
+        ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError => {
+            "expected a whole response, but the connection ended"
+        }
+        ErrorType::ReadTimedout | ErrorType::WriteTimedout => {
+            "expected a whole response, but found none in time"
+        }
+        ErrorType::InvalidHTTPHeader | ErrorType::H1Error => {
+            "expected a response of HTTP/1.1, but found something else"
+        }
+        other => return format!("expected a connection, but found {}", other.as_str()),
+    };
+    text.to_owned()
 }

@@ -1,22 +1,15 @@
 //! Resolves the names of the upstream servers, and keeps the last good answer of each name.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::net::SocketAddr;
 
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{LookupIpStrategy, ResolveHosts};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{RData, RecordType};
 use tokio::task::JoinSet;
 
+use super::host_addresses::{HostAddresses, HostQuery, HostResolver, describe};
 use super::server_name::ServerName;
-use crate::support::dns_resolver::read_resolver_config;
+use crate::support::dns_resolver::DnsResolver;
 
-/// How long one of the two attempts of a query may take.
-const QUERY_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most addresses that are used of all names together.
 const MAX_SERVERS: usize = 1_000;
 
@@ -54,7 +47,7 @@ pub struct NameResolver {
     names: Vec<ServerName>,
     /// The resolvers to query; those of the system if empty.
     resolver_addresses: Vec<SocketAddr>,
-    last_good_addresses: HashMap<String, Vec<IpAddr>>,
+    last_good_addresses: HashMap<String, HostAddresses>,
     last_good_services: HashMap<String, Vec<ServiceRecord>>,
 }
 
@@ -75,7 +68,7 @@ impl NameResolver {
         let mut problems = Vec::new();
         if !self.has_only_addresses() {
             // The system's file may have changed, so it is read each time.
-            match create_resolver(&self.resolver_addresses) {
+            match HostResolver::new(&self.resolver_addresses) {
                 Ok(resolver) => self.query_all_names(&resolver, &mut problems).await,
                 Err(why) => problems.push(why),
             }
@@ -89,13 +82,13 @@ impl NameResolver {
         Resolution { targets, problems }
     }
 
-    async fn query_all_names(&mut self, resolver: &TokioResolver, problems: &mut Vec<String>) {
+    async fn query_all_names(&mut self, resolver: &HostResolver, problems: &mut Vec<String>) {
         let services = self.names.iter().filter_map(|name| match name {
             ServerName::Service(service) => Some(service.clone()),
             _ => None,
         });
         let queries: JoinSet<Answer<ServiceRecord>> =
-            services.map(|service| query_service(resolver.clone(), service)).collect();
+            services.map(|service| query_service(resolver.services().clone(), service)).collect();
         keep_good_answers(queries.join_all().await, &mut self.last_good_services, problems);
         let named = self.names.iter().filter_map(|name| match name {
             ServerName::Host { host, .. } => Some(host),
@@ -108,9 +101,22 @@ impl NameResolver {
         // Records of a service can't make riskgate query without an end.
         hosts.truncate(MAX_SERVERS);
         self.last_good_addresses.retain(|host, _| hosts.contains(host));
-        let queries: JoinSet<Answer<IpAddr>> =
-            hosts.into_iter().map(|host| query_addresses(resolver.clone(), host)).collect();
-        keep_good_answers(queries.join_all().await, &mut self.last_good_addresses, problems);
+        let queries: JoinSet<(String, HostQuery)> = hosts
+            .into_iter()
+            .map(|host| {
+                let last_good = self.last_good_addresses.get(&host).cloned();
+                let query = resolver.clone().query_host(host.clone(), last_good);
+                async move { (host, query.await) }
+            })
+            .collect();
+        for (host, HostQuery { addresses, problem }) in queries.join_all().await {
+            let is_known = addresses.is_some() || self.last_good_addresses.contains_key(&host);
+            problems.extend(problem.map(|why| describe_missing_answer(&host, &why, is_known)));
+            if let Some(addresses) = addresses {
+                self.last_good_addresses.insert(host, addresses);
+            }
+        }
+        problems.sort_unstable();
     }
 
     /// Lists the servers of all names by what is known of them. An address that two names share is
@@ -122,21 +128,23 @@ impl NameResolver {
                 targets.push(target);
             }
         };
-        let addresses_of = |host: &String| self.last_good_addresses.get(host).into_iter().flatten();
+        let addresses_of = |host: &String| {
+            self.last_good_addresses.get(host).into_iter().flat_map(HostAddresses::iter)
+        };
         for name in &self.names {
             match name {
                 ServerName::Address(address) => {
                     add(ServerTarget { address: *address, priority: 0, weight: 1 });
                 }
                 ServerName::Host { host, port } => addresses_of(host).for_each(|ip| {
-                    let address = SocketAddr::new(*ip, *port);
+                    let address = SocketAddr::new(ip, *port);
                     add(ServerTarget { address, priority: 0, weight: 1 });
                 }),
                 ServerName::Service(service) => {
                     for record in self.last_good_services.get(service).into_iter().flatten() {
                         let ServiceRecord { priority, weight, port, .. } = *record;
                         addresses_of(&record.host).for_each(|ip| {
-                            let address = SocketAddr::new(*ip, port);
+                            let address = SocketAddr::new(ip, port);
                             add(ServerTarget { address, priority, weight });
                         });
                     }
@@ -147,30 +155,10 @@ impl NameResolver {
     }
 }
 
-fn create_resolver(addresses: &[SocketAddr]) -> Result<TokioResolver, String> {
-    let (config, mut options) = read_resolver_config(addresses)?;
-    options.timeout = QUERY_ATTEMPT_TIMEOUT;
-    // One retry, so two attempts.
-    options.attempts = 1;
-    // An answer counts until the next round, so a cache would only be in the way.
-    options.cache_size = 0;
-    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    options.use_hosts_file = ResolveHosts::Always;
-    let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-    let resolver = builder.with_options(options).build();
-    resolver.map_err(|error| format!("expected resolvers, but found {error}"))
-}
-
 /// A name, and its answer or why there is none.
 type Answer<T> = (String, Result<Vec<T>, String>);
 
-async fn query_addresses(resolver: TokioResolver, host: String) -> Answer<IpAddr> {
-    let found = resolver.lookup_ip(host.as_str()).await;
-    let addresses = found.map(|lookup| lookup.iter().collect()).map_err(|why| describe(&why));
-    (host, addresses)
-}
-
-async fn query_service(resolver: TokioResolver, service: String) -> Answer<ServiceRecord> {
+async fn query_service(resolver: DnsResolver, service: String) -> Answer<ServiceRecord> {
     // The search list of the system is for names of hosts.
     let found = resolver.lookup(format!("{service}."), RecordType::SRV).await;
     let read = |data: &RData| match data {
@@ -189,17 +177,6 @@ async fn query_service(resolver: TokioResolver, service: String) -> Answer<Servi
     (service, records)
 }
 
-fn describe(error: &NetError) -> String {
-    match error {
-        NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
-            ResponseCode::NXDomain => "no such name".to_owned(),
-            ResponseCode::NoError => "none".to_owned(),
-            code => code.to_string(),
-        },
-        error => error.to_string(),
-    }
-}
-
 /// Replaces the answers of names that have a good one. Reports the others.
 fn keep_good_answers<T>(
     found: Vec<Answer<T>>,
@@ -215,11 +192,14 @@ fn keep_good_answers<T>(
             Ok(_) => "none".to_owned(),
             Err(why) => why,
         };
-        let kept = match last_good.contains_key(&name) {
-            true => "; the last good answer is used",
-            false => "",
-        };
-        problems.push(format!("{name}: expected its addresses in the DNS, but found {why}{kept}"));
+        problems.push(describe_missing_answer(&name, &why, last_good.contains_key(&name)));
     }
-    problems.sort_unstable();
+}
+
+fn describe_missing_answer(name: &str, why: &str, has_last_good: bool) -> String {
+    let kept = match has_last_good {
+        true => "; the last good answer is used",
+        false => "",
+    };
+    format!("{name}: expected its addresses in the DNS, but found {why}{kept}")
 }

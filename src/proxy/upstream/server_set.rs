@@ -1,54 +1,29 @@
 //! The upstream servers: which there are, which are healthy, and whose turn it is.
 //!
-//! Pingora's load balancer holds the servers and checks their health. riskgate resolves their names
-//! on a schedule of its own, so that a slow resolver delays no health check.
+//! riskgate resolves their names on a schedule of its own, so that a slow resolver delays no health
+//! check.
 
-use std::collections::{BTreeSet, HashMap};
-use std::net::SocketAddr as StdAddr;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
-use dashmap::DashMap;
-use pingora::lb::discovery::ServiceDiscovery;
-use pingora::lb::health_check::HealthCheck;
-use pingora::lb::selection::RoundRobin;
-use pingora::lb::{Backend, Backends, LoadBalancer};
-use pingora::protocols::l4::socket::SocketAddr;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
 use tokio::sync::Mutex;
 
 use super::name_resolver::{NameResolver, Resolution};
-use super::turns::{Turns, backend};
+use super::server_health::ServerHealth;
+use super::turns::Turns;
 use crate::support::snapshot::SnapshotCell;
 
 /// The upstream servers and their health.
 pub struct ServerSet {
-    balancer: LoadBalancer<RoundRobin>,
-    /// The servers that the balancer takes over at its next update.
-    resolved: Arc<SnapshotCell<BTreeSet<Backend>>>,
+    servers: SnapshotCell<Vec<SocketAddr>>,
+    health: ServerHealth,
     turns: SnapshotCell<Turns>,
     /// Counts the selections of a server, so that the servers take turns.
     selection_counter: AtomicUsize,
-    /// The servers that refused a connection, each with the time until which it is skipped.
-    ejected_until: DashMap<SocketAddr, Instant>,
-    eject_for: Duration,
     resolver: Mutex<NameResolver>,
     /// One line for each name that had no answer in the last round.
     problems: SnapshotCell<Vec<String>>,
-}
-
-/// The servers that were resolved last, for Pingora's load balancer.
-struct ResolvedServers(Arc<SnapshotCell<BTreeSet<Backend>>>);
-
-#[async_trait]
-impl ServiceDiscovery for ResolvedServers {
-    async fn discover(&self) -> pingora::Result<(BTreeSet<Backend>, HashMap<u64, bool>)> {
-        // No server is disabled.
-        Ok((BTreeSet::clone(&self.0.peek()), HashMap::new()))
-    }
 }
 
 impl ServerSet {
@@ -56,25 +31,12 @@ impl ServerSet {
     ///
     /// # Errors
     /// If no thread can be started that resolves the names.
-    pub fn new(
-        resolver: NameResolver,
-        eject_for: Duration,
-        health_check: Option<(Box<dyn HealthCheck + Send + Sync>, Duration)>,
-    ) -> std::io::Result<ServerSet> {
-        let resolved = Arc::new(SnapshotCell::new(BTreeSet::new()));
-        let discovery = Box::new(ResolvedServers(Arc::clone(&resolved)));
-        let mut balancer = LoadBalancer::from_backends(Backends::new(discovery));
-        if let Some((check, interval)) = health_check {
-            balancer.set_health_check(check);
-            balancer.health_check_frequency = Some(interval);
-        }
+    pub fn new(resolver: NameResolver, eject_for: Duration) -> std::io::Result<ServerSet> {
         let servers = ServerSet {
-            balancer,
-            resolved,
+            servers: SnapshotCell::new(Vec::new()),
+            health: ServerHealth::new(eject_for),
             turns: SnapshotCell::new(Turns::default()),
             selection_counter: AtomicUsize::new(0),
-            ejected_until: DashMap::new(),
-            eject_for,
             resolver: Mutex::new(resolver),
             problems: SnapshotCell::new(Vec::new()),
         };
@@ -91,19 +53,16 @@ impl ServerSet {
     }
 
     /// Resolves the names. Returns the servers if they have changed.
-    pub async fn resolve(&self) -> Option<Vec<StdAddr>> {
+    pub async fn resolve(&self) -> Option<Vec<SocketAddr>> {
         let Resolution { targets, problems } = self.resolver.lock().await.resolve().await;
         self.report(problems);
-        let servers: Vec<StdAddr> = targets.iter().map(|target| target.address).collect();
-        let backends: BTreeSet<Backend> = servers.iter().map(|it| backend(*it)).collect();
-        let has_changed = **self.resolved.peek() != backends;
+        let mut servers: Vec<SocketAddr> = targets.iter().map(|target| target.address).collect();
+        servers.sort_unstable();
+        let has_changed = **self.servers.peek() != servers;
         if has_changed {
-            self.resolved.publish(backends);
-            // The balancer's discovery can't fail.
-            let _ = self.balancer.update().await;
-            self.ejected_until.retain(|server, _| {
-                server.as_inet().is_some_and(|address| servers.contains(address))
-            });
+            self.health.retain(&servers);
+            self.servers.publish(servers.clone());
+            self.health.log_outage(&servers);
         }
         // Weights may change while the servers stay.
         self.turns.publish(Turns::new(&targets));
@@ -126,38 +85,55 @@ impl ServerSet {
         self.problems.peek().to_vec()
     }
 
-    /// Checks the servers' health until the shutdown.
-    pub async fn check_health(&self, shutdown: ShutdownWatch) {
-        self.balancer.start(shutdown).await;
+    /// Lists the servers.
+    pub fn list(&self) -> Vec<SocketAddr> {
+        self.servers.peek().to_vec()
     }
 
     /// Lists each server, and whether it is healthy.
-    pub fn list_healths(&self) -> Vec<(StdAddr, bool)> {
-        let backends = self.balancer.backends().get_backend();
-        let healths = backends.iter().filter_map(|backend| {
-            Some((backend.addr.as_inet().copied()?, self.is_healthy(backend)))
-        });
-        healths.collect()
+    pub fn list_healths(&self) -> Vec<(SocketAddr, bool)> {
+        let servers = self.servers.peek();
+        servers.iter().map(|server| (*server, self.health.is_healthy(server))).collect()
     }
 
-    /// Returns the next healthy server in turn; `None` if there is no server. Pingora's own
-    /// selection allocates for each request.
+    /// Says that no server is healthy, and why; `None` if one is healthy or there is none.
+    pub fn outage(&self) -> Option<String> {
+        self.health.outage(&self.servers.peek())
+    }
+
+    /// Returns the next healthy server in turn; `None` if there is no server.
     pub fn select(&self) -> Option<SocketAddr> {
         let turn = self.selection_counter.fetch_add(1, Ordering::Relaxed);
-        let turns = self.turns.peek();
-        let selected = turns.select(turn, |backend| self.is_healthy(backend))?;
-        Some(selected.addr.clone())
+        self.turns.peek().select(turn, |server| self.health.is_selectable(server))
+    }
+
+    /// Records the outcome of a health check that began then. The error says why the server is not
+    /// healthy.
+    pub fn record_check(&self, server: SocketAddr, began_at: Instant, outcome: Result<(), String>) {
+        self.update_health(server, |health| match outcome {
+            Ok(()) => health.record_passed_check(server, began_at),
+            Err(why) => health.record_failed_check(server, &why),
+        });
     }
 
     /// Skips a server for `eject_for`, because it did not accept a connection.
-    pub fn eject(&self, server: &SocketAddr) {
-        self.ejected_until.insert(server.clone(), Instant::now() + self.eject_for);
+    pub fn eject(&self, server: SocketAddr, why: &str) {
+        self.update_health(server, |health| health.record_refusal(server, why));
     }
 
-    /// Returns true if the server neither fails its health check nor is ejected.
-    fn is_healthy(&self, backend: &Backend) -> bool {
-        let is_ejected =
-            || self.ejected_until.get(&backend.addr).is_some_and(|until| Instant::now() < *until);
-        self.balancer.backends().ready(backend) && !is_ejected()
+    /// Records that the server accepted a connection, which a request began to open then.
+    pub fn record_connection(&self, server: SocketAddr, began_at: Instant) {
+        if !self.health.is_healthy(&server) {
+            self.update_health(server, |health| health.record_connection(server, began_at));
+        }
+    }
+
+    fn update_health(&self, server: SocketAddr, update: impl FnOnce(&ServerHealth)) {
+        let servers = self.servers.peek();
+        // The server may have left the set meanwhile.
+        if servers.contains(&server) {
+            update(&self.health);
+            self.health.log_outage(&servers);
+        }
     }
 }

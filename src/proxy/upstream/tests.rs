@@ -27,12 +27,13 @@ fn the_healthy_servers_take_equally_many_turns() {
     let servers = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"].map(|it| it.parse().unwrap());
     let upstreams = upstreams(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
     let count_turns = || {
-        let selected: Vec<StdAddr> = (0..300).map(|_| upstreams.select_server().unwrap()).collect();
-        servers.map(|server: StdAddr| selected.iter().filter(|it| **it == server).count())
+        let selected: Vec<SocketAddr> =
+            (0..300).map(|_| upstreams.select_server().unwrap()).collect();
+        servers.map(|server: SocketAddr| selected.iter().filter(|it| **it == server).count())
     };
     assert_eq!(count_turns(), [100, 100, 100]);
-    upstreams.eject_server(&servers[1].into());
+    upstreams.eject_server(servers[1], "connection refused");
     assert_eq!(count_turns(), [150, 0, 150]);
-    servers.iter().for_each(|server| upstreams.eject_server(&(*server).into()));
+    servers.iter().for_each(|server| upstreams.eject_server(*server, "connection refused"));
     assert_eq!(count_turns(), [100, 100, 100]);
 }

@@ -2,8 +2,6 @@
 
 use std::net::SocketAddr;
 
-use pingora::lb::Backend;
-
 use super::name_resolver::ServerTarget;
 
 /// The most turns of one round of the servers of one priority. It bounds how exactly weights are
@@ -15,7 +13,7 @@ const MAX_TURNS: u32 = 1_000;
 pub struct Turns {
     /// The turns of one round, for each priority. The first list is asked first. A server has more
     /// turns than another if its weight is larger.
-    by_priority: Vec<Vec<Backend>>,
+    by_priority: Vec<Vec<SocketAddr>>,
 }
 
 impl Turns {
@@ -34,36 +32,40 @@ impl Turns {
     /// Returns the server of this turn. If it is not healthy, the healthy servers of its priority
     /// take its turns in turn, else those of the next priority. If no server is healthy, riskgate
     /// asks any: it may have recovered. `None` if there is no server.
-    pub fn select(&self, turn: usize, is_healthy: impl Fn(&Backend) -> bool) -> Option<&Backend> {
+    pub fn select(
+        &self,
+        turn: usize,
+        is_healthy: impl Fn(&SocketAddr) -> bool,
+    ) -> Option<SocketAddr> {
         for turns in &self.by_priority {
             let next = &turns[turn % turns.len()];
             if is_healthy(next) {
-                return Some(next);
+                return Some(*next);
             }
-            let healthy: Vec<&Backend> = turns.iter().filter(|it| is_healthy(it)).collect();
+            let healthy: Vec<SocketAddr> =
+                turns.iter().copied().filter(|it| is_healthy(it)).collect();
             if !healthy.is_empty() {
                 return Some(healthy[turn / turns.len() % healthy.len()]);
             }
         }
         let first = self.by_priority.first()?;
-        Some(&first[turn % first.len()])
+        Some(first[turn % first.len()])
     }
 }
 
 /// Lists the servers so that each stands there as often as its weight says, as evenly spread as
 /// possible: each turn goes to the server that is furthest behind its share.
-fn divide_turns(targets: &[ServerTarget]) -> Vec<Backend> {
+fn divide_turns(targets: &[ServerTarget]) -> Vec<SocketAddr> {
     let weights = scale_weights(targets);
     let total: i64 = weights.iter().sum();
     let mut credits = vec![0; targets.len()];
-    let backends: Vec<Backend> = targets.iter().map(|it| backend(it.address)).collect();
     let take_turn = |_| {
         credits.iter_mut().zip(&weights).for_each(|(credit, weight)| *credit += weight);
         // Of several servers that are equally far behind, the first takes the turn.
         let most = credits.iter().copied().max().unwrap_or_default();
         let next = credits.iter().position(|credit| *credit == most).unwrap_or_default();
         credits[next] -= total;
-        backends[next].clone()
+        targets[next].address
     };
     (0..total).map(take_turn).collect()
 }
@@ -88,11 +90,6 @@ fn greatest_common_divisor(one: u32, other: u32) -> u32 {
     }
 }
 
-/// Returns the server as Pingora's health checks know it.
-pub fn backend(address: SocketAddr) -> Backend {
-    Backend { addr: address.into(), weight: 1, ext: Default::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,9 +100,8 @@ mod tests {
 
     fn count_turns(targets: &[ServerTarget], unhealthy: &[u16]) -> Vec<usize> {
         let turns = Turns::new(targets);
-        let port = |backend: &Backend| backend.addr.as_inet().unwrap().port();
-        let is_healthy = |backend: &Backend| !unhealthy.contains(&port(backend));
-        let selected = (0..600).map(|turn| port(turns.select(turn, is_healthy).unwrap()));
+        let is_healthy = |server: &SocketAddr| !unhealthy.contains(&server.port());
+        let selected = (0..600).map(|turn| turns.select(turn, is_healthy).unwrap().port());
         let selected: Vec<u16> = selected.collect();
         let count = |target: &ServerTarget| {
             selected.iter().filter(|port| **port == target.address.port()).count()

@@ -10,6 +10,7 @@
 //! RISKGATE_TEST_SEEDS=0..100000 cargo test --lib simulation
 //! ```
 
+mod calls;
 mod checks;
 mod faults;
 mod network;

@@ -6,7 +6,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, ffi};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::store::error::StoreError;
 use crate::support::regular_file::{check_dir_writable, non_regular_kind, parent_dir};
@@ -79,7 +81,7 @@ CREATE INDEX account_version ON account (version);
 CREATE INDEX api_key_version ON api_key (version);
 ";
 
-/// Creates a store under a temporary name, and then links it to `path`. So other processes see
+/// Creates a store under a temporary name, and then gives it its name. So other processes see
 /// either a complete store or none. Only the owner may read the store, and the directory if it is
 /// created too.
 pub(super) fn create_store(path: &Path) -> Result<(), StoreError> {
@@ -94,14 +96,38 @@ pub(super) fn create_store(path: &Path) -> Result<(), StoreError> {
     let name = format!(".riskgate.new-{}-{:?}", std::process::id(), std::thread::current().id());
     let temporary = parent_dir(path).join(name);
     let created = create_temporary_store(&temporary, path);
-    let linked = created.and_then(|()| match std::fs::hard_link(&temporary, path) {
+    let linked = created.and_then(|()| match link_or_rename(&temporary, path) {
         // Another process has created the store at the same time.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        outcome => outcome.map_err(store_creation_error(path)),
+        Err(error) if !is_unsupported(&error) => Err(store_creation_error(path)(error)),
+        outcome => outcome.map_err(|error| StoreError::Unusable {
+            location: path.display().to_string(),
+            expected: "a file system with hard links, or one that renames without replacing",
+            found: error.to_string(),
+        }),
     });
-    // Removes the leftover of a failed attempt too.
-    let _ = std::fs::remove_file(&temporary);
+    // Removes the leftovers of a failed attempt too.
+    for suffix in ["", "-wal", "-shm", LONGEST_SQLITE_SUFFIX] {
+        let _ = std::fs::remove_file(format!("{}{suffix}", temporary.display()));
+    }
     linked
+}
+
+/// Gives a file the name `path`, unless a file has that name. Not every file system has hard links.
+fn link_or_rename(temporary: &Path, path: &Path) -> io::Result<()> {
+    match std::fs::hard_link(temporary, path) {
+        Err(error) if is_unsupported(&error) => {
+            Ok(renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE)?)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Returns true for the errors with which kernels and file systems refuse what they do not support.
+/// EPERM and EMLINK are what Linux answers where there are no hard links.
+fn is_unsupported(error: &io::Error) -> bool {
+    let errors = [Errno::PERM, Errno::MLINK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL];
+    error.raw_os_error().is_some_and(|code| errors.contains(&Errno::from_raw_os_error(code)))
 }
 
 /// Returns a function that converts an I/O error into the error that no store can be created at
@@ -123,7 +149,7 @@ fn create_temporary_store(temporary: &Path, path: &Path) -> Result<(), StoreErro
     options.open(temporary).map_err(store_creation_error(path))?;
     let fill = || {
         let mut connection = connect_to_existing_file(temporary)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
+        enable_wal(&connection)?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         create_schema(&transaction)?;
         transaction.commit()?;
@@ -233,8 +259,29 @@ pub(super) fn check_migrate_and_configure(
     if read_checked_schema_version(connection, path)? < SCHEMA_VERSION {
         migrate_schema(connection).map_err(failed)?;
     }
-    connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+    enable_wal(connection).map_err(failed)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)
+}
+
+/// Switches on the write-ahead log. SQLite keeps the old journal without an error if the file system
+/// has no shared memory.
+fn enable_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let read_mode = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
+    match connection.pragma_update_and_check(None, "journal_mode", "WAL", read_mode)?.as_str() {
+        "wal" => Ok(()),
+        _ => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_SHMMAP), None)),
+    }
+}
+
+/// Returns true if SQLite could not use the memory that the processes of a store share.
+fn is_shared_memory_error(error: &rusqlite::Error) -> bool {
+    const CODES: [i32; 4] = [
+        ffi::SQLITE_IOERR_SHMOPEN,
+        ffi::SQLITE_IOERR_SHMSIZE,
+        ffi::SQLITE_IOERR_SHMLOCK,
+        ffi::SQLITE_IOERR_SHMMAP,
+    ];
+    error.sqlite_error().is_some_and(|error| CODES.contains(&error.extended_code))
 }
 
 /// Migrates a store of an earlier version, unless another process has done so meanwhile.
@@ -308,6 +355,11 @@ pub(super) fn check_intact_and_writable(
 pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, ReadOnly};
     match source.sqlite_error_code() {
+        _ if is_shared_memory_error(&source) => StoreError::Unusable {
+            location: path.display().to_string(),
+            expected: "a file system on which processes can share memory, as local disks have it",
+            found: "one that refuses the file that ends in -shm".to_owned(),
+        },
         Some(CannotOpen) => StoreError::Unusable {
             location: path.display().to_string(),
             expected: "a file that we may read and write",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::harness::{
-    Gateway, MockUpstream, Setup, free_address, get, max_held_calls, request, wait_until,
+    FakeClock, Gateway, MockUpstream, Setup, free_address, get, max_held_calls, request, wait_until,
 };
 use crate::redis_server::RedisServer;
 
@@ -124,5 +124,57 @@ fn a_crash_loses_no_more_usage_than_one_lease() {
         admitted = counted;
         let spent = gateway.cli(&["usage", "--json"]).expect(0).json()[0]["month_count"].as_u64();
         assert_eq!(spent, Some(counted), "the total and the counts by key are written together");
+    }
+}
+
+#[test]
+fn batches_at_the_turn_of_a_month_are_billed_whole_in_the_month_that_counts_them() {
+    const NAMES: u64 = 400;
+    let domains = vec!["a.com"; NAMES as usize];
+    let body = serde_json::json!({ "domains": domains }).to_string();
+    for uses_redis in [false, true] {
+        let clock = FakeClock::starting_at("2031-04-30T23:59:50Z");
+        let server = RedisServer::start_with_env(&clock.environment_variables());
+        let setup = Setup::new().set("plans.free", "1000000").with_clock(&clock);
+        let setup = if uses_redis { setup.with_redis(&server) } else { setup };
+        let gateway = setup.set_text("store.deadline", "5s").start();
+        let key = gateway.create_active_key("acme", &[]);
+        let batch = || {
+            let batch = request("POST", "/v1/public/domains").key(&key).body(&body);
+            batch.with_header("Content-Type", "application/json")
+        };
+        let has_may_begun = || {
+            let usage = gateway.get("/v1/usage", &key).expect(200).json();
+            usage["reset_at"] == "2031-06-01T00:00:00Z" && usage["month_count"].as_u64() > Some(0)
+        };
+        let send_until_may = || {
+            let mut sent = 0;
+            while !has_may_begun() {
+                gateway.send_request(&batch()).expect(200);
+                sent += NAMES;
+            }
+            sent
+        };
+        let sent: u64 = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..3).map(|_| scope.spawn(send_until_may)).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).sum()
+        });
+        let counted_and_billed = |month: &str| {
+            let sum = |words: &[&str], member: &str| {
+                let words = [&["usage", "--month", month, "--json"], words].concat();
+                let rows = gateway.cli(&words).expect(0).json();
+                rows.as_array().unwrap().iter().map(|row| row[member].as_u64().unwrap()).sum()
+            };
+            let (counted, billed): (u64, u64) =
+                (sum(&[], "month_count"), sum(&["--daily"], "calls"));
+            [counted, billed]
+        };
+        wait_until("all calls are in the store", || {
+            let [april, may] = ["2031-04", "2031-05"].map(counted_and_billed);
+            april[0] + may[0] == sent && april[1] + may[1] == sent
+        });
+        let [april, may] = ["2031-04", "2031-05"].map(counted_and_billed);
+        assert_eq!((april[0], may[0]), (april[1], may[1]), "bills and totals agree");
+        assert!(april[0] > 0 && may[0] > 0 && april[0] % NAMES == 0, "{april:?} {may:?}");
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Request, Response, Setup, request};
+use crate::harness::{Fault, FaultProxy, Gateway, Request, Response, Setup, request};
+use crate::redis_server::RedisServer;
 
 const PATH: &str = "/v1/public/domains";
 
@@ -140,4 +141,59 @@ fn a_slow_body_is_refused_in_time_and_awaits_100_continue() {
     polite.send(body.as_bytes());
     polite.read_response().unwrap().expect(200);
     assert_eq!(gateway.get_month_count(&key), 1);
+}
+
+/// A gateway whose store is a Redis server that answers 60 ms later than it would: far within the
+/// deadline of one report, but not of many reports one after the other.
+fn start_with_slow_redis(server: &RedisServer, limit: u64) -> (Gateway, FaultProxy) {
+    let proxy = FaultProxy::in_front_of(([127, 0, 0, 1], server.port()).into());
+    proxy.set_response_fault(Fault::Delay(Duration::from_millis(60)));
+    let url = format!("redis://{}", proxy.address);
+    let setup = Setup::new().set("store.url", &format!("{url:?}")).set_text("store.deadline", "1s");
+    (setup.set("plans.free", &limit.to_string()).start(), proxy)
+}
+
+#[test]
+fn a_batch_of_most_of_the_limit_is_admitted_although_the_redis_server_is_slow() {
+    let server = RedisServer::start();
+    let (gateway, _proxy) = start_with_slow_redis(&server, 1_000);
+    let key = gateway.create_active_key("acme", &[]);
+    let answer = post_names(&gateway, &key, &numbered_names(900)).expect(200);
+    assert_eq!(answer.rate_limit_remaining(), 100);
+    assert_eq!(gateway.get_month_count(&key), 900);
+    let refused = post_names(&gateway, &key, &numbered_names(101)).expect(429);
+    assert_eq!(refused.rate_limit_remaining(), 100);
+    post_names(&gateway, &key, &numbered_names(100)).expect(200);
+}
+
+#[test]
+fn a_batch_in_the_last_hundredth_of_the_limit_is_admitted_although_the_redis_server_is_slow() {
+    let server = RedisServer::start();
+    let (gateway, _proxy) = start_with_slow_redis(&server, 20_000);
+    let key = gateway.create_active_key("acme", &[]);
+    for sent in 1..=20 {
+        let answer = post_names(&gateway, &key, &numbered_names(1_000)).expect(200);
+        assert_eq!(answer.rate_limit_remaining(), 20_000 - 1_000 * sent);
+    }
+    assert_eq!(gateway.get_month_count(&key), 20_000);
+}
+
+#[test]
+fn a_refused_batch_tells_how_many_calls_are_left() {
+    let gateway = Setup::new().set("plans.free", "2500").start();
+    let key = gateway.create_active_key("acme", &[]);
+    for _ in 0..2 {
+        post_names(&gateway, &key, &numbered_names(1_000)).expect(200);
+    }
+    let refused = post_names(&gateway, &key, &numbered_names(501)).expect(429);
+    assert_eq!(refused.rate_limit_remaining(), 500);
+    assert!(refused.header("RateLimit-Policy").unwrap().contains("q=2500"));
+    assert!(refused.has_header("Retry-After"));
+    // Nothing of the refused batch is held back.
+    let last = post_names(&gateway, &key, &numbered_names(500)).expect(200);
+    assert_eq!(last.rate_limit_remaining(), 0);
+    assert_eq!(
+        post_names(&gateway, &key, &numbered_names(2)).expect(429).rate_limit_remaining(),
+        0
+    );
 }

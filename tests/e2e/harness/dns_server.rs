@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{free_address, wait_for};
@@ -104,10 +104,13 @@ fn is_serving(address: SocketAddr) -> bool {
     asked.is_ok() && answer[3] & 15 == 0 && answer[7] == 1
 }
 
-/// A UDP proxy in front of a DNS server that delays queries, or drops them.
+/// A UDP proxy in front of a DNS server that delays queries, drops them, or lets those of one type
+/// fail.
 pub struct DelayingDnsProxy {
     pub address: SocketAddr,
     pub query_count: Arc<AtomicU64>,
+    /// The type of records whose queries fail; 0 if none does.
+    failing_type: Arc<AtomicU16>,
     is_done: Arc<AtomicBool>,
 }
 
@@ -119,14 +122,22 @@ impl DelayingDnsProxy {
         let slow = DelayingDnsProxy {
             address: socket.local_addr().unwrap(),
             query_count: Arc::default(),
+            failing_type: Arc::default(),
             is_done: Arc::default(),
         };
+        let failing_type = Arc::clone(&slow.failing_type);
         let (asked, is_done) = (Arc::clone(&slow.query_count), Arc::clone(&slow.is_done));
         std::thread::spawn(move || {
             let mut question = [0; 4_096];
             while !is_done.load(Ordering::Relaxed) {
                 let Ok((length, from)) = socket.recv_from(&mut question) else { continue };
                 asked.fetch_add(1, Ordering::Relaxed);
+                if query_type(&question[..length]) == failing_type.load(Ordering::Relaxed) {
+                    // A response, SERVFAIL.
+                    (question[2], question[3]) = (question[2] | 0x80, 2);
+                    let _ = socket.send_to(&question[..length], from);
+                    continue;
+                }
                 let Some(server) = server else { continue };
                 let (question, socket) = (question[..length].to_vec(), socket.try_clone().unwrap());
                 std::thread::spawn(move || {
@@ -143,6 +154,20 @@ impl DelayingDnsProxy {
         });
         slow
     }
+
+    /// From now on, queries for records of this type fail; 0 stands for no type.
+    pub fn fail_queries_of_type(&self, record_type: u16) {
+        self.failing_type.store(record_type, Ordering::Relaxed);
+    }
+}
+
+/// The type of the records that a query asks for.
+fn query_type(query: &[u8]) -> u16 {
+    let mut at = 12;
+    while query[at] != 0 {
+        at += 1 + usize::from(query[at]);
+    }
+    u16::from_be_bytes([query[at + 1], query[at + 2]])
 }
 
 impl Drop for DelayingDnsProxy {

@@ -2,15 +2,26 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::harness::{DemoUpstream, DnsServer, Gateway, MockUpstream, Setup, get, wait_until};
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::harness::{
+    BINARY, DelayingDnsProxy, DemoUpstream, DnsServer, Gateway, MockUpstream, Setup, get,
+    run_command, wait_until,
+};
 
 const PATH: &str = "/v1/check/a@b.com";
 
 fn start_gateway(dns: &DnsServer, server: &str) -> Gateway {
+    start_gateway_with_resolver(dns.address, server)
+}
+
+fn start_gateway_with_resolver(resolver: SocketAddr, server: &str) -> Gateway {
     let setup = Setup::new().set("plans.free", "\"unlimited\"");
     setup
         .set("upstream.servers", &format!("[{server:?}]"))
-        .set("upstream.resolvers", &format!("[\"{}\"]", dns.address))
+        .set("upstream.resolvers", &format!("[\"{resolver}\"]"))
         .set_text("upstream.resolve_interval", "100ms")
         .set_text("upstream.eject_for", "1h")
         .start()
@@ -155,4 +166,90 @@ fn the_hosts_file_of_the_system_counts() {
     let gateway = Setup::new().set("upstream.servers", &format!("[{name:?}]")).start();
     let key = gateway.create_active_key("acme", &[]);
     gateway.get(PATH, &key).expect(200);
+}
+
+#[test]
+fn a_failed_query_of_one_family_keeps_the_last_good_addresses_of_this_family() {
+    const A: u16 = 1;
+    const AAAA: u16 = 28;
+    let mut dns = DnsServer::start("both A 127.0.0.1\nboth AAAA ::1\n");
+    let proxy = DelayingDnsProxy::start(Some(dns.address), Duration::ZERO);
+    let gateway = start_gateway_with_resolver(proxy.address, "both.com:9000");
+    let servers = || {
+        let metrics = gateway.metrics();
+        let lines = metrics.lines().filter_map(|line| {
+            let label = line.strip_prefix("riskgate_upstream_healthy{server=\"")?;
+            Some(label.split_once(":9000\"")?.0.to_owned())
+        });
+        lines.collect::<Vec<String>>()
+    };
+    wait_until("both families are known", || servers() == ["127.0.0.1", "[::1]"]);
+    proxy.fail_queries_of_type(AAAA);
+    dns.replace_records("both A 127.0.0.2\nboth AAAA ::2\n");
+    wait_until("IPv4 has changed", || servers().contains(&"127.0.0.2".to_owned()));
+    assert_eq!(servers(), ["127.0.0.2", "[::1]"], "the last good address of IPv6 stays");
+    let problem = "upstream: both.com: expected its addresses in the DNS, but found ";
+    wait_until("riskgate reports it", || readiness(&gateway).contains(problem));
+    assert!(readiness(&gateway).contains(" for IPv6; the last good answer is used"));
+    proxy.fail_queries_of_type(A);
+    wait_until("IPv6 has changed", || servers().contains(&"[::2]".to_owned()));
+    assert_eq!(servers(), ["127.0.0.2", "[::2]"], "the last good address of IPv4 stays");
+    // The zone itself says that there is no such address.
+    proxy.fail_queries_of_type(0);
+    dns.replace_records("both A 127.0.0.3\n");
+    wait_until("IPv6 is gone", || servers() == ["127.0.0.3"]);
+    wait_until("nothing fails", || !readiness(&gateway).contains("upstream"));
+}
+
+/// Answers every query for an IPv4 address with 127.0.0.1, and every other with nothing.
+const LINK_LOCAL_DNS_SERVER: &str = r#"
+import socket, sys
+server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+server.bind(("fe80::1", 53, 0, socket.if_nametoindex("server")))
+open(sys.argv[1], "w").close()
+while True:
+    query, client = server.recvfrom(4096)
+    end = query.index(b"\0", 12) + 5
+    is_a = query[end - 4:end - 2] == b"\0\1"
+    head = query[:2] + b"\x81\x80\0\1" + (b"\0\1" if is_a else b"\0\0") + b"\0\0\0\0"
+    answer = b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4\x7f\0\0\1" if is_a else b""
+    server.sendto(head + query[12:end] + answer, client)
+"#;
+
+/// Runs a command of riskgate where the resolver is reached through the second of two interfaces: both
+/// have link-local addresses.
+const IN_A_NETWORK_OF_ITS_OWN: &str = r#"
+set -e
+unshare -n sleep 60 &
+server=$!
+trap 'kill $server $dns' EXIT
+while [ "$(readlink /proc/self/ns/net)" = "$(readlink /proc/$server/ns/net)" ]; do sleep 0.02; done
+ip link add decoy type veth peer name nowhere
+ip link add resolver type veth peer name server netns $server
+for interface in decoy nowhere resolver; do
+  ip link set $interface addrgenmode none up
+done
+ip -6 addr add fe80::2/64 dev decoy nodad
+ip -6 addr add fe80::3/64 dev resolver nodad
+in_server="nsenter -t $server -n"
+$in_server ip link set server addrgenmode none up
+$in_server ip -6 addr add fe80::1/64 dev server nodad
+$in_server python3 "$1/dns.py" "$1/ready" &
+dns=$!
+until [ -e "$1/ready" ]; do kill -0 $dns; sleep 0.02; done
+echo "nameserver fe80::1%resolver" > "$1/resolv.conf"
+mount --bind "$1/resolv.conf" /etc/resolv.conf
+"$2" check -c "$1/riskgate.toml"
+"#;
+
+#[test]
+fn a_link_local_resolver_is_asked_through_the_interface_that_resolv_conf_names() {
+    let setup = Setup::new().set("upstream.servers", "[\"name.test:9000\"]");
+    setup.write_config();
+    std::fs::write(setup.path("dns.py"), LINK_LOCAL_DNS_SERVER).unwrap();
+    let is_root = run_command(Command::new("id").arg("-u")).expect(0).stdout.trim() == "0";
+    let mut command = Command::new("unshare");
+    command.arg(if is_root { "-nm" } else { "-rnm" }).args(["sh", "-c", IN_A_NETWORK_OF_ITS_OWN]);
+    let ran = run_command(command.arg("sh").arg(setup.path("")).arg(BINARY)).expect(0);
+    assert!(!ran.stderr.contains("upstream.servers"), "{}", ran.stderr);
 }

@@ -135,11 +135,11 @@ impl Lease {
     }
 
     fn try_spend(&self) -> Option<u64> {
-        self.atomic_lease.spend_one(u64::from(month().number())).map(|packed| packed.epoch())
+        self.atomic_lease.spend(u64::from(month().number()), 1).map(|packed| packed.epoch())
     }
 
     fn refund(&self, epoch: u64) -> RefundOutcome {
-        self.accounting.lock().unwrap().refund(&self.atomic_lease, month(), epoch)
+        self.accounting.lock().unwrap().refund(&self.atomic_lease, month(), epoch, 1)
     }
 
     /// Asserts that the accounting has `spent` spent calls, and that the row counts at least these
@@ -236,7 +236,7 @@ fn a_new_month_keeps_no_leased_call_of_the_old_month() {
             })
         };
         lease.accounting.lock().unwrap().enter_month(&lease.atomic_lease, next);
-        assert!(lease.atomic_lease.spend_one(323).is_none(), "no call of the old month is left");
+        assert!(lease.atomic_lease.spend(323, 1).is_none(), "no call of the old month is left");
         let spent = caller.join().unwrap();
         let outgoing = lease.accounting.lock().unwrap().prepare_reports(
             &lease.atomic_lease,
@@ -263,7 +263,7 @@ fn calls_around_midnight_are_counted_once_each_on_its_day() {
         usage_by_key.note_in_flight(&usage_by_key.collect_changes());
         usage_by_key.confirm_in_flight();
         callers.into_iter().for_each(|caller| caller.join().unwrap());
-        usage.uncount_call(RouteLabel::Domain, today);
+        usage.uncount_calls(RouteLabel::Domain, today, 1);
         usage_by_key.mark_unreported();
         let mut counts: Vec<_> =
             usage_by_key.collect_changes().iter().map(|count| (count.day, count.calls)).collect();

@@ -14,6 +14,9 @@ impl Simulation<'_> {
             let (month, held, limits, row) = node.lease.month_held_limits_and_leased();
             let max_allowed =
                 limits.iter().map(|limit| expected_max_held_calls(*limit)).max().unwrap_or(0);
+            // A batch that waits may hold or request more: its own calls.
+            let batch = node.lease.change_accounting(|accounting, _| accounting.batch_calls());
+            let max_allowed = max_allowed.max(batch);
             assert!(held <= max_allowed, "{held} held or requested, at most {max_allowed} allowed");
             // The store's row is read only if it may have changed since the last check.
             let known = Some((month, row)) == node.last_checked_row;
@@ -32,6 +35,7 @@ impl Simulation<'_> {
     /// Ends all faults, delivers every report and grant, and spends the calls left of the limit.
     pub(super) fn spend_all_left_without_faults(&mut self) {
         self.store_skew_seconds = 0;
+        self.end_batches();
         for at in 0..self.nodes.len() {
             let node = &mut self.nodes[at];
             (node.is_cut_off, node.clock_skew_seconds) = (false, 0);
@@ -120,7 +124,7 @@ impl Simulation<'_> {
             let row = self.store.leased_by_node(&self.account, month, &node.node.id);
             let lost_here =
                 row.saturating_sub(node.net_calls_by_month.get(&month).copied().unwrap_or(0));
-            let max_allowed = max_held_calls + node.unreported_refunds;
+            let max_allowed = max_held_calls.max(node.batch_at_store) + node.unreported_refunds;
             assert!(
                 lost_here <= max_allowed,
                 "a crash lost {lost_here}, at most {max_allowed} allowed"

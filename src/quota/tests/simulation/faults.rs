@@ -1,6 +1,6 @@
 //! Faults of nodes, clocks and the store.
 
-use super::run::{RECOVERY_PERIOD_MS, Simulation};
+use super::run::{RECOVERY_PERIOD_MS, SimulatedNode, Simulation};
 use super::simulated_store::LedgerSnapshot;
 use crate::model::month::Month;
 use crate::quota::lease_report::ReportReason;
@@ -77,8 +77,14 @@ impl Simulation<'_> {
         // After the loss, the living nodes can restore the highest total over all nodes that any of
         // them knows, or the sum of their own totals. Calls above the larger of the two may be
         // lost.
-        let known: Vec<(u64, u64)> =
-            self.nodes.iter().map(|m| m.lease.recoverable_leased_totals(month)).collect();
+        // A call that a node holds stands for no spent call: the node may return it, and then the
+        // store grants it again.
+        let without_held = |node: &SimulatedNode| {
+            let (all, own) = node.lease.recoverable_leased_totals(month);
+            let held = node.lease.change_accounting(|_, lease| lease.load().held()).min(own);
+            (all - held, own - held)
+        };
+        let known: Vec<(u64, u64)> = self.nodes.iter().map(without_held).collect();
         let best = known.iter().map(|known| known.0).max().unwrap_or(0);
         let own = known.iter().map(|known| known.1).sum();
         let tally = self.tallies.entry(month).or_default();

@@ -43,7 +43,8 @@ impl Simulation<'_> {
     pub(super) fn send_reports(&mut self, node_index: usize, reason: ReportReason) {
         let uptime_ms = self.uptime_ms(node_index);
         let node = &mut self.nodes[node_index];
-        let held = node.lease.with_accounting(|_, atomic_lease| atomic_lease.load().held());
+        let held = node.lease.change_accounting(|_, atomic_lease| atomic_lease.load().held());
+        node.was_batch_waiting_at_report = node.waiting_batch.is_some();
         let batch = node.node.collect_reports(std::slice::from_ref(&node.lease), reason);
         self.store.sabotage_after_report(&node.lease, held);
         if batch.reports.is_empty() {
@@ -140,6 +141,12 @@ impl Simulation<'_> {
         let uptime_ms = self.uptime_ms(node_index);
         let node = &mut self.nodes[node_index];
         node.last_operation_succeeded = grants.is_ok();
+        if grants.is_ok() && !batch.reports.is_empty() {
+            // The store now has the latest report. If no batch waited when it was built, the store
+            // has its calls back.
+            let has_batch = node.was_batch_waiting_at_report || node.waiting_batch.is_some();
+            node.batch_at_store = if has_batch { node.batch_at_store } else { 0 };
+        }
         node.node.record_report_outcome(grants.as_ref().err());
         if grants.is_ok() {
             self.store.sabotage_before_reply(&node.lease);

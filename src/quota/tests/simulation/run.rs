@@ -10,8 +10,8 @@ use crate::model::month::Month;
 use crate::quota::calendar::Calendar;
 use crate::quota::lease::Lease;
 use crate::quota::lease_report::ReportReason;
-use crate::quota::node::{ChargeProgress, Node, ReportBatch};
-use crate::quota::{Charge, Denial, FailurePolicy};
+use crate::quota::node::{Node, ReportBatch};
+use crate::quota::{Charge, FailurePolicy};
 use crate::store::{LeaseReport, MonthlyLimit, Probe, StoreError};
 
 /// The last second of November 2026.
@@ -39,6 +39,12 @@ pub(super) struct SimulatedNode {
     pub(super) refundable_charges: Vec<Charge>,
     /// Refunded calls that the store may not know of.
     pub(super) unreported_refunds: u64,
+    /// The calls of the batch that waits.
+    pub(super) waiting_batch: Option<u64>,
+    /// A batch waited when the latest report was built.
+    pub(super) was_batch_waiting_at_report: bool,
+    /// The calls of a batch that the store may have granted, although the node has not spent them.
+    pub(super) batch_at_store: u64,
     /// The month and the spendable total for which the store's row was last checked.
     pub(super) last_checked_row: Option<(u16, u64)>,
     pub(super) last_charged_month: Option<Month>,
@@ -175,6 +181,9 @@ impl<'e> Simulation<'e> {
                 for _ in 0..=self.random.random_below(12) {
                     self.make_call(node_index);
                 }
+                if self.random.one_in(6) {
+                    self.make_batch(node_index);
+                }
             }
             35..41 => self.refund_random_call(node_index),
             41..63 => self.send_reports_as_worker(node_index, ReportReason::CallsNeeded),
@@ -231,6 +240,9 @@ impl<'e> Simulation<'e> {
             in_flight: None,
             refundable_charges: Vec::new(),
             unreported_refunds: 0,
+            waiting_batch: None,
+            was_batch_waiting_at_report: false,
+            batch_at_store: 0,
             last_checked_row: None,
             last_charged_month: None,
             net_calls_by_month: BTreeMap::new(),
@@ -253,52 +265,6 @@ impl<'e> Simulation<'e> {
         self.nodes.iter().map(|node| node.node.calendar.latest_month()).max()
     }
 
-    pub(super) fn make_call(&mut self, node_index: usize) {
-        let (boottime, uptime_ms) = (self.boottime(), self.uptime_ms(node_index));
-        let (now, store_skew) = (self.true_now(), self.store_skew_seconds);
-        let node = &mut self.nodes[node_index];
-        let believed = node.node.calendar.believed_now(boottime);
-        // Clocks may differ by 5 s and still agree; 6 s allows for rounding.
-        let is_implausible = (believed - now).abs() > 6 && !node.started_with_wrong_clock;
-        let skew = node.clock_skew_seconds;
-        assert!(!is_implausible, "{believed} is believed at {now}, skews {skew} {store_skew}");
-        let month = node.node.calendar.month_to_charge(believed, || boottime);
-        let progress = match node.node.charge(&node.lease, month, uptime_ms) {
-            ChargeProgress::Wait if self.random.one_in(6) => {
-                let store_hung = self.random.one_in(4);
-                ChargeProgress::Done(node.node.charge_after_timeout(&node.lease, month, store_hung))
-            }
-            progress => progress,
-        };
-        match progress {
-            ChargeProgress::Done(Ok(charge)) => self.record_admitted(node_index, charge),
-            ChargeProgress::Done(Err(Denial::Exhausted | Denial::StoreUnavailable))
-            | ChargeProgress::Wait => {}
-        }
-    }
-
-    pub(super) fn record_admitted(&mut self, node_index: usize, charge: Charge) {
-        let (month, unbacked) = (charge.month(), charge.is_unbacked);
-        let node = &mut self.nodes[node_index];
-        assert!(node.last_charged_month <= Some(month), "a past month began again");
-        node.last_charged_month = Some(month);
-        *node.net_calls_by_month.entry(month).or_default() += 1;
-        if self.random.one_in(4) {
-            node.refundable_charges.push(charge);
-        }
-        // A wrong clock starts no month early.
-        assert!(month <= Month::containing(self.true_now() + 6), "{month} has not begun");
-        let limit = self.highest_limit_in_force().map(|limit| limit + self.allowed_overrun(limit));
-        let tally = self.tallies.entry(month).or_default();
-        tally.gross_calls += 1;
-        tally.net_calls += 1;
-        tally.unbacked_calls += u64::from(unbacked);
-        let max_admitted =
-            limit.map_or(u64::MAX, |limit| limit + tally.unbacked_calls + tally.maybe_lost_calls);
-        let net = tally.net_calls;
-        assert!(unbacked || net <= max_admitted, "{net} admitted, at most {max_admitted} allowed");
-    }
-
     /// The highest limit that some node may still apply.
     pub(super) fn highest_limit_in_force(&self) -> Option<u64> {
         let oldest = self.nodes.iter().map(|node| node.limit_index).min().unwrap_or(0);
@@ -313,29 +279,11 @@ impl<'e> Simulation<'e> {
     pub(super) fn allowed_overrun(&self, limit: u64) -> u64 {
         let raised =
             self.limits.iter().any(|other| calls_allowed(*other).is_none_or(|calls| calls > limit));
-        let limits = self.nodes.iter().map(|node| calls_allowed(self.limits[node.limit_index]));
-        if raised { limits.map(expected_max_held_calls).sum() } else { 0 }
-    }
-
-    pub(super) fn refund_random_call(&mut self, node_index: usize) {
-        let node = &mut self.nodes[node_index];
-        if node.refundable_charges.is_empty() {
-            return;
-        }
-        let charge = node
-            .refundable_charges
-            .swap_remove(self.random.random_below(node.refundable_charges.len() as u64) as usize);
-        let (month, unbacked) = (charge.month(), charge.is_unbacked);
-        let row = node.lease.month_held_limits_and_leased().3;
-        if node.node.refund(&node.lease, charge) {
-            // A refunded call that the lease can't hold goes to the store, once it is reported.
-            node.unreported_refunds +=
-                row - node.lease.month_held_limits_and_leased().3 + u64::from(unbacked);
-            *node.net_calls_by_month.entry(month).or_default() -= 1;
-            let tally = self.tallies.entry(month).or_default();
-            tally.net_calls -= 1;
-            tally.unbacked_calls -= u64::from(unbacked);
-        }
+        let held = self.nodes.iter().map(|node| {
+            let limit = calls_allowed(self.limits[node.limit_index]);
+            expected_max_held_calls(limit).max(node.batch_at_store)
+        });
+        if raised { held.sum() } else { 0 }
     }
 
     pub(super) fn advance_time(&mut self, ms: u64) {

@@ -95,13 +95,13 @@ impl SabotagedStore {
     pub fn sabotage_after_report(&self, lease: &Lease, held: u64) {
         match self.sabotage {
             Some(Sabotage::ReturnAfterReply) => {
-                lease.with_accounting(|accounting, atomic_lease| {
+                lease.change_accounting(|accounting, atomic_lease| {
                     let removed = held.saturating_sub(atomic_lease.load().held());
                     accounting.hold_returned_calls(atomic_lease, removed);
                 })
             }
             Some(Sabotage::SpendBeforeGrant) => {
-                lease.with_accounting(|accounting, atomic_lease| {
+                lease.change_accounting(|accounting, atomic_lease| {
                     accounting.hold_ungranted_calls(atomic_lease)
                 });
             }
@@ -112,7 +112,7 @@ impl SabotagedStore {
     /// Breaks the order of steps before a node applies the store's reply.
     pub fn sabotage_before_reply(&self, lease: &Lease) {
         if self.is_sabotaged_by(Sabotage::ReturnAfterReply) {
-            lease.with_accounting(|accounting, atomic_lease| {
+            lease.change_accounting(|accounting, atomic_lease| {
                 accounting.withdraw_returned_calls(atomic_lease)
             });
         }

@@ -1,0 +1,251 @@
+//! The addresses of one host in the DNS, and what happens to them if a query fails.
+//!
+//! The addresses of IPv4 and of IPv6 are two queries. If one of them fails, its addresses stay: only
+//! an answer that the zone itself gives (with its SOA record) removes them. A host never loses its
+//! last address, because a failure of riskgate's own network must not look like a missing host.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hickory_resolver::config::{LookupIpStrategy, ResolveHosts};
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::Name;
+
+use crate::support::dns_resolver::{DnsResolver, ResolverSettings};
+
+/// How long one of the two attempts of a query may take.
+const QUERY_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The addresses of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostAddresses {
+    /// The complete name that has these addresses: the host, or the host in a domain of the search
+    /// list.
+    complete_name: String,
+    /// The addresses of IPv4, and those of IPv6.
+    by_family: [Vec<IpAddr>; 2],
+}
+
+impl HostAddresses {
+    /// All addresses.
+    pub fn iter(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.by_family.iter().flatten().copied()
+    }
+}
+
+/// What the queries about a host found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct HostQuery {
+    /// The addresses from now on; `None` if nothing was found, so that the known ones stay.
+    pub addresses: Option<HostAddresses>,
+    /// Why a query failed whose addresses riskgate needs.
+    pub problem: Option<String>,
+}
+
+/// The answer of one query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum FamilyAnswer {
+    Found(Vec<IpAddr>),
+    /// The zone says that there are none.
+    Absent(String),
+    Failed(String),
+}
+
+/// Queries the addresses of hosts.
+#[derive(Clone)]
+pub struct HostResolver {
+    /// The resolver of IPv4 addresses, and that of IPv6 addresses.
+    by_family: [DnsResolver; 2],
+    search: Vec<Name>,
+    /// A host with at least so many dots is first looked up as it is.
+    ndots: usize,
+}
+
+impl HostResolver {
+    /// Creates a client of the resolvers at these addresses, or of the system's resolvers.
+    ///
+    /// # Errors
+    /// If the system's resolvers can't be read.
+    pub fn new(addresses: &[SocketAddr]) -> Result<HostResolver, String> {
+        let settings = ResolverSettings::read(addresses)?;
+        let mut options = settings.options.clone();
+        options.timeout = QUERY_ATTEMPT_TIMEOUT;
+        // One retry, so two attempts.
+        options.attempts = 1;
+        // An answer counts until the next round, so a cache would only be in the way.
+        options.cache_size = 0;
+        options.use_hosts_file = ResolveHosts::Always;
+        let build = |strategy| {
+            let mut options = options.clone();
+            options.ip_strategy = strategy;
+            settings.build(options)
+        };
+        let domain = settings.config.domain().into_iter();
+        Ok(HostResolver {
+            by_family: [build(LookupIpStrategy::Ipv4Only)?, build(LookupIpStrategy::Ipv6Only)?],
+            search: domain.chain(settings.config.search()).cloned().collect(),
+            ndots: options.ndots,
+        })
+    }
+
+    /// The client for the records of services.
+    pub fn services(&self) -> &DnsResolver {
+        &self.by_family[0]
+    }
+
+    /// Queries the addresses of a host. `last_good` has its known addresses.
+    pub async fn query_host(self, host: String, last_good: Option<HostAddresses>) -> HostQuery {
+        let mut problem = None;
+        for complete_name in list_complete_names(&host, &self.search, self.ndots) {
+            let [four, six] = &self.by_family;
+            let answers =
+                tokio::join!(query_family(four, &complete_name), query_family(six, &complete_name));
+            let known = last_good.as_ref().filter(|known| known.complete_name == complete_name);
+            match combine(complete_name, [answers.0, answers.1], known) {
+                Ok(found) => return found,
+                // Another name of the search list must not take the place of a name that works.
+                Err(why) if known.is_some() => {
+                    return HostQuery { addresses: None, problem: Some(why) };
+                }
+                Err(why) => problem = Some(why),
+            }
+        }
+        HostQuery { addresses: None, problem: problem.or_else(|| Some("none".to_owned())) }
+    }
+}
+
+/// Lists the complete names for a host, in the order in which they are tried.
+fn list_complete_names(host: &str, search: &[Name], ndots: usize) -> Vec<String> {
+    let complete = format!("{host}.");
+    let mut names: Vec<String> = Vec::new();
+    for domain in search {
+        let domain = domain.to_ascii();
+        let name = format!("{host}.{}.", domain.trim_matches('.'));
+        if domain.trim_matches('.').is_empty() || names.contains(&name) {
+            continue;
+        }
+        names.push(name);
+    }
+    let is_complete_first = host == "localhost" || host.split('.').count() > ndots;
+    let at = if is_complete_first { 0 } else { names.len() };
+    names.insert(at, complete);
+    names
+}
+
+async fn query_family(resolver: &DnsResolver, complete_name: &str) -> FamilyAnswer {
+    match resolver.lookup_ip(complete_name).await {
+        Ok(lookup) => match lookup.iter().collect::<Vec<IpAddr>>() {
+            found if found.is_empty() => FamilyAnswer::Failed("none".to_owned()),
+            found => FamilyAnswer::Found(found),
+        },
+        Err(error) if is_authoritative_denial(&error) => FamilyAnswer::Absent(describe(&error)),
+        Err(error) => FamilyAnswer::Failed(describe(&error)),
+    }
+}
+
+/// Returns true if the zone itself says that there is no such record.
+fn is_authoritative_denial(error: &NetError) -> bool {
+    let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
+    let is_denial = matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError);
+    is_denial && none.soa.is_some()
+}
+
+/// Says what was found instead of records.
+pub fn describe(error: &NetError) -> String {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
+            ResponseCode::NXDomain => "no such name".to_owned(),
+            ResponseCode::NoError => "none".to_owned(),
+            code => code.to_string(),
+        },
+        error => error.to_string(),
+    }
+}
+
+/// Combines the answers about one complete name with its known addresses.
+///
+/// # Errors
+/// If neither query found an address. The error says why.
+fn combine(
+    complete_name: String,
+    answers: [FamilyAnswer; 2],
+    known: Option<&HostAddresses>,
+) -> Result<HostQuery, String> {
+    use FamilyAnswer::{Absent, Failed, Found};
+    if !answers.iter().any(|answer| matches!(answer, Found(_))) {
+        let failed = answers.iter().find(|answer| matches!(answer, Failed(_)));
+        let (Absent(why) | Failed(why)) = failed.unwrap_or(&answers[0]) else {
+            return Err("none".to_owned());
+        };
+        return Err(why.clone());
+    }
+    let (mut problem, mut by_family) = (None, [Vec::new(), Vec::new()]);
+    for (index, answer) in answers.into_iter().enumerate() {
+        let family = ["IPv4", "IPv6"][index];
+        by_family[index] = match answer {
+            Found(addresses) => addresses,
+            Absent(_) => Vec::new(),
+            Failed(why) => {
+                let kept = known.map(|known| known.by_family[index].clone()).unwrap_or_default();
+                if !kept.is_empty() {
+                    problem = Some(format!("{why} for {family}"));
+                }
+                kept
+            }
+        };
+    }
+    Ok(HostQuery { addresses: Some(HostAddresses { complete_name, by_family }), problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use FamilyAnswer::{Absent, Failed, Found};
+
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_failed_query_keeps_the_addresses_of_its_family_and_a_denial_removes_them() {
+        let known = HostAddresses {
+            complete_name: "a.".to_owned(),
+            by_family: [ips(&["10.0.0.1"]), ips(&["::1"])],
+        };
+        let failed = || Failed("SERVFAIL".to_owned());
+        let absent = || Absent("none".to_owned());
+        let new = || Found(ips(&["10.0.0.2"]));
+        let new_six = || Found(ips(&["::2"]));
+        for (answers, expected, is_problem) in [
+            ([new(), new_six()], Some(ips(&["10.0.0.2", "::2"])), false),
+            ([new(), failed()], Some(ips(&["10.0.0.2", "::1"])), true),
+            ([failed(), new_six()], Some(ips(&["10.0.0.1", "::2"])), true),
+            ([new(), absent()], Some(ips(&["10.0.0.2"])), false),
+            ([absent(), new_six()], Some(ips(&["::2"])), false),
+            ([failed(), absent()], None, true),
+            ([absent(), absent()], None, true),
+            ([failed(), failed()], None, true),
+        ] {
+            let combined = combine("a.".to_owned(), answers.clone(), Some(&known));
+            let found = combined.as_ref().ok().and_then(|query| query.addresses.clone());
+            let found = found.map(|addresses| addresses.iter().collect::<Vec<_>>());
+            assert_eq!(found, expected, "{answers:?}");
+            let problem = combined.map_or_else(Some, |query| query.problem);
+            assert_eq!(problem.is_some(), is_problem, "{answers:?}: {problem:?}");
+        }
+        // A family that never had an address is not missed.
+        let first = combine("a.".to_owned(), [new(), failed()], None).unwrap();
+        assert_eq!(first.problem, None);
+    }
+
+    #[test]
+    fn the_search_list_is_tried_in_order_and_a_name_with_dots_first_as_it_is() {
+        let search = ["b.test.", "c.test"].map(|it| it.parse::<Name>().unwrap());
+        let names = |host: &str, ndots| list_complete_names(host, &search, ndots);
+        assert_eq!(names("a", 1), ["a.b.test.", "a.c.test.", "a."]);
+        assert_eq!(names("a.d", 1), ["a.d.", "a.d.b.test.", "a.d.c.test."]);
+        assert_eq!(names("a.d", 2), ["a.d.b.test.", "a.d.c.test.", "a.d."]);
+        assert_eq!(names("localhost", 1)[0], "localhost.");
+    }
+}

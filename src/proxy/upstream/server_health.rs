@@ -1,0 +1,201 @@
+//! What riskgate knows about the health of each upstream server, and the lines of the process log
+//! that say so.
+//!
+//! Two sources report here: the health checks, and the connections of requests. A server counts as
+//! healthy from the start, until one of them reports otherwise.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+
+/// A connection proves that a server is back only if it was opened this long after the server
+/// refused one. Otherwise, a server that refuses every other connection would fill the log.
+const MIN_REFUSAL_AGE: Duration = Duration::from_secs(1);
+/// The most servers that a problem names.
+const MAX_NAMED_SERVERS: usize = 3;
+
+/// The servers that are not healthy.
+pub struct ServerHealth {
+    unhealthy: DashMap<SocketAddr, HealthProblem>,
+    /// How long a server that refused a connection is skipped.
+    eject_for: Duration,
+    /// The log says that no server is healthy, and not yet that one has recovered.
+    is_outage_logged: Mutex<bool>,
+}
+
+/// Why a server is not healthy.
+struct HealthProblem {
+    reason: String,
+    has_failed_check: bool,
+    /// When the server last refused a connection of a request.
+    refused_at: Option<Instant>,
+}
+
+impl ServerHealth {
+    /// Creates the record, in which every server is healthy.
+    pub fn new(eject_for: Duration) -> ServerHealth {
+        ServerHealth { unhealthy: DashMap::new(), eject_for, is_outage_logged: Mutex::new(false) }
+    }
+
+    /// Returns true if requests may be sent to the server: it has not failed its last check, and it
+    /// has not refused a connection within `eject_for`.
+    pub fn is_selectable(&self, server: &SocketAddr) -> bool {
+        self.unhealthy.get(server).is_none_or(|problem| {
+            let is_ejected = |at: Instant| at.elapsed() < self.eject_for;
+            !problem.has_failed_check && !problem.refused_at.is_some_and(is_ejected)
+        })
+    }
+
+    /// Returns true unless the server has refused a connection or failed its check, and has
+    /// accepted no connection and passed no check since.
+    pub fn is_healthy(&self, server: &SocketAddr) -> bool {
+        !self.unhealthy.contains_key(server)
+    }
+
+    /// Records that a request could not connect to the server.
+    pub fn record_refusal(&self, server: SocketAddr, reason: &str) {
+        self.record_problem(server, reason, |problem| problem.refused_at = Some(Instant::now()));
+    }
+
+    /// Records that the server failed a health check.
+    pub fn record_failed_check(&self, server: SocketAddr, reason: &str) {
+        self.record_problem(server, reason, |problem| problem.has_failed_check = true);
+    }
+
+    fn record_problem(
+        &self,
+        server: SocketAddr,
+        reason: &str,
+        change: impl FnOnce(&mut HealthProblem),
+    ) {
+        let mut problem = self.unhealthy.entry(server).or_insert_with(|| {
+            log::warn!("upstream server {server} is down: {reason}");
+            HealthProblem { reason: String::new(), has_failed_check: false, refused_at: None }
+        });
+        reason.clone_into(&mut problem.reason);
+        change(&mut problem);
+    }
+
+    /// Records that the server passed a health check that began then.
+    pub fn record_passed_check(&self, server: SocketAddr, began_at: Instant) {
+        self.record_recovery(server, began_at, |problem| problem.has_failed_check = false);
+    }
+
+    /// Records that the server accepted a connection, which a request began to open then. The
+    /// server is healthy if it has not failed its last check.
+    pub fn record_connection(&self, server: SocketAddr, began_at: Instant) {
+        self.record_recovery(server, began_at, |_| {});
+    }
+
+    fn record_recovery(
+        &self,
+        server: SocketAddr,
+        began_at: Instant,
+        change: impl FnOnce(&mut HealthProblem),
+    ) {
+        let Entry::Occupied(mut known) = self.unhealthy.entry(server) else { return };
+        let problem = known.get_mut();
+        change(problem);
+        let min_age = self.eject_for.min(MIN_REFUSAL_AGE);
+        let is_refusal_over = problem.refused_at.is_none_or(|at| began_at >= at + min_age);
+        if !problem.has_failed_check && is_refusal_over {
+            known.remove();
+            log::info!("upstream server {server} is up again");
+        }
+    }
+
+    /// Forgets all servers but these.
+    pub fn retain(&self, servers: &[SocketAddr]) {
+        self.unhealthy.retain(|server, _| servers.contains(server));
+    }
+
+    /// Says in the log that no server is healthy, or that one has recovered: each once.
+    pub fn log_outage(&self, servers: &[SocketAddr]) {
+        let mut is_logged = self.is_outage_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_outage = self.is_outage(servers);
+        if std::mem::replace(&mut *is_logged, is_outage) == is_outage {
+            return;
+        }
+        match is_outage {
+            true => log::error!("no upstream server is healthy"),
+            false => log::info!("an upstream server is healthy again"),
+        }
+    }
+
+    /// Returns true if there are servers, and none of them is healthy.
+    fn is_outage(&self, servers: &[SocketAddr]) -> bool {
+        !servers.is_empty() && !servers.iter().any(|server| self.is_healthy(server))
+    }
+
+    /// Says that no server is healthy, and why; `None` if one is healthy or there is none.
+    pub fn outage(&self, servers: &[SocketAddr]) -> Option<String> {
+        if !self.is_outage(servers) {
+            return None;
+        }
+        let reason = |server: &SocketAddr| {
+            let problem = self.unhealthy.get(server)?;
+            Some(format!("{server}: {}", problem.reason))
+        };
+        let named: Vec<String> =
+            servers.iter().take(MAX_NAMED_SERVERS).filter_map(reason).collect();
+        let more = match servers.len() - servers.len().min(MAX_NAMED_SERVERS) {
+            0 => String::new(),
+            count => format!(", and {count} more"),
+        };
+        let (count, named) = (servers.len(), named.join(", "));
+        Some(format!("expected a healthy server, but found none of {count}: {named}{more}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn server(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn a_connection_ends_a_refusal_but_not_a_failed_check() {
+        let (health, later) = (ServerHealth::new(HOUR), Instant::now() + MIN_REFUSAL_AGE * 2);
+        health.record_refusal(server(1), "connection refused");
+        assert!(!health.is_selectable(&server(1)) && !health.is_healthy(&server(1)));
+        health.record_connection(server(1), Instant::now());
+        assert!(!health.is_healthy(&server(1)), "the connection was under way already");
+        health.record_connection(server(1), later);
+        assert!(health.is_selectable(&server(1)) && health.is_healthy(&server(1)));
+        health.record_failed_check(server(1), "status 503");
+        health.record_connection(server(1), later);
+        assert!(!health.is_selectable(&server(1)));
+        health.record_passed_check(server(1), later);
+        assert!(health.is_selectable(&server(1)) && health.is_healthy(&server(1)));
+    }
+
+    #[test]
+    fn a_server_gets_requests_again_after_its_ejection_but_has_to_prove_its_health() {
+        let health = ServerHealth::new(Duration::ZERO);
+        health.record_refusal(server(1), "connection refused");
+        assert!(health.is_selectable(&server(1)) && !health.is_healthy(&server(1)));
+        health.record_connection(server(1), Instant::now());
+        assert!(health.is_healthy(&server(1)));
+    }
+
+    #[test]
+    fn an_outage_names_some_of_the_servers_and_counts_the_others() {
+        let (health, servers) = (ServerHealth::new(HOUR), [1, 2, 3, 4, 5].map(server));
+        assert_eq!(health.outage(&[]), None);
+        servers[1..].iter().for_each(|it| health.record_failed_check(*it, "status 503"));
+        assert_eq!(health.outage(&servers), None);
+        health.record_refusal(servers[0], "connection refused");
+        let expected = "expected a healthy server, but found none of 5: 127.0.0.1:1: connection \
+                        refused, 127.0.0.1:2: status 503, 127.0.0.1:3: status 503, and 2 more";
+        assert_eq!(health.outage(&servers).as_deref(), Some(expected));
+        health.retain(&servers[1..]);
+        assert_eq!(health.outage(&servers), None, "an unknown server counts as healthy");
+    }
+}

@@ -1,0 +1,31 @@
+//! The service that watches the upstream servers while riskgate runs.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+
+use super::upstream::Upstreams;
+use crate::gate::GateState;
+
+/// Checks the health of the upstream servers, and follows their names.
+pub struct UpstreamService {
+    upstreams: Arc<Upstreams>,
+    state: Arc<GateState>,
+}
+
+impl UpstreamService {
+    /// Creates the service. The rules in `state` say whether a request may need a server.
+    pub fn new(upstreams: Arc<Upstreams>, state: Arc<GateState>) -> UpstreamService {
+        UpstreamService { upstreams, state }
+    }
+}
+
+#[async_trait]
+impl BackgroundService for UpstreamService {
+    async fn start(&self, shutdown: ShutdownWatch) {
+        let is_needed = || self.state.reloadable_rules.peek().may_need_upstream();
+        self.upstreams.watch_servers(is_needed, shutdown).await;
+    }
+}
