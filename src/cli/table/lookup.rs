@@ -9,12 +9,11 @@ use crate::management::explain_domain;
 use crate::model::domain::Domain;
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::Score;
-use crate::quota::unix_now;
 use crate::store::{DnsFactRow, Store};
 use crate::table::{Table, TableAnswer, TableInputs};
 
 /// Writes the answer for each name. It comes from the table, or from what `store` has learned from
-/// the DNS if no list decides. Returns one text for each name that is not a domain.
+/// the DNS if no list decides, at the time `now` in Unix seconds. Returns one text for each name that is not a domain.
 pub fn print_lookups(
     out: &mut dyn Write,
     names: &[String],
@@ -22,8 +21,9 @@ pub fn print_lookups(
     unknown_score: Option<Score>,
     mut store: Option<Store>,
     json: bool,
+    now: i64,
 ) -> Result<Vec<String>, CommandFailure> {
-    let table = Table::build(sources, unix_now())?;
+    let table = Table::build(sources, now)?;
     let mut faults = Vec::new();
     let mut values = Vec::new();
     for name in names {
@@ -34,7 +34,7 @@ pub fn print_lookups(
                 continue;
             }
         };
-        let found = explain_domain(&table, &domain, unknown_score, store.as_mut(), unix_now())?;
+        let found = explain_domain(&table, &domain, unknown_score, store.as_mut(), now)?;
         if json {
             values.push(found.to_json(&domain));
         } else {
