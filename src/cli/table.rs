@@ -23,6 +23,7 @@ use crate::management::read_present_time;
 use crate::model::month::format_rfc3339;
 use crate::support::machine_clock::machine_unix_now;
 use crate::table::{OverrideAction, Table, TableFault, TableFaults, TableInputs, TableLocation};
+use lookup::LookupSources;
 
 /// The subcommands of `riskgate table`.
 #[derive(Debug, Subcommand)]
@@ -158,15 +159,23 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
             let refused = match table {
                 Some(path) => {
                     let sources = TableInputs::from_base(TableLocation::Path(path));
-                    let now = machine_unix_now();
-                    lookup::print_lookups(&mut out, &names, &sources, None, None, json, now)?
+                    let sources = LookupSources {
+                        table: &sources,
+                        unknown_score: None,
+                        store: None,
+                        unix_now: machine_unix_now(),
+                    };
+                    lookup::print_lookups(&mut out, &names, sources, json)?
                 }
                 None => {
                     let config = config.read_config()?;
-                    let store = dns::open_store_with_dns_facts(&config);
-                    let score = config.unknown_score;
-                    let now = read_present_time(&config.store, STORE_TIMEOUT);
-                    lookup::print_lookups(&mut out, &names, &config.table, score, store, json, now)?
+                    let sources = LookupSources {
+                        table: &config.table,
+                        unknown_score: config.unknown_score,
+                        store: dns::open_store_with_dns_facts(&config),
+                        unix_now: read_present_time(&config.store, STORE_TIMEOUT),
+                    };
+                    lookup::print_lookups(&mut out, &names, sources, json)?
                 }
             };
             // The answers are printed even if other names are invalid.
