@@ -12,6 +12,7 @@ mod fault;
 mod key_list;
 mod keys;
 mod overrides;
+mod present_time;
 mod repeatable;
 mod rotation;
 mod usage;
@@ -30,6 +31,7 @@ pub use overrides::{
     OverrideChange, OverrideRequest, clear_override, list_overrides, override_file_state,
     set_override,
 };
+pub use present_time::{read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;
 pub use rotation::{DEFAULT_OVERLAP, PreparedRotation, prepare_rotation};
 pub use usage::{month_to_show, read_daily_usage_of_month};

@@ -1,5 +1,6 @@
 //! The value types that all other modules share. No I/O, no clock, no logging.
 
+pub mod believed_time;
 pub mod domain;
 pub mod email;
 pub mod month;

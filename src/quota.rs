@@ -13,7 +13,9 @@ mod calendar;
 mod charge;
 mod clock;
 mod invalid_grants;
+mod judged_time;
 mod key_usage;
+mod known_time;
 mod lease;
 mod lease_report;
 mod ledger;
@@ -26,7 +28,7 @@ mod sync;
 mod worker;
 
 pub use charge::{Allowance, Charge, Denial, FailurePolicy};
-pub use clock::unix_now;
+pub use judged_time::{JudgedTime, judge_time};
 pub use key_usage::{KeyUsage, UsageDay};
 pub use lease::Lease;
 pub use ledger::{Ledger, LedgerOptions, LedgerStatus};

@@ -6,6 +6,7 @@
 //! This module never decides whether a request is admitted. It knows no HTTP and no config.
 
 mod audit;
+mod clock;
 mod contents;
 mod error;
 mod ledger;

@@ -9,7 +9,7 @@ use crate::config::TokenScope;
 use crate::keys::{ID_OR_ACCOUNT_FORMAT, Token, format_key_hash, is_valid_id_or_account};
 use crate::management::Expiry;
 use crate::model::month::format_rfc3339;
-use crate::quota::unix_now;
+use crate::quota::judge_time;
 
 /// The prefix of admin tokens, which distinguishes them from keys.
 const TOKEN_PREFIX: &str = "rga_";
@@ -45,7 +45,8 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
         return Err(CommandFailure::usage(format!("{expected}, but found {scope:?}")));
     }
     let expires = expires.as_deref().map(Expiry::parse).transpose()?;
-    let expires = expires.map(|when| format_rfc3339(when.to_unix_seconds(unix_now())));
+    let now = judge_time(None)?.time;
+    let expires = expires.map(|when| when.to_unix_seconds(now)).transpose()?.map(format_rfc3339);
     let token =
         Token::generate(TOKEN_PREFIX).map_err(|error| CommandFailure::failed(error.to_string()))?;
     let hash = format_key_hash(token.expose_text());

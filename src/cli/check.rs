@@ -5,8 +5,8 @@ use super::failure::CommandFailure;
 use super::output::print_message;
 use super::store_access::{STORE_TIMEOUT, read_ring_rows};
 use crate::keys::KeyRing;
+use crate::management::read_present_time;
 use crate::process::server::{StartupInputs, check_log_limits_and_upstreams};
-use crate::quota::unix_now;
 use crate::store::{RingRows, Store, StoreError};
 
 pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
@@ -22,6 +22,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         }
         Err(error) => return Err(store_failure(error)),
     };
+    let now = read_present_time(options, STORE_TIMEOUT);
     let (declared, plans) = (&inputs.declared_keys, &inputs.config.plans);
     KeyRing::check_key_file(&rows, declared, plans)
         .map_err(|error| CommandFailure::config(vec![error.to_string()]))?;
@@ -46,7 +47,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     for problem in upstreams.problems() {
         print_message(format!("warning: upstream.servers: {problem}"));
     }
-    for warning in inputs.table.warnings(unix_now()) {
+    for warning in inputs.table.warnings(now) {
         print_message(format!("warning: {warning}"));
     }
     Ok(())

@@ -19,8 +19,9 @@ use super::output;
 use super::run;
 use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::keys::Token;
-use crate::quota::unix_now;
+use crate::management::set_present_time;
 use crate::store::{KeyRow, RedisOptions, Store, StoreUrl};
+use crate::support::machine_clock::machine_unix_now;
 use crate::table::{Table, TableLocation};
 
 /// Where the stand-in checking service listens if the command line names no address.
@@ -104,14 +105,16 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
         digest: token.sha256(),
         origins: Vec::new(),
         require_origin: false,
-        created_at: unix_now(),
+        created_at: machine_unix_now(),
         expires_at: None,
         revoked_at: None,
     };
     let options = RedisOptions::default();
-    Store::open(&StoreUrl::Sqlite(store.clone()), &options, Duration::from_secs(5))?
-        .changes_by(&command_author())
-        .add_keys(&[(key, Some("pro".to_owned()))], None)?;
+    let url = StoreUrl::Sqlite(store.clone());
+    let mut new_store = Store::open(&url, &options, Duration::from_secs(5))?;
+    set_present_time(&mut new_store)?;
+    let plan = Some("pro".to_owned());
+    new_store.changes_by(&command_author()).add_keys(&[(key, plan)], None)?;
 
     let flags = [
         ("listen.http", http.to_string()),

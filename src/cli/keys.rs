@@ -18,7 +18,6 @@ use crate::management::{
     DEFAULT_OVERLAP, NewKey, import_keys, prepare_key, prepare_rotation, revoke_key,
 };
 use crate::model::month::format_rfc3339;
-use crate::quota::unix_now;
 use crate::store::{KeyRow, Store, StoreError};
 
 #[derive(Debug, Subcommand)]
@@ -131,7 +130,7 @@ fn create(config: &Config, new: &NewKey, json: bool) -> Result<(), CommandFailur
     warn_about_clock_skew(&mut store)?;
     let added = key.add(&mut store, &author);
     let undo = |store: &mut Store| {
-        let revoked_at = Some(unix_now());
+        let revoked_at = Some(store.now().unix_now);
         store.changes_by(&author).expire_or_revoke_key(&key.row.id, None, revoked_at)
     };
     print_key_or_undo(&mut store, added, &key.row, &key.token, json, undo)

@@ -14,11 +14,11 @@ use super::failure::CommandFailure;
 use super::output::{print_message, print_progress, print_result_of_change};
 use super::store_access::{STORE_TIMEOUT, open_store};
 use crate::config::Config;
-use crate::management::read_daily_usage_of_month;
+use crate::management::{read_daily_usage_of_month, set_present_time};
 use crate::model::month::Month;
 use crate::process::upgrade::RuntimeDir;
-use crate::quota::unix_now;
 use crate::store::{AuditRecord, RedisOptions, RepairedMonth, Store, StoreContents, StoreUrl};
+use crate::support::machine_clock::machine_unix_now;
 use crate::support::regular_file::is_same_file;
 
 /// `copy` moves the usage by day of the present month and of this many months before.
@@ -128,7 +128,8 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
     check_no_gateway_runs(&config)?;
     let mut store = open_store(&config)?;
     // With a wrong clock the next gateway would move the store to the wrong month again.
-    let clocks = [("this machine's", Some(unix_now())), ("the server's", store.unix_now()?)];
+    let clocks =
+        [("this machine's", Some(machine_unix_now())), ("the server's", store.unix_now()?)];
     for (whose, now) in clocks {
         let shown = now.map_or(month, Month::containing);
         if shown != month {
@@ -243,11 +244,14 @@ fn copy(
     to: &StoreUrl,
 ) -> Result<StoreContents, CommandFailure> {
     print_progress("reading the store");
-    let contents = read_contents(&mut Store::open_existing(from, options, STORE_TIMEOUT)?)?;
+    let mut source = Store::open_existing(from, options, STORE_TIMEOUT)?;
+    let contents = read_contents(&mut source)?;
+    set_present_time(&mut source)?;
     print_progress(format!("writing {} keys", contents.ring.keys.len()));
     let mut target = Store::open(to, options, STORE_TIMEOUT)?;
     target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;
+    target.set_time(source.now());
     target.changes_by(&command_author()).fill_empty_store(&contents)?;
     Ok(contents)
 }

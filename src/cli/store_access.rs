@@ -5,8 +5,10 @@ use std::time::Duration;
 use super::failure::CommandFailure;
 use super::output;
 use crate::config::Config;
-use crate::quota::unix_now;
+use crate::management::set_present_time;
+use crate::model::month::format_rfc3339;
 use crate::store::{RingRows, Store, StoreError, StoreUrl};
+use crate::support::machine_clock::machine_unix_now;
 
 /// How long a command waits for the store, for example while a gateway has locked it.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,11 +26,21 @@ pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     };
     let mut store = config.store.open(STORE_TIMEOUT)?;
     store.raise_busy_timeout()?;
+    tell_time(&mut store);
     if let Some(path) = new_file {
         let shown = path.canonicalize().unwrap_or_else(|_| path.clone());
         output::print_message(format!("created the store {}", shown.display()));
     }
     Ok(store)
+}
+
+/// Tells the store the present time. Prints a warning if the clocks contradict it. If the store does
+/// not answer, the operation of the command says so.
+fn tell_time(store: &mut Store) {
+    if let Ok(Some(problem)) = set_present_time(store) {
+        let time = format_rfc3339(store.now().unix_now);
+        output::print_message(format!("warning: {problem}; this command uses {time}"));
+    }
 }
 
 /// Reads all keys and all accounts from the store. Prints a warning if the server is empty, for each
@@ -59,7 +71,7 @@ pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
 /// minute.
 pub fn warn_about_clock_skew(store: &mut Store) -> Result<(), CommandFailure> {
     let Some(server) = store.unix_now()? else { return Ok(()) };
-    let skew = server - unix_now();
+    let skew = server - machine_unix_now();
     if skew.abs() > MAX_CLOCK_SKEW_SECONDS {
         output::print_message(format!(
             "warning: the server's clock is {skew} s from this machine's"

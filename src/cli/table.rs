@@ -18,9 +18,12 @@ mod overrides;
 use super::config_args::ConfigArgs;
 use super::failure::{CommandFailure, EXIT_CONFIG};
 use super::output::{print_result, print_result_of_change};
+use super::store_access::STORE_TIMEOUT;
+use crate::management::read_present_time;
 use crate::model::month::format_rfc3339;
-use crate::quota::unix_now;
+use crate::support::machine_clock::machine_unix_now;
 use crate::table::{OverrideAction, Table, TableFault, TableFaults, TableInputs, TableLocation};
+use lookup::LookupSources;
 
 /// The subcommands of `riskgate table`.
 #[derive(Debug, Subcommand)]
@@ -156,13 +159,23 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
             let refused = match table {
                 Some(path) => {
                     let sources = TableInputs::from_base(TableLocation::Path(path));
-                    lookup::print_lookups(&mut out, &names, &sources, None, None, json)?
+                    let sources = LookupSources {
+                        table: &sources,
+                        unknown_score: None,
+                        store: None,
+                        unix_now: machine_unix_now(),
+                    };
+                    lookup::print_lookups(&mut out, &names, sources, json)?
                 }
                 None => {
                     let config = config.read_config()?;
-                    let store = dns::open_store_with_dns_facts(&config);
-                    let score = config.unknown_score;
-                    lookup::print_lookups(&mut out, &names, &config.table, score, store, json)?
+                    let sources = LookupSources {
+                        table: &config.table,
+                        unknown_score: config.unknown_score,
+                        store: dns::open_store_with_dns_facts(&config),
+                        unix_now: read_present_time(&config.store, STORE_TIMEOUT),
+                    };
+                    lookup::print_lookups(&mut out, &names, sources, json)?
                 }
             };
             // The answers are printed even if other names are invalid.
@@ -199,7 +212,7 @@ fn location_or_bundled(path: Option<PathBuf>) -> TableLocation {
 }
 
 fn build(source: PathBuf, output: &Path, force: bool, json: bool) -> Result<(), CommandFailure> {
-    let table = Table::compile(&TableLocation::Path(source), unix_now())?;
+    let table = Table::compile(&TableLocation::Path(source), machine_unix_now())?;
     if !force && output.exists() {
         table.check_succession(&Table::load(&TableLocation::Path(output.to_owned()))?)?;
     }
@@ -213,7 +226,7 @@ fn build(source: PathBuf, output: &Path, force: bool, json: bool) -> Result<(), 
 
 fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), CommandFailure> {
     let table = Table::load(&location_or_bundled(source))?;
-    let warnings = table.warnings(unix_now());
+    let warnings = table.warnings(machine_unix_now());
     if json {
         let classes: Vec<Value> = table
             .row_counts_by_rule()

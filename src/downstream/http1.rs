@@ -23,6 +23,7 @@ use crate::message::request_head::{RequestHead, parse_request_head};
 use crate::message::response::{CommonHeaders, RenderOptions, Reply};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
+use crate::support::machine_clock::since_epoch;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// The result of reading a request head.
@@ -250,7 +251,7 @@ where
             request_id: self.context.gate.state().request_ids.generate(),
             ..CommonHeaders::default()
         };
-        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+        let date = httpdate::fmt_http_date(std::time::UNIX_EPOCH + since_epoch());
         let mut bytes = Vec::with_capacity(512);
         let options = RenderOptions { should_close: true, is_head_method: false };
         Reply::refusal(refusal).append_as_http1(

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use pingora::protocols::Digest;
 use smol_str::SmolStr;
@@ -18,6 +18,7 @@ use crate::model::domain::Domain;
 use crate::model::route_label::RouteLabel;
 use crate::observe::metrics::AttemptRecord;
 use crate::observe::traces::{RequestTrace, TRACEPARENT_LENGTH};
+use crate::support::machine_clock::since_epoch;
 use crate::support::snapshot::SnapshotCell;
 
 /// riskgate's state of one request, from its header to its log line. Create one for each request
@@ -272,7 +273,5 @@ pub(crate) fn unix_seconds_now() -> i64 {
 }
 
 fn unix_ms_now() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    i64::try_from(since_epoch().as_millis()).unwrap_or(i64::MAX)
 }

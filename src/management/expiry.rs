@@ -2,6 +2,7 @@
 
 use super::fault::ManagementFault;
 use crate::config::parse_duration;
+use crate::model::believed_time::BelievedTime;
 
 /// The expiry of a key: a time, or seconds from now.
 pub enum Expiry {
@@ -31,10 +32,18 @@ impl Expiry {
     }
 
     /// Returns the expiry in Unix seconds.
-    pub fn to_unix_seconds(&self, now: i64) -> i64 {
+    ///
+    /// # Errors
+    /// Returns a fault if the expiry depends on the present time, and no clock tells it.
+    pub fn to_unix_seconds(&self, now: BelievedTime) -> Result<i64, ManagementFault> {
         match self {
-            Expiry::At(time) => *time,
-            Expiry::After(seconds) => now.saturating_add(*seconds),
+            Expiry::At(time) => Ok(*time),
+            Expiry::After(seconds) if now.is_known() => Ok(now.unix_now.saturating_add(*seconds)),
+            Expiry::After(_) => Err(ManagementFault::Conflict(
+                "clock: expected a clock that agrees with the times in the store, but found none; \
+                 set the clock, start the gateway, and repeat this once /readyz shows no clock"
+                    .to_owned(),
+            )),
         }
     }
 }

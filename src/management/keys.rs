@@ -10,7 +10,6 @@ use crate::keys::{
     DEFAULT_PLAN, DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, is_valid_id_or_account, read_key_file,
 };
 use crate::model::origin::OriginPattern;
-use crate::quota::unix_now;
 use crate::store::{ChangeAuthor, KeyRow, RequestRecord, Store, StoreError};
 
 /// The longest label, in characters.
@@ -70,7 +69,7 @@ pub fn prepare_key(
     if let Some(plan) = &new.plan {
         check_plan_of_account(store, &new.account, plan)?;
     }
-    let created_at = read_store_clock(store)?;
+    let created_at = store.now().unix_now;
     let id = new_key_id()?;
     let (token, record) = draw_token(config, &id, request)?;
     let row = KeyRow {
@@ -81,7 +80,7 @@ pub fn prepare_key(
         origins: new.origins.clone(),
         require_origin: new.require_origin,
         created_at,
-        expires_at: expires.map(|when| when.to_unix_seconds(created_at)),
+        expires_at: expires.map(|when| when.to_unix_seconds(store.now())).transpose()?,
         revoked_at: None,
     };
     Ok(PreparedKey { row, token, plan: new.plan.clone(), request: record, is_in_store: false })
@@ -112,7 +111,7 @@ pub fn revoke_key(
     author: &ChangeAuthor,
     id: &str,
 ) -> Result<i64, ManagementFault> {
-    let now = unix_now();
+    let now = store.now().unix_now;
     match store.changes_by(author).expire_or_revoke_key(id, None, Some(now)) {
         Err(StoreError::Conflict(_)) => {}
         done => return Ok(done.map(|()| now)?),
@@ -150,7 +149,7 @@ pub fn import_keys(
     for key in &keys {
         check_plan(config, key.plan.as_deref())?;
     }
-    let now = unix_now();
+    let now = store.now().unix_now;
     let rows: Vec<(KeyRow, Option<String>)> = keys
         .into_iter()
         .map(|DeclaredKey { key, plan }| {
@@ -277,11 +276,6 @@ pub(super) fn draw_token(
             Err(error) => Err(ManagementFault::NoRandomBits(error.to_string())),
         },
     }
-}
-
-/// Returns the time by which gateways on this store count, in Unix seconds.
-pub(super) fn read_store_clock(store: &mut Store) -> Result<i64, StoreError> {
-    Ok(store.unix_now()?.unwrap_or_else(unix_now))
 }
 
 /// Creates an id of 64 random bits: short enough to say aloud, long enough to be unique.

@@ -8,7 +8,6 @@ use super::fault::ManagementFault;
 use crate::model::domain::{DnsName, Domain};
 use crate::model::month::{format_rfc3339, parse_day_as_unix_seconds};
 use crate::model::verdict::Rule;
-use crate::quota::unix_now;
 use crate::store::{AuditOperation, Change, ChangeAuthor, SourceState, Store};
 use crate::support::machine_name::machine_name;
 use crate::table::{
@@ -65,8 +64,9 @@ pub fn set_override(
     request: &OverrideRequest<'_>,
 ) -> Result<OverrideChange, ManagementFault> {
     let (file, name) = (find_override_file(inputs)?, parse_name(request.domain)?);
+    let now = store.now().unix_now;
     // Days in this form sort as text.
-    let today = format_rfc3339(unix_now());
+    let today = format_rfc3339(now);
     let is_past =
         |until: &&str| parse_day_as_unix_seconds(until).is_none() || *until < &today[..10];
     if let Some(until) = request.until.filter(is_past) {
@@ -77,11 +77,11 @@ pub fn set_override(
         return Err(ManagementFault::invalid("note", "text on one line", "a control character"));
     }
     // If the table can't be built even without the new row, gateways would not apply the row.
-    Table::build(inputs, unix_now())?;
+    Table::build(inputs, now)?;
     if request.action == OverrideAction::Deny && !request.is_forced {
         let lists = TableInputs { overrides_path: None, ..inputs.clone() };
-        let table = Table::build(&lists, unix_now())?;
-        if let Some(protected) = find_protected_name(&table, &name, request.is_exact) {
+        let table = Table::build(&lists, now)?;
+        if let Some(protected) = find_protected_name(&table, &name, request.is_exact, now) {
             return Err(ManagementFault::Conflict(format!(
                 "{name}: the lists protect {protected}; to deny it too, use force"
             )));
@@ -184,9 +184,8 @@ fn record_and_write(
 
 /// Returns the first name that the lists protect and that this denial would flag: `name` itself or,
 /// unless the denial is exact, a name below it. None if there is no such name.
-fn find_protected_name(table: &Table, name: &DnsName, is_exact: bool) -> Option<String> {
-    let is_protected =
-        |domain: &Domain| table.lookup(domain, unix_now()).verdict.rule == Rule::Protected;
+fn find_protected_name(table: &Table, name: &DnsName, is_exact: bool, now: i64) -> Option<String> {
+    let is_protected = |domain: &Domain| table.lookup(domain, now).verdict.rule == Rule::Protected;
     if Domain::parse(name.as_str()).is_ok_and(|domain| is_protected(&domain)) {
         return Some(name.to_string());
     }

@@ -2,9 +2,7 @@
 
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
-use super::keys::{
-    draw_token, find_repeated_key, new_key_id, read_declared_keys, read_store_clock,
-};
+use super::keys::{draw_token, find_repeated_key, new_key_id, read_declared_keys};
 use super::repeatable::RepeatableRequest;
 use crate::config::{Config, parse_duration};
 use crate::keys::Token;
@@ -57,9 +55,10 @@ pub fn prepare_rotation(
             "expected the id of a key in the store, but found {id:?}"
         )));
     };
-    let unix_now = read_store_clock(store)?;
-    let end_of_overlap =
-        unix_now.saturating_add(i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX));
+    let now = store.now();
+    let unix_now = now.unix_now;
+    let overlap = i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX);
+    let end_of_overlap = Expiry::After(overlap).to_unix_seconds(now)?;
     let old_expires_at = old.expires_at.map_or(end_of_overlap, |at| at.min(end_of_overlap));
     let (old_id, former_expires_at) = (old.id.clone(), old.expires_at);
     let repeated = find_repeated_key(store, config, request)?;
@@ -68,7 +67,8 @@ pub fn prepare_rotation(
         Some((row, token)) => (row, token, None),
         None => {
             let same_term = old.expires_at.map(|at| unix_now.saturating_add(at - old.created_at));
-            let expires_at = expires.map(|when| when.to_unix_seconds(unix_now)).or(same_term);
+            let expires_at =
+                expires.map(|when| when.to_unix_seconds(now)).transpose()?.or(same_term);
             let id = new_key_id()?;
             let (token, record) = draw_token(config, &id, request)?;
             let (created_at, digest) = (unix_now, token.sha256());

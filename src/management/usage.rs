@@ -1,16 +1,15 @@
 //! Reads the usage of a month.
 
 use crate::model::month::Month;
-use crate::quota::unix_now;
 use crate::store::{DailyUsageRow, Store, StoreError};
 
-/// Returns the month whose usage riskgate shows by default: the present month by the store's clock,
+/// Returns the month whose usage riskgate shows by default: the present month by the believed time,
 /// or the month in which the store counts if that is later.
 ///
 /// # Errors
 /// If the store fails.
 pub fn month_to_show(store: &mut Store) -> Result<Month, StoreError> {
-    let now = Month::containing(store.unix_now()?.unwrap_or_else(unix_now));
+    let now = Month::containing(store.now().unix_now);
     Ok(store.latest_month()?.map_or(now, |latest| latest.max(now)))
 }
 

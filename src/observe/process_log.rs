@@ -10,12 +10,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::redaction::redact_secrets;
 use crate::model::month::format_rfc3339_millis;
+use crate::support::machine_clock::since_epoch;
 
 pub use levels::LogLevels;
 use levels::is_own_module;
@@ -141,7 +142,7 @@ impl log::Log for Logger {
             return;
         }
         let (module, message) = (record.target(), record.args().to_string());
-        let now = unix_time();
+        let now = since_epoch();
         if is_own_module(module) {
             self.0.queue_message(now, record.level(), module, &message);
         } else if self.0.count_line_of_other_crate(now.as_secs()) {
@@ -237,7 +238,7 @@ impl Shared {
                 dropped_reported = queue.dropped_lines;
                 let message =
                     format!("{dropped} lines were dropped because standard error was not read");
-                let line = self.format_line(unix_time(), log::Level::Warn, "riskgate", &message);
+                let line = self.format_line(since_epoch(), log::Level::Warn, "riskgate", &message);
                 lines.extend_from_slice(line.as_bytes());
             }
             queue.bytes_in_write = lines.len();
@@ -276,11 +277,6 @@ impl Shared {
             queue = after;
         }
     }
-}
-
-/// The machine's clock, as the time since 1970.
-fn unix_time() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Writes a chunk. Returns how many of its lines were not written completely: if another process

@@ -33,7 +33,6 @@ use crate::model::network::loopback_if_unspecified;
 use crate::observe::process_log::ProcessLog;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
 use crate::proxy::upstream::Upstreams;
-use crate::quota::unix_now;
 
 use access::Access;
 use api::AdminApi;
@@ -97,7 +96,7 @@ impl AdminApp {
         inputs: Arc<CurrentInputs>,
     ) -> AdminApp {
         let config = inputs.config.snapshot();
-        let started_at = unix_now();
+        let started_at = state.ledger.believed_now();
         let history = Arc::new(TrafficHistory::new(Arc::clone(&state)));
         let api = AdminApi::new(
             Arc::clone(&state),
@@ -222,7 +221,8 @@ impl AdminApp {
     /// Judges what the request may do.
     fn judge_access(&self, headers: &HeaderMap) -> Access {
         let config = self.inputs.config.peek();
-        Access::from_request(&config.admin_tokens, self.listens_on_loopback, headers, unix_now())
+        let now = self.state.ledger.believed_now();
+        Access::from_request(&config.admin_tokens, self.listens_on_loopback, headers, now)
     }
 
     /// Returns true if the request may have the files of the page. If no token is configured,

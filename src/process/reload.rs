@@ -87,7 +87,8 @@ impl Reloader {
         let (trigger, requests) = ReloadRequests::new();
         let config = Config::clone(&inputs.config.peek());
         let status_reporter = StatusReporter::new(Arc::clone(&gate_state));
-        let audit = AuditRecorder::start(&config, status_reporter.clone())?;
+        let audit =
+            AuditRecorder::start(&config, Arc::clone(&gate_state), status_reporter.clone())?;
         let table = TableRebuilder::start(
             Arc::clone(&gate_state),
             status_reporter.clone(),

@@ -11,20 +11,22 @@
 //! A jump of the store's clock is accepted at once if this machine's clock shows the same time. A
 //! month that has ended never begins again.
 //!
+//! At the start, the clocks are compared with what the store knows of the time. If they contradict
+//! it, and nothing else tells the time, the believed time is a lower bound: the latest time that the
+//! store knows. It then follows the first clock that contradicts nothing.
+//!
 //! This file reads no clock: callers pass `boottime`, CLOCK_BOOTTIME in seconds.
 
 use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use super::known_time::{EARLIEST_VALID_TIME, KnownTime, is_within_tolerance};
 use super::sync::lock_ignoring_poison;
+use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::{Month, format_rfc3339};
 
-/// Clocks that differ by at most this many seconds agree.
-const MAX_SKEW_SECONDS: i64 = 5;
 /// A held jump is accepted once the clock has kept to it for this many seconds.
 const JUMP_CONFIRM_SECONDS: i64 = 600;
-/// 2025-01-01T00:00:00Z. A clock that shows an earlier time was never set, so it confirms nothing.
-const EARLIEST_VALID_TIME: i64 = 1_735_689_600;
 
 pub(super) struct Calendar {
     /// The number of the latest month that has begun.
@@ -38,8 +40,12 @@ pub(super) struct Calendar {
 struct ClockState {
     /// The believed time minus CLOCK_BOOTTIME, in seconds.
     boottime_offset: i64,
-    /// The latest month in which some node had counted calls before this process started.
-    counted_month_at_start: Option<Month>,
+    /// What the store knew before this process started.
+    known_at_start: KnownTime,
+    /// No clock has been accepted yet, so the believed time is a lower bound.
+    is_lower_bound: bool,
+    /// The CLOCK_BOOTTIME, in seconds, since which no clock has contradicted the believed time.
+    agreed_since_boottime: i64,
     has_read_store_clock: bool,
     /// The store's clock has been accepted at least once. From then on the believed time never
     /// follows this machine's clock, which only confirms jumps of the store's clock.
@@ -65,25 +71,31 @@ enum ClockSource {
 }
 
 impl Calendar {
-    /// `latest_counted_month` is the latest month in which some node has counted calls; `unix_now`
-    /// is this machine's clock. If that clock shows this month or the next, or if no month is
-    /// given, the believed time starts with the clock. Otherwise the believed time starts at the
-    /// beginning of `latest_counted_month`, and the clock's jump is held.
-    pub(super) fn new(
-        latest_counted_month: Option<Month>,
-        unix_now: i64,
-        boottime: i64,
-    ) -> Calendar {
-        let now = Month::containing(unix_now);
-        let is_implausible = |latest: &Month| now < *latest || now.number() > latest.number() + 1;
-        let believed = latest_counted_month.filter(is_implausible).map_or(unix_now, Month::start);
+    /// `unix_now` is this machine's clock. The believed time starts with the present time that the
+    /// store knows; else with the clock, if it contradicts nothing that the store knows; else with
+    /// the latest time that the store knows, and the clock's jump is held.
+    pub(super) fn new(known: impl Into<KnownTime>, unix_now: i64, boottime: i64) -> Calendar {
+        let known = known.into();
+        let (believed, is_lower_bound) = match known.present {
+            // The seconds of this machine's clock are those of the former process.
+            Some(present) if is_within_tolerance(present, unix_now) => (unix_now, false),
+            Some(present) => (present, false),
+            None if known.allows(unix_now) => (unix_now, false),
+            None => (known.lower_bound().unwrap_or(EARLIEST_VALID_TIME), true),
+        };
         let offset = believed - boottime;
+        // Until a clock was set for the first time, there is no month.
+        let has_month = !is_lower_bound || !known.is_empty();
+        let month = if has_month { Month::containing(believed) } else { Month::FIRST };
+        let month = known.latest_counted_month.map_or(month, |counted| counted.max(month));
         let calendar = Calendar {
-            latest_month: AtomicU16::new(Month::containing(believed).number()),
+            latest_month: AtomicU16::new(month.number()),
             boottime_offset: AtomicI64::new(offset),
             clock_state: Mutex::new(ClockState {
                 boottime_offset: offset,
-                counted_month_at_start: latest_counted_month,
+                known_at_start: known,
+                is_lower_bound,
+                agreed_since_boottime: boottime,
                 has_read_store_clock: false,
                 follows_store_clock: false,
                 held_store_jump: None,
@@ -97,6 +109,33 @@ impl Calendar {
     /// The believed time, in Unix seconds. Takes no lock.
     pub(super) fn believed_now(&self, boottime: i64) -> i64 {
         boottime + self.boottime_offset.load(Ordering::Relaxed)
+    }
+
+    /// The believed time, and what may be done by it.
+    pub(super) fn believed_time(&self, boottime: i64) -> BelievedTime {
+        let state = lock_ignoring_poison(&self.clock_state);
+        let is_held = state.held_store_jump.is_some() || state.held_machine_jump.is_some();
+        let is_settled = !is_held && boottime - state.agreed_since_boottime >= JUMP_CONFIRM_SECONDS;
+        let trust = match (state.is_lower_bound, is_settled) {
+            (true, _) => TimeTrust::LowerBound,
+            (false, true) => TimeTrust::Settled,
+            (false, false) => TimeTrust::Known,
+        };
+        BelievedTime { unix_now: boottime + state.boottime_offset, trust }
+    }
+
+    /// The believed time for the store to remember. `None` if no clock has been accepted: this
+    /// machine's clock alone must not tell other nodes the time.
+    pub(super) fn time_to_remember(&self, boottime: i64) -> Option<i64> {
+        let state = lock_ignoring_poison(&self.clock_state);
+        let is_alone = state.has_read_store_clock && !state.follows_store_clock;
+        (!is_alone && !state.is_lower_bound).then(|| boottime + state.boottime_offset)
+    }
+
+    /// Returns true if no month is known yet, because no clock was ever set. No call can be counted
+    /// until then.
+    pub(super) fn waits_for_clock(&self) -> bool {
+        self.latest_month() == Month::FIRST
     }
 
     /// The latest month that has begun by the believed time.
@@ -117,6 +156,9 @@ impl Calendar {
             return latest;
         }
         let state = lock_ignoring_poison(&self.clock_state);
+        if state.is_lower_bound {
+            return latest;
+        }
         let month = Month::containing(boottime() + state.boottime_offset);
         self.latest_month.fetch_max(month.number(), Ordering::Relaxed);
         self.latest_month()
@@ -134,6 +176,9 @@ impl Calendar {
     pub(super) fn observe_machine_clock(&self, unix_now: i64, boottime: i64) {
         let mut state = lock_ignoring_poison(&self.clock_state);
         if !state.follows_store_clock {
+            if state.is_lower_bound && state.allows_first_clock(unix_now, boottime) {
+                state.accept_offset(unix_now - boottime, boottime);
+            }
             let warning = state.assess_clock(
                 ClockSource::Machine,
                 unix_now - boottime,
@@ -141,7 +186,7 @@ impl Calendar {
                 None,
                 self.latest_month(),
             );
-            self.publish_offset(state, warning);
+            self.publish_offset(state, boottime, warning);
         }
     }
 
@@ -152,13 +197,14 @@ impl Calendar {
         let is_first = !std::mem::replace(&mut state.has_read_store_clock, true);
         let (offset, machine) = (store_now - boottime, unix_now - boottime);
         let mut warning = None;
-        if is_first && state.accepts_first_store_time(store_now, unix_now) {
+        if is_first && state.known_at_start.accepts_first_store_time(store_now, unix_now) {
             // The month by this machine's clock is discarded, even if it is later than the store's:
             // no call of that month has been reported yet.
             let now = Month::containing(store_now);
-            let month = state.counted_month_at_start.map_or(now, |known| known.max(now));
+            let counted = state.known_at_start.latest_counted_month;
+            let month = counted.map_or(now, |known| known.max(now));
             self.latest_month.store(month.number(), Ordering::Relaxed);
-            state.accept_offset(offset);
+            state.accept_offset(offset, boottime);
         } else {
             warning = state.assess_clock(
                 ClockSource::Store,
@@ -168,13 +214,22 @@ impl Calendar {
                 self.latest_month(),
             );
         }
-        state.follows_store_clock |= state.held_store_jump.is_none();
-        self.publish_offset(state, warning);
+        state.follows_store_clock |= state.held_store_jump.is_none() && !state.is_lower_bound;
+        self.publish_offset(state, boottime, warning);
         // Has an effect only if the store's clock was never accepted.
         self.observe_machine_clock(unix_now, boottime);
     }
 
-    fn publish_offset(&self, state: MutexGuard<'_, ClockState>, warning: Option<String>) {
+    fn publish_offset(
+        &self,
+        state: MutexGuard<'_, ClockState>,
+        boottime: i64,
+        warning: Option<String>,
+    ) {
+        if !state.is_lower_bound && self.waits_for_clock() {
+            let month = Month::containing(boottime + state.boottime_offset);
+            self.latest_month.store(month.number(), Ordering::Relaxed);
+        }
         self.boottime_offset.store(state.boottime_offset, Ordering::Relaxed);
         // Not under the lock, because writing a log may take time.
         drop(state);
@@ -199,6 +254,17 @@ impl Calendar {
             format!("calls of {latest} were counted; if that was wrong, {repair}")
         };
         match held_jump {
+            Some((clock, jump)) if boottime + jump.boottime_offset < EARLIEST_VALID_TIME => {
+                let (name, shown) = (clock.possessive_name(), boottime + jump.boottime_offset);
+                let wait = match self.waits_for_clock() {
+                    true => "riskgate waits until it is set, and answers calls with 500 until then",
+                    false => "riskgate ignores it until it is set",
+                };
+                Some(format!(
+                    "{name} clock says {}, so it was never set: {wait}",
+                    format_rfc3339(shown)
+                ))
+            }
             Some((clock, jump)) => {
                 let shown = boottime + jump.boottime_offset;
                 let (name, time) = (clock.possessive_name(), format_rfc3339(shown));
@@ -224,29 +290,16 @@ impl ClockSource {
 }
 
 impl ClockState {
-    /// Returns true if the first reading of the store's clock can be accepted at once. If some node
-    /// had counted calls in a month, the reading may show:
-    /// - that month;
-    /// - an earlier month, if this machine's clock shows the same time;
-    /// - a later month, if it has begun by this machine's clock too;
-    /// - the next month, if this machine's clock is wrong because it shows a month before that
-    ///   month. The next month may have begun while no node ran.
-    ///
-    /// If no node had counted calls, the reading may show a month that has begun by this machine's
-    /// clock. If that clock was never set, the reading may show any month.
-    fn accepts_first_store_time(&self, store_now: i64, unix_now: i64) -> bool {
-        let month = Month::containing(store_now);
-        let machine = Month::containing(unix_now + MAX_SKEW_SECONDS);
-        match self.counted_month_at_start {
-            Some(known) if month < known => is_within_tolerance(store_now, unix_now),
-            Some(known) if month == known || month <= machine => true,
-            Some(known) => machine < known && month.number() == known.number() + 1,
-            None => month <= machine || unix_now < EARLIEST_VALID_TIME,
-        }
+    /// Returns true if this reading of this machine's clock ends the wait for a clock. The believed
+    /// time never goes back.
+    fn allows_first_clock(&self, unix_now: i64, boottime: i64) -> bool {
+        self.known_at_start.allows(unix_now) && unix_now >= boottime + self.boottime_offset
     }
 
-    fn accept_offset(&mut self, offset: i64) {
+    fn accept_offset(&mut self, offset: i64, boottime: i64) {
         self.boottime_offset = offset;
+        self.is_lower_bound = false;
+        self.agreed_since_boottime = boottime;
         (self.held_store_jump, self.held_machine_jump) = (None, None);
     }
 
@@ -267,7 +320,10 @@ impl ClockState {
             ClockSource::Machine => &mut self.held_machine_jump,
         };
         if is_within_tolerance(offset, self.boottime_offset) {
-            *jump = None;
+            if jump.take().is_some() || self.is_lower_bound {
+                self.agreed_since_boottime = boottime;
+            }
+            self.is_lower_bound = false;
             // The seconds of two clocks begin at different moments, so they may differ by one.
             if (offset - self.boottime_offset).abs() > 1 {
                 self.boottime_offset = offset;
@@ -279,10 +335,11 @@ impl ClockState {
         let is_steady = same_jump
             .is_some_and(|jump| boottime - jump.first_seen_boottime >= JUMP_CONFIRM_SECONDS)
             && Month::containing(boottime + offset) >= latest_month;
-        if is_steady
-            || other_offset.is_some_and(|other_offset| is_within_tolerance(offset, other_offset))
-        {
-            self.accept_offset(offset);
+        let was_set = boottime + offset >= EARLIEST_VALID_TIME;
+        let is_confirmed =
+            other_offset.is_some_and(|other_offset| is_within_tolerance(offset, other_offset));
+        if was_set && (is_steady || is_confirmed) {
+            self.accept_offset(offset, boottime);
             return Some(format!("a clock that jumped by {jump_seconds} s is now accepted"));
         }
         if same_jump.is_none() {
@@ -292,10 +349,6 @@ impl ClockState {
         }
         None
     }
-}
-
-fn is_within_tolerance(a: i64, b: i64) -> bool {
-    (a - b).abs() <= MAX_SKEW_SECONDS
 }
 
 #[cfg(test)]

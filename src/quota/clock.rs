@@ -1,6 +1,9 @@
-//! This machine's clocks.
+//! The clock of this machine that nobody can set, and how it continues a time that a store remembers.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+
+use crate::model::believed_time::TimeAnchor;
+use crate::support::machine_clock::since_epoch;
 
 /// CLOCK_BOOTTIME in whole seconds. Nobody can set it, and it goes on while the machine sleeps.
 ///
@@ -16,10 +19,9 @@ pub(super) struct BootClock {
 
 impl BootClock {
     pub(super) fn new() -> BootClock {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let second = Duration::from_secs(1);
         let fraction = |time: Duration| Duration::from_nanos(time.subsec_nanos().into());
-        let second_boundary_shift = second + fraction(since_epoch) - fraction(read_boottime());
+        let second_boundary_shift = second + fraction(since_epoch()) - fraction(read_boottime());
         BootClock { second_boundary_shift }
     }
 
@@ -33,7 +35,24 @@ fn read_boottime() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The system clock in Unix seconds, for display and to compare with the store's clock.
-pub fn unix_now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+/// Returns what a store has to remember of this believed time, to the second.
+pub(super) fn anchor_time(believed_now: i64) -> Option<TimeAnchor> {
+    let boottime = read_boottime().as_secs().cast_signed();
+    Some(TimeAnchor { boot_id: read_boot_id()?, boottime, unix_now: believed_now })
+}
+
+/// Returns the present time by an anchor of this boot of the machine. `None` if the anchor is of
+/// another machine, or of an earlier boot: then nothing tells how much time has passed.
+pub(super) fn continue_anchor(anchor: &TimeAnchor) -> Option<i64> {
+    let passed = read_boottime().as_secs().cast_signed() - anchor.boottime;
+    (read_boot_id()? == anchor.boot_id && passed >= 0)
+        .then(|| anchor.unix_now.saturating_add(passed))
+}
+
+/// Identifies the present boot. A time namespace has a CLOCK_BOOTTIME of its own.
+fn read_boot_id() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    let boot_id = format!("{}/{}", boot.trim(), namespace.display());
+    (!boot.trim().is_empty() && !boot_id.contains(char::is_whitespace)).then_some(boot_id)
 }

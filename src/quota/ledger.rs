@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 use super::calendar::Calendar;
 use super::charge::{Charge, Denial, FailurePolicy};
 use super::clock::BootClock;
+use super::judged_time::read_known_time;
 use super::key_usage::{DayCache, UsageDay};
+use super::known_time::KnownTime;
 use super::lease::Lease;
 use super::node::Node;
 use super::shared::SharedWithWorker;
 use super::spending::ChargeProgress;
 use super::sync::lock_ignoring_poison;
 use super::worker;
+use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::{Store, StoreError};
@@ -76,13 +79,12 @@ impl Ledger {
         getrandom::fill(&mut id).map_err(|error| {
             StoreError::Conflict(format!("expected random bits for a node id, but found {error}"))
         })?;
-        let latest = match store.latest_month() {
-            // A node that has not read the server's clock yet writes month 0, which is no month.
-            Ok(latest) => latest.filter(|month| month.number() > 0),
-            Err(StoreError::Unavailable { .. }) => None,
+        let known = match read_known_time(&mut store) {
+            Ok(known) => known,
+            Err(StoreError::Unavailable { .. }) => KnownTime::default(),
             Err(error) => return Err(error),
         };
-        let calendar = Calendar::new(latest, unix_now, boottime_at_start);
+        let calendar = Calendar::new(known, unix_now, boottime_at_start);
         let LedgerOptions { store_deadline: deadline, on_failure, max_unsettled } = options;
         let first_probe = worker::probe_at_start(&mut store);
         if let Some(store_now) = first_probe.as_ref().and_then(|probe| probe.unix_now) {
@@ -118,6 +120,17 @@ impl Ledger {
     /// jump of the server's clock is accepted at once if this machine's clock shows the same time.
     pub fn believed_now(&self) -> i64 {
         self.shared.node.calendar.believed_now(self.shared.boot_clock.seconds())
+    }
+
+    /// The believed time, and what may be done by it. What riskgate begins, ends or deletes follows
+    /// this time.
+    pub fn believed_time(&self) -> BelievedTime {
+        self.shared.node.calendar.believed_time(self.shared.boot_clock.seconds())
+    }
+
+    /// Returns true if no clock was ever set. Calls are answered with 500 until then.
+    pub fn waits_for_clock(&self) -> bool {
+        self.shared.node.calendar.waits_for_clock()
     }
 
     /// Returns a function that reads [`Ledger::believed_now`], for callers that can't borrow the
@@ -170,6 +183,9 @@ impl Ledger {
         calls: u64,
         time_limit: Duration,
     ) -> Result<Charge, Denial> {
+        if self.waits_for_clock() {
+            return Err(Denial::StoreUnavailable);
+        }
         let node = &self.shared.node;
         if !lease.has_waiters()
             && let Some(charge) = node.try_charge(lease, month, calls)
@@ -228,6 +244,9 @@ impl Ledger {
     /// The calls that all nodes have spent of the month. This node's count is exact; the other
     /// nodes' counts are those that they last reported, up to a second ago.
     pub async fn usage(&self, lease: &Arc<Lease>, month: Month) -> Result<u64, Denial> {
+        if self.waits_for_clock() {
+            return Err(Denial::StoreUnavailable);
+        }
         let others = match self.read_others_spent(lease, month).await {
             Some(others) => {
                 lease.record_others_spent(month, others);

@@ -9,6 +9,7 @@ use super::*;
 use crate::model::month::Month;
 use crate::store::redis_server::RedisServer;
 use crate::store::{MonthlyLimit, RedisOptions, Store, StoreUrl};
+use crate::support::machine_clock::machine_unix_now as unix_now;
 use std::path::Path;
 
 /// The last second of November 2026, in Unix seconds, so that the next month is near.

@@ -9,13 +9,15 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::clock::unix_now;
+use super::clock::anchor_time;
 use super::lease::Lease;
 use super::lease_report::ReportReason;
 use super::node::LeaseQueue;
 use super::shared::SharedWithWorker;
+use crate::model::believed_time::TimeAnchor;
 use crate::model::month::Month;
 use crate::store::{BatchContext, Probe, Store, StoreError};
+use crate::support::machine_clock::machine_unix_now;
 
 /// How often the worker reports spent totals, and returns the calls of idle leases.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,6 +31,8 @@ const YIELD_STORE_LOCK_FOR: Duration = Duration::from_millis(2);
 const SHUTDOWN_REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the worker gathers leases that can wait, so that their reports share a commit.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
+/// How often a node tells the store the time, if nothing has changed: other processes start with it.
+const REMEMBER_TIME_INTERVAL: Duration = Duration::from_secs(60);
 /// Stands for "no month" in a probe: the probe does not advance the store's latest month.
 const NO_MONTH: Month = Month::FIRST;
 /// The pause after a failure. It doubles with each further failure, up to [`MAX_BACKOFF`].
@@ -53,6 +57,7 @@ pub(super) fn spawn(
         is_store_healthy: false,
         tracked_leases: Vec::new(),
         last_tick: Instant::now(),
+        remembered_time: None,
     };
     let run_worker = move || {
         let _guard = MarkStoreDownOnPanic(Arc::clone(&worker.shared));
@@ -85,6 +90,8 @@ struct Worker {
     /// Leases that hold calls or have something to report; each reports at every tick.
     tracked_leases: Vec<Arc<Lease>>,
     last_tick: Instant,
+    /// What this process last told the store of the time, and when.
+    remembered_time: Option<(TimeAnchor, Instant)>,
 }
 
 impl Worker {
@@ -92,6 +99,7 @@ impl Worker {
         let mut pause = Duration::ZERO;
         let mut last_lock_pause = Instant::now();
         self.probe_store();
+        self.remember_time_if_due();
         loop {
             let wait_started = Instant::now();
             let (mut waiting_leases, is_closing) = self.wait_for_leases(pause);
@@ -121,6 +129,7 @@ impl Worker {
             if self.last_tick.elapsed() >= TICK_INTERVAL {
                 self.last_tick = Instant::now();
                 is_healthy = is_healthy && self.probe_store() && self.report_tracked_leases();
+                self.remember_time_if_due();
             }
             pause = match is_healthy {
                 true => Duration::ZERO,
@@ -208,6 +217,23 @@ impl Worker {
         }
     }
 
+    /// Tells the store the believed time: each minute, and at once if the time has made a step.
+    fn remember_time_if_due(&mut self) {
+        let (calendar, boottime) = (&self.shared.node.calendar, self.shared.boot_clock.seconds());
+        let Some(anchor) = calendar.time_to_remember(boottime).and_then(anchor_time) else {
+            return;
+        };
+        let offset = |anchor: &TimeAnchor| anchor.unix_now - anchor.boottime;
+        let is_known = self.remembered_time.as_ref().is_some_and(|(known, told_at)| {
+            (offset(known) - offset(&anchor)).abs() <= 1
+                && told_at.elapsed() < REMEMBER_TIME_INTERVAL
+        });
+        // A failure is no fault of the reports, and the next attempt follows in a second.
+        if !is_known && self.run_store_operation(|store| store.remember_time(&anchor)).is_ok() {
+            self.remembered_time = Some((anchor, Instant::now()));
+        }
+    }
+
     /// Probes the store for its identity and time. If the store may have lost data, all leases
     /// report their totals again at once. Returns true if all of this succeeded.
     fn probe_store(&mut self) -> bool {
@@ -232,11 +258,12 @@ impl Worker {
                     node.record_probe_outcome(None);
                     node.calendar.observe_store_clock(
                         store_now,
-                        unix_now(),
+                        machine_unix_now(),
                         shared.boot_clock.seconds(),
                     );
                 } else {
-                    node.calendar.observe_machine_clock(unix_now(), shared.boot_clock.seconds());
+                    node.calendar
+                        .observe_machine_clock(machine_unix_now(), shared.boot_clock.seconds());
                 }
                 let reporting = node.apply_probe(before.as_ref(), &probe, shared.uptime_ms());
                 self.track_leases(&reporting);
@@ -248,7 +275,8 @@ impl Worker {
                 self.last_probe = Some(probe);
             }
             Err(error) => {
-                node.calendar.observe_machine_clock(unix_now(), shared.boot_clock.seconds());
+                node.calendar
+                    .observe_machine_clock(machine_unix_now(), shared.boot_clock.seconds());
                 node.record_probe_outcome(Some(&error));
                 self.last_probe = before;
             }

@@ -11,6 +11,7 @@
 
 mod audit;
 pub(super) mod changes;
+mod clock;
 mod learned;
 mod ledger;
 pub(super) mod open;

@@ -21,6 +21,7 @@ use super::{
     AccountRow, ChangeAuthor, ChangeSurface, KeyRow, RedisOptions, RingRows, Rotation, Store,
     StoreChanges, StoreUrl,
 };
+use crate::model::believed_time::{BelievedTime, TimeTrust};
 
 /// A directory or a server for a test store; deleted or stopped when dropped.
 pub(super) enum TestStore {
@@ -41,7 +42,9 @@ impl TestStore {
         match self {
             TestStore::File(folder) => {
                 let url = StoreUrl::Sqlite(folder.path().join("store.db"));
-                Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap()
+                with_time(
+                    Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap(),
+                )
             }
             TestStore::Server(server) => open(&server.url()),
         }
@@ -62,7 +65,15 @@ fn open(url: &str) -> Store {
 }
 
 fn open_with_options(url: &str, options: &RedisOptions) -> Store {
-    Store::open(&StoreUrl::parse(url).unwrap(), options, Duration::from_secs(5)).unwrap()
+    with_time(Store::open(&StoreUrl::parse(url).unwrap(), options, Duration::from_secs(5)).unwrap())
+}
+
+/// The time of the changes of tests.
+const TEST_TIME: BelievedTime = BelievedTime { unix_now: 1_790_000_000, trust: TimeTrust::Known };
+
+fn with_time(mut store: Store) -> Store {
+    store.set_time(TEST_TIME);
+    store
 }
 
 /// The n-th test key, of the given account.

@@ -45,6 +45,7 @@ mod syvel_sdk;
 mod tls;
 mod top_domains;
 mod traces;
+pub mod unset_clock;
 mod upgrade;
 mod uploads;
 mod uploads_http2;

@@ -9,6 +9,7 @@ mod backup;
 mod blocked_output;
 mod cli;
 mod client_address;
+mod clock_trials;
 mod config_errors;
 mod config_show;
 mod demo_upstream;

@@ -13,7 +13,7 @@ use crate::gate::EmailVerdict;
 use crate::model::domain::{DomainError, percent_decode};
 use crate::model::email::{AddressOrDomain, EmailError};
 use crate::model::refusal::Refusal;
-use crate::quota::unix_now;
+use crate::support::machine_clock::machine_unix_now;
 use crate::table::Table;
 
 /// The longest request header that is read.
@@ -154,6 +154,6 @@ fn render_check_result(segment: &str, table: &Table) -> Result<String, EmailErro
     let decoded = percent_decode(segment.as_bytes())?;
     let text = std::str::from_utf8(&decoded).map_err(|_| DomainError::Utf8)?;
     let checked = AddressOrDomain::parse(text)?;
-    let lookup = table.lookup(checked.domain(), unix_now());
+    let lookup = table.lookup(checked.domain(), machine_unix_now());
     Ok(EmailVerdict::new(&checked, &lookup, table.role_score()).render_check_body(&checked))
 }

@@ -8,15 +8,15 @@ use crate::cli::store_access::{open_store, read_ring_rows};
 use crate::config::Config;
 use crate::management::{KeyEntry, list_keys, read_declared_keys};
 use crate::model::month::format_rfc3339;
-use crate::quota::unix_now;
 
 /// Lists the keys, of this account or of all, as JSON or as a table.
 pub fn run(config: &Config, account: Option<&str>, json: bool) -> Result<(), CommandFailure> {
-    let rows = read_ring_rows(&mut open_store(config)?)?;
+    let mut store = open_store(config)?;
+    let rows = read_ring_rows(&mut store)?;
     let mut keys = list_keys(&rows.keys, &rows.accounts, &read_declared_keys(config)?);
     keys.retain(|key| account.is_none_or(|account| key.account == account));
     if json {
-        let now = unix_now();
+        let now = store.now().unix_now;
         let objects: Vec<Value> = keys.iter().map(|key| key.to_json(now)).collect();
         return print_result(format!("{}\n", Value::Array(objects)));
     }

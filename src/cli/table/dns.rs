@@ -10,9 +10,9 @@ use super::super::output::{print_message, print_progress, print_result};
 use super::super::store_access::STORE_TIMEOUT;
 use crate::config::{Config, StoreOptions};
 use crate::dns::{DnsClient, DnsFinding, NameQueryTasks, Pacer};
+use crate::management::read_present_time;
 use crate::model::domain::{DnsName, Domain};
 use crate::model::verdict::Rule;
-use crate::quota::unix_now;
 use crate::store::Store;
 use crate::support::regular_file::{read_regular_text, write_atomically};
 use crate::table::Table;
@@ -60,8 +60,9 @@ pub fn resolve_names(
         }
         _ => read_name_list(names_path)?,
     };
-    let table = Arc::new(Table::build(&config.table, unix_now())?);
-    let (names, invalid_lines) = parse_domains(&text, &table);
+    let now = read_present_time(&config.store, STORE_TIMEOUT);
+    let table = Arc::new(Table::build(&config.table, now)?);
+    let (names, invalid_lines) = parse_domains(&text, &table, now);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let findings =
         runtime.block_on(query_names(names, &table, config)).map_err(CommandFailure::failed)?;
@@ -102,7 +103,7 @@ pub fn resolve_names(
 
 /// Returns the domain of each line of a text, and the number of lines without a domain. A
 /// special-use name counts as no domain, because it is not in the public DNS.
-fn parse_domains(text: &str, table: &Table) -> (BTreeSet<String>, usize) {
+fn parse_domains(text: &str, table: &Table, now: i64) -> (BTreeSet<String>, usize) {
     let mut invalid_lines = 0;
     let mut domains = BTreeSet::new();
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
@@ -111,7 +112,7 @@ fn parse_domains(text: &str, table: &Table) -> (BTreeSet<String>, usize) {
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let word = line.split([',', ' ', '\t', ';']).next().unwrap_or_default();
         match Domain::parse(word.trim_matches(['"', '='])) {
-            Ok(domain) if table.lookup(&domain, unix_now()).verdict.rule != Rule::SpecialUse => {
+            Ok(domain) if table.lookup(&domain, now).verdict.rule != Rule::SpecialUse => {
                 domains.insert(domain.as_str().to_owned());
             }
             _ if is_header(line) => {}
@@ -175,7 +176,8 @@ pub fn suggest_disposable_hosts(
     min_listed: usize,
     config: &Config,
 ) -> Result<(), CommandFailure> {
-    let table = Table::build(&config.table, unix_now())?;
+    let now = read_present_time(&config.store, STORE_TIMEOUT);
+    let table = Table::build(&config.table, now)?;
     let mut hosts: BTreeMap<String, HostDomains> = BTreeMap::new();
     let text = read_name_list(resolved_names_path)?;
     if !text.starts_with(MX_LIST_HEADER) {
@@ -198,7 +200,7 @@ pub fn suggest_disposable_hosts(
         let served = hosts.entry(host.as_str()[host_registrable_offset..].to_owned()).or_default();
         let registrable_offset = domain.registrable_start().unwrap_or_default();
         let registrable_domain = domain.as_str()[registrable_offset..].to_owned();
-        let found = table.lookup(&domain, unix_now());
+        let found = table.lookup(&domain, now);
         match found.verdict.rule {
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
                 served.listed_as_disposable.insert(registrable_domain)

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::super::failure::CommandFailure;
 use super::super::output::{print_message, print_progress, print_result};
+use crate::cli::store_access::STORE_TIMEOUT;
 use crate::config::Config;
 use crate::feed::{Feed, FeedStatus, UpdateOutcome};
+use crate::management::read_present_time;
 use crate::model::month::format_rfc3339;
-use crate::quota::unix_now;
 use crate::table::Table;
 
 /// Fetches the named feeds once, or all feeds.
@@ -31,13 +32,14 @@ pub fn update_feeds(
             "feed: expected {expected}, but found {name:?}"
         )));
     }
-    let table = Table::build(&config.table, unix_now())?;
+    let now = read_present_time(&config.store, STORE_TIMEOUT);
+    let table = Table::build(&config.table, now)?;
     let is_wanted = |feed: &&Feed| names.is_empty() || names.contains(&feed.name);
     let (mut lines, mut objects, mut failed) = (String::new(), Vec::new(), Vec::new());
     for feed in feeds.feeds.iter().filter(is_wanted) {
         let name = &feed.name;
         print_progress(format!("fetching {name}"));
-        let (line, object) = match feed.update(&feeds.dir, &table, unix_now(), is_forced) {
+        let (line, object) = match feed.update(&feeds.dir, &table, now, is_forced) {
             Ok(UpdateOutcome::ListReplaced(rows)) => (
                 format!("{name}: {rows} rows\n"),
                 json!({ "name": name, "changed": true, "rows": rows, "problem": null }),
@@ -74,7 +76,7 @@ pub fn print_feed_statuses(
     config: &Config,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let status = config.feeds.read_status(unix_now());
+    let status = config.feeds.read_status(read_present_time(&config.store, STORE_TIMEOUT));
     if json {
         let values: Vec<Value> = status.iter().map(FeedStatus::to_json).collect();
         return Ok(writeln!(out, "{:#}", Value::Array(values))?);

@@ -9,21 +9,29 @@ use crate::management::explain_domain;
 use crate::model::domain::Domain;
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::Score;
-use crate::quota::unix_now;
 use crate::store::{DnsFactRow, Store};
 use crate::table::{Table, TableAnswer, TableInputs};
 
-/// Writes the answer for each name. It comes from the table, or from what `store` has learned from
-/// the DNS if no list decides. Returns one text for each name that is not a domain.
+/// What the answers of a look-up come from.
+pub struct LookupSources<'s> {
+    pub table: &'s TableInputs,
+    /// The score of a name that nothing is known of.
+    pub unknown_score: Option<Score>,
+    /// What riskgate has learned from the DNS, which decides if no list does.
+    pub store: Option<Store>,
+    /// The time of the look-up in Unix seconds.
+    pub unix_now: i64,
+}
+
+/// Writes the answer for each name. Returns one text for each name that is not a domain.
 pub fn print_lookups(
     out: &mut dyn Write,
     names: &[String],
-    sources: &TableInputs,
-    unknown_score: Option<Score>,
-    mut store: Option<Store>,
+    sources: LookupSources<'_>,
     json: bool,
 ) -> Result<Vec<String>, CommandFailure> {
-    let table = Table::build(sources, unix_now())?;
+    let LookupSources { table, unknown_score, mut store, unix_now } = sources;
+    let table = Table::build(table, unix_now)?;
     let mut faults = Vec::new();
     let mut values = Vec::new();
     for name in names {
@@ -34,7 +42,7 @@ pub fn print_lookups(
                 continue;
             }
         };
-        let found = explain_domain(&table, &domain, unknown_score, store.as_mut(), unix_now())?;
+        let found = explain_domain(&table, &domain, unknown_score, store.as_mut(), unix_now)?;
         if json {
             values.push(found.to_json(&domain));
         } else {

@@ -289,6 +289,7 @@ impl AdminApi {
                 store
             }
         };
+        store.set_time(self.state.ledger.believed_time());
         let done = operation(&mut store).map_err(ApiError::from);
         // After a failure of the store, the next request opens another connection.
         if done.as_ref().err().is_none_or(|error| !error.is_of_store()) {

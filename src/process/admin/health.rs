@@ -24,7 +24,9 @@ impl AdminApp {
         let draining = self.connection_tracker.is_draining();
         // Without a key ring every key would be refused, so a load balancer should use other nodes.
         let has_keys = self.state.keys.peek().is_some();
-        let ready = !draining && has_keys && self.is_http_listening().await;
+        // Without a month every call would get 500.
+        let has_time = !self.state.ledger.waits_for_clock();
+        let ready = !draining && has_keys && has_time && self.is_http_listening().await;
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = json!({
             "ready": ready,

@@ -16,7 +16,6 @@ use crate::gate::GateState;
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::Reason;
 use crate::observe::metrics::{DURATION_BUCKETS, OUTCOMES, TrafficTotals};
-use crate::quota::unix_now;
 
 const SAMPLE_SECONDS: i64 = 10;
 const MAX_SAMPLES: usize = 24 * 3_600 / SAMPLE_SECONDS as usize;
@@ -63,7 +62,8 @@ impl TrafficHistory {
     fn take_sample(&self) {
         let totals = self.state.metrics.requests.traffic_totals();
         let mut samples = self.lock_samples();
-        let sample = Sample::between(&samples.last_totals, &totals, unix_now());
+        let sample =
+            Sample::between(&samples.last_totals, &totals, self.state.ledger.believed_now());
         samples.last_totals = totals;
         if samples.samples.len() == MAX_SAMPLES {
             samples.samples.pop_front();
@@ -75,7 +75,8 @@ impl TrafficHistory {
     pub(super) fn to_json(&self, hours: u32) -> Value {
         let totals = self.state.metrics.requests.traffic_totals();
         let samples = self.lock_samples();
-        let latest = Sample::between(&samples.last_totals, &totals, unix_now());
+        let latest =
+            Sample::between(&samples.last_totals, &totals, self.state.ledger.believed_now());
         let shown = (hours as usize * 3_600 / SAMPLE_SECONDS as usize).min(MAX_SAMPLES);
         let skipped = (samples.samples.len() + 1).saturating_sub(shown);
         let shown: Vec<&Sample> = samples.samples.iter().chain([&latest]).skip(skipped).collect();
@@ -142,7 +143,7 @@ fn render_samples(samples: &[&Sample], hours: u32) -> Value {
     };
     let interval = per_point as i64 * SAMPLE_SECONDS;
     // The latest point is complete, so the times are counted back from its end.
-    let end = samples.last().map_or_else(unix_now, |sample| sample.at);
+    let end = samples.last().map_or(0, |sample| sample.at);
     let from = end - points.len() as i64 * interval;
     json!({
         "from": format_rfc3339(from),

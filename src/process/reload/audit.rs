@@ -10,6 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use super::status_reporter::StatusReporter;
 use super::store_connection::open_if_none;
 use crate::config::{Config, ConfigSources, EffectiveSetting, StoreOptions, fingerprint_secret};
+use crate::gate::GateState;
 use crate::keys::DeclaredKey;
 use crate::management::{KeyEntry, list_keys, list_overrides, override_file_state};
 use crate::model::month::format_rfc3339;
@@ -54,12 +56,14 @@ impl AuditRecorder {
     /// Starts the thread. The settings are those of the process start.
     pub(super) fn start(
         config: &Config,
+        gate_state: Arc<GateState>,
         status_reporter: StatusReporter,
     ) -> io::Result<AuditRecorder> {
         let (sender, changes) = channel();
         let worker = Worker {
             store_options: config.store.clone(),
             store: None,
+            gate_state,
             status_reporter,
             waiting: VecDeque::new(),
             audit_file: config.audit_path.clone().map(AuditFile::new),
@@ -160,6 +164,7 @@ struct Worker {
     store_options: StoreOptions,
     /// The connection of this thread; `None` until it is needed, and after a failure.
     store: Option<Store>,
+    gate_state: Arc<GateState>,
     status_reporter: StatusReporter,
     /// The changes that are not recorded yet, the oldest first.
     waiting: VecDeque<SourceChange>,
@@ -208,6 +213,7 @@ impl Worker {
         let describe = |error: StoreError| format!("expected to record changes, but found {error}");
         let store = open_if_none(&mut self.store, &self.store_options, STORE_TIMEOUT);
         let store = store.map_err(describe)?;
+        store.set_time(self.gate_state.ledger.believed_time());
         while let Some(SourceChange { operation, state, path }) = self.waiting.front() {
             let from = format!("{path} on {}", machine_name());
             let author = match operation {

@@ -200,6 +200,7 @@ impl KeyRingUpdater {
             Err(error) => (None, Some(error.to_string())),
         };
         if outcome.is_ok() {
+            self.store.set_time(state.ledger.believed_time());
             self.write_back.restore_if_due(&self.lost_rows, &mut self.store, Instant::now());
         }
         let has_changed = outcome.unwrap_or(false);

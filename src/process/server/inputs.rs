@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigSources};
 use crate::keys::read_key_file;
+use crate::management::read_present_time;
 use crate::observe::access_log::LogTarget;
-use crate::quota::unix_now;
 use crate::store::StoreUrl;
 use crate::support::certificates::{self, CertificateSet};
 use crate::support::regular_file::is_same_file;
@@ -43,7 +43,8 @@ impl StartupInputs {
     pub fn read(config_sources: &ConfigSources) -> Result<StartupInputs, Vec<String>> {
         let (config, mut faults) = Config::read_collecting_faults(config_sources);
         let Some(config) = config else { return Err(faults) };
-        let table = Table::build(&config.table, unix_now());
+        let now = read_present_time(&config.store, config.store.deadline);
+        let table = Table::build(&config.table, now);
         let declared = match &config.key_file {
             Some(path) => read_key_file(path, &Config::env_var),
             None => Ok(Vec::new()),

@@ -14,10 +14,11 @@ use crate::observe::top_domains::TopList;
 use crate::observe::traces::Tracer;
 use crate::process::reload::{CurrentInputs, KeyRingUpdater, ReloadTrigger, Reloader};
 use crate::process::trace_exporter::start_trace_exporter;
-use crate::quota::{Ledger, LedgerOptions, unix_now};
+use crate::quota::{Ledger, LedgerOptions};
 use crate::store::StoreError;
 use crate::support::certificates::CurrentCertificates;
 use crate::support::client_rates::ClientRates;
+use crate::support::machine_clock::machine_unix_now;
 use crate::support::snapshot::SnapshotCell;
 use crate::webhook::WebhookControl;
 
@@ -31,7 +32,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
     let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
     let open = || config.store.open(config.store.deadline);
-    let now = unix_now();
+    let now = machine_unix_now();
     let options = LedgerOptions {
         store_deadline: config.store.deadline,
         on_failure: config.on_failure,

@@ -1,12 +1,12 @@
 -- Adds a page of new keys and their accounts, all or none: the operation `add_keys`.
 --
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit,
---      8 plans that the import gives to existing accounts, 9 the request that can be repeated
+--      8 plans that the import gives to existing accounts, 9 requests that can be repeated
 -- ARGV 1 an id for the change, 2 the author,
 --      3 the import that the keys belong to ('-' if none: the keys then take effect at once),
 --      4 '1' on the first page of the import, else '0',
 --      5 for how many seconds the import reserves its names,
---      6 the value of the request ('' if it can't be repeated),
+--      6 the id and the value of the request ('' if it can't be repeated),
 --      7 what the audit says of several keys: how many they are, in words,
 --      8 the state of the keys in JSON, for the audit (7 and 8 are '' in an import, whose end
 --        brings them);
@@ -15,8 +15,8 @@
 -- 'taken' with the id and the known id; 'busy'; 'abandoned' with the import; or 'repeated'.
 
 local meta, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local imports, plans, request, import = KEYS[6], KEYS[8], KEYS[9], ARGV[3]
-local audit, author, request_value = KEYS[7], ARGV[2], ARGV[6]
+local imports, plans, requests, import = KEYS[6], KEYS[8], KEYS[9], ARGV[3]
+local audit, author, request = KEYS[7], ARGV[2], ARGV[6]
 local FIRST_KEY = 9
 
 local ids, hexes, names, is_named = {}, {}, {}, {}
@@ -27,7 +27,7 @@ for at = FIRST_KEY, #ARGV, 5 do
 end
 
 -- All reads and checks come before the first write: a script that fails is not rolled back.
-if request_value ~= '' and redis.call('EXISTS', request) == 1 then return {'repeated'} end
+if is_repeated(requests, request) then return {'repeated'} end
 local number
 if import ~= '-' and ARGV[4] == '0' then
     if import_status(imports, import) ~= 'busy' then
@@ -74,10 +74,10 @@ if import == '-' then
     else
         record_change(audit, author, 'key.import', ARGV[7], 'json', '', ARGV[8])
     end
-    remember_request(request, request_value)
+    remember_request(requests, request)
 else
     number = number or redis.call('HINCRBY', meta, 'imports', 1)
-    local held_until = tonumber(redis.call('TIME')[1]) + tonumber(ARGV[5])
+    local held_until = believed_now + tonumber(ARGV[5])
     redis.call('HSET', imports, import, string.format('%.0f %.0f 0', number, held_until))
     score = -number
 end

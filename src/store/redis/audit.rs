@@ -8,7 +8,7 @@ use redis::Value as Reply;
 use serde_json::Value;
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::key_names::{AUDIT, SOURCE_STATES, request_key};
+use super::key_names::{AUDIT, REQUESTS, SOURCE_STATES};
 use super::rows::{parse_account, parse_key};
 use super::scripts::Script;
 use crate::store::audit::{
@@ -17,7 +17,7 @@ use crate::store::audit::{
 };
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
-use crate::store::rows::RequestRecord;
+use crate::store::rows::{REQUEST_RETENTION_SECONDS, RequestRecord};
 
 const READ_OPERATION: &str = "reading the audit";
 const RECORD_OPERATION: &str = "recording a change";
@@ -105,13 +105,16 @@ impl Redis {
     ) -> Result<Option<RequestRecord>, StoreError> {
         const OPERATION: &str = "looking for a request";
         let mut read = redis::pipe();
-        read.cmd("GET").arg(request_key(id));
+        read.cmd("HGET").arg(REQUESTS).arg(id);
         let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Reply::Nil);
         let value: Option<String> = self.parse_reply(OPERATION, reply)?;
+        let forgotten_at = self.clock.now().unix_now.saturating_sub(REQUEST_RETENTION_SECONDS);
         Ok(value.and_then(|value| {
-            let mut parts = value.splitn(3, ' ').map(str::to_owned);
-            let (digest, salt, key_id) = (parts.next()?, parts.next()?, parts.next()?);
-            Some(RequestRecord { id: id.to_owned(), digest, salt, key_id })
+            let mut parts = value.splitn(4, ' ').map(str::to_owned);
+            let (at, digest, salt, key_id) =
+                (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+            let is_remembered = at.parse::<i64>().ok()? > forgotten_at;
+            is_remembered.then_some(RequestRecord { id: id.to_owned(), digest, salt, key_id })
         }))
     }
 
@@ -130,7 +133,7 @@ impl Redis {
                 milliseconds = milliseconds.max(at);
                 let AuditRecord { author, operation, target, before, after, .. } = record;
                 write.cmd("XADD").arg(AUDIT).arg(format!("{milliseconds}-{number}"));
-                write.arg("author").arg(author.to_json().to_string());
+                write.arg("at").arg(record.at).arg("author").arg(author.to_json().to_string());
                 write.arg("operation").arg(operation).arg("target").arg(target);
                 write.arg("form").arg("json").arg("before").arg(before.to_string());
                 write.arg("after").arg(after.to_string());
@@ -141,16 +144,11 @@ impl Redis {
     }
 }
 
-/// Formats the value of a request's Redis key; empty without a request.
-pub(super) fn format_request_value(request: Option<&RequestRecord>) -> String {
-    request.map_or(String::new(), |RequestRecord { digest, salt, key_id, .. }| {
-        format!("{digest} {salt} {key_id}")
+/// Formats the id of a request and what the store remembers of it; empty without a request.
+pub(super) fn format_request(request: Option<&RequestRecord>) -> String {
+    request.map_or(String::new(), |RequestRecord { id, digest, salt, key_id }| {
+        format!("{id} {digest} {salt} {key_id}")
     })
-}
-
-/// The Redis key of a request; without one, a name that no request has.
-pub(super) fn request_key_or_unused(request: Option<&RequestRecord>) -> String {
-    request_key(request.map_or("-", |request| request.id.as_str()))
 }
 
 fn format_change(author: &ChangeAuthor, change: &Change) -> [String; 5] {
@@ -180,8 +178,11 @@ fn parse_entry((id, fields): StreamEntry) -> AuditRecord {
     };
     let author = ChangeAuthor::from_json(&json(field("author").unwrap_or_default()));
     AuditRecord {
-        at: AuditRecord::parse_id(&id)
-            .map_or(0, |(milliseconds, _)| milliseconds.cast_signed() / 1_000),
+        // Earlier versions took the time from the server's clock, and wrote it only in the id.
+        at: field("at").and_then(|at| at.parse().ok()).unwrap_or_else(|| {
+            AuditRecord::parse_id(&id)
+                .map_or(0, |(milliseconds, _)| milliseconds.cast_signed() / 1_000)
+        }),
         author: author.unwrap_or_else(|| ChangeAuthor::riskgate("unknown")),
         operation: text("operation"),
         before: state("before"),

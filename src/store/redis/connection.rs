@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use super::foreign::ForeignEntries;
 use super::reply::{error_reply_text, info_field, reply_text_or_empty};
 use super::scripts::Script;
+use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
 use crate::store::url::RedisUrl;
 use crate::support::regular_file::read_regular_file;
@@ -56,6 +57,7 @@ pub struct Redis {
     pub(super) foreign_entries: ForeignEntries,
     /// The accounts whose totals can't be read, and when the latest warning about each was logged.
     pub(super) warned_accounts: HashMap<String, Instant>,
+    pub(in crate::store) clock: StoreClock,
 }
 
 impl Redis {
@@ -105,6 +107,7 @@ impl Redis {
             missing_replicas: 0,
             foreign_entries: ForeignEntries::default(),
             warned_accounts: HashMap::new(),
+            clock: StoreClock::new(),
         })
     }
 

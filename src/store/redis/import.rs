@@ -6,10 +6,9 @@
 //! names for up to ten more seconds. After that, the next process that writes one of these names
 //! clears the import.
 
-use super::audit::{format_request_value, request_key_or_unused};
+use super::audit::format_request;
 use super::connection::{CHUNK_ROWS, Redis};
-use super::key_names::RING_REDIS_KEYS;
-use super::key_names::import_plans_key;
+use super::key_names::{REQUESTS, RING_REDIS_KEYS, import_plans_key};
 use super::rows::{format_key, format_plan_or_empty};
 use super::scripts::Script;
 use super::write::{ADD_KEYS_OPERATION, ImportEnd};
@@ -71,7 +70,7 @@ impl Redis {
         let mut arguments = Vec::with_capacity(8 + 5 * keys_with_plans.len());
         arguments.extend([self.random_id()?, author.to_json().to_string()]);
         arguments.extend([(*import_id).to_owned(), u8::from(*is_first).to_string()]);
-        arguments.extend([IMPORT_RESERVATION_SECONDS.to_string(), format_request_value(*request)]);
+        arguments.extend([IMPORT_RESERVATION_SECONDS.to_string(), format_request(*request)]);
         // The record of an import is written when the import is committed.
         let (target, after) = match *import_id {
             "-" => (change.target.clone(), change.after.to_string()),
@@ -83,8 +82,7 @@ impl Redis {
             arguments.extend([key.account.clone(), format_plan_or_empty(plan.as_deref())]);
         }
         let plans = import_plans_key(import_id);
-        let request = request_key_or_unused(*request);
-        let names = [&RING_REDIS_KEYS[..], &[&plans, &request]].concat();
+        let names = [&RING_REDIS_KEYS[..], &[&plans, REQUESTS]].concat();
         self.run_write_script_after_imports(ADD_KEYS_OPERATION, Script::AddKeys, &names, &arguments)
             .map(drop)
     }

@@ -32,7 +32,7 @@ pub(super) const RING_REDIS_KEYS: [&str; 7] =
 pub(super) const READ_RING_OPERATION: &str = "reading the keys";
 
 /// A hash: the store id, the version of keys and accounts, the ids of the latest changes, and the
-/// latest month. Its other fields show a probe whether the server was restarted or emptied.
+/// latest month, and the believed time of a gateway. Its other fields show a probe whether the server was restarted or emptied.
 pub(super) const RING_META_KEY: &str = "riskgate:{ring}:meta";
 
 /// Exists while all accounts recover from a data loss.
@@ -65,10 +65,8 @@ pub(super) fn import_plans_key(import_id: &str) -> String {
     format!("riskgate:{{ring}}:plans:{import_id}")
 }
 
-/// The Redis key of a request that can be repeated.
-pub(super) fn request_key(request_id: &str) -> String {
-    format!("riskgate:{{ring}}:request:{request_id}")
-}
+/// A hash: the requests that can be repeated, by their ids.
+pub(super) const REQUESTS: &str = "riskgate:{ring}:requests";
 
 /// For how many seconds after the latest report about it a server keeps the usage by day of a
 /// month: for the month itself and thirteen more.

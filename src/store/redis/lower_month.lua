@@ -14,4 +14,6 @@ local previous_text = previous < 0 and 'null'
 record_change(KEYS[2], ARGV[2], 'store.repair_month', 'the store', 'json',
     '{"month":' .. previous_text .. '}', ARGV[3])
 if previous > tonumber(ARGV[1]) then redis.call('HSET', KEYS[1], 'month', ARGV[1]) end
+-- The operator vouches for the clocks, and not for what a gateway believed.
+redis.call('HDEL', KEYS[1], 'time')
 return previous

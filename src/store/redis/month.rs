@@ -7,10 +7,14 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{AUDIT, DAILY_USAGE_PREFIX, LEDGER_PREFIX, RING_META_KEY};
 use super::reply::reply_number_or_zero;
 use super::scripts::Script;
+use crate::model::believed_time::TimeAnchor;
 use crate::model::month::Month;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::rows::RepairedMonth;
+
+/// The field of the believed time of a gateway.
+const TIME_ANCHOR_FIELD: &str = "time";
 
 impl Redis {
     pub(in super::super) fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
@@ -28,6 +32,22 @@ impl Redis {
         let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Value::Nil);
         let (seconds, _micros): (i64, i64) = self.parse_reply(OPERATION, reply)?;
         Ok(seconds)
+    }
+
+    pub(in super::super) fn time_anchor(&mut self) -> Result<Option<TimeAnchor>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(RING_META_KEY).arg(TIME_ANCHOR_FIELD);
+        let text: Option<String> = self.query_last_reply("reading the time", &read)?;
+        Ok(text.and_then(|text| TimeAnchor::parse(&text)))
+    }
+
+    pub(in super::super) fn remember_time(
+        &mut self,
+        anchor: &TimeAnchor,
+    ) -> Result<(), StoreError> {
+        let mut write = redis::pipe();
+        write.cmd("HSET").arg(RING_META_KEY).arg(TIME_ANCHOR_FIELD).arg(anchor.to_string());
+        self.query_with_retry("remembering the time", &write).map(drop)
     }
 
     /// Lowers the latest month in one step, and then deletes the totals of later months in chunks.

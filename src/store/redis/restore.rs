@@ -45,6 +45,7 @@ impl Redis {
         for account in accounts {
             arguments.extend([account.name.clone(), format_account(account)]);
         }
+        arguments.extend(self.time_arguments());
         let replies = self.run_scripts(OPERATION, |scripts| {
             let mut pipeline = Pipeline::new();
             pipeline

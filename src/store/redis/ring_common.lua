@@ -1,5 +1,10 @@
 -- Functions that all scripts of the ring share; this file is put in front of each of them.
 --
+-- The last two arguments of each script are the believed time of the caller in Unix seconds, and how
+-- it may be used: 'settled' if old records may be deleted by it, 'bound' if it is only the latest
+-- time that the caller knows, else 'known'. They are taken off here, so that the scripts need not
+-- count them. No script reads the server's clock, because it may jump.
+--
 -- An import adds many keys in pages. Each row names its import, and takes effect once the import is
 -- committed. In the sorted set of changes, these rows have the negated number of the import as
 -- score, even after the commit, until another change. An import reserves its names until a time
@@ -8,6 +13,10 @@
 --
 -- The entry of an import is "number until version": its number, the Unix second until which it
 -- reserves its names, and the version that its commit led to (0 before the commit).
+
+local time_trust = table.remove(ARGV)
+local may_delete = time_trust == 'settled'
+local believed_now = tonumber(table.remove(ARGV))
 
 -- Returns the status of a row of an import, or of none ('-'): 'live' if it takes effect, 'busy' or
 -- 'abandoned' if its import is not committed, and 'damaged' if the row or the import can't be read.
@@ -18,19 +27,41 @@ local function import_status(imports, row_import)
     local held_until, version = string.match(known, '^%d+ (%d+) (%d+)$')
     if not version then return 'damaged' end
     if version ~= '0' then return 'live' end
-    local now = tonumber(redis.call('TIME')[1])
-    return tonumber(held_until) > now and 'busy' or 'abandoned'
+    return tonumber(held_until) > believed_now and 'busy' or 'abandoned'
 end
 
--- Appends a record to the audit if something changed, and deletes some records older than 400 days. `author`
--- is JSON. `form` says what `before` and `after` are: 'key' or 'account' for the text of a row
+-- Returns the id of a new record, and its time. Ids grow, so a record gets the millisecond of the
+-- record before it if that one is later.
+local function next_record_id(audit)
+    local at, milliseconds, number = believed_now, believed_now * 1000, 0
+    local last = redis.call('XREVRANGE', audit, '+', '-', 'COUNT', 1)[1]
+    if last then
+        local last_milliseconds, last_number = string.match(last[1], '^(%d+)-(%d+)$')
+        if tonumber(last_milliseconds) >= milliseconds then
+            milliseconds, number = tonumber(last_milliseconds), tonumber(last_number) + 1
+            if time_trust == 'bound' then at = math.floor(milliseconds / 1000) end
+        end
+    end
+    -- A stream has no record 0-0.
+    local id = string.format('%.0f-%.0f', math.max(milliseconds, 1), number)
+    return id, string.format('%.0f', at)
+end
+
+-- Appends a record to the audit if something changed. Deletes some records older than 400 days, if
+-- the caller allows it. `author` is JSON. `form` says what `before` and `after` are: 'key' or 'account' for the text of a row
 -- without its import, 'json' for JSON. An empty text stands for no state.
 local function record_change(audit, author, operation, target, form, before, after)
     if before == after and before ~= '' then return end
-    local oldest = (tonumber(redis.call('TIME')[1]) - 400 * 86400) * 1000
-    redis.call('XADD', audit, 'MINID', '~', string.format('%.0f', oldest), 'LIMIT', 100, '*',
-        'author', author, 'operation', operation, 'target', target, 'form', form,
-        'before', before, 'after', after)
+    local id, at = next_record_id(audit)
+    local fields = {'at', at, 'author', author,
+        'operation', operation, 'target', target, 'form', form, 'before', before, 'after', after}
+    local oldest = (believed_now - 400 * 86400) * 1000
+    if may_delete and oldest > 0 then
+        redis.call('XADD', audit, 'MINID', '~', string.format('%.0f', oldest), 'LIMIT', 100, id,
+            unpack(fields))
+    else
+        redis.call('XADD', audit, id, unpack(fields))
+    end
 end
 
 -- Returns the text of a row without its import.
@@ -38,9 +69,36 @@ local function without_import(row)
     return string.match(row, '^%S+ (.*)$') or ''
 end
 
--- Remembers a request that can be repeated, for a day. `request` is the name of its Redis key.
-local function remember_request(request, value)
-    if value ~= '' then redis.call('SET', request, value, 'EX', 86400) end
+-- For how many seconds a request can be repeated.
+local REQUEST_RETENTION_SECONDS = 86400
+
+-- Returns true if the entry of a request is so old that it counts as forgotten.
+local function is_forgotten(entry)
+    local at = string.match(entry, '^(%-?%d+) ')
+    return not at or tonumber(at) <= believed_now - REQUEST_RETENTION_SECONDS
+end
+
+-- Returns true if the store knows the request. `request` is its id and what is remembered of it, or
+-- '' if it can't be repeated.
+local function is_repeated(requests, request)
+    local entry = request ~= '' and redis.call('HGET', requests, string.match(request, '^%S+'))
+    return entry and not is_forgotten(entry)
+end
+
+-- Remembers a request that can be repeated, for a day by the believed time. Redis would expire a key
+-- by the server's clock. Deletes some forgotten requests, if the caller allows it.
+local function remember_request(requests, request)
+    if request == '' then return end
+    local id, value = string.match(request, '^(%S+) (.*)$')
+    redis.call('HSET', requests, id, string.format('%.0f %s', believed_now, value))
+    if not may_delete then return end
+    local cursor = redis.call('HGET', requests, 'cursor') or '0'
+    local page = redis.call('HSCAN', requests, cursor, 'COUNT', 100)
+    redis.call('HSET', requests, 'cursor', page[1])
+    for at = 1, #page[2], 2 do
+        local name, entry = page[2][at], page[2][at + 1]
+        if name ~= 'cursor' and is_forgotten(entry) then redis.call('HDEL', requests, name) end
+    end
 end
 
 -- How many of the latest changes keep their ids.

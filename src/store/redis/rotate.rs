@@ -1,8 +1,8 @@
 //! Rotates a key on a server, and undoes a rotation: one script each.
 
-use super::audit::{format_request_value, request_key_or_unused};
+use super::audit::format_request;
 use super::connection::Redis;
-use super::key_names::RING_REDIS_KEYS;
+use super::key_names::{REQUESTS, RING_REDIS_KEYS};
 use super::rows::format_key;
 use super::scripts::Script;
 use crate::store::audit::ChangeAuthor;
@@ -19,9 +19,8 @@ impl Redis {
         request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
         let (digest, row) = (hex::encode(rotation.new_key.digest), format_key(rotation.new_key));
-        let last = [digest, row, format_request_value(request)];
-        let (operation, step) = ("rotating a key", ["rotate", &request_key_or_unused(request)]);
-        self.run_rotate_key_script(operation, step, author, rotation, last)
+        let last = [digest, row, format_request(request)];
+        self.run_rotate_key_script("rotating a key", "rotate", author, rotation, last)
     }
 
     pub(in super::super) fn undo_rotation(
@@ -31,14 +30,13 @@ impl Redis {
         former_expires_at: Option<i64>,
     ) -> Result<(), StoreError> {
         let before = former_expires_at.map_or("-".to_owned(), |time| time.to_string());
-        let (operation, step) = ("undoing a rotation", ["undo", &request_key_or_unused(None)]);
-        self.run_rotate_key_script(operation, step, author, rotation, [before])
+        self.run_rotate_key_script("undoing a rotation", "undo", author, rotation, [before])
     }
 
     fn run_rotate_key_script<const N: usize>(
         &mut self,
         operation: &'static str,
-        [step, request_key]: [&str; 2],
+        step: &str,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
         last_arguments: [String; N],
@@ -48,7 +46,7 @@ impl Redis {
         arguments.extend([old_id.to_owned(), new_key.id.clone()]);
         arguments.extend([old_expires_at.to_string(), unix_now.to_string()]);
         arguments.extend(last_arguments);
-        let names = [&RING_REDIS_KEYS[..], &[request_key]].concat();
+        let names = [&RING_REDIS_KEYS[..], &[REQUESTS]].concat();
         match self.run_write_script_after_imports(
             operation,
             Script::RotateKey,

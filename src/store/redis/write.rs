@@ -8,6 +8,7 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{RING_REDIS_KEYS, import_plans_key};
 use super::reply::{error_reply_text, reply_number_or_zero};
 use super::scripts::Script;
+use crate::model::believed_time::TimeTrust;
 use crate::store::audit::{Change, ChangeAuthor};
 use crate::store::error::{self, StoreError};
 
@@ -55,10 +56,11 @@ impl Redis {
         arguments: &[String],
     ) -> Result<Value, StoreError> {
         let (replicas, timeout) = (self.wait_replicas, self.timeout.max(BULK_TIMEOUT));
+        let time_arguments = self.time_arguments();
         let mut replies = self.run_scripts_within(operation, timeout, |scripts| {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(redis_keys.len());
-            pipeline.arg(redis_keys).arg(arguments);
+            pipeline.arg(redis_keys).arg(arguments).arg(&time_arguments);
             if replicas > 0 {
                 pipeline.cmd("WAIT").arg(replicas).arg(timeout.as_millis() as u64 / 2);
             }
@@ -74,6 +76,18 @@ impl Redis {
             return Err(self.unavailable_error(operation, found));
         }
         Ok(replies.pop().unwrap_or(Value::Nil))
+    }
+
+    /// The last arguments of each script of the ring: the believed time, and how it may be used. See
+    /// `ring_common.lua`.
+    pub(super) fn time_arguments(&self) -> [String; 2] {
+        let now = self.clock.now();
+        let trust = match now.trust {
+            TimeTrust::Settled => "settled",
+            TimeTrust::Known => "known",
+            TimeTrust::LowerBound => "bound",
+        };
+        [now.unix_now.to_string(), trust.to_owned()]
     }
 
     /// 128 random bits in hexadecimal.

@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
 use super::connection::Sqlite;
+use crate::model::believed_time::BelievedTime;
 use crate::store::audit::{
     AUDIT_RETENTION_SECONDS, AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState,
     diff_source_states,
@@ -11,8 +12,7 @@ use crate::store::audit::{
 use crate::store::error::{self, StoreError};
 use crate::store::rows::{REQUEST_RETENTION_SECONDS, RequestRecord};
 
-/// The most old records that one new record deletes, so that a clock which jumps ahead for a moment
-/// deletes few.
+/// The most old records that one new record deletes, so that no change takes long.
 const MAX_DELETED_RECORDS: i64 = 16;
 const READ_OPERATION: &str = "reading the audit";
 
@@ -23,9 +23,9 @@ impl Sqlite {
         change: &Change,
         state: Option<&SourceState>,
     ) -> Result<(), StoreError> {
-        let failed = self.error_while("recording a change");
+        let (failed, now) = (self.error_while("recording a change"), self.clock.now());
         let transaction = self.begin_write_transaction("recording a change")?;
-        append_record(&transaction, author, change).map_err(&failed)?;
+        append_record(&transaction, now, author, change).map_err(&failed)?;
         if let Some(state) = state {
             let text = state.to_stored_text();
             set_source_state(&transaction, &state.subject, &text).map_err(&failed)?;
@@ -39,7 +39,7 @@ impl Sqlite {
         operation: AuditOperation,
         state: &SourceState,
     ) -> Result<bool, StoreError> {
-        let failed = self.error_while("recording a change");
+        let (failed, now) = (self.error_while("recording a change"), self.clock.now());
         let transaction = self.begin_write_transaction("recording a change")?;
         let record = || -> rusqlite::Result<bool> {
             let (subject, text) = (&state.subject, state.to_stored_text());
@@ -54,7 +54,8 @@ impl Sqlite {
             let Some(before) = before else { return Ok(false) };
             let (before, after) = diff_source_states(&before, &text);
             let target = subject.clone();
-            append_record(&transaction, author, &Change { operation, target, before, after })?;
+            let change = Change { operation, target, before, after };
+            append_record(&transaction, now, author, &change)?;
             Ok(true)
         };
         let is_recorded = record().map_err(&failed)?;
@@ -92,8 +93,8 @@ impl Sqlite {
     ) -> Result<Option<RequestRecord>, StoreError> {
         self.connection
             .query_row(
-                "SELECT digest, salt, key_id FROM request WHERE id = ?1 AND at > unixepoch() - ?2",
-                params![id, REQUEST_RETENTION_SECONDS],
+                "SELECT digest, salt, key_id FROM request WHERE id = ?1 AND at > ?2",
+                params![id, forgotten_requests_at(self.clock.now())],
                 |row| {
                     let (digest, salt, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
                     Ok(RequestRecord { id: id.to_owned(), digest, salt, key_id })
@@ -148,9 +149,11 @@ fn parse_record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
     })
 }
 
-/// Appends a record if something changed, and deletes some records that are older than the retention.
+/// Appends a record if something changed. Deletes some records that are older than the retention, if
+/// the time is settled.
 pub(super) fn append_record(
     transaction: &Transaction<'_>,
+    now: BelievedTime,
     author: &ChangeAuthor,
     change: &Change,
 ) -> rusqlite::Result<()> {
@@ -159,18 +162,25 @@ pub(super) fn append_record(
         return Ok(());
     }
     let (author, operation) = (author.to_json().to_string(), operation.as_str());
+    // A lower bound may be older than what other processes have recorded meanwhile.
+    let at = match now.is_known() {
+        true => now.unix_now,
+        false => now.unix_now.max(latest_record_time(transaction)?),
+    };
     transaction
         .prepare_cached(
             "INSERT INTO audit (at, author, operation, target, before, after)
-             VALUES (unixepoch(), ?1, ?2, ?3, ?4, ?5)",
+             VALUES (?6, ?1, ?2, ?3, ?4, ?5)",
         )?
-        .execute(params![author, operation, target, before.to_string(), after.to_string()])?;
-    transaction
-        .prepare_cached(
-            "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < unixepoch() - ?1
-             ORDER BY at LIMIT ?2)",
-        )?
-        .execute(params![AUDIT_RETENTION_SECONDS, MAX_DELETED_RECORDS])?;
+        .execute(params![author, operation, target, before.to_string(), after.to_string(), at])?;
+    if now.allows_deletion() {
+        transaction
+            .prepare_cached(
+                "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ?1
+                 ORDER BY at LIMIT ?2)",
+            )?
+            .execute([now.unix_now.saturating_sub(AUDIT_RETENTION_SECONDS), MAX_DELETED_RECORDS])?;
+    }
     Ok(())
 }
 
@@ -191,18 +201,32 @@ pub(super) fn fill_audit(
     Ok(())
 }
 
+fn latest_record_time(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+    let select = "SELECT coalesce((SELECT at FROM audit ORDER BY id DESC LIMIT 1), 0)";
+    transaction.prepare_cached(select)?.query_row([], |row| row.get(0))
+}
+
+/// The store has forgotten the requests that were made at this time or before.
+fn forgotten_requests_at(now: BelievedTime) -> i64 {
+    now.unix_now.saturating_sub(REQUEST_RETENTION_SECONDS)
+}
+
 /// Remembers a request, so that the store knows it when it is repeated. `Ok(Err)` if the store
 /// knows it already.
 pub(super) fn remember_request(
     transaction: &Transaction<'_>,
+    now: BelievedTime,
     request: Option<&RequestRecord>,
 ) -> rusqlite::Result<Result<(), StoreError>> {
     let Some(RequestRecord { id, digest, salt, key_id }) = request else { return Ok(Ok(())) };
-    transaction
-        .execute("DELETE FROM request WHERE at <= unixepoch() - ?1", [REQUEST_RETENTION_SECONDS])?;
+    let forgotten_at = forgotten_requests_at(now);
+    if now.allows_deletion() {
+        transaction.execute("DELETE FROM request WHERE at <= ?1", [forgotten_at])?;
+    }
     let inserted = transaction.execute(
-        "INSERT OR IGNORE INTO request VALUES (?1, ?2, ?3, ?4, unixepoch())",
-        params![id, digest, salt, key_id],
+        "INSERT INTO request VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE
+         SET digest = ?2, salt = ?3, key_id = ?4, at = ?5 WHERE at <= ?6",
+        params![id, digest, salt, key_id, now.unix_now, forgotten_at],
     )?;
     Ok(if inserted == 1 { Ok(()) } else { Err(error::repeated_request_error()) })
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::open;
+use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
 
 /// An open store. It has one connection, so each thread opens its own.
@@ -15,6 +16,7 @@ pub struct Sqlite {
     pub(super) path: PathBuf,
     /// Device and inode of the file that was opened.
     file_id: Option<(u64, u64)>,
+    pub(in crate::store) clock: StoreClock,
 }
 
 impl Sqlite {
@@ -60,7 +62,8 @@ impl Sqlite {
         let mut connection = open::connect_to_existing_file(path).map_err(failed)?;
         connection.busy_timeout(busy_timeout.max(Duration::from_millis(1))).map_err(failed)?;
         open::check_migrate_and_configure(&mut connection, path)?;
-        Ok(Sqlite { connection, path: path.to_owned(), file_id: file_identity(path) })
+        let (path, file_id) = (path.to_owned(), file_identity(path));
+        Ok(Sqlite { connection, path, file_id, clock: StoreClock::new() })
     }
 
     /// Fails if the file is damaged or read-only. Reads every page.

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Transaction, params};
 use super::audit::append_record;
 use super::connection::Sqlite;
 use super::daily_usage::write_usage_counts;
-use super::meta::read_meta_value;
+use super::meta::{TIME_ANCHOR, read_meta_value};
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::month::Month;
 use crate::store::audit::{ChangeAuthor, change_of_repaired_month};
@@ -64,7 +64,7 @@ impl Sqlite {
         author: &ChangeAuthor,
         month: Month,
     ) -> Result<RepairedMonth, StoreError> {
-        let failed = self.error_while("repairing the month");
+        let (failed, now) = (self.error_while("repairing the month"), self.clock.now());
         let previous = self.latest_month()?;
         let transaction = self.begin_write_transaction("repairing the month")?;
         let after_month = [month.number()];
@@ -77,8 +77,11 @@ impl Sqlite {
             let delete = format!("DELETE FROM {table} WHERE month > ?1");
             transaction.execute(&delete, after_month).map_err(&failed)?;
         }
+        // The operator vouches for the clocks, and not for what the gateway believed.
+        let forget_time = "DELETE FROM meta WHERE key = ?1";
+        transaction.execute(forget_time, [TIME_ANCHOR]).map_err(&failed)?;
         let change = change_of_repaired_month(previous, month);
-        append_record(&transaction, author, &change).map_err(&failed)?;
+        append_record(&transaction, now, author, &change).map_err(&failed)?;
         transaction.commit().map_err(failed)?;
         Ok(RepairedMonth { latest_month_before: previous, deleted_totals: to_u64_or_zero(dropped) })
     }

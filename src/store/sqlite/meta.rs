@@ -1,10 +1,37 @@
-//! The table `meta`: the store id, the version and the change ids of the ring, and the latest
-//! month.
+//! The table `meta`: the store id, the version and the change ids of the ring, the latest month, and
+//! the believed time of the gateway.
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
+use super::connection::Sqlite;
 use super::rows::to_u64_or_zero;
+use crate::model::believed_time::TimeAnchor;
+use crate::store::error::StoreError;
 use crate::store::rows::RingVersion;
+
+impl Sqlite {
+    pub(in crate::store) fn time_anchor(&self) -> Result<Option<TimeAnchor>, StoreError> {
+        let text: Option<String> = read_meta_value(&self.connection, TIME_ANCHOR)
+            .map_err(self.error_while("reading the time"))?;
+        Ok(text.and_then(|text| TimeAnchor::parse(&text)))
+    }
+
+    pub(in crate::store) fn remember_time(
+        &mut self,
+        anchor: &TimeAnchor,
+    ) -> Result<(), StoreError> {
+        self.connection
+            .execute(
+                "INSERT OR REPLACE INTO meta VALUES (?1, ?2)",
+                [TIME_ANCHOR, &anchor.to_string()],
+            )
+            .map(drop)
+            .map_err(self.error_while("remembering the time"))
+    }
+}
+
+/// The row of the gateway's believed time.
+pub(super) const TIME_ANCHOR: &str = "time";
 
 /// Reads the store id and the version. `None` if the store has lost its id.
 pub(super) fn read_ring_version(connection: &Connection) -> rusqlite::Result<Option<RingVersion>> {

@@ -73,9 +73,9 @@ impl Sqlite {
         keys_with_plans: &[(KeyRow, Option<String>)],
         request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
-        let failed = self.error_while("adding keys");
+        let (failed, now) = (self.error_while("adding keys"), self.clock.now());
         let transaction = self.begin_write_transaction("adding keys")?;
-        remember_request(&transaction, request).map_err(&failed)??;
+        remember_request(&transaction, now, request).map_err(&failed)??;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         for (key, plan) in keys_with_plans {
             if let Some(id) = find_conflicting_key_id(&transaction, key).map_err(&failed)? {
@@ -85,7 +85,7 @@ impl Sqlite {
                 .map_err(&failed)?;
         }
         if let Some(change) = change_of_added_keys(keys_with_plans) {
-            append_record(&transaction, author, &change).map_err(&failed)?;
+            append_record(&transaction, now, author, &change).map_err(&failed)?;
         }
         transaction.commit().map_err(failed)
     }
@@ -97,7 +97,7 @@ impl Sqlite {
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError> {
-        let failed = self.error_while("ending a key");
+        let (failed, now) = (self.error_while("ending a key"), self.clock.now());
         let transaction = self.begin_write_transaction("ending a key")?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         let before = read_key_for_audit(&transaction, id).map_err(&failed)?;
@@ -113,7 +113,7 @@ impl Sqlite {
         if changed == 0 {
             return Err(error::unknown_key_error(id));
         }
-        record_key_change(&transaction, author, AuditOperation::KeyRevoke, (id, before))
+        record_key_change(&transaction, now, author, AuditOperation::KeyRevoke, (id, before))
             .map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
@@ -125,7 +125,7 @@ impl Sqlite {
         new_plan: Option<&str>,
         new_limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
-        let failed = self.error_while("setting an account");
+        let (failed, now) = (self.error_while("setting an account"), self.clock.now());
         let transaction = self.begin_write_transaction("setting an account")?;
         let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
             let version = increment_ring_version(transaction)?;
@@ -140,7 +140,7 @@ impl Sqlite {
             }
             let after = read_account_for_audit(transaction, name)?;
             let (operation, target) = (AuditOperation::AccountSet, name.to_owned());
-            append_record(transaction, author, &Change { operation, target, before, after })
+            append_record(transaction, now, author, &Change { operation, target, before, after })
         };
         set(&transaction).map_err(&failed)?;
         transaction.commit().map_err(failed)
@@ -152,14 +152,14 @@ impl Sqlite {
         keys: &[KeyRow],
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
-        let failed = self.error_while("restoring lost rows");
+        let (failed, now) = (self.error_while("restoring lost rows"), self.clock.now());
         let transaction = self.begin_write_transaction("restoring lost rows")?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         let restored =
             rows::restore_rows(&transaction, keys, accounts, version).map_err(&failed)?;
         if restored > 0 {
             let change = change_of_restored_rows(restored);
-            append_record(&transaction, author, &change).map_err(&failed)?;
+            append_record(&transaction, now, author, &change).map_err(&failed)?;
             transaction.commit().map_err(failed)?;
         }
         Ok(0)
@@ -170,7 +170,7 @@ impl Sqlite {
         author: &ChangeAuthor,
         contents: &StoreContents,
     ) -> Result<(), StoreError> {
-        let failed = self.error_while("filling the store");
+        let (failed, now) = (self.error_while("filling the store"), self.clock.now());
         let location = self.path.display().to_string();
         let transaction = self.begin_write_transaction("filling the store")?;
         if !rows::is_store_empty(&transaction).map_err(&failed)? {
@@ -183,7 +183,8 @@ impl Sqlite {
         quota_events::write_quota_events(&transaction, &contents.quota_events).map_err(&failed)?;
         daily_usage::fill_daily_usage(&transaction, &contents.daily_usage).map_err(&failed)?;
         audit::fill_audit(&transaction, &contents.audit).map_err(&failed)?;
-        append_record(&transaction, author, &change_of_filled_store(contents)).map_err(&failed)?;
+        append_record(&transaction, now, author, &change_of_filled_store(contents))
+            .map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
 }

@@ -24,9 +24,9 @@ impl Sqlite {
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "rotating a key";
         let &Rotation { old_id, new_key, old_expires_at, unix_now } = rotation;
-        let failed = self.error_while(OPERATION);
+        let (failed, now) = (self.error_while(OPERATION), self.clock.now());
         let transaction = self.begin_write_transaction(OPERATION)?;
-        remember_request(&transaction, request).map_err(&failed)??;
+        remember_request(&transaction, now, request).map_err(&failed)??;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         let before = read_key_for_audit(&transaction, old_id).map_err(&failed)?;
         let is_in_use = transaction
@@ -57,7 +57,8 @@ impl Sqlite {
             (AuditOperation::KeyCreate, &new_key.id, Value::Null),
         ];
         for (operation, id, before) in changes {
-            record_key_change(&transaction, author, operation, (id, before)).map_err(&failed)?;
+            record_key_change(&transaction, now, author, operation, (id, before))
+                .map_err(&failed)?;
         }
         transaction.commit().map_err(failed)
     }
@@ -71,7 +72,7 @@ impl Sqlite {
         const OPERATION: &str = "undoing a rotation";
         let &Rotation { old_id, new_key, old_expires_at, unix_now } = rotation;
         let new_id = new_key.id.as_str();
-        let failed = self.error_while(OPERATION);
+        let (failed, now) = (self.error_while(OPERATION), self.clock.now());
         let transaction = self.begin_write_transaction(OPERATION)?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         let changes =
@@ -99,7 +100,8 @@ impl Sqlite {
         }
         for (operation, id_and_before) in changes {
             let id_and_before = id_and_before.map_err(&failed)?;
-            record_key_change(&transaction, author, operation, id_and_before).map_err(&failed)?;
+            record_key_change(&transaction, now, author, operation, id_and_before)
+                .map_err(&failed)?;
         }
         transaction.commit().map_err(failed)
     }

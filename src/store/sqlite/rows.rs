@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
 use super::audit::append_record;
+use crate::model::believed_time::BelievedTime;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::{AuditOperation, Change, ChangeAuthor, account_to_json, key_to_json};
 use crate::store::contents::StoreContents;
@@ -147,12 +148,14 @@ pub(super) fn read_account_for_audit(
 /// Appends a record of a change of a key. Its state after the change is read from the store.
 pub(super) fn record_key_change(
     transaction: &Transaction<'_>,
+    now: BelievedTime,
     author: &ChangeAuthor,
     operation: AuditOperation,
     (id, before): (&str, Value),
 ) -> rusqlite::Result<()> {
     let after = read_key_for_audit(transaction, id)?;
-    append_record(transaction, author, &Change { operation, target: id.to_owned(), before, after })
+    let change = Change { operation, target: id.to_owned(), before, after };
+    append_record(transaction, now, author, &change)
 }
 
 fn parse_account(row: &Row<'_>) -> rusqlite::Result<AccountRow> {

@@ -58,9 +58,11 @@ impl Gateway {
             if !ready {
                 return None;
             }
-            // A gateway without keys is not ready and says so; some tests are about that.
+            // A gateway without keys or without a clock is not ready and says so; some tests are
+            // about that.
             let answer = self.readyz();
-            (answer.status == 200 || answer.text().contains("keys")).then_some(true)
+            let is_waiting = ["keys", "never set"].iter().any(|part| answer.text().contains(part));
+            (answer.status == 200 || is_waiting).then_some(true)
         })
     }
 

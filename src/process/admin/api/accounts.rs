@@ -13,7 +13,6 @@ use super::ring_index::RingIndex;
 use super::{AdminApi, ChangePermit};
 use crate::management::{AccountEntry, limit_to_json, set_account};
 use crate::process::admin::access::Access;
-use crate::quota::unix_now;
 use crate::store::MonthlyLimit;
 
 #[derive(Deserialize)]
@@ -32,6 +31,7 @@ impl AdminApi {
         let page = request.page()?;
         let search = request.filter("search").map(str::to_lowercase);
         let plan = request.filter("plan");
+        let now = self.state.ledger.believed_now();
         let (ring_index, calls) = (self.ring_index()?, self.read_calls_by_account()?);
         let mut matches: Vec<&AccountEntry> = ring_index
             .accounts
@@ -58,7 +58,7 @@ impl AdminApi {
         };
         let shown = matches.iter().skip(start).take(page.limit);
         let items: Vec<Value> =
-            shown.map(|account| account_to_json(account, &ring_index, &calls)).collect();
+            shown.map(|account| account_to_json(account, &ring_index, &calls, now)).collect();
         let end = start.saturating_add(items.len());
         let next_cursor = (end < matches.len()).then(|| end.to_string());
         Ok(list_response(items, next_cursor, Some(matches.len())))
@@ -75,8 +75,9 @@ impl AdminApi {
         let ring_index = self.ring_index()?;
         match ring_index.find_account(name) {
             Some(account) => {
+                let now = self.state.ledger.believed_now();
                 let calls = self.read_calls_by_account()?;
-                let object = account_to_json(account, &ring_index, &calls);
+                let object = account_to_json(account, &ring_index, &calls, now);
                 Ok(json_response(200, &object))
             }
             None => {
@@ -108,8 +109,9 @@ impl AdminApi {
             let (plan, limit) = (body.plan.as_deref(), limit.as_deref());
             set_account(store, &config, &permit.author, name, plan, limit)
         })?;
+        let now = self.state.ledger.believed_now();
         let (ring_index, calls) = (self.ring_index()?, self.read_calls_by_account()?);
-        Ok(json_response(200, &account_to_json(&account, &ring_index, &calls)))
+        Ok(json_response(200, &account_to_json(&account, &ring_index, &calls, now)))
     }
 
     pub(super) fn list_plans(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
@@ -128,12 +130,13 @@ fn account_to_json(
     account: &AccountEntry,
     ring_index: &RingIndex,
     calls: &HashMap<String, u64>,
+    unix_now: i64,
 ) -> Value {
     let used = used_thousandths(account, calls).map(|used| used as f64 / 10.0);
     let mut object = account.to_json();
     object["month_count"] = json!(calls.get(&account.name).copied().unwrap_or(0));
     object["used_percent"] = json!(used);
-    object["keys"] = json!(ring_index.count_active_keys(&account.name, unix_now()));
+    object["keys"] = json!(ring_index.count_active_keys(&account.name, unix_now));
     object
 }
 

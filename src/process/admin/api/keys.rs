@@ -13,7 +13,6 @@ use crate::management::{
 };
 use crate::model::month::format_rfc3339;
 use crate::process::admin::access::{Access, read_bearer_token};
-use crate::quota::unix_now;
 use crate::store::{KeyRow, Store, StoreError};
 
 /// The longest `Idempotency-Key`, in bytes.
@@ -56,7 +55,7 @@ impl AdminApi {
         let state = state.transpose()?;
         let search = request.filter("search").map(str::to_lowercase);
         let after = page.cursor.as_deref().map(parse_key_cursor).transpose()?;
-        let (ring_index, now) = (self.ring_index()?, unix_now());
+        let (ring_index, now) = (self.ring_index()?, self.state.ledger.believed_now());
         let is_match = |key: &&KeyEntry| state.is_none_or(|state| key.state_at(now) == state);
         let (mut items, mut total, mut last) = (Vec::new(), 0, None);
         let mut next_cursor = None;
@@ -86,7 +85,7 @@ impl AdminApi {
         let is_visible =
             |key: &&KeyEntry| access.only_account().is_none_or(|account| key.account == account);
         match ring_index.find_key(id).filter(is_visible) {
-            Some(key) => Ok(json_response(200, &key.to_json(unix_now()))),
+            Some(key) => Ok(json_response(200, &key.to_json(self.state.ledger.believed_now()))),
             None => Err(unknown_key(id)),
         }
     }
@@ -114,7 +113,8 @@ impl AdminApi {
             let plan = read_plan(store, &key.row)?;
             Ok::<_, ManagementFault>((key, plan))
         })?;
-        Ok(new_key_response(&key.row, &describe_new_key(&key.row, &plan, &key.token)))
+        let now = self.state.ledger.believed_now();
+        Ok(new_key_response(&key.row, &describe_new_key(&key.row, &plan, &key.token, now)))
     }
 
     pub(super) fn rotate_key(
@@ -135,7 +135,8 @@ impl AdminApi {
             let plan = read_plan(store, &rotation.new_key)?;
             Ok::<_, ManagementFault>((rotation, plan))
         })?;
-        let mut object = describe_new_key(&rotation.new_key, &plan, &rotation.token);
+        let now = self.state.ledger.believed_now();
+        let mut object = describe_new_key(&rotation.new_key, &plan, &rotation.token, now);
         object["replaces"] = json!(id);
         object["replaced_expires_at"] = json!(format_rfc3339(rotation.old_expires_at));
         Ok(new_key_response(&rotation.new_key, &object))
@@ -155,7 +156,7 @@ impl AdminApi {
         let config = self.config();
         self.change_store_and_wait(|store| revoke_key(store, &config, &permit.author, id))?;
         match self.ring_index()?.find_key(id) {
-            Some(key) => Ok(json_response(200, &key.to_json(unix_now()))),
+            Some(key) => Ok(json_response(200, &key.to_json(self.state.ledger.believed_now()))),
             None => Err(unknown_key(id)),
         }
     }
@@ -188,8 +189,8 @@ fn unknown_key(id: &str) -> ApiError {
 }
 
 /// Renders a new key with its text.
-fn describe_new_key(key: &KeyRow, plan: &str, token: &Token) -> Value {
-    let mut object = KeyEntry::from_row(key, plan).to_json(unix_now());
+fn describe_new_key(key: &KeyRow, plan: &str, token: &Token, unix_now: i64) -> Value {
+    let mut object = KeyEntry::from_row(key, plan).to_json(unix_now);
     object["key"] = json!(token.expose_text());
     object
 }

@@ -150,12 +150,15 @@ impl DetectionThread {
     /// Records the events in the store. The thread finds a threshold again until the store has its
     /// event.
     fn record_events(&mut self, found: &[ReachedThreshold], now: i64) -> Result<(), String> {
+        // While a clock is suspect, no event is forgotten.
+        let may_forget = self.state.ledger.believed_time().allows_deletion();
+        let forgotten_before = if may_forget { now - REMEMBERED_SECONDS } else { 0 };
         let mut thresholds = found;
         while !thresholds.is_empty() {
             let step = &thresholds[..thresholds.len().min(EVENTS_PER_STEP)];
             let events = ThresholdDetector::create_events(step, now);
             let store = self.open_store().map_err(|error| error.to_string())?;
-            let recorded = store.record_quota_events(&events, now - REMEMBERED_SECONDS);
+            let recorded = store.record_quota_events(&events, forgotten_before);
             let recorded = recorded.map_err(|error| error.to_string())?.min(step.len());
             step[..recorded].iter().for_each(|reached| self.detector.mark_recorded(reached));
             if recorded < step.len() {

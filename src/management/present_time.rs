@@ -1,0 +1,26 @@
+//! The present time, for operations outside a running gateway.
+
+use std::time::Duration;
+
+use crate::config::StoreOptions;
+use crate::quota::{JudgedTime, judge_time};
+use crate::store::{Store, StoreError};
+
+/// Tells a store that was just opened the present time, and returns the problem of the clocks, if
+/// there is one. The store then deletes nothing.
+///
+/// # Errors
+/// If the store fails.
+pub fn set_present_time(store: &mut Store) -> Result<Option<String>, StoreError> {
+    let JudgedTime { time, problem } = judge_time(Some(store))?;
+    store.set_time(time);
+    Ok(problem)
+}
+
+/// Returns the present time in Unix seconds, by what the store of a config knows. If the store does
+/// not exist or fails, only the clock of this machine tells the time. Creates no store.
+pub fn read_present_time(options: &StoreOptions, timeout: Duration) -> i64 {
+    let opened = Store::open_to_check(&options.url, &options.redis, timeout);
+    let judged = opened.and_then(|mut store| judge_time(store.as_mut()));
+    judged.or_else(|_| judge_time(None)).map_or(0, |judged| judged.time.unix_now)
+}

@@ -1,0 +1,84 @@
+//! The believed time: the one time by which riskgate begins, ends and deletes.
+//!
+//! Callers pass the time in; this module never reads a clock. `quota` makes the time from clocks.
+
+/// The believed time, and what may be done by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BelievedTime {
+    /// Unix seconds.
+    pub unix_now: i64,
+    /// What may be done by this time.
+    pub trust: TimeTrust,
+}
+
+/// What may be done by a believed time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeTrust {
+    /// The clocks have agreed for ten minutes: what is old may be deleted.
+    Settled,
+    /// Keys, tokens and overrides begin and end by this time. Nothing is deleted by it.
+    Known,
+    /// No clock can be believed. The time is the latest that the store knows, and has passed.
+    /// Nothing can be made by it that begins or ends so many seconds from now.
+    LowerBound,
+}
+
+impl BelievedTime {
+    /// A time of which nothing is known.
+    pub const NEVER: BelievedTime = BelievedTime { unix_now: 0, trust: TimeTrust::LowerBound };
+
+    /// Returns true if what is old may be deleted.
+    pub fn allows_deletion(self) -> bool {
+        self.trust == TimeTrust::Settled
+    }
+
+    /// Returns true if the time is more than a lower bound.
+    pub fn is_known(self) -> bool {
+        self.trust != TimeTrust::LowerBound
+    }
+}
+
+/// What a store remembers of the believed time of a gateway, for processes that start later.
+///
+/// As long as a machine runs, CLOCK_BOOTTIME tells how much time has passed since then, whatever
+/// happens to the other clocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeAnchor {
+    /// Identifies the boot of the machine whose CLOCK_BOOTTIME this is.
+    pub boot_id: String,
+    /// CLOCK_BOOTTIME in seconds.
+    pub boottime: i64,
+    /// The believed time at that moment, in Unix seconds.
+    pub unix_now: i64,
+}
+
+impl TimeAnchor {
+    /// Parses what [`Display`](std::fmt::Display) writes. `None` for any other text.
+    pub fn parse(text: &str) -> Option<TimeAnchor> {
+        let mut words = text.split(' ');
+        let (unix_now, boottime) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let boot_id = words.next()?.to_owned();
+        words.next().is_none().then_some(TimeAnchor { boot_id, boottime, unix_now })
+    }
+}
+
+impl std::fmt::Display for TimeAnchor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TimeAnchor { boot_id, boottime, unix_now } = self;
+        write!(f, "{unix_now} {boottime} {boot_id}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_anchor_is_read_as_it_was_written() {
+        let anchor = TimeAnchor { boot_id: "3f-a/7".to_owned(), boottime: 5, unix_now: -9 };
+        assert_eq!(TimeAnchor::parse(&anchor.to_string()), Some(anchor));
+        for other in ["", "1 2", "1 x boot", "1 2 boot more"] {
+            assert_eq!(TimeAnchor::parse(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a store knows of the time when a process starts, and which clocks agree with it.
+//!
+//! This file reads no clock.
+
+use crate::model::month::Month;
+
+/// Clocks that differ by at most this many seconds agree.
+const MAX_SKEW_SECONDS: i64 = 5;
+/// A clock that is no later than this after the time of another gateway agrees with that gateway,
+/// which tells the store its time at least once a minute.
+const MAX_ANCHOR_AGE_SECONDS: i64 = 120;
+/// 2025-01-01T00:00:00Z. A clock that shows an earlier time was never set, so it confirms nothing.
+pub(super) const EARLIEST_VALID_TIME: i64 = 1_735_689_600;
+
+/// What a store knows of the time when a process starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KnownTime {
+    /// The latest month in which some node has counted calls.
+    pub(super) latest_counted_month: Option<Month>,
+    /// A time that has passed: the latest believed time that a gateway told the store.
+    pub(super) past: Option<i64>,
+    /// The present time, by CLOCK_BOOTTIME since a gateway on this machine told the store its time.
+    pub(super) present: Option<i64>,
+}
+
+impl KnownTime {
+    pub(super) fn is_empty(&self) -> bool {
+        self.latest_counted_month.is_none() && self.past.is_none()
+    }
+
+    /// A time that has passed.
+    pub(super) fn lower_bound(&self) -> Option<i64> {
+        self.past.max(self.latest_counted_month.map(Month::start))
+    }
+
+    /// Returns true if a clock that shows this time contradicts nothing: it was set, shows no time
+    /// before one that has passed, and the month of that time or the next.
+    pub(super) fn allows(&self, unix_now: i64) -> bool {
+        let is_next = |past: i64| {
+            let (past_month, month) = (Month::containing(past), Month::containing(unix_now));
+            unix_now >= past && month.number() <= past_month.number() + 1
+        };
+        unix_now >= EARLIEST_VALID_TIME && self.lower_bound().is_none_or(is_next)
+    }
+
+    /// Returns true if the first reading of the store's clock can be accepted at once. If some node
+    /// had counted calls in a month, the reading may show:
+    /// - that month;
+    /// - an earlier month, if this machine's clock shows the same time;
+    /// - a later month, if it has begun by this machine's clock too;
+    /// - the next month, if this machine's clock is wrong because it shows a month before that
+    ///   month. The next month may have begun while no node ran.
+    ///
+    /// If no node had counted calls, the reading may show a month that has begun by this machine's
+    /// clock. If that clock was never set, the reading may show any month.
+    ///
+    /// The reading may not show a time before one that has passed. If CLOCK_BOOTTIME tells the
+    /// present time, or if this machine's clock shows what a gateway has just told the store, the
+    /// reading has to agree.
+    pub(super) fn accepts_first_store_time(&self, store_now: i64, unix_now: i64) -> bool {
+        let is_before_known = self.past.is_some_and(|past| store_now < past - MAX_SKEW_SECONDS);
+        let is_outvoted = self.is_just_told(unix_now) && !self.is_just_told(store_now);
+        if self.present.is_some()
+            || store_now < EARLIEST_VALID_TIME
+            || is_before_known
+            || is_outvoted
+        {
+            return false;
+        }
+        let month = Month::containing(store_now);
+        let machine = Month::containing(unix_now + MAX_SKEW_SECONDS);
+        match self.latest_counted_month {
+            Some(known) if month < known => is_within_tolerance(store_now, unix_now),
+            Some(known) if month == known || month <= machine => true,
+            Some(known) => machine < known && month.number() == known.number() + 1,
+            None => month <= machine || unix_now < EARLIEST_VALID_TIME,
+        }
+    }
+
+    /// Returns true if the time is that of a gateway which has just told the store its time.
+    fn is_just_told(&self, unix_now: i64) -> bool {
+        let age = self.past.map(|past| unix_now - past);
+        age.is_some_and(|age| (-MAX_SKEW_SECONDS..=MAX_ANCHOR_AGE_SECONDS).contains(&age))
+    }
+}
+
+impl From<Option<Month>> for KnownTime {
+    fn from(latest_counted_month: Option<Month>) -> KnownTime {
+        KnownTime { latest_counted_month, ..KnownTime::default() }
+    }
+}
+
+/// Returns true if clocks that show these times agree.
+pub(super) fn is_within_tolerance(a: i64, b: i64) -> bool {
+    (a - b).abs() <= MAX_SKEW_SECONDS
+}
