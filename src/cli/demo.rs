@@ -20,7 +20,7 @@ use super::run;
 use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::keys::Token;
 use crate::quota::unix_now;
-use crate::store::{KeyRow, RedisOptions, Store, StoreUrl};
+use crate::store::{KeyRow, NewKeyPlan, RedisOptions, Store, StoreUrl};
 use crate::table::{Table, TableLocation};
 
 /// Where the stand-in checking service listens if the command line names no address.
@@ -111,7 +111,7 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
     let options = RedisOptions::default();
     Store::open(&StoreUrl::Sqlite(store.clone()), &options, Duration::from_secs(5))?
         .changes_by(&command_author())
-        .add_keys(&[(key, Some("pro".to_owned()))], None)?;
+        .add_keys(&[(key, Some(NewKeyPlan::of_store_account("pro")))], None)?;
 
     let flags = [
         ("listen.http", http.to_string()),

@@ -167,6 +167,10 @@ fn print_key_or_undo(
         }
         // The store did not answer, so nobody knows whether the store has the key.
         Err(error @ StoreError::Unavailable { .. }) => error.into(),
+        // The plan is an option of the command.
+        Err(error @ StoreError::OtherPlan { .. }) => {
+            return Err(CommandFailure::failed(format!("--{error}")));
+        }
         Err(error) => return Err(error.into()),
     };
     let outcome = match undo(store) {

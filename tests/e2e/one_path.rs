@@ -22,6 +22,7 @@ mod key_file;
 mod keys;
 mod lost_key_changes;
 mod overrides;
+mod plans;
 mod prometheus;
 mod redis;
 mod redis_acl;

@@ -60,11 +60,6 @@ pub(super) fn account_recovering_key(account: &str, month: Month) -> String {
 /// A hash: the rows of the top list by domain.
 pub(super) const TOP_ROWS_KEY: &str = "riskgate:{top}:rows";
 
-/// The Redis key of the plans that an import gives to existing accounts when it is committed.
-pub(super) fn import_plans_key(import_id: &str) -> String {
-    format!("riskgate:{{ring}}:plans:{import_id}")
-}
-
 /// The Redis key of a request that can be repeated.
 pub(super) fn request_key(request_id: &str) -> String {
     format!("riskgate:{{ring}}:request:{request_id}")
