@@ -22,6 +22,7 @@ mod screening;
 mod secret;
 mod settings;
 mod sources;
+mod store;
 mod tls;
 mod top;
 mod traces;
@@ -50,7 +51,6 @@ use crate::observe::top_domains::TopDomainsOptions;
 use crate::observe::traces::TraceOptions;
 use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
-use crate::store::{RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::certificates::CertificateFiles;
 use crate::support::client_rates::Rate;
 use crate::table::TableInputs;
@@ -62,6 +62,7 @@ use listen::ListenAddresses;
 pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 pub use raw_value::parse_duration;
 use settings::Settings;
+pub use store::StoreOptions;
 
 /// The plans that riskgate ships, with their calls per month.
 const SHIPPED_PLANS: [(&str, u64); 4] =
@@ -143,26 +144,6 @@ pub struct Config {
     pub audit_path: Option<PathBuf>,
     /// Whether `/metrics` needs no token.
     pub is_metrics_public: bool,
-}
-
-/// The store and its connection settings.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// The address of the store.
-    pub url: StoreUrl,
-    /// Settings that apply to Redis only.
-    pub redis: RedisOptions,
-    /// The longest time that a call waits for the store.
-    pub deadline: Duration,
-    /// The most calls that this process admits without a lease while the store is down.
-    pub max_unsettled: u64,
-}
-
-impl StoreOptions {
-    /// Opens the store. `timeout` limits each operation.
-    pub fn open(&self, timeout: Duration) -> Result<Store, StoreError> {
-        Store::open(&self.url, &self.redis, timeout)
-    }
 }
 
 impl Config {
@@ -255,7 +236,7 @@ impl Config {
             unknown_score: settings
                 .optional_integer("table.unknown_score", 0..=100)
                 .and_then(|n| Score::new(n as u8)),
-            store: read_store_options(settings),
+            store: settings.read_store_options(),
             on_failure: match settings.choice("store.on_failure", &["open", "closed"]) {
                 "closed" => FailurePolicy::Closed,
                 _ => FailurePolicy::Open,
@@ -360,23 +341,6 @@ impl Config {
     /// Reads an environment variable without decoding it.
     pub fn env_var_os(name: &str) -> Option<OsString> {
         std::env::var_os(name)
-    }
-}
-
-fn read_store_options(settings: &mut Settings) -> StoreOptions {
-    let url = settings.store_url("store.url", "sqlite:state/riskgate.db");
-    let wait_replicas = settings.integer("store.wait_replicas", 0..=8, 0) as usize;
-    let deadline = match url {
-        StoreUrl::Sqlite(_) => Duration::from_secs(1),
-        StoreUrl::Redis(_) if wait_replicas == 0 => Duration::from_millis(50),
-        // Redis checks only ten times a second whether a WAIT has ended.
-        StoreUrl::Redis(_) => Duration::from_millis(500),
-    };
-    StoreOptions {
-        url,
-        redis: RedisOptions { wait_replicas, tls_ca: settings.path("store.tls_ca") },
-        deadline: settings.nonzero_duration("store.deadline", deadline),
-        max_unsettled: settings.integer("store.max_unsettled", 0..=1_000_000_000, 100_000),
     }
 }
 

@@ -29,6 +29,7 @@ mod redis_acl;
 mod redis_data_loss;
 mod redis_failover;
 mod redis_key_ring;
+mod served_store;
 mod sign_up_page;
 mod sqlite;
 mod systemd;
