@@ -32,7 +32,7 @@ mod webhook;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ use crate::table::TableInputs;
 use crate::webhook::WebhookOptions;
 
 pub use admin::{AdminToken, TokenScope};
-pub use effective::{EffectiveSetting, EffectiveSettings, fingerprint_secret};
+pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
 use listen::ListenAddresses;
 pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 pub use raw_value::parse_duration;
@@ -179,6 +179,16 @@ impl Config {
             true => Ok(EffectiveSettings::list(&settings)),
             false => Err(settings.faults),
         }
+    }
+
+    /// Reads the settings of the file alone, as [`Config::read_effective_settings`] lists them: without
+    /// those of the environment and the command line, which differ between processes. Does not
+    /// check them together, because the file alone may be incomplete.
+    pub fn read_settings_of_file(file: &Path) -> Result<EffectiveSettings, Vec<String>> {
+        let mut settings = Settings::default();
+        settings.read_file(file)?;
+        Config::from_settings(Some(file.to_owned()), &mut settings);
+        Ok(EffectiveSettings::list(&settings))
     }
 
     /// Returns the JSON Schema (2020-12) of the config file, for editors.

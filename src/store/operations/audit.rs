@@ -32,6 +32,14 @@ impl Store {
         }
     }
 
+    /// Finds the record with this id.
+    pub fn find_audit_record(&mut self, id: &str) -> Result<Option<AuditRecord>, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.find_audit_record(id),
+            Store::Redis(store) => store.find_audit_record(id),
+        }
+    }
+
     /// Finds a request that added a key in the last 24 hours.
     pub fn find_request(&mut self, id: &str) -> Result<Option<RequestRecord>, StoreError> {
         match self {

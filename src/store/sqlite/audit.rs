@@ -86,6 +86,17 @@ impl Sqlite {
             .map_err(self.error_while(READ_OPERATION))
     }
 
+    pub(in crate::store) fn find_audit_record(
+        &mut self,
+        id: &str,
+    ) -> Result<Option<AuditRecord>, StoreError> {
+        let Some(id) = AuditRecord::parse_id(id).map(to_row_id) else { return Ok(None) };
+        let select = "SELECT id, at, author, operation, target, before, after FROM audit
+                      WHERE id = ?1 LIMIT ?2";
+        let found = read_records(&self.connection, select, id, 1);
+        Ok(found.map_err(self.error_while(READ_OPERATION))?.pop())
+    }
+
     pub(in crate::store) fn find_request(
         &mut self,
         id: &str,

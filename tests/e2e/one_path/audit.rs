@@ -1,5 +1,8 @@
 //! The audit: each change has exactly one record, whoever makes it, and whenever the process is killed.
 
+mod audit_path;
+mod edited_files;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,13 +1,20 @@
 //! Lists overrides, and allows and denies domains.
 
+use std::time::Duration;
+
 use http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::request::{ApiError, ApiRequest, json_response, list_response};
 use super::{AdminApi, ChangePermit};
+use crate::config::Config;
 use crate::management::{OverrideRequest, clear_override, list_overrides, set_override};
 use crate::table::{OverrideAction, OverrideListRow};
+
+/// How long the answer to a changed override waits at most until its table serves: a build of two
+/// million rows takes some seconds.
+const MAX_TABLE_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,7 +78,8 @@ impl AdminApi {
         let config = self.config();
         let change = self.change_store_and_wait(|store| {
             set_override(store, &config.table, &permit.author, &wanted)
-        })?;
+        });
+        let change = self.wait_for_table(&config, change)?;
         Ok(json_response(200, &change.to_json()))
     }
 
@@ -85,8 +93,26 @@ impl AdminApi {
         let config = self.config();
         let change = self.change_store_and_wait(|store| {
             clear_override(store, &config.table, &permit.author, domain)
-        })?;
+        });
+        let change = self.wait_for_table(&config, change)?;
         Ok(json_response(200, &change.to_json()))
+    }
+}
+
+impl AdminApi {
+    /// Waits until the table with the changed overrides serves, at most for [`MAX_TABLE_WAIT`]. If
+    /// the store has failed, the rebuild shows the audit what the file has.
+    fn wait_for_table<T>(
+        &self,
+        config: &Config,
+        change: Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        if change.as_ref().err().is_none_or(ApiError::is_of_store) {
+            let rebuild =
+                self.reload_trigger.rebuild_table_and_wait(config.table.clone(), MAX_TABLE_WAIT);
+            tokio::runtime::Handle::current().block_on(rebuild);
+        }
+        change
     }
 }
 
