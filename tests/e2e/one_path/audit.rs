@@ -2,6 +2,7 @@
 
 mod audit_path;
 mod edited_files;
+mod replay;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
