@@ -81,10 +81,9 @@ impl AdminServerApp {
             false => PHASE_TIMEOUT,
         };
         let response = match timeout(header_timeout, session.read_request()).await {
-            Ok(Ok(true)) if has_two_framings(&session) => text_response(
-                StatusCode::BAD_REQUEST,
-                "expected Content-Length or Transfer-Encoding, but found both\n",
-            ),
+            Ok(Ok(true)) if has_two_framings(&session) => {
+                text_response(StatusCode::BAD_REQUEST, "expected a well-formed HTTP/1.1 request\n")
+            }
             Ok(Ok(true)) => {
                 let body = match timeout(PHASE_TIMEOUT, read_body(&mut session)).await {
                     Ok(Ok(body)) => body,
