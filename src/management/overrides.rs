@@ -1,8 +1,6 @@
 //! Allows and denies domains, and lists the overrides.
 
-use std::fs::File;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -173,11 +171,7 @@ fn record_and_write(
     let state_after = override_file_state(&path, &prepared.rows_after);
     let target = name.as_str().to_owned();
     let change = Change { operation, target, before, after };
-    store.changes_by(author).record_change(&change, Some(&state_after)).inspect_err(|_| {
-        // The store may have recorded the change nevertheless. Gateways then find, when the store
-        // answers again, that the file differs from the recorded state, and record that too.
-        let _ = touch(&path);
-    })?;
+    store.changes_by(author).record_change(&change, Some(&state_after))?;
     if let Err(fault) = prepared.write() {
         let undone = Change { before: change.after, after: change.before, ..change };
         // If this fails too, a gateway finds at its next start that the file differs from the
@@ -186,12 +180,6 @@ fn record_and_write(
         return Err(fault.into());
     }
     Ok(())
-}
-
-/// Makes gateways read the file again, if it exists.
-fn touch(path: &Path) -> std::io::Result<()> {
-    let file = File::options().append(true).open(path)?;
-    file.set_modified(file.metadata()?.modified()? + Duration::from_millis(1))
 }
 
 /// Returns the first name that the lists protect and that this denial would flag: `name` itself or,

@@ -228,7 +228,7 @@ pub struct SourceState {
 
 impl SourceState {
     /// Renders the entries for the store. Too many entries become their number and their digest.
-    pub(super) fn to_stored_text(&self) -> String {
+    pub fn to_stored_text(&self) -> String {
         let text = json!(self.entries).to_string();
         if text.len() <= MAX_SOURCE_STATE_BYTES {
             return text;

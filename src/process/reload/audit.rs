@@ -7,7 +7,7 @@
 
 mod audit_file;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,10 @@ use crate::table::{Table, TableInputs, TableLocation};
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long an operation of the store may take.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often the file of overrides is compared with the store before a difference is recorded, and
+/// the time between.
+const MAX_OVERRIDE_READS: usize = 20;
+const OVERRIDE_READ_INTERVAL: Duration = Duration::from_millis(200);
 /// The largest file of a table, in bytes.
 const MAX_TABLE_FILE_BYTES: u64 = 1 << 30;
 /// The most changes that wait for the store.
@@ -50,6 +54,8 @@ struct SourceChange {
     state: SourceState,
     /// The path of the file that the source is in.
     path: String,
+    /// Whether the store did not answer when the change was to be recorded.
+    has_waited: bool,
 }
 
 impl AuditRecorder {
@@ -64,6 +70,7 @@ impl AuditRecorder {
             store: None,
             status_reporter,
             waiting: VecDeque::new(),
+            last_seen: HashMap::new(),
             audit_file: config.audit_path.clone().map(AuditFile::new),
         };
         let thread = std::thread::Builder::new().name("audit".to_owned());
@@ -84,7 +91,12 @@ impl AuditRecorder {
 
     fn send_state(&self, operation: AuditOperation, state: SourceState, path: &str) {
         // The thread lives as long as this sender.
-        let _ = self.0.send(SourceChange { operation, state, path: path.to_owned() });
+        let _ = self.0.send(SourceChange {
+            operation,
+            state,
+            path: path.to_owned(),
+            has_waited: false,
+        });
     }
 
     /// Records the settings that the config sets. The admin tokens are a source of their own.
@@ -217,6 +229,8 @@ struct Worker {
     status_reporter: StatusReporter,
     /// The changes that are not recorded yet, the oldest first.
     waiting: VecDeque<SourceChange>,
+    /// The latest state of each source that was sent to this thread, by its subject.
+    last_seen: HashMap<String, SourceState>,
     audit_file: Option<AuditFile>,
 }
 
@@ -239,11 +253,11 @@ impl Worker {
     /// Adds a state behind the states that wait. If a source changes and changes back, both changes
     /// are recorded.
     fn add_waiting(&mut self, change: SourceChange) {
-        let subject = &change.state.subject;
-        let latest = self.waiting.iter().rev().find(|waiting| waiting.state.subject == *subject);
-        if latest.is_some_and(|latest| latest.state == change.state) {
+        let subject = change.state.subject.clone();
+        if self.last_seen.get(&subject) == Some(&change.state) {
             return;
         }
+        self.last_seen.insert(subject, change.state.clone());
         if self.waiting.len() >= MAX_WAITING {
             // The latest state of each source stays, so that its record lacks only what was between.
             let is_outdated = |at: &usize| {
@@ -266,6 +280,7 @@ impl Worker {
         if outcome.is_err() {
             // The next attempt opens the store again.
             self.store = None;
+            self.waiting.iter_mut().for_each(|change| change.has_waited = true);
         }
         outcome
     }
@@ -274,14 +289,24 @@ impl Worker {
         let describe = |error: StoreError| format!("expected to record changes, but found {error}");
         let store = open_if_none(&mut self.store, &self.store_options, STORE_TIMEOUT);
         let store = store.map_err(describe)?;
-        while let Some(SourceChange { operation, state, path }) = self.waiting.front() {
+        while let Some(change) = self.waiting.front() {
+            let SourceChange { operation, state, path, has_waited } = change;
             let from = format!("{path} on {}", machine_name());
             let author = match operation {
                 // riskgate itself changes the lists that feeds fill.
                 AuditOperation::TableChange => ChangeAuthor::riskgate(&from),
                 _ => ChangeAuthor { actor: file_owner(path), via: ChangeSurface::File, from },
             };
-            store.changes_by(&author).record_source_state(*operation, state).map_err(describe)?;
+            let state = match operation {
+                AuditOperation::OverrideFileChange if !has_waited => {
+                    find_lasting_overrides(store, path).map_err(describe)?
+                }
+                _ => Some(state.clone()),
+            };
+            if let Some(state) = state {
+                let mut changes = store.changes_by(&author);
+                changes.record_source_state(*operation, &state).map_err(describe)?;
+            }
             self.waiting.pop_front();
         }
         match &mut self.audit_file {
@@ -289,6 +314,36 @@ impl Worker {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the state of the file of overrides, if the store lastingly remembers another one. Commands
+/// and the API record an override before they write it, so for a moment both may differ.
+fn find_lasting_overrides(
+    store: &mut Store,
+    path: &str,
+) -> Result<Option<SourceState>, StoreError> {
+    let path = Path::new(path);
+    let mut inputs = TableInputs::from_base(TableLocation::Bundled);
+    inputs.overrides_path = Some(path.to_owned());
+    let mut before = None;
+    for _ in 0..MAX_OVERRIDE_READS {
+        let Ok(rows) = list_overrides(&inputs) else { return Ok(None) };
+        let state = override_file_state(path, &rows);
+        let stored = store.read_source_state(&state.subject)?;
+        if stored.is_none() {
+            return Ok(Some(state));
+        }
+        if stored == Some(state.to_stored_text()) {
+            return Ok(None);
+        }
+        let found = Some((state, stored));
+        if found == before {
+            break;
+        }
+        before = found;
+        std::thread::sleep(OVERRIDE_READ_INTERVAL);
+    }
+    Ok(before.map(|(state, _)| state))
 }
 
 /// Returns the owner of a file: nothing else tells who changed it.

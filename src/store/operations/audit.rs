@@ -32,6 +32,16 @@ impl Store {
         }
     }
 
+    /// Reads the remembered state of a source, as [`SourceState::to_stored_text`] renders it.
+    ///
+    /// [`SourceState::to_stored_text`]: crate::store::SourceState::to_stored_text
+    pub fn read_source_state(&mut self, subject: &str) -> Result<Option<String>, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.read_source_state(subject),
+            Store::Redis(store) => store.read_source_state(subject),
+        }
+    }
+
     /// Finds the record with this id.
     pub fn find_audit_record(&mut self, id: &str) -> Result<Option<AuditRecord>, StoreError> {
         match self {

@@ -50,9 +50,7 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let text = state.to_stored_text();
         for _ in 0..MAX_SOURCE_STATE_TRIES {
-            let mut read = redis::pipe();
-            read.cmd("HGET").arg(SOURCE_STATES).arg(&state.subject);
-            let stored: Option<String> = self.query_last_reply(RECORD_OPERATION, &read)?;
+            let stored = self.read_source_state(&state.subject)?;
             if stored.as_ref() == Some(&text) {
                 return Ok(false);
             }
@@ -109,6 +107,15 @@ impl Redis {
         read.cmd("XRANGE").arg(AUDIT).arg(from).arg("+").arg("COUNT").arg(count);
         let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
         Ok(entries.into_iter().map(parse_entry).collect())
+    }
+
+    pub(in crate::store) fn read_source_state(
+        &mut self,
+        subject: &str,
+    ) -> Result<Option<String>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(SOURCE_STATES).arg(subject);
+        self.query_last_reply(RECORD_OPERATION, &read)
     }
 
     pub(in crate::store) fn find_audit_record(

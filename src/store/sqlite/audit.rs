@@ -43,10 +43,7 @@ impl Sqlite {
         let transaction = self.begin_write_transaction("recording a change")?;
         let record = || -> rusqlite::Result<bool> {
             let (subject, text) = (&state.subject, state.to_stored_text());
-            let before: Option<String> = transaction
-                .prepare_cached("SELECT entries FROM source_state WHERE subject = ?1")?
-                .query_row([subject], |row| row.get(0))
-                .optional()?;
+            let before = select_source_state(&transaction, subject)?;
             if before.as_ref() == Some(&text) {
                 return Ok(false);
             }
@@ -86,6 +83,13 @@ impl Sqlite {
             .map_err(self.error_while(READ_OPERATION))
     }
 
+    pub(in crate::store) fn read_source_state(
+        &mut self,
+        subject: &str,
+    ) -> Result<Option<String>, StoreError> {
+        select_source_state(&self.connection, subject).map_err(self.error_while(READ_OPERATION))
+    }
+
     pub(in crate::store) fn find_audit_record(
         &mut self,
         id: &str,
@@ -113,6 +117,13 @@ impl Sqlite {
             .optional()
             .map_err(self.error_while("looking for a request"))
     }
+}
+
+fn select_source_state(connection: &Connection, subject: &str) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT entries FROM source_state WHERE subject = ?1")?
+        .query_row([subject], |row| row.get(0))
+        .optional()
 }
 
 fn set_source_state(

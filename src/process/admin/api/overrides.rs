@@ -78,8 +78,8 @@ impl AdminApi {
         let config = self.config();
         let change = self.change_store_and_wait(|store| {
             set_override(store, &config.table, &permit.author, &wanted)
-        });
-        let change = self.wait_for_table(&config, change)?;
+        })?;
+        self.wait_for_table(&config);
         Ok(json_response(200, &change.to_json()))
     }
 
@@ -93,26 +93,18 @@ impl AdminApi {
         let config = self.config();
         let change = self.change_store_and_wait(|store| {
             clear_override(store, &config.table, &permit.author, domain)
-        });
-        let change = self.wait_for_table(&config, change)?;
+        })?;
+        self.wait_for_table(&config);
         Ok(json_response(200, &change.to_json()))
     }
 }
 
 impl AdminApi {
-    /// Waits until the table with the changed overrides serves, at most for [`MAX_TABLE_WAIT`]. If
-    /// the store has failed, the rebuild shows the audit what the file has.
-    fn wait_for_table<T>(
-        &self,
-        config: &Config,
-        change: Result<T, ApiError>,
-    ) -> Result<T, ApiError> {
-        if change.as_ref().err().is_none_or(ApiError::is_of_store) {
-            let rebuild =
-                self.reload_trigger.rebuild_table_and_wait(config.table.clone(), MAX_TABLE_WAIT);
-            tokio::runtime::Handle::current().block_on(rebuild);
-        }
-        change
+    /// Waits until the table with the changed overrides serves, at most for [`MAX_TABLE_WAIT`].
+    fn wait_for_table(&self, config: &Config) {
+        let rebuild =
+            self.reload_trigger.rebuild_table_and_wait(config.table.clone(), MAX_TABLE_WAIT);
+        tokio::runtime::Handle::current().block_on(rebuild);
     }
 }
 
