@@ -22,6 +22,7 @@ mod screening;
 mod secret;
 mod settings;
 mod sources;
+mod store;
 mod tls;
 mod top;
 mod traces;
@@ -31,7 +32,7 @@ mod webhook;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ use crate::feed::Feeds;
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::route::UpstreamRoute;
 use crate::gate::{CheckAnswer, ReloadableRules, StartupRules};
-use crate::keys::{DEFAULT_PLAN, Plans};
+use crate::keys::Plans;
+use crate::model::plan::DEFAULT_PLAN;
 use crate::model::verdict::Score;
 use crate::observe::access_log::{AccessLogOptions, LogTarget};
 use crate::observe::process_log::ProcessLogOptions;
@@ -49,18 +51,18 @@ use crate::observe::top_domains::TopDomainsOptions;
 use crate::observe::traces::TraceOptions;
 use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
-use crate::store::{RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::certificates::CertificateFiles;
 use crate::support::client_rates::Rate;
 use crate::table::TableInputs;
 use crate::webhook::WebhookOptions;
 
 pub use admin::{AdminToken, TokenScope};
-pub use effective::{EffectiveSetting, EffectiveSettings, fingerprint_secret};
+pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
 use listen::ListenAddresses;
 pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 pub use raw_value::parse_duration;
 use settings::Settings;
+pub use store::StoreOptions;
 
 /// The plans that riskgate ships, with their calls per month.
 const SHIPPED_PLANS: [(&str, u64); 4] =
@@ -144,26 +146,6 @@ pub struct Config {
     pub is_metrics_public: bool,
 }
 
-/// The store and its connection settings.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// The address of the store.
-    pub url: StoreUrl,
-    /// Settings that apply to Redis only.
-    pub redis: RedisOptions,
-    /// The longest time that a call waits for the store.
-    pub deadline: Duration,
-    /// The most calls that this process admits without a lease while the store is down.
-    pub max_unsettled: u64,
-}
-
-impl StoreOptions {
-    /// Opens the store. `timeout` limits each operation.
-    pub fn open(&self, timeout: Duration) -> Result<Store, StoreError> {
-        Store::open(&self.url, &self.redis, timeout)
-    }
-}
-
 impl Config {
     /// Reads file, environment and flags. Returns every fault, each as
     /// `file:line: key: expected …, but found …`.
@@ -197,6 +179,16 @@ impl Config {
             true => Ok(EffectiveSettings::list(&settings)),
             false => Err(settings.faults),
         }
+    }
+
+    /// Reads the settings of the file alone, as [`Config::read_effective_settings`] lists them: without
+    /// those of the environment and the command line, which differ between processes. Does not
+    /// check them together, because the file alone may be incomplete.
+    pub fn read_settings_of_file(file: &Path) -> Result<EffectiveSettings, Vec<String>> {
+        let mut settings = Settings::default();
+        settings.read_file(file)?;
+        Config::from_settings(Some(file.to_owned()), &mut settings);
+        Ok(EffectiveSettings::list(&settings))
     }
 
     /// Returns the JSON Schema (2020-12) of the config file, for editors.
@@ -254,7 +246,7 @@ impl Config {
             unknown_score: settings
                 .optional_integer("table.unknown_score", 0..=100)
                 .and_then(|n| Score::new(n as u8)),
-            store: read_store_options(settings),
+            store: settings.read_store_options(),
             on_failure: match settings.choice("store.on_failure", &["open", "closed"]) {
                 "closed" => FailurePolicy::Closed,
                 _ => FailurePolicy::Open,
@@ -359,23 +351,6 @@ impl Config {
     /// Reads an environment variable without decoding it.
     pub fn env_var_os(name: &str) -> Option<OsString> {
         std::env::var_os(name)
-    }
-}
-
-fn read_store_options(settings: &mut Settings) -> StoreOptions {
-    let url = settings.store_url("store.url", "sqlite:state/riskgate.db");
-    let wait_replicas = settings.integer("store.wait_replicas", 0..=8, 0) as usize;
-    let deadline = match url {
-        StoreUrl::Sqlite(_) => Duration::from_secs(1),
-        StoreUrl::Redis(_) if wait_replicas == 0 => Duration::from_millis(50),
-        // Redis checks only ten times a second whether a WAIT has ended.
-        StoreUrl::Redis(_) => Duration::from_millis(500),
-    };
-    StoreOptions {
-        url,
-        redis: RedisOptions { wait_replicas, tls_ca: settings.path("store.tls_ca") },
-        deadline: settings.nonzero_duration("store.deadline", deadline),
-        max_unsettled: settings.integer("store.max_unsettled", 0..=1_000_000_000, 100_000),
     }
 }
 

@@ -25,7 +25,7 @@ pub use fault::ManagementFault;
 pub use key_list::{KeyEntry, KeyState, list_keys};
 pub use keys::{
     NewKey, PreparedKey, check_account_name, import_keys, prepare_key, read_declared_keys,
-    revoke_key,
+    read_plan_of_account, revoke_key,
 };
 pub use overrides::{
     OverrideChange, OverrideRequest, clear_override, list_overrides, override_file_state,

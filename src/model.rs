@@ -8,6 +8,7 @@ pub mod monthly_limit;
 pub mod network;
 pub mod origin;
 pub mod path_prefix;
+pub mod plan;
 pub mod refusal;
 pub mod route_label;
 pub mod verdict;

@@ -11,6 +11,7 @@ mod contents;
 mod error;
 mod ledger;
 mod lost;
+mod new_key_plan;
 mod operations;
 mod quota_events;
 mod redis;
@@ -31,6 +32,7 @@ pub use contents::StoreContents;
 pub use error::StoreError;
 pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe, UsageCount};
 pub use lost::LostRows;
+pub use new_key_plan::NewKeyPlan;
 pub use operations::changes::{Rotation, StoreChanges};
 pub use operations::open::Store;
 pub use quota_events::{

@@ -7,7 +7,7 @@ use super::author::command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{format_columns, print_result, print_result_of_change};
-use super::store_access::{open_store, read_ring_rows};
+use super::store_access::{open_store, read_ring_rows_of_config};
 use crate::management::{
     AccountEntry, check_account_name, list_accounts, read_declared_keys, set_account,
 };
@@ -45,7 +45,7 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
     match command {
         AccountsCommand::List { config, json } => {
             let config = config.read_config()?;
-            let rows = read_ring_rows(&mut open_store(&config)?)?;
+            let rows = read_ring_rows_of_config(&config)?;
             let declared = read_declared_keys(&config)?;
             let accounts = list_accounts(&rows.accounts, &declared, &config.plans);
             print_result(render_accounts(&accounts, json))

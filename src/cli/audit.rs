@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{format_columns, print_message, print_result};
-use super::store_access::open_store;
+use super::store_access::open_store_to_read;
 use crate::management::{AuditFilter, read_audit_page};
 use crate::model::month::format_rfc3339;
 use crate::store::AuditRecord;
@@ -47,8 +47,10 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
         target: args.target.clone(),
     };
     let before = args.before.as_deref();
-    let (records, next_id) =
-        read_audit_page(&mut open_store(&config)?, &filter, before, args.limit)?;
+    let (records, next_id) = match open_store_to_read(&config)? {
+        Some(mut store) => read_audit_page(&mut store, &filter, before, args.limit)?,
+        None => Default::default(),
+    };
     if args.json {
         return print_result(records.iter().map(format_json_line).collect::<String>());
     }

@@ -20,7 +20,7 @@ use super::run;
 use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::keys::Token;
 use crate::management::set_present_time;
-use crate::store::{KeyRow, RedisOptions, Store, StoreUrl};
+use crate::store::{KeyRow, NewKeyPlan, RedisOptions, Store, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
 use crate::table::{Table, TableLocation};
 
@@ -113,7 +113,7 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
     let url = StoreUrl::Sqlite(store.clone());
     let mut new_store = Store::open(&url, &options, Duration::from_secs(5))?;
     set_present_time(&mut new_store)?;
-    let plan = Some("pro".to_owned());
+    let plan = Some(NewKeyPlan::of_store_account("pro"));
     new_store.changes_by(&command_author()).add_keys(&[(key, plan)], None)?;
 
     let flags = [

@@ -47,6 +47,7 @@ impl From<StoreError> for CommandFailure {
             StoreError::Sqlite { .. }
             | StoreError::Unavailable { .. }
             | StoreError::InvalidReply { .. }
+            | StoreError::OtherPlan { .. }
             | StoreError::Conflict(_) => 1,
         };
         CommandFailure { message_lines: vec![error.to_string()], exit_code: code }
@@ -68,9 +69,6 @@ impl From<ManagementFault> for CommandFailure {
                 CommandFailure::failed(line)
             }
             ManagementFault::Conflict(line) => CommandFailure::failed(line),
-            fault @ ManagementFault::OtherPlan { .. } => {
-                CommandFailure::failed(format!("--{fault}"))
-            }
             ManagementFault::File(lines) => CommandFailure::config(lines),
             ManagementFault::Store(error) => error.into(),
             ManagementFault::Table(faults) => faults.into(),

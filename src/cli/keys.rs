@@ -11,11 +11,14 @@ use super::author::command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, print_result_of_change, stdout_error, write_secret};
-use super::store_access::{open_store, warn_about_clock_skew};
+use super::store_access::{
+    check_store_is_served, is_store_missing, open_existing_store, open_store, warn_about_clock_skew,
+};
 use crate::config::Config;
 use crate::keys::Token;
 use crate::management::{
-    DEFAULT_OVERLAP, NewKey, import_keys, prepare_key, prepare_rotation, revoke_key,
+    DEFAULT_OVERLAP, NewKey, import_keys, prepare_key, prepare_rotation, read_declared_keys,
+    revoke_key,
 };
 use crate::model::month::format_rfc3339;
 use crate::store::{KeyRow, Store, StoreError};
@@ -166,6 +169,10 @@ fn print_key_or_undo(
         }
         // The store did not answer, so nobody knows whether the store has the key.
         Err(error @ StoreError::Unavailable { .. }) => error.into(),
+        // The plan is an option of the command.
+        Err(error @ StoreError::OtherPlan { .. }) => {
+            return Err(CommandFailure::failed(format!("--{error}")));
+        }
         Err(error) => return Err(error.into()),
     };
     let outcome = match undo(store) {
@@ -185,7 +192,7 @@ fn rotate(
     expires: Option<&str>,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let (mut store, author) = (open_store(config)?, command_author());
+    let (mut store, author) = (open_existing_store(config)?, command_author());
     let rotation = prepare_rotation(&mut store, config, id, Some(overlap), expires, None)?;
     warn_about_clock_skew(&mut store)?;
     let rotated = rotation.commit(&mut store, &author);
@@ -196,6 +203,14 @@ fn rotate(
 }
 
 fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
+    let is_declared =
+        || read_declared_keys(config).is_ok_and(|all| all.iter().any(|it| it.key.id == id));
+    check_store_is_served(config)?;
+    if is_store_missing(config) && !is_declared() {
+        // A failed command must not leave a new store behind.
+        let fault = format!("expected the id of a key, but found {id:?}");
+        return Err(CommandFailure::failed(fault));
+    }
     let now = revoke_key(&mut open_store(config)?, config, &command_author(), id)?;
     let object = json!({ "id": id, "revoked_at": format_rfc3339(now) });
     print_change(&format!("key {id} is revoked"), &object, json)

@@ -99,12 +99,15 @@ fn write_stderr(line: &str) {
 /// The narrowest width to which a column is shortened, in characters.
 const MIN_COLUMN_WIDTH: usize = 8;
 
-/// Formats rows as aligned columns. If standard output is a terminal, shortens the widest columns
+/// Formats rows as aligned columns. Writes control characters as `\u{1b}`, so that no label and no
+/// name controls the terminal. If standard output is a terminal, shortens the widest columns
 /// until the rows fit.
 pub fn format_columns(header: &[&str], rows: &[Vec<String>]) -> String {
     let terminal_width = rustix::termios::tcgetwinsize(io::stdout()).ok();
     let terminal_width = terminal_width.map(|size| usize::from(size.ws_col));
-    format_columns_within(header, rows, terminal_width.filter(|width| *width > 0))
+    let escape_row = |row: &Vec<String>| row.iter().map(|cell| escape_controls(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(escape_row).collect();
+    format_columns_within(header, &rows, terminal_width.filter(|width| *width > 0))
 }
 
 /// Like [`format_columns`]; `None` is any width. No column becomes narrower than its header or than
@@ -140,6 +143,22 @@ fn format_columns_within(
     [line(&mut header.iter().copied())].into_iter().chain(rows).collect()
 }
 
+/// Writes control characters, and characters that change the direction of a text, as escapes.
+fn escape_controls(text: &str) -> String {
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_hidden(c) {
+            true => escaped.extend(c.escape_unicode()),
+            false => escaped.push(c),
+        }
+    }
+    escaped
+}
+
 /// Returns the text, or its start and `…` if it is longer than `width` characters.
 fn shorten(text: &str, width: usize) -> String {
     match text.chars().count() > width {
@@ -163,5 +182,14 @@ mod tests {
         assert!(narrow.contains("aaa…  x"), "{narrow}");
         let tiny = format_columns_within(&header, &rows, Some(3));
         assert!(tiny.contains("ACCOUNT"), "{tiny}");
+    }
+
+    #[test]
+    fn no_text_in_a_column_controls_the_terminal() {
+        let rows = vec![vec!["a\u{1b}]0;b\u{7}".to_owned(), "\u{9b}2J\u{202e}\n".to_owned()]];
+        let shown = format_columns(&["ID", "LABEL"], &rows);
+        let escaped = r"a\u{1b}]0;b\u{7}  \u{9b}2J\u{202e}\u{a}";
+        assert_eq!(shown.lines().nth(1), Some(escaped));
+        assert_eq!(shown.lines().count(), 2);
     }
 }

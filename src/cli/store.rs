@@ -12,11 +12,12 @@ use super::author::command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, print_progress, print_result_of_change};
-use super::store_access::{STORE_TIMEOUT, open_store};
+use super::store_access::{
+    STORE_TIMEOUT, is_gateway_running, open_existing_store, open_or_create_store,
+};
 use crate::config::Config;
 use crate::management::{read_daily_usage_of_month, set_present_time};
 use crate::model::month::Month;
-use crate::process::upgrade::RuntimeDir;
 use crate::store::{AuditRecord, RedisOptions, RepairedMonth, Store, StoreContents, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
 use crate::support::regular_file::is_same_file;
@@ -108,7 +109,7 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
 }
 
 fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
-    let mut store = open_store(&config.read_config()?)?;
+    let mut store = open_or_create_store(&config.read_config()?)?;
     store.check_safe_if_reachable()?;
     store.changes_by(&command_author()).mark_as_store()?;
     let version = store
@@ -126,7 +127,7 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
 fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
     check_no_gateway_runs(&config)?;
-    let mut store = open_store(&config)?;
+    let mut store = open_existing_store(&config)?;
     // With a wrong clock the next gateway would move the store to the wrong month again.
     let clocks =
         [("this machine's", Some(machine_unix_now())), ("the server's", store.unix_now()?)];
@@ -163,8 +164,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
 
 /// Fails if a gateway of this config runs on this machine.
 fn check_no_gateway_runs(config: &Config) -> Result<(), CommandFailure> {
-    let path = config.runtime_dir.as_ref().filter(|path| path.is_dir());
-    match path.and_then(|path| RuntimeDir::open(path).ok()).is_some_and(|dir| dir.is_claimed()) {
+    match is_gateway_running(config) {
         true => Err(CommandFailure::failed("expected no running gateway, but found one")),
         false => Ok(()),
     }

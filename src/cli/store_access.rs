@@ -1,5 +1,6 @@
 //! Opens the store for commands.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::failure::CommandFailure;
@@ -7,6 +8,7 @@ use super::output;
 use crate::config::Config;
 use crate::management::set_present_time;
 use crate::model::month::format_rfc3339;
+use crate::process::upgrade::RuntimeDir;
 use crate::store::{RingRows, Store, StoreError, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
 
@@ -16,14 +18,38 @@ pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A larger difference between this machine's clock and the server's causes a warning.
 const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// Opens the config's store. Its operations wait up to [`STORE_TIMEOUT`] for a gateway's lock. If
-/// the store is a file that does not exist, creates it and prints its path: the command may run in
-/// another directory than the gateway, and `store.url` may be a relative path.
+/// Opens the config's store for a change. Its operations wait up to [`STORE_TIMEOUT`] for a
+/// gateway's lock. If the store is a file that does not exist, creates it and prints its path: the
+/// command may run in another directory than the gateway, and `store.url` may be a relative path.
+/// Fails if a gateway of the config runs: the file was then moved away or deleted. Also fails if that
+/// gateway serves another store, because `store.url` has changed since its start.
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
-    let new_file = match &config.store.url {
-        StoreUrl::Sqlite(path) if !path.exists() => Some(path),
-        _ => None,
-    };
+    check_store_is_served(config)?;
+    open_or_create_store(config)
+}
+
+/// Fails if a gateway of the config runs and serves another store.
+pub fn check_store_is_served(config: &Config) -> Result<(), CommandFailure> {
+    let served = running_gateway_dir(config).and_then(|dir| dir.read_served_store());
+    let named = config.store.shown_address();
+    match served.filter(|served| *served != named) {
+        None => Ok(()),
+        Some(served) => Err(CommandFailure::failed(format!(
+            "store.url: expected {served}, the store of the running gateway, but found {named}; \
+             restart the gateway first, or undo the change of store.url"
+        ))),
+    }
+}
+
+/// Like [`open_store`], but the store need not be that of a running gateway: for a command that
+/// prepares another one.
+pub fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
+    let new_file = missing_store_file(config);
+    if let Some(path) = new_file.filter(|_| is_gateway_running(config)) {
+        let expected = "expected the store of the running gateway, but found no file";
+        let path = path.display();
+        return Err(CommandFailure::failed(format!("{path}: {expected}; put it back first")));
+    }
     let mut store = config.store.open(STORE_TIMEOUT)?;
     store.raise_busy_timeout()?;
     tell_time(&mut store);
@@ -40,6 +66,67 @@ fn tell_time(store: &mut Store) {
     if let Ok(Some(problem)) = set_present_time(store) {
         let time = format_rfc3339(store.now().unix_now);
         output::print_message(format!("warning: {problem}; this command uses {time}"));
+    }
+}
+
+/// Opens the config's store for a change of what is in the store. Fails as [`open_store`] does, and
+/// if the store is a file that does not exist.
+pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
+    check_store_is_served(config)?;
+    open_without_creating(config)
+}
+
+fn open_without_creating(config: &Config) -> Result<Store, CommandFailure> {
+    let mut store = config.store.open_existing(STORE_TIMEOUT)?;
+    store.raise_busy_timeout()?;
+    tell_time(&mut store);
+    Ok(store)
+}
+
+/// Opens the config's store for a command that only reads. If the store is a file that does not
+/// exist, prints a warning and returns `None`: the command then shows what an empty store has.
+pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailure> {
+    if let Some(path) = missing_store_file(config) {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        output::print_message(format!(
+            "warning: {}: expected a store, but found no file; `riskgate run` and `riskgate keys \
+             create` create it",
+            path.display()
+        ));
+        return Ok(None);
+    }
+    open_without_creating(config).map(Some)
+}
+
+/// Returns the path of the config's store if it is a file that does not exist.
+fn missing_store_file(config: &Config) -> Option<&PathBuf> {
+    match &config.store.url {
+        StoreUrl::Sqlite(path) if path.symlink_metadata().is_err() => Some(path),
+        _ => None,
+    }
+}
+
+/// Returns the runtime directory of the config, if a gateway runs from it.
+fn running_gateway_dir(config: &Config) -> Option<RuntimeDir> {
+    let path = config.runtime_dir.as_ref().filter(|path| path.is_dir())?;
+    RuntimeDir::open(path).ok().filter(RuntimeDir::is_claimed)
+}
+
+/// Returns true if the config's store is a file that does not exist.
+pub fn is_store_missing(config: &Config) -> bool {
+    missing_store_file(config).is_some()
+}
+
+/// Returns true if a gateway of this config runs on this machine.
+pub fn is_gateway_running(config: &Config) -> bool {
+    running_gateway_dir(config).is_some()
+}
+
+/// Reads all keys and all accounts of the config's store; none if there is no store.
+pub fn read_ring_rows_of_config(config: &Config) -> Result<RingRows, CommandFailure> {
+    match open_store_to_read(config)? {
+        Some(mut store) => Ok(read_ring_rows(&mut store)?),
+        None => Ok(RingRows::default()),
     }
 }
 

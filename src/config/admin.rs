@@ -1,6 +1,6 @@
 //! `[admin]` and `[audit]`: who may use the admin listener, and where the audit is written.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::description::SettingKind;
 use super::raw_value::RawValue;
@@ -64,6 +64,16 @@ impl Settings {
             let location = self.location_of("admin.token");
             let expected = "expected a name that no other token has";
             self.faults.push(format!("{location}: admin.token: {expected}, but found {name:?}"));
+        }
+        let mut digests = HashMap::new();
+        for token in &tokens {
+            if let Some(other) = digests.insert(token.digest, &token.name) {
+                let (name, location) = (&token.name, self.location_of("admin.token"));
+                let expected = "expected a token of its own";
+                self.faults.push(format!(
+                    "{location}: admin.token: {name}: {expected}, but found that of {other}"
+                ));
+            }
         }
         tokens
     }

@@ -8,6 +8,17 @@ use super::description::SettingKind;
 use super::settings::Settings;
 use crate::keys::sha256;
 
+/// Which source a setting is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingOrigin {
+    /// None: the default.
+    Default,
+    /// The config file, or a file of a secret that it names.
+    File,
+    /// The environment or the command line of the process.
+    Process,
+}
+
 /// A setting in force.
 #[derive(Clone, Debug)]
 pub struct EffectiveSetting {
@@ -17,7 +28,10 @@ pub struct EffectiveSetting {
     pub value: Option<String>,
     /// `default`, file and line, the variable, or `command line`.
     pub source: String,
-    /// What [`fingerprint_secret`] makes of a secret. `None` for a setting that may be shown.
+    /// Which source `source` is.
+    pub origin: SettingOrigin,
+    /// What [`fingerprint_secret`] makes of a secret, or of an address that is shown without its
+    /// secret parts. `None` if `value` shows the whole value.
     pub secret_fingerprint: Option<String>,
 }
 
@@ -91,13 +105,14 @@ fn list_settings(settings: &Settings) -> Vec<EffectiveSetting> {
         };
         // Some settings are read twice.
         if listed.iter().all(|other| other.key != description.key) {
-            let secret = settings.values.get(&description.key);
-            let secret = secret.filter(|_| description.kind == SettingKind::Secret);
-            let fingerprint =
-                secret.and_then(|setting| Some(fingerprint_secret(setting.raw.as_text()?)));
+            let text = settings.values.get(&description.key).and_then(|it| it.raw.as_text());
+            let is_hidden =
+                |text: &&str| description.kind == SettingKind::Secret || text.contains("://");
+            let fingerprint = text.filter(is_hidden).map(fingerprint_secret);
             listed.push(EffectiveSetting {
                 key: description.key.clone(),
                 value,
+                origin: find_origin(settings, &description.key),
                 source,
                 secret_fingerprint: fingerprint,
             });
@@ -105,6 +120,14 @@ fn list_settings(settings: &Settings) -> Vec<EffectiveSetting> {
     }
     listed.sort_by_cached_key(|it| sort_key(&it.key));
     listed
+}
+
+fn find_origin(settings: &Settings, key: &str) -> SettingOrigin {
+    match settings.values.get(key) {
+        None => SettingOrigin::Default,
+        Some(setting) if setting.is_from_process => SettingOrigin::Process,
+        Some(_) => SettingOrigin::File,
+    }
 }
 
 /// Sorts by section, so that each section stands in one place, a section before its entries, and

@@ -23,7 +23,10 @@ impl Settings {
         match read_regular_text(&path, MAX_SECRET_BYTES) {
             Ok(text) => {
                 let raw = RawValue::Untyped(text.trim_end().to_owned());
-                let setting = RawSetting::new(raw, path.display().to_string());
+                let is_from_process =
+                    self.values.get(&file_key).is_some_and(|setting| setting.is_from_process);
+                let location = path.display().to_string();
+                let setting = RawSetting { raw, location, is_from_file: false, is_from_process };
                 self.values.insert(key.to_owned(), setting);
             }
             Err(found) => {

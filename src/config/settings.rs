@@ -22,12 +22,15 @@ pub struct RawSetting {
     pub raw: RawValue,
     pub location: String,
     pub is_from_file: bool,
+    /// Whether the value is from the environment or the command line of the process, or from a file
+    /// that they name.
+    pub is_from_process: bool,
 }
 
 impl RawSetting {
-    /// A value that is not from the config file.
+    /// A value from the environment or the command line.
     pub fn new(raw: RawValue, location: String) -> RawSetting {
-        RawSetting { raw, location, is_from_file: false }
+        RawSetting { raw, location, is_from_file: false, is_from_process: true }
     }
 }
 

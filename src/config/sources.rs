@@ -85,7 +85,12 @@ impl Settings {
                 }
                 other => {
                     let raw = RawValue::from_toml(other);
-                    let setting = RawSetting { raw, location: at, is_from_file: true };
+                    let setting = RawSetting {
+                        raw,
+                        location: at,
+                        is_from_file: true,
+                        is_from_process: false,
+                    };
                     self.values.insert(dotted, setting);
                 }
             }

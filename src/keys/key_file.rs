@@ -223,13 +223,13 @@ fn redact_keys(message: &str) -> String {
 
 /// The format of a key's id or an account's name, for error messages.
 pub const ID_OR_ACCOUNT_FORMAT: &str =
-    "1 to 128 visible ASCII characters without quotes or backslashes";
+    "1 to 128 visible ASCII characters without quotes or backslashes, and not . or ..";
 
 /// Whether a text may be a key's id or an account's name. Names go into headers and logs without
-/// escaping.
+/// escaping, and into paths of the admin API: clients remove the segments `.` and `..` from a path.
 pub fn is_valid_id_or_account(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
-    (1..=128).contains(&text.len()) && text.bytes().all(is_allowed)
+    (1..=128).contains(&text.len()) && text.bytes().all(is_allowed) && !matches!(text, "." | "..")
 }
 
 /// Parses the field `hash`: `sha256:` and 64 hexadecimal digits. `None` if it has another form.

@@ -7,14 +7,25 @@ use super::fault::{RingError, RingFault};
 use super::key::Account;
 use super::key_file::DeclaredKey;
 use crate::model::monthly_limit::MonthlyLimit;
+use crate::model::plan::choose_plan;
 use crate::quota::Ledger;
 use crate::store::{AccountRow, KeyRow};
 
-/// The plan of an account for which neither the store nor the key file sets a plan.
-pub const DEFAULT_PLAN: &str = "free";
-
 /// Calls in a calendar month, by plan name.
 pub type Plans = BTreeMap<String, MonthlyLimit>;
+
+/// Returns the accounts that the key file names, and the plan that the file gives each: the first
+/// one, because a file that gives an account two plans is refused.
+pub fn plans_of_key_file<'d>(
+    declared: impl IntoIterator<Item = &'d DeclaredKey>,
+) -> BTreeMap<&'d str, Option<&'d str>> {
+    let mut plans: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+    for DeclaredKey { key, plan } in declared {
+        let known = plans.entry(&key.account).or_default();
+        *known = known.or(plan.as_deref());
+    }
+    plans
+}
 
 /// The effective plan and limit of an account. The ledger does not know them yet.
 pub(super) struct EffectiveLimit {
@@ -39,8 +50,7 @@ impl EffectiveLimit {
 
 /// Resolves the effective limit of every account that the store or the key file names.
 /// `account_rows`, `damaged_accounts` and `key_rows` come from the store, `declared` from the key
-/// file. A plan in the store takes precedence over the key file, because an operator set it later.
-/// An account with a fault gets a limit of 0 calls.
+/// file. An account with a fault gets a limit of 0 calls.
 pub(super) fn resolve_effective_limits<'r>(
     account_rows: &'r [AccountRow],
     damaged_accounts: &'r BTreeSet<String>,
@@ -58,9 +68,8 @@ pub(super) fn resolve_effective_limits<'r>(
     for key in key_rows {
         sources_by_account.entry(&key.account).or_default();
     }
-    for key in declared {
-        let sources = sources_by_account.entry(&key.key.account).or_default();
-        sources.file_plan = sources.file_plan.or(key.plan.as_deref());
+    for (account, plan) in plans_of_key_file(declared) {
+        sources_by_account.entry(account).or_default().file_plan = plan;
     }
     for row in account_rows {
         let sources = sources_by_account.entry(&row.name).or_default();
@@ -70,7 +79,7 @@ pub(super) fn resolve_effective_limits<'r>(
         sources_by_account.entry(name).or_default();
     }
     let resolve_limit = |(name, sources): (&str, AccountSources<'_>)| {
-        let plan = sources.store_plan.or(sources.file_plan).unwrap_or(DEFAULT_PLAN);
+        let plan = choose_plan(sources.store_plan, sources.file_plan);
         let limit = sources.store_limit.or_else(|| plans.get(plan).copied());
         let fault = match limit {
             _ if damaged_accounts.contains(name) => {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::fault::ManagementFault;
 use super::keys::{check_account_name, check_plan};
 use crate::config::Config;
-use crate::keys::{DEFAULT_PLAN, DeclaredKey, Plans};
+use crate::keys::{DeclaredKey, Plans, plans_of_key_file};
+use crate::model::plan::choose_plan;
 use crate::store::{AccountRow, ChangeAuthor, MonthlyLimit, Store};
 
 /// An account as lists show it.
@@ -25,7 +26,7 @@ pub struct AccountEntry {
 
 impl AccountEntry {
     fn new(row: &AccountRow, plan_of_file: Option<&str>, plans: &Plans) -> AccountEntry {
-        let plan = row.plan.as_deref().or(plan_of_file).unwrap_or(DEFAULT_PLAN);
+        let plan = choose_plan(row.plan.as_deref(), plan_of_file);
         AccountEntry {
             name: row.name.clone(),
             plan: plan.to_owned(),
@@ -57,11 +58,7 @@ pub fn list_accounts(
     declared: &[DeclaredKey],
     plans: &Plans,
 ) -> Vec<AccountEntry> {
-    let mut plan_of_file: BTreeMap<&str, Option<&str>> = BTreeMap::new();
-    for DeclaredKey { key, plan } in declared {
-        let known = plan_of_file.entry(&key.account).or_default();
-        *known = known.or(plan.as_deref());
-    }
+    let plan_of_file = plans_of_key_file(declared);
     let mut entries: BTreeMap<&str, AccountEntry> = plan_of_file
         .iter()
         .map(|(name, plan)| {
@@ -99,8 +96,7 @@ pub fn set_account(
     let row = store.find_account(name)?;
     let row = row.unwrap_or(AccountRow { name: name.to_owned(), plan: None, own_limit: None });
     let declared = super::keys::read_declared_keys(config).unwrap_or_default();
-    let keys_of_account = declared.iter().filter(|declared| declared.key.account == name);
-    let plan_of_file = keys_of_account.into_iter().find_map(|declared| declared.plan.as_deref());
+    let plan_of_file = plans_of_key_file(&declared).get(name).copied().flatten();
     Ok(AccountEntry::new(&row, plan_of_file, &config.plans))
 }
 

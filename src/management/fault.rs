@@ -23,19 +23,6 @@ pub enum ManagementFault {
     /// The present state does not allow the operation. The text says why.
     #[error("{0}")]
     Conflict(String),
-    /// A new key names another plan than that of its account.
-    #[error(
-        "plan: expected {present}, the plan of the account {account}, but found {found}; to change \
-         it: riskgate accounts set {account} --plan {found}"
-    )]
-    OtherPlan {
-        /// The account.
-        account: String,
-        /// Its plan.
-        present: String,
-        /// The plan that was given with the key.
-        found: String,
-    },
     /// A file that riskgate reads is faulty; one line for each fault.
     #[error("{}", .0.join("\n"))]
     File(Vec<String>),

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::keys::{DEFAULT_PLAN, DeclaredKey, MergedKey, merge_keys};
+use crate::keys::{DeclaredKey, MergedKey, merge_keys, plans_of_key_file};
 use crate::model::month::format_rfc3339;
+use crate::model::plan::choose_plan;
 use crate::store::{AccountRow, KeyRow};
 
 /// A key as lists show it. A key that is in the store and in the key file has the stricter settings
@@ -109,14 +110,12 @@ pub fn list_keys(
 ) -> Vec<KeyEntry> {
     let of_store =
         accounts.iter().filter_map(|row| Some((row.name.as_str(), row.plan.as_deref()?)));
-    let mut plans: HashMap<&str, &str> = of_store.collect();
-    for DeclaredKey { key, plan } in declared {
-        if let Some(plan) = plan {
-            plans.entry(&key.account).or_insert(plan);
-        }
-    }
+    let of_store: HashMap<&str, &str> = of_store.collect();
+    let of_key_file = plans_of_key_file(declared);
     let to_entry = |merged: &MergedKey<'_>| {
-        let plan = plans.get(merged.row.account.as_str()).copied().unwrap_or(DEFAULT_PLAN);
+        let account = merged.row.account.as_str();
+        let by_key_file = of_key_file.get(account).copied().flatten();
+        let plan = choose_plan(of_store.get(account).copied(), by_key_file);
         let mut entry = KeyEntry::from_row(&merged.row, plan);
         entry.is_origin_restricted = merged.is_origin_restricted;
         if merged.fault.is_none() {

@@ -7,10 +7,12 @@ use super::fault::ManagementFault;
 use super::repeatable::RepeatableRequest;
 use crate::config::Config;
 use crate::keys::{
-    DEFAULT_PLAN, DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, is_valid_id_or_account, read_key_file,
+    DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, is_valid_id_or_account, plans_of_key_file,
+    read_key_file,
 };
 use crate::model::origin::OriginPattern;
-use crate::store::{ChangeAuthor, KeyRow, RequestRecord, Store, StoreError};
+use crate::model::plan::choose_plan;
+use crate::store::{ChangeAuthor, KeyRow, NewKeyPlan, RequestRecord, Store, StoreError};
 
 /// The longest label, in characters.
 const MAX_LABEL_CHARS: usize = 200;
@@ -40,7 +42,7 @@ pub struct PreparedKey {
     pub row: KeyRow,
     /// The text of the key.
     pub token: Token,
-    plan: Option<String>,
+    plan: Option<NewKeyPlan>,
     /// What the store remembers of a request that can be repeated.
     request: Option<RequestRecord>,
     /// Whether an earlier request has added the key.
@@ -51,24 +53,27 @@ pub struct PreparedKey {
 /// returns the key that the earlier request added.
 ///
 /// # Errors
-/// Returns a fault if a value is faulty, or if the account has another plan: a new key must not
-/// change the limit of the account's other keys.
+/// Returns a fault if a value is faulty. Whether the account has another plan, the store finds when
+/// the key is added.
 pub fn prepare_key(
     store: &mut Store,
     config: &Config,
     new: &NewKey,
     request: Option<&RepeatableRequest<'_>>,
 ) -> Result<PreparedKey, ManagementFault> {
+    // The first request was checked. A change of the config meanwhile is no matter.
+    if let Some((row, token)) = find_repeated_key(store, config, request)? {
+        return Ok(PreparedKey { row, token, plan: None, request: None, is_in_store: true });
+    }
     check_account_name("account", &new.account)?;
     check_plan(config, new.plan.as_deref())?;
     check_label_and_origins(new)?;
     let expires = new.expires.as_deref().map(Expiry::parse).transpose()?;
-    if let Some((row, token)) = find_repeated_key(store, config, request)? {
-        return Ok(PreparedKey { row, token, plan: None, request: None, is_in_store: true });
-    }
-    if let Some(plan) = &new.plan {
-        check_plan_of_account(store, &new.account, plan)?;
-    }
+    let plan = new.plan.as_deref().map(|plan| {
+        let by_key_file = find_plan_by_key_file(&read_declared_keys(config)?, &new.account);
+        Ok::<_, ManagementFault>(NewKeyPlan { plan: plan.to_owned(), by_key_file })
+    });
+    let plan = plan.transpose()?;
     let created_at = store.now().unix_now;
     let id = new_key_id()?;
     let (token, record) = draw_token(config, &id, request)?;
@@ -83,7 +88,7 @@ pub fn prepare_key(
         expires_at: expires.map(|when| when.to_unix_seconds(store.now())).transpose()?,
         revoked_at: None,
     };
-    Ok(PreparedKey { row, token, plan: new.plan.clone(), request: record, is_in_store: false })
+    Ok(PreparedKey { row, token, plan, request: record, is_in_store: false })
 }
 
 impl PreparedKey {
@@ -128,8 +133,8 @@ pub fn revoke_key(
             store.changes_by(author).expire_or_revoke_key(&stored.id, None, Some(now))?;
         }
         None => {
-            let tombstone = KeyRow { revoked_at: Some(now), ..declared.key };
-            store.changes_by(author).add_keys(&[(tombstone, None)], None)?;
+            let declared = KeyRow { revoked_at: None, ..declared.key };
+            store.changes_by(author).revoke_declared_key(&declared, now)?;
         }
     }
     Ok(now)
@@ -138,7 +143,8 @@ pub fn revoke_key(
 /// Imports the keys of a key file, all or none, and returns their ids.
 ///
 /// # Errors
-/// Returns a fault if the file is faulty, or names an unknown plan, or if a key exists already.
+/// Returns a fault if the file is faulty or names an unknown plan, if a key exists already, or if an
+/// account has another plan than the file names.
 pub fn import_keys(
     store: &mut Store,
     config: &Config,
@@ -146,13 +152,19 @@ pub fn import_keys(
     file: &Path,
 ) -> Result<Vec<String>, ManagementFault> {
     let keys = read_keys_of_file(file)?;
-    for key in &keys {
-        check_plan(config, key.plan.as_deref())?;
+    for DeclaredKey { key, plan } in &keys {
+        check_plan(config, plan.as_deref())?;
+        check_label(key.label.as_ref())?;
     }
+    let declared = read_declared_keys(config)?;
+    let plans_of_key_file = plans_of_key_file(&declared);
     let now = store.now().unix_now;
-    let rows: Vec<(KeyRow, Option<String>)> = keys
+    let rows: Vec<(KeyRow, Option<NewKeyPlan>)> = keys
         .into_iter()
         .map(|DeclaredKey { key, plan }| {
+            let by_key_file = plans_of_key_file.get(key.account.as_str());
+            let by_key_file = by_key_file.map(|plan| choose_plan(None, *plan).to_owned());
+            let plan = plan.map(|plan| NewKeyPlan { plan, by_key_file });
             let created_at = if key.created_at == 0 { now } else { key.created_at };
             (KeyRow { created_at, ..key }, plan)
         })
@@ -200,14 +212,22 @@ pub fn check_plan(config: &Config, plan: Option<&str>) -> Result<(), ManagementF
     }
 }
 
-fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
-    let is_valid = |label: &String| {
+/// Checks a label. Lists print it, so it must not control a terminal.
+fn check_label(label: Option<&String>) -> Result<(), ManagementFault> {
+    let is_valid = |label: &&String| {
         label.chars().count() <= MAX_LABEL_CHARS && !label.chars().any(char::is_control)
     };
-    if let Some(label) = new.label.as_ref().filter(|label| !is_valid(label)) {
-        let expected = format!("up to {MAX_LABEL_CHARS} characters on one line");
-        return Err(ManagementFault::invalid("label", expected, format!("{label:?}")));
+    match label.filter(|label| !is_valid(label)) {
+        None => Ok(()),
+        Some(label) => {
+            let expected = format!("up to {MAX_LABEL_CHARS} characters on one line");
+            Err(ManagementFault::invalid("label", expected, format!("{label:?}")))
+        }
     }
+}
+
+fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
+    check_label(new.label.as_ref())?;
     if new.origins.len() > MAX_ORIGINS {
         let expected = format!("up to {MAX_ORIGINS} origins");
         let found = new.origins.len().to_string();
@@ -223,21 +243,26 @@ fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
     Ok(())
 }
 
-fn check_plan_of_account(
+/// Finds the plan that an account has by the key file alone; `None` if the file does not name the
+/// account.
+fn find_plan_by_key_file(declared: &[DeclaredKey], account: &str) -> Option<String> {
+    let plan = plans_of_key_file(declared).get(account).copied()?;
+    Some(choose_plan(None, plan).to_owned())
+}
+
+/// Reads the plan that an account has. If the key file is faulty, only the store tells.
+///
+/// # Errors
+/// If the store fails.
+pub fn read_plan_of_account(
     store: &mut Store,
+    config: &Config,
     account: &str,
-    plan: &str,
-) -> Result<(), ManagementFault> {
-    let Some(row) = store.find_account(account)? else { return Ok(()) };
-    let present = row.plan.as_deref().unwrap_or(DEFAULT_PLAN);
-    match present == plan {
-        true => Ok(()),
-        false => Err(ManagementFault::OtherPlan {
-            account: account.to_owned(),
-            present: present.to_owned(),
-            found: plan.to_owned(),
-        }),
-    }
+) -> Result<String, StoreError> {
+    let of_store = store.find_account(account)?.and_then(|row| row.plan);
+    let declared = read_declared_keys(config).unwrap_or_default();
+    let by_key_file = find_plan_by_key_file(&declared, account);
+    Ok(choose_plan(of_store.as_deref(), by_key_file.as_deref()).to_owned())
 }
 
 /// Finds the key that an earlier request of the same `Idempotency-Key` added, and derives its text.
@@ -252,8 +277,7 @@ pub(super) fn find_repeated_key(
     let row = store.find_key(&record.key_id)?.filter(|row| row.digest == token.sha256());
     row.map(|row| Some((row, token))).ok_or_else(|| {
         ManagementFault::Conflict(
-            "Idempotency-Key: expected the admin token and the keys.prefix of the first request, \
-             but found others"
+            "Idempotency-Key: expected the admin token of the first request, but found another"
                 .to_owned(),
         )
     })
@@ -268,7 +292,7 @@ pub(super) fn draw_token(
 ) -> Result<(Token, Option<RequestRecord>), ManagementFault> {
     match request {
         Some(request) => {
-            let record = request.create_record(key_id)?;
+            let record = request.create_record(key_id, &config.key_prefix)?;
             Ok((request.derive_token(&config.key_prefix, &record.salt)?, Some(record)))
         }
         None => match Token::generate(&config.key_prefix) {

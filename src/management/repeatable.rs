@@ -9,6 +9,10 @@ use super::fault::ManagementFault;
 use crate::keys::{Token, sha256};
 use crate::store::{RequestRecord, Store};
 
+/// What stands in a salt before the prefix of the key, which a repeat needs even if `keys.prefix` has
+/// changed. No prefix contains it.
+const PREFIX_SEPARATOR: char = ':';
+
 /// A request with an `Idempotency-Key`.
 pub struct RepeatableRequest<'r> {
     /// The name of the admin token.
@@ -30,8 +34,14 @@ impl RepeatableRequest<'_> {
         hash_parts(&[b"content", &self.content])
     }
 
-    /// Derives the text of the request's key from this salt.
-    pub(super) fn derive_token(&self, prefix: &str, salt: &str) -> Result<Token, ManagementFault> {
+    /// Derives the text of the request's key from this salt. `present_prefix` is the present
+    /// `keys.prefix`, which a salt of an earlier version lacks.
+    pub(super) fn derive_token(
+        &self,
+        present_prefix: &str,
+        salt: &str,
+    ) -> Result<Token, ManagementFault> {
+        let prefix = salt.split_once(PREFIX_SEPARATOR).map_or(present_prefix, |(_, it)| it);
         let (token, key) = (self.token_text, self.idempotency_key.as_bytes());
         let seed = hash_parts(&[b"key", salt.as_bytes(), token, key]);
         let derived = Token::derive(prefix, seed.as_bytes());
@@ -58,14 +68,18 @@ impl RepeatableRequest<'_> {
     }
 
     /// Creates what the store has to remember of a new request, which adds the key `key_id`.
-    pub(super) fn create_record(&self, key_id: &str) -> Result<RequestRecord, ManagementFault> {
+    pub(super) fn create_record(
+        &self,
+        key_id: &str,
+        key_prefix: &str,
+    ) -> Result<RequestRecord, ManagementFault> {
         let mut salt = [0u8; 16];
         getrandom::fill(&mut salt)
             .map_err(|error| ManagementFault::NoRandomBits(error.to_string()))?;
         Ok(RequestRecord {
             id: self.id(),
             digest: self.digest(),
-            salt: hex::encode(salt),
+            salt: format!("{}{PREFIX_SEPARATOR}{key_prefix}", hex::encode(salt)),
             key_id: key_id.to_owned(),
         })
     }

@@ -95,6 +95,7 @@ impl Reloader {
             config.table.clone(),
             audit.clone(),
         )?;
+        let trigger = trigger.with_table(table.clone());
         let (state_of_feeds, feeds) = (Arc::clone(&gate_state), config.feeds.clone());
         let (store, dns) = (config.store.clone(), config.dns.clone());
         let webhooks = Webhooks::start(
@@ -283,7 +284,7 @@ impl ReloadState {
 
     /// Lets the audit record what has changed in the config and in the key file.
     fn record_config_and_key_file(&self) {
-        self.audit.record_config(&self.config_sources);
+        self.audit.record_config(&self.config_sources, &self.startup_config.admin);
         self.audit.record_key_file(self.config.key_file.as_deref(), self.keys.declared_keys());
     }
 

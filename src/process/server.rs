@@ -79,6 +79,7 @@ pub fn run(
     let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = prepared_start;
     let gate = Gate::new(state, config.startup_rules.clone());
     let connection_tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
+    write_served_store_or_warn(runtime_dir.as_ref(), &config);
     let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets: sockets.try_clone()? };
     let upgrade_state = Arc::new(Mutex::new(upgrade_state));
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
@@ -262,6 +263,14 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
             (given.max_exchanges, per_address);
     }
     Ok(config)
+}
+
+/// Writes down which store serves. Without it the process serves, but commands can't check the store.
+fn write_served_store_or_warn(runtime_dir: Option<&RuntimeDir>, config: &Config) {
+    let written = runtime_dir.map(|dir| dir.write_served_store(&config.store.shown_address()));
+    if let Some(Err(error)) = written {
+        log::warn!("commands can't check which store serves: {error}");
+    }
 }
 
 /// Opens the runtime directory. Without it the process serves, but can't be upgraded.

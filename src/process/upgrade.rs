@@ -21,6 +21,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
+use crate::support::regular_file::write_atomically;
+
 /// How long each process waits for the other's next message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a waiting process checks whether it should stop waiting.
@@ -32,8 +34,11 @@ const ACCEPTING_MESSAGE: &[u8] = b"accepting\n";
 /// The old process's final message: the successor may claim the runtime directory now.
 const RUNTIME_DIR_RELEASED_MESSAGE: &[u8] = b"released\n";
 
+/// The file that names the store of the serving process.
+const SERVED_STORE_FILE: &str = "store";
+
 /// The runtime directory, which only its owner can write to. It contains the pid file of the
-/// serving process and the socket of a successor.
+/// serving process, the name of its store, and the socket of a successor.
 #[derive(Debug)]
 pub struct RuntimeDir {
     path: PathBuf,
@@ -89,6 +94,16 @@ impl RuntimeDir {
     pub fn is_claimed(&self) -> bool {
         let file = OpenOptions::new().read(true).open(self.path.join("riskgate.pid"));
         file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
+    /// Writes down which store the process serves, so that commands do not change another one.
+    pub fn write_served_store(&self, store: &str) -> io::Result<()> {
+        write_atomically(&self.path.join(SERVED_STORE_FILE), store.as_bytes())
+    }
+
+    /// Reads which store the process serves, if a process serves from this directory.
+    pub fn read_served_store(&self) -> Option<String> {
+        self.is_claimed().then(|| fs::read_to_string(self.path.join(SERVED_STORE_FILE)).ok())?
     }
 
     /// Opens the upgrade socket, as the successor. Only one successor can wait at a time.

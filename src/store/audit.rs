@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::new_key_plan::NewKeyPlan;
 use super::rows::{AccountRow, KeyRow};
 use crate::model::month::{Month, format_rfc3339};
 use crate::model::monthly_limit::MonthlyLimit;
@@ -17,7 +18,7 @@ pub const AUDIT_RETENTION_SECONDS: i64 = 400 * 86_400;
 const MAX_SOURCE_STATE_BYTES: usize = 256 << 10;
 /// The most changed entries of a source that one record lists.
 const MAX_LISTED_ENTRIES: usize = 200;
-/// The most ids and plans that the record of an import lists.
+/// The most ids, plans and states that the record of an import lists.
 const MAX_LISTED_KEYS: usize = 2_000;
 
 /// The surface through which a change was made.
@@ -227,7 +228,7 @@ pub struct SourceState {
 
 impl SourceState {
     /// Renders the entries for the store. Too many entries become their number and their digest.
-    pub(super) fn to_stored_text(&self) -> String {
+    pub fn to_stored_text(&self) -> String {
         let text = json!(self.entries).to_string();
         if text.len() <= MAX_SOURCE_STATE_BYTES {
             return text;
@@ -285,12 +286,15 @@ pub(super) fn account_to_json(account: &AccountRow) -> Value {
 
 /// The change that adds these keys: the creation of one key, or an import of several. `None`
 /// without a key.
-pub(super) fn change_of_added_keys(keys: &[(KeyRow, Option<String>)]) -> Option<Change> {
+pub(super) fn change_of_added_keys(keys: &[(KeyRow, Option<NewKeyPlan>)]) -> Option<Change> {
+    let plan_to_store = |plan: &Option<NewKeyPlan>| {
+        plan.as_ref().and_then(NewKeyPlan::plan_to_store).map(str::to_owned)
+    };
     let (operation, target, after) = match keys {
         [] => return None,
         [(key, plan)] => {
             let mut after = key_to_json(key);
-            if let (Some(plan), Value::Object(entries)) = (plan, &mut after) {
+            if let (Some(plan), Value::Object(entries)) = (plan_to_store(plan), &mut after) {
                 entries.insert("plan".to_owned(), json!(plan));
             }
             (AuditOperation::KeyCreate, key.id.clone(), after)
@@ -298,17 +302,31 @@ pub(super) fn change_of_added_keys(keys: &[(KeyRow, Option<String>)]) -> Option<
         _ => {
             let ids = keys.iter().take(MAX_LISTED_KEYS).map(|(key, _)| key.id.as_str());
             let ids = ids.collect::<Vec<_>>();
-            let plans = keys.iter().filter_map(|(key, plan)| Some((&key.account, plan.as_ref()?)));
+            let plans =
+                keys.iter().filter_map(|(key, plan)| Some((&key.account, plan_to_store(plan)?)));
             let plans = plans.take(MAX_LISTED_KEYS).collect::<BTreeMap<_, _>>();
+            let states = keys.iter().take(MAX_LISTED_KEYS);
+            let states = states.map(|(key, _)| (key.id.as_str(), key_to_json(key)));
+            let states = states.collect::<BTreeMap<_, _>>();
             let count = keys.len();
             (
                 AuditOperation::KeyImport,
                 format!("{count} keys"),
-                json!({ "keys": count, "ids": ids, "plans": plans }),
+                json!({ "keys": count, "ids": ids, "plans": plans, "states": states }),
             )
         }
     };
     Some(Change { operation, target, before: Value::Null, after })
+}
+
+/// The change that revokes a key which only the key file has.
+pub(super) fn change_of_revoked_declared_key(declared: &KeyRow, revoked: &KeyRow) -> Change {
+    Change {
+        operation: AuditOperation::KeyRevoke,
+        target: declared.id.clone(),
+        before: key_to_json(declared),
+        after: key_to_json(revoked),
+    }
 }
 
 /// The change that writes lost rows back.

@@ -53,6 +53,19 @@ pub enum StoreError {
         /// The reply.
         found: String,
     },
+    /// A new key names another plan than that of its account.
+    #[error(
+        "plan: expected {present}, the plan of the account {account}, but found {found}; to change \
+         it: riskgate accounts set {account} --plan {found}"
+    )]
+    OtherPlan {
+        /// The account.
+        account: String,
+        /// Its plan.
+        present: String,
+        /// The plan that was given with the key.
+        found: String,
+    },
     /// The contents of the store don't allow the operation: for example, a key does not exist,
     /// exists already or has ended, or a store that should be filled is not empty.
     #[error("{0}")]

@@ -252,7 +252,8 @@ pub struct RequestRecord {
     pub id: String,
     /// The digest of what the request asks for.
     pub digest: String,
-    /// Random bytes in hexadecimal, from which the text of the key was derived.
+    /// Random bytes and the prefix of the key, from which the text of the key was derived. Contains no
+    /// space.
     pub salt: String,
     /// The id of the key that the request added.
     pub key_id: String,

@@ -9,6 +9,7 @@ mod foreign;
 mod history;
 mod imports;
 mod learned;
+mod plans;
 mod quota_events;
 mod server;
 mod top;

@@ -4,19 +4,18 @@ use serde_json::Value;
 
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{format_columns, print_result};
-use crate::cli::store_access::{open_store, read_ring_rows};
+use crate::cli::store_access::{STORE_TIMEOUT, read_ring_rows_of_config};
 use crate::config::Config;
-use crate::management::{KeyEntry, list_keys, read_declared_keys};
+use crate::management::{KeyEntry, list_keys, read_declared_keys, read_present_time};
 use crate::model::month::format_rfc3339;
 
 /// Lists the keys, of this account or of all, as JSON or as a table.
 pub fn run(config: &Config, account: Option<&str>, json: bool) -> Result<(), CommandFailure> {
-    let mut store = open_store(config)?;
-    let rows = read_ring_rows(&mut store)?;
+    let rows = read_ring_rows_of_config(config)?;
     let mut keys = list_keys(&rows.keys, &rows.accounts, &read_declared_keys(config)?);
     keys.retain(|key| account.is_none_or(|account| key.account == account));
     if json {
-        let now = store.now().unix_now;
+        let now = read_present_time(&config.store, STORE_TIMEOUT);
         let objects: Vec<Value> = keys.iter().map(|key| key.to_json(now)).collect();
         return print_result(format!("{}\n", Value::Array(objects)));
     }

@@ -13,6 +13,7 @@ mod ring_index;
 mod usage;
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,10 +22,10 @@ use serde_json::Value;
 
 use super::access::{Access, is_cross_site};
 use super::history::TrafficHistory;
-use crate::config::{AdminToken, Config};
+use crate::config::{AdminToken, Config, StoreOptions};
 use crate::gate::GateState;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
-use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
+use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError, StoreUrl};
 use request::{ApiError, ApiRequest};
 use ring_index::RingIndex;
 
@@ -45,6 +46,10 @@ pub(super) struct AdminApi {
     reload_trigger: ReloadTrigger,
     history: Arc<TrafficHistory>,
     started_at: i64,
+    /// The store that this process serves: that of the config at the start.
+    served_store: StoreOptions,
+    /// Device and inode of the store's file at the start; `None` for a server.
+    served_file: Option<(u64, u64)>,
     /// The connection for reads; `None` before the first read, and after a failure.
     read_store: Mutex<Option<Store>>,
     /// The connection for changes; `None` before the first change, and after a failure.
@@ -68,7 +73,10 @@ impl AdminApi {
         history: Arc<TrafficHistory>,
         started_at: i64,
     ) -> AdminApi {
+        let served_store = inputs.config.snapshot().store.clone();
         AdminApi {
+            served_file: file_identity(&served_store.url),
+            served_store,
             state,
             inputs,
             reload_status,
@@ -243,8 +251,8 @@ impl AdminApi {
         self.use_store(&mut connection, read)
     }
 
-    /// Changes the store. Waits until the change is in effect on this node, at most for
-    /// [`MAX_EFFECT_WAIT`].
+    /// Changes the store that this process serves. Waits until the change is in effect on this node,
+    /// at most for [`MAX_EFFECT_WAIT`].
     fn change_store_and_wait<T, E: From<StoreError>>(
         &self,
         change: impl FnOnce(&mut Store) -> Result<T, E>,
@@ -252,8 +260,15 @@ impl AdminApi {
     where
         ApiError: From<E>,
     {
+        if self.config().store.url != self.served_store.url {
+            return Err(ApiError::conflict(
+                "store.url: expected the store that this process serves, but the config names another \
+                 one; restart riskgate, or undo the change of store.url; nothing was changed",
+            ));
+        }
         let (changed, version) = {
             let mut connection = lock(&self.write_store);
+            self.open_served_store(&mut connection)?;
             let changed = self.use_store(&mut connection, change)?;
             let version = connection.as_mut().and_then(|store| store.ring_version().ok().flatten());
             (changed, version.map_or(0, |version| version.version))
@@ -266,6 +281,30 @@ impl AdminApi {
             std::thread::sleep(EFFECT_POLL_INTERVAL);
         }
         Ok(changed)
+    }
+
+    /// Opens the store for changes, and fails unless it is the store that this process serves: its
+    /// file may have been moved or replaced, or its server emptied.
+    fn open_served_store(&self, connection: &mut Option<Store>) -> Result<(), ApiError> {
+        let checked = self.use_store(connection, |store| {
+            let refuse =
+                |found: String| StoreError::Conflict(format!("{found}; nothing was changed"));
+            // Another file at this path may look like the served store, because SQLite applies the
+            // log that the served one left beside it.
+            if file_identity(&self.served_store.url) != self.served_file {
+                let expected = "store.url: expected the file that this process serves";
+                return Err(refuse(format!("{expected}, but found another one, or none")));
+            }
+            if matches!(store, Store::Sqlite(_)) {
+                store.check_still_usable().map_err(|error| refuse(error.to_string()))?;
+            }
+            let version = store.ring_version()?;
+            let serving = self.state.keys.snapshot();
+            let ring = serving.as_ref().as_ref();
+            let is_same = ring.map_or(Ok(()), |ring| ring.check_same_store(version.as_ref()));
+            is_same.map_err(|error| refuse(error.to_string()))
+        });
+        checked.inspect_err(|_| *connection = None)
     }
 
     fn use_store<T, E: From<StoreError>>(
@@ -284,7 +323,7 @@ impl AdminApi {
         let mut store = match connection.take() {
             Some(store) => store,
             None => {
-                let mut store = self.config().store.open(STORE_TIMEOUT)?;
+                let mut store = self.served_store.open_existing(STORE_TIMEOUT)?;
                 store.raise_busy_timeout()?;
                 store
             }
@@ -297,6 +336,12 @@ impl AdminApi {
         }
         done
     }
+}
+
+/// Returns device and inode of a store's file; `None` for a server, and if there is no file.
+fn file_identity(url: &StoreUrl) -> Option<(u64, u64)> {
+    let StoreUrl::Sqlite(path) = url else { return None };
+    std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

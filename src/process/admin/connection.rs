@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::header::{CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use http::{Response, StatusCode};
 use pingora::apps::ServerApp;
 use pingora::protocols::Stream;
@@ -19,6 +20,7 @@ use tokio::time::timeout;
 use super::connection_limit::{BusyFlag, ConnectionLimit};
 use super::responses::text_response;
 use super::{AdminApp, AdminRequest};
+use crate::message::request_head::iter_parsed_fields;
 use crate::process::single_response::send_response;
 use crate::support::test_fault::{TestFault, is_injected};
 
@@ -79,6 +81,9 @@ impl AdminServerApp {
             false => PHASE_TIMEOUT,
         };
         let response = match timeout(header_timeout, session.read_request()).await {
+            Ok(Ok(true)) if has_two_framings(&session) => {
+                text_response(StatusCode::BAD_REQUEST, "expected a well-formed HTTP/1.1 request\n")
+            }
             Ok(Ok(true)) => {
                 let body = match timeout(PHASE_TIMEOUT, read_body(&mut session)).await {
                     Ok(Ok(body)) => body,
@@ -120,6 +125,19 @@ impl AdminServerApp {
         }
         response
     }
+}
+
+/// Returns true if the request gives its length in two ways: a proxy in front may read it in the
+/// other way. Pingora has removed one of both from the parsed fields.
+fn has_two_framings(session: &ServerSession) -> bool {
+    let Some(raw) = session.as_http1().map(|session| session.get_headers_raw_bytes()) else {
+        return false;
+    };
+    let count = |wanted: HeaderName| {
+        let wanted = wanted.as_str().as_bytes();
+        iter_parsed_fields(&raw).filter(|(name, _)| name.eq_ignore_ascii_case(wanted)).count()
+    };
+    count(CONTENT_LENGTH) > 0 && count(TRANSFER_ENCODING) > 0
 }
 
 /// Reads the body of a request; `None` if it is larger than [`MAX_BODY_BYTES`]. riskgate uses only

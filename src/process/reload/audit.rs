@@ -5,40 +5,45 @@
 //! the next process finds that the file differs from the state in the store, and records the
 //! change.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+mod audit_file;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
+
+use audit_file::AuditFile;
 
 use super::status_reporter::StatusReporter;
 use super::store_connection::open_if_none;
-use crate::config::{Config, ConfigSources, EffectiveSetting, StoreOptions, fingerprint_secret};
-use crate::gate::GateState;
-use crate::keys::DeclaredKey;
-use crate::management::{KeyEntry, list_keys, list_overrides, override_file_state};
-use crate::model::month::format_rfc3339;
-use crate::store::{
-    AuditOperation, AuditRecord, ChangeAuthor, ChangeSurface, SourceState, Store, StoreError,
+use crate::config::{
+    Config, ConfigSources, EffectiveSetting, SettingOrigin, StoreOptions, fingerprint_secret,
 };
+use crate::keys::{DeclaredKey, sha256};
+use crate::management::{list_overrides, override_file_state};
+use crate::model::month::format_rfc3339;
+use crate::store::{AuditOperation, ChangeAuthor, ChangeSurface, SourceState, Store, StoreError};
 use crate::support::machine_name::machine_name;
+use crate::support::regular_file::read_regular_file;
 use crate::table::{Table, TableInputs, TableLocation};
 
 /// How often the thread writes new records to the file, and tries again after a failure.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long an operation of the store may take.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most records that are read from the store at a time.
-const RECORDS_PER_READ: usize = 500;
-/// How much of the end of the file is searched for the last record.
-const MAX_LINE_BYTES: u64 = 4 << 20;
-/// The most changes that wait for the store. A later state of a source replaces an earlier one.
-const MAX_WAITING: usize = 64;
+/// How often the file of overrides is compared with the store before a difference is recorded, and
+/// the time between.
+const MAX_OVERRIDE_READS: usize = 20;
+const OVERRIDE_READ_INTERVAL: Duration = Duration::from_millis(200);
+/// The largest file of a table, in bytes.
+const MAX_TABLE_FILE_BYTES: u64 = 1 << 30;
+/// The most changes that wait for the store.
+const MAX_WAITING: usize = 1_024;
 
 /// Sends changes to the thread that records them. The thread ends once all clones are dropped.
 #[derive(Clone)]
@@ -50,6 +55,8 @@ struct SourceChange {
     state: SourceState,
     /// The path of the file that the source is in.
     path: String,
+    /// Whether the store did not answer when the change was to be recorded.
+    has_waited: bool,
 }
 
 impl AuditRecorder {
@@ -66,6 +73,7 @@ impl AuditRecorder {
             gate_state,
             status_reporter,
             waiting: VecDeque::new(),
+            last_seen: HashMap::new(),
             audit_file: config.audit_path.clone().map(AuditFile::new),
         };
         let thread = std::thread::Builder::new().name("audit".to_owned());
@@ -86,45 +94,55 @@ impl AuditRecorder {
 
     fn send_state(&self, operation: AuditOperation, state: SourceState, path: &str) {
         // The thread lives as long as this sender.
-        let _ = self.0.send(SourceChange { operation, state, path: path.to_owned() });
+        let _ = self.0.send(SourceChange {
+            operation,
+            state,
+            path: path.to_owned(),
+            has_waited: false,
+        });
     }
 
     /// Records the settings that the config sets. The admin tokens are a source of their own.
-    pub(super) fn record_config(&self, sources: &ConfigSources) {
-        let path = sources.file_path().map_or("defaults".to_owned(), |path| absolute(&path));
+    ///
+    /// Two processes may read one file, with other variables and other flags. So what the file says
+    /// is one source for both, and what else a process has is a source of that process.
+    pub(super) fn record_config(&self, sources: &ConfigSources, admin: &SocketAddr) {
         // A faulty config is not in force, and its faults are reported elsewhere.
         let Ok(settings) = Config::read_effective_settings(sources) else { return };
-        let is_set = |setting: &EffectiveSetting| setting.source != "default";
-        let set = settings.0.into_iter().filter(is_set);
-        let entries = set.map(|setting| {
-            let is_token_hash =
-                setting.key.starts_with("admin.token.") && setting.key.ends_with(".hash");
-            let fingerprint = match &setting.value {
-                Some(hash) if is_token_hash => Some(fingerprint_secret(hash)),
-                _ => setting.secret_fingerprint,
-            };
-            let secret = fingerprint.map(|print| format!("a secret, {print}…"));
-            (setting.key, secret.or(setting.value).unwrap_or_default())
-        });
+        let path = sources.file_path().map_or("defaults".to_owned(), |path| absolute(&path));
+        let is_of_file = |setting: &EffectiveSetting| setting.origin == SettingOrigin::File;
+        let in_force = match sources.file_path().map(|path| Config::read_settings_of_file(&path)) {
+            Some(Ok(of_file)) => of_file.0,
+            Some(Err(_)) => return,
+            None => Vec::new(),
+        };
+        let entries = in_force.into_iter().filter(is_of_file).map(describe_setting);
         let (tokens, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
             entries.partition(|(key, _)| key.starts_with("admin.token"));
         self.send_entries(AuditOperation::ConfigChange, "config", &path, others);
         self.send_entries(AuditOperation::TokenChange, "admin tokens of config", &path, tokens);
+        let is_of_process = |setting: &EffectiveSetting| setting.origin == SettingOrigin::Process;
+        let entries = settings.0.into_iter().filter(is_of_process).map(describe_setting).collect();
+        let kind = format!("variables and flags of the process at {admin} with the config");
+        self.send_entries(AuditOperation::ConfigChange, &kind, &path, entries);
     }
 
     /// Records the keys that the key file declares.
     pub(super) fn record_key_file(&self, path: Option<&Path>, declared: &[DeclaredKey]) {
         let Some(path) = path.map(absolute) else { return };
-        let entry = |key: KeyEntry| {
-            let expires_at = key.expires_at.map(format_rfc3339);
+        let entry = |DeclaredKey { key, plan }: &DeclaredKey| {
+            let created_at = Some(key.created_at).filter(|at| *at != 0);
             let value = json!({
-                "account": key.account, "plan": key.plan, "label": key.label,
+                "account": key.account, "plan": plan, "label": key.label,
+                "hash": format!("{}…", fingerprint_secret(&format!("{:?}", key.digest))),
                 "origins": key.origins, "require_origin": key.require_origin,
-                "expires_at": expires_at,
+                "created_at": created_at.map(format_rfc3339),
+                "expires_at": key.expires_at.map(format_rfc3339),
+                "revoked_at": key.revoked_at.map(format_rfc3339),
             });
-            (key.id, value.to_string())
+            (key.id.clone(), value.to_string())
         };
-        let entries = list_keys(&[], &[], declared).into_iter().map(entry).collect();
+        let entries = declared.iter().map(entry).collect();
         self.send_entries(AuditOperation::KeyFileChange, "key file", &path, entries);
     }
 
@@ -134,20 +152,67 @@ impl AuditRecorder {
             TableLocation::Bundled => "bundled".to_owned(),
             TableLocation::Path(path) => absolute(path),
         };
+        let fingerprints = fingerprint_table_files(inputs, table);
+        let fingerprint = |file: &str| fingerprints.get(file).cloned().unwrap_or_default();
         let lists = table.lists().iter().map(|list| {
-            (format!("list {}", list.file), format!("{} rows, {}", list.rows, list.kind))
+            let value = format!("{} rows, {}{}", list.rows, list.kind, fingerprint(&list.file));
+            (format!("list {}", list.file), value)
+        });
+        let is_list = |file: &str| table.lists().iter().any(|list| list.file == file);
+        let other_files = fingerprints.iter().filter(|(file, _)| !is_list(file));
+        let other_files = other_files.map(|(file, fingerprint)| {
+            (format!("file {file}"), fingerprint.trim_start_matches(", ").to_owned())
         });
         let versions = table.sources().iter().map(|source| {
             (format!("source {}", source.name), format!("{} of {}", source.version, source.date))
         });
         let is_other = |(name, _): &(String, String)| !is_override_list(name, inputs);
-        let entries = lists.filter(is_other).chain(versions).collect();
+        let entries = lists.filter(is_other).chain(other_files).chain(versions).collect();
         self.send_entries(AuditOperation::TableChange, "table", &path, entries);
         if let (Some(path), Ok(rows)) = (&inputs.overrides_path, list_overrides(inputs)) {
             let state = override_file_state(path, &rows);
             self.send_state(AuditOperation::OverrideFileChange, state, &absolute(path));
         }
     }
+}
+
+/// Describes a setting for a record: a secret by its fingerprint, and an address that has secret
+/// parts by its other parts and its fingerprint.
+fn describe_setting(setting: EffectiveSetting) -> (String, String) {
+    const HIDDEN: &str = "\"…\"";
+    let is_token_hash = setting.key.starts_with("admin.token.") && setting.key.ends_with(".hash");
+    let value = setting.value.unwrap_or_default();
+    let description = match setting.secret_fingerprint {
+        _ if is_token_hash => format!("a secret, {}…", fingerprint_secret(&value)),
+        Some(fingerprint) if value == HIDDEN => format!("a secret, {fingerprint}…"),
+        Some(fingerprint) => format!("{value}, {fingerprint}…"),
+        None => value,
+    };
+    (setting.key, description)
+}
+
+/// Returns the fingerprints of the files that a table is built from, by the name that
+/// [`ListInfo::file`](crate::table::ListInfo::file) gives a list. Leaves out the overrides, and the
+/// lists inside the binary, which change with the binary alone.
+fn fingerprint_table_files(inputs: &TableInputs, table: &Table) -> BTreeMap<String, String> {
+    let feeds = inputs.feeds.iter().map(|feed| (format!("feed {}", feed.name), feed.path.clone()));
+    let mut files: Vec<(String, PathBuf)> = feeds.collect();
+    match &inputs.base_location {
+        TableLocation::Bundled => {}
+        TableLocation::Path(folder) if folder.is_dir() => {
+            let lists = table.lists().iter().filter(|list| !list.is_added);
+            let names = lists.map(|list| list.file.as_str());
+            let names = names.chain(["manifest.toml", "sources.toml"]);
+            files.extend(names.map(|name| (name.to_owned(), folder.join(name))));
+        }
+        TableLocation::Path(file) => files.push(("compiled table".to_owned(), file.clone())),
+    }
+    let fingerprint = |(name, path): (String, PathBuf)| {
+        let digest = sha256(&read_regular_file(&path, MAX_TABLE_FILE_BYTES).ok()?);
+        let digits: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        Some((name, format!(", sha256 {digits}…")))
+    };
+    files.into_iter().filter_map(fingerprint).collect()
 }
 
 /// Returns true if the list is the file of overrides, whose rows are a source of their own.
@@ -168,6 +233,8 @@ struct Worker {
     status_reporter: StatusReporter,
     /// The changes that are not recorded yet, the oldest first.
     waiting: VecDeque<SourceChange>,
+    /// The latest state of each source that was sent to this thread, by its subject.
+    last_seen: HashMap<String, SourceState>,
     audit_file: Option<AuditFile>,
 }
 
@@ -187,10 +254,22 @@ impl Worker {
         }
     }
 
+    /// Adds a state behind the states that wait. If a source changes and changes back, both changes
+    /// are recorded.
     fn add_waiting(&mut self, change: SourceChange) {
-        self.waiting.retain(|waiting| waiting.state.subject != change.state.subject);
+        let subject = change.state.subject.clone();
+        if self.last_seen.get(&subject) == Some(&change.state) {
+            return;
+        }
+        self.last_seen.insert(subject, change.state.clone());
         if self.waiting.len() >= MAX_WAITING {
-            self.waiting.pop_front();
+            // The latest state of each source stays, so that its record lacks only what was between.
+            let is_outdated = |at: &usize| {
+                let subject = &self.waiting[*at].state.subject;
+                self.waiting.iter().skip(at + 1).any(|later| later.state.subject == *subject)
+            };
+            let outdated = (0..self.waiting.len()).find(is_outdated).unwrap_or(0);
+            self.waiting.remove(outdated);
         }
         self.waiting.push_back(change);
     }
@@ -205,6 +284,7 @@ impl Worker {
         if outcome.is_err() {
             // The next attempt opens the store again.
             self.store = None;
+            self.waiting.iter_mut().for_each(|change| change.has_waited = true);
         }
         outcome
     }
@@ -214,14 +294,24 @@ impl Worker {
         let store = open_if_none(&mut self.store, &self.store_options, STORE_TIMEOUT);
         let store = store.map_err(describe)?;
         store.set_time(self.gate_state.ledger.believed_time());
-        while let Some(SourceChange { operation, state, path }) = self.waiting.front() {
+        while let Some(change) = self.waiting.front() {
+            let SourceChange { operation, state, path, has_waited } = change;
             let from = format!("{path} on {}", machine_name());
             let author = match operation {
                 // riskgate itself changes the lists that feeds fill.
                 AuditOperation::TableChange => ChangeAuthor::riskgate(&from),
                 _ => ChangeAuthor { actor: file_owner(path), via: ChangeSurface::File, from },
             };
-            store.changes_by(&author).record_source_state(*operation, state).map_err(describe)?;
+            let state = match operation {
+                AuditOperation::OverrideFileChange if !has_waited => {
+                    find_lasting_overrides(store, path).map_err(describe)?
+                }
+                _ => Some(state.clone()),
+            };
+            if let Some(state) = state {
+                let mut changes = store.changes_by(&author);
+                changes.record_source_state(*operation, &state).map_err(describe)?;
+            }
             self.waiting.pop_front();
         }
         match &mut self.audit_file {
@@ -231,127 +321,38 @@ impl Worker {
     }
 }
 
+/// Returns the state of the file of overrides, if the store lastingly remembers another one. Commands
+/// and the API record an override before they write it, so for a moment both may differ.
+fn find_lasting_overrides(
+    store: &mut Store,
+    path: &str,
+) -> Result<Option<SourceState>, StoreError> {
+    let path = Path::new(path);
+    let mut inputs = TableInputs::from_base(TableLocation::Bundled);
+    inputs.overrides_path = Some(path.to_owned());
+    let mut before = None;
+    for _ in 0..MAX_OVERRIDE_READS {
+        let Ok(rows) = list_overrides(&inputs) else { return Ok(None) };
+        let state = override_file_state(path, &rows);
+        let stored = store.read_source_state(&state.subject)?;
+        if stored.is_none() {
+            return Ok(Some(state));
+        }
+        if stored == Some(state.to_stored_text()) {
+            return Ok(None);
+        }
+        let found = Some((state, stored));
+        if found == before {
+            break;
+        }
+        before = found;
+        std::thread::sleep(OVERRIDE_READ_INTERVAL);
+    }
+    Ok(before.map(|(state, _)| state))
+}
+
 /// Returns the owner of a file: nothing else tells who changed it.
 fn file_owner(path: &str) -> String {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).map_or("unknown".to_owned(), |meta| format!("owner uid {}", meta.uid()))
-}
-
-/// The file of `audit.path`.
-struct AuditFile {
-    path: PathBuf,
-    /// The id of the last record in the file: `Some(None)` if the file has no record, `None` before
-    /// the file is read.
-    last_id: Option<Option<String>>,
-}
-
-impl AuditFile {
-    fn new(path: PathBuf) -> AuditFile {
-        AuditFile { path, last_id: None }
-    }
-
-    /// Appends the records that the file lacks. During an upgrade, two processes write the same
-    /// file, so each locks the file and reads its last record before a write.
-    fn append_new_records(&mut self, store: &mut Store) -> Result<(), String> {
-        let path = self.path.display().to_string();
-        let describe =
-            |error: io::Error| format!("{path}: expected to append records, but found {error}");
-        let mut last_id = match &self.last_id {
-            Some(last_id) => last_id.clone(),
-            None => {
-                let mut file = open_to_append(&self.path).map_err(describe)?;
-                repair_and_read_last_id(&mut file).map_err(describe)?
-            }
-        };
-        loop {
-            let records = store.read_audit_after(last_id.as_deref(), RECORDS_PER_READ);
-            let records = records.map_err(|error| error.to_string())?;
-            self.last_id = Some(last_id.clone());
-            let Some(newest) = records.last() else { return Ok(()) };
-            let mut file = open_to_append(&self.path).map_err(describe)?;
-            file.lock().map_err(describe)?;
-            let on_file = repair_and_read_last_id(&mut file).map_err(describe)?;
-            if parse_optional_id(&on_file) > parse_optional_id(&last_id) {
-                // Another process has appended records meanwhile.
-                last_id = on_file;
-                continue;
-            }
-            let lines: String = records.iter().map(|it| format!("{}\n", it.to_json())).collect();
-            let written = file.write_all(lines.as_bytes()).and_then(|()| file.sync_data());
-            written.map_err(describe)?;
-            last_id = Some(newest.id.clone());
-        }
-    }
-}
-
-fn parse_optional_id(id: &Option<String>) -> Option<(u64, u64)> {
-    id.as_deref().and_then(AuditRecord::parse_id)
-}
-
-/// Opens the file for reading and appending. Creates it so that only its owner may read it.
-fn open_to_append(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    // Without O_NONBLOCK, opening a FIFO would wait for its reader.
-    options.read(true).append(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
-    let file = options.open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("something that is no regular file")),
-    }
-}
-
-/// Reads the id of the last record. First removes an incomplete last line, which a process left
-/// that was killed while it wrote.
-fn repair_and_read_last_id(file: &mut File) -> io::Result<Option<String>> {
-    let length = file.metadata()?.len();
-    let start = length.saturating_sub(MAX_LINE_BYTES);
-    file.seek(SeekFrom::Start(start))?;
-    let mut tail = Vec::new();
-    file.read_to_end(&mut tail)?;
-    let complete = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    if complete < tail.len() {
-        file.set_len(start + complete as u64)?;
-    }
-    let lines = tail[..complete].split(|byte| *byte == b'\n').rev();
-    let mut records = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    Ok(records.find_map(|record| record["id"].as_str().map(str::to_owned)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_incomplete_last_line_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.jsonl");
-        std::fs::write(&path, "{\"id\":\"1\"}\n{\"id\":\"2\"}\n{\"id\":\"3\",\"at").unwrap();
-        let mut file = open_to_append(&path).unwrap();
-        assert_eq!(repair_and_read_last_id(&mut file).unwrap().as_deref(), Some("2"));
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"id\":\"1\"}\n{\"id\":\"2\"}\n");
-    }
-
-    #[test]
-    fn each_record_is_written_once_over_restarts_and_renames() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.jsonl");
-        let url = crate::store::StoreUrl::Sqlite(folder.path().join("s.db"));
-        let options = crate::store::RedisOptions::default();
-        let mut store = Store::open(&url, &options, Duration::from_secs(5)).unwrap();
-        let author = ChangeAuthor::riskgate("a test");
-        let mut file = AuditFile::new(path.clone());
-        let count = |path: &Path| std::fs::read_to_string(path).unwrap().lines().count();
-        for step in 1..=6 {
-            let name = format!("account-{step}");
-            store.changes_by(&author).set_account(&name, None, Some(None)).unwrap();
-            file.append_new_records(&mut store).unwrap();
-            file.append_new_records(&mut store).unwrap();
-            match step {
-                2 => file = AuditFile::new(path.clone()),
-                4 => std::fs::rename(&path, folder.path().join("old")).unwrap(),
-                _ => {}
-            }
-        }
-        assert_eq!((count(&folder.path().join("old")), count(&path)), (4, 2));
-    }
 }

@@ -153,7 +153,7 @@ impl Worker {
         let synced = spawn_blocking(move || {
             let mut sync = match sync {
                 Some(sync) => sync,
-                None => DnsFactSync::new(store.open(store.deadline)?),
+                None => DnsFactSync::new(store.open_existing(store.deadline)?),
             };
             let outcome = sync.sync_with_store(&state.dns, state.ledger.believed_now());
             Ok::<_, crate::store::StoreError>((sync, outcome))

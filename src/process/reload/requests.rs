@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::table::TableRebuilder;
+use crate::table::TableInputs;
+
 /// The outcome of a reload by part: the fault, or None if the part was reloaded.
 pub type ReloadOutcome = BTreeMap<&'static str, Option<String>>;
 
@@ -17,9 +20,24 @@ type ReplyTo = Option<oneshot::Sender<ReloadOutcome>>;
 pub struct ReloadTrigger {
     requests: mpsc::UnboundedSender<ReplyTo>,
     wakeup: Arc<Notify>,
+    /// `None` until the table's thread has started.
+    table: Option<TableRebuilder>,
 }
 
 impl ReloadTrigger {
+    /// Lets the trigger also rebuild the table alone.
+    pub(super) fn with_table(self, table: TableRebuilder) -> ReloadTrigger {
+        ReloadTrigger { table: Some(table), ..self }
+    }
+
+    /// Rebuilds the table from these sources, and waits until it serves, or until the rebuild has
+    /// failed. Waits at most for `max_wait`.
+    pub async fn rebuild_table_and_wait(&self, sources: TableInputs, max_wait: Duration) {
+        if let Some(table) = &self.table {
+            let _ = tokio::time::timeout(max_wait, table.request_rebuild(sources)).await;
+        }
+    }
+
     /// Requests a reload without waiting for it.
     pub fn request_reload(&self) {
         // The receiver is gone only when the process ends.
@@ -49,7 +67,7 @@ impl ReloadRequests {
     pub(super) fn new() -> (ReloadTrigger, ReloadRequests) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let wakeup = Arc::new(Notify::new());
-        let trigger = ReloadTrigger { requests: sender, wakeup: Arc::clone(&wakeup) };
+        let trigger = ReloadTrigger { requests: sender, wakeup: Arc::clone(&wakeup), table: None };
         (trigger, ReloadRequests { requests: receiver, wakeup })
     }
 

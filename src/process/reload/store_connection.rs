@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::config::StoreOptions;
 use crate::store::{Store, StoreError};
 
-/// Returns the store of a thread. Opens the store first if `store` is `None`. `timeout` limits each
-/// operation of a store that is opened.
+/// Returns the store of a thread. Opens the store first if `store` is `None`, and never creates one:
+/// the process has opened it at its start. `timeout` limits each operation of a store that is
+/// opened.
 pub(super) fn open_if_none<'s>(
     store: &'s mut Option<Store>,
     options: &StoreOptions,
@@ -14,6 +15,6 @@ pub(super) fn open_if_none<'s>(
 ) -> Result<&'s mut Store, StoreError> {
     match store {
         Some(store) => Ok(store),
-        none => Ok(none.insert(options.open(timeout)?)),
+        none => Ok(none.insert(options.open_existing(timeout)?)),
     }
 }

@@ -27,7 +27,8 @@ const EXPIRY_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// The largest overrides file that is kept in memory, in bytes.
 const MAX_OVERRIDES_BYTES: u64 = 64 << 20;
 
-/// Controls the thread that rebuilds the table. The thread ends when this value is dropped.
+/// Controls the thread that rebuilds the table. The thread ends when all clones are dropped.
+#[derive(Clone)]
 pub(super) struct TableRebuilder(Sender<RebuildRequest>);
 
 /// Requests a rebuild of the table from these sources. The reply is the fault, or None.

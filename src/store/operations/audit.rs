@@ -32,6 +32,24 @@ impl Store {
         }
     }
 
+    /// Reads the remembered state of a source, as [`SourceState::to_stored_text`] renders it.
+    ///
+    /// [`SourceState::to_stored_text`]: crate::store::SourceState::to_stored_text
+    pub fn read_source_state(&mut self, subject: &str) -> Result<Option<String>, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.read_source_state(subject),
+            Store::Redis(store) => store.read_source_state(subject),
+        }
+    }
+
+    /// Finds the record with this id.
+    pub fn find_audit_record(&mut self, id: &str) -> Result<Option<AuditRecord>, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.find_audit_record(id),
+            Store::Redis(store) => store.find_audit_record(id),
+        }
+    }
+
     /// Finds a request that added a key in the last 24 hours.
     pub fn find_request(&mut self, id: &str) -> Result<Option<RequestRecord>, StoreError> {
         match self {

@@ -5,9 +5,13 @@
 use super::open::Store;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
-use crate::store::audit::{AuditOperation, Change, ChangeAuthor, SourceState};
+use crate::store::audit::{
+    AuditOperation, Change, ChangeAuthor, SourceState, change_of_added_keys,
+    change_of_revoked_declared_key,
+};
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
+use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::rows::{AccountRow, KeyRow, RepairedMonth, RequestRecord};
 
 /// Changes a store in the name of an author. See [`Store::changes_by`].
@@ -33,19 +37,38 @@ impl StoreChanges<'_> {
         }
     }
 
-    /// Adds all keys or none. Creates the accounts that don't exist yet. If a plan is given with a
-    /// key, it becomes the plan of the key's account.
+    /// Adds all keys or none. Creates the accounts that don't exist yet. A plan that is given with a
+    /// key becomes the plan of a new account. Fails if another account has another plan.
     ///
     /// If the keys are added for a `request` that can be repeated, the store remembers the request.
     /// Fails if the store knows the request already: see [`Store::find_request`].
     pub fn add_keys(
         &mut self,
-        keys_with_plans: &[(KeyRow, Option<String>)],
+        keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
         request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
+        let Some(change) = change_of_added_keys(keys_with_plans) else {
+            return self.mark_as_store();
+        };
         match self.store {
-            Store::Sqlite(store) => store.add_keys(self.author, keys_with_plans, request),
-            Store::Redis(store) => store.add_keys(self.author, keys_with_plans, request),
+            Store::Sqlite(store) => store.add_keys(self.author, keys_with_plans, request, &change),
+            Store::Redis(store) => store.add_keys(self.author, keys_with_plans, request, &change),
+        }
+    }
+
+    /// Revokes a key that only the key file has: adds a revoked row of the key, because a key that is
+    /// revoked in either source is revoked. `declared` is the key as the file has it.
+    pub fn revoke_declared_key(
+        &mut self,
+        declared: &KeyRow,
+        revoked_at: i64,
+    ) -> Result<(), StoreError> {
+        let revoked = KeyRow { revoked_at: Some(revoked_at), ..declared.clone() };
+        let change = change_of_revoked_declared_key(declared, &revoked);
+        let keys = [(revoked, None)];
+        match self.store {
+            Store::Sqlite(store) => store.add_keys(self.author, &keys, None, &change),
+            Store::Redis(store) => store.add_keys(self.author, &keys, None, &change),
         }
     }
 

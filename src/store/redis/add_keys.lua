@@ -1,26 +1,28 @@
 -- Adds a page of new keys and their accounts, all or none: the operation `add_keys`.
 --
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit,
---      8 plans that the import gives to existing accounts, 9 requests that can be repeated
+--      8 requests that can be repeated
 -- ARGV 1 an id for the change, 2 the author,
 --      3 the import that the keys belong to ('-' if none: the keys then take effect at once),
 --      4 '1' on the first page of the import, else '0',
 --      5 for how many seconds the import reserves its names,
 --      6 the id and the value of the request ('' if it can't be repeated),
---      7 what the audit says of several keys: how many they are, in words,
---      8 the state of the keys in JSON, for the audit (7 and 8 are '' in an import, whose end
---        brings them);
---      then for each key its id, digest, row, account, and plan ('' if none is given)
+--      7 the operation, 8 the target, 9 the state before and 10 the state after in JSON, for the audit
+--        (all are '' in an import, whose end brings them),
+--      11 the plan of an account without a plan;
+--      then for each key its id, digest, row, account, plan ('' if none is given), and the plan that
+--      the account has by the key file ('' if the file does not name it)
 -- Returns the version (0 before the import is committed), or the reason why nothing was added:
--- 'taken' with the id and the known id; 'busy'; 'abandoned' with the import; or 'repeated'.
+-- 'taken' with the id and the known id; 'other_plan' with the account, its plan and the plan of the
+-- key; 'busy'; 'abandoned' with the import; or 'repeated'.
 
 local meta, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local imports, plans, requests, import = KEYS[6], KEYS[8], KEYS[9], ARGV[3]
-local audit, author, request = KEYS[7], ARGV[2], ARGV[6]
-local FIRST_KEY = 9
+local imports, requests, import = KEYS[6], KEYS[8], ARGV[3]
+local audit, author, request, default_plan = KEYS[7], ARGV[2], ARGV[6], ARGV[11]
+local FIRST_KEY, KEY_ARGUMENTS = 12, 6
 
 local ids, hexes, names, is_named = {}, {}, {}, {}
-for at = FIRST_KEY, #ARGV, 5 do
+for at = FIRST_KEY, #ARGV, KEY_ARGUMENTS do
     ids[#ids + 1], hexes[#hexes + 1] = ARGV[at], ARGV[at + 1]
     local name = ARGV[at + 3]
     if not is_named[name] then names[#names + 1], is_named[name] = name, true end
@@ -54,7 +56,7 @@ for at, id in ipairs(ids) do
     end
     seen_ids[id], seen_hexes[hex] = true, id
 end
-local known_accounts, rows = redis.call('HMGET', accounts, unpack(names)), {}
+local known_accounts, rows, is_new = redis.call('HMGET', accounts, unpack(names)), {}, {}
 for at, name in ipairs(names) do
     local row = known_accounts[at] or (import .. ' - null')
     local row_import = string.match(row, '^(%S+) %S+ .')
@@ -64,16 +66,28 @@ for at, name in ipairs(names) do
     end
     if status ~= 'live' then return {status, row_import} end
     rows[name] = row
+    is_new[name] = not known_accounts[at] or (import ~= '-' and row_import == import)
+end
+-- A new key never changes the plan of an account. A plan by the key file stays with the file.
+for at = FIRST_KEY, #ARGV, KEY_ARGUMENTS do
+    local name, plan, by_key_file = unpack(ARGV, at + 3, at + 5)
+    if plan ~= '' then
+        local row_import, limit, present = string.match(rows[name], '^(%S+) (%S+) (.+)$')
+        local is_changeable = import == '-' or row_import == import
+        if present == 'null' and by_key_file ~= '' then
+            present = by_key_file
+        elseif present == 'null' then
+            present = is_new[name] and plan or default_plan
+            if is_changeable then rows[name] = table.concat({row_import, limit, plan}, ' ') end
+        end
+        if present ~= plan then return {'other_plan', name, present, plan} end
+    end
 end
 
 local score
 if import == '-' then
     score = next_version(meta, ARGV[1])
-    if #ids == 1 then
-        record_change(audit, author, 'key.create', ids[1], 'json', '', ARGV[8])
-    else
-        record_change(audit, author, 'key.import', ARGV[7], 'json', '', ARGV[8])
-    end
+    record_change(audit, author, ARGV[7], ARGV[8], 'json', ARGV[9], ARGV[10])
     remember_request(requests, request)
 else
     number = number or redis.call('HINCRBY', meta, 'imports', 1)
@@ -82,26 +96,18 @@ else
     score = -number
 end
 local new_rows, index, members = {}, {}, {}
-for at = FIRST_KEY, #ARGV, 5 do
-    local id, hex, row, name, plan = unpack(ARGV, at, at + 4)
+for at = FIRST_KEY, #ARGV, KEY_ARGUMENTS do
+    local id, hex, row = unpack(ARGV, at, at + 2)
     new_rows[#new_rows + 1], new_rows[#new_rows + 2] = id, import .. ' ' .. row
     index[#index + 1], index[#index + 2] = hex, id
     members[#members + 1], members[#members + 2] = score, 'key:' .. id
-    if plan ~= '' then
-        local row_import, limit = string.match(rows[name], '^(%S+) (%S+)')
-        if import == '-' or row_import == import then
-            rows[name] = table.concat({row_import, limit, plan}, ' ')
-        else
-            redis.call('HSET', plans, name, plan)
-        end
-    end
 end
 redis.call('ZADD', changed, unpack(members))
 redis.call('HSET', keys, unpack(new_rows))
 redis.call('HSET', digests, unpack(index))
 local changed_rows, changed_members = {}, {}
 for name, row in pairs(rows) do
-    -- An import changes existing accounts only when it is committed.
+    -- An import leaves the rows of existing accounts alone.
     if import == '-' or string.match(row, '^%S+') == import then
         changed_rows[#changed_rows + 1], changed_rows[#changed_rows + 2] = name, row
         changed_members[#changed_members + 1] = score
@@ -112,5 +118,4 @@ if #changed_rows > 0 then
     redis.call('ZADD', changed, unpack(changed_members))
     redis.call('HSET', accounts, unpack(changed_rows))
 end
-if import ~= '-' then redis.call('EXPIRE', plans, ARGV[5]) end
 return math.max(0, score)

@@ -35,6 +35,7 @@ impl Redis {
         state: Option<&SourceState>,
     ) -> Result<(), StoreError> {
         let mut arguments = format_change(author, change).to_vec();
+        arguments.push(self.read_end_of_wait()?);
         if let Some(state) = state {
             arguments.extend([state.subject.clone(), state.to_stored_text()]);
         }
@@ -49,15 +50,14 @@ impl Redis {
     ) -> Result<bool, StoreError> {
         let text = state.to_stored_text();
         for _ in 0..MAX_SOURCE_STATE_TRIES {
-            let mut read = redis::pipe();
-            read.cmd("HGET").arg(SOURCE_STATES).arg(&state.subject);
-            let stored: Option<String> = self.query_last_reply(RECORD_OPERATION, &read)?;
+            let stored = self.read_source_state(&state.subject)?;
             if stored.as_ref() == Some(&text) {
                 return Ok(false);
             }
             let (before, after) = diff_source_states(stored.as_deref().unwrap_or(""), &text);
             let change = Change { operation, target: state.subject.clone(), before, after };
             let mut arguments = format_change(author, &change).to_vec();
+            arguments.push(self.read_end_of_wait()?);
             let is_first = stored.is_none();
             arguments.extend([state.subject.clone(), text.clone(), stored.unwrap_or_default()]);
             if self.run_record_change_script(&arguments)? {
@@ -65,6 +65,16 @@ impl Redis {
             }
         }
         Err(self.unavailable_error(RECORD_OPERATION, "a source that other nodes keep changing"))
+    }
+
+    /// Reads the clock of the server, and returns until when this process waits for the reply to a
+    /// script that it sends now, in Unix milliseconds.
+    fn read_end_of_wait(&mut self) -> Result<String, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("TIME");
+        let (seconds, micros): (u64, u64) = self.query_last_reply(RECORD_OPERATION, &read)?;
+        let timeout = self.write_script_timeout().as_millis();
+        Ok((u128::from(seconds) * 1_000 + u128::from(micros) / 1_000 + timeout).to_string())
     }
 
     /// Runs `record_change.lua`. Returns false if another node has changed the state of the source.
@@ -97,6 +107,28 @@ impl Redis {
         read.cmd("XRANGE").arg(AUDIT).arg(from).arg("+").arg("COUNT").arg(count);
         let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
         Ok(entries.into_iter().map(parse_entry).collect())
+    }
+
+    pub(in crate::store) fn read_source_state(
+        &mut self,
+        subject: &str,
+    ) -> Result<Option<String>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(SOURCE_STATES).arg(subject);
+        self.query_last_reply(RECORD_OPERATION, &read)
+    }
+
+    pub(in crate::store) fn find_audit_record(
+        &mut self,
+        id: &str,
+    ) -> Result<Option<AuditRecord>, StoreError> {
+        // An SQLite store has other ids.
+        let Some((milliseconds, number)) = AuditRecord::parse_id(id) else { return Ok(None) };
+        let id = format!("{milliseconds}-{number}");
+        let mut read = redis::pipe();
+        read.cmd("XRANGE").arg(AUDIT).arg(&id).arg(&id);
+        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
+        Ok(entries.into_iter().next().map(parse_entry))
     }
 
     pub(in crate::store) fn find_request(
@@ -133,6 +165,7 @@ impl Redis {
                 milliseconds = milliseconds.max(at);
                 let AuditRecord { author, operation, target, before, after, .. } = record;
                 write.cmd("XADD").arg(AUDIT).arg(format!("{milliseconds}-{number}"));
+                // The id must not go back, even if a clock did. So the time has a field of its own.
                 write.arg("at").arg(record.at).arg("author").arg(author.to_json().to_string());
                 write.arg("operation").arg(operation).arg("target").arg(target);
                 write.arg("form").arg("json").arg("before").arg(before.to_string());

@@ -1,13 +1,12 @@
 -- Ends an import: commits it, so that all its rows take effect at once, or clears a page of them.
 --
--- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit,
---      8 plans that the import gives to existing accounts
+-- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit
 -- ARGV 1 an id for the change, 2 the author, 3 the import, 4 'commit' or 'clear', 5 rows in a page,
 --      6 how many keys the import has, in words, 7 what the audit says of them, in JSON
 -- Returns the version, or the number of rows that were cleared.
 
 local meta, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local imports, plans, import = KEYS[6], KEYS[8], ARGV[3]
+local imports, import = KEYS[6], ARGV[3]
 local known = redis.call('HGET', imports, import)
 local number, held_until, version = string.match(known or '', '^(%d+) (%d+) (%d+)$')
 
@@ -15,17 +14,8 @@ if ARGV[4] == 'commit' then
     if import_status(imports, import) ~= 'busy' then
         return redis.error_reply('LATE: the import took too long and no longer reserves its names')
     end
-    local given = redis.call('HGETALL', plans)
-    -- Deletes first: if the user lacks the permission, the script fails before it has written.
-    redis.call('DEL', plans)
     local version = next_version(meta, ARGV[1])
     record_change(KEYS[7], ARGV[2], 'key.import', ARGV[6], 'json', '', ARGV[7])
-    for at = 1, #given, 2 do
-        local name = given[at]
-        local row_import, limit = string.match(redis.call('HGET', accounts, name), '^(%S+) (%S+)')
-        redis.call('HSET', accounts, name, table.concat({row_import, limit, given[at + 1]}, ' '))
-        redis.call('ZADD', changed, version, 'account:' .. name)
-    end
     redis.call('HSET', imports, import, string.format('%s %s %.0f', number, held_until, version))
     return version
 end
@@ -49,6 +39,5 @@ for _, member in ipairs(members) do
 end
 if #members == 0 then
     redis.call('HDEL', imports, import)
-    redis.call('DEL', plans)
 end
 return #members

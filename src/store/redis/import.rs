@@ -8,12 +8,14 @@
 
 use super::audit::format_request;
 use super::connection::{CHUNK_ROWS, Redis};
-use super::key_names::{REQUESTS, RING_REDIS_KEYS, import_plans_key};
+use super::key_names::{REQUESTS, RING_REDIS_KEYS};
 use super::rows::{format_key, format_plan_or_empty};
 use super::scripts::Script;
 use super::write::{ADD_KEYS_OPERATION, ImportEnd};
-use crate::store::audit::{Change, ChangeAuthor, change_of_added_keys};
+use crate::model::plan::DEFAULT_PLAN;
+use crate::store::audit::{Change, ChangeAuthor};
 use crate::store::error::StoreError;
+use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::rows::{KeyRow, RequestRecord};
 
 /// How long an import reserves its names after each of its steps, in seconds.
@@ -34,13 +36,11 @@ impl Redis {
     pub(in super::super) fn add_keys(
         &mut self,
         author: &ChangeAuthor,
-        keys_with_plans: &[(KeyRow, Option<String>)],
+        keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
         request: Option<&RequestRecord>,
+        change: &Change,
     ) -> Result<(), StoreError> {
-        let Some(change) = change_of_added_keys(keys_with_plans) else {
-            return self.mark_as_store(author);
-        };
-        let mut page = KeyPage { author, change: &change, import_id: "-", is_first: true, request };
+        let mut page = KeyPage { author, change, import_id: "-", is_first: true, request };
         if keys_with_plans.len() <= CHUNK_ROWS {
             return self.add_key_page(&page, keys_with_plans);
         }
@@ -51,7 +51,7 @@ impl Redis {
             page.is_first = false;
             added
         });
-        let commit = ImportEnd::Commit(author, &change);
+        let commit = ImportEnd::Commit(author, change);
         let result = result.and_then(|()| self.run_end_import_script(&import, commit).map(drop));
         if result.is_err() {
             // If this fails, the next process that meets the import clears it. A committed import
@@ -64,25 +64,39 @@ impl Redis {
     fn add_key_page(
         &mut self,
         page: &KeyPage<'_>,
-        keys_with_plans: &[(KeyRow, Option<String>)],
+        keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
     ) -> Result<(), StoreError> {
         let KeyPage { author, change, import_id, is_first, request } = page;
-        let mut arguments = Vec::with_capacity(8 + 5 * keys_with_plans.len());
+        let mut arguments = Vec::with_capacity(11 + 6 * keys_with_plans.len());
         arguments.extend([self.random_id()?, author.to_json().to_string()]);
         arguments.extend([(*import_id).to_owned(), u8::from(*is_first).to_string()]);
         arguments.extend([IMPORT_RESERVATION_SECONDS.to_string(), format_request(*request)]);
         // The record of an import is written when the import is committed.
-        let (target, after) = match *import_id {
-            "-" => (change.target.clone(), change.after.to_string()),
+        let Change { operation, target, before, after } = change;
+        let record = match *import_id {
+            "-" => [
+                operation.as_str().to_owned(),
+                target.clone(),
+                before.to_string(),
+                after.to_string(),
+            ],
             _ => Default::default(),
         };
-        arguments.extend([target, after]);
+        arguments.extend(record);
+        arguments.extend([format_plan_or_empty(Some(DEFAULT_PLAN))]);
         for (key, plan) in keys_with_plans {
             arguments.extend([key.id.clone(), hex::encode(key.digest), format_key(key)]);
-            arguments.extend([key.account.clone(), format_plan_or_empty(plan.as_deref())]);
+            let (named, by_key_file) = match plan {
+                Some(NewKeyPlan { plan, by_key_file }) => {
+                    (Some(plan.as_str()), by_key_file.as_deref())
+                }
+                None => (None, None),
+            };
+            let (named, by_key_file) =
+                (format_plan_or_empty(named), format_plan_or_empty(by_key_file));
+            arguments.extend([key.account.clone(), named, by_key_file]);
         }
-        let plans = import_plans_key(import_id);
-        let names = [&RING_REDIS_KEYS[..], &[&plans, REQUESTS]].concat();
+        let names = [&RING_REDIS_KEYS[..], &[REQUESTS]].concat();
         self.run_write_script_after_imports(ADD_KEYS_OPERATION, Script::AddKeys, &names, &arguments)
             .map(drop)
     }

@@ -60,11 +60,6 @@ pub(super) fn account_recovering_key(account: &str, month: Month) -> String {
 /// A hash: the rows of the top list by domain.
 pub(super) const TOP_ROWS_KEY: &str = "riskgate:{top}:rows";
 
-/// The Redis key of the plans that an import gives to existing accounts when it is committed.
-pub(super) fn import_plans_key(import_id: &str) -> String {
-    format!("riskgate:{{ring}}:plans:{import_id}")
-}
-
 /// A hash: the requests that can be repeated, by their ids.
 pub(super) const REQUESTS: &str = "riskgate:{ring}:requests";
 

@@ -2,12 +2,18 @@
 -- the operations `record_change` and `record_source_state`.
 --
 -- KEYS 1 the audit, 2 a hash: the state of each source by its subject
--- ARGV 1 the author, 2 the operation, 3 the target, 4 the state before, 5 the state after;
---      if a source changed: 6 its subject, 7 its new text; for `record_source_state`: 8 its text as
+-- ARGV 1 the author, 2 the operation, 3 the target, 4 the state before, 5 the state after,
+--      6 until when the caller waits, in Unix milliseconds: a server that hung must not record a
+--        change which the caller has not made;
+--      if a source changed: 7 its subject, 8 its new text; for `record_source_state`: 9 its text as
 --      the caller has read it ('': none)
 -- Returns 1; 0 if the text of the source has changed since the caller read it.
 
-local subject, text, known = ARGV[6], ARGV[7], ARGV[8]
+local subject, text, known = ARGV[7], ARGV[8], ARGV[9]
+local seconds, micros = unpack(redis.call('TIME'))
+if tonumber(seconds) * 1000 + math.floor(tonumber(micros) / 1000) > tonumber(ARGV[6]) then
+    return redis.error_reply('LATE: the caller no longer waits')
+end
 if known and (redis.call('HGET', KEYS[2], subject) or '') ~= known then return 0 end
 -- The first state of a source is no change.
 if known ~= '' then

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redis::{Pipeline, Value};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::key_names::{RING_REDIS_KEYS, import_plans_key};
+use super::key_names::RING_REDIS_KEYS;
 use super::reply::{error_reply_text, reply_number_or_zero};
 use super::scripts::Script;
 use crate::model::believed_time::TimeTrust;
@@ -27,6 +27,8 @@ enum WriteReply {
     Version(u64),
     /// The new key `id` exists already, under the id `existing_id`.
     Taken { id: String, existing_id: String },
+    /// The account has the plan `present`, and the new key names the plan `found`.
+    OtherPlan { account: String, present: String, found: String },
     /// The key to rotate is revoked or has expired.
     Ended,
     /// A running import reserves one of the names.
@@ -55,7 +57,7 @@ impl Redis {
         redis_keys: &[&str],
         arguments: &[String],
     ) -> Result<Value, StoreError> {
-        let (replicas, timeout) = (self.wait_replicas, self.timeout.max(BULK_TIMEOUT));
+        let (replicas, timeout) = (self.wait_replicas, self.write_script_timeout());
         let time_arguments = self.time_arguments();
         let mut replies = self.run_scripts_within(operation, timeout, |scripts| {
             let mut pipeline = Pipeline::new();
@@ -90,6 +92,11 @@ impl Redis {
         [now.unix_now.to_string(), trust.to_owned()]
     }
 
+    /// How long this process waits for the reply to a script that writes.
+    pub(super) fn write_script_timeout(&self) -> Duration {
+        self.timeout.max(BULK_TIMEOUT)
+    }
+
     /// 128 random bits in hexadecimal.
     pub(super) fn random_id(&self) -> Result<String, StoreError> {
         let mut bytes = [0u8; 16];
@@ -115,6 +122,9 @@ impl Redis {
                 WriteReply::Version(version) => return Ok(version),
                 WriteReply::Taken { id, existing_id } => {
                     return Err(error::key_exists_error(&id, &existing_id));
+                }
+                WriteReply::OtherPlan { account, present, found } => {
+                    return Err(StoreError::OtherPlan { account, present, found });
                 }
                 WriteReply::Ended => return Err(error::key_ended_error()),
                 WriteReply::Repeated => return Err(error::repeated_request_error()),
@@ -143,6 +153,11 @@ impl Redis {
         let mut next = || parts.next().unwrap_or_default();
         Ok(match next().as_str() {
             "taken" => WriteReply::Taken { id: next(), existing_id: next() },
+            "other_plan" => WriteReply::OtherPlan {
+                account: next(),
+                present: parse_plan(next()),
+                found: parse_plan(next()),
+            },
             "ended" => WriteReply::Ended,
             "repeated" => WriteReply::Repeated,
             "abandoned" => WriteReply::Abandoned { import: next() },
@@ -171,12 +186,19 @@ impl Redis {
             ImportEnd::Clear => ("clear", String::new(), String::new(), String::new()),
         };
         let (import_id, rows) = (import_id.to_owned(), CHUNK_ROWS.to_string());
-        let plans = import_plans_key(&import_id);
         let arguments =
             [self.random_id()?, author, import_id, step.to_owned(), rows, target, after];
-        let keys = [&RING_REDIS_KEYS[..], &[&plans]].concat();
-        let reply =
-            self.run_write_script(ADD_KEYS_OPERATION, Script::EndImport, &keys, &arguments)?;
+        let reply = self.run_write_script(
+            ADD_KEYS_OPERATION,
+            Script::EndImport,
+            &RING_REDIS_KEYS,
+            &arguments,
+        )?;
         self.parse_reply(ADD_KEYS_OPERATION, reply)
     }
+}
+
+/// Parses a plan in JSON, as rows have it.
+fn parse_plan(json: String) -> String {
+    serde_json::from_str(&json).unwrap_or(json)
 }

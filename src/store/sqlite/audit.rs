@@ -43,10 +43,7 @@ impl Sqlite {
         let transaction = self.begin_write_transaction("recording a change")?;
         let record = || -> rusqlite::Result<bool> {
             let (subject, text) = (&state.subject, state.to_stored_text());
-            let before: Option<String> = transaction
-                .prepare_cached("SELECT entries FROM source_state WHERE subject = ?1")?
-                .query_row([subject], |row| row.get(0))
-                .optional()?;
+            let before = select_source_state(&transaction, subject)?;
             if before.as_ref() == Some(&text) {
                 return Ok(false);
             }
@@ -87,6 +84,24 @@ impl Sqlite {
             .map_err(self.error_while(READ_OPERATION))
     }
 
+    pub(in crate::store) fn read_source_state(
+        &mut self,
+        subject: &str,
+    ) -> Result<Option<String>, StoreError> {
+        select_source_state(&self.connection, subject).map_err(self.error_while(READ_OPERATION))
+    }
+
+    pub(in crate::store) fn find_audit_record(
+        &mut self,
+        id: &str,
+    ) -> Result<Option<AuditRecord>, StoreError> {
+        let Some(id) = AuditRecord::parse_id(id).map(to_row_id) else { return Ok(None) };
+        let select = "SELECT id, at, author, operation, target, before, after FROM audit
+                      WHERE id = ?1 LIMIT ?2";
+        let found = read_records(&self.connection, select, id, 1);
+        Ok(found.map_err(self.error_while(READ_OPERATION))?.pop())
+    }
+
     pub(in crate::store) fn find_request(
         &mut self,
         id: &str,
@@ -103,6 +118,13 @@ impl Sqlite {
             .optional()
             .map_err(self.error_while("looking for a request"))
     }
+}
+
+fn select_source_state(connection: &Connection, subject: &str) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT entries FROM source_state WHERE subject = ?1")?
+        .query_row([subject], |row| row.get(0))
+        .optional()
 }
 
 fn set_source_state(

@@ -1,5 +1,7 @@
 //! Keys and accounts in SQLite.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, Transaction, params};
 
 use super::audit::{self, append_record, remember_request};
@@ -10,15 +12,14 @@ use super::meta::{increment_ring_version, read_change_id, read_ring_version};
 use super::quota_events;
 use super::rows::{
     self, find_conflicting_key_id, insert_key_and_upsert_account, read_account_for_audit,
-    read_changed_accounts, read_changed_keys, read_key_for_audit, record_key_change,
-    upsert_account,
+    read_changed_accounts, read_changed_keys, read_key_for_audit, read_plan_of_account,
+    record_key_change, upsert_account,
 };
 use crate::model::monthly_limit::MonthlyLimit;
-use crate::store::audit::{
-    AuditOperation, Change, ChangeAuthor, change_of_added_keys, change_of_restored_rows,
-};
+use crate::store::audit::{AuditOperation, Change, ChangeAuthor, change_of_restored_rows};
 use crate::store::contents::{StoreContents, change_of_filled_store};
 use crate::store::error::{self, StoreError};
+use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::rows::{
     AccountRow, DamagedRows, KeyRow, RequestRecord, RingChanges, RingRows, RingVersion,
 };
@@ -70,23 +71,32 @@ impl Sqlite {
     pub(in crate::store) fn add_keys(
         &mut self,
         author: &ChangeAuthor,
-        keys_with_plans: &[(KeyRow, Option<String>)],
+        keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
         request: Option<&RequestRecord>,
+        change: &Change,
     ) -> Result<(), StoreError> {
         let (failed, now) = (self.error_while("adding keys"), self.clock.now());
         let transaction = self.begin_write_transaction("adding keys")?;
         remember_request(&transaction, now, request).map_err(&failed)??;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
+        // An account that is created here gets the plan of any of its keys.
+        let mut new_accounts = HashSet::new();
         for (key, plan) in keys_with_plans {
+            let stored = read_plan_of_account(&transaction, &key.account).map_err(&failed)?;
+            if stored.is_none() {
+                new_accounts.insert(key.account.as_str());
+            }
+            if let Some(plan) = plan {
+                let has_row = !new_accounts.contains(key.account.as_str());
+                plan.check(&key.account, stored.flatten().as_deref(), has_row)?;
+            }
+            let plan = plan.as_ref().and_then(NewKeyPlan::plan_to_store);
             if let Some(id) = find_conflicting_key_id(&transaction, key).map_err(&failed)? {
                 return Err(error::key_exists_error(&key.id, &id));
             }
-            insert_key_and_upsert_account(&transaction, key, plan.as_deref(), version)
-                .map_err(&failed)?;
+            insert_key_and_upsert_account(&transaction, key, plan, version).map_err(&failed)?;
         }
-        if let Some(change) = change_of_added_keys(keys_with_plans) {
-            append_record(&transaction, now, author, &change).map_err(&failed)?;
-        }
+        append_record(&transaction, now, author, change).map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
 

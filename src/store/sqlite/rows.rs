@@ -63,6 +63,15 @@ pub(super) fn upsert_account(
     Ok(())
 }
 
+/// Reads the plan in the row of an account. The outer `None` means that there is no such row.
+pub(super) fn read_plan_of_account(
+    transaction: &Transaction<'_>,
+    name: &str,
+) -> rusqlite::Result<Option<Option<String>>> {
+    let mut statement = transaction.prepare_cached("SELECT plan FROM account WHERE name = ?1")?;
+    statement.query_row([name], |row| row.get(0)).optional()
+}
+
 /// Reads the accounts that changed after a version of the ring, unordered. Adds the unreadable ones
 /// to `damaged`.
 pub(super) fn read_changed_accounts(

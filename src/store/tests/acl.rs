@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::super::redis_server::RedisServer;
 use super::super::{
     AuditOperation, BatchContext, Change, ClaimTimes, DnsFactRow, KnownState, LeaseReport,
-    MAX_DNS_FACTS, MonthlyLimit, QuotaEventOutcome, RequestRecord, SourceState, Store,
+    MAX_DNS_FACTS, MonthlyLimit, NewKeyPlan, QuotaEventOutcome, RequestRecord, SourceState, Store,
     StoreContents, StoreError, TopCredit,
 };
 use super::quota_events::quota_event;
@@ -79,7 +79,8 @@ fn run_operations_with_permissions(
             key_id: "key_1".to_owned(),
         };
         store.changes().mark_as_store()?;
-        store.changes().add_keys(&[(key(1, "acme"), Some("pro".to_owned()))], Some(&request))?;
+        let plan = NewKeyPlan::of_store_account("pro");
+        store.changes().add_keys(&[(key(1, "acme"), Some(plan))], Some(&request))?;
         store.changes().set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(5))))?;
         store.changes().rotate_key(&rotation("key_1", &key(2, "acme"), 9, 5), None)?;
         store.changes().restore_rows(&[key(3, "acme")], &[])?;

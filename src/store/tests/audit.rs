@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::{
     AuditOperation, BatchContext, Change, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit,
-    RequestRecord, SourceState, Store, UsageCount,
+    NewKeyPlan, RequestRecord, SourceState, Store, UsageCount,
 };
 use super::{key, on_both_stores, ring_version, rotation, tester};
 use crate::model::month::Month;
@@ -32,7 +32,9 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         first.label = Some("web \"1\"".to_owned());
         let mut changes = store.changes_by(&author);
         changes.mark_as_store().unwrap();
-        changes.add_keys(&[(first.clone(), Some("pro".to_owned()))], None).unwrap();
+        changes
+            .add_keys(&[(first.clone(), Some(NewKeyPlan::of_store_account("pro")))], None)
+            .unwrap();
         changes.set_account("acme", None, Some(Some(MonthlyLimit::Calls(7)))).unwrap();
         changes.set_account("acme", Some("free"), Some(None)).unwrap();
         let second = key(2, "acme");
@@ -40,7 +42,7 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         changes.rotate_key(&turn, None).unwrap();
         changes.undo_rotation(&turn, None).unwrap();
         changes.expire_or_revoke_key("key_1", None, Some(1_800_000_000)).unwrap();
-        let plan = Some("pro".to_owned());
+        let plan = Some(NewKeyPlan::of_store_account("free"));
         changes.add_keys(&[(key(3, "acme"), plan), (key(4, "acme"), None)], None).unwrap();
         changes.restore_rows(&[key(5, "acme")], &[]).unwrap();
         changes.restore_rows(&[key(5, "acme")], &[]).unwrap();
@@ -75,9 +77,15 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         assert_eq!(records[3].3["expires_at"], "2030-03-17T17:46:40Z");
         assert_eq!(records[5].3["expires_at"], Value::Null);
         assert_eq!(records[7].3["revoked_at"], "2027-01-15T08:00:00Z");
+        let states = json!({
+            "key_3": super::super::audit::key_to_json(&key(3, "acme")),
+            "key_4": super::super::audit::key_to_json(&key(4, "acme")),
+        });
         assert_eq!(
             records[8].3,
-            json!({ "keys": 2, "ids": ["key_3", "key_4"], "plans": { "acme": "pro" } })
+            json!({
+                "keys": 2, "ids": ["key_3", "key_4"], "plans": { "acme": "free" }, "states": states,
+            })
         );
         let all = format!("{records:?}");
         assert!(!all.contains(&hex::encode(first.digest)), "no record has a digest");

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::super::{AccountRow, MonthlyLimit, Store};
+use super::super::{AccountRow, MonthlyLimit, NewKeyPlan, Store};
 use super::{account, add_keys, key, on_both_stores, ring_version, rotation, rows};
 
 #[test]
@@ -62,7 +62,13 @@ fn keys_and_accounts_are_read_as_written() {
         let plan = "p/l\u{e4}n \"x\"".to_owned();
         store
             .changes()
-            .add_keys(&[(plain.clone(), None), (unusual.clone(), Some(plan.clone()))], None)
+            .add_keys(
+                &[
+                    (plain.clone(), None),
+                    (unusual.clone(), Some(NewKeyPlan::of_store_account(&plan))),
+                ],
+                None,
+            )
             .unwrap();
         let found = rows(&mut store);
         assert_eq!(found.keys, [plain, unusual.clone()]);
@@ -77,18 +83,15 @@ fn set_account_keeps_settings_that_are_not_given() {
         let acme = |store: &mut Store| rows(store).accounts.remove(0);
         let with =
             |plan: Option<&str>, limit| AccountRow { own_limit: limit, ..account("acme", plan) };
-        store.changes().add_keys(&[(key(1, "acme"), Some("pro".to_owned()))], None).unwrap();
+        store
+            .changes()
+            .add_keys(&[(key(1, "acme"), Some(NewKeyPlan::of_store_account("pro")))], None)
+            .unwrap();
         let most = Some(MonthlyLimit::Calls(i64::MAX.cast_unsigned()));
         store.changes().set_account("acme", None, Some(most)).unwrap();
         assert_eq!(acme(&mut store), with(Some("pro"), most));
         add_keys(&mut store, &[key(2, "acme")]);
         assert_eq!(acme(&mut store), with(Some("pro"), most), "a key without a plan gives none");
-        store.changes().add_keys(&[(key(3, "acme"), Some("free".to_owned()))], None).unwrap();
-        assert_eq!(
-            acme(&mut store),
-            with(Some("free"), most),
-            "a plan with a key is the account's"
-        );
         store
             .changes()
             .set_account("acme", Some("all"), Some(Some(MonthlyLimit::Unlimited)))
@@ -131,8 +134,10 @@ fn keys_are_added_all_or_none() {
             (&twice, "key key_2: expected a new key, but found it in the store as key_2"),
             (&twice_a_digest, "key key_3: expected a new key, but found it in the store as key_2"),
         ] {
-            let keys: Vec<_> =
-                keys.iter().map(|key| (key.clone(), Some("pro".to_owned()))).collect();
+            let keys: Vec<_> = keys
+                .iter()
+                .map(|key| (key.clone(), Some(NewKeyPlan::of_store_account("pro"))))
+                .collect();
             assert_eq!(store.changes().add_keys(&keys, None).unwrap_err().to_string(), refused);
             let now = rows(&mut store);
             assert_eq!((&now.keys, &now.accounts), (&before.keys, &before.accounts));

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use super::super::NewKeyPlan;
 use super::super::redis_server::RedisServer;
 use super::{add_keys, key, open, rows};
 
 /// Runs an import without its last step and without the permission to undo it, as if the process
 /// was killed.
-fn interrupt_import(server: &RedisServer, keys: &[(super::KeyRow, Option<String>)]) {
-    let denied = ["-hgetall", "-zrangebyscore"];
+fn interrupt_import(server: &RedisServer, keys: &[(super::KeyRow, Option<NewKeyPlan>)]) {
+    let denied = ["-hsetnx", "-zrangebyscore"];
     server.run(&[&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all"], &denied[..]].concat());
     open(&server.url_as("half", "pass")).changes().add_keys(keys, None).unwrap_err();
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), keys.len().to_string());
@@ -22,8 +23,10 @@ fn end_reservation_of_import(server: &RedisServer) {
     server.run(&["HSET", "riskgate:{ring}:imports", import, &format!("{number} 1 0")]);
 }
 
-fn keys_1500(first: u32, account: &str) -> Vec<(super::KeyRow, Option<String>)> {
-    (first..first + 1_500).map(|n| (key(n, account), Some("pro".to_owned()))).collect()
+fn keys_1500(first: u32, account: &str) -> Vec<(super::KeyRow, Option<NewKeyPlan>)> {
+    (first..first + 1_500)
+        .map(|n| (key(n, account), Some(NewKeyPlan::of_store_account("pro"))))
+        .collect()
 }
 
 #[test]
@@ -42,7 +45,7 @@ fn an_interrupted_import_is_invisible_and_gets_cleared() {
     end_reservation_of_import(&server);
     assert_eq!(rows(&mut store), found);
     // The next writer that meets the import clears it.
-    store.changes().set_account("acme", None, None).unwrap();
+    store.changes().set_account("acme", Some("pro"), None).unwrap();
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:digests"]), "1");
     assert_eq!(server.run(&["ZCARD", "riskgate:{ring}:changed"]), "3");
@@ -87,7 +90,7 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
     let mut store = open(&server.url());
     store
         .changes()
-        .set_account("known", Some("free"), Some(Some(super::super::MonthlyLimit::Calls(7))))
+        .set_account("known", Some("pro"), Some(Some(super::super::MonthlyLimit::Calls(7))))
         .unwrap();
     add_keys(&mut store, &[key(2_400, "other")]);
     let before = rows(&mut store);
@@ -112,7 +115,7 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
     assert_eq!(account("known").own_limit, Some(super::super::MonthlyLimit::Calls(7)));
     assert_eq!((account("new").plan.as_deref(), account("new").own_limit), (Some("pro"), None));
     for (since, keys, accounts) in
-        [(0, 3_001, 3), (before.version, 3_000, 2), (found.version, 0, 0)]
+        [(0, 3_001, 3), (before.version, 3_000, 1), (found.version, 0, 0)]
     {
         let changes = store.ring_changes(since).unwrap();
         assert_eq!((changes.keys.len(), changes.accounts.len()), (keys, accounts), "{since}");
@@ -129,7 +132,7 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
         (Some(5), Some("pro"))
     );
     let older = store.ring_changes(before.version).unwrap();
-    assert_eq!((older.keys.len(), older.accounts.len()), (3_000, 2));
+    assert_eq!((older.keys.len(), older.accounts.len()), (3_000, 1));
 }
 
 #[test]

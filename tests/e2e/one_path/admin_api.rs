@@ -1,5 +1,6 @@
 //! The admin API: who may do what, and that its changes are those of the commands.
 
+mod changes;
 mod on_redis;
 
 use serde_json::{Value, json};

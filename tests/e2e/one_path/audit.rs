@@ -1,5 +1,9 @@
 //! The audit: each change has exactly one record, whoever makes it, and whenever the process is killed.
 
+mod audit_path;
+mod edited_files;
+mod replay;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::request::{ApiError, ApiRequest, json_response, list_response};
 use super::{AdminApi, ChangePermit};
-use crate::keys::{DEFAULT_PLAN, Token};
+use crate::keys::Token;
 use crate::management::{
     KeyEntry, KeyState, ManagementFault, NewKey, RepeatableRequest, prepare_key, prepare_rotation,
-    revoke_key,
+    read_plan_of_account, revoke_key,
 };
 use crate::model::month::format_rfc3339;
 use crate::process::admin::access::{Access, read_bearer_token};
-use crate::store::{KeyRow, Store, StoreError};
+use crate::store::KeyRow;
 
 /// The longest `Idempotency-Key`, in bytes.
 const MAX_IDEMPOTENCY_KEY_LEN: usize = 255;
@@ -110,7 +110,7 @@ impl AdminApi {
         let (key, plan) = self.change_store_and_wait(|store| {
             let key = prepare_key(store, &config, &new, repeatable.as_ref())?;
             key.add(store, &permit.author)?;
-            let plan = read_plan(store, &key.row)?;
+            let plan = read_plan_of_account(store, &config, &key.row.account)?;
             Ok::<_, ManagementFault>((key, plan))
         })?;
         let now = self.state.ledger.believed_now();
@@ -132,7 +132,7 @@ impl AdminApi {
             let rotation =
                 prepare_rotation(store, &config, id, overlap, expires, repeatable.as_ref())?;
             rotation.commit(store, &permit.author)?;
-            let plan = read_plan(store, &rotation.new_key)?;
+            let plan = read_plan_of_account(store, &config, &rotation.new_key.account)?;
             Ok::<_, ManagementFault>((rotation, plan))
         })?;
         let now = self.state.ledger.believed_now();
@@ -175,12 +175,6 @@ pub(super) fn choose_visible_account<'r>(
         (Some(own), _) => Ok(Some(own)),
         (None, asked) => Ok(asked),
     }
-}
-
-/// Reads the plan of a key's account.
-fn read_plan(store: &mut Store, key: &KeyRow) -> Result<String, StoreError> {
-    let account = store.find_account(&key.account)?;
-    Ok(account.and_then(|account| account.plan).unwrap_or_else(|| DEFAULT_PLAN.to_owned()))
 }
 
 fn unknown_key(id: &str) -> ApiError {

@@ -1,13 +1,20 @@
 //! Lists overrides, and allows and denies domains.
 
+use std::time::Duration;
+
 use http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::request::{ApiError, ApiRequest, json_response, list_response};
 use super::{AdminApi, ChangePermit};
+use crate::config::Config;
 use crate::management::{OverrideRequest, clear_override, list_overrides, set_override};
 use crate::table::{OverrideAction, OverrideListRow};
+
+/// How long the answer to a changed override waits at most until its table serves: a build of two
+/// million rows takes some seconds.
+const MAX_TABLE_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,6 +79,7 @@ impl AdminApi {
         let change = self.change_store_and_wait(|store| {
             set_override(store, &config.table, &permit.author, &wanted)
         })?;
+        self.wait_for_table(&config);
         Ok(json_response(200, &change.to_json()))
     }
 
@@ -86,7 +94,17 @@ impl AdminApi {
         let change = self.change_store_and_wait(|store| {
             clear_override(store, &config.table, &permit.author, domain)
         })?;
+        self.wait_for_table(&config);
         Ok(json_response(200, &change.to_json()))
+    }
+}
+
+impl AdminApi {
+    /// Waits until the table with the changed overrides serves, at most for [`MAX_TABLE_WAIT`].
+    fn wait_for_table(&self, config: &Config) {
+        let rebuild =
+            self.reload_trigger.rebuild_table_and_wait(config.table.clone(), MAX_TABLE_WAIT);
+        tokio::runtime::Handle::current().block_on(rebuild);
     }
 }
 

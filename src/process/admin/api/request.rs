@@ -192,7 +192,7 @@ impl ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
     }
 
-    fn conflict(detail: impl Into<String>) -> ApiError {
+    pub(super) fn conflict(detail: impl Into<String>) -> ApiError {
         let message = "The present state does not allow this.";
         ApiError::new(StatusCode::CONFLICT, "conflict", message).with_detail(detail)
     }
@@ -264,9 +264,12 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         let detail = error.to_string();
         match error {
-            StoreError::Conflict(_) => ApiError::conflict(detail),
+            StoreError::Conflict(_) | StoreError::OtherPlan { .. } => ApiError::conflict(detail),
             _ => {
-                let message = "The store does not answer. It may have made the change.";
+                let message = match error {
+                    StoreError::Unusable { .. } => "The store can't be used as it is.",
+                    _ => "The store does not answer. It may have made the change.",
+                };
                 let error = ApiError::store_unavailable(message);
                 ApiError { is_of_store: true, ..error.with_detail(detail) }
             }
@@ -286,9 +289,7 @@ impl From<ManagementFault> for ApiError {
         match fault {
             ManagementFault::Invalid { .. } => ApiError::invalid(detail),
             ManagementFault::NotFound(_) => ApiError::not_found("There is none.", Some(detail)),
-            ManagementFault::Conflict(_) | ManagementFault::OtherPlan { .. } => {
-                ApiError::conflict(detail)
-            }
+            ManagementFault::Conflict(_) => ApiError::conflict(detail),
             ManagementFault::File(_) | ManagementFault::NoRandomBits(_) => {
                 ApiError::internal(detail)
             }

@@ -3,7 +3,7 @@
 
 /** Writes one row with its line end. A spreadsheet would run a text that begins with = + - or @. */
 export function formatRow(values) {
-  return `${values.map(formatCell).join(",")}\r\n`;
+  return `${values.map(formatCell).join(",")}\n`;
 }
 
 function formatCell(value) {

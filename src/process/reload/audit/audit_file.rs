@@ -1,0 +1,365 @@
+//! The file of `audit.path`, to which riskgate appends each record of the store once.
+//!
+//! The store may be replaced under the file: by a restore, by a copy to another kind of store, by a
+//! failover. The records then have other ids. And the file may be renamed, so that it does not tell
+//! what was written. So a second file beside it, the log of written records, has the fingerprints of
+//! all records that were written, in their order. The fingerprint of a record depends on what the
+//! record says, and not on its id.
+//!
+//! Normally riskgate appends the records behind the last one that it wrote. If the store does not
+//! have that record any more, riskgate reads all records of the store, and appends those whose
+//! fingerprints are not in the log.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::keys::sha256;
+use crate::store::{AuditRecord, Store, StoreError};
+
+/// The most records that are read from the store at a time.
+const RECORDS_PER_READ: usize = 500;
+/// How much of the end of the file is searched for records that the log of written records lacks.
+const MAX_TAIL_BYTES: u64 = 4 << 20;
+const FINGERPRINT_BYTES: usize = 16;
+
+/// The start of the SHA-256 of a record without its id.
+type Fingerprint = [u8; FINGERPRINT_BYTES];
+
+/// How often each of these fingerprints occurs: two records may say the same.
+type FingerprintCounts = HashMap<Fingerprint, usize>;
+
+pub(super) struct AuditFile {
+    path: PathBuf,
+    /// The last record that is in the file, as far as this process knows; `None` before the first
+    /// look at the store, and if the store had no record.
+    last_written: Option<LastRecord>,
+    /// How many bytes of the log of written records this process knows.
+    known_log_bytes: u64,
+}
+
+struct LastRecord {
+    id: String,
+    fingerprint: Fingerprint,
+}
+
+impl AuditFile {
+    pub(super) fn new(path: PathBuf) -> AuditFile {
+        AuditFile { path, last_written: None, known_log_bytes: 0 }
+    }
+
+    /// Appends the records that the file lacks. Two processes may write the same file: during an
+    /// upgrade, or if two gateways have one config. So each locks the log of written records, and
+    /// first reads what the other has written.
+    pub(super) fn append_new_records(&mut self, store: &mut Store) -> Result<(), String> {
+        let path = self.path.display().to_string();
+        let failed =
+            |error: io::Error| format!("{path}: expected to append records, but found {error}");
+        if !self.has_last_written(store).map_err(describe)? {
+            (self.last_written, self.known_log_bytes) = (None, 0);
+        }
+        if self.read_next(store)?.is_empty() {
+            return Ok(());
+        }
+        let mut log = open_to_append(&log_path(&self.path)).map_err(failed)?;
+        log.lock().map_err(failed)?;
+        if log.metadata().map_err(failed)?.len() < self.known_log_bytes {
+            // Somebody has deleted the log.
+            (self.last_written, self.known_log_bytes) = (None, 0);
+        }
+        if self.known_log_bytes == 0 {
+            self.add_unlogged_lines(store, &mut log)?;
+        }
+        let mut written = read_fingerprints(&mut log, self.known_log_bytes).map_err(failed)?;
+        loop {
+            let records = self.read_next(store)?;
+            let Some(last) = records.last() else { break };
+            let (mut lines, mut fingerprints) = (String::new(), Vec::new());
+            for record in &records {
+                let (line, fingerprint) = (record.to_json(), fingerprint_of(record.to_json()));
+                if !take_one(&mut written, &fingerprint) {
+                    lines += &format!("{line}\n");
+                    fingerprints.extend(fingerprint);
+                }
+            }
+            if !fingerprints.is_empty() {
+                let mut file = open_to_append(&self.path).map_err(failed)?;
+                remove_incomplete_line(&mut file).map_err(failed)?;
+                let appended = file.write_all(lines.as_bytes()).and_then(|()| file.sync_data());
+                appended.map_err(failed)?;
+                let logged = log.write_all(&fingerprints).and_then(|()| log.sync_data());
+                logged.map_err(failed)?;
+            }
+            let fingerprint = fingerprint_of(last.to_json());
+            self.last_written = Some(LastRecord { id: last.id.clone(), fingerprint });
+        }
+        self.known_log_bytes = log.metadata().map_err(failed)?.len();
+        Ok(())
+    }
+
+    /// Returns true if the store still has the last record that this process wrote.
+    fn has_last_written(&self, store: &mut Store) -> Result<bool, StoreError> {
+        let Some(last) = &self.last_written else { return Ok(false) };
+        let found = store.find_audit_record(&last.id)?;
+        Ok(found.is_some_and(|found| fingerprint_of(found.to_json()) == last.fingerprint))
+    }
+
+    /// Reads the next records behind the last one that this process wrote.
+    fn read_next(&self, store: &mut Store) -> Result<Vec<AuditRecord>, String> {
+        let after = self.last_written.as_ref().map(|last| last.id.as_str());
+        store.read_audit_after(after, RECORDS_PER_READ).map_err(describe)
+    }
+
+    /// Adds what the file has and the log of written records lacks: a process may have been killed
+    /// between both writes. An earlier version of riskgate wrote no log, and its file has all
+    /// records of the store up to its last line.
+    fn add_unlogged_lines(&self, store: &mut Store, log: &mut File) -> Result<(), String> {
+        let failed = |error: io::Error| {
+            format!("{}: expected to read records, but found {error}", self.path.display())
+        };
+        let Some(mut file) = open_if_any(&self.path).map_err(failed)? else { return Ok(()) };
+        remove_incomplete_line(&mut file).map_err(failed)?;
+        let mut lines = read_last_lines(&mut file).map_err(failed)?;
+        let mut logged = read_fingerprints(log, 0).map_err(failed)?;
+        let mut unlogged = Vec::new();
+        if let (true, Some(last)) = (logged.is_empty(), lines.last()) {
+            unlogged = read_fingerprints_up_to(store, last)?;
+            // The same lines are not added again.
+            let known = unlogged.iter().copied();
+            known.for_each(|fingerprint| *logged.entry(fingerprint).or_default() += 1);
+        }
+        let mut of_lines = Vec::new();
+        while let Some(line) = lines.pop() {
+            let fingerprint = fingerprint_of(line);
+            if take_one(&mut logged, &fingerprint) {
+                break;
+            }
+            of_lines.push(fingerprint);
+        }
+        unlogged.extend(of_lines.into_iter().rev());
+        log.write_all(unlogged.as_flattened()).and_then(|()| log.sync_data()).map_err(failed)
+    }
+}
+
+fn describe(error: StoreError) -> String {
+    error.to_string()
+}
+
+/// Returns the path of the log of written records. A rotation of the file leaves it alone.
+fn log_path(path: &Path) -> PathBuf {
+    path.with_added_extension("written")
+}
+
+/// Computes the fingerprint of a record in the form of [`AuditRecord::to_json`].
+fn fingerprint_of(mut record: Value) -> Fingerprint {
+    if let Value::Object(members) = &mut record {
+        members.remove("id");
+    }
+    let digest = sha256(record.to_string().as_bytes());
+    let mut fingerprint = [0; FINGERPRINT_BYTES];
+    fingerprint.copy_from_slice(&digest[..FINGERPRINT_BYTES]);
+    fingerprint
+}
+
+/// Takes one occurrence of the fingerprint; returns false if there is none.
+fn take_one(counts: &mut FingerprintCounts, fingerprint: &Fingerprint) -> bool {
+    match counts.get_mut(fingerprint) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Reads the log of written records from this byte on. First removes an incomplete fingerprint,
+/// which a process left that was killed while it wrote.
+fn read_fingerprints(log: &mut File, from: u64) -> io::Result<FingerprintCounts> {
+    let length = log.metadata()?.len();
+    let remainder = length % FINGERPRINT_BYTES as u64;
+    if remainder > 0 {
+        log.set_len(length - remainder)?;
+    }
+    log.seek(SeekFrom::Start(from.min(length - remainder)))?;
+    let mut bytes = Vec::new();
+    log.read_to_end(&mut bytes)?;
+    let mut counts = FingerprintCounts::new();
+    for fingerprint in bytes.as_chunks::<FINGERPRINT_BYTES>().0 {
+        *counts.entry(*fingerprint).or_default() += 1;
+    }
+    Ok(counts)
+}
+
+/// Reads the fingerprints of the store's records up to the one in this line. Returns none if the
+/// store does not have it.
+fn read_fingerprints_up_to(store: &mut Store, line: &Value) -> Result<Vec<Fingerprint>, String> {
+    let id = line["id"].as_str().unwrap_or_default();
+    let found = store.find_audit_record(id).map_err(describe)?;
+    if found.is_none_or(|found| found.to_json() != *line) {
+        return Ok(Vec::new());
+    }
+    let (mut fingerprints, mut after) = (Vec::new(), None);
+    loop {
+        let records = store.read_audit_after(after.as_deref(), RECORDS_PER_READ);
+        for record in records.map_err(describe)? {
+            fingerprints.push(fingerprint_of(record.to_json()));
+            if record.id == id {
+                return Ok(fingerprints);
+            }
+            after = Some(record.id);
+        }
+    }
+}
+
+/// Opens a file for reading and appending. Creates it so that only its owner may read it.
+fn open_to_append(path: &Path) -> io::Result<File> {
+    open(OpenOptions::new().create(true).mode(0o600), path)
+}
+
+/// Opens a file as [`open_to_append`] does, if there is one.
+fn open_if_any(path: &Path) -> io::Result<Option<File>> {
+    match open(&mut OpenOptions::new(), path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // Without O_NONBLOCK, opening a FIFO would wait for its reader.
+    let file = options.read(true).append(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("something that is no regular file")),
+    }
+}
+
+/// Removes an incomplete last line, which a process left that was killed while it wrote.
+fn remove_incomplete_line(file: &mut File) -> io::Result<()> {
+    let (start, tail) = read_tail(file)?;
+    let complete = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    match complete < tail.len() {
+        true => file.set_len(start + complete as u64),
+        false => Ok(()),
+    }
+}
+
+/// Reads the records at the end of the file, the oldest first.
+fn read_last_lines(file: &mut File) -> io::Result<Vec<Value>> {
+    let (_, tail) = read_tail(file)?;
+    let lines = tail.split(|byte| *byte == b'\n');
+    Ok(lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()).collect())
+}
+
+/// Reads the end of a file, and where it starts.
+fn read_tail(file: &mut File) -> io::Result<(u64, Vec<u8>)> {
+    let start = file.metadata()?.len().saturating_sub(MAX_TAIL_BYTES);
+    file.seek(SeekFrom::Start(start))?;
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail)?;
+    Ok((start, tail))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::{ChangeAuthor, RedisOptions, StoreUrl};
+
+    fn open_store(folder: &Path, name: &str) -> Store {
+        let url = StoreUrl::Sqlite(folder.join(name));
+        Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap()
+    }
+
+    fn make_change(store: &mut Store, name: &str) {
+        let author = ChangeAuthor::riskgate("a test");
+        store.changes_by(&author).set_account(name, None, Some(None)).unwrap();
+    }
+
+    /// The targets of the records in a file, in their order.
+    fn targets(path: &Path) -> Vec<String> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let record = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+        text.lines().map(|line| record(line)["target"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn each_record_is_written_once_over_restarts_and_renames() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("audit.jsonl"), folder.path().join("old"));
+        let mut store = open_store(folder.path(), "s.db");
+        let mut file = AuditFile::new(path.clone());
+        for step in 1..=8 {
+            make_change(&mut store, &format!("account-{step}"));
+            file.append_new_records(&mut store).unwrap();
+            file.append_new_records(&mut store).unwrap();
+            match step {
+                2 => file = AuditFile::new(path.clone()),
+                4 => std::fs::rename(&path, &old).unwrap(),
+                6 => {
+                    // A rotation, and then a restart.
+                    std::fs::rename(&path, folder.path().join("older")).unwrap();
+                    file = AuditFile::new(path.clone());
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(
+            (targets(&old).len(), targets(&path)),
+            (4, vec!["account-7".to_owned(), "account-8".to_owned()])
+        );
+    }
+
+    #[test]
+    fn a_process_that_was_killed_between_its_writes_repeats_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let mut store = open_store(folder.path(), "s.db");
+        make_change(&mut store, "one");
+        AuditFile::new(path.clone()).append_new_records(&mut store).unwrap();
+        let log = std::fs::read(log_path(&path)).unwrap();
+        make_change(&mut store, "two");
+        AuditFile::new(path.clone()).append_new_records(&mut store).unwrap();
+        // The line of the last record is whole, the log lacks it, and a third line is incomplete.
+        std::fs::write(log_path(&path), [&log[..], b"half"].concat()).unwrap();
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text += "{\"id\":\"3\",\"at";
+        std::fs::write(&path, text).unwrap();
+        make_change(&mut store, "three");
+        AuditFile::new(path.clone()).append_new_records(&mut store).unwrap();
+        assert_eq!(targets(&path), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_version_goes_on_where_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let mut store = open_store(folder.path(), "s.db");
+        for name in ["one", "two", "three"] {
+            make_change(&mut store, name);
+        }
+        let records = store.read_audit_after(None, 10).unwrap();
+        // A rotation has taken the first line away.
+        std::fs::write(&path, format!("{}\n", records[1].to_json())).unwrap();
+        AuditFile::new(path.clone()).append_new_records(&mut store).unwrap();
+        assert_eq!(targets(&path), ["two", "three"]);
+    }
+
+    #[test]
+    fn two_processes_write_each_record_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let mut store = open_store(folder.path(), "s.db");
+        let mut files = [AuditFile::new(path.clone()), AuditFile::new(path.clone())];
+        for step in 0..9 {
+            make_change(&mut store, &format!("account-{step}"));
+            files[step % 2].append_new_records(&mut store).unwrap();
+            files[(step + step / 3) % 2].append_new_records(&mut store).unwrap();
+        }
+        assert_eq!(targets(&path).len(), 9);
+    }
+}
