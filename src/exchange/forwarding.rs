@@ -9,8 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue,
-    TRANSFER_ENCODING,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -20,7 +19,7 @@ use super::forwarding_headers::{
 };
 use super::response::{MalformedResponse, parse_content_length};
 use crate::keys::Key;
-use crate::message::request_head::iter_parsed_fields;
+use crate::message::request_head::{iter_parsed_fields, join_cookie_fields};
 use crate::message::response::{HeaderField, TRACEPARENT, header_field};
 use crate::message::riskgate_fields::{
     ScreeningFacts, write_identity_fields, write_screening_fields,
@@ -230,20 +229,6 @@ pub(crate) fn write_riskgate_response_fields(
     }
     if !has_cache_control {
         put(&header_field::CACHE_CONTROL, b"no-store");
-    }
-}
-
-/// Joins several `Cookie` fields into one: an HTTP/2 client may split the field, and HTTP/1.1
-/// allows only one (RFC 9113 section 8.2.3).
-fn join_cookie_fields(request: &mut RequestHeader) -> Result<()> {
-    let cookies: Vec<&[u8]> =
-        request.headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes).collect();
-    match cookies.len() {
-        0 | 1 => Ok(()),
-        _ => {
-            let joined = cookies.join(&b"; "[..]);
-            set_field_if_valid(request, &HeaderField::new(COOKIE, "Cookie: "), &joined)
-        }
     }
 }
 

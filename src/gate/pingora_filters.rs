@@ -170,7 +170,7 @@ impl Gate {
         // Pingora closes the connection after a failed exchange; the response must announce that.
         session.set_keepalive(None);
         let reply = self.finish_with_refusal(&refusal, ctx);
-        match reply.write_to_session(session, &ctx.common_headers).await {
+        match reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await {
             Ok(()) => FailToProxy { error_code: reply.status(), can_reuse_downstream: false },
             Err(_) => NO_RESPONSE,
         }
