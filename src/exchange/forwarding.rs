@@ -15,7 +15,7 @@ use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::forwarding_headers::{
-    ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
+    ClientConnection, ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
 };
 use super::response::{MalformedResponse, parse_content_length};
 use crate::keys::Key;
@@ -24,6 +24,7 @@ use crate::message::response::{HeaderField, TRACEPARENT, header_field};
 use crate::message::riskgate_fields::{
     ScreeningFacts, write_identity_fields, write_screening_fields,
 };
+use crate::model::network::Networks;
 use crate::observe::traces::TRACEPARENT_LENGTH;
 pub(crate) use rules::{
     is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
@@ -45,6 +46,10 @@ pub struct ClientInfo<'c> {
     pub peer_address: Option<IpAddr>,
     /// Whether that address is in `listen.trusted_proxies`.
     pub is_trusted_proxy: bool,
+    /// `listen.trusted_proxies`.
+    pub trusted_proxies: &'c Networks,
+    /// Whether trusted proxies report the client in `Forwarded`, and not in `X-Forwarded-For`.
+    pub has_forwarded: bool,
     /// Whether the client's connection uses TLS.
     pub is_client_tls: bool,
     /// The field that may have contained the key instead of `Authorization`.
@@ -161,7 +166,13 @@ fn write_riskgate_request_fields(
     put: &mut impl FnMut(&HeaderField, &[u8]),
 ) {
     put(&HOST_FIELD, upstream_host.as_bytes());
-    received.write_x_forwarded_fields(client_info.peer_address, client_info.is_client_tls, put);
+    let client = ClientConnection {
+        peer_address: client_info.peer_address,
+        is_tls: client_info.is_client_tls,
+        trusted_proxies: client_info.trusted_proxies,
+        has_forwarded: client_info.has_forwarded,
+    };
+    received.write_x_forwarded_fields(&client, put);
     put(&header_field::X_REQUEST_ID_FIELD, client_info.request_id.as_bytes());
     if let Some(traceparent) = &client_info.traceparent {
         put(&TRACEPARENT_FIELD, traceparent);

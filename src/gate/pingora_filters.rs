@@ -72,6 +72,8 @@ impl Gate {
             request_id: &ctx.common_headers.request_id,
             peer_address,
             is_trusted_proxy: self.is_trusted_proxy(peer_address),
+            trusted_proxies: &self.startup_rules.client_address.trusted_proxies,
+            has_forwarded: self.startup_rules.client_address.has_forwarded(),
             is_client_tls: is_tls,
             key_header: self.key_header(),
             is_new_trace: ctx.trace.is_some_and(|trace| trace.parent_id.is_none()),
