@@ -35,6 +35,7 @@ pub use email_verdict::EmailVerdict;
 pub(crate) use header_values::{iter_values, iter_values_in_bytes};
 pub use judge::Gate;
 pub(crate) use judge::{Judgement, MatchedRoute};
+pub(crate) use log_record::ConnectionFacts;
 pub(crate) use pingora_filters::{FailedExchange, classify_error};
 pub use request_context::RequestContext;
 pub(crate) use request_context::{StartTime, unix_seconds_now};

@@ -1,5 +1,6 @@
 //! HTTP messages: the parsed request head, and the responses that riskgate writes.
 
+pub(crate) mod forwarded;
 pub mod request_head;
 pub mod request_id;
 pub mod response;

@@ -4,6 +4,7 @@ pub(crate) mod byte_sets;
 pub mod certificates;
 pub mod client_rates;
 pub mod dns_resolver;
+pub mod log_interval;
 pub mod machine_clock;
 pub mod machine_name;
 #[cfg(all(target_arch = "x86_64", any(test, target_env = "musl")))]

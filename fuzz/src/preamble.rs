@@ -8,7 +8,7 @@ use riskgate::downstream::preamble::{
     HTTP2_PREFACE, ProxyHeader, parse_proxy_header, starts_with_http2_preface,
 };
 
-const MAX_PROXY_HEADER_BYTES: usize = 2048;
+const MAX_PROXY_HEADER_BYTES: usize = 16 + 65_535;
 const MAX_PROXY_V1_LINE_BYTES: usize = 107;
 
 /// Panics if a promise is broken for this input.

@@ -23,6 +23,7 @@ use super::preamble::{ProxyHeader, parse_proxy_header, starts_with_http2_preface
 use crate::gate::Gate;
 use crate::model::network::Networks;
 use crate::proxy::upstream::Upstreams;
+use crate::support::log_interval::LogInterval;
 
 /// The server app of one listener. It serves the listener's connections in place of [`HttpProxy`],
 /// and passes requests to the `HttpProxy` unless the fast path serves them.
@@ -30,6 +31,7 @@ pub struct DownstreamApp<P> {
     proxy: Arc<HttpProxy<P>>,
     context: Arc<ListenerContext>,
     tls: Option<Acceptor>,
+    proxy_header_log: LogInterval,
 }
 
 impl<P> DownstreamApp<P>
@@ -48,7 +50,7 @@ where
     ) -> DownstreamApp<P> {
         tracker.add_listener();
         let context = Arc::new(ListenerContext { gate, options, tracker, upstreams });
-        DownstreamApp { proxy, context, tls: None }
+        DownstreamApp { proxy, context, tls: None, proxy_header_log: LogInterval::default() }
     }
 
     /// Makes the app accept only TLS connections.
@@ -141,7 +143,7 @@ where
         let is_trusted =
             client_io.peer_address().is_some_and(|peer| trusted_proxies.contains(peer));
         if !is_trusted {
-            return self.count_refused_connection();
+            return self.refuse_proxy_header(client_io, "a peer that is not in trusted_proxies");
         }
         loop {
             match parse_proxy_header(&client_io.read_buf) {
@@ -151,11 +153,28 @@ where
                     return Some(());
                 }
                 ProxyHeader::Partial if client_io.read_more(deadline).await => {}
-                ProxyHeader::Partial | ProxyHeader::Malformed => {
-                    return self.count_refused_connection();
+                ProxyHeader::Partial => {
+                    return self.refuse_proxy_header(client_io, "only a part of one");
+                }
+                ProxyHeader::Malformed => {
+                    return self.refuse_proxy_header(client_io, "other bytes");
                 }
             }
         }
+    }
+
+    /// Counts and logs a connection without a PROXY header, which the caller closes. Always returns
+    /// `None`.
+    fn refuse_proxy_header(&self, client_io: &ClientIo, found: &str) -> Option<()> {
+        if self.proxy_header_log.begin_if_due() {
+            let peer = client_io.peer_address();
+            let peer = peer.map_or_else(|| "?".to_owned(), |peer| peer.to_canonical().to_string());
+            log::warn!(
+                "listen.proxy_protocol: expected that each connection starts with a PROXY header, \
+                 but found {found} on one from {peer}: closed it"
+            );
+        }
+        self.count_refused_connection()
     }
 
     /// Counts a refused connection, which the caller closes without a response. Always returns

@@ -5,10 +5,12 @@
 //! missing from the next request. So riskgate gives Pingora a `RequestIo`, which yields the body of
 //! one request; every further read stays pending.
 
+mod frame_meter;
 mod inner;
-mod read_meter;
+mod stream_traits;
 
 use std::future::{Future, poll_fn};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr as StdAddr};
 use std::pin::{Pin, pin};
@@ -16,23 +18,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
 use pingora::protocols::l4::socket::SocketAddr;
-use pingora::protocols::raw_connect::ProxyDigest;
-use pingora::protocols::tls::SslDigest;
-use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
-    Stream, TimingDigest, UniqueID, UniqueIDType,
-};
+use pingora::protocols::{GetSocketDigest, SocketDigest, Stream, UniqueID};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::connection_tracker::ConnectionTracker;
 use crate::support::socket_reset::is_reset_on_close;
+pub use frame_meter::FrameMeter;
 use inner::InnerIo;
-pub use read_meter::ReadMeter;
 
 /// The bytes of a response that are buffered before they are sent: a header and a short body, as
 /// many as fit in one TCP segment.
@@ -56,9 +52,10 @@ pub struct ClientIo {
     pub read_buf: BytesMut,
     /// Bytes that were written and not sent yet.
     pub(super) write_buf: BytesMut,
-    /// Counts the bytes read since the last request, to limit HTTP/2 control frames; `None` on
-    /// HTTP/1.1.
-    read_meter: Option<Arc<ReadMeter>>,
+    /// Bounds the client's frames; `None` on HTTP/1.1.
+    frame_meter: Option<Arc<FrameMeter>>,
+    /// The bytes discarded after the end of an HTTP/2 connection.
+    discarded_bytes: usize,
     /// Whether the inner stream has no unflushed bytes.
     is_inner_flushed: bool,
     /// The addresses that a PROXY header set; `None` if there was no PROXY header.
@@ -82,16 +79,17 @@ impl ClientIo {
             inner,
             read_buf,
             write_buf,
-            read_meter: None,
+            frame_meter: None,
+            discarded_bytes: 0,
             is_inner_flushed: true,
             proxied_digest: None,
         }
     }
 
-    /// Starts to count the bytes that are read. The meter reports when there are more than
-    /// `limit_bytes`.
-    pub fn start_read_meter(&mut self, limit_bytes: i64) -> Arc<ReadMeter> {
-        Arc::clone(self.read_meter.insert(Arc::new(ReadMeter::new(limit_bytes))))
+    /// Starts to count the frames that the client sends. Once the meter is exceeded, reads stay pending,
+    /// so the connection's task must look at the meter after each of them.
+    pub fn start_frame_meter(&mut self) -> Arc<FrameMeter> {
+        Arc::clone(self.frame_meter.insert(Arc::new(FrameMeter::new())))
     }
 
     /// Reads more bytes into `read_buf`. Returns false at the end of the connection, on an error,
@@ -200,6 +198,22 @@ impl ClientIo {
         }
     }
 
+    /// After the end of an HTTP/2 connection whose client exceeded the meter, discards what the client
+    /// still sends, so that no reset destroys GOAWAY. It is ready once the client has closed, or has sent
+    /// `MAX_DISCARDED_BYTES`; the owner limits the time. Any other connection is ready at once.
+    fn poll_discard_flood(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        if !self.frame_meter.as_ref().is_some_and(|meter| meter.is_exceeded()) {
+            return Poll::Ready(Ok(()));
+        }
+        while self.discarded_bytes < MAX_DISCARDED_BYTES {
+            match ready!(self.poll_read_and_discard(context))? {
+                0 => break,
+                read => self.discarded_bytes += read,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Reads bytes and drops them. Returns how many.
     fn poll_read_and_discard(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
         let mut space = [MaybeUninit::uninit(); DISCARD_BUFFER_BYTES];
@@ -240,17 +254,20 @@ impl AsyncRead for ClientIo {
         // Buffered bytes are sent before riskgate waits for the client. If that fails, the next
         // write reports the error.
         let _ = this.poll_send_buffered(context);
-        if this.read_buf.is_empty() {
-            let before = buffer.filled().len();
-            ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
-            if let Some(meter) = &this.read_meter {
-                meter.count_bytes(buffer.filled().len() - before);
-            }
-            return Poll::Ready(Ok(()));
+        if this.frame_meter.as_ref().is_some_and(|meter| meter.is_exceeded()) {
+            return Poll::Pending;
         }
-        let copied = buffer.remaining().min(this.read_buf.len());
-        buffer.put_slice(&this.read_buf[..copied]);
-        this.read_buf.advance(copied);
+        let before = buffer.filled().len();
+        if this.read_buf.is_empty() {
+            ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
+        } else {
+            let copied = buffer.remaining().min(this.read_buf.len());
+            buffer.put_slice(&this.read_buf[..copied]);
+            this.read_buf.advance(copied);
+        }
+        if let Some(meter) = &this.frame_meter {
+            meter.count_received(&buffer.filled()[before..]);
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -291,12 +308,41 @@ impl AsyncWrite for ClientIo {
         if self.write_buf.len() + bytes.len() > WRITE_BUFFER_BYTES {
             ready!(self.poll_send_buffered(context))?;
         }
-        if bytes.len() > WRITE_BUFFER_BYTES {
+        let written = if bytes.len() > WRITE_BUFFER_BYTES {
             self.is_inner_flushed = false;
-            return Pin::new(&mut self.inner).poll_write(context, bytes);
+            ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?
+        } else {
+            self.write_buf.extend_from_slice(bytes);
+            bytes.len()
+        };
+        if let Some(meter) = &self.frame_meter {
+            meter.count_sent(written);
         }
-        self.write_buf.extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
+        Poll::Ready(Ok(written))
+    }
+
+    /// Writes all slices, and not only the first as the default does: TLS writes once before it gives
+    /// up a handshake, and the alert is the last slice.
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let mut written = 0;
+        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
+            match self.as_mut().poll_write(context, slice) {
+                Poll::Ready(Ok(length)) => {
+                    written += length;
+                    if length < slice.len() {
+                        break;
+                    }
+                }
+                // The bytes before were taken; the next call has the rest.
+                _ if written > 0 => break,
+                failed => return failed,
+            }
+        }
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(
@@ -312,7 +358,8 @@ impl AsyncWrite for ClientIo {
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
         ready!(self.poll_send_buffered(context))?;
-        Pin::new(&mut self.inner).poll_shutdown(context)
+        ready!(Pin::new(&mut self.inner).poll_shutdown(context))?;
+        self.poll_discard_flood(context)
     }
 }
 
@@ -322,47 +369,3 @@ impl Drop for ClientIo {
         let _ = self.poll_send_buffered(&mut Context::from_waker(Waker::noop()));
     }
 }
-
-#[async_trait]
-impl Shutdown for ClientIo {
-    async fn shutdown(&mut self) {
-        // If the client is gone, the shutdown fails; there is nothing left to do.
-        let _ = AsyncWriteExt::shutdown(self).await;
-    }
-}
-
-impl UniqueID for ClientIo {
-    fn id(&self) -> UniqueIDType {
-        self.inner.id()
-    }
-}
-
-impl Ssl for ClientIo {
-    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.inner.pingora_stream()?.get_ssl_digest()
-    }
-
-    fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.inner.pingora_stream()?.selected_alpn_proto()
-    }
-}
-
-impl GetTimingDigest for ClientIo {
-    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.inner.pingora_stream().map(|stream| stream.get_timing_digest()).unwrap_or_default()
-    }
-}
-
-impl GetProxyDigest for ClientIo {
-    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.inner.pingora_stream()?.get_proxy_digest()
-    }
-}
-
-impl GetSocketDigest for ClientIo {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.proxied_digest.clone().or_else(|| self.inner.socket_digest())
-    }
-}
-
-impl Peek for ClientIo {}

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use pingora::apps::HttpServerApp;
+use pingora::protocols::Ssl;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
@@ -18,12 +19,10 @@ use super::fast_path_connection::{FastPathExit, serve_fast_path};
 use super::idle_wait::IdleWait;
 use super::request_io::{RequestIo, ReturnedConnection};
 use crate::exchange::closes_after_response;
-use crate::gate::RequestContext;
-use crate::message::request_head::{RequestHead, parse_request_head};
-use crate::message::response::{CommonHeaders, RenderOptions, Reply};
+use crate::gate::{ConnectionFacts, tls_version_name};
+use crate::message::request_head::{RequestHead, RequestLineStart, parse_request_head};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
-use crate::support::machine_clock::since_epoch;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// The result of reading a request head.
@@ -246,28 +245,23 @@ where
         mut client_io: Box<ClientIo>,
         refusal: &Refusal,
     ) -> Option<ConnectionAfterRequest> {
-        let mut ctx = RequestContext::default();
-        ctx.common_headers = CommonHeaders {
-            request_id: self.context.gate.state().request_ids.generate(),
-            ..CommonHeaders::default()
+        let line = RequestLineStart::guess(&client_io.read_buf);
+        let connection = ConnectionFacts {
+            peer_address: client_io.peer_address(),
+            protocol: if line.is_http_10 { "HTTP/1.0" } else { "HTTP/1.1" },
+            tls_version: client_io.get_ssl_digest().map(|tls| tls_version_name(&tls.version)),
         };
-        let date = httpdate::fmt_http_date(std::time::UNIX_EPOCH + since_epoch());
-        let mut bytes = Vec::with_capacity(512);
-        let options = RenderOptions { should_close: true, is_head_method: false };
-        Reply::refusal(refusal).append_as_http1(
-            &ctx.common_headers,
-            date.as_bytes(),
-            options,
-            &mut bytes,
-        );
-        let client = client_io.peer_address();
+        let refused =
+            self.context.gate.refuse_before_gates(refusal, connection, line.is_head_method);
+        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+        let bytes = refused.to_http1_bytes(&date);
         let write = async {
             client_io.write_all(&bytes).await?;
             client_io.flush().await
         };
         let written = timeout(self.context.options.write_timeout, write).await;
-        self.context.gate.record_refusal_before_gates(refusal, &mut ctx, client);
-        matches!(written, Ok(Ok(())))
-            .then(|| ConnectionAfterRequest::Close(client_io, Instant::now()))
+        let is_sent = matches!(written, Ok(Ok(())));
+        refused.count_and_log(is_sent);
+        is_sent.then(|| ConnectionAfterRequest::Close(client_io, Instant::now()))
     }
 }

@@ -1,8 +1,8 @@
 //! HTTP/2 on a connection: its limits, its requests and its end.
 //!
 //! The h2 crate handles the frames. It closes a connection if the client floods it with
-//! CONTINUATION frames, SETTINGS frames or resets. Each request must satisfy the same grammar and
-//! limits as over HTTP/1.1.
+//! CONTINUATION frames, small DATA frames or resets; `client_io` bounds all kinds of frames. Each
+//! request must satisfy the same grammar and limits as over HTTP/1.1.
 
 mod active_requests;
 mod plain_request;
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use pingora::apps::HttpServerApp;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::{
@@ -29,12 +30,13 @@ use tokio::time::{Instant, timeout};
 use active_requests::{ActiveRequestGuard, ActiveRequests};
 use plain_request::{RequestGuards, answer_or_return};
 
-use super::client_io::{ClientIo, ReadMeter};
+use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
 use super::options::DownstreamOptions;
-use crate::gate::{Gate, RequestContext};
-use crate::message::request_head::check_http2_request;
-use crate::message::response::{CommonHeaders, Reply};
+use crate::gate::{ConnectionFacts, Gate, tls_version_name};
+use crate::message::request_head::{
+    MAX_DIVIDED_COOKIE_BYTES, check_http2_request, join_cookie_fields,
+};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 
@@ -52,10 +54,9 @@ const RESET_MEMORY_TIME: Duration = Duration::from_secs(10);
 const MAX_MALFORMED_REQUESTS: usize = 32;
 /// The most requests that are accepted before the first of them is answered.
 const MAX_BATCHED_REQUESTS: usize = 32;
-/// The most bytes that a client may send without a request: SETTINGS, PING, WINDOW_UPDATE.
-const MAX_CONTROL_BYTES: i64 = 64 * 1024;
 /// The time for which riskgate keeps the connection after GOAWAY, once no request is active, so that
-/// the client can receive GOAWAY and close.
+/// the client can receive GOAWAY and close. A client that exceeded a limit gets no more time, even if
+/// requests are active.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The h2 crate's connection.
@@ -63,9 +64,11 @@ type H2Conn = h2::server::Connection<Stream, Bytes>;
 
 fn build_h2_options(app: &DownstreamOptions) -> H2Options {
     let mut options = default_h2_options();
+    // Cookies count once they are joined, so the h2 crate accepts more than riskgate does.
+    let header_list_bytes = app.request_limits.header_bytes + MAX_DIVIDED_COOKIE_BYTES;
     options
         .max_concurrent_streams(app.max_streams)
-        .max_header_list_size(u32::try_from(app.request_limits.header_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(header_list_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
         // riskgate remembers the streams that it reset: a frame that the client sent before it knew
@@ -86,7 +89,7 @@ pub(super) async fn serve_http2<P>(
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    let control_meter = client_io.start_read_meter(MAX_CONTROL_BYTES);
+    let frame_meter = client_io.start_frame_meter();
     let stream: Stream = Box::new(client_io);
     let digest = Arc::new(Digest {
         ssl_digest: stream.get_ssl_digest(),
@@ -104,7 +107,7 @@ pub(super) async fn serve_http2<P>(
         context,
         shutdown,
         digest: &digest,
-        control_meter: &control_meter,
+        frame_meter: &frame_meter,
         active_requests: &active_requests,
         is_closing: false,
         has_had_request: false,
@@ -113,7 +116,6 @@ pub(super) async fn serve_http2<P>(
     };
     // These waits last through many requests, because starting them for each request is slow.
     let mut drain = pin!(context.tracker.wait_until_drain_starts());
-    let mut control_bytes = pin!(control_meter.wait_until_exceeded());
     // The first request must arrive within the header timeout; other frames don't extend it.
     let header_timeout = context.options.header_timeout;
     let mut idle = pin!(active_requests.wait_until_idle_for(header_timeout, Instant::now()));
@@ -127,10 +129,9 @@ pub(super) async fn serve_http2<P>(
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 connection.on_accepted(accepted, &mut h2_conn).await
             }
-            () = &mut control_bytes => {
-                connection.on_control_bytes_exceeded(&mut h2_conn);
-                control_bytes.set(control_meter.wait_until_exceeded());
-                LoopDecision::Continue
+            // Accepting reads, so only the arm above can change the meter.
+            () = wait_until(|| frame_meter.is_exceeded()) => {
+                connection.close_abruptly(&mut h2_conn).await
             }
             () = &mut idle => connection.on_idle_timeout(&mut h2_conn),
         };
@@ -155,7 +156,7 @@ struct Http2Connection<'c, P> {
     context: &'c Arc<ListenerContext>,
     shutdown: &'c ShutdownWatch,
     digest: &'c Arc<Digest>,
-    control_meter: &'c Arc<ReadMeter>,
+    frame_meter: &'c FrameMeter,
     active_requests: &'c Arc<ActiveRequests>,
     is_closing: bool,
     has_had_request: bool,
@@ -178,10 +179,16 @@ where
     }
 
     /// Ends the connection with ENHANCE_YOUR_CALM, because the client exceeds a limit.
-    fn close_abruptly(&mut self, h2_conn: &mut H2Conn) {
-        self.is_closing = true;
+    async fn close_abruptly(&self, h2_conn: &mut H2Conn) -> LoopDecision {
+        self.count_flood();
         h2_conn.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
-        self.new_idle_timeout = Some(GOAWAY_TIMEOUT);
+        // An error, or a client that does not read GOAWAY, changes nothing: the connection ends.
+        let _ = timeout(GOAWAY_TIMEOUT, poll_fn(|task| h2_conn.poll_closed(task))).await;
+        LoopDecision::End
+    }
+
+    fn count_flood(&self) {
+        self.context.gate.state().metrics.connections.http2_floods.inc();
     }
 
     fn on_idle_timeout(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
@@ -190,14 +197,6 @@ where
         }
         self.begin_graceful_close(h2_conn);
         LoopDecision::Continue
-    }
-
-    fn on_control_bytes_exceeded(&mut self, h2_conn: &mut H2Conn) {
-        self.control_meter.reset_count();
-        // The meter counts request bodies too, so the limit applies only if no request is active.
-        if self.active_requests.count_active() == 0 && !self.is_closing {
-            self.close_abruptly(h2_conn);
-        }
     }
 
     /// Serves an accepted request and those that have arrived with it. All of them are accepted
@@ -214,7 +213,13 @@ where
             match accepted {
                 Ok(Some(H2Accept::Session(session))) => batch.push(Box::new(session)),
                 Ok(Some(H2Accept::Rejected)) => decision = self.on_malformed_request(),
-                Ok(None) | Err(_) => decision = LoopDecision::End,
+                Ok(None) => decision = LoopDecision::End,
+                Err(error) => {
+                    if is_flood_found_by_h2(&error) {
+                        self.count_flood();
+                    }
+                    decision = LoopDecision::End;
+                }
             }
             if matches!(decision, LoopDecision::End) || batch.is_full() {
                 break;
@@ -227,43 +232,62 @@ where
             }
         }
         for session in batch {
-            self.on_request(session, h2_conn).await;
+            if let LoopDecision::End = self.on_request(session, h2_conn).await {
+                return LoopDecision::End;
+            }
         }
         decision
     }
 
-    async fn on_request(&mut self, session: Box<HttpSession>, h2_conn: &mut H2Conn) {
+    async fn on_request(
+        &mut self,
+        mut session: Box<HttpSession>,
+        h2_conn: &mut H2Conn,
+    ) -> LoopDecision {
         // A client that resets streams and opens new ones can have more active requests than open
         // streams, because a request runs on after its stream was reset.
         if self.active_requests.count_active() > 2 * self.context.options.max_streams as usize {
-            self.close_abruptly(h2_conn);
-            return;
+            return self.close_abruptly(h2_conn).await;
         }
-        self.control_meter.reset_count();
+        self.frame_meter.count_request(self.announced_body_bytes(&session));
         if !self.has_had_request && !self.is_closing {
             self.new_idle_timeout = Some(self.context.options.keepalive_timeout);
         }
         self.has_had_request = true;
+        // The joined value of valid cookies is valid, so this can't fail.
+        let _ = join_cookie_fields(session.req_header_mut());
         let active = ActiveRequestGuard::start(self.active_requests);
         let guards = (active, self.context.tracker.track_request());
         let unanswered = match self.context.options.is_fast_path_on {
-            true => answer_or_return(self.context, session, self.peer_address(), guards).await,
+            true => {
+                answer_or_return(self.context, session, peer_address(self.digest), guards).await
+            }
             false => Some((session, guards)),
         };
         if let Some((session, guards)) = unanswered {
             self.spawn_request(session, guards);
         }
+        LoopDecision::Continue
+    }
+
+    /// Returns the length of the body that a request announces, at most the length of a body that
+    /// riskgate reads; `None` if it has no body.
+    fn announced_body_bytes(&self, session: &HttpSession) -> Option<usize> {
+        let length = || {
+            let value = session.req_header().headers.get(CONTENT_LENGTH)?;
+            value.to_str().ok()?.parse().ok()
+        };
+        let max = self.context.options.request_limits.body_bytes;
+        (!session.is_body_done()).then(|| length().unwrap_or(0).min(max))
     }
 
     fn on_malformed_request(&mut self) -> LoopDecision {
         self.malformed_count += 1;
-        let mut ctx = RequestContext::default();
-        ctx.common_headers.request_id = self.context.gate.state().request_ids.generate();
-        self.context.gate.record_refusal_before_gates(
-            &Refusal::BadRequest,
-            &mut ctx,
-            self.peer_address(),
-        );
+        self.frame_meter.count_request(Some(0));
+        let facts = connection_facts(self.digest);
+        // The stream was reset, so there is no response.
+        let gate = &self.context.gate;
+        gate.refuse_before_gates(&Refusal::BadRequest, facts, false).count_and_log(false);
         if self.malformed_count > MAX_MALFORMED_REQUESTS {
             LoopDecision::End
         } else {
@@ -271,15 +295,10 @@ where
         }
     }
 
-    fn peer_address(&self) -> Option<IpAddr> {
-        let address = self.digest.socket_digest.as_ref()?.peer_addr()?;
-        address.as_inet().map(|address| address.ip())
-    }
-
     /// Serves the request in a task of its own.
     fn spawn_request(&self, stream: Box<HttpSession>, guards: RequestGuards) {
         let (proxy, context) = (Arc::clone(self.proxy), Arc::clone(self.context));
-        let (control_meter, shutdown) = (Arc::clone(self.control_meter), self.shutdown.clone());
+        let (digest, shutdown) = (Arc::clone(self.digest), self.shutdown.clone());
         tokio::spawn(async move {
             let _guards = guards;
             let mut session = ServerSession::new_http2(*stream);
@@ -291,28 +310,51 @@ where
                 Ok(_) => {
                     proxy.process_new_http(session, &shutdown).await;
                 }
-                Err(refusal) => refuse_stream(&context.gate, session, &refusal).await,
-            }
-            if has_body {
-                control_meter.exempt_late_body_bytes();
+                Err(refusal) => refuse_stream(&context.gate, &digest, session, &refusal).await,
             }
         });
     }
 }
 
+/// Waits until a condition holds. The caller's other branches change it while they are polled, so the
+/// wait needs no waker.
+async fn wait_until(holds: impl Fn() -> bool) {
+    poll_fn(|_| if holds() { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+/// Returns true if the h2 crate closed the connection with ENHANCE_YOUR_CALM.
+fn is_flood_found_by_h2(error: &pingora::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<h2::Error>();
+    cause.is_some_and(|error| {
+        error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
+    })
+}
+
 /// Sends the response to a refused request, then counts and logs the request. The connection and
 /// its other streams continue.
-async fn refuse_stream(gate: &Gate, mut session: ServerSession, refusal: &Refusal) {
-    let mut ctx = RequestContext::default();
-    ctx.common_headers = CommonHeaders {
-        request_id: gate.state().request_ids.generate(),
-        ..CommonHeaders::default()
-    };
-    let client = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
-    let header = Box::new(Reply::refusal(refusal).to_response_header(&ctx.common_headers));
-    // A write fails if the client has reset the stream; there is nothing left to do then.
-    let _ = session.write_response_header(header).await;
-    let _ = session.write_response_body(Bytes::from(refusal.body()), true).await;
-    gate.record_refusal_before_gates(refusal, &mut ctx, client);
+async fn refuse_stream(
+    gate: &Gate,
+    digest: &Digest,
+    mut session: ServerSession,
+    refusal: &Refusal,
+) {
+    let is_head_method = session.req_header().method == http::Method::HEAD;
+    let refused = gate.refuse_before_gates(refusal, connection_facts(digest), is_head_method);
+    let is_sent = refused.send_on_stream(&mut session).await;
+    refused.count_and_log(is_sent);
     request_body::discard_rest_of_body(&mut session).await;
+}
+
+fn connection_facts(digest: &Digest) -> ConnectionFacts {
+    let tls = digest.ssl_digest.as_ref();
+    ConnectionFacts {
+        peer_address: peer_address(digest),
+        protocol: "HTTP/2",
+        tls_version: tls.map(|tls| tls_version_name(&tls.version)),
+    }
+}
+
+fn peer_address(digest: &Digest) -> Option<IpAddr> {
+    let address = digest.socket_digest.as_ref()?.peer_addr()?;
+    address.as_inet().map(|address| address.ip())
 }

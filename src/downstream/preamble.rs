@@ -10,9 +10,6 @@ use ppp::{v1, v2};
 /// The start of an HTTP/2 connection (RFC 9113 section 3.4).
 pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The longest PROXY header that is accepted, in bytes, including the type-length-value records of
-/// version 2.
-const MAX_PROXY_HEADER_BYTES: usize = 2048;
 /// The longest PROXY header of version 1, which is one line, in bytes, including CRLF.
 const MAX_PROXY_V1_LINE_BYTES: usize = 107;
 
@@ -71,11 +68,11 @@ fn parse_proxy_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
     })
 }
 
-/// Parses a PROXY header of version 2: a binary header whose first 16 bytes contain its length.
+/// Parses a PROXY header of version 2: a binary header whose first 16 bytes contain its length, which
+/// is at most 64 KiB. The client's certificate, which proxies can add, needs some of them.
 fn parse_proxy_v2(bytes: &[u8]) -> ProxyHeader {
-    const V2_FIXED_BYTES: usize = 16;
     match v2::Header::try_from(bytes) {
-        Ok(header) if header.len() <= MAX_PROXY_HEADER_BYTES => {
+        Ok(header) => {
             let client = match (header.command, header.addresses) {
                 (v2::Command::Local, _) => None,
                 (_, v2::Addresses::IPv4(a)) => Some((IpAddr::V4(a.source_address), a.source_port)),
@@ -84,13 +81,8 @@ fn parse_proxy_v2(bytes: &[u8]) -> ProxyHeader {
             };
             ProxyHeader::Complete(header.len(), client.map(SocketAddr::from))
         }
-        Err(v2::ParseError::Incomplete(_)) => ProxyHeader::Partial,
-        Err(v2::ParseError::Partial(_, rest))
-            if V2_FIXED_BYTES + rest <= MAX_PROXY_HEADER_BYTES =>
-        {
-            ProxyHeader::Partial
-        }
-        Ok(_) | Err(_) => ProxyHeader::Malformed,
+        Err(v2::ParseError::Incomplete(_) | v2::ParseError::Partial(..)) => ProxyHeader::Partial,
+        Err(_) => ProxyHeader::Malformed,
     }
 }
 
@@ -130,6 +122,13 @@ mod tests {
         for cut in 0..binary.len() {
             assert_eq!(parse_proxy_header(&binary[..cut]), ProxyHeader::Partial, "{cut}");
         }
+        // The longest header, with an unknown record.
+        let mut long = binary.clone();
+        long[14..16].copy_from_slice(&[0xff; 2]);
+        long.extend([0xe0, 0xff, 0xf0]);
+        long.resize(16 + 0xffff, 0);
+        assert_eq!(parse_proxy_header(&long), complete_header(16 + 0xffff, "192.0.2.1:4000"));
+        assert_eq!(parse_proxy_header(&long[..5_000]), ProxyHeader::Partial);
         binary[12] = 0x20;
         assert_eq!(
             parse_proxy_header(&binary),
@@ -156,7 +155,7 @@ mod tests {
             b"\x16\x03\x01\x02\0",
             b"PROXX ",
             &[b'P'; 200],
-            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff",
+            b"\r\n\r\n\0\r\nQUIT\n\x11\x11\0\x0c",
         ] {
             assert_eq!(parse_proxy_header(bytes), ProxyHeader::Malformed, "{bytes:?}");
         }

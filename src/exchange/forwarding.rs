@@ -9,22 +9,22 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue,
-    TRANSFER_ENCODING,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::forwarding_headers::{
-    ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
+    ClientConnection, ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
 };
 use super::response::{MalformedResponse, parse_content_length};
 use crate::keys::Key;
-use crate::message::request_head::iter_parsed_fields;
+use crate::message::request_head::{iter_parsed_fields, join_cookie_fields};
 use crate::message::response::{HeaderField, TRACEPARENT, header_field};
 use crate::message::riskgate_fields::{
     ScreeningFacts, write_identity_fields, write_screening_fields,
 };
+use crate::model::network::Networks;
 use crate::observe::traces::TRACEPARENT_LENGTH;
 pub(crate) use rules::{
     is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
@@ -46,6 +46,10 @@ pub struct ClientInfo<'c> {
     pub peer_address: Option<IpAddr>,
     /// Whether that address is in `listen.trusted_proxies`.
     pub is_trusted_proxy: bool,
+    /// `listen.trusted_proxies`.
+    pub trusted_proxies: &'c Networks,
+    /// Whether trusted proxies report the client in `Forwarded`, and not in `X-Forwarded-For`.
+    pub has_forwarded: bool,
     /// Whether the client's connection uses TLS.
     pub is_client_tls: bool,
     /// The field that may have contained the key instead of `Authorization`.
@@ -162,7 +166,13 @@ fn write_riskgate_request_fields(
     put: &mut impl FnMut(&HeaderField, &[u8]),
 ) {
     put(&HOST_FIELD, upstream_host.as_bytes());
-    received.write_x_forwarded_fields(client_info.peer_address, client_info.is_client_tls, put);
+    let client = ClientConnection {
+        peer_address: client_info.peer_address,
+        is_tls: client_info.is_client_tls,
+        trusted_proxies: client_info.trusted_proxies,
+        has_forwarded: client_info.has_forwarded,
+    };
+    received.write_x_forwarded_fields(&client, put);
     put(&header_field::X_REQUEST_ID_FIELD, client_info.request_id.as_bytes());
     if let Some(traceparent) = &client_info.traceparent {
         put(&TRACEPARENT_FIELD, traceparent);
@@ -230,20 +240,6 @@ pub(crate) fn write_riskgate_response_fields(
     }
     if !has_cache_control {
         put(&header_field::CACHE_CONTROL, b"no-store");
-    }
-}
-
-/// Joins several `Cookie` fields into one: an HTTP/2 client may split the field, and HTTP/1.1
-/// allows only one (RFC 9113 section 8.2.3).
-fn join_cookie_fields(request: &mut RequestHeader) -> Result<()> {
-    let cookies: Vec<&[u8]> =
-        request.headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes).collect();
-    match cookies.len() {
-        0 | 1 => Ok(()),
-        _ => {
-            let joined = cookies.join(&b"; "[..]);
-            set_field_if_valid(request, &HeaderField::new(COOKIE, "Cookie: "), &joined)
-        }
     }
 }
 

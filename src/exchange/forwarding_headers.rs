@@ -1,18 +1,20 @@
-//! The `X-Forwarded-` fields: those received from trusted proxies, and those written for the
-//! upstream server.
+//! The forwarding fields: those received from trusted proxies, and the `X-Forwarded-` fields written
+//! for the upstream server.
 //!
-//! Owns the rules for several lines of one `X-Forwarded-` field, for Pingora's header types and for
-//! raw bytes alike. The caller decides whether a peer is a trusted proxy.
+//! Owns the rules for several lines and members of one field, for Pingora's header types and for raw
+//! bytes alike. The caller decides whether a peer is a trusted proxy.
 
 use std::io::Write;
 use std::net::IpAddr;
 
-use http::header::{HOST, HeaderName, HeaderValue};
+use http::header::{FORWARDED, HOST, HeaderName, HeaderValue};
 use pingora::Result;
 use pingora::http::RequestHeader;
 
+use crate::message::forwarded::elements_from_right;
 use crate::message::request_head::list_members;
 use crate::message::response::HeaderField;
+use crate::model::network::{Networks, parse_hop_address};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -27,17 +29,21 @@ static X_FORWARDED_HOST_FIELD: HeaderField =
 static X_FORWARDED_PORT_FIELD: HeaderField =
     HeaderField::new(X_FORWARDED_PORT, "x-forwarded-port: ");
 
-/// The values of `Host` and the `X-Forwarded-` fields in a received request. `host` is recorded for
-/// every client, the other fields only for a trusted proxy.
+/// The values of `Host` and the forwarding fields in a received request. `host` is recorded for every
+/// client, the other fields only for a trusted proxy. The lines of a field form one list in order (RFC
+/// 9110 section 5.3), and a proxy appends its value at the end. So the last member comes from the
+/// nearest proxy.
 #[derive(Default)]
 pub(super) struct ReceivedForwardingInfo<'r> {
     host: Option<&'r [u8]>,
-    /// The members of all lines of `X-Forwarded-For`, which form one list in order (RFC 9110
-    /// section 5.3).
     forwarded_for: Vec<&'r [u8]>,
-    forwarded_proto: Option<&'r [u8]>,
-    forwarded_host: Option<&'r [u8]>,
-    forwarded_port: Option<&'r [u8]>,
+    /// With empty members, because an earlier member never stands in for one: a client may have sent
+    /// it.
+    forwarded_proto: Vec<&'r [u8]>,
+    forwarded_host: Vec<&'r [u8]>,
+    forwarded_port: Vec<&'r [u8]>,
+    /// The lines of `Forwarded`.
+    forwarded: Vec<&'r [u8]>,
 }
 
 impl<'r> ReceivedForwardingInfo<'r> {
@@ -48,7 +54,14 @@ impl<'r> ReceivedForwardingInfo<'r> {
         let authority = request.uri.authority();
         let authority = authority.and_then(|a| HeaderValue::from_str(a.as_str()).ok());
         let mut fields: Vec<_> = authority.map(|value| (HOST, value)).into_iter().collect();
-        let names = [HOST, X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_FORWARDED_PORT];
+        let names = [
+            HOST,
+            X_FORWARDED_FOR,
+            X_FORWARDED_PROTO,
+            X_FORWARDED_HOST,
+            X_FORWARDED_PORT,
+            FORWARDED,
+        ];
         for name in names {
             let values = request.headers.get_all(&name).into_iter().cloned();
             fields.extend(values.map(|value| (name.clone(), value)));
@@ -56,9 +69,7 @@ impl<'r> ReceivedForwardingInfo<'r> {
         fields
     }
 
-    /// Records a received field, if it is `Host` or an `X-Forwarded-` field from a trusted proxy. A
-    /// proxy appends its value to the last line of a list, or adds a line at the end. So the last
-    /// member of the last line comes from the nearest proxy.
+    /// Records a received field, if it is `Host` or a forwarding field from a trusted proxy.
     pub fn record_field(&mut self, name: &[u8], value: &'r [u8], is_trusted: bool) {
         let is = |known: &HeaderName| name.eq_ignore_ascii_case(known.as_str().as_bytes());
         if is(&HOST) {
@@ -67,52 +78,126 @@ impl<'r> ReceivedForwardingInfo<'r> {
         if !is_trusted {
             return;
         }
+        let members = || value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         if is(&X_FORWARDED_FOR) {
             self.forwarded_for.extend(list_members(value));
         } else if is(&X_FORWARDED_PROTO) {
-            self.forwarded_proto = last_list_member(value);
+            self.forwarded_proto.extend(members());
         } else if is(&X_FORWARDED_HOST) {
-            self.forwarded_host = last_list_member(value);
+            self.forwarded_host.extend(members());
         } else if is(&X_FORWARDED_PORT) {
-            self.forwarded_port = last_list_member(value);
+            self.forwarded_port.extend(members());
+        } else if is(&FORWARDED) {
+            self.forwarded.push(value);
         }
     }
 
     /// Passes the `X-Forwarded-` fields for the upstream server to `put`. `X-Forwarded-For` lists
-    /// the received addresses and, at the end, `peer_address`.
+    /// the received addresses and, at the end, the peer's. The other fields have the values of the
+    /// client's own connection to the first trusted proxy.
     pub fn write_x_forwarded_fields(
         &self,
-        peer_address: Option<IpAddr>,
-        is_tls: bool,
+        client: &ClientConnection<'_>,
         put: &mut impl FnMut(&HeaderField, &[u8]),
     ) {
+        let chain = match client.has_forwarded {
+            true => TrustedChain::read_forwarded(&self.forwarded, client.trusted_proxies),
+            false => TrustedChain::default(),
+        };
+        let own_hops: Vec<String> = chain.hops.iter().rev().map(IpAddr::to_string).collect();
+        let hops: Vec<&[u8]> = match own_hops.is_empty() {
+            true => self.forwarded_for.clone(),
+            false => own_hops.iter().map(String::as_bytes).collect(),
+        };
         // There is no address if the PROXY header named no client (UNKNOWN, LOCAL).
-        if let Some(peer) = peer_address {
+        if let Some(peer) = client.peer_address {
             // The peer's address comes last: an upstream server that reads the list from the right
             // and skips the proxies that it trusts arrives at the client.
             let mut list = Vec::with_capacity(64);
-            for member in &self.forwarded_for {
-                list.extend_from_slice(member);
+            for hop in &hops {
+                list.extend_from_slice(hop);
                 list.extend_from_slice(b", ");
             }
             // A write to a Vec can't fail.
             let _ = write!(list, "{}", peer.to_canonical());
             put(&X_FORWARDED_FOR_FIELD, &list);
         }
-        let scheme: &[u8] = if is_tls { b"https" } else { b"http" };
-        put(&X_FORWARDED_PROTO_FIELD, self.forwarded_proto.unwrap_or(scheme));
-        put(&X_FORWARDED_HOST_FIELD, self.forwarded_host.or(self.host).unwrap_or_default());
-        if let Some(port) = self.forwarded_port {
+        let first_proxy = count_proxies_behind_first(&hops, client.trusted_proxies);
+        let scheme: &[u8] = if client.is_tls { b"https" } else { b"http" };
+        let reported = chain.scheme.as_ref().map(|scheme| scheme.as_bytes());
+        let reported = reported.or_else(|| value_of_proxy(&self.forwarded_proto, first_proxy));
+        put(&X_FORWARDED_PROTO_FIELD, reported.unwrap_or(scheme));
+        let host = value_of_proxy(&self.forwarded_host, first_proxy).or(self.host);
+        put(&X_FORWARDED_HOST_FIELD, host.unwrap_or_default());
+        if let Some(port) = value_of_proxy(&self.forwarded_port, first_proxy) {
             put(&X_FORWARDED_PORT_FIELD, port);
         }
     }
 }
 
-/// Returns the member after the last comma; `None` if it is empty. An earlier member is never used
-/// instead, because a client may have sent it.
-fn last_list_member(value: &[u8]) -> Option<&[u8]> {
-    let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
-    (!last.is_empty()).then_some(last)
+/// The connection of the client, or of the nearest proxy.
+pub(super) struct ClientConnection<'c> {
+    /// The address that it comes from; `None` if a PROXY header named no client.
+    pub peer_address: Option<IpAddr>,
+    /// Whether it uses TLS.
+    pub is_tls: bool,
+    /// `listen.trusted_proxies`.
+    pub trusted_proxies: &'c Networks,
+    /// Whether trusted proxies report the client in `Forwarded`.
+    pub has_forwarded: bool,
+}
+
+/// What trusted proxies report in `Forwarded`.
+#[derive(Default)]
+struct TrustedChain {
+    /// The hops, from the nearest to the client.
+    hops: Vec<IpAddr>,
+    /// The scheme that the client used, or else the scheme of the hop after it.
+    scheme: Option<String>,
+}
+
+impl TrustedChain {
+    /// Reads the elements from the right, up to the first hop that is no trusted proxy.
+    fn read_forwarded(lines: &[&[u8]], trusted_proxies: &Networks) -> TrustedChain {
+        let mut chain = TrustedChain::default();
+        let elements = lines.iter().rev().flat_map(|line| elements_from_right(line));
+        for element in elements.map_while(|element| element) {
+            let scheme = element.scheme.filter(|scheme| is_scheme(scheme));
+            chain.scheme = scheme.map(String::from).or(chain.scheme);
+            let Some(hop) = element.node.as_deref().and_then(parse_hop_address) else { break };
+            chain.hops.push(hop);
+            if !trusted_proxies.contains(hop) {
+                break;
+            }
+        }
+        chain
+    }
+}
+
+/// Returns true for the bytes of a scheme (RFC 3986 section 3.1).
+fn is_scheme(text: &str) -> bool {
+    let is_scheme_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    !text.is_empty() && text.bytes().all(is_scheme_byte)
+}
+
+/// Returns how many trusted proxies are between riskgate's peer and the first proxy, to which the client
+/// is connected. `hops` has the client and then these proxies, as for
+/// `ClientAddressRule::find_client`.
+fn count_proxies_behind_first(hops: &[&[u8]], trusted_proxies: &Networks) -> usize {
+    let is_trusted = |hop: &&&[u8]| {
+        let address = std::str::from_utf8(hop).ok().and_then(parse_hop_address);
+        address.is_some_and(|address| trusted_proxies.contains(address))
+    };
+    hops.iter().rev().take_while(is_trusted).count().min(hops.len().saturating_sub(1))
+}
+
+/// Returns the member that the first proxy appended, if each of the `proxies_behind` it appended one
+/// too. If the list is shorter, a later proxy replaced it, and its first member is the nearest to the
+/// client's. An empty member counts as absent.
+fn value_of_proxy<'r>(members: &[&'r [u8]], proxies_behind: usize) -> Option<&'r [u8]> {
+    let from_right = proxies_behind.min(members.len().checked_sub(1)?);
+    members.iter().rev().nth(from_right).copied().filter(|member| !member.is_empty())
 }
 
 /// Keeps only the last line of each `X-Forwarded-` field that is left in the request (such as

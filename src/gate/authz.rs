@@ -70,7 +70,7 @@ impl Gate {
             }
         };
         close_if_process_ends(session);
-        reply.write_to_session(session, &ctx.common_headers).await?;
+        reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await?;
         Ok(true)
     }
 

@@ -76,7 +76,7 @@ impl Gate {
             Err(refusal) => self.finish_with_refusal(&refusal, ctx),
         };
         close_if_process_ends(session);
-        reply.write_to_session(session, &ctx.common_headers).await?;
+        reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await?;
         Ok(true)
     }
 

@@ -165,7 +165,7 @@ impl Gate {
             while let Ok(Some(_)) = session.as_downstream_mut().read_request_body().await {}
         }
         close_if_process_ends(session);
-        reply.write_to_session(session, &ctx.common_headers).await?;
+        reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await?;
         Ok(true)
     }
 

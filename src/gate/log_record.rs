@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use http::header::USER_AGENT;
 use pingora::Error;
+use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
+use smol_str::SmolStr;
 
 use crate::gate::route;
+use crate::message::response::{RenderOptions, Reply};
 use crate::model::refusal::Refusal;
 use crate::observe::access_log::{AccessLog, LogEntry};
 use crate::observe::redaction::redact_secrets;
@@ -22,6 +25,50 @@ use super::trace_spans::collect_spans;
 
 /// The most characters of `User-Agent` in the log.
 const MAX_USER_AGENT_CHARS: usize = 256;
+
+/// What riskgate knows of a connection whose request it could not read.
+pub(crate) struct ConnectionFacts {
+    /// The address that the connection comes from.
+    pub peer_address: Option<IpAddr>,
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
+    pub protocol: &'static str,
+    /// The version of TLS; `None` without TLS.
+    pub tls_version: Option<SmolStr>,
+}
+
+/// The refusal of a request that did not reach the gates. All drivers send, count and log it alike.
+#[must_use]
+pub(crate) struct EarlyRefusal<'g> {
+    gate: &'g Gate,
+    ctx: RequestContext,
+    reply: Reply,
+    is_head_method: bool,
+}
+
+impl EarlyRefusal<'_> {
+    /// Returns the response as HTTP/1.1 bytes, after which the connection closes. `date` is the value of
+    /// `Date`.
+    pub fn to_http1_bytes(&self, date: &str) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(512);
+        let options = RenderOptions { should_close: true, is_head_method: self.is_head_method };
+        self.reply.append_as_http1(&self.ctx.common_headers, date.as_bytes(), options, &mut bytes);
+        bytes
+    }
+
+    /// Sends the response on an HTTP/2 stream. Returns false if the client has left or reset it.
+    pub async fn send_on_stream(&self, stream: &mut ServerSession) -> bool {
+        self.reply.write_to_session(stream, &self.ctx.common_headers).await.is_ok()
+    }
+
+    /// Counts and logs the request. Its method and path are unknown or not trusted, so they are not
+    /// logged. `is_sent` is false if the client did not get the whole response.
+    pub fn count_and_log(mut self, is_sent: bool) {
+        if !is_sent {
+            self.ctx.response_bytes = 0;
+        }
+        self.gate.count_and_log_request(&self.ctx, "", b"", || None);
+    }
+}
 
 impl Gate {
     /// Counts a finished request in the metrics, and writes its line to the access log. Call this
@@ -42,18 +89,25 @@ impl Gate {
         self.state.render_metrics(0)
     }
 
-    /// Counts and logs a request that was refused before the gates. Its method and path are unknown
-    /// or not trusted, so they are not logged.
-    pub(crate) fn record_refusal_before_gates(
+    /// Refuses a request before the gates, because it is malformed or too large. The caller sends the
+    /// reply, then calls [`EarlyRefusal::count_and_log`].
+    pub(crate) fn refuse_before_gates(
         &self,
         refusal: &Refusal,
-        ctx: &mut RequestContext,
-        peer_address: Option<IpAddr>,
-    ) {
-        // The header fields that name the client are not trusted either.
-        ctx.client_address = peer_address;
+        connection: ConnectionFacts,
+        is_head_method: bool,
+    ) -> EarlyRefusal<'_> {
+        let mut ctx = RequestContext::default();
+        ctx.unix_now = self.state.ledger.believed_now();
+        let reply = Reply::refusal(refusal);
+        ctx.common_headers.request_id = self.state.request_ids.generate();
+        ctx.common_headers.hsts = self.hsts(connection.tls_version.is_some());
+        // The header fields that name the client are not trusted.
+        ctx.client_address = connection.peer_address;
+        (ctx.protocol, ctx.tls_version) = (Some(connection.protocol), connection.tls_version);
         ctx.set_outcome_if_unset(refusal.status(), refusal.code());
-        self.count_and_log_request(ctx, "", b"", || None);
+        ctx.set_reply_bytes(&reply, if is_head_method { "HEAD" } else { "" });
+        EarlyRefusal { gate: self, ctx, reply, is_head_method }
     }
 
     /// Counts and logs a finished request of the fast path.

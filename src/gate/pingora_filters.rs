@@ -72,6 +72,8 @@ impl Gate {
             request_id: &ctx.common_headers.request_id,
             peer_address,
             is_trusted_proxy: self.is_trusted_proxy(peer_address),
+            trusted_proxies: &self.startup_rules.client_address.trusted_proxies,
+            has_forwarded: self.startup_rules.client_address.has_forwarded(),
             is_client_tls: is_tls,
             key_header: self.key_header(),
             is_new_trace: ctx.trace.is_some_and(|trace| trace.parent_id.is_none()),
@@ -170,7 +172,7 @@ impl Gate {
         // Pingora closes the connection after a failed exchange; the response must announce that.
         session.set_keepalive(None);
         let reply = self.finish_with_refusal(&refusal, ctx);
-        match reply.write_to_session(session, &ctx.common_headers).await {
+        match reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await {
             Ok(()) => FailToProxy { error_code: reply.status(), can_reuse_downstream: false },
             Err(_) => NO_RESPONSE,
         }

@@ -63,7 +63,7 @@ impl Gate {
         if let Some(rules) = ctx.authz.clone() {
             let reply = self.screen_for_proxy(session.req_header(), body, &rules, ctx);
             close_if_process_ends(session);
-            reply.write_to_session(session, &ctx.common_headers).await?;
+            reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await?;
             return Ok(true);
         }
         let Some(rules) = ctx.screen_rules.clone() else { return Ok(false) };
@@ -87,7 +87,7 @@ impl Gate {
             _ => refused,
         };
         close_if_process_ends(session);
-        reply.write_to_session(session, &ctx.common_headers).await?;
+        reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await?;
         Ok(true)
     }
 

@@ -3,6 +3,7 @@
 //! The parser refuses every head that two servers could read differently, before riskgate routes
 //! the request. It changes no bytes.
 
+mod cookies;
 mod fields;
 mod limits;
 mod lines;
@@ -12,13 +13,14 @@ use http::header::{HOST, TRANSFER_ENCODING};
 use pingora::http::RequestHeader;
 
 use crate::model::refusal::Refusal;
+pub use cookies::{MAX_DIVIDED_COOKIE_BYTES, join_cookie_fields};
 pub use fields::{
     MAX_CONNECTION_OPTIONS, RequestFields, UNKNOWN_BODY_LENGTH, accepts_problems_only,
     list_members, value_if_single,
 };
 pub use limits::RequestLimits;
 use lines::CrlfLines;
-pub use request_line::{BUILTIN_METHODS, RequestLine, takes_body};
+pub use request_line::{BUILTIN_METHODS, RequestLine, RequestLineStart, takes_body};
 
 /// A complete request head at the front of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,9 +146,19 @@ pub fn is_plain_method(method: &[u8]) -> bool {
     matches!(method, b"GET" | b"HEAD" | b"OPTIONS")
 }
 
+/// Returns the size that the header of an HTTP/2 request has over HTTP/1.1, in bytes.
+fn http1_size(request: &RequestHeader) -> usize {
+    let fields = request.headers.iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    let line = request.method.as_str().len() + request.raw_path().len();
+    let authority = request.uri.authority().map_or(0, |authority| authority.as_str().len());
+    let host = if authority > 0 { authority + "host: \r\n".len() } else { 0 };
+    line + "  HTTP/1.1\r\n\r\n".len() + host + fields.sum::<usize>()
+}
+
 /// Checks an HTTP/2 request against riskgate's rules for HTTP/1.1 requests. The h2 crate has
-/// checked the framing and the grammar of the fields. `has_body` is true if a body follows the
-/// header. Returns the fields that riskgate reads.
+/// checked the framing and the grammar of the fields; the caller has joined `Cookie`. `has_body` is
+/// true if a body follows the header. Returns the fields that riskgate reads.
 pub fn check_http2_request<'r>(
     request: &'r RequestHeader,
     has_body: bool,
@@ -168,6 +180,9 @@ pub fn check_http2_request<'r>(
     }
     let line = RequestLine { method, target, is_http_11: true };
     line.check_method_and_target(limits)?;
+    if http1_size(request) > limits.header_bytes {
+        return Err(Refusal::HeadersTooLarge);
+    }
     // HTTP/2 has no transfer codings (RFC 9113 section 8.2.2).
     if request.headers.contains_key(TRANSFER_ENCODING) {
         return Err(Refusal::BadRequest);

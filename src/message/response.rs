@@ -13,7 +13,7 @@ use http::{HeaderName, StatusCode};
 use itoa::Buffer;
 use pingora::Result;
 use pingora::http::ResponseHeader;
-use pingora_proxy::Session;
+use pingora::protocols::http::ServerSession;
 use smol_str::SmolStr;
 
 use crate::model::refusal::Refusal;
@@ -299,7 +299,7 @@ impl Reply {
     /// Writes the response to a Pingora session, without the body for HEAD.
     pub async fn write_to_session(
         &self,
-        session: &mut Session,
+        session: &mut ServerSession,
         common: &CommonHeaders,
     ) -> Result<()> {
         let header = Box::new(self.to_response_header(common));
@@ -308,10 +308,9 @@ impl Reply {
         if self.should_close {
             session.set_keepalive(None);
         }
-        let client = session.as_downstream_mut();
         let result = async {
-            client.write_response_header(header).await?;
-            client.write_response_body(body, true).await
+            session.write_response_header(header).await?;
+            session.write_response_body(body, true).await
         };
         // A failed write is reported as an error of the downstream connection.
         result.await.map_err(|error| error.into_down())

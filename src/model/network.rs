@@ -36,6 +36,28 @@ fn parse_network(text: &str) -> Option<IpNet> {
     }
 }
 
+/// Parses the address of a hop in `X-Forwarded-For` or `Forwarded`, with or without a port and a zone
+/// (RFC 4007 section 11), which names an interface of the proxy. `None` for `unknown` and for an
+/// obfuscated name.
+pub fn parse_hop_address(text: &str) -> Option<IpAddr> {
+    let (start, rest) = text.split_once('%').unwrap_or((text, ""));
+    // A bracket and a port may follow the zone.
+    let end = rest.find(']').map_or("", |at| &rest[at..]);
+    let text = [start, end].concat();
+    let address = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (address, port) = rest.split_once(']')?;
+            let is_port = port.is_empty() || port.strip_prefix(':')?.parse::<u16>().is_ok();
+            IpAddr::V6(address.parse().ok().filter(|_| is_port)?)
+        }
+        None => match text.parse::<IpAddr>() {
+            Ok(address) => address,
+            Err(_) => IpAddr::V4(*text.parse::<std::net::SocketAddrV4>().ok()?.ip()),
+        },
+    };
+    Some(address.to_canonical())
+}
+
 /// The addresses that count as one client: an IPv4 address, or an IPv6 /64, because a household or
 /// a host usually has a whole /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +104,33 @@ mod tests {
         }
         for bad in ["10.0.0.0/33", "host", "", "10.0.0"] {
             assert_eq!(parse_networks(&[bad]), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_address_of_a_hop_may_have_a_port_and_a_zone() {
+        for (text, address) in [
+            ("192.0.2.1", Some("192.0.2.1")),
+            ("192.0.2.1:80", Some("192.0.2.1")),
+            ("::ffff:192.0.2.1", Some("192.0.2.1")),
+            ("2001:db8::1", Some("2001:db8::1")),
+            ("[2001:db8::1]", Some("2001:db8::1")),
+            ("[2001:db8::1]:80", Some("2001:db8::1")),
+            ("fe80::1%eth0", Some("fe80::1")),
+            ("[fe80::1%eth0]", Some("fe80::1")),
+            ("[fe80::1%25en1]:80", Some("fe80::1")),
+            ("unknown", None),
+            ("_hidden", None),
+            ("", None),
+            ("[2001:db8::1", None),
+            ("[fe80::1%eth0", None),
+            ("[2001:db8::1]x", None),
+            ("[2001:db8::1]:99999", None),
+            ("[192.0.2.1]", None),
+            ("192.0.2.1:x", None),
+        ] {
+            let expected = address.map(|address| address.parse().unwrap());
+            assert_eq!(parse_hop_address(text), expected, "{text}");
         }
     }
 

@@ -6,8 +6,8 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::apps::ServerApp;
@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::downstream::ClientIo;
 use crate::process::systemd::Heartbeat;
+use crate::support::log_interval::LogInterval;
 
 /// The most connections that the kernel queues until riskgate accepts them. The kernel's own limit
 /// (net.core.somaxconn) may be lower.
@@ -29,8 +30,6 @@ const LISTEN_BACKLOG: i32 = 65_535;
 const NOTSENT_LOWAT_BYTES: u32 = 16 * 1024;
 /// How long the loop waits after a failed accept, for descriptors to be closed.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-/// The shortest time between two log lines about failed accepts.
-const ACCEPT_ERROR_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// How often an accept loop calls [`Heartbeat::beat`].
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
 /// Descriptors that client connections and exchanges can't use. They are left for the store, the
@@ -111,7 +110,7 @@ pub struct ListenerService<A> {
     /// How long sent bytes may stay unacknowledged before the kernel closes the connection.
     tcp_user_timeout: Duration,
     heartbeat: Heartbeat,
-    last_accept_error_logged_at: Mutex<Option<Instant>>,
+    accept_error_log: LogInterval,
 }
 
 impl<A> ListenerService<A> {
@@ -123,7 +122,6 @@ impl<A> ListenerService<A> {
         tcp_user_timeout: Duration,
     ) -> ListenerService<A> {
         let (socket, app, heartbeat) = (Some(socket), Arc::new(app), Heartbeat::default());
-        let last_accept_error_logged_at = Mutex::new(None);
         ListenerService {
             name,
             socket,
@@ -131,7 +129,7 @@ impl<A> ListenerService<A> {
             threads: 1,
             tcp_user_timeout,
             heartbeat,
-            last_accept_error_logged_at,
+            accept_error_log: LogInterval::default(),
         }
     }
 
@@ -147,12 +145,9 @@ impl<A> ListenerService<A> {
 }
 
 impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
-    /// Logs a failed accept, at most once per [`ACCEPT_ERROR_LOG_INTERVAL`].
+    /// Logs a failed accept, unless one was logged shortly before.
     fn log_accept_error(&self, error: &io::Error) {
-        let mut last_logged =
-            self.last_accept_error_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if last_logged.is_none_or(|at| at.elapsed() > ACCEPT_ERROR_LOG_INTERVAL) {
-            *last_logged = Some(Instant::now());
+        if self.accept_error_log.begin_if_due() {
             log::error!("{}: accepting a connection failed, will retry: {error}", self.name);
         }
     }

@@ -128,7 +128,9 @@ impl Gateway {
         self.gate.refund(&mut ctx.request_context);
         let reply =
             self.gate.finish_with_refusal(&Refusal::ExpectationFailed, &mut ctx.request_context);
-        reply.write_to_session(session, &ctx.request_context.common_headers).await?;
+        reply
+            .write_to_session(session.as_downstream_mut(), &ctx.request_context.common_headers)
+            .await?;
         Ok(true)
     }
 }

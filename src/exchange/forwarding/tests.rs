@@ -20,12 +20,23 @@ fn a_client_cannot_spoof_riskgate_fields_in_any_spelling() {
 /// Returns the fields that the upstream server gets for a request with these fields, without
 /// Host and X-Request-Id. Checks that the Pingora path and the fast path forward the same.
 fn forwarded_fields_on_both_paths(fields: &[(&str, &str)], is_trusted_proxy: bool) -> Vec<String> {
+    forwarded_fields_with(fields, is_trusted_proxy, false)
+}
+
+fn forwarded_fields_with(
+    fields: &[(&str, &str)],
+    is_trusted_proxy: bool,
+    has_forwarded: bool,
+) -> Vec<String> {
+    let trusted_proxies = Networks::parse(&["10.0.0.0/8".to_owned()]).unwrap();
     let address = Some(IpAddr::from([192, 0, 2, 1]));
     let client_info = ClientInfo {
         key: None,
         request_id: "id",
         peer_address: address,
         is_trusted_proxy,
+        trusted_proxies: &trusted_proxies,
+        has_forwarded,
         is_client_tls: false,
         traceparent: None,
         is_new_trace: false,
@@ -102,6 +113,59 @@ fn x_forwarded_values_count_only_from_a_trusted_proxy() {
     let blank = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"];
     let blank = blank.map(|name| (name, " , "));
     assert_eq!(forwarded_fields_on_both_paths(&[&fields[..1], &blank[..]].concat(), true), seen);
+}
+
+#[test]
+fn the_server_is_told_the_scheme_of_the_connection_that_the_client_made() {
+    for (hops, schemes, expected) in [
+        (&["192.0.2.9"][..], &["https"][..], "https"),
+        (&["192.0.2.9, 10.0.0.2"], &["https, http"], "https"),
+        (&["192.0.2.9", "10.0.0.2"], &["https", "http"], "https"),
+        (&["192.0.2.9, 10.0.0.3, 10.0.0.2"], &["https, http, http"], "https"),
+        // What the client put before the values of the proxies does not count.
+        (&["6.6.6.6, 192.0.2.9, 10.0.0.2"], &["https, http, http"], "http"),
+        (&["6.6.6.6, 192.0.2.9"], &["https, http"], "http"),
+        (&["10.9.9.9, 192.0.2.9"], &["https, http"], "http"),
+        // A proxy replaced the list.
+        (&["192.0.2.9, 10.0.0.2"], &["https"], "https"),
+        // The client is in a trusted network, or its address is unknown.
+        (&["10.9.9.9"], &["https"], "https"),
+        (&["10.9.9.9"], &["gopher, https"], "https"),
+        (&["unknown, 10.0.0.2"], &["https, http"], "https"),
+        (&["unknown"], &["https, http"], "http"),
+        (&[], &["https, http"], "http"),
+        (&["192.0.2.9, 10.0.0.2"], &[], "http"),
+        (&["192.0.2.9, 10.0.0.2"], &["https, , http"], "http"),
+    ] {
+        let mut fields: Vec<(&str, &str)> = vec![("Host", "asked.test")];
+        fields.extend(hops.iter().map(|hops| ("X-Forwarded-For", *hops)));
+        fields.extend(schemes.iter().map(|schemes| ("X-Forwarded-Proto", *schemes)));
+        let seen = forwarded_fields_on_both_paths(&fields, true);
+        let seen = seen.iter().find_map(|line| line.strip_prefix("x-forwarded-proto: "));
+        assert_eq!(seen, Some(expected), "{hops:?} {schemes:?}");
+    }
+}
+
+#[test]
+fn the_server_is_told_what_trusted_proxies_report_in_forwarded() {
+    let reported = |fields: &[(&str, &str)], has_forwarded: bool| {
+        let fields = [&[("Host", "asked.test")], fields].concat();
+        let mut seen = forwarded_fields_with(&fields, true, has_forwarded);
+        seen.retain(|line| !line.starts_with("x-forwarded-host: "));
+        seen.iter().map(|line| line["x-forwarded-".len()..].to_owned()).collect::<Vec<_>>()
+    };
+    let chain = ("Forwarded", "for=6.6.6.6, for=192.0.2.9;proto=https, for=10.0.0.2;proto=http");
+    let forged = [("X-Forwarded-For", "7.7.7.7"), ("X-Forwarded-Proto", "gopher"), chain];
+    let told = ["for: 192.0.2.9, 10.0.0.2, 192.0.2.1", "proto: https"];
+    assert_eq!(reported(&[chain], true), told);
+    assert_eq!(reported(&forged, true), told);
+    // Proxies that report the client elsewhere may forward the client's `Forwarded`.
+    assert_eq!(reported(&[chain], false), ["for: 192.0.2.1", "proto: http"]);
+    assert_eq!(reported(&forged, false), ["for: 7.7.7.7, 192.0.2.1", "proto: gopher"]);
+    let odd = ("Forwarded", "for=192.0.2.9;proto=\"a, b\"");
+    assert_eq!(reported(&[odd], true), ["for: 192.0.2.9, 192.0.2.1", "proto: http"]);
+    let unknown = ("Forwarded", "for=unknown;proto=https");
+    assert_eq!(reported(&[unknown], true), ["for: 192.0.2.1", "proto: https"]);
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn has_forbidden_control_byte(value: &[u8]) -> bool {
 }
 
 /// Iterates over the members of a list, without empty ones (RFC 9110 section 5.6.1.2).
-pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn list_members(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     let members = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     members.filter(|member| !member.is_empty())
 }

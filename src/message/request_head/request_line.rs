@@ -75,6 +75,25 @@ impl<'b> RequestLine<'b> {
     }
 }
 
+/// What the start of a refused request head says about the response, as far as it can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLineStart {
+    /// The method is HEAD, so the response has no body.
+    pub is_head_method: bool,
+    /// The request line ends with `HTTP/1.0`.
+    pub is_http_10: bool,
+}
+
+impl RequestLineStart {
+    /// Reads the request line at the front of `bytes`, which may be incomplete or malformed.
+    pub fn guess(bytes: &[u8]) -> RequestLineStart {
+        let bytes = bytes.strip_prefix(b"\r\n").unwrap_or(bytes);
+        let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let is_http_10 = line.trim_ascii_end().ends_with(b" HTTP/1.0");
+        RequestLineStart { is_head_method: line.starts_with(b"HEAD "), is_http_10 }
+    }
+}
+
 /// Returns true if Pingora's parser accepts this target. A target without a leading slash (`*`, or
 /// absolute form) is tested with a slash before it.
 fn is_target_valid_for_pingora(target: &[u8]) -> bool {

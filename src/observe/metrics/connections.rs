@@ -14,6 +14,8 @@ pub struct ConnectionMetrics {
     pub connections_rejected: IntCounter,
     /// TLS handshakes that failed or took too long.
     pub tls_handshake_failures: IntCounter,
+    /// HTTP/2 connections that riskgate closed with ENHANCE_YOUR_CALM.
+    pub http2_floods: IntCounter,
 }
 
 impl ConnectionMetrics {
@@ -39,6 +41,11 @@ impl ConnectionMetrics {
                 registry,
                 "riskgate_tls_handshake_failures_total",
                 "TLS handshakes that failed or took too long.",
+            )?,
+            http2_floods: register_counter(
+                registry,
+                "riskgate_http2_floods_total",
+                "HTTP/2 connections that riskgate closed with ENHANCE_YOUR_CALM.",
             )?,
         })
     }

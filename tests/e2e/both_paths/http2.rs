@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, PING, PREFACE, RST_STREAM,
-    SETTINGS, encode_field, encode_frame, encode_request_fields,
+    SETTINGS, encode_field, encode_frame, encode_header_frames, encode_request_fields,
 };
 use crate::harness::{
     CertificateAuthority, Gateway, MockUpstream, Setup, get, response_bytes, run_command,
@@ -136,6 +136,38 @@ fn with_listen_h2c_http2_requests_are_checked_as_strictly_as_http_1_1() {
     let block = encode_request_fields("GET", DOMAIN, &key, &[("Upper", "case")]);
     assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
     assert!(frames.read_goaway_error_code().is_some());
+}
+
+#[test]
+fn cookies_that_a_client_divides_count_as_one_field() {
+    let upstream = MockUpstream::start();
+    let setup = Setup::new().set("listen.h2c", "true").with_upstreams(&[upstream.address]);
+    let route =
+        "[[upstream.route]]\nprefix = \"/shop\"\nmethods = [\"GET\", \"POST\"]\nkey = false\n";
+    let gateway = setup.append_toml(route).start();
+    let mut frames = FrameClient::open(gateway.http);
+    // A browser keeps 180 cookies of a site, and may send each as a field of its own.
+    let cookies: Vec<String> = (0..180).map(|at| format!("name{at}=value{at}")).collect();
+    let mut more: Vec<(&str, &str)> = cookies.iter().map(|c| ("cookie", c.as_str())).collect();
+    more.insert(90, ("x-between", "1"));
+    let ask = |frames: &mut FrameClient, stream: u32, more: &[(&str, &str)]| {
+        let block = encode_request_fields("GET", "/shop", "none", more);
+        assert!(frames.try_send(&encode_header_frames(stream, &block)));
+        frames.read_status(stream)
+    };
+    assert_eq!(ask(&mut frames, 1, &more), 200);
+    let seen = upstream.last_request();
+    assert_eq!(seen.header_values("Cookie"), [cookies.join("; ")]);
+    // Cookies with as many bytes as a whole header get the same answer as over HTTP/1.1.
+    let big: Vec<String> = (0..156).map(|at| format!("c{at}={}", "v".repeat(100))).collect();
+    let more: Vec<(&str, &str)> = big.iter().map(|cookie| ("cookie", cookie.as_str())).collect();
+    assert_eq!(ask(&mut frames, 3, &more[..140]), 200);
+    assert_eq!(ask(&mut frames, 5, &more), 431);
+    let over_http1 = |cookies: &[String]| {
+        let cookie = cookies.join("; ");
+        gateway.send_request(&get("/shop").key("none").with_header("Cookie", &cookie)).status
+    };
+    assert_eq!((over_http1(&big[..140]), over_http1(&big)), (200, 431));
 }
 
 /// The n-th part of a flood of frames.

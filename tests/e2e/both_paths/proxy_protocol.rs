@@ -68,6 +68,35 @@ fn a_connection_without_a_trusted_proxy_header_is_closed() {
 }
 
 #[test]
+fn a_long_proxy_header_is_read_and_a_refused_one_is_counted_and_logged() {
+    let setup = Setup::new().set("listen.proxy_protocol", "true");
+    let gateway = setup.set("listen.trusted_proxies", r#"["127.0.0.1"]"#).start();
+    for length in [2_032, 2_033, 16_000, 65_535_usize] {
+        // A record of an unknown type fills the header.
+        let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11".to_vec();
+        header.extend((length as u16).to_be_bytes());
+        header.extend([192, 0, 2, 9, 127, 0, 0, 1, 0x0f, 0xa0, 1, 187, 0xe0]);
+        header.extend((length as u16 - 15).to_be_bytes());
+        header.resize(16 + length, 7);
+        let before = gateway.access_log_length();
+        let mut connection = gateway.connect();
+        connection.send(&header);
+        connection.send_request(&get("/v1/usage")).expect(401);
+        wait_until("it is logged", || gateway.access_log_length() > before);
+        assert_eq!(gateway.read_access_log_from(before)[0]["client"], "192.0.2.9", "{length}");
+    }
+    let refused = || gateway.sum_of_samples("riskgate_connections_rejected_total", &[]);
+    let before = refused();
+    let mut connection = gateway.connect();
+    connection.send(b"\r\n\r\n\0\r\nQUIT\n\x11\x11\0\x0c");
+    assert!(connection.ends_without_more_bytes());
+    wait_until("it is counted", || refused() == before + 1.0);
+    let line = "listen.proxy_protocol: expected that each connection starts with a PROXY header, \
+                but found other bytes on one from 127.0.0.1";
+    wait_until("it is logged", || gateway.stderr().contains(line));
+}
+
+#[test]
 fn without_listen_proxy_protocol_a_proxy_header_gets_a_400() {
     let gateway = Setup::new().set("listen.trusted_proxies", r#"["127.0.0.1"]"#).start();
     let mut connection = gateway.connect();

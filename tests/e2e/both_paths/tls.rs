@@ -72,6 +72,27 @@ fn the_tls_listener_accepts_tls_1_2_and_1_3_but_no_older_tls_and_no_plain_http()
 }
 
 #[test]
+fn a_client_without_a_common_protocol_gets_the_alert_no_application_protocol() {
+    let (gateway, authority, _) = start_with_certificates();
+    let at = gateway.https_address();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let handshake = |alpn: &[&str]| {
+            let stream = TcpStream::connect(at).unwrap();
+            authority.try_tls_handshake(at, "gate.test", &[version], alpn, stream)
+        };
+        for alpn in [&["h3"][..], &["http/1.0", "spdy/3"], &["H2"]] {
+            let error = handshake(alpn).unwrap_err().into_inner().unwrap();
+            let error = error.downcast::<rustls::Error>().unwrap();
+            let expected = rustls::AlertDescription::NoApplicationProtocol;
+            assert_eq!(*error, rustls::Error::AlertReceived(expected), "{version:?} {alpn:?}");
+        }
+        for alpn in [&["h3", "h2"][..], &["http/1.1"], &[]] {
+            handshake(alpn).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_renewed_certificate_is_used_without_closing_open_connections() {
     let (gateway, authority, key) = start_with_certificates();
     let ask = get(DOMAIN).key(&key);

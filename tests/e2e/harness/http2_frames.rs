@@ -10,10 +10,12 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
+pub const PRIORITY: u8 = 2;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const PING: u8 = 6;
 pub const GOAWAY: u8 = 7;
+pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
@@ -24,6 +26,17 @@ pub fn encode_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     bytes.extend(stream.to_be_bytes());
     bytes.extend(payload);
     bytes
+}
+
+/// A header without a body, in as many frames as it needs.
+pub fn encode_header_frames(stream: u32, block: &[u8]) -> Vec<u8> {
+    let parts: Vec<&[u8]> = block.chunks(16_000).collect();
+    let frames = parts.iter().enumerate().map(|(at, part)| {
+        let (kind, flags) = if at == 0 { (HEADERS, END_STREAM) } else { (CONTINUATION, 0) };
+        let end = if at + 1 == parts.len() { END_HEADERS } else { 0 };
+        encode_frame(kind, flags | end, stream, part)
+    });
+    frames.collect::<Vec<_>>().concat()
 }
 
 pub fn encode_fields(all: &[(&str, &str)]) -> Vec<u8> {

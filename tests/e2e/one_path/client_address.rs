@@ -80,6 +80,44 @@ fn the_log_names_the_client_whom_trusted_proxies_report() {
 }
 
 #[test]
+fn a_quoted_comma_in_forwarded_does_not_evade_the_rate_of_a_client() {
+    let route = "[[upstream.route]]\nprefix = \"/signup\"\nmethods = [\"GET\"]\nkey = false\n\
+                 max_per_client = \"3/h\"\n";
+    let upstream = MockUpstream::start();
+    let setup = Setup::new().with_upstreams(&[upstream.address]).append_toml(route);
+    let setup = setup.set("listen.trusted_proxies", TRUSTED_PROXIES);
+    let gateway = setup.set_text("listen.client_address", "forwarded").start();
+    let statuses: Vec<u16> = (0..6)
+        .map(|at| {
+            // The proxy repeats the client's Host, and quotes it by the grammar.
+            let value = format!("for=192.0.2.1;host=\"a\\\", for=6.6.6.{at};b=\\\"\";proto=http");
+            gateway.send_request(&get("/signup").with_header("Forwarded", &value)).status
+        })
+        .collect();
+    assert_eq!(statuses, [200, 200, 200, 429, 429, 429]);
+    let seen = upstream.last_request();
+    assert_eq!(seen.header("X-Forwarded-For"), "192.0.2.1, 127.0.0.1");
+}
+
+#[test]
+fn the_server_is_told_the_scheme_of_the_client_of_two_proxies() {
+    let upstream = MockUpstream::start();
+    let gateway = start(Setup::new().with_upstreams(&[upstream.address]), "x-forwarded-for");
+    // A POST takes the Pingora path.
+    for method in ["GET", "POST"] {
+        let asked =
+            request(method, "/signup").with_header("X-Forwarded-For", "192.0.2.1, 10.0.0.7");
+        let asked = asked.with_header("X-Forwarded-Proto", "https, http");
+        let asked = asked.with_header("X-Forwarded-Host", "shop.test, inner.test");
+        gateway.send_request(&asked.with_header("X-Forwarded-Port", "443, 80")).expect(200);
+        let seen = upstream.last_request();
+        let told = ["Proto", "Host", "Port"]
+            .map(|name| seen.header(&format!("X-Forwarded-{name}")).to_owned());
+        assert_eq!(told, ["https", "shop.test", "443"], "{method}");
+    }
+}
+
+#[test]
 fn real_proxies_name_their_client() {
     for proxy in [ProxyKind::HaProxy, ProxyKind::Nginx, ProxyKind::NginxSecondLine] {
         let gateway = start(Setup::new(), "x-forwarded-for");

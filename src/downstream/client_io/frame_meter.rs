@@ -1,0 +1,347 @@
+//! Bounds the HTTP/2 frames of a connection that cost riskgate work without being a request.
+//!
+//! Such frames are PING, SETTINGS, WINDOW_UPDATE, PRIORITY, RST_STREAM, frames of unknown types, HEADERS
+//! and CONTINUATION that become no request, and DATA with next to no data. The bound holds whatever
+//! else is open on the connection.
+//!
+//! **Why no client in good faith reaches the bound.** A client sends such a frame for one of four
+//! reasons:
+//! - *It opens the connection, or keeps it alive.* That is a handful of frames at once, and a few PINGs
+//!   each second. [`FRAMES_AT_ONCE`] and [`FRAMES_PER_SECOND`] are a hundred times as many.
+//! - *It sends a request*: it widens the stream's window, changes its priority, cancels it, and divides
+//!   a long header. [`FRAMES_FOR_REQUEST`] is twice that.
+//! - *It reads a response.* Most clients send a WINDOW_UPDATE once half of a window is used, Go's client
+//!   two for each 4 KiB, and gRPC adds a PING for each round trip. A client with a window of only 1 KiB,
+//!   for the stream and for the connection, sends one for each 256 bytes: half of what
+//!   [`BYTES_FOR_FRAME`] adds. If the server sends shorter pieces, and the client confirms each of them
+//!   twice, some 500 pieces each second are within `FRAMES_PER_SECOND`.
+//! - *It sends a body.* Its DATA frames have data, apart from the last one.
+//!
+//! A client may read late what it received long ago, so frames that were earned remain, up to
+//! [`MAX_FRAMES_EARNED`]. riskgate handles as many in a few milliseconds.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+/// The frames that a client may send at once.
+const FRAMES_AT_ONCE: i64 = 1_024;
+/// The frames that a client may send each second, after those.
+const FRAMES_PER_SECOND: i64 = 1_024;
+/// The frames that each request adds.
+const FRAMES_FOR_REQUEST: i64 = 16;
+/// The bytes that riskgate sends for each frame that they add. An answer to PING has 17 bytes, and a
+/// response byte that is sent alone has 10: so no frame earns the next one.
+const BYTES_FOR_FRAME: i64 = 128;
+/// The most frames that requests and responses can add up to.
+const MAX_FRAMES_EARNED: i64 = 65_536;
+/// A frame counts once more for each of these bytes of its payload, unless it is DATA, HEADERS or
+/// CONTINUATION.
+const PAYLOAD_BYTES_PER_FRAME: usize = 256;
+/// DATA with fewer bytes than this counts as a frame without data, unless it ends its stream.
+const MIN_DATA_BYTES: usize = 64;
+
+/// The bytes of DATA that no request has announced: of streams that riskgate refused because too many
+/// were open, and of requests that arrived and were not accepted yet. A client in good faith sends at
+/// most a window of 65,535 bytes for each, and the h2 crate closes the connection after 20 of them.
+const MAX_UNANNOUNCED_BYTES: i64 = 2 << 20;
+/// The bytes of DATA that a request adds to those that its Content-Length announces. riskgate discards
+/// up to 64 KiB of a body, and the client may send another window before it knows that.
+const LATE_BODY_BYTES: i64 = 2 * 65_535;
+
+/// The length of the preface, which precedes the first frame (RFC 9113 section 3.4).
+const PREFACE_BYTES: usize = 24;
+/// The length of a frame's header (RFC 9113 section 4.1).
+const FRAME_HEADER_BYTES: usize = 9;
+/// The types and flags of frames (RFC 9113 section 6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const PADDED: u8 = 8;
+
+/// Counts the frames and the DATA bytes that a client sends on one connection.
+#[derive(Debug)]
+pub struct FrameMeter(Mutex<FrameBudget>);
+
+impl FrameMeter {
+    pub(super) fn new() -> FrameMeter {
+        FrameMeter(Mutex::new(FrameBudget::new(Instant::now())))
+    }
+
+    /// Counts bytes that the client sent.
+    pub(super) fn count_received(&self, bytes: &[u8]) {
+        self.budget().count_received(bytes);
+    }
+
+    /// Counts bytes that riskgate sent.
+    pub(super) fn count_sent(&self, bytes: usize) {
+        self.budget().count_sent(bytes);
+    }
+
+    /// Counts a request that riskgate accepted or found malformed. `body_bytes` is the length of the
+    /// body that it announces; `None` if it has no body.
+    pub fn count_request(&self, body_bytes: Option<usize>) {
+        self.budget().count_request(body_bytes);
+    }
+
+    /// Returns true if the client has exceeded the bound. It then remains exceeded.
+    pub fn is_exceeded(&self) -> bool {
+        self.budget().is_exceeded
+    }
+
+    fn budget(&self) -> MutexGuard<'_, FrameBudget> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a client may still send.
+#[derive(Debug)]
+struct FrameBudget {
+    frames_left: i64,
+    frames_refilled_at: Instant,
+    /// The bytes sent that have not added a frame yet.
+    sent_bytes: i64,
+    body_bytes_left: i64,
+    is_exceeded: bool,
+    /// The bytes until the next frame header.
+    bytes_to_skip: usize,
+    /// The part of a frame header that has arrived, with the length of the padding of DATA.
+    frame_header: Vec<u8>,
+}
+
+impl FrameBudget {
+    fn new(now: Instant) -> FrameBudget {
+        FrameBudget {
+            frames_left: FRAMES_AT_ONCE,
+            frames_refilled_at: now,
+            sent_bytes: 0,
+            body_bytes_left: MAX_UNANNOUNCED_BYTES,
+            is_exceeded: false,
+            bytes_to_skip: PREFACE_BYTES,
+            frame_header: Vec::with_capacity(FRAME_HEADER_BYTES + 1),
+        }
+    }
+
+    fn count_received(&mut self, mut bytes: &[u8]) {
+        loop {
+            let skipped = self.bytes_to_skip.min(bytes.len());
+            self.bytes_to_skip -= skipped;
+            let Some((first, rest)) = bytes[skipped..].split_first() else { return };
+            self.frame_header.push(*first);
+            bytes = rest;
+            if let Some(frame) = ReceivedFrame::parse(&self.frame_header) {
+                self.bytes_to_skip =
+                    FRAME_HEADER_BYTES + frame.payload_bytes - self.frame_header.len();
+                self.frame_header.clear();
+                self.count_frame(&frame);
+            }
+        }
+    }
+
+    fn count_frame(&mut self, frame: &ReceivedFrame) {
+        if frame.kind == DATA {
+            self.body_bytes_left -= as_i64(frame.data_bytes);
+        }
+        self.frames_left -= frame.cost();
+        if self.frames_left < 0 {
+            self.refill(Instant::now());
+        }
+        self.is_exceeded |= self.frames_left < 0 || self.body_bytes_left < 0;
+    }
+
+    /// Adds the frames of the time since the last refill. The clock is read only when no frame is left.
+    fn refill(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.frames_refilled_at);
+        let added = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX / FRAMES_PER_SECOND);
+        let added = added.min(1_000) * FRAMES_PER_SECOND / 1_000;
+        if added > 0 {
+            self.frames_left = (self.frames_left + added).min(FRAMES_AT_ONCE);
+            self.frames_refilled_at = now;
+        }
+    }
+
+    fn count_sent(&mut self, bytes: usize) {
+        self.sent_bytes += as_i64(bytes);
+        self.add_frames(self.sent_bytes / BYTES_FOR_FRAME);
+        self.sent_bytes %= BYTES_FOR_FRAME;
+    }
+
+    fn count_request(&mut self, body_bytes: Option<usize>) {
+        self.add_frames(FRAMES_FOR_REQUEST);
+        if let Some(announced) = body_bytes {
+            self.body_bytes_left += as_i64(announced) + LATE_BODY_BYTES;
+        }
+    }
+
+    fn add_frames(&mut self, frames: i64) {
+        self.frames_left = (self.frames_left + frames).min(MAX_FRAMES_EARNED);
+    }
+}
+
+/// What the header of a frame says.
+#[derive(Debug)]
+struct ReceivedFrame {
+    kind: u8,
+    is_end_stream: bool,
+    payload_bytes: usize,
+    /// The bytes of the payload that are no padding.
+    data_bytes: usize,
+}
+
+impl ReceivedFrame {
+    /// Parses a header, of DATA with the length of its padding. Returns `None` while bytes are missing.
+    fn parse(header: &[u8]) -> Option<ReceivedFrame> {
+        let [first, second, third, kind, flags, _, _, _, _, rest @ ..] = header else {
+            return None;
+        };
+        let payload_bytes = u32::from_be_bytes([0, *first, *second, *third]) as usize;
+        let is_padded = *kind == DATA && flags & PADDED != 0 && payload_bytes > 0;
+        let padding = match (is_padded, rest) {
+            (false, _) => 0,
+            (true, [length, ..]) => 1 + usize::from(*length),
+            (true, []) => return None,
+        };
+        Some(ReceivedFrame {
+            kind: *kind,
+            is_end_stream: flags & END_STREAM != 0,
+            payload_bytes,
+            data_bytes: payload_bytes.saturating_sub(padding),
+        })
+    }
+
+    /// The number of frames that this one counts as.
+    fn cost(&self) -> i64 {
+        match self.kind {
+            DATA => i64::from(self.data_bytes < MIN_DATA_BYTES && !self.is_end_stream),
+            HEADERS | CONTINUATION => 1,
+            _ => 1 + as_i64(self.payload_bytes / PAYLOAD_BYTES_PER_FRAME),
+        }
+    }
+}
+
+fn as_i64(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const PING: u8 = 6;
+    const WINDOW_UPDATE: u8 = 8;
+    const UNKNOWN: u8 = 0x10;
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
+    }
+
+    fn new_budget() -> FrameBudget {
+        let mut budget = FrameBudget::new(Instant::now());
+        budget.count_received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        budget
+    }
+
+    /// Returns how many of these frames the client may send at once.
+    fn frames_until_exceeded(frame: &[u8]) -> usize {
+        let mut budget = new_budget();
+        let mut count = 0;
+        while !budget.is_exceeded {
+            budget.count_received(frame);
+            count += 1;
+            assert!(count < 10_000_000, "there is no bound");
+        }
+        count - 1
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_kind_of_frame_without_a_request_has_a_bound() {
+        for kind in 1..=12 {
+            assert_eq!(frames_until_exceeded(&frame(kind, 0, &[0; 8])), 1_024, "{kind}");
+        }
+        assert_eq!(frames_until_exceeded(&frame(DATA, 0, b"")), 1_024);
+        assert_eq!(frames_until_exceeded(&frame(DATA, 0, &[0; 63])), 1_024);
+        let padded = [&[255][..], &[0; 255 + 63]].concat();
+        assert_eq!(
+            frames_until_exceeded(&frame(DATA, PADDED, &padded)),
+            1_024,
+            "padding is no data"
+        );
+        assert_eq!(frames_until_exceeded(&frame(UNKNOWN, 0, &[0; 16_384])), 1_024 / 65);
+        assert_eq!(frames_until_exceeded(&frame(DATA, 0, &[0; 1024])), 2_048, "of no request");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_are_counted_wherever_the_reads_divide_them() {
+        let frames = [
+            frame(PING, 0, &[0; 8]),
+            frame(DATA, PADDED, &[&[2][..], &[1; 70]].concat()),
+            frame(DATA, PADDED, &[0]),
+            frame(DATA, PADDED, b""),
+            frame(UNKNOWN, 0, &[9; 700]),
+            frame(DATA, END_STREAM, b""),
+        ]
+        .concat();
+        for length in 1..frames.len() {
+            let mut budget = new_budget();
+            frames.chunks(length).for_each(|part| budget.count_received(part));
+            assert_eq!(budget.frames_left, FRAMES_AT_ONCE - 1 - 2 - 3, "{length}");
+            assert_eq!(budget.body_bytes_left, MAX_UNANNOUNCED_BYTES - 68, "{length}");
+            assert!(budget.frame_header.is_empty() && budget.bytes_to_skip == 0, "{length}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_may_send_the_frames_of_each_second() {
+        let mut budget = new_budget();
+        for _ in 0..100 {
+            (0..FRAMES_PER_SECOND).for_each(|_| budget.count_received(&frame(PING, 0, &[0; 8])));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!(!budget.is_exceeded);
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        (0..=2 * FRAMES_AT_ONCE).for_each(|_| budget.count_received(&frame(PING, 0, &[0; 8])));
+        assert!(budget.is_exceeded, "an idle time adds no more than the frames at once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_may_confirm_each_256_bytes_of_a_response_twice() {
+        let mut budget = new_budget();
+        for _ in 0..100_000 {
+            budget.count_sent(9 + 256);
+            (0..2).for_each(|_| budget.count_received(&frame(WINDOW_UPDATE, 0, &[0, 0, 1, 0])));
+        }
+        assert!(!budget.is_exceeded);
+        // A client that reads late confirms at once what it received long ago.
+        budget.count_sent(32 << 20);
+        (0..65_536).for_each(|_| budget.count_received(&frame(WINDOW_UPDATE, 0, &[0, 0, 2, 0])));
+        assert!(!budget.is_exceeded);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_to_a_frame_earns_the_next_frame() {
+        for (received, answer_bytes) in [(PING, 17), (WINDOW_UPDATE, 9 + 1)] {
+            let mut budget = new_budget();
+            let count = (0..10_000).take_while(|_| {
+                budget.count_received(&frame(received, 0, &[0; 8]));
+                budget.count_sent(answer_bytes);
+                !budget.is_exceeded
+            });
+            assert!(count.count() < 1_300);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_may_send_the_body_that_a_request_announces() {
+        let mut budget = new_budget();
+        for _ in 0..1_000 {
+            budget.count_received(&frame(HEADERS, 4, &[0; 50]));
+            budget.count_request(Some(1 << 20));
+            (0..64).for_each(|_| budget.count_received(&frame(DATA, 0, &[0; 16_384])));
+            budget.count_received(&frame(DATA, END_STREAM, b""));
+        }
+        assert!(!budget.is_exceeded);
+    }
+}

@@ -1,0 +1,183 @@
+//! `Forwarded` (RFC 7239): the elements that proxies append to it, read from the right.
+//!
+//! Each proxy appends one element at the right end, and a client can put anything to the left of what
+//! the proxies append. So riskgate parses from the right: an element that a proxy wrote by the grammar
+//! ends at the same comma, whatever is before it. A quote that the client opened hides nothing, and a
+//! comma in a quoted string of the proxy divides nothing.
+
+use smol_str::SmolStr;
+
+/// One element of `Forwarded`: what one proxy says about the hop before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForwardedElement {
+    /// The value of `for`: the address of the hop, `unknown`, or a name. `None` if the proxy says none.
+    pub node: Option<SmolStr>,
+    /// The value of `proto`: the scheme that the hop used.
+    pub scheme: Option<SmolStr>,
+}
+
+/// Iterates over the elements of one line of `Forwarded` from the right, without empty ones. An element
+/// that violates the grammar is `None`, and ends the iteration: what is before it can't be told apart.
+pub fn elements_from_right(line: &[u8]) -> impl Iterator<Item = Option<ForwardedElement>> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        loop {
+            let (pairs, before) = match split_last_element(rest.take()?) {
+                Some(split) => split,
+                None => return Some(None),
+            };
+            rest = before;
+            if !pairs.is_empty() {
+                return Some(element_of_pairs(&pairs));
+            }
+        }
+    })
+}
+
+/// A parameter's name and its value, unquoted.
+type Pair<'l> = (&'l [u8], Vec<u8>);
+/// The pairs of an element, the last first, and the line before its comma; `None` at the line's start.
+type LastElement<'l> = (Vec<Pair<'l>>, Option<&'l [u8]>);
+
+/// Splits off the last element. Returns `None` if it violates the grammar.
+fn split_last_element(line: &[u8]) -> Option<LastElement<'_>> {
+    let mut pairs = Vec::new();
+    let mut rest = line.trim_ascii_end();
+    loop {
+        match rest {
+            [] => return Some((pairs, None)),
+            [before @ .., b','] => return Some((pairs, Some(before))),
+            [before @ .., b';'] => rest = before.trim_ascii_end(),
+            _ => {
+                let (pair, before) = split_last_pair(rest)?;
+                pairs.push(pair);
+                rest = before.trim_ascii_end();
+                // Before a pair there is a separator, or nothing.
+                if !matches!(rest, [] | [.., b',' | b';']) {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// Splits off the last pair of a text that ends with one.
+fn split_last_pair(text: &[u8]) -> Option<(Pair<'_>, &[u8])> {
+    let (value, before) = match text {
+        [quoted @ .., b'"'] => split_last_quoted(quoted)?,
+        _ => {
+            let (value, before) = split_last_run(text);
+            (value.to_vec(), before)
+        }
+    };
+    let before = before.trim_ascii_end().strip_suffix(b"=")?.trim_ascii_end();
+    let (name, before) = split_last_run(before);
+    (!name.is_empty()).then_some(((name, value), before))
+}
+
+/// Splits off the last run of bytes that neither separate nor quote. This is more than the bytes of a
+/// token: some proxies don't quote the colon of a port.
+fn split_last_run(text: &[u8]) -> (&[u8], &[u8]) {
+    let separates = |byte: &u8| matches!(byte, b',' | b';' | b'=' | b'"' | b' ' | b'\t');
+    let start = text.iter().rposition(separates).map_or(0, |at| at + 1);
+    (&text[start..], &text[..start])
+}
+
+/// Splits off the content of a quoted string whose closing quote is already gone, and removes the
+/// backslashes that quote a byte. The string begins at the last quote with an even number of
+/// backslashes before it.
+fn split_last_quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    // A closing quote behind an odd number of backslashes would be a quoted one.
+    if backslashes_at_end(text) % 2 == 1 {
+        return None;
+    }
+    let mut end = text.len();
+    let start = loop {
+        let quote = text[..end].iter().rposition(|byte| *byte == b'"')?;
+        if backslashes_at_end(&text[..quote]) % 2 == 0 {
+            break quote;
+        }
+        end = quote;
+    };
+    let mut content = Vec::with_capacity(text.len() - start);
+    let mut bytes = text[start + 1..].iter();
+    while let Some(byte) = bytes.next() {
+        content.push(if *byte == b'\\' { *bytes.next()? } else { *byte });
+    }
+    Some((content, &text[..start]))
+}
+
+fn backslashes_at_end(text: &[u8]) -> usize {
+    text.iter().rev().take_while(|byte| **byte == b'\\').count()
+}
+
+/// Returns the parameters that riskgate reads. `None` if one of them occurs twice, which RFC 7239
+/// section 4 forbids, or is no UTF-8.
+fn element_of_pairs(pairs: &[Pair<'_>]) -> Option<ForwardedElement> {
+    let mut element = ForwardedElement::default();
+    for (name, value) in pairs {
+        let kept = match name.to_ascii_lowercase().as_slice() {
+            b"for" => &mut element.node,
+            b"proto" => &mut element.scheme,
+            _ => continue,
+        };
+        if kept.replace(std::str::from_utf8(value).ok()?.trim().into()).is_some() {
+            return None;
+        }
+    }
+    Some(element)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The elements of a line, as `node scheme`, and `?` for one that violates the grammar.
+    fn elements(line: &str) -> Vec<String> {
+        let text = |part: Option<SmolStr>| part.map_or("-".to_owned(), String::from);
+        let elements = elements_from_right(line.as_bytes());
+        let elements = elements.map(|element| match element {
+            Some(element) => format!("{} {}", text(element.node), text(element.scheme)),
+            None => "?".to_owned(),
+        });
+        elements.collect()
+    }
+
+    #[test]
+    fn elements_are_parsed_by_the_grammar_from_the_right() {
+        for (line, expected) in [
+            ("", &[][..]),
+            (" ,, ", &[]),
+            ("for=192.0.2.1", &["192.0.2.1 -"][..]),
+            ("For=a;PROTO=https , FOR=\"b\" ; by=c", &["b -", "a https"]),
+            ("for=a;;", &["a -"]),
+            (";for=a", &["a -"]),
+            ("for = a", &["a -"]),
+            ("for=192.0.2.1:80", &["192.0.2.1:80 -"]),
+            ("for=\"[2001:db8::1]:80\";host=\"x\"", &["[2001:db8::1]:80 -"]),
+            ("proto=https", &["- https"]),
+            ("for=\"\"", &[" -"]),
+            // A comma, a semicolon, a quote and a backslash in a quoted string divide nothing.
+            ("for=a;host=\"b, for=c\"", &["a -"]),
+            ("for=a;host=\"b;for=c\"", &["a -"]),
+            (r#"for=a;host="b\", for=c""#, &["a -"]),
+            (r#"for=a;host="b\\", for=c"#, &["c -", "a -"]),
+            (r#"for="\a\"\\,""#, &["a\"\\, -"]),
+            (r#"host="\"";for=a"#, &["a -"]),
+            // A quote that the client opened hides nothing.
+            ("for=\"a, for=b", &["b -", "?"]),
+            ("host=\"a, for=b;host=\"c\"", &["b -", "?"]),
+            ("\", for=b;host=\"c\"", &["b -", "?"]),
+            ("\\\", for=b;host=\"c, d\"", &["b -", "?"]),
+            ("for=a, for=b, =, for=c", &["c -", "?"]),
+            ("for", &["?"]),
+            ("for=a b", &["?"]),
+            ("for=a\"b\"", &["?"]),
+            ("\"", &["?"]),
+            ("for=\"a\\\"", &["?"]),
+            ("for=a;for=b", &["?"]),
+        ] {
+            assert_eq!(elements(line), expected, "{line}");
+        }
+    }
+}

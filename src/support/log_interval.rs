@@ -1,0 +1,40 @@
+//! Limits how often a message is logged that clients can cause.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The shortest time between two lines with the same message.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Decides when a message may be logged again.
+#[derive(Debug, Default)]
+pub struct LogInterval {
+    last_logged_at: Mutex<Option<Instant>>,
+}
+
+impl LogInterval {
+    /// Returns true if the message was not logged in the last ten seconds, and counts it as logged now.
+    pub fn begin_if_due(&self) -> bool {
+        let mut last = self.last_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|at| at.elapsed() > LOG_INTERVAL);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_logged_once_in_the_interval() {
+        let interval = LogInterval::default();
+        assert!(interval.begin_if_due());
+        assert!(!interval.begin_if_due());
+        let earlier = Instant::now().checked_sub(2 * LOG_INTERVAL).unwrap();
+        *interval.last_logged_at.lock().unwrap() = Some(earlier);
+        assert!(interval.begin_if_due());
+    }
+}
