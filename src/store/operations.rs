@@ -11,6 +11,7 @@
 
 mod audit;
 pub(super) mod changes;
+mod contents;
 mod learned;
 mod ledger;
 pub(super) mod open;
