@@ -22,6 +22,7 @@ mod screening;
 mod secret;
 mod settings;
 mod sources;
+mod store;
 mod tls;
 mod top;
 mod traces;
@@ -49,7 +50,6 @@ use crate::observe::top_domains::TopDomainsOptions;
 use crate::observe::traces::TraceOptions;
 use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
-use crate::store::{RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::certificates::CertificateFiles;
 use crate::support::client_rates::Rate;
 use crate::table::TableInputs;
@@ -61,6 +61,7 @@ use listen::ListenAddresses;
 pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 pub use raw_value::parse_duration;
 use settings::Settings;
+pub use store::StoreOptions;
 
 /// The plans that riskgate ships, with their calls per month.
 const SHIPPED_PLANS: [(&str, u64); 4] =
@@ -144,24 +145,17 @@ pub struct Config {
     pub is_metrics_public: bool,
 }
 
-/// The store and its connection settings.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// The address of the store.
-    pub url: StoreUrl,
-    /// Settings that apply to Redis only.
-    pub redis: RedisOptions,
-    /// The longest time that a call waits for the store.
-    pub deadline: Duration,
-    /// The most calls that this process admits without a lease while the store is down.
-    pub max_unsettled: u64,
-}
-
-impl StoreOptions {
-    /// Opens the store. `timeout` limits each operation.
-    pub fn open(&self, timeout: Duration) -> Result<Store, StoreError> {
-        Store::open(&self.url, &self.redis, timeout)
-    }
+/// What was read of a config, and from which files.
+pub struct ConfigReading {
+    /// The config, with defaults in place of faulty settings; `None` if no TOML could be read.
+    pub config: Option<Config>,
+    /// Every fault, each as `file:line: key: expected …, but found …`.
+    pub faults: Vec<String>,
+    /// The config file and the files of secrets that it names.
+    pub files: Vec<PathBuf>,
+    /// True if the system could not read one of these files for now. A later read may succeed,
+    /// although no file changes.
+    pub has_transient_fault: bool,
 }
 
 impl Config {
@@ -177,20 +171,35 @@ impl Config {
     /// Like [`Config::read`], but gives faulty settings their defaults, so that the caller can also
     /// check the files that the config names. Returns no config if no TOML could be read.
     pub fn read_collecting_faults(sources: &ConfigSources) -> (Option<Config>, Vec<String>) {
-        let mut settings = match Settings::read(sources) {
-            Ok(settings) => settings,
-            Err(faults) => return (None, faults),
+        let ConfigReading { config, faults, .. } = Config::read_with_files(sources);
+        (config, faults)
+    }
+
+    /// Like [`Config::read_collecting_faults`], but also returns which files were read, so that the
+    /// caller can read them again when they change.
+    pub fn read_with_files(sources: &ConfigSources) -> ConfigReading {
+        let mut settings = Settings::default();
+        let config = match settings.read_sources(sources) {
+            Ok(()) => {
+                let config = Config::from_settings(sources.file_path(), &mut settings);
+                settings.report_unknown_keys();
+                Some(config)
+            }
+            Err(faults) => {
+                settings.faults = faults;
+                None
+            }
         };
-        let config = Config::from_settings(sources.file_path(), &mut settings);
-        settings.report_unknown_keys();
-        (Some(config), settings.faults)
+        let Settings { faults, files, has_transient_fault, .. } = settings;
+        ConfigReading { config, faults, files, has_transient_fault }
     }
 
     /// Reads the settings as [`Config::read`] does, and returns each with the place that it is from.
     pub fn read_effective_settings(
         sources: &ConfigSources,
     ) -> Result<EffectiveSettings, Vec<String>> {
-        let mut settings = Settings::read(sources)?;
+        let mut settings = Settings::default();
+        settings.read_sources(sources)?;
         Config::from_settings(sources.file_path(), &mut settings);
         settings.report_unknown_keys();
         match settings.faults.is_empty() {
@@ -254,7 +263,7 @@ impl Config {
             unknown_score: settings
                 .optional_integer("table.unknown_score", 0..=100)
                 .and_then(|n| Score::new(n as u8)),
-            store: read_store_options(settings),
+            store: settings.read_store_options(),
             on_failure: match settings.choice("store.on_failure", &["open", "closed"]) {
                 "closed" => FailurePolicy::Closed,
                 _ => FailurePolicy::Open,
@@ -322,6 +331,13 @@ impl Config {
         .collect()
     }
 
+    /// The files that are read only when the process starts.
+    pub fn files_read_at_start(&self) -> Vec<PathBuf> {
+        let of_upstream = self.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
+        let of_store = self.store.redis.tls_ca.clone();
+        of_store.into_iter().chain(of_upstream.map(PathBuf::from)).collect()
+    }
+
     /// Describes what is valid but surely not meant.
     pub fn warnings(&self) -> Vec<String> {
         let has_rate = self.max_per_client_of_key.is_some();
@@ -359,23 +375,6 @@ impl Config {
     /// Reads an environment variable without decoding it.
     pub fn env_var_os(name: &str) -> Option<OsString> {
         std::env::var_os(name)
-    }
-}
-
-fn read_store_options(settings: &mut Settings) -> StoreOptions {
-    let url = settings.store_url("store.url", "sqlite:state/riskgate.db");
-    let wait_replicas = settings.integer("store.wait_replicas", 0..=8, 0) as usize;
-    let deadline = match url {
-        StoreUrl::Sqlite(_) => Duration::from_secs(1),
-        StoreUrl::Redis(_) if wait_replicas == 0 => Duration::from_millis(50),
-        // Redis checks only ten times a second whether a WAIT has ended.
-        StoreUrl::Redis(_) => Duration::from_millis(500),
-    };
-    StoreOptions {
-        url,
-        redis: RedisOptions { wait_replicas, tls_ca: settings.path("store.tls_ca") },
-        deadline: settings.nonzero_duration("store.deadline", deadline),
-        max_unsettled: settings.integer("store.max_unsettled", 0..=1_000_000_000, 100_000),
     }
 }
 
