@@ -146,6 +146,19 @@ pub struct Config {
     pub is_metrics_public: bool,
 }
 
+/// What was read of a config, and from which files.
+pub struct ConfigReading {
+    /// The config, with defaults in place of faulty settings; `None` if no TOML could be read.
+    pub config: Option<Config>,
+    /// Every fault, each as `file:line: key: expected …, but found …`.
+    pub faults: Vec<String>,
+    /// The config file and the files of secrets that it names.
+    pub files: Vec<PathBuf>,
+    /// True if the system could not read one of these files for now. A later read may succeed,
+    /// although no file changes.
+    pub has_transient_fault: bool,
+}
+
 impl Config {
     /// Reads file, environment and flags. Returns every fault, each as
     /// `file:line: key: expected …, but found …`.
@@ -159,20 +172,35 @@ impl Config {
     /// Like [`Config::read`], but gives faulty settings their defaults, so that the caller can also
     /// check the files that the config names. Returns no config if no TOML could be read.
     pub fn read_collecting_faults(sources: &ConfigSources) -> (Option<Config>, Vec<String>) {
-        let mut settings = match Settings::read(sources) {
-            Ok(settings) => settings,
-            Err(faults) => return (None, faults),
+        let ConfigReading { config, faults, .. } = Config::read_with_files(sources);
+        (config, faults)
+    }
+
+    /// Like [`Config::read_collecting_faults`], but also returns which files were read, so that the
+    /// caller can read them again when they change.
+    pub fn read_with_files(sources: &ConfigSources) -> ConfigReading {
+        let mut settings = Settings::default();
+        let config = match settings.read_sources(sources) {
+            Ok(()) => {
+                let config = Config::from_settings(sources.file_path(), &mut settings);
+                settings.report_unknown_keys();
+                Some(config)
+            }
+            Err(faults) => {
+                settings.faults = faults;
+                None
+            }
         };
-        let config = Config::from_settings(sources.file_path(), &mut settings);
-        settings.report_unknown_keys();
-        (Some(config), settings.faults)
+        let Settings { faults, files, has_transient_fault, .. } = settings;
+        ConfigReading { config, faults, files, has_transient_fault }
     }
 
     /// Reads the settings as [`Config::read`] does, and returns each with the place that it is from.
     pub fn read_effective_settings(
         sources: &ConfigSources,
     ) -> Result<EffectiveSettings, Vec<String>> {
-        let mut settings = Settings::read(sources)?;
+        let mut settings = Settings::default();
+        settings.read_sources(sources)?;
         Config::from_settings(sources.file_path(), &mut settings);
         settings.report_unknown_keys();
         match settings.faults.is_empty() {
@@ -312,6 +340,13 @@ impl Config {
         .into_iter()
         .filter_map(|(setting, is_same)| (!is_same).then_some(setting))
         .collect()
+    }
+
+    /// The files that are read only when the process starts.
+    pub fn files_read_at_start(&self) -> Vec<PathBuf> {
+        let of_upstream = self.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
+        let of_store = self.store.redis.tls_ca.clone();
+        of_store.into_iter().chain(of_upstream.map(PathBuf::from)).collect()
     }
 
     /// Describes what is valid but surely not meant.

@@ -9,8 +9,10 @@ pub mod machine_clock;
 pub mod machine_name;
 #[cfg(all(target_arch = "x86_64", any(test, target_env = "musl")))]
 mod memmove;
+pub mod memory;
 pub mod per_client_limit;
 pub mod regular_file;
 pub mod snapshot;
 pub mod socket_reset;
 pub mod test_fault;
+pub mod work_dir;

@@ -1,9 +1,10 @@
 //! `riskgate store`: initialize a store on a server, copy, save or restore one, or repair its
 //! month.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+mod backup;
+mod contents;
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::json;
@@ -11,19 +12,14 @@ use serde_json::json;
 use super::author::command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use super::output::{print_message, print_progress, print_result_of_change};
-use super::store_access::{
-    STORE_TIMEOUT, is_gateway_running, open_existing_store, open_or_create_store,
-};
+use super::output::{print_message, print_result_of_change};
+use super::store_access::{is_gateway_running, open_existing_store, open_or_create_store};
 use crate::config::Config;
-use crate::management::{read_daily_usage_of_month, set_present_time};
 use crate::model::month::Month;
-use crate::store::{AuditRecord, RedisOptions, RepairedMonth, Store, StoreContents, StoreUrl};
+use crate::store::{RedisOptions, RepairedMonth, StoreContents, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
-use crate::support::regular_file::is_same_file;
 
-/// `copy` moves the usage by day of the present month and of this many months before.
-const KEPT_MONTHS_OF_DAILY_USAGE: u16 = 13;
+use contents::{describe, open_and_read_contents, report_copy, write_contents};
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
@@ -52,8 +48,9 @@ pub enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Save the store in a file: accounts, keys, this month's usage and the top counts. Gateways may
-    /// run meanwhile. The file is complete or not there: an older one stays until then.
+    /// Save the store in a file: accounts, keys, the audit, usage and the top counts. Gateways may
+    /// run meanwhile, and keys, accounts and audit are saved as of one moment. The new file is read
+    /// back, and then replaces an older one.
     Backup {
         #[command(flatten)]
         config: ConfigArgs,
@@ -64,7 +61,8 @@ pub enum StoreCommand {
         json: bool,
     },
     /// Fill the empty store of store.url from a backup. Stop all gateways first. No gateway uses the
-    /// store before it is complete, and an interrupted restore can be run again.
+    /// store before it is complete, and an interrupted restore can be run again. A backup of an
+    /// empty store is refused.
     Restore {
         #[command(flatten)]
         config: ConfigArgs,
@@ -102,7 +100,7 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
             let redis = config.read_config()?.store.redis;
             report_copy("copied", &copy(&redis, &from, &to)?, json)
         }
-        StoreCommand::Backup { config, file, json } => backup(&config, &file, json),
+        StoreCommand::Backup { config, file, json } => backup::run(&config, &file, json),
         StoreCommand::Restore { config, file, json } => restore(&config, file, json),
         StoreCommand::RepairMonth { config, month, json } => repair_month(&config, month, json),
     }
@@ -174,62 +172,6 @@ fn parse_url(what: &str, text: &str) -> Result<StoreUrl, CommandFailure> {
     StoreUrl::parse(text).map_err(|error| CommandFailure::usage(format!("{what}: {error}")))
 }
 
-/// Copies the store into a new file, which then replaces the older backup, if there is one.
-fn backup(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), CommandFailure> {
-    let options = config.read_config()?.store;
-    if let StoreUrl::Sqlite(store) = &options.url
-        && is_same_file(file, store)
-    {
-        let file = file.display();
-        let expected = "expected another file than the store";
-        return Err(CommandFailure::failed(format!("{file}: {expected}, but found the store")));
-    }
-    if let Some(found) = describe_other_file(file) {
-        let file = file.display();
-        let expected = "expected no file, or an older backup";
-        return Err(CommandFailure::failed(format!("{file}: {expected}, but found {found}")));
-    }
-    let unfinished = file.with_added_extension("partial");
-    let failed = |path: &Path, error: io::Error| {
-        CommandFailure::failed(format!(
-            "{}: expected to write it, but found {error}",
-            path.display()
-        ))
-    };
-    // An interrupted backup may have left these files.
-    for leftover in ["", "-wal", "-shm"] {
-        let mut path = unfinished.clone().into_os_string();
-        path.push(leftover);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed(Path::new(&path), error));
-            }
-            _ => {}
-        }
-    }
-    let contents = copy(&options.redis, &options.url, &StoreUrl::Sqlite(unfinished.clone()))?;
-    let moved = File::open(&unfinished)
-        .and_then(|written| written.sync_all())
-        .and_then(|()| fs::rename(&unfinished, file));
-    moved.map_err(|error| failed(file, error))?;
-    report_copy("saved", &contents, json)
-}
-
-/// Describes what is at this path, unless it is nothing or an SQLite file, as a backup is.
-fn describe_other_file(path: &Path) -> Option<String> {
-    const SQLITE_START: &[u8] = b"SQLite format 3\0";
-    let kind = fs::symlink_metadata(path).ok()?.file_type();
-    if !kind.is_file() {
-        return Some("something that is no regular file".to_owned());
-    }
-    let mut start = [0; SQLITE_START.len()];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    match read {
-        Ok(()) if start == SQLITE_START => None,
-        _ => Some("another file".to_owned()),
-    }
-}
-
 fn restore(config: &ConfigArgs, file: PathBuf, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
     check_no_gateway_runs(&config)?;
@@ -243,93 +185,17 @@ fn copy(
     from: &StoreUrl,
     to: &StoreUrl,
 ) -> Result<StoreContents, CommandFailure> {
-    print_progress("reading the store");
-    let mut source = Store::open_existing(from, options, STORE_TIMEOUT)?;
-    let contents = read_contents(&mut source)?;
-    set_present_time(&mut source)?;
-    print_progress(format!("writing {} keys", contents.ring.keys.len()));
-    let mut target = Store::open(to, options, STORE_TIMEOUT)?;
-    target.check_safe_if_reachable()?;
-    target.raise_busy_timeout()?;
-    target.set_time(source.now());
-    target.changes_by(&command_author()).fill_empty_store(&contents)?;
+    let (contents, time) = open_and_read_contents(from, options)?;
+    if contents.is_empty() {
+        return Err(CommandFailure::failed(format!(
+            "FROM: expected a store with keys, accounts or usage, but found an empty one: {}; \
+             nothing was written",
+            describe(from)
+        )));
+    }
+    if contents.ring.keys.is_empty() && contents.ring.accounts.is_empty() {
+        print_message(format!("warning: {} has no keys and no accounts", describe(from)));
+    }
+    write_contents(&contents, time, to, options)?;
     Ok(contents)
-}
-
-fn report_copy(done: &str, contents: &StoreContents, json: bool) -> Result<(), CommandFailure> {
-    let StoreContents { ring, usage_month: month, usage, top_rows: top, audit, .. } = contents;
-    let (keys, accounts, numbers, top, records) =
-        (ring.keys.len(), ring.accounts.len(), usage.len(), top.len(), audit.len());
-    let done = format!(
-        "{done} {keys} keys, {accounts} accounts, the numbers of {numbers} accounts in {month}, \
-         {top} top counts, {records} records of the audit"
-    );
-    let object = json!({
-        "keys": keys, "accounts": accounts, "month": month.to_string(),
-        "usage": numbers, "top": top, "audit": records,
-    });
-    match json {
-        true => print_result_of_change(&done, format!("{object}\n"))?,
-        false => print_message(done),
-    }
-    Ok(())
-}
-
-/// Reads everything that `copy` writes to the target. Fails if a row is damaged, because `copy`
-/// never leaves a row out.
-fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
-    store.check_safe_if_reachable()?;
-    store.raise_busy_timeout()?;
-    let is_empty = || CommandFailure::failed("FROM: expected a store, but found an empty server");
-    let ring = store.ring_rows()?.ok_or_else(is_empty)?;
-    let unreadable =
-        ring.damaged.key_digests_by_id.keys().chain(&ring.damaged.account_names).next();
-    if let Some(name) = unreadable {
-        return Err(CommandFailure::failed(format!(
-            "FROM: expected rows that can be read, but found another for {name}"
-        )));
-    }
-    // The month is read from the source, because a wrong clock of this machine would move the
-    // target to a wrong month.
-    let month = store.latest_month()?.unwrap_or(Month::FIRST);
-    let usage = store.read_usage(month, None)?;
-    if let Some(row) = usage.iter().find(|row| row.is_damaged) {
-        return Err(CommandFailure::failed(format!(
-            "FROM: expected numbers that can be read, but found others for {}",
-            row.account
-        )));
-    }
-    let months = (0..=KEPT_MONTHS_OF_DAILY_USAGE).rev();
-    let months = months.filter_map(|age| Month::from_number(month.number().checked_sub(age)?));
-    let mut daily_usage = Vec::new();
-    for month in months {
-        let rows = read_daily_usage_of_month(store, month, None)?;
-        daily_usage.extend((!rows.is_empty()).then_some((month, rows)));
-    }
-    let audit = read_whole_audit(store)?;
-    let (top_rows, quota_events) = (store.top_rows()?, store.quota_events_to_copy(month)?);
-    Ok(StoreContents {
-        ring,
-        usage_month: month,
-        usage,
-        top_rows,
-        audit,
-        daily_usage,
-        quota_events,
-    })
-}
-
-/// Reads all records of the audit, a page at a time, so that no page takes long.
-fn read_whole_audit(store: &mut Store) -> Result<Vec<AuditRecord>, CommandFailure> {
-    const RECORDS_PER_PAGE: usize = 5_000;
-    let mut records: Vec<AuditRecord> = Vec::new();
-    loop {
-        let after_id = records.last().map(|record| record.id.clone());
-        let page = store.read_audit_after(after_id.as_deref(), RECORDS_PER_PAGE)?;
-        let is_last = page.len() < RECORDS_PER_PAGE;
-        records.extend(page);
-        if is_last {
-            return Ok(records);
-        }
-    }
 }

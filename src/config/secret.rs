@@ -20,6 +20,7 @@ impl Settings {
             ));
             return;
         }
+        self.files.push(path.clone());
         match read_regular_text(&path, MAX_SECRET_BYTES) {
             Ok(text) => {
                 let raw = RawValue::Untyped(text.trim_end().to_owned());
@@ -31,6 +32,7 @@ impl Settings {
             }
             Err(found) => {
                 let file = path.display();
+                self.has_transient_fault |= found.is_transient();
                 self.faults.push(format!(
                     "{location}: {file_key}: expected a readable file {file}, but found {found}"
                 ));

@@ -46,6 +46,10 @@ pub struct Settings {
     pub base_folder: PathBuf,
     /// The faults found so far.
     pub faults: Vec<String>,
+    /// The files that were read, or could not be read: the config file and files of secrets.
+    pub files: Vec<PathBuf>,
+    /// True if the system could not read one of these files for now.
+    pub has_transient_fault: bool,
 }
 
 impl Settings {

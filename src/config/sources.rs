@@ -17,24 +17,26 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 impl Settings {
     /// Reads the raw settings of all sources; each overrides those before it. Fails as
     /// [`Settings::read_file`] does.
-    pub fn read(sources: &ConfigSources) -> Result<Settings, Vec<String>> {
-        let mut settings = Settings::default();
+    pub fn read_sources(&mut self, sources: &ConfigSources) -> Result<(), Vec<String>> {
         if let Some(file) = sources.file_path() {
-            settings.read_file(&file)?;
+            self.read_file(&file)?;
         }
-        settings.read_environment(std::env::vars_os());
+        self.read_environment(std::env::vars_os());
         for (key, value) in &sources.flags {
-            settings.set_command_line_flag(key, value);
+            self.set_command_line_flag(key, value);
         }
-        Ok(settings)
+        Ok(())
     }
 
     /// Stores the raw settings of a file. Returns an error if the file can't be read, is empty or
     /// is not TOML. All other faults are found later, when the settings are parsed one by one.
     pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<String>> {
         let name = path.display().to_string();
-        let text = read_regular_text(path, MAX_CONFIG_BYTES)
-            .map_err(|found| vec![format!("{name}: expected a config file, but found {found}")])?;
+        self.files.push(path.to_owned());
+        let text = read_regular_text(path, MAX_CONFIG_BYTES).map_err(|found| {
+            self.has_transient_fault |= found.is_transient();
+            vec![format!("{name}: expected a config file, but found {found}")]
+        })?;
         if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
             return Err(vec![format!("{name}: expected settings, but found an empty file")]);
         }

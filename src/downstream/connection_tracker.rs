@@ -30,6 +30,7 @@ pub struct ConnectionTracker {
     open_connections: AtomicUsize,
     connections_per_client: Arc<PerClientLimit>,
     requests_in_flight: AtomicUsize,
+    admin_connections: AtomicUsize,
     is_draining: AtomicBool,
     /// See [`ConnectionTracker::drain_keepalive`]; in milliseconds.
     drain_keepalive_ms: AtomicU64,
@@ -49,6 +50,7 @@ impl ConnectionTracker {
                 limits.exempt_networks,
             )),
             requests_in_flight: AtomicUsize::new(0),
+            admin_connections: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
             drain_keepalive_ms: AtomicU64::new(0),
             drain_started: Notify::new(),
@@ -97,10 +99,12 @@ impl ConnectionTracker {
         wait_until(&self.count_changed, || self.open_listeners.load(Ordering::Acquire) == 0).await;
     }
 
-    /// Resolves once no request is in flight and no connection is open.
+    /// Resolves once no request is in flight and no connection is open, at the admin listener too.
     pub async fn wait_until_all_connections_close(&self) {
         wait_until(&self.count_changed, || {
-            self.count_requests_in_flight() == 0 && self.count_open_connections() == 0
+            self.count_requests_in_flight() == 0
+                && self.count_open_connections() == 0
+                && self.admin_connections.load(Ordering::SeqCst) == 0
         })
         .await;
     }
@@ -128,6 +132,12 @@ impl ConnectionTracker {
         self.connections_per_client.acquire(address)
     }
 
+    /// Counts one more connection of the admin listener until the guard is dropped. The metrics and
+    /// the limits don't count these connections.
+    pub fn track_admin_connection(self: &Arc<Self>) -> CountGuard {
+        CountGuard::start(self, |tracker| &tracker.admin_connections)
+    }
+
     /// Counts one more request in flight until the guard is dropped.
     pub(super) fn track_request(self: &Arc<Self>) -> CountGuard {
         CountGuard::start(self, |tracker| &tracker.requests_in_flight)
@@ -150,7 +160,7 @@ async fn wait_until(changed: &Notify, condition: impl Fn() -> bool) {
 
 /// Counts one open connection, or one request in flight, until the guard is dropped. A panic drops
 /// the guard too.
-pub(super) struct CountGuard {
+pub struct CountGuard {
     tracker: Arc<ConnectionTracker>,
     select_counter: fn(&ConnectionTracker) -> &AtomicUsize,
 }

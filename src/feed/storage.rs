@@ -1,10 +1,11 @@
 //! The files of a feed: its last good list and its state.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,8 @@ use crate::table::FeedList;
 /// The number of accepted lists whose digests riskgate keeps. If a server serves one of them again
 /// after a newer list, riskgate rejects the update.
 const MAX_KEPT_DIGESTS: usize = 100;
+/// How often a process that waits for the lock of a feed tries to get it.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The largest file of a state, in bytes.
 const MAX_STATE_BYTES: u64 = 1 << 20;
 
@@ -92,6 +95,24 @@ pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedSta
     }
 }
 
+/// Fails if the system can't open the state or the list for now. An update would take them for
+/// missing, and so accept any list and forget the earlier ones.
+pub(super) fn check_files_can_be_opened(
+    folder: &Path,
+    name: &str,
+    list_path: &Path,
+) -> Result<(), FeedError> {
+    for path in [state_path(folder, name).as_path(), list_path] {
+        match File::open(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(file_error(path, &error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Whether the list on disk is as riskgate wrote it: by its fingerprint, or else by its checksum.
 fn is_list_intact(state: &FeedState, list_path: &Path) -> bool {
     let fingerprint = fingerprint_file(list_path);
@@ -149,14 +170,33 @@ fn fingerprint_if_unchanged(path: &Path, written_text: &str) -> Option<[i64; 4]>
 }
 
 /// Locks the feed, so that no other process updates it until the returned file is dropped. If
-/// another process holds the lock, waits. Also removes temporary files of a killed update.
-pub(super) fn lock_feed_and_clean_up(folder: &Path, name: &str) -> Result<File, FeedError> {
+/// another process holds the lock, waits up to `max_wait`. Also removes temporary files of a killed
+/// update.
+pub(super) fn lock_feed_and_clean_up(
+    folder: &Path,
+    name: &str,
+    max_wait: Duration,
+) -> Result<File, FeedError> {
     let path = folder.join(format!("{name}.lock"));
-    let locked = fs::create_dir_all(folder).and_then(|()| {
-        let file = File::options().create(true).append(true).open(&path)?;
-        file.lock().map(|()| file)
-    });
-    let file = locked.map_err(|error| file_error(&path, &error))?;
+    let file = fs::create_dir_all(folder)
+        .and_then(|()| File::options().create(true).append(true).open(&path))
+        .map_err(|error| file_error(&path, &error))?;
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if started.elapsed() < max_wait => {
+                std::thread::sleep(LOCK_POLL_INTERVAL);
+            }
+            Err(TryLockError::WouldBlock) => {
+                let found =
+                    format!("that another process has held it for {} s", max_wait.as_secs());
+                let message = format!("expected to get the lock, but found {found}");
+                return Err(FeedError::new(path.display().to_string(), message));
+            }
+            Err(TryLockError::Error(error)) => return Err(file_error(&path, &error)),
+        }
+    }
     remove_temporary_files(folder, name);
     Ok(file)
 }

@@ -1,6 +1,7 @@
 //! Updates a feed: fetches its list, verifies and checks it, and stores it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::checks;
 use super::config::Feed;
@@ -21,7 +22,8 @@ pub enum UpdateOutcome {
 impl Feed {
     /// Fetches the list, and stores it if it passes the checks. `table` has the protected names. If
     /// `is_forced` is true, riskgate accepts a list that changed too much, or that it accepted
-    /// before. If another process updates the same feed, this function first waits for it.
+    /// before. If another process updates the same feed, this function first waits for it, up to
+    /// `max_lock_wait`.
     ///
     /// # Errors
     /// If the list could not be fetched, checked or stored. The last good list is kept, and the
@@ -32,8 +34,11 @@ impl Feed {
         table: &Table,
         now: i64,
         is_forced: bool,
+        max_lock_wait: Duration,
     ) -> Result<UpdateOutcome, FeedError> {
-        let _lock = storage::lock_feed_and_clean_up(folder, &self.name)
+        let _lock = storage::lock_feed_and_clean_up(folder, &self.name, max_lock_wait)
+            .map_err(|error| self.prefix_feed_name(error))?;
+        storage::check_files_can_be_opened(folder, &self.name, &self.list_path(folder))
             .map_err(|error| self.prefix_feed_name(error))?;
         let mut state = self.read_state(folder);
         let compare_with_previous =

@@ -10,10 +10,15 @@ use toml::Spanned;
 use super::token::{MIN_KEY_LEN, Token, sha256};
 use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
-use crate::support::regular_file::read_regular_text;
+use crate::support::memory;
+use crate::support::regular_file::{ReadError, read_regular_text};
 
 /// The largest key file, in bytes: enough for a million keys.
 const MAX_KEY_FILE_BYTES: u64 = 256 << 20;
+
+/// What reading a key file and building a key ring from it needs for each byte of the file. A failed
+/// allocation would end the process. Measured with 100,000 keys, and rounded up.
+const PARSE_BYTES_PER_BYTE: u64 = 32;
 
 /// A key of the key file, and the plan that the file gives the key's account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +37,14 @@ pub struct KeyFileError {
     pub at: String,
     /// What was expected, and what was found.
     pub message: String,
+    /// True if the system could not read the file for now, see [`ReadError::is_transient`].
+    pub is_transient: bool,
+}
+
+impl KeyFileError {
+    fn in_content(at: String, message: String) -> KeyFileError {
+        KeyFileError { at, message, is_transient: false }
+    }
 }
 
 #[derive(Deserialize)]
@@ -65,19 +78,25 @@ pub fn read_key_file(
     env_var: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<DeclaredKey>, Vec<KeyFileError>> {
     let name = path.display().to_string();
-    let file_fault = |message: String| vec![KeyFileError { at: name.clone(), message }];
-    let text = read_regular_text(path, MAX_KEY_FILE_BYTES)
-        .map_err(|found| file_fault(format!("expected a key file, but found {found}")))?;
+    let text = read_regular_text(path, MAX_KEY_FILE_BYTES).map_err(|found: ReadError| {
+        let message = format!("expected a key file, but found {found}");
+        vec![KeyFileError { at: name.clone(), message, is_transient: found.is_transient() }]
+    })?;
+    memory::check_available(PARSE_BYTES_PER_BYTE * text.len() as u64).map_err(|found| {
+        let message = found.to_string();
+        vec![KeyFileError { at: name.clone(), message, is_transient: true }]
+    })?;
     // An empty file is an error, because it was probably truncated or is being written at this
     // moment. An operator who wants a file without keys can write a comment into it.
     if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
-        return Err(file_fault("expected keys, but found an empty file".to_owned()));
+        let message = "expected keys, but found an empty file".to_owned();
+        return Err(vec![KeyFileError::in_content(name, message)]);
     }
     let line_ends = text.match_indices('\n').map(|(at, _)| at).collect();
     let reader = KeyFileReader { path_text: &name, line_ends, env_var };
     let raw: RawKeyFile = toml::from_str(&text).map_err(|error| {
         let at = reader.location(error.span().map_or(0, |span| span.start));
-        vec![KeyFileError { at, message: redact_keys(error.message()) }]
+        vec![KeyFileError::in_content(at, redact_keys(error.message()))]
     })?;
     let mut keys = Vec::new();
     let mut faults = Vec::new();
@@ -107,7 +126,7 @@ impl KeyFileReader<'_> {
 
     fn field_fault<T>(&self, field: &str, value: &Spanned<T>, expected: &str) -> KeyFileError {
         let message = format!("{field}: expected {expected}");
-        KeyFileError { at: self.location(value.span().start), message }
+        KeyFileError::in_content(self.location(value.span().start), message)
     }
 
     fn parse_key(&self, key: Spanned<RawKey>) -> Result<DeclaredKey, KeyFileError> {
@@ -129,7 +148,7 @@ impl KeyFileReader<'_> {
             (None, Some(env)) => self.digest_from_env_var(env)?,
             _ => {
                 let message = format!("key {}: expected either hash or env", key.id.get_ref());
-                return Err(KeyFileError { at: start, message });
+                return Err(KeyFileError::in_content(start, message));
             }
         };
         for origin in &key.origins {
@@ -198,7 +217,7 @@ impl KeyFileReader<'_> {
             if !ids.insert(&key.id) || !digests.insert(key.digest) {
                 let message =
                     format!("key {}: expected once, but its id or key is used twice", key.id);
-                faults.push(KeyFileError { at: self.path_text.to_owned(), message });
+                faults.push(KeyFileError::in_content(self.path_text.to_owned(), message));
             }
         }
     }

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,15 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
 /// log, the table, the listeners, the runtime, admin connections and DNS queries
 /// (`dns.concurrency`).
 const RESERVED_DESCRIPTORS: u64 = 128;
+/// `listen.redirect` may use this many descriptors besides [`RESERVED_DESCRIPTORS`].
+const DESCRIPTORS_OF_REDIRECT: u64 = 64;
+/// Client connections can't use the last of this many parts of all descriptors: even if riskgate
+/// uses more elsewhere than is reserved, the admin listener can be reached.
+const KEPT_DESCRIPTORS_DIVISOR: u64 = 20;
+/// At least this many descriptors are the last ones.
+const MIN_KEPT_DESCRIPTORS: u64 = 3;
+/// At most this many descriptors are the last ones.
+const MAX_KEPT_DESCRIPTORS: u64 = 32;
 /// The process does not start if its limit of open files is lower.
 pub const MIN_OPEN_FILES_LIMIT: u64 = 64;
 
@@ -67,6 +77,8 @@ pub struct DescriptorBudget {
     pub max_connections: usize,
     /// Exchanges with upstream servers.
     pub max_exchanges: usize,
+    /// Whether `listen.redirect` is configured. It has connections of its own.
+    pub has_redirect: bool,
 }
 
 impl DescriptorBudget {
@@ -93,11 +105,12 @@ impl DescriptorBudget {
 
     /// Lowers both limits so that they and [`RESERVED_DESCRIPTORS`] fit within `limit` descriptors.
     fn fit_within(self, limit: u64) -> DescriptorBudget {
-        let spare = limit.saturating_sub(RESERVED_DESCRIPTORS).max(8);
+        let of_redirect = if self.has_redirect { DESCRIPTORS_OF_REDIRECT } else { 0 };
+        let spare = limit.saturating_sub(RESERVED_DESCRIPTORS + of_redirect).max(8);
         let spare = usize::try_from(spare).unwrap_or(usize::MAX);
         let exchanges = self.max_exchanges.min(spare / 6).max(1);
         let connections = self.max_connections.min(spare - 3 * exchanges);
-        DescriptorBudget { max_connections: connections, max_exchanges: exchanges }
+        DescriptorBudget { max_connections: connections, max_exchanges: exchanges, ..self }
     }
 }
 
@@ -111,6 +124,8 @@ pub struct ListenerService<A> {
     tcp_user_timeout: Duration,
     heartbeat: Heartbeat,
     accept_error_log: LogInterval,
+    /// A connection whose descriptor has this number or a higher one is closed at once.
+    first_kept_descriptor: i32,
 }
 
 impl<A> ListenerService<A> {
@@ -130,7 +145,18 @@ impl<A> ListenerService<A> {
             tcp_user_timeout,
             heartbeat,
             accept_error_log: LogInterval::default(),
+            first_kept_descriptor: i32::MAX,
         }
+    }
+
+    /// Keeps the last descriptors of the process from the connections of this service, so that a
+    /// flood leaves some to the admin listener, the store and the logs.
+    pub fn leaving_last_descriptors(mut self) -> ListenerService<A> {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let kept =
+            (limit / KEPT_DESCRIPTORS_DIVISOR).clamp(MIN_KEPT_DESCRIPTORS, MAX_KEPT_DESCRIPTORS);
+        self.first_kept_descriptor = i32::try_from(limit - kept).unwrap_or(i32::MAX);
+        self
     }
 
     /// Sets the number of threads, and the heartbeat that this service's accept loop beats.
@@ -156,6 +182,8 @@ impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
     /// [`ACCEPT_BACKOFF`].
     async fn accept_one(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
         match socket.accept().await {
+            // The kernel gives the lowest free number, so all numbers below are in use.
+            Ok((stream, _)) if stream.as_raw_fd() >= self.first_kept_descriptor => drop(stream),
             Ok((stream, peer)) => {
                 let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
                 tokio::spawn(async move {
@@ -200,10 +228,16 @@ impl<A: ServerApp + Send + Sync + 'static> Service for ListenerService<A> {
                         _ = heartbeat_interval.tick() => self.heartbeat.beat(),
                         () = self.accept_one(&socket, &stopping) => {}
                     }
+                    // The connection's task goes first: it closes the connection if there are too
+                    // many. Else a flood would take all descriptors.
+                    tokio::task::yield_now().await;
                 }
                 // Closing the socket would reset connections that wait in the backlog, so they are
                 // accepted and served first.
-                while timeout(Duration::ZERO, self.accept_one(&socket, &stopping)).await.is_ok() {}
+                while timeout(Duration::ZERO, self.accept_one(&socket, &stopping)).await.is_ok() {
+                    // The connection's task counts the connection, so the process waits for it.
+                    tokio::task::yield_now().await;
+                }
             }
             Some(Err(error)) => log::error!("{}: expected to listen, but found {error}", self.name),
             None => {}
@@ -238,14 +272,19 @@ mod tests {
 
     #[test]
     fn budget_and_reserve_fit_within_the_limit_of_open_files() {
-        let wanted = DescriptorBudget { max_connections: 20_000, max_exchanges: 1_000 };
-        assert_eq!(wanted.fit_within(1 << 20), wanted);
-        for limit in [64, 256, 1_024, 4_096, 20_000] {
+        let limits = [64, 256, 1_024, 4_096, 20_000];
+        for (has_redirect, limit) in
+            [false, true].into_iter().flat_map(|it| limits.map(|n| (it, n)))
+        {
+            let wanted =
+                DescriptorBudget { max_connections: 20_000, max_exchanges: 1_000, has_redirect };
+            assert_eq!(wanted.fit_within(1 << 20), wanted);
             let shared = wanted.fit_within(limit);
+            let of_redirect = if has_redirect { DESCRIPTORS_OF_REDIRECT } else { 0 };
             let used = shared.max_connections + 3 * shared.max_exchanges;
             assert!(shared.max_connections > 0 && shared.max_exchanges > 0, "{limit}: {shared:?}");
             assert!(
-                limit < 256 || used as u64 + RESERVED_DESCRIPTORS <= limit,
+                limit < 256 || used as u64 + RESERVED_DESCRIPTORS + of_redirect <= limit,
                 "{limit}: {shared:?}"
             );
         }

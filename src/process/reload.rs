@@ -1,11 +1,12 @@
 //! Reloads table, key ring, config and certificates when their sources change.
 //!
 //! Polls the files and the store's key version four times a second, which detects renames, writes
-//! in place and Kubernetes' `..data` swaps alike. SIGHUP and `POST /reload` reload at once. Each
-//! part reloads completely or keeps its last good state; a fault in one part does not hold back the
-//! others.
+//! in place and Kubernetes' `..data` swaps alike. SIGHUP and `POST /reload` reload as soon as no
+//! file is being written. Each part reloads completely or keeps its last good state; a fault in one
+//! part does not hold back the others.
 
 mod audit;
+mod config;
 mod dns;
 mod feeds;
 mod inputs;
@@ -18,7 +19,9 @@ mod watch;
 mod webhook;
 mod write_back;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
@@ -27,7 +30,6 @@ use tokio::sync::oneshot;
 
 use crate::config::{Config, ConfigSources};
 use crate::gate::GateState;
-use crate::gate::authz_rules::AuthzRules;
 use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
@@ -42,7 +44,7 @@ pub use requests::{ReloadOutcome, ReloadTrigger};
 pub use status_reporter::ReloadStatus;
 use status_reporter::StatusReporter;
 use table::TableRebuilder;
-use watch::{FileWatch, POLL_INTERVAL};
+use watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED};
 use webhook::Webhooks;
 
 /// The background service that reloads.
@@ -63,12 +65,16 @@ struct ReloadState {
     config_sources: ConfigSources,
     keys: KeyRingUpdater,
     certificates: Option<Arc<CurrentCertificates>>,
-    certificate_watches: Vec<FileWatch>,
+    certificate_watch: FileWatch,
     table: TableRebuilder,
     feeds: FeedFetcher,
     dns: DnsLearner,
     webhooks: Webhooks,
+    /// The config file and the files of secrets that it names.
     config_watch: FileWatch,
+    /// Files that are read at the start only.
+    startup_files_watch: FileWatch,
+    have_startup_files_changed: bool,
     status_reporter: StatusReporter,
     /// The process log; `None` if the program has another one.
     process_log: Option<Arc<ProcessLog>>,
@@ -109,8 +115,10 @@ impl Reloader {
             dns: DnsLearner::start(Arc::clone(&gate_state), status_reporter.clone(), store, dns)?,
             webhooks,
             table,
-            config_watch: FileWatch::new(config.file.clone()),
-            certificate_watches: watch_certificates(&config),
+            config_watch: FileWatch::for_paths(Config::read_with_files(&config_sources).files),
+            startup_files_watch: FileWatch::for_paths(config.files_read_at_start()),
+            have_startup_files_changed: false,
+            certificate_watch: FileWatch::for_paths(list_certificate_files(&config)),
             certificates,
             gate_state,
             inputs: Arc::clone(&inputs),
@@ -158,32 +166,49 @@ impl Reloader {
 impl BackgroundService for Reloader {
     async fn start(&self, mut shutdown: ShutdownWatch) {
         let mut requests = self.requests.lock().await;
+        let mut requested: Option<RequestedReload> = None;
         loop {
+            let interval = if requested.is_some() { SETTLE_POLL_INTERVAL } else { POLL_INTERVAL };
             let replies = tokio::select! {
-                replies = requests.wait_and_take_all(POLL_INTERVAL) => replies,
-                _ = shutdown.changed() => return,
+                replies = requests.wait_and_take_all(interval) => replies,
+                _ = shutdown.changed() => {
+                    requests.close();
+                    return;
+                }
             };
-            let is_requested = replies.is_some();
+            if let Some(replies) = replies {
+                let new = || RequestedReload { replies: Vec::new(), begun_at: Instant::now() };
+                requested.get_or_insert_with(new).replies.extend(replies);
+            }
+            let requested_at = requested.as_ref().map(|reload| reload.begun_at);
             let reload_state = Arc::clone(&self.reload_state);
             // Reading and building block, so they run outside the runtime's threads.
             let reloaded = tokio::task::spawn_blocking(move || {
                 let mut reload_state = reload_state.lock().unwrap_or_else(PoisonError::into_inner);
-                if is_requested {
+                if let Some(at) = requested_at
+                    && (reload_state.are_files_settled() || at.elapsed() >= MAX_SETTLE_WAIT)
+                {
                     return Some(reload_state.reload_all_parts());
                 }
                 reload_state.reload_changed_parts();
                 None
             });
             if let Ok(Some((outcome, table))) = reloaded.await {
+                let replies = requested.take().map_or(Vec::new(), |reload| reload.replies);
                 // The table's thread may need long, so the loop does not wait for it.
-                tokio::spawn(add_table_outcome_and_send(
-                    replies.unwrap_or_default(),
-                    outcome,
-                    table,
-                ));
+                tokio::spawn(add_table_outcome_and_send(replies, outcome, table));
             }
         }
     }
+}
+
+/// How often riskgate checks whether the files of a requested reload are still being written.
+const SETTLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A reload that was requested and waits until no file is being written.
+struct RequestedReload {
+    replies: Vec<oneshot::Sender<ReloadOutcome>>,
+    begun_at: Instant,
 }
 
 /// Waits for the outcome of the table, adds it to `outcome`, and sends all to the requesters.
@@ -205,16 +230,16 @@ impl ReloadState {
     /// Reloads each part whose source has changed, apart from the table: the table's thread polls
     /// its own files.
     fn reload_changed_parts(&mut self) {
-        if self.config_watch.has_settled_change() {
+        if self.config_watch.is_read_due() {
             self.reload_config();
         }
-        // Every watch is polled, because each one measures how long its file has been unchanged.
-        let due = self
-            .certificate_watches
-            .iter_mut()
-            .filter_map(|watch| watch.has_settled_change().then_some(()));
-        if due.count() > 0 {
+        if self.certificate_watch.is_read_due() {
             self.reload_certificates();
+        }
+        if self.startup_files_watch.is_read_due() {
+            self.startup_files_watch.mark_read();
+            self.have_startup_files_changed = true;
+            self.report_settings_needing_restart();
         }
         let declared = Arc::clone(self.keys.declared_keys());
         let keys_changed = self.keys.reload_if_changed(&self.gate_state, &self.config.plans);
@@ -231,10 +256,14 @@ impl ReloadState {
     fn reload_all_parts(&mut self) -> (ReloadOutcome, oneshot::Receiver<Option<String>>) {
         self.gate_state.access_log.request_reopen();
         let mut outcome = ReloadOutcome::new();
-        outcome.insert("config", self.reload_config());
+        let unsettled = || Some(UNSETTLED.to_owned());
+        let is_settled = self.config_watch.is_settled();
+        outcome.insert("config", if is_settled { self.reload_config() } else { unsettled() });
         let table = self.table.request_rebuild(self.config.table.clone());
         if self.certificates.is_some() {
-            outcome.insert("certificates", self.reload_certificates());
+            let is_settled = self.certificate_watch.is_settled();
+            let problem = if is_settled { self.reload_certificates() } else { unsettled() };
+            outcome.insert("certificates", problem);
         }
         self.keys.reload_store_and_key_file(&self.gate_state, &self.config.plans);
         outcome.insert("keys", self.report_keys_and_store(true));
@@ -243,14 +272,25 @@ impl ReloadState {
         (outcome, table)
     }
 
+    /// Returns true unless one of the files may be being written at this moment. The table's thread
+    /// waits for its own files.
+    fn are_files_settled(&mut self) -> bool {
+        // Every watch is asked, because each one measures how long its files have been unchanged.
+        let (config, certificates) =
+            (self.config_watch.is_settled(), self.certificate_watch.is_settled());
+        self.keys.is_key_file_settled() && config && certificates
+    }
+
     /// Reads the certificates again, if there is an HTTPS listener. If they are faulty, returns the
     /// problem, and the listener keeps its last good certificates.
     fn reload_certificates(&mut self) -> Option<String> {
         let certificates = self.certificates.as_ref()?;
-        for watch in &mut self.certificate_watches {
-            watch.mark_read();
-        }
-        let problem = match CertificateSet::load(&self.config.certificates) {
+        self.certificate_watch.mark_read();
+        let loaded = CertificateSet::load(&self.config.certificates);
+        let faults = loaded.as_ref().err();
+        let is_transient = faults.is_some_and(|faults| faults.iter().any(|it| it.is_transient()));
+        self.certificate_watch.schedule_retry_if(is_transient);
+        let problem = match loaded {
             Ok(Some(set)) => {
                 certificates.publish(set);
                 None
@@ -265,87 +305,10 @@ impl ReloadState {
         problem
     }
 
-    /// Reads the config again and applies it. If the config is faulty, returns the problem, and the
-    /// last good config stays in force.
-    fn reload_config(&mut self) -> Option<String> {
-        self.config_watch.mark_read();
-        let problem = match Config::read(&self.config_sources) {
-            Ok(config) => {
-                self.apply_config(config);
-                self.record_config_and_key_file();
-                log::info!("config reloaded");
-                None
-            }
-            Err(faults) => Some(faults.join("\n")),
-        };
-        self.status_reporter.record_part("config", problem.as_deref(), true);
-        problem
-    }
-
     /// Lets the audit record what has changed in the config and in the key file.
     fn record_config_and_key_file(&self) {
         self.audit.record_config(&self.config_sources, &self.startup_config.admin);
         self.audit.record_key_file(self.config.key_file.as_deref(), self.keys.declared_keys());
-    }
-
-    /// Applies a new config. Settings that need a restart are only reported.
-    fn apply_config(&mut self, config: Config) {
-        let needs_restart = config.settings_needing_restart(&self.startup_config);
-        if !needs_restart.is_empty() {
-            log::warn!(
-                "these settings changed and take effect at the next restart: {}",
-                needs_restart.join(", ")
-            );
-        }
-        self.status_reporter.set_needs_restart(needs_restart);
-        self.inputs.config.publish(config.clone());
-        let previous_config = std::mem::replace(&mut self.config, config);
-        let config = &self.config;
-        let mut rules = config.reloadable_rules();
-        if rules.authz.is_none() && self.startup_config.authz.is_some() {
-            // Proxies still ask on the path that the config had at the start. A 404 would look like a
-            // refusal to some of them.
-            log::warn!("authz: the section is gone, so every proxy that asks gets 200 from now on");
-            rules.authz = Some(Arc::new(AuthzRules::admit_all()));
-        }
-        self.gate_state.reloadable_rules.publish(rules);
-        self.gate_state.ledger.set_on_failure(config.on_failure);
-        self.gate_state.access_log.set_options(config.access_log.clone());
-        if let Some(log) = &self.process_log {
-            log.set_options(config.process_log.clone());
-        }
-        self.gate_state.top_domains.set_options(config.top_domains);
-        let (plans, key_file) = (config.plans.clone(), config.key_file.clone());
-        if config.table != previous_config.table {
-            // The table's thread reports the outcome, so nobody waits for it here.
-            drop(self.table.request_rebuild(config.table.clone()));
-        }
-        if config.feeds != previous_config.feeds {
-            self.feeds.set_feeds(config.feeds.clone());
-        }
-        if config.dns != previous_config.dns
-            && let Err(error) = self.dns.set_options(config.dns.clone())
-        {
-            log::error!("expected a thread for DNS queries, but found {error}");
-        }
-        if config.webhook != previous_config.webhook
-            && let Err(error) = self.webhooks.set_options(config.webhook.clone())
-        {
-            log::error!("expected threads for webhooks, but found {error}");
-        }
-        if self.config.certificates != previous_config.certificates {
-            self.certificate_watches = watch_certificates(&self.config);
-            self.reload_certificates();
-        }
-        if plans != previous_config.plans {
-            self.keys.apply_plans(&self.gate_state, &plans);
-            self.report_keys_and_store(true);
-        }
-        if key_file != previous_config.key_file {
-            self.keys.set_key_file(key_file);
-            self.keys.reload_key_file(&self.gate_state, &plans);
-            self.report_keys_and_store(true);
-        }
     }
 
     /// Reports the problems of the keys and of the store, or that there are none. If `is_counted`
@@ -367,7 +330,7 @@ impl ReloadState {
     }
 }
 
-fn watch_certificates(config: &Config) -> Vec<FileWatch> {
+fn list_certificate_files(config: &Config) -> Vec<PathBuf> {
     let files = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
-    files.map(|path| FileWatch::new(Some(path.clone()))).collect()
+    files.cloned().collect()
 }

@@ -28,6 +28,24 @@ pub struct StoreContents {
     pub daily_usage: Vec<(Month, Vec<DailyUsageRow>)>,
 }
 
+impl StoreContents {
+    /// Returns true if the store had nothing: no keys, no accounts, no usage, no counts and no
+    /// records.
+    pub fn is_empty(&self) -> bool {
+        let StoreContents { ring, usage, top_rows, quota_events, audit, daily_usage, .. } = self;
+        // A store without anything else may have the records of its own beginning.
+        let of_beginning = [AuditOperation::StoreInit, AuditOperation::StoreFill];
+        let of_beginning = of_beginning.map(AuditOperation::as_str);
+        ring.keys.is_empty()
+            && ring.accounts.is_empty()
+            && usage.is_empty()
+            && top_rows.is_empty()
+            && quota_events.is_empty()
+            && audit.iter().all(|record| of_beginning.contains(&record.operation.as_str()))
+            && daily_usage.is_empty()
+    }
+}
+
 /// The change that fills an empty store.
 pub(super) fn change_of_filled_store(contents: &StoreContents) -> Change {
     let (keys, accounts) = (contents.ring.keys.len(), contents.ring.accounts.len());

@@ -12,6 +12,7 @@
 mod audit;
 pub(super) mod changes;
 mod clock;
+mod contents;
 mod learned;
 mod ledger;
 pub(super) mod open;

@@ -38,11 +38,18 @@ pub struct CertificateFault {
     path: String,
     expected: &'static str,
     found: String,
+    is_transient: bool,
 }
 
 impl CertificateFault {
     fn new(path: &Path, expected: &'static str, found: impl ToString) -> CertificateFault {
-        CertificateFault { path: path.display().to_string(), expected, found: found.to_string() }
+        let (path, found) = (path.display().to_string(), found.to_string());
+        CertificateFault { path, expected, found, is_transient: false }
+    }
+
+    /// Returns true if the system could not read the file for now.
+    pub fn is_transient(&self) -> bool {
+        self.is_transient
     }
 }
 
@@ -146,8 +153,10 @@ pub fn read_pem_certificates(
 }
 
 fn read_pem_file(path: &Path, expected: &'static str) -> Result<Vec<u8>, CertificateFault> {
-    read_regular_file(path, MAX_PEM_BYTES)
-        .map_err(|found| CertificateFault::new(path, expected, found))
+    read_regular_file(path, MAX_PEM_BYTES).map_err(|found| {
+        let is_transient = found.is_transient();
+        CertificateFault { is_transient, ..CertificateFault::new(path, expected, found) }
+    })
 }
 
 /// The certificates that listeners use now.

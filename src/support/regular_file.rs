@@ -33,6 +33,25 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    /// Returns true if the system refused the read for now: the same file may be readable later
+    /// without a change of it. Examples are a lack of descriptors or memory, and a network file
+    /// system that does not answer. A missing file counts too, because its directory may be mounted
+    /// again.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            ReadError::Io(error) => is_transient_io_error(error),
+            ReadError::NotRegular(_) | ReadError::TooLarge { .. } => false,
+        }
+    }
+}
+
+/// See [`ReadError::is_transient`].
+pub fn is_transient_io_error(error: &io::Error) -> bool {
+    // What riskgate itself found in a file has no number of the system.
+    error.raw_os_error().is_some() || error.kind() == ErrorKind::OutOfMemory
+}
+
 /// Opens a regular file of at most `max_bytes`. Returns the file and its length in bytes.
 pub fn open_regular_file(path: &Path, max_bytes: u64) -> Result<(File, u64), ReadError> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -206,5 +225,11 @@ mod tests {
         assert!(made.success());
         assert_eq!(read("pipe").unwrap_err(), "a FIFO");
         assert!(read("none").unwrap_err().contains("No such file"));
+        let is_transient =
+            |name: &str| read_regular_text(&at(name), 10).unwrap_err().is_transient();
+        assert!(is_transient("none"));
+        for lasting in ["large", "bytes", "directory", "pipe"] {
+            assert!(!is_transient(lasting), "{lasting}");
+        }
     }
 }

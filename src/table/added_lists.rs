@@ -107,19 +107,19 @@ impl FeedList {
     ///
     /// # Errors
     /// If the file can't be read, or does not match its checksum. The error says what was found.
-    pub fn read_verified_text(path: &Path) -> Result<Option<String>, String> {
+    pub fn read_verified_text(path: &Path) -> Result<Option<String>, ReadError> {
         let text = match read_regular_text(path, MAX_LIST_BYTES) {
             Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(None);
             }
-            read => read.map_err(|found| found.to_string())?,
+            read => read?,
         };
         let head = text.strip_prefix(CHECKSUM_LINE_PREFIX).and_then(|rest| rest.split_once('\n'));
         match head {
             Some((sum, names)) if sum == format!("{:016x}", xxh3_64(names.as_bytes())) => {
                 Ok(Some(names.to_owned()))
             }
-            _ => Err("bytes that have another checksum".to_owned()),
+            _ => Err(io::Error::other("bytes that have another checksum").into()),
         }
     }
 }
@@ -147,7 +147,8 @@ impl TableInputs {
     }
 
     /// Reads the overrides and the lists of feeds that exist. A damaged list of a feed is skipped:
-    /// the feed reports the damage and fetches its list again.
+    /// the feed reports the damage and fetches its list again. A list that can't be read for now is
+    /// a fault.
     pub(super) fn read_added_lists(&self) -> Result<Vec<AddedList>, TableFaults> {
         let mut faults = TableFaults::default();
         let mut added_lists = Vec::new();
@@ -179,13 +180,25 @@ impl TableInputs {
             }
         }
         for FeedList { name, kind, path } in &self.feeds {
-            if let Ok(Some(text)) = FeedList::read_verified_text(path) {
-                add(format!("feed {name}"), kind.to_list_kind(), ListOrigin::Feed, path, text);
+            match FeedList::read_verified_text(path) {
+                Ok(Some(text)) => {
+                    add(format!("feed {name}"), kind.to_list_kind(), ListOrigin::Feed, path, text);
+                }
+                // Without the list, the table would call its names safe.
+                Err(found) if found.is_transient() && !is_permission_denied(&found) => {
+                    faults.push(fault_from_read_error(path, found));
+                }
+                Ok(None) | Err(_) => {}
             }
         }
         faults.into_result()?;
         Ok(added_lists)
     }
+}
+
+/// A list that this user may not read stays skipped until somebody changes its permissions.
+fn is_permission_denied(found: &ReadError) -> bool {
+    matches!(found, ReadError::Io(error) if error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// A list that the manifest does not name.

@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::support::regular_file::ReadError;
+use crate::support::regular_file::{ReadError, is_transient_io_error};
 
 /// The number of faults that a [`TableFaults`] keeps. It only counts further faults.
 const MAX_KEPT_FAULTS: usize = 20;
@@ -122,6 +122,15 @@ impl TableFaults {
     /// The first faults, in the order in which they were found. At most 20 are kept.
     pub fn faults(&self) -> &[TableFault] {
         &self.faults
+    }
+
+    /// Returns true if the system could not read a file for now, so that a later build may succeed
+    /// although no file changes.
+    pub fn is_transient(&self) -> bool {
+        self.faults.iter().any(|fault| match fault {
+            TableFault::Io { source, .. } => is_transient_io_error(source),
+            _ => false,
+        })
     }
 
     /// The number of faults, including those that are not kept.

@@ -4,6 +4,7 @@
 mod admin;
 mod admin_api;
 mod admin_page;
+mod admin_shutdown;
 mod audit;
 mod backup;
 mod blocked_output;
@@ -16,6 +17,7 @@ mod demo_upstream;
 mod dns_commands;
 mod fast_path;
 mod feeds;
+mod file_reads;
 mod file_systems;
 mod form_parsers;
 mod forwarded_for;

@@ -1,6 +1,7 @@
 //! `riskgate table update` and `riskgate table feeds`.
 
 use std::io::Write;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -12,6 +13,9 @@ use crate::feed::{Feed, FeedStatus, UpdateOutcome};
 use crate::management::read_present_time;
 use crate::model::month::format_rfc3339;
 use crate::table::Table;
+
+/// How long the command waits while a gateway updates the same feed.
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(120);
 
 /// Fetches the named feeds once, or all feeds.
 pub fn update_feeds(
@@ -39,24 +43,25 @@ pub fn update_feeds(
     for feed in feeds.feeds.iter().filter(is_wanted) {
         let name = &feed.name;
         print_progress(format!("fetching {name}"));
-        let (line, object) = match feed.update(&feeds.dir, &table, now, is_forced) {
-            Ok(UpdateOutcome::ListReplaced(rows)) => (
-                format!("{name}: {rows} rows\n"),
-                json!({ "name": name, "changed": true, "rows": rows, "problem": null }),
-            ),
-            Ok(UpdateOutcome::Unchanged) => (
-                format!("{name}: unchanged\n"),
-                json!({ "name": name, "changed": false, "rows": null, "problem": null }),
-            ),
-            Err(error) => {
-                let problem = error.to_string();
-                failed.push(format!("feed {problem}"));
-                let object = json!({
-                    "name": name, "changed": false, "rows": null, "problem": problem,
-                });
-                (String::new(), object)
-            }
-        };
+        let (line, object) =
+            match feed.update(&feeds.dir, &table, now, is_forced, MAX_LOCK_WAIT) {
+                Ok(UpdateOutcome::ListReplaced(rows)) => (
+                    format!("{name}: {rows} rows\n"),
+                    json!({ "name": name, "changed": true, "rows": rows, "problem": null }),
+                ),
+                Ok(UpdateOutcome::Unchanged) => (
+                    format!("{name}: unchanged\n"),
+                    json!({ "name": name, "changed": false, "rows": null, "problem": null }),
+                ),
+                Err(error) => {
+                    let problem = error.to_string();
+                    failed.push(format!("feed {problem}"));
+                    let object = json!({
+                        "name": name, "changed": false, "rows": null, "problem": problem,
+                    });
+                    (String::new(), object)
+                }
+            };
         lines += &line;
         objects.push(object);
     }

@@ -50,6 +50,8 @@ impl ServerApp for AdminServerApp {
     ) -> Option<Stream> {
         let digest = stream.get_socket_digest()?;
         let client = digest.peer_addr().and_then(|address| address.as_inet())?;
+        // The process does not end before the response is sent, which may be a new key.
+        let _tracked = self.admin.connection_tracker.track_admin_connection();
         let mut guard = self.connection_limit.register(client.ip())?;
         let busy_flag = guard.busy_flag();
         tokio::select! {
@@ -59,11 +61,16 @@ impl ServerApp for AdminServerApp {
         }
         None
     }
+
+    async fn cleanup(&self) {
+        self.admin.connection_tracker.remove_listener();
+    }
 }
 
 impl AdminServerApp {
     /// Creates the server app, with no connection open.
     pub fn new(admin: AdminApp) -> AdminServerApp {
+        admin.connection_tracker.add_listener();
         AdminServerApp {
             admin: Arc::new(admin),
             connection_limit: Arc::new(ConnectionLimit::new(
@@ -80,7 +87,15 @@ impl AdminServerApp {
             true => Duration::from_secs(3600),
             false => PHASE_TIMEOUT,
         };
-        let response = match timeout(header_timeout, session.read_request()).await {
+        let read_header = async {
+            tokio::select! {
+                biased;
+                read = timeout(header_timeout, session.read_request()) => Some(read),
+                () = self.wait_until_drain_ends_idle_connections() => None,
+            }
+        };
+        let Some(read) = read_header.await else { return };
+        let response = match read {
             Ok(Ok(true)) if has_two_framings(&session) => {
                 text_response(StatusCode::BAD_REQUEST, "expected a well-formed HTTP/1.1 request\n")
             }
@@ -107,6 +122,14 @@ impl AdminServerApp {
         session.set_keepalive(None);
         // A failed or slow write concerns only this client, so it is not logged.
         let _ = timeout(PHASE_TIMEOUT, send_response(session, response)).await;
+    }
+
+    /// Resolves if a drain has started, and the client of a connection without a request has had
+    /// time to send one.
+    async fn wait_until_drain_ends_idle_connections(&self) {
+        let tracker = &self.admin.connection_tracker;
+        tracker.wait_until_drain_starts().await;
+        tokio::time::sleep(tracker.drain_keepalive()).await;
     }
 
     async fn answer_request(

@@ -1,13 +1,14 @@
-//! Fetches feeds when they are due, on a low-priority thread.
+//! Fetches feeds when they are due, each on a low-priority thread of its own.
 //!
-//! The thread only updates the files of the feeds. The thread of `table.rs` detects the changed
-//! files and rebuilds the table. A slow fetch delays only the fetches of other feeds.
+//! These threads only update the files of the feeds. The thread of `table.rs` detects the changed
+//! files and rebuilds the table. A feed that takes long, or whose lock another process holds, delays
+//! no other feed.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::status_reporter::StatusReporter;
 use crate::feed::{Feed, Feeds, LastAttempt};
@@ -15,10 +16,14 @@ use crate::gate::GateState;
 
 /// How often the thread checks whether a feed is due.
 const DUE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// The `nice` value of the thread, so that request threads go first if processors are busy.
+/// A feed whose lock another process holds is not updated. After this time, the fault is told.
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(10);
+/// An update that takes longer than this is told, for example because a disk does not answer.
+const MAX_UPDATE_TIME: Duration = Duration::from_secs(180);
+/// The `nice` value of the threads, so that request threads go first if processors are busy.
 const THREAD_NICENESS: i32 = 10;
 
-/// Controls the thread that fetches feeds. The thread ends when this is dropped.
+/// Controls the threads that fetch feeds. The thread ends when this is dropped.
 pub(super) struct FeedFetcher(Sender<Feeds>);
 
 impl FeedFetcher {
@@ -30,7 +35,11 @@ impl FeedFetcher {
     ) -> std::io::Result<FeedFetcher> {
         let (sender, changes) = channel();
         let jitter = getrandom::u64().unwrap_or_default();
+        let (finished_sender, finished_updates) = channel();
         let worker = Worker {
+            running: HashMap::new(),
+            finished_sender,
+            finished_updates,
             state,
             status_reporter,
             feeds,
@@ -49,7 +58,7 @@ impl FeedFetcher {
     }
 }
 
-/// What the thread works with.
+/// What the thread that starts the updates works with.
 struct Worker {
     state: Arc<GateState>,
     status_reporter: StatusReporter,
@@ -59,15 +68,28 @@ struct Worker {
     /// For each feed's name: when this process last tried to fetch it, in Unix seconds, and the
     /// fault, if any. Kept in memory, because the feed directory may not be writable.
     last_attempts: HashMap<String, (i64, Option<String>)>,
+    /// The names of the feeds that are being updated, and since when.
+    running: HashMap<String, Instant>,
+    finished_sender: Sender<FinishedUpdate>,
+    finished_updates: Receiver<FinishedUpdate>,
+}
+
+/// The end of the update of a feed.
+struct FinishedUpdate {
+    feed: Feed,
+    /// When the update began, in Unix seconds.
+    begun_at: i64,
+    fault: Option<String>,
 }
 
 impl Worker {
     fn run(mut self, changes: &Receiver<Feeds>) {
-        // If this fails, the thread works at normal priority.
-        let _ = rustix::process::nice(THREAD_NICENESS);
         loop {
+            while let Ok(finished) = self.finished_updates.try_recv() {
+                self.record_finished(finished);
+            }
             for feed in self.feeds.feeds.clone() {
-                self.fetch_feed_if_due(&feed);
+                self.start_update_if_due(feed);
             }
             self.publish_status();
             match changes.recv_timeout(DUE_CHECK_INTERVAL) {
@@ -82,22 +104,40 @@ impl Worker {
         }
     }
 
-    fn fetch_feed_if_due(&mut self, feed: &Feed) {
+    fn record_finished(&mut self, FinishedUpdate { feed, begun_at, fault }: FinishedUpdate) {
+        self.running.remove(&feed.name);
+        self.state.metrics.table.count_feed_fetch(&feed.name, fault.is_none());
+        // The settings of the feed may have changed meanwhile.
+        if self.feeds.feeds.contains(&feed) {
+            self.last_attempts.insert(feed.name, (begun_at, fault));
+        }
+    }
+
+    fn start_update_if_due(&mut self, feed: Feed) {
         let now = self.state.ledger.believed_now();
-        if !self.is_due(feed, now) {
+        if self.running.contains_key(&feed.name) || !self.is_due(&feed, now) {
             return;
         }
-        let table = self.state.table.snapshot();
-        let update = || feed.update(&self.feeds.dir, &table, now, false);
-        let updated = catch_unwind(AssertUnwindSafe(update));
-        let fault = match updated {
-            Ok(updated) => updated.err().map(|error| error.to_string()),
-            Err(_) => Some(format!("{}: expected a list, but found a panic", feed.name)),
+        let (table, folder) = (self.state.table.snapshot(), self.feeds.dir.clone());
+        let (name, sender) = (feed.name.clone(), self.finished_sender.clone());
+        let update_and_report = move || {
+            // If this fails, the thread works at normal priority.
+            let _ = rustix::process::nice(THREAD_NICENESS);
+            let update = || feed.update(&folder, &table, now, false, MAX_LOCK_WAIT);
+            let fault = match catch_unwind(AssertUnwindSafe(update)) {
+                Ok(updated) => updated.err().map(|error| error.to_string()),
+                Err(_) => Some(format!("{}: expected a list, but found a panic", feed.name)),
+            };
+            // The receiver is gone only when the process ends.
+            let _ = sender.send(FinishedUpdate { feed, begun_at: now, fault });
         };
-        self.state.metrics.table.count_feed_fetch(&feed.name, fault.is_none());
-        self.last_attempts.insert(feed.name.clone(), (now, fault));
-        // Published now, because the next fetch may take long.
-        self.publish_status();
+        match std::thread::Builder::new().name("feed".to_owned()).spawn(update_and_report) {
+            Ok(_) => drop(self.running.insert(name, Instant::now())),
+            Err(error) => {
+                let fault = format!("{name}: expected a thread, but found {error}");
+                self.last_attempts.insert(name, (now, Some(fault)));
+            }
+        }
     }
 
     /// Returns true if the feed is due. A random delay of up to a tenth of the interval (after a
@@ -130,6 +170,14 @@ impl Worker {
                 && feed.state.attempted_at.is_none_or(|attempted_at| attempted_at < *at)
             {
                 feed.problem = Some(format!("feed {fault}"));
+            }
+            if let Some(since) = self.running.get(&feed.name)
+                && since.elapsed() > MAX_UPDATE_TIME
+            {
+                let seconds = MAX_UPDATE_TIME.as_secs();
+                let expected = format!("expected its update to end within {seconds} s");
+                let name = &feed.name;
+                feed.problem = Some(format!("feed {name}: {expected}, but found that it goes on"));
             }
         }
         let problems: Vec<&str> =

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::inputs::{CurrentInputs, KeyInputs};
-use super::watch::FileWatch;
+use super::watch::{FileWatch, UNSETTLED};
 use super::write_back::WriteBack;
 use crate::config::Config;
 use crate::gate::GateState;
@@ -131,17 +131,25 @@ impl KeyRingUpdater {
     /// Reloads what changed. Returns true if anything did.
     pub(super) fn reload_if_changed(&mut self, state: &GateState, plans: &Plans) -> bool {
         let store_changed = self.sync_with_store(state, plans, false);
-        let file_changed = self.key_file_watch.has_settled_change();
+        let file_changed = self.key_file_watch.is_read_due();
         if file_changed {
             self.reload_key_file(state, plans);
         }
         store_changed || file_changed
     }
 
-    /// Reads the whole store and the key file again.
+    /// Reads the whole store again, and the key file unless it may be being written at this moment.
     pub(super) fn reload_store_and_key_file(&mut self, state: &GateState, plans: &Plans) {
         self.sync_with_store(state, plans, true);
-        self.reload_key_file(state, plans);
+        match self.key_file_watch.is_settled() {
+            true => self.reload_key_file(state, plans),
+            false => self.key_file_error = Some(format!("keys.file: {UNSETTLED}")),
+        }
+    }
+
+    /// Returns true unless the key file may be being written at this moment.
+    pub(super) fn is_key_file_settled(&mut self) -> bool {
+        self.key_file_watch.is_settled()
     }
 
     /// Watches another key file from now on, or none. Does not read it.
@@ -163,10 +171,13 @@ impl KeyRingUpdater {
     pub(super) fn reload_key_file(&mut self, state: &GateState, plans: &Plans) {
         self.key_file_watch.mark_read();
         let read = |path| read_key_file(path, &Config::env_var);
-        let declared =
-            self.key_file_watch.first_path().map_or(Ok(Vec::new()), read).map_err(|faults| {
-                faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-            });
+        let declared = self.key_file_watch.first_path().map_or(Ok(Vec::new()), read);
+        let faults = declared.as_ref().err();
+        let is_transient = faults.is_some_and(|faults| faults.iter().any(|it| it.is_transient));
+        self.key_file_watch.schedule_retry_if(is_transient);
+        let declared = declared.map_err(|faults| {
+            faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        });
         let built = declared.and_then(|declared| match &self.rows {
             Some(rows) => KeyRing::check_key_file(rows, &declared, plans)
                 .map(|()| KeyRing::build(rows, &declared, plans, &state.ledger))
@@ -213,7 +224,7 @@ impl KeyRingUpdater {
     /// If the key file was refused, reads it again, because the rows or plans that it conflicted
     /// with may have changed.
     fn retry_refused_key_file(&mut self, state: &GateState, plans: &Plans) {
-        if self.key_file_error.is_some() {
+        if self.key_file_error.is_some() && self.key_file_watch.is_settled() {
             self.reload_key_file(state, plans);
         }
     }

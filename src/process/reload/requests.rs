@@ -71,6 +71,12 @@ impl ReloadRequests {
         (trigger, ReloadRequests { requests: receiver, wakeup })
     }
 
+    /// Refuses all requests from now on, and answers those in the queue that the process ends.
+    pub(super) fn close(&mut self) {
+        self.requests.close();
+        while self.requests.try_recv().is_ok() {}
+    }
+
     /// Waits for a request or a call of [`ReloadTrigger::check_for_changes`], for at most
     /// `max_wait`, and takes all requests from the queue. Returns `None` if there was no request,
     /// else one sender for each requester that waits for the outcome.

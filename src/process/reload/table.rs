@@ -1,6 +1,7 @@
 //! Polls the table's files and rebuilds the table on a low-priority thread, so that no other part
 //! waits for it.
 
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,10 +11,10 @@ use tokio::sync::oneshot;
 
 use super::audit::AuditRecorder;
 use super::status_reporter::StatusReporter;
-use super::watch::{FileWatch, POLL_INTERVAL};
+use super::watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED};
 use crate::gate::GateState;
 use crate::model::month::parse_day_as_unix_seconds;
-use crate::support::regular_file::read_regular_text;
+use crate::support::regular_file::{ReadError, read_regular_text};
 use crate::table::{Table, TableInputs};
 
 /// The `nice` value of the thread. If all processors are busy, the thread gets about a quarter of a
@@ -56,6 +57,8 @@ impl TableRebuilder {
             watch,
             last_expiry_rebuild_at: None,
             last_good_overrides: good_overrides,
+            waiting_requests: Vec::new(),
+            waiting_since: Instant::now(),
         };
         reader.update_table_gauges();
         reader.record_table();
@@ -87,6 +90,18 @@ struct Worker {
     last_expiry_rebuild_at: Option<Instant>,
     /// The text of the operator's overrides when they last had no fault.
     last_good_overrides: Option<String>,
+    /// Where to send the outcome of the next rebuild. If there are any, a rebuild was requested, and
+    /// waits until no file is being written.
+    waiting_requests: Vec<oneshot::Sender<Option<String>>>,
+    /// When the first of `waiting_requests` arrived.
+    waiting_since: Instant,
+}
+
+/// Why no new table was built.
+struct BuildFault {
+    text: String,
+    /// True if the system could not read a file for now.
+    is_transient: bool,
 }
 
 impl Worker {
@@ -95,31 +110,44 @@ impl Worker {
         let _ = rustix::process::nice(THREAD_NICENESS);
         loop {
             match requests.recv_timeout(POLL_INTERVAL) {
-                Ok(request) => self.handle_requests(request, requests),
-                Err(RecvTimeoutError::Timeout)
-                    if self.watch.has_settled_change() || self.claim_due_expiry_rebuild() =>
-                {
-                    drop(self.rebuild_and_publish());
-                }
+                Ok(request) => self.add_requests(request, requests),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
+            }
+            // Asked each time, because the watch compares with the last time.
+            let is_settled = self.watch.is_settled();
+            if !self.waiting_requests.is_empty() {
+                self.answer_requests_if_due(is_settled);
+            } else if self.watch.is_read_due() || self.claim_due_expiry_rebuild() {
+                drop(self.rebuild_and_publish());
             }
         }
     }
 
-    /// Rebuilds the table once for all requests in the queue, from the sources of the last one, and
-    /// replies to each requester.
-    fn handle_requests(&mut self, first: RebuildRequest, requests: &Receiver<RebuildRequest>) {
-        let mut waiting = Vec::new();
+    /// Adds all requests in the queue to those that wait for a rebuild. The sources of the last one
+    /// apply.
+    fn add_requests(&mut self, first: RebuildRequest, requests: &Receiver<RebuildRequest>) {
+        if self.waiting_requests.is_empty() {
+            self.waiting_since = Instant::now();
+        }
         for RebuildRequest { sources, reply } in std::iter::once(first).chain(requests.try_iter()) {
             if sources != self.sources {
                 self.watch = FileWatch::for_paths(sources.input_paths());
                 self.sources = sources;
             }
-            waiting.push(reply);
+            self.waiting_requests.push(reply);
         }
-        let problem = self.rebuild_and_publish();
-        for reply in waiting {
+    }
+
+    /// Rebuilds the table once for all waiting requests, and replies to each requester. Waits while a
+    /// file is being written, but not for ever.
+    fn answer_requests_if_due(&mut self, is_settled: bool) {
+        let problem = match is_settled {
+            true => self.rebuild_and_publish(),
+            false if self.waiting_since.elapsed() < MAX_SETTLE_WAIT => return,
+            false => Some(UNSETTLED.to_owned()),
+        };
+        for reply in std::mem::take(&mut self.waiting_requests) {
             // The requester may be gone.
             let _ = reply.send(problem.clone());
         }
@@ -129,29 +157,38 @@ impl Worker {
     /// with the last good overrides then serves.
     fn rebuild_and_publish(&mut self) -> Option<String> {
         let read = catch_unwind(AssertUnwindSafe(|| self.build_successor()));
-        let problem =
-            match read.unwrap_or_else(|_| Err("expected a table, but found a panic".into())) {
-                Ok(table) => {
-                    self.publish_table(table);
-                    self.last_good_overrides = read_overrides(&self.sources);
-                    self.record_table();
-                    None
+        let panic = BuildFault {
+            text: "expected a table, but found a panic".to_owned(),
+            is_transient: false,
+        };
+        let built = read.unwrap_or(Err(panic));
+        self.watch.schedule_retry_if(built.as_ref().is_err_and(|fault| fault.is_transient));
+        let problem = match built {
+            Ok(table) => {
+                self.publish_table(table);
+                if let Some(text) = read_overrides(&self.sources) {
+                    self.last_good_overrides = Some(text);
                 }
-                Err(problem) => {
-                    self.serve_with_last_good_overrides();
-                    Some(problem)
-                }
-            };
+                self.record_table();
+                None
+            }
+            Err(fault) => {
+                self.serve_with_last_good_overrides();
+                Some(fault.text)
+            }
+        };
         self.status_reporter.record_part("table", problem.as_deref(), true);
         problem
     }
 
     /// Publishes a table of the current lists and the last good overrides, because the fault may be
-    /// in the overrides file alone. Does nothing if that table can't be built or would change
-    /// nothing.
+    /// in the overrides file alone. Does nothing if the file has not changed, or if that table can't
+    /// be built or would change nothing.
     fn serve_with_last_good_overrides(&mut self) {
         let last_good_overrides = self.last_good_overrides.clone();
-        if self.sources.overrides_path.is_none() || last_good_overrides.is_none() {
+        // With the same overrides, the same table would be built and refused once more.
+        let are_unchanged = read_overrides(&self.sources) == last_good_overrides;
+        if self.sources.overrides_path.is_none() || last_good_overrides.is_none() || are_unchanged {
             return;
         }
         let sources =
@@ -174,22 +211,23 @@ impl Worker {
     }
 
     /// Builds a table and checks that it may replace the current one.
-    fn build_successor(&mut self) -> Result<Table, String> {
+    fn build_successor(&mut self) -> Result<Table, BuildFault> {
+        let fault = |text: String, is_transient| BuildFault { text, is_transient };
         // If the files changed during a build, the table is built again. After three such builds,
         // the table is refused.
         for _ in 0..3 {
             self.watch.mark_read();
             let table = Table::build(&self.sources, self.state.ledger.believed_now());
-            let table = table.map_err(|error| error.to_string());
             if !self.watch.has_changed_since_read() {
-                let table = table?;
+                let table =
+                    table.map_err(|faults| fault(faults.to_string(), faults.is_transient()))?;
                 table
                     .check_succession(&self.state.table.snapshot())
-                    .map_err(|error| error.to_string())?;
+                    .map_err(|error| fault(error.to_string(), false))?;
                 return Ok(table);
             }
         }
-        Err("expected files that do not change while they are read".to_owned())
+        Err(fault("expected files that do not change while they are read".to_owned(), true))
     }
 
     /// Returns true if an override of the current table has expired, but at most once in each
@@ -224,8 +262,12 @@ impl Worker {
     }
 }
 
-/// The text of the overrides file, empty if it can't be read; None if none is configured.
+/// The text of the overrides file, empty if there is no file; None if none is configured, or if the
+/// file can't be read.
 fn read_overrides(sources: &TableInputs) -> Option<String> {
     let path = sources.overrides_path.as_ref()?;
-    Some(read_regular_text(path, MAX_OVERRIDES_BYTES).unwrap_or_default())
+    match read_regular_text(path, MAX_OVERRIDES_BYTES) {
+        Err(ReadError::Io(error)) if error.kind() == ErrorKind::NotFound => Some(String::new()),
+        read => read.ok(),
+    }
 }

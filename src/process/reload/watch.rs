@@ -1,4 +1,5 @@
-//! Detects by metadata that files changed and have then stayed unchanged for a while.
+//! Decides when files are read: once they changed and then stayed unchanged for a while, and again
+//! after a read that the system refused. Detects changes by metadata.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,16 @@ use std::time::{Duration, Instant};
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// A file is read only after it has stayed unchanged for this long.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
+/// A requested reload waits this long for files that keep changing.
+pub(super) const MAX_SETTLE_WAIT: Duration = Duration::from_secs(10);
+/// The problem of a part whose files kept changing for [`MAX_SETTLE_WAIT`] of a requested reload.
+pub(super) const UNSETTLED: &str = "expected files that stay unchanged for half a second, but found changes for ten seconds; \
+     they are read once they stay unchanged";
+/// After a read that the system refused, files are read again after this time, then after twice as
+/// long each time, up to [`MAX_RETRY_PAUSE`].
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// See [`FIRST_RETRY_PAUSE`].
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// Path, inode, size, device, mtime and ctime of a file, or of each file of a directory.
 type Fingerprints = Vec<(PathBuf, u64, u64, u64, i64, i64)>;
@@ -18,6 +29,14 @@ pub(super) struct FileWatch {
     fingerprints_at_read: Fingerprints,
     latest_fingerprints: Fingerprints,
     unchanged_since: Instant,
+    retry: Option<Retry>,
+}
+
+/// The next read after one that the system refused.
+struct Retry {
+    due_at: Instant,
+    /// The time between the failed read and the next one.
+    pause: Duration,
 }
 
 impl FileWatch {
@@ -34,7 +53,32 @@ impl FileWatch {
             latest_fingerprints: fingerprints_at_read.clone(),
             fingerprints_at_read,
             unchanged_since: Instant::now(),
+            retry: None,
         }
+    }
+
+    /// Watches these paths from now on. Paths that it already watches keep their state: if one of
+    /// them changes now, this is still noticed. The others count as read in their current state.
+    pub(super) fn set_paths(&mut self, paths: Vec<PathBuf>) {
+        if paths == self.paths {
+            return;
+        }
+        let known = self.fingerprints_at_read.clone();
+        let fingerprint_at_read = |path: &PathBuf| -> Fingerprints {
+            match self.paths.contains(path) {
+                true => known.iter().filter(|it| it.0.starts_with(path)).cloned().collect(),
+                false => fingerprint_path(path),
+            }
+        };
+        self.fingerprints_at_read = paths.iter().flat_map(fingerprint_at_read).collect();
+        self.latest_fingerprints = fingerprint_paths(&paths);
+        self.unchanged_since = Instant::now();
+        self.paths = paths;
+    }
+
+    /// The watched paths.
+    pub(super) fn paths(&self) -> &[PathBuf] {
+        &self.paths
     }
 
     /// The first path.
@@ -42,23 +86,38 @@ impl FileWatch {
         self.paths.first().map(PathBuf::as_path)
     }
 
-    /// Returns true if a file has changed since the last read and all files have stayed unchanged
-    /// for [`SETTLE_TIME`]. Must be called regularly, because each call compares with the call
-    /// before.
-    pub(super) fn has_settled_change(&mut self) -> bool {
+    /// Returns true if the files must be read: one has changed since the last read and all have
+    /// stayed unchanged for [`SETTLE_TIME`], or a read that the system refused is due again. Must
+    /// be called regularly, because each call compares with the call before.
+    pub(super) fn is_read_due(&mut self) -> bool {
+        let is_settled = self.is_settled();
+        let is_retry_due = self.retry.as_ref().is_some_and(|retry| retry.due_at <= Instant::now());
+        is_settled && (is_retry_due || self.latest_fingerprints != self.fingerprints_at_read)
+    }
+
+    /// Returns true unless a file has changed since the last read and may still be being written.
+    pub(super) fn is_settled(&mut self) -> bool {
         let now = fingerprint_paths(&self.paths);
         if now != self.latest_fingerprints {
             self.latest_fingerprints = now;
             self.unchanged_since = Instant::now();
         }
-        self.latest_fingerprints != self.fingerprints_at_read
-            && self.unchanged_since.elapsed() >= SETTLE_TIME
+        self.latest_fingerprints == self.fingerprints_at_read
+            || self.unchanged_since.elapsed() >= SETTLE_TIME
     }
 
     /// Records that the files are read in their current state. Call it just before you read them.
     pub(super) fn mark_read(&mut self) {
         self.fingerprints_at_read = fingerprint_paths(&self.paths);
         self.latest_fingerprints = self.fingerprints_at_read.clone();
+    }
+
+    /// Records the outcome of a read. If the system refused it for now, the files are read again
+    /// later, although they don't change.
+    pub(super) fn schedule_retry_if(&mut self, is_transient: bool) {
+        let previous = self.retry.take().map(|retry| retry.pause);
+        let pause = previous.map_or(FIRST_RETRY_PAUSE, |pause| (2 * pause).min(MAX_RETRY_PAUSE));
+        self.retry = is_transient.then(|| Retry { due_at: Instant::now() + pause, pause });
     }
 
     /// Returns true if a file has changed since the last read, however recently.
@@ -90,4 +149,72 @@ fn fingerprint_path(path: &Path) -> Fingerprints {
         prints[1..].sort();
     }
     prints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A watch as it is half a second later.
+    fn let_time_pass(watch: &mut FileWatch) {
+        watch.unchanged_since -= SETTLE_TIME;
+        if let Some(retry) = &mut watch.retry {
+            retry.due_at -= retry.pause;
+        }
+    }
+
+    #[test]
+    fn a_refused_read_is_repeated_until_one_succeeds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "a").unwrap();
+        let mut watch = FileWatch::new(Some(path));
+        let_time_pass(&mut watch);
+        assert!(!watch.is_read_due());
+        for pause in [500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
+            watch.mark_read();
+            watch.schedule_retry_if(true);
+            assert_eq!(watch.retry.as_ref().unwrap().pause, Duration::from_millis(pause));
+            assert!(!watch.is_read_due());
+            let_time_pass(&mut watch);
+            assert!(watch.is_read_due());
+        }
+        watch.mark_read();
+        watch.schedule_retry_if(false);
+        let_time_pass(&mut watch);
+        assert!(!watch.is_read_due());
+    }
+
+    #[test]
+    fn a_changed_file_is_settled_after_half_a_second() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "a").unwrap();
+        let mut watch = FileWatch::new(Some(path.clone()));
+        assert!(watch.is_settled());
+        std::fs::write(&path, "half of it").unwrap();
+        assert!(!watch.is_settled() && !watch.is_read_due());
+        let_time_pass(&mut watch);
+        assert!(watch.is_settled() && watch.is_read_due());
+        watch.mark_read();
+        assert!(watch.is_settled() && !watch.is_read_due());
+    }
+
+    #[test]
+    fn other_paths_keep_the_changes_of_known_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("known"), "a").unwrap();
+        std::fs::write(at("new"), "a").unwrap();
+        let mut watch = FileWatch::new(Some(at("known")));
+        std::fs::write(at("known"), "changed").unwrap();
+        watch.set_paths(vec![at("known"), at("new")]);
+        let_time_pass(&mut watch);
+        assert!(watch.is_read_due());
+        watch.mark_read();
+        std::fs::write(at("new"), "changed").unwrap();
+        assert!(!watch.is_settled());
+        let_time_pass(&mut watch);
+        assert!(watch.is_read_due());
+    }
 }

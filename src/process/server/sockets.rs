@@ -109,10 +109,12 @@ impl ProxyServiceParts<'_> {
             let trusted = config.startup_rules.client_address.trusted_proxies.clone();
             let app = RedirectApp::new(https, trusted);
             let timeout = config.downstream.write_timeout;
-            server.add_service(ListenerService::new("redirect", socket, app, timeout));
+            let service = ListenerService::new("redirect", socket, app, timeout);
+            server.add_service(service.leaving_last_descriptors());
         }
         let mut add = |name, socket, app| {
             let service = ListenerService::new(name, socket, app, config.downstream.write_timeout);
+            let service = service.leaving_last_descriptors();
             server.add_service(
                 service.with_threads_and_heartbeat(config.threads, self.heartbeat.clone()),
             );

@@ -10,6 +10,7 @@
 //! damaged row or a foreign entry does not affect other rows: see `foreign`.
 
 use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READ_RING_OPERATION, RING_REDIS_KEYS};
@@ -25,6 +26,10 @@ use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows,
 /// How often one call of `ring_changes` reads the changes at most. If the version changes during a
 /// read, the call reads again. It returns what it read last, even if the version changed again.
 const MAX_READS_PER_RING_CHANGES: u32 = 8;
+
+/// A backup needs a moment in which no key or account changes while a few rows are read. It waits
+/// this long for such a moment.
+const QUIET_MOMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Redis {
     pub(in super::super) fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
@@ -44,6 +49,26 @@ impl Redis {
             rows.apply_changes(self.ring_changes(version)?);
         }
         Ok(Some(rows))
+    }
+
+    /// Reads keys and accounts, and the id of the last record that the audit had at that moment.
+    /// Reads again whatever changes meanwhile, until nothing has changed while it was read.
+    pub(in super::super) fn ring_rows_and_last_record_id(
+        &mut self,
+    ) -> Result<Option<(RingRows, Option<String>)>, StoreError> {
+        let Some(mut rows) = self.ring_rows()? else { return Ok(None) };
+        let deadline = Instant::now() + QUIET_MOMENT_TIMEOUT;
+        while Instant::now() < deadline {
+            let changes = self.read_changes(rows.version)?;
+            let version = changes.ring_version.clone();
+            rows.apply_changes(changes);
+            let last = self.read_audit_before(None, 1)?.pop();
+            if self.is_unchanged_since(&version)? {
+                return Ok(Some((rows, last.map(|record| record.id))));
+            }
+        }
+        let found = "a store whose keys or accounts changed during each read";
+        Err(self.unavailable_error(READ_RING_OPERATION, found))
     }
 
     pub(in super::super) fn ring_changes(

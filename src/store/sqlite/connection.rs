@@ -17,7 +17,12 @@ pub struct Sqlite {
     /// Device and inode of the file that was opened.
     file_id: Option<(u64, u64)>,
     pub(in crate::store) clock: StoreClock,
+    /// The same of the write-ahead log and of the shared memory, which SQLite has beside the file.
+    ids_beside_file: [Option<(u64, u64)>; 2],
 }
+
+/// What SQLite adds to the name of the store for its write-ahead log and its shared memory.
+const SUFFIXES_BESIDE_FILE: [&str; 2] = ["-wal", "-shm"];
 
 impl Sqlite {
     /// Opens the store; creates it and its directory if there is none.
@@ -62,8 +67,12 @@ impl Sqlite {
         let mut connection = open::connect_to_existing_file(path).map_err(failed)?;
         connection.busy_timeout(busy_timeout.max(Duration::from_millis(1))).map_err(failed)?;
         open::check_migrate_and_configure(&mut connection, path)?;
-        let (path, file_id) = (path.to_owned(), file_identity(path));
-        Ok(Sqlite { connection, path, file_id, clock: StoreClock::new() })
+        // SQLite opens the files beside the store at the first read.
+        let read = connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(()));
+        read.map_err(failed)?;
+        let (path, file_id, ids_beside_file) =
+            (path.to_owned(), file_identity(path), identities_beside(path));
+        Ok(Sqlite { connection, path, file_id, ids_beside_file, clock: StoreClock::new() })
     }
 
     /// Fails if the file is damaged or read-only. Reads every page.
@@ -96,9 +105,11 @@ impl Sqlite {
         Sqlite::open(path, busy_timeout)
     }
 
-    /// Fails if the path no longer leads to the opened file: the file was moved, deleted or
-    /// replaced. Further writes would go to the old file and be lost.
+    /// Fails if the path no longer leads to the opened files: one was moved, deleted or replaced.
+    /// Further writes would go to the old files and be lost. If another process uses new files, the
+    /// two don't see each other's writes.
     pub(in crate::store) fn check_file_not_replaced(&self) -> Result<(), StoreError> {
+        self.check_files_beside()?;
         if file_identity(&self.path) == self.file_id {
             return Ok(());
         }
@@ -110,12 +121,44 @@ impl Sqlite {
         })
     }
 
+    /// Fails if the write-ahead log or the shared memory was moved, deleted or replaced. SQLite itself
+    /// does not notice that, and never does it while this process has the store open.
+    fn check_files_beside(&self) -> Result<(), StoreError> {
+        let now = identities_beside(&self.path);
+        let is_replaced = |at: &usize| {
+            self.ids_beside_file[*at].is_some() && self.ids_beside_file[*at] != now[*at]
+        };
+        let Some(at) = (0..now.len()).find(is_replaced) else { return Ok(()) };
+        Err(StoreError::Unusable {
+            location: format!("{}{}", self.path.display(), SUFFIXES_BESIDE_FILE[at]),
+            expected: "the file that SQLite opened",
+            found: "another one, or none; restart riskgate, and never remove this file while \
+                    riskgate runs"
+                .to_owned(),
+        })
+    }
+
     /// Moves the write-ahead log into the database file. Once no process has the store open, this
     /// file alone can be moved or backed up. The log may stay as long as another process reads the
     /// store.
     pub(in crate::store) fn checkpoint_wal(&self) -> Result<(), StoreError> {
         let result = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         result.map_err(self.error_while("moving the log into the file"))
+    }
+
+    /// Lets the following reads see the store as it is now, whatever others change meanwhile, until
+    /// [`Sqlite::end_snapshot`].
+    pub(in crate::store) fn begin_snapshot(&self) -> Result<(), StoreError> {
+        let failed = self.error_while("reading the whole store");
+        // SQLite takes the snapshot at the first read.
+        let begin = "BEGIN; SELECT count(*) FROM meta";
+        self.connection.execute_batch(begin).map_err(failed)
+    }
+
+    /// Ends what [`Sqlite::begin_snapshot`] began.
+    pub(in crate::store) fn end_snapshot(&self) {
+        // A failed read may have ended the transaction already.
+        let _ = self.connection.execute_batch("ROLLBACK");
     }
 
     /// Returns a function that converts an error of SQLite during `operation`.
@@ -132,8 +175,20 @@ impl Sqlite {
         operation: &'static str,
     ) -> Result<Transaction<'_>, StoreError> {
         let failed = self.error_while(operation);
+        // Before each write, because two processes with different logs could both grant the last
+        // calls of an account.
+        self.check_files_beside()?;
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
     }
+}
+
+/// The device and inode of each file that SQLite has beside the store.
+fn identities_beside(path: &Path) -> [Option<(u64, u64)>; 2] {
+    SUFFIXES_BESIDE_FILE.map(|suffix| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        file_identity(Path::new(&name))
+    })
 }
 
 /// The device and inode of a file; `None` if the file can't be read.
@@ -185,6 +240,22 @@ mod tests {
         store.check_file_not_replaced().unwrap();
         std::fs::rename(&path, folder.path().join("elsewhere")).unwrap();
         assert!(store.check_file_not_replaced().is_err());
+    }
+
+    #[test]
+    fn a_write_fails_once_a_file_beside_the_store_was_removed() {
+        for suffix in SUFFIXES_BESIDE_FILE {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("store.db");
+            let mut store = Sqlite::open(&path, Duration::from_secs(5)).unwrap();
+            let mut other = Sqlite::open(&path, Duration::from_secs(5)).unwrap();
+            drop(other.begin_write_transaction("testing").unwrap());
+            std::fs::remove_file(folder.path().join(format!("store.db{suffix}"))).unwrap();
+            let error = store.begin_write_transaction("testing").err().unwrap().to_string();
+            assert!(error.contains(suffix) && error.contains("restart riskgate"), "{error}");
+            assert!(store.check_file_not_replaced().is_err());
+            assert!(other.begin_write_transaction("testing").is_err());
+        }
     }
 
     #[test]

@@ -54,7 +54,8 @@ impl Sqlite {
     ) -> Result<Option<RingChanges>, StoreError> {
         let failed = self.error_while("reading the keys");
         let read = |connection: &mut Connection| -> rusqlite::Result<Option<RingChanges>> {
-            let transaction = connection.transaction()?;
+            // Unlike a transaction, a savepoint can be inside a snapshot.
+            let transaction = connection.savepoint()?;
             let Some(latest_version) = read_ring_version(&transaction)? else { return Ok(None) };
             let mut damaged = DamagedRows::default();
             Ok(Some(RingChanges {

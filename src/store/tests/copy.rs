@@ -1,10 +1,12 @@
 //! Tests of copying a store: `fill_empty_store`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::super::{
-    BatchContext, ClaimTimes, LeaseReport, MonthlyLimit, NewQuotaEvent, QuotaEventOutcome, Store,
-    StoreContents, TopCredit, TopRow, UsageRow,
+    BatchContext, ClaimTimes, KeyRow, LeaseReport, MonthlyLimit, NewQuotaEvent, QuotaEventOutcome,
+    Store, StoreContents, TopCredit, TopRow, UsageRow,
 };
 use super::quota_events::quota_event;
 use super::{TestStore, account, add_keys, key, on_both_stores, ring_version, rows, sort_rows};
@@ -92,16 +94,7 @@ fn write_quota_events(store: &mut Store) {
 }
 
 fn read_contents(store: &mut Store) -> StoreContents {
-    let month = store.latest_month().unwrap().unwrap();
-    StoreContents {
-        ring: rows(store),
-        usage_month: month,
-        usage: store.read_usage(month, None).unwrap(),
-        top_rows: store.top_rows().unwrap(),
-        audit: Vec::new(),
-        daily_usage: Vec::new(),
-        quota_events: store.quota_events_to_copy(month).unwrap(),
-    }
+    store.read_contents().unwrap().expect("a store")
 }
 
 fn top_rows_by_domain(rows: &[TopRow]) -> BTreeMap<&str, &TopRow> {
@@ -230,4 +223,45 @@ fn an_interrupted_copy_is_invisible_and_can_be_repeated() {
     for kept in ["keys", "digests", "accounts", "changed"] {
         assert_eq!(server.run(&["TTL", &format!("riskgate:{{ring}}:{kept}")]), "-1");
     }
+}
+
+#[test]
+fn contents_that_are_read_during_changes_are_of_one_moment() {
+    on_both_stores(|test_store| {
+        let is_over = AtomicBool::new(false);
+        let mut first = test_store.open();
+        add_keys(&mut first, &[key(0, "acme")]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut store = test_store.open();
+                for n in 1.. {
+                    if is_over.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    add_keys(&mut store, &[key(n, "acme")]);
+                    let id = format!("key_{}", n - 1);
+                    store.changes().expire_or_revoke_key(&id, None, Some(5)).unwrap();
+                    // On a server, a backup needs a moment between two changes.
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let mut seen = 0;
+            for _ in 0..25 {
+                let contents = read_contents(&mut first);
+                let targets = |operation: &str| -> BTreeSet<String> {
+                    let records = contents.audit.iter().filter(|it| it.operation == operation);
+                    records.map(|record| record.target.clone()).collect()
+                };
+                let ids = |is_wanted: fn(&KeyRow) -> bool| -> BTreeSet<String> {
+                    let keys = contents.ring.keys.iter().filter(|key| is_wanted(key));
+                    keys.map(|key| key.id.clone()).collect()
+                };
+                assert_eq!(targets("key.create"), ids(|_| true));
+                assert_eq!(targets("key.revoke"), ids(|key| key.revoked_at.is_some()));
+                seen = contents.ring.keys.len();
+            }
+            is_over.store(true, Ordering::SeqCst);
+            assert!(seen > 1, "the store changed during the reads");
+        });
+    });
 }

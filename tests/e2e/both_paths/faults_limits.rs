@@ -208,6 +208,36 @@ fn run_refuses_a_limit_of_63_descriptors_and_starts_with_64() {
 }
 
 #[test]
+fn with_64_descriptors_a_flood_leaves_the_admin_listener_reachable() {
+    let setup = Setup::new().set("listen.threads", "2");
+    let gateway = setup.run_under(&["prlimit", "--nofile=64:64"]).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop_guard = SetOnDrop(&is_over);
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut kept = VecDeque::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    kept.extend(Connection::try_open(gateway.http));
+                    if kept.len() > 100 {
+                        kept.pop_front();
+                    }
+                }
+            });
+        }
+        for _ in 0..100 {
+            get("/readyz").send(gateway.admin).expect(200);
+        }
+    });
+    wait_until("clients are served again", || {
+        Connection::try_open(gateway.http)
+            .and_then(|mut connection| connection.try_send_request(&get(DOMAIN).key(&key)))
+            .is_some_and(|answer| answer.status == 200)
+    });
+}
+
+#[test]
 fn many_clients_leave_descriptors_for_the_upstream_the_store_and_reloads() {
     // The upstream server closes each connection, so every exchange needs a new descriptor.
     let closing = MockUpstream::with_script(|_| {

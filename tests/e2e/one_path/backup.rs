@@ -1,10 +1,12 @@
 //! `riskgate store backup` and `restore`: while a gateway runs, and killed in the middle.
 
+use std::fmt::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::harness::{BINARY, Setup, wait_until};
+use crate::one_path::keys::sha256_hex;
 use crate::redis_server::RedisServer;
 
 /// A config of a gateway that does not run, whose store is another file.
@@ -31,7 +33,6 @@ fn backup_and_restore(setup: Setup) {
     assert_eq!((saved["keys"].as_u64(), saved["usage"].as_u64()), (Some(2), Some(2)));
     // A later backup replaces the file.
     gateway.cli(&["store", "backup", file]).expect(0);
-    assert!(!Path::new(&format!("{file}.partial")).exists());
     // The gateway that runs has this store.
     gateway.cli(&["store", "restore", file]).expect(1);
     let elsewhere = setup_elsewhere();
@@ -89,6 +90,11 @@ fn a_killed_backup_or_restore_leaves_nothing_half_done() {
         }
     }
     gateway.cli(&["store", "backup", file.to_str().unwrap()]).expect(0);
+    let begun_backups = |folder: &Path| {
+        let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().contains("-backup-")).count()
+    };
+    assert_eq!(begun_backups(file.parent().unwrap()), 0, "the killed ones left nothing behind");
     for step in 0..20 {
         let elsewhere = setup_elsewhere();
         let other = elsewhere.write_config();
@@ -116,4 +122,81 @@ fn a_backup_replaces_neither_the_store_nor_any_other_file() {
     assert_eq!(std::fs::read_to_string(gateway.path("notes.txt")).unwrap(), "notes");
     gateway.get("/v1/usage", &key).expect(200);
     gateway.restart().get("/v1/usage", &key).expect(200);
+}
+
+/// A setup whose store has this many keys.
+fn setup_with_keys(count: usize) -> Setup {
+    let setup = setup_elsewhere();
+    let path = setup.path("import.toml");
+    let mut text = String::new();
+    for n in 0..count {
+        let hash = sha256_hex(&format!("sv_imported_key_{n}"));
+        writeln!(text, "[[key]]\nid = \"k{n}\"\naccount = \"a\"\nhash = \"sha256:{hash}\"")
+            .unwrap();
+    }
+    std::fs::write(&path, text).unwrap();
+    setup.cli(&["keys", "import", path.to_str().unwrap()]).expect(0);
+    setup
+}
+
+fn restored_words(file: &Path) -> String {
+    setup_elsewhere().cli(&["store", "restore", file.to_str().unwrap()]).expect(0).stderr
+}
+
+#[test]
+fn overlapping_backups_to_one_file_are_each_complete() {
+    let setup = setup_with_keys(20_000);
+    let config = setup.write_config();
+    let folder = setup.path("backups");
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("saved.db");
+    let start = || {
+        let mut command = Command::new(BINARY);
+        command.args(["store", "backup"]).arg(&file).arg("-c").arg(&config);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let signal = |child: &Child, name: &str| {
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    // The first backup stops while it writes, the second one overtakes it.
+    let mut first = start();
+    wait_until("the first backup has begun a file", || {
+        std::fs::read_dir(&folder).unwrap().next().is_some()
+    });
+    signal(&first, "-STOP");
+    assert!(start().wait().unwrap().success());
+    assert!(restored_words(&file).contains("restored 20000 keys"));
+    signal(&first, "-CONT");
+    assert!(first.wait().unwrap().success());
+    assert!(restored_words(&file).contains("restored 20000 keys"));
+    let mut many: Vec<Child> = (0..4).map(|_| start()).collect();
+    assert!(many.iter_mut().all(|child| child.wait().unwrap().success()));
+    assert!(restored_words(&file).contains("restored 20000 keys"));
+    let left: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left, ["saved.db"]);
+}
+
+#[test]
+fn a_restore_of_an_empty_backup_is_refused_with_words() {
+    let server = RedisServer::start();
+    for setup in [Setup::new(), Setup::new().with_redis(&server)] {
+        let file = setup.path("saved.db").display().to_string();
+        setup.cli(&["store", "init"]).expect(0);
+        setup.cli(&["store", "backup", &file]).expect(0);
+        let elsewhere = setup_elsewhere();
+        let refused = elsewhere.cli(&["store", "restore", &file]).expect(1).stderr;
+        assert!(refused.contains("but found an empty one"), "{refused}");
+        assert!(!elsewhere.path("riskgate.db").exists());
+    }
+}
+
+#[test]
+fn a_backup_into_a_missing_folder_creates_nothing() {
+    let setup = setup_with_keys(1);
+    let file = setup.path("missing").join("saved.db");
+    let refused = setup.cli(&["store", "backup", file.to_str().unwrap()]).expect(1).stderr;
+    assert!(refused.contains("saved.db: expected to write it"), "{refused}");
+    assert!(!setup.path("missing").exists());
 }

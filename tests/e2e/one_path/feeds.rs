@@ -1,12 +1,11 @@
 //! Feeds: riskgate fetches lists that others maintain, from a server that makes many kinds of
 //! mistakes.
 
+mod held_lock;
 mod list_server;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use serde_json::Value;
 
 use crate::harness::{Gateway, SetOnDrop, Setup, wait_until};
 
@@ -36,7 +35,7 @@ fn serves_list_of_day(gateway: &Gateway, key: &str, day: usize) -> bool {
 }
 
 fn feed_problem(gateway: &Gateway) -> String {
-    let status: Value = gateway.get_admin_page("/status").json();
+    let status = gateway.get_admin_page("/status").json();
     status["feeds"][0]["problem"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -222,7 +221,7 @@ fn check_refuses_malformed_feed_settings_and_names_the_setting() {
         assert!(printed.contains(expected), "{printed}");
     }
     let off = feed_setup().append_toml(&feed_toml("a", "https://127.0.0.1:1/x", "enabled = false"));
-    assert_eq!(off.cli(&["table", "feeds", "--json"]).expect(0).json(), Value::Array(vec![]));
+    assert_eq!(off.cli(&["table", "feeds", "--json"]).expect(0).json(), serde_json::json!([]));
 }
 
 #[test]

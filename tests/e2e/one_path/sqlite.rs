@@ -10,6 +10,7 @@ use crate::harness::{
     BINARY, LoadGenerator, Setup, max_held_calls, run_command, unprivileged_command_prefix,
     wait_until,
 };
+use crate::one_path::keys::sha256_hex;
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
@@ -128,4 +129,38 @@ fn a_backup_restored_under_a_running_gateway_is_reported_with_the_remedy() {
         assert!(degraded().contains("riskgate.db: expected "), "{}", degraded());
         assert_eq!(gateway.restart().readyz().json()["degraded"].to_string(), "[]");
     }
+}
+
+#[test]
+fn a_gateway_whose_shared_memory_was_removed_grants_no_more_calls_and_says_so() {
+    let (limit, key) = (500, "sv_the_key_of_both_gateways");
+    let setup = |store: &std::path::Path| {
+        let url = format!("sqlite:{}", store.display());
+        let setup = Setup::new().set("plans.free", &limit.to_string());
+        let keys = setup.path("keys.toml");
+        let hash = sha256_hex(key);
+        let entry = format!("[[key]]\nid = \"k\"\naccount = \"a\"\nhash = \"sha256:{hash}\"\n");
+        std::fs::write(&keys, entry).unwrap();
+        let setup = setup.set_text("keys.file", &keys.display().to_string());
+        setup.set_text("store.url", &url).set_text("store.on_failure", "closed")
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("shared.db");
+    let first = setup(&store).start();
+    let mut admitted = 0;
+    for _ in 0..50 {
+        admitted += u64::from(first.get(DOMAIN, key).status == 200);
+    }
+    assert_eq!(admitted, 50);
+    std::fs::remove_file(folder.path().join("shared.db-shm")).unwrap();
+    wait_until("the removed file is told", || first.readyz().text().contains("shared.db-shm"));
+    let second = setup(&store).start();
+    for gateway in [&first, &second] {
+        for _ in 0..limit + 100 {
+            let status = gateway.get(DOMAIN, key).status;
+            admitted += u64::from(status == 200);
+            assert!([200, 429, 500].contains(&status), "{status}");
+        }
+    }
+    assert!(admitted <= limit, "{admitted}");
 }

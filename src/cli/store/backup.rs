@@ -1,0 +1,118 @@
+//! `riskgate store backup`: copies the store into a new file, verifies that file, and then puts it
+//! in the place of an older one.
+//!
+//! The new file is prepared in a directory of its own beside the backup, so backups that run at the
+//! same time don't touch each other's files. Each of them is complete; the last one stays.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use super::contents::{open_and_read_contents, report_copy, write_contents};
+use crate::cli::config_args::ConfigArgs;
+use crate::cli::failure::CommandFailure;
+use crate::cli::output::print_progress;
+use crate::store::{AccountRow, AuditRecord, RedisOptions, StoreContents, StoreUrl};
+use crate::support::regular_file::{is_same_file, parent_dir};
+use crate::support::work_dir::WorkDir;
+
+/// The begin of the names of the directories in which backups are prepared.
+const WORK_DIR_PREFIX: &str = ".riskgate-backup-";
+
+/// Copies the store into a new file, which then replaces the older backup, if there is one.
+pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), CommandFailure> {
+    let options = config.read_config()?.store;
+    if let StoreUrl::Sqlite(store) = &options.url
+        && is_same_file(file, store)
+    {
+        let file = file.display();
+        let expected = "expected another file than the store";
+        return Err(CommandFailure::failed(format!("{file}: {expected}, but found the store")));
+    }
+    if let Some(found) = describe_other_file(file) {
+        let file = file.display();
+        let expected = "expected no file, or an older backup";
+        return Err(CommandFailure::failed(format!("{file}: {expected}, but found {found}")));
+    }
+    let failed = |error: io::Error| {
+        let file = file.display();
+        CommandFailure::failed(format!("{file}: expected to write it, but found {error}"))
+    };
+    let (contents, time) = open_and_read_contents(&options.url, &options.redis)?;
+    let folder = parent_dir(file);
+    let work = WorkDir::create_in(folder, WORK_DIR_PREFIX).map_err(failed)?;
+    let written = work.path().join("written");
+    write_contents(&contents, time, &StoreUrl::Sqlite(written.clone()), &options.redis)?;
+    // Without the files that SQLite has beside it, as whoever restores the backup will find it.
+    let complete = work.path().join("complete");
+    File::open(&written)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(&written, &complete))
+        .map_err(failed)?;
+    print_progress("verifying the backup");
+    verify(&complete, &contents, &options.redis).map_err(|found| {
+        let file = file.display();
+        let expected = "expected to read back what was written";
+        CommandFailure::failed(format!("{file}: {expected}, but found {found}; it was not saved"))
+    })?;
+    fs::rename(&complete, file).and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
+    report_copy("saved", &contents, json)
+}
+
+/// Fails with what was found unless the file is an intact store with these contents.
+fn verify(path: &Path, contents: &StoreContents, redis: &RedisOptions) -> Result<(), String> {
+    let text = |failure: CommandFailure| failure.message_lines.join("; ");
+    let (saved, _) =
+        open_and_read_contents(&StoreUrl::Sqlite(path.to_owned()), redis).map_err(text)?;
+    let differs = |what: &str, found: usize, written: usize| {
+        Err(format!("{found} of {written} {what}, or others than these"))
+    };
+    if saved.ring.keys != contents.ring.keys {
+        return differs("keys", saved.ring.keys.len(), contents.ring.keys.len());
+    }
+    if sorted(&saved.ring.accounts) != sorted(&contents.ring.accounts) {
+        return differs("accounts", saved.ring.accounts.len(), contents.ring.accounts.len());
+    }
+    if !has_same_records(&saved.audit, &contents.audit) {
+        return differs("records of the audit", saved.audit.len(), contents.audit.len());
+    }
+    let counts = |contents: &StoreContents| {
+        let StoreContents { usage, top_rows, quota_events, daily_usage, .. } = contents;
+        [usage.len(), top_rows.len(), quota_events.len(), daily_usage.len()]
+    };
+    match counts(&saved) == counts(contents) {
+        true => Ok(()),
+        false => differs("numbers of accounts", saved.usage.len(), contents.usage.len()),
+    }
+}
+
+fn sorted(accounts: &[AccountRow]) -> Vec<&AccountRow> {
+    let mut accounts: Vec<&AccountRow> = accounts.iter().collect();
+    accounts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    accounts
+}
+
+/// Returns true if the audit of a backup has the records of the store, apart from old ones that the
+/// store deletes with any change, and then the record of the backup itself.
+fn has_same_records(saved: &[AuditRecord], written: &[AuditRecord]) -> bool {
+    let Some((_, saved)) = saved.split_last() else { return false };
+    let Some(deleted) = written.len().checked_sub(saved.len()) else { return false };
+    let facts = |record: &AuditRecord| (record.at, record.operation.clone(), record.target.clone());
+    let is_kept = saved.len() == written.len() || !saved.is_empty();
+    is_kept && saved.iter().map(facts).eq(written[deleted..].iter().map(facts))
+}
+
+/// Describes what is at this path, unless it is nothing or an SQLite file, as a backup is.
+fn describe_other_file(path: &Path) -> Option<String> {
+    const SQLITE_START: &[u8] = b"SQLite format 3\0";
+    let kind = fs::symlink_metadata(path).ok()?.file_type();
+    if !kind.is_file() {
+        return Some("something that is no regular file".to_owned());
+    }
+    let mut start = [0; SQLITE_START.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    match read {
+        Ok(()) if start == SQLITE_START => None,
+        _ => Some("another file".to_owned()),
+    }
+}

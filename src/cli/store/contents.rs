@@ -1,0 +1,94 @@
+//! Reads the contents of a store, and writes them to another one.
+
+use serde_json::json;
+
+use crate::cli::author::command_author;
+use crate::cli::failure::CommandFailure;
+use crate::cli::output::{print_message, print_progress, print_result_of_change};
+use crate::cli::store_access::STORE_TIMEOUT;
+use crate::management::set_present_time;
+use crate::model::believed_time::BelievedTime;
+use crate::store::{RedisOptions, Store, StoreContents, StoreUrl};
+
+/// The file, or the server without user and password.
+pub(super) fn describe(url: &StoreUrl) -> String {
+    match url {
+        StoreUrl::Sqlite(path) => path.display().to_string(),
+        StoreUrl::Redis(url) => url.without_credentials(),
+    }
+}
+
+/// Opens a store and reads everything that a copy writes to another one. Also returns the present
+/// time, by what the store knows.
+pub(super) fn open_and_read_contents(
+    url: &StoreUrl,
+    options: &RedisOptions,
+) -> Result<(StoreContents, BelievedTime), CommandFailure> {
+    print_progress("reading the store");
+    let mut store = Store::open_existing(url, options, STORE_TIMEOUT)?;
+    store.check_safe_if_reachable()?;
+    store.raise_busy_timeout()?;
+    let is_empty = || CommandFailure::failed("FROM: expected a store, but found an empty server");
+    let contents = store.read_contents()?.ok_or_else(is_empty)?;
+    check_readable(&contents)?;
+    set_present_time(&mut store)?;
+    Ok((contents, store.now()))
+}
+
+/// Writes the contents of another store into an empty one.
+pub(super) fn write_contents(
+    contents: &StoreContents,
+    time: BelievedTime,
+    to: &StoreUrl,
+    options: &RedisOptions,
+) -> Result<(), CommandFailure> {
+    print_progress(format!("writing {} keys", contents.ring.keys.len()));
+    let mut target = Store::open(to, options, STORE_TIMEOUT)?;
+    target.check_safe_if_reachable()?;
+    target.raise_busy_timeout()?;
+    target.set_time(time);
+    target.changes_by(&command_author()).fill_empty_store(contents)?;
+    target.checkpoint_wal()?;
+    Ok(())
+}
+
+/// Prints what was copied.
+pub(super) fn report_copy(
+    done: &str,
+    contents: &StoreContents,
+    json: bool,
+) -> Result<(), CommandFailure> {
+    let StoreContents { ring, usage_month: month, usage, top_rows: top, audit, .. } = contents;
+    let (keys, accounts, numbers, top, records) =
+        (ring.keys.len(), ring.accounts.len(), usage.len(), top.len(), audit.len());
+    let done = format!(
+        "{done} {keys} keys, {accounts} accounts, the numbers of {numbers} accounts in {month}, \
+         {top} top counts, {records} records of the audit"
+    );
+    let object = json!({
+        "keys": keys, "accounts": accounts, "month": month.to_string(),
+        "usage": numbers, "top": top, "audit": records,
+    });
+    match json {
+        true => print_result_of_change(&done, format!("{object}\n"))?,
+        false => print_message(done),
+    }
+    Ok(())
+}
+
+/// Fails if a row is damaged, because a copy never leaves a row out.
+fn check_readable(contents: &StoreContents) -> Result<(), CommandFailure> {
+    let damaged = &contents.ring.damaged;
+    if let Some(name) = damaged.key_digests_by_id.keys().chain(&damaged.account_names).next() {
+        return Err(CommandFailure::failed(format!(
+            "FROM: expected rows that can be read, but found another for {name}"
+        )));
+    }
+    match contents.usage.iter().find(|row| row.is_damaged) {
+        Some(row) => Err(CommandFailure::failed(format!(
+            "FROM: expected numbers that can be read, but found others for {}",
+            row.account
+        ))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,105 @@
+//! Reads the config again, and applies what may change while the process runs.
+
+use std::sync::Arc;
+
+use super::ReloadState;
+use super::list_certificate_files;
+use crate::config::{Config, ConfigReading};
+use crate::gate::authz_rules::AuthzRules;
+
+impl ReloadState {
+    /// Reads the config again and applies it. If the config is faulty, returns the problem, and the
+    /// last good config stays in force.
+    pub(super) fn reload_config(&mut self) -> Option<String> {
+        self.config_watch.mark_read();
+        let ConfigReading { config, faults, files, has_transient_fault } =
+            Config::read_with_files(&self.config_sources);
+        let problem = match config.filter(|_| faults.is_empty()) {
+            Some(config) => {
+                self.config_watch.set_paths(files);
+                self.apply_config(config);
+                self.record_config_and_key_file();
+                log::info!("config reloaded");
+                None
+            }
+            // The good config stays in force, so the files that it names stay watched too.
+            None => {
+                let known = self.config_watch.paths().to_vec();
+                let new = files.into_iter().filter(|file| !known.contains(file));
+                self.config_watch.set_paths(known.iter().cloned().chain(new).collect());
+                Some(faults.join("\n"))
+            }
+        };
+        self.config_watch.schedule_retry_if(has_transient_fault);
+        self.status_reporter.record_part("config", problem.as_deref(), true);
+        problem
+    }
+
+    /// Applies a new config. Settings that need a restart are only reported.
+    fn apply_config(&mut self, config: Config) {
+        self.inputs.config.publish(config.clone());
+        let previous_config = std::mem::replace(&mut self.config, config);
+        self.report_settings_needing_restart();
+        let config = &self.config;
+        let mut rules = config.reloadable_rules();
+        if rules.authz.is_none() && self.startup_config.authz.is_some() {
+            // Proxies still ask on the path that the config had at the start. A 404 would look like a
+            // refusal to some of them.
+            log::warn!("authz: the section is gone, so every proxy that asks gets 200 from now on");
+            rules.authz = Some(Arc::new(AuthzRules::admit_all()));
+        }
+        self.gate_state.reloadable_rules.publish(rules);
+        self.gate_state.ledger.set_on_failure(config.on_failure);
+        self.gate_state.access_log.set_options(config.access_log.clone());
+        if let Some(log) = &self.process_log {
+            log.set_options(config.process_log.clone());
+        }
+        self.gate_state.top_domains.set_options(config.top_domains);
+        let (plans, key_file) = (config.plans.clone(), config.key_file.clone());
+        if config.table != previous_config.table {
+            // The table's thread reports the outcome, so nobody waits for it here.
+            drop(self.table.request_rebuild(config.table.clone()));
+        }
+        if config.feeds != previous_config.feeds {
+            self.feeds.set_feeds(config.feeds.clone());
+        }
+        if config.dns != previous_config.dns
+            && let Err(error) = self.dns.set_options(config.dns.clone())
+        {
+            log::error!("expected a thread for DNS queries, but found {error}");
+        }
+        if config.webhook != previous_config.webhook
+            && let Err(error) = self.webhooks.set_options(config.webhook.clone())
+        {
+            log::error!("expected threads for webhooks, but found {error}");
+        }
+        if self.config.certificates != previous_config.certificates {
+            self.certificate_watch.set_paths(list_certificate_files(&self.config));
+            self.reload_certificates();
+        }
+        if plans != previous_config.plans {
+            self.keys.apply_plans(&self.gate_state, &plans);
+            self.report_keys_and_store(true);
+        }
+        if key_file != previous_config.key_file {
+            self.keys.set_key_file(key_file);
+            self.keys.reload_key_file(&self.gate_state, &plans);
+            self.report_keys_and_store(true);
+        }
+    }
+
+    /// Logs and reports the settings that changed and take effect at the next restart.
+    pub(super) fn report_settings_needing_restart(&self) {
+        let mut settings = self.config.settings_needing_restart(&self.startup_config);
+        if self.have_startup_files_changed {
+            settings.push("the files of store.tls_ca and upstream.tls_ca");
+        }
+        if !settings.is_empty() {
+            log::warn!(
+                "these settings changed and take effect at the next restart: {}",
+                settings.join(", ")
+            );
+        }
+        self.status_reporter.set_needs_restart(settings);
+    }
+}

@@ -1,0 +1,95 @@
+//! Reading everything that a backup or a copy has.
+
+use super::open::Store;
+use crate::model::month::Month;
+use crate::store::audit::AuditRecord;
+use crate::store::contents::StoreContents;
+use crate::store::error::StoreError;
+use crate::store::rows::{KeyRow, RingRows};
+
+/// The usage by day is read for the present month and for this many months before.
+const KEPT_MONTHS_OF_DAILY_USAGE: u16 = 13;
+
+impl Store {
+    /// Reads what [`super::changes::StoreChanges::fill_empty_store`] writes, while others change the
+    /// store. Keys, accounts and the audit are of one moment: the audit has the record of each
+    /// change that the rows show, and of no other. With SQLite, the other contents are of the same
+    /// moment too; on a server they may be newer. Damaged rows are named, not read. `None` if the
+    /// store is not initialized.
+    pub fn read_contents(&mut self) -> Result<Option<StoreContents>, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.begin_snapshot()?,
+            Store::Redis(_) => {}
+        }
+        let contents = self.read_contents_of_snapshot();
+        match self {
+            Store::Sqlite(store) => store.end_snapshot(),
+            Store::Redis(_) => {}
+        }
+        contents
+    }
+
+    fn read_contents_of_snapshot(&mut self) -> Result<Option<StoreContents>, StoreError> {
+        let Some((mut ring, last_record_id)) = self.ring_rows_and_last_record_id()? else {
+            return Ok(None);
+        };
+        ring.keys.sort_unstable_by(KeyRow::compare_age);
+        let audit = self.read_audit_up_to(last_record_id.as_deref())?;
+        // The month is read from the store, because a wrong clock of this machine would move the
+        // other store to a wrong month.
+        let usage_month = self.latest_month()?.unwrap_or(Month::FIRST);
+        let usage = self.read_usage(usage_month, None)?;
+        let mut daily_usage = Vec::new();
+        for age in (0..=KEPT_MONTHS_OF_DAILY_USAGE).rev() {
+            let number = usage_month.number().checked_sub(age);
+            let Some(month) = number.and_then(Month::from_number) else { continue };
+            let rows = self.read_daily_usage(month, None, None, usize::MAX)?;
+            daily_usage.extend((!rows.is_empty()).then_some((month, rows)));
+        }
+        let (top_rows, quota_events) = (self.top_rows()?, self.quota_events_to_copy(usage_month)?);
+        Ok(Some(StoreContents {
+            ring,
+            usage_month,
+            usage,
+            top_rows,
+            quota_events,
+            audit,
+            daily_usage,
+        }))
+    }
+
+    /// Reads keys and accounts, and the id of the last record that the audit had at that moment.
+    fn ring_rows_and_last_record_id(
+        &mut self,
+    ) -> Result<Option<(RingRows, Option<String>)>, StoreError> {
+        match self {
+            Store::Sqlite(store) => {
+                let Some(rows) = store.ring_rows()? else { return Ok(None) };
+                let last = store.read_audit_before(None, 1)?.pop();
+                Ok(Some((rows, last.map(|record| record.id))))
+            }
+            Store::Redis(store) => store.ring_rows_and_last_record_id(),
+        }
+    }
+
+    /// Reads the records of the audit up to the record `last_id`, a page at a time, so that no page
+    /// takes long.
+    fn read_audit_up_to(&mut self, last_id: Option<&str>) -> Result<Vec<AuditRecord>, StoreError> {
+        const RECORDS_PER_PAGE: usize = 5_000;
+        let mut records: Vec<AuditRecord> = Vec::new();
+        let Some(last_id) = last_id.and_then(AuditRecord::parse_id) else { return Ok(records) };
+        loop {
+            let after_id = records.last().map(|record| record.id.clone());
+            let page = self.read_audit_after(after_id.as_deref(), RECORDS_PER_PAGE)?;
+            let is_full = page.len() == RECORDS_PER_PAGE;
+            let read_before = records.len() + page.len();
+            let is_wanted = |record: &AuditRecord| {
+                AuditRecord::parse_id(&record.id).is_some_and(|id| id <= last_id)
+            };
+            records.extend(page.into_iter().take_while(is_wanted));
+            if !is_full || records.len() < read_before {
+                return Ok(records);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Checks whether memory is available before much of it is needed, because a failed allocation ends
+//! the process.
+//!
+//! Knows the limit of the process (`RLIMIT_AS`) and those of its control groups. The answer may be
+//! wrong a moment later: other threads and processes use memory too.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where Linux shows the control groups.
+const CGROUP_ROOT: &str = "/sys/fs/cgroup";
+
+/// Fails if the process can't get this many more bytes. The error says what was expected and found.
+pub fn check_available(bytes: u64) -> io::Result<()> {
+    let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
+    // The allocation is not written to, so it only counts against the limit of the process.
+    let can_reserve = Vec::<u8>::new().try_reserve_exact(needed).is_ok();
+    let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let free_in_groups = find_free_bytes(Path::new(CGROUP_ROOT), &own_groups);
+    let found = match free_in_groups {
+        Some(free) if free < bytes => format!("{} MiB within its control group", free >> 20),
+        _ if !can_reserve => "less within the limit of the process (RLIMIT_AS)".to_owned(),
+        _ => return Ok(()),
+    };
+    let mebibytes = bytes.div_ceil(1 << 20);
+    let text = format!("expected {mebibytes} MiB of free memory, but found {found}");
+    Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
+}
+
+/// The free bytes of the control group that has the fewest: that of the process, or one above it.
+/// `None` if none of them has a limit. `own_groups` is the text of `/proc/self/cgroup`.
+fn find_free_bytes(root: &Path, own_groups: &str) -> Option<u64> {
+    let mut free: Vec<u64> = Vec::new();
+    for line in own_groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
+        // Version 2 has one hierarchy without controllers in its line; version 1 has one for memory.
+        let (root, [limit, usage, cache]) = match controllers {
+            "" => (root.to_owned(), ["memory.max", "memory.current", "inactive_file "]),
+            "memory" => (
+                root.join("memory"),
+                ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "],
+            ),
+            _ => continue,
+        };
+        // In a container, the root may be the group of the process already.
+        let group = root.join(group.trim_start_matches('/'));
+        let groups = group.ancestors().take_while(|path| path.starts_with(&root));
+        let groups: Vec<PathBuf> = groups.map(Path::to_owned).chain([root.clone()]).collect();
+        free.extend(groups.iter().filter_map(|group| {
+            let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+            let number = |text: String| text.trim().parse::<u64>().ok();
+            let (limit, usage) = (number(read(limit)?)?, number(read(usage)?)?);
+            let stat = read("memory.stat").unwrap_or_default();
+            // The kernel drops cached files before the limit is reached.
+            let cached = stat.lines().find_map(|line| line.strip_prefix(cache)?.parse().ok());
+            Some(limit.saturating_sub(usage.saturating_sub(cached.unwrap_or(0))))
+        }));
+    }
+    free.into_iter().min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_memory_than_there_are_addresses_is_not_available() {
+        check_available(1 << 20).unwrap();
+        let error = check_available(u64::MAX).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        assert!(error.to_string().contains("MiB of free memory, but found"), "{error}");
+    }
+
+    #[test]
+    fn the_group_with_the_least_free_memory_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |group: &str, name: &str, text: &str| {
+            fs::create_dir_all(root.path().join(group)).unwrap();
+            fs::write(root.path().join(group).join(name), text).unwrap();
+        };
+        let free = |own: &str| find_free_bytes(root.path(), own);
+        assert_eq!(free("0::/pod/app\n"), None);
+        write("pod/app", "memory.max", "max\n");
+        write("pod/app", "memory.current", "500\n");
+        assert_eq!(free("0::/pod/app\n"), None);
+        write("pod", "memory.max", "1000\n");
+        write("pod", "memory.current", "900\n");
+        assert_eq!(free("0::/pod/app\n"), Some(100));
+        write("pod", "memory.stat", "anon 600\ninactive_file 300\n");
+        assert_eq!(free("0::/pod/app\n"), Some(400));
+        write("pod/app", "memory.max", "700\n");
+        assert_eq!(free("0::/pod/app\n"), Some(200));
+        write("memory/docker/a", "memory.limit_in_bytes", "90\n");
+        write("memory/docker/a", "memory.usage_in_bytes", "20\n");
+        assert_eq!(free("5:cpu:/x\n4:memory:/docker/a\n"), Some(70));
+    }
+}
