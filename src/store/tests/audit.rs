@@ -11,6 +11,7 @@ use super::super::{
     NewKeyPlan, RequestRecord, SourceState, Store, UsageCount,
 };
 use super::{key, on_both_stores, ring_version, rotation, tester};
+use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::Month;
 
 /// The operation, the target, and the states before and after of each record, the oldest first.
@@ -296,5 +297,33 @@ fn usage_by_day_is_written_with_the_report_and_counts_once() {
         assert_eq!(read(months[1], None, None, 2), all[..2]);
         assert_eq!(read(months[1], None, Some(&all[1]), 2), all[2..]);
         assert_eq!(read(months[1], Some("acme {x}"), Some(&all[0]), 1), all[1..2]);
+    });
+}
+
+#[test]
+fn only_a_settled_time_deletes_old_records_and_requests() {
+    on_both_stores(|location| {
+        let (mut store, author) = (location.open(), tester());
+        let start = 1_900_000_000;
+        let set_limit = |store: &mut Store, days: i64, trust, limit| {
+            store.set_time(BelievedTime { unix_now: start + days * 86_400, trust });
+            let limit = Some(Some(MonthlyLimit::Calls(limit)));
+            store.changes_by(&author).set_account("acme", None, limit).unwrap();
+            store.read_audit_after(None, 1_000).unwrap()
+        };
+        // A stream deletes whole blocks of a hundred records.
+        for limit in 0..250 {
+            set_limit(&mut store, 0, TimeTrust::Known, limit);
+        }
+        for (days, trust) in
+            [(731, TimeTrust::Known), (731, TimeTrust::LowerBound), (399, TimeTrust::Settled)]
+        {
+            let before = store.read_audit_after(None, 1_000).unwrap().len();
+            let limit = 1_000 + before as u64;
+            let records = set_limit(&mut store, days, trust, limit);
+            assert_eq!(records.len(), before + 1, "{days} {trust:?}");
+        }
+        let records = set_limit(&mut store, 731, TimeTrust::Settled, 5_000);
+        assert!(records.len() < 250, "{}", records.len());
     });
 }
