@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{format_columns, print_message, print_result};
-use super::store_access::open_store_to_read;
-use crate::management::{month_to_show, read_daily_usage_of_month};
+use super::store_access::{STORE_TIMEOUT, open_store_to_read};
+use crate::management::{month_to_show, read_daily_usage_of_month, read_present_time};
 use crate::model::month::Month;
-use crate::quota::unix_now;
 use crate::store::{DailyUsageRow, Store, UsageRow};
 
 #[derive(Debug, clap::Args)]
@@ -38,7 +37,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let config = args.config.read_config()?;
     let Some(mut store) = open_store_to_read(&config)? else {
-        let month = args.month.unwrap_or_else(|| Month::containing(unix_now()));
+        let month = args
+            .month
+            .unwrap_or_else(|| Month::containing(read_present_time(&config.store, STORE_TIMEOUT)));
         return match args.daily || args.csv {
             true => print_result(render_daily_usage(&[], month, args)),
             false => print_usage(&[], month, args.json),

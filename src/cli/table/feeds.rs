@@ -43,25 +43,24 @@ pub fn update_feeds(
     for feed in feeds.feeds.iter().filter(is_wanted) {
         let name = &feed.name;
         print_progress(format!("fetching {name}"));
-        let (line, object) =
-            match feed.update(&feeds.dir, &table, now, is_forced, MAX_LOCK_WAIT) {
-                Ok(UpdateOutcome::ListReplaced(rows)) => (
-                    format!("{name}: {rows} rows\n"),
-                    json!({ "name": name, "changed": true, "rows": rows, "problem": null }),
-                ),
-                Ok(UpdateOutcome::Unchanged) => (
-                    format!("{name}: unchanged\n"),
-                    json!({ "name": name, "changed": false, "rows": null, "problem": null }),
-                ),
-                Err(error) => {
-                    let problem = error.to_string();
-                    failed.push(format!("feed {problem}"));
-                    let object = json!({
-                        "name": name, "changed": false, "rows": null, "problem": problem,
-                    });
-                    (String::new(), object)
-                }
-            };
+        let (line, object) = match feed.update(&feeds.dir, &table, now, is_forced, MAX_LOCK_WAIT) {
+            Ok(UpdateOutcome::ListReplaced(rows)) => (
+                format!("{name}: {rows} rows\n"),
+                json!({ "name": name, "changed": true, "rows": rows, "problem": null }),
+            ),
+            Ok(UpdateOutcome::Unchanged) => (
+                format!("{name}: unchanged\n"),
+                json!({ "name": name, "changed": false, "rows": null, "problem": null }),
+            ),
+            Err(error) => {
+                let problem = error.to_string();
+                failed.push(format!("feed {problem}"));
+                let object = json!({
+                    "name": name, "changed": false, "rows": null, "problem": problem,
+                });
+                (String::new(), object)
+            }
+        };
         lines += &line;
         objects.push(object);
     }

@@ -24,6 +24,7 @@ use super::store_connection::open_if_none;
 use crate::config::{
     Config, ConfigSources, EffectiveSetting, SettingOrigin, StoreOptions, fingerprint_secret,
 };
+use crate::gate::GateState;
 use crate::keys::{DeclaredKey, sha256};
 use crate::management::{list_overrides, override_file_state};
 use crate::model::month::format_rfc3339;
