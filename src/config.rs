@@ -15,6 +15,7 @@ mod keys;
 mod listen;
 mod locations;
 mod logs;
+mod plans;
 mod raw_value;
 mod routes;
 mod schema;
@@ -43,7 +44,6 @@ use crate::gate::authz_rules::AuthzRules;
 use crate::gate::route::UpstreamRoute;
 use crate::gate::{CheckAnswer, ReloadableRules, StartupRules};
 use crate::keys::Plans;
-use crate::model::plan::DEFAULT_PLAN;
 use crate::model::verdict::Score;
 use crate::observe::access_log::{AccessLogOptions, LogTarget};
 use crate::observe::process_log::ProcessLogOptions;
@@ -63,10 +63,6 @@ pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CON
 pub use raw_value::parse_duration;
 use settings::Settings;
 pub use store::StoreOptions;
-
-/// The plans that riskgate ships, with their calls per month.
-const SHIPPED_PLANS: [(&str, u64); 4] =
-    [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)];
 
 /// All settings, complete and checked.
 #[derive(Clone, Debug)]
@@ -282,7 +278,7 @@ impl Config {
             key_file: settings.path("keys.file"),
             max_per_client_of_key: settings.read_rate("keys.max_per_client"),
             key_prefix: settings.key_prefix("keys.prefix", "rg_"),
-            plans: read_plans(settings),
+            plans: settings.read_plans(),
             top_domains: settings.read_top_domains_options(),
             webhook: settings.read_webhook_options(),
             runtime_dir: settings.path_or_default("process.runtime_dir", "state/run"),
@@ -387,20 +383,6 @@ impl Config {
     pub fn env_var_os(name: &str) -> Option<OsString> {
         std::env::var_os(name)
     }
-}
-
-/// Reads the plans. Plans that the config does not name are those that riskgate ships, unless
-/// `plans.shipped` is false.
-fn read_plans(settings: &mut Settings) -> Plans {
-    let shipped = match settings.boolean("plans.shipped", true) {
-        true => SHIPPED_PLANS.as_slice(),
-        false => &[],
-    };
-    let plans = settings.read_plan_limits("plans", shipped);
-    if !plans.contains_key(DEFAULT_PLAN) {
-        settings.report_missing("plans.free", "a limit for accounts without a plan");
-    }
-    plans
 }
 
 #[cfg(test)]

@@ -249,6 +249,12 @@ fn plain_method(head: &RequestHead<'_>) -> &'static str {
     }
 }
 
+/// Formats a time in Unix seconds for the field `Date`.
+pub(super) fn format_http_date(unix_now: i64) -> String {
+    let since = std::time::Duration::from_secs(unix_now.max(0).cast_unsigned());
+    httpdate::fmt_http_date(std::time::UNIX_EPOCH + since)
+}
+
 /// Caches the value of the `Date` field, which changes once a second.
 #[derive(Default)]
 struct DateCache {
@@ -259,10 +265,8 @@ struct DateCache {
 impl DateCache {
     fn format_at(&mut self, unix_now: i64) -> &[u8] {
         if self.date_text.is_none() || self.unix_second != unix_now {
-            let since = std::time::Duration::from_secs(unix_now.cast_unsigned());
-            let text = httpdate::fmt_http_date(std::time::UNIX_EPOCH + since);
             self.unix_second = unix_now;
-            self.date_text = text.as_bytes().try_into().ok();
+            self.date_text = format_http_date(unix_now).as_bytes().try_into().ok();
         }
         self.date_text.as_ref().map_or(b"", |text| text)
     }

@@ -15,6 +15,7 @@ use super::boxed::box_future;
 use super::client_io::{ClientIo, LINGER_TIMEOUT};
 use super::connection_tracker::CountGuard;
 use super::context::ListenerContext;
+use super::fast_path::format_http_date;
 use super::fast_path_connection::{FastPathExit, serve_fast_path};
 use super::idle_wait::IdleWait;
 use super::request_io::{RequestIo, ReturnedConnection};
@@ -253,7 +254,7 @@ where
         };
         let refused =
             self.context.gate.refuse_before_gates(refusal, connection, line.is_head_method);
-        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+        let date = format_http_date(refused.unix_now());
         let bytes = refused.to_http1_bytes(&date);
         let write = async {
             client_io.write_all(&bytes).await?;

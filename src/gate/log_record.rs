@@ -46,6 +46,11 @@ pub(crate) struct EarlyRefusal<'g> {
 }
 
 impl EarlyRefusal<'_> {
+    /// The believed time of the refusal, in seconds since 1970.
+    pub fn unix_now(&self) -> i64 {
+        self.ctx.unix_now()
+    }
+
     /// Returns the response as HTTP/1.1 bytes, after which the connection closes. `date` is the value of
     /// `Date`.
     pub fn to_http1_bytes(&self, date: &str) -> Vec<u8> {
@@ -98,8 +103,8 @@ impl Gate {
         is_head_method: bool,
     ) -> EarlyRefusal<'_> {
         let mut ctx = RequestContext::default();
-        ctx.unix_now = self.state.ledger.believed_now();
         let reply = Reply::refusal(refusal);
+        ctx.unix_now = self.state.ledger.believed_now();
         ctx.common_headers.request_id = self.state.request_ids.generate();
         ctx.common_headers.hsts = self.hsts(connection.tls_version.is_some());
         // The header fields that name the client are not trusted.

@@ -94,7 +94,7 @@ fn split_last_quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut end = text.len();
     let start = loop {
         let quote = text[..end].iter().rposition(|byte| *byte == b'"')?;
-        if backslashes_at_end(&text[..quote]) % 2 == 0 {
+        if backslashes_at_end(&text[..quote]).is_multiple_of(2) {
             break quote;
         }
         end = quote;

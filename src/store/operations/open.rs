@@ -10,9 +10,15 @@ use crate::store::url::StoreUrl;
 /// An open store. It has one connection, so each thread opens its own.
 pub enum Store {
     /// One SQLite file.
-    Sqlite(Sqlite),
+    Sqlite(Box<Sqlite>),
     /// A Redis or Valkey server.
     Redis(Box<Redis>),
+}
+
+impl From<Sqlite> for Store {
+    fn from(store: Sqlite) -> Store {
+        Store::Sqlite(Box::new(store))
+    }
 }
 
 impl Store {
@@ -26,7 +32,7 @@ impl Store {
         timeout: Duration,
     ) -> Result<Store, StoreError> {
         match url {
-            StoreUrl::Sqlite(path) => Sqlite::open(path, timeout).map(Store::Sqlite),
+            StoreUrl::Sqlite(path) => Sqlite::open(path, timeout).map(Store::from),
             StoreUrl::Redis(url) => {
                 Redis::new(url, options, timeout).map(|store| Store::Redis(Box::new(store)))
             }
@@ -40,7 +46,7 @@ impl Store {
         timeout: Duration,
     ) -> Result<Store, StoreError> {
         match url {
-            StoreUrl::Sqlite(path) => Sqlite::open_existing(path, timeout).map(Store::Sqlite),
+            StoreUrl::Sqlite(path) => Sqlite::open_existing(path, timeout).map(Store::from),
             StoreUrl::Redis(_) => Store::open(url, options, timeout),
         }
     }
@@ -53,7 +59,7 @@ impl Store {
         timeout: Duration,
     ) -> Result<Option<Store>, StoreError> {
         match url {
-            StoreUrl::Sqlite(path) => Ok(Sqlite::open_to_check(path, timeout)?.map(Store::Sqlite)),
+            StoreUrl::Sqlite(path) => Ok(Sqlite::open_to_check(path, timeout)?.map(Store::from)),
             StoreUrl::Redis(_) => Store::open(url, options, timeout).map(Some),
         }
     }

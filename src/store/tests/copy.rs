@@ -246,7 +246,10 @@ fn contents_that_are_read_during_changes_are_of_one_moment() {
                 }
             });
             let mut seen = 0;
-            for _ in 0..25 {
+            for turn in 0.. {
+                if turn >= 25 && seen > 2 {
+                    break;
+                }
                 let contents = read_contents(&mut first);
                 let targets = |operation: &str| -> BTreeSet<String> {
                     let records = contents.audit.iter().filter(|it| it.operation == operation);
@@ -261,7 +264,6 @@ fn contents_that_are_read_during_changes_are_of_one_moment() {
                 seen = contents.ring.keys.len();
             }
             is_over.store(true, Ordering::SeqCst);
-            assert!(seen > 1, "the store changed during the reads");
         });
     });
 }

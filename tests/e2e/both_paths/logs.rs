@@ -113,7 +113,7 @@ fn the_process_log_has_time_and_level_in_the_chosen_form() {
     );
     let line: Value = serde_json::from_str(json.last().unwrap()).unwrap();
     assert_eq!(line["level"], "info");
-    assert_eq!(line["module"], "riskgate::process::reload");
+    assert_eq!(line["module"], "riskgate::process::reload::config");
     gateway.edit_config(|toml| toml.replace("riskgate::process=info", "riskgate::process=off"));
     let reloads = || gateway.sum_of_samples("riskgate_reloads_total", &["part=\"config\""]);
     wait_until("the config is reloaded again", || reloads() >= 2.0);

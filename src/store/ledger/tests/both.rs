@@ -318,7 +318,9 @@ impl StoreRun {
 #[test]
 fn both_stores_answer_any_sequence_of_reports_alike() {
     let folder = tempfile::tempdir().unwrap();
-    let file = open_and_probe(&TestStore::File(folder));
+    // The store's folder must outlive the store.
+    let test_store = TestStore::File(folder);
+    let file = open_and_probe(&test_store);
     let server = RedisServer::start();
     let new = |store| StoreRun {
         store,

@@ -1,0 +1,25 @@
+//! `[plans]`: the monthly limit of each plan.
+
+use super::settings::Settings;
+use crate::keys::Plans;
+use crate::model::plan::DEFAULT_PLAN;
+
+/// The plans that riskgate ships, with their calls per month.
+const SHIPPED_PLANS: [(&str, u64); 4] =
+    [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)];
+
+impl Settings {
+    /// Reads the plans. Plans that the config does not name are those that riskgate ships, unless
+    /// `plans.shipped` is false.
+    pub fn read_plans(&mut self) -> Plans {
+        let shipped = match self.boolean("plans.shipped", true) {
+            true => SHIPPED_PLANS.as_slice(),
+            false => &[],
+        };
+        let plans = self.read_plan_limits("plans", shipped);
+        if !plans.contains_key(DEFAULT_PLAN) {
+            self.report_missing("plans.free", "a limit for accounts without a plan");
+        }
+        plans
+    }
+}
