@@ -13,7 +13,8 @@
 //!
 //! At the start, the clocks are compared with what the store knows of the time. If they contradict
 //! it, and nothing else tells the time, the believed time is a lower bound: the latest time that the
-//! store knows. It then follows the first clock that contradicts nothing.
+//! store knows. It then follows the first clock that contradicts nothing and begins no month. A clock
+//! that was never set before may begin one.
 //!
 //! This file reads no clock: callers pass `boottime`, CLOCK_BOOTTIME in seconds.
 
@@ -44,6 +45,8 @@ struct ClockState {
     known_at_start: KnownTime,
     /// No clock has been accepted yet, so the believed time is a lower bound.
     is_lower_bound: bool,
+    /// This machine's clock has shown a time to which somebody had set it.
+    was_machine_set: bool,
     /// The CLOCK_BOOTTIME, in seconds, since which no clock has contradicted the believed time.
     agreed_since_boottime: i64,
     has_read_store_clock: bool,
@@ -95,6 +98,7 @@ impl Calendar {
                 boottime_offset: offset,
                 known_at_start: known,
                 is_lower_bound,
+                was_machine_set: unix_now >= EARLIEST_VALID_TIME,
                 agreed_since_boottime: boottime,
                 has_read_store_clock: false,
                 follows_store_clock: false,
@@ -176,15 +180,17 @@ impl Calendar {
     pub(super) fn observe_machine_clock(&self, unix_now: i64, boottime: i64) {
         let mut state = lock_ignoring_poison(&self.clock_state);
         if !state.follows_store_clock {
-            if state.is_lower_bound && state.allows_first_clock(unix_now, boottime) {
+            let latest_month = self.latest_month();
+            if state.is_lower_bound && state.allows_first_clock(unix_now, boottime, latest_month) {
                 state.accept_offset(unix_now - boottime, boottime);
             }
+            state.was_machine_set |= unix_now >= EARLIEST_VALID_TIME;
             let warning = state.assess_clock(
                 ClockSource::Machine,
                 unix_now - boottime,
                 boottime,
                 None,
-                self.latest_month(),
+                latest_month,
             );
             self.publish_offset(state, boottime, warning);
         }
@@ -291,9 +297,12 @@ impl ClockSource {
 
 impl ClockState {
     /// Returns true if this reading of this machine's clock ends the wait for a clock. The believed
-    /// time never goes back.
-    fn allows_first_clock(&self, unix_now: i64, boottime: i64) -> bool {
-        self.known_at_start.allows(unix_now) && unix_now >= boottime + self.boottime_offset
+    /// time never goes back. A clock that was wrong does not begin a month: it may be wrong again. A
+    /// clock that was never set may, because it is set now.
+    fn allows_first_clock(&self, unix_now: i64, boottime: i64, latest_month: Month) -> bool {
+        self.known_at_start.allows(unix_now)
+            && unix_now >= boottime + self.boottime_offset
+            && (!self.was_machine_set || Month::containing(unix_now) <= latest_month)
     }
 
     fn accept_offset(&mut self, offset: i64, boottime: i64) {

@@ -46,6 +46,21 @@ fn a_clock_far_ahead_at_the_start_is_held_until_it_proves_steady() {
 }
 
 #[test]
+fn a_clock_that_was_wrong_at_the_start_begins_no_month_when_it_is_set() {
+    let known = counted_month_at(NOVEMBER_END);
+    let (wrong, next_month) = (NOVEMBER_END - 40 * DAY, NOVEMBER_END + DAY);
+    let calendar = Calendar::new(known, wrong, 0);
+    calendar.observe_machine_clock(next_month, 1);
+    assert_eq!(month_text(&calendar, 1), "2026-11");
+    calendar.observe_machine_clock(NOVEMBER_END - DAY, 2);
+    assert_eq!(calendar.believed_now(2), NOVEMBER_END - DAY, "it is set right within the month");
+    // A clock that was never set tells the month once it is set.
+    let calendar = Calendar::new(known, 0, 0);
+    calendar.observe_machine_clock(next_month, 1);
+    assert_eq!(month_text(&calendar, 1), "2026-12");
+}
+
+#[test]
 fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
     let start = NOVEMBER_END - DAY;
     let calendar = Calendar::new(None, start, 0);
