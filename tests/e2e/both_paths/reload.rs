@@ -40,7 +40,7 @@ fn a_list_written_in_place_is_picked_up() {
     wait_until("the new row answers", || is_flagged(&gateway, &key, "new.test"));
     let answer = gateway.get_domain("new.test", &key);
     assert_ne!(answer.header("X-Table-Version"), Some(before.as_str()));
-    assert!(reload_count(&gateway, "table", "ok") >= 1.0);
+    wait_until("the reload is counted", || reload_count(&gateway, "table", "ok") >= 1.0);
 }
 
 #[test]
