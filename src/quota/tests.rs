@@ -327,12 +327,18 @@ async fn a_node_without_calls_restores_totals_of_a_stopped_node() {
     let fresh = start_ledger_on_server(&server, unix_now());
     let lease = fresh.lease_with_limit("acme", limit);
     // The account recovers from the time of its first report on, so later than the store.
-    let mut outcome = fresh.charge(&lease, month).await.err();
-    while outcome == Some(Denial::StoreUnavailable) {
-        tokio::time::sleep(Duration::from_millis(25)).await;
-        outcome = fresh.charge(&lease, month).await.err();
-    }
-    assert_eq!(outcome, Some(Denial::Exhausted));
+    let first_answer = async {
+        loop {
+            match fresh.charge(&lease, month).await.err() {
+                Some(Denial::StoreUnavailable) => {
+                    tokio::time::sleep(Duration::from_millis(25)).await;
+                }
+                answer => return answer,
+            }
+        }
+    };
+    let answer = tokio::time::timeout(TIMEOUT, first_answer).await.unwrap();
+    assert_eq!(answer, Some(Denial::Exhausted));
 }
 
 #[test]

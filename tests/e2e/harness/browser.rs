@@ -276,10 +276,11 @@ impl Drop for Browser {
         let _ = self.child.kill();
         let _ = self.child.wait();
         // The browser's last processes may still write there.
-        let is_removed = || std::fs::remove_dir_all(self.folder.path()).is_ok();
-        let _ = (0..50).any(|_| {
+        for _ in 0..50 {
             std::thread::sleep(Duration::from_millis(20));
-            is_removed()
-        });
+            if std::fs::remove_dir_all(self.folder.path()).is_ok() {
+                break;
+            }
+        }
     }
 }

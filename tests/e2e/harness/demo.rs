@@ -18,8 +18,8 @@ impl Demo {
     pub fn start(folder: &Path) -> Demo {
         // Held while a demo starts. A demo chooses its ports before it binds them, so two that start
         // at the same moment choose the same ones.
-        let only_start = File::open(BINARY).unwrap();
-        only_start.lock().unwrap();
+        let start_lock = File::open(BINARY).unwrap();
+        start_lock.lock().unwrap();
         let mut child = Command::new(BINARY)
             .arg("demo")
             .current_dir(folder)
