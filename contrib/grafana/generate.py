@@ -206,10 +206,11 @@ SECTIONS = [
               (gauge("riskgate_connections"), "{{instance}}"), steps=(8000, 10000)),
         lines("Requests in flight", "short", "Requests between their header and the end of the "
               "answer.", (gauge("riskgate_requests_in_flight"), "{{instance}}")),
-        lines("Closed before any request", "cps", "Rejected: over a limit, or from an untrusted "
-              "proxy. TLS: the handshake failed.",
+        lines("Closed by riskgate", "cps", "Rejected: over a limit, or from an untrusted proxy. "
+              "TLS: the handshake failed. Flood: HTTP/2 frames that are no requests.",
               (rate("riskgate_connections_rejected_total", "instance"), "{{instance}} rejected"),
-              (rate("riskgate_tls_handshake_failures_total", "instance"), "{{instance}} TLS")),
+              (rate("riskgate_tls_handshake_failures_total", "instance"), "{{instance}} TLS"),
+              (rate("riskgate_http2_floods_total", "instance"), "{{instance}} flood")),
         lines("Time until certificates expire", "s", "Red: two days. Orange: two weeks.",
               ("riskgate_tls_certificate_expires_timestamp_seconds{@} - time()",
                "{{instance}} {{certificate}}"), steps={"below": (14 * 86400, 2 * 86400)}),
