@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{CertificateAuthority, Gateway, Setup, free_address, get, wait_until};
+use crate::harness::{
+    CertificateAuthority, FakeClock, Gateway, Setup, free_address, get, wait_until,
+};
 use crate::redis_server::RedisServer;
 
 use receiver::{Reaction, Receiver, SECRET};
@@ -209,6 +211,22 @@ fn a_threshold_that_a_killed_process_left_untold_is_told_after_the_start() {
     wait_until_accepted(&receiver, &["acme 80 of 10"]);
     assert_eq!(receiver.messages()[0].data()["month_count"], 9);
     wait_until_all_is_told(&second);
+}
+
+#[test]
+fn a_threshold_that_another_gateway_reached_at_the_end_of_a_month_is_told_in_the_next() {
+    let (receiver, clock) = (Receiver::start(), FakeClock::starting_at("2031-04-30T23:59:45Z"));
+    // It has no receiver, so only the other gateway can tell what it counts.
+    let spending = Setup::new().set("plans.free", "10").with_clock(&clock).start();
+    let store = format!("sqlite:{}", spending.path("riskgate.db").display());
+    let telling = setup(&receiver).set_text("store.url", &store).with_clock(&clock).start();
+    let key = spending.create_active_key("acme", &[]);
+    spend_calls(&spending, &key, 8);
+    let usage = spending.get("/v1/usage", &key).expect(200).json();
+    assert_eq!(usage["reset_at"], "2031-05-01T00:00:00Z", "the calls are of April");
+    wait_until_accepted(&receiver, &["acme 80 of 10"]);
+    assert_eq!(receiver.messages()[0].data()["month"], "2031-04");
+    wait_until_all_is_told(&telling);
 }
 
 /// Lets two gateways on one store spend the months of many accounts together.
