@@ -318,7 +318,9 @@ fn a_key_can_be_revoked_whatever_the_clocks_say() {
     forget_boot(&setup);
     trial.gateway_clock.step(731 * DAY);
     let listed = setup.cli(&["keys", "list", "--json"]).expect(0).json();
-    setup.cli(&["keys", "revoke", listed[0]["id"].as_str().unwrap()]).expect(0);
+    for key in listed.as_array().unwrap() {
+        setup.cli(&["keys", "revoke", key["id"].as_str().unwrap()]).expect(0);
+    }
     trial.gateway_clock.step(-731 * DAY);
     let gateway = setup.start();
     gateway.get("/v1/usage", &trial.key).expect(401);
