@@ -299,8 +299,11 @@ impl Worker {
                 ),
                 needs_replicas: node.fails_closed(),
             };
-            outcome =
-                self.run_store_operation(|store| store.report_leases(context, &batch.reports));
+            let now = node.calendar.believed_time(shared.boot_clock.seconds());
+            outcome = self.run_store_operation(|store| {
+                store.set_time(now);
+                store.report_leases(context, &batch.reports)
+            });
             node.record_missing_replicas(self.store.missing_replicas());
             node.record_report_outcome(outcome.as_ref().err());
         }

@@ -23,8 +23,12 @@ impl Sqlite {
     ) -> Result<Vec<Option<Grant>>, StoreError> {
         let failed = self.error_while("reporting leases");
         let location = self.path.display().to_string();
+        let may_delete = self.clock.now().allows_deletion();
         let transaction = self.begin_write_transaction("reporting leases")?;
-        raise_latest_month(&transaction, context.latest_begun_month).map_err(&failed)?;
+        let month = context.latest_begun_month;
+        if raise_latest_month(&transaction, month).map_err(&failed)? && may_delete {
+            delete_old_totals(&transaction, month).map_err(&failed)?;
+        }
         let mut grants = Vec::with_capacity(reports.len());
         for report in reports {
             let grant = apply_report(&transaction, context.node_id, report).map_err(&failed)?;
@@ -113,27 +117,30 @@ impl Sqlite {
     }
 }
 
-/// For how many months before its latest month the store keeps totals and usage by day. As this is
-/// more than a year, a clock that runs ahead by less than a year deletes no totals in use.
-const KEPT_MONTHS_OF_TOTALS: u16 = 13;
-
-/// Raises the store's latest month to `month`, unless it is `month` or a later one already. If it
-/// was raised, deletes the totals of all months more than [`KEPT_MONTHS_OF_TOTALS`] before `month`.
+/// Raises the store's latest month to `month`, unless it is `month` or a later one already. Returns
+/// true if it was raised.
 pub(super) fn raise_latest_month(
     transaction: &Transaction<'_>,
     month: Month,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<bool> {
     let raised = transaction
         .prepare_cached(
             "INSERT INTO meta VALUES ('month', ?1) ON CONFLICT (key) DO UPDATE
              SET value = excluded.value WHERE value < excluded.value",
         )?
         .execute([month.number()])?;
-    if raised > 0 {
-        let before = month.number().saturating_sub(KEPT_MONTHS_OF_TOTALS);
-        transaction.execute("DELETE FROM ledger WHERE month < ?1", [before])?;
-        transaction.execute("DELETE FROM daily_usage WHERE month < ?1", [before])?;
-    }
+    Ok(raised > 0)
+}
+
+/// For how many months before its latest month the store keeps totals and usage by day. While a
+/// clock is suspect it keeps older ones too, until a later month begins.
+const KEPT_MONTHS_OF_TOTALS: u16 = 13;
+
+/// Deletes the totals of all months more than [`KEPT_MONTHS_OF_TOTALS`] before `month`.
+fn delete_old_totals(transaction: &Transaction<'_>, month: Month) -> rusqlite::Result<()> {
+    let before = month.number().saturating_sub(KEPT_MONTHS_OF_TOTALS);
+    transaction.execute("DELETE FROM ledger WHERE month < ?1", [before])?;
+    transaction.execute("DELETE FROM daily_usage WHERE month < ?1", [before])?;
     Ok(())
 }
 
@@ -208,9 +215,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::model::believed_time::{BelievedTime, TimeTrust};
 
-    #[test]
-    fn a_new_month_deletes_totals_older_than_thirteen_months() {
+    /// Reports about a few months, each as soon as it has begun, and returns how many rows each has
+    /// left.
+    fn months_left(trust: TimeTrust) -> [usize; 4] {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Sqlite::open(&folder.path().join("s.db"), Duration::from_secs(5)).unwrap();
         let month = |number| Month::from_number(number).unwrap();
@@ -232,9 +241,17 @@ mod tests {
                 recovery_left: Duration::ZERO,
                 needs_replicas: true,
             };
+            store.clock.set(BelievedTime { unix_now: month(now).start(), trust });
             store.report_leases(context, &[report]).unwrap();
         }
-        let rows = |number| store.read_usage(month(number), None).unwrap().len();
-        assert_eq!([300, 312, 313, 325].map(rows), [0, 1, 1, 1]);
+        [300, 312, 313, 325].map(|number| store.read_usage(month(number), None).unwrap().len())
+    }
+
+    #[test]
+    fn a_new_month_deletes_totals_older_than_thirteen_months_if_the_time_is_settled() {
+        assert_eq!(months_left(TimeTrust::Settled), [0, 1, 1, 1]);
+        for trust in [TimeTrust::Known, TimeTrust::LowerBound] {
+            assert_eq!(months_left(trust), [1, 1, 1, 1], "{trust:?}");
+        }
     }
 }
