@@ -11,9 +11,10 @@ use crate::redis_server::RedisServer;
 
 const ACCOUNTS: u64 = 4;
 const PLANS: [&str; 3] = ["free", "pro", "business"];
-/// How many changes each of two gateways makes, and how many the command makes beside them.
+/// How many changes each of two gateways makes, unless RISKGATE_TEST_CHANGES is set.
 const CHANGES_BY_A_GATEWAY: u64 = 60;
-const CHANGES_BY_COMMANDS: u64 = 20;
+/// For each change by a command, each gateway makes as many.
+const CHANGES_FOR_A_COMMAND: u64 = 3;
 
 /// Draws numbers, the same for the same seed.
 struct Draw(u64);
@@ -188,12 +189,19 @@ fn assert_replay_gives_the_state(gateway: &Gateway) {
     assert_eq!(replayed, stored);
 }
 
+fn read_number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}: expected a number, but found {text}")))
+}
+
 #[test]
 fn the_audit_replayed_from_empty_gives_the_state_of_the_store() {
+    let changes = read_number("RISKGATE_TEST_CHANGES").unwrap_or(CHANGES_BY_A_GATEWAY);
+    let first_seed = read_number("RISKGATE_TEST_SEED").unwrap_or(1);
     let folder = tempfile::tempdir().unwrap();
     let file = format!("sqlite:{}", folder.path().join("shared.db").display());
     let server = RedisServer::start();
-    for (seed, url) in [(1, file), (2, server.url())] {
+    for (seed, url) in [(first_seed, file), (first_seed + 1, server.url())] {
         let setups =
             [(), ()].map(|()| AdminTokens::add_to(Setup::new().set_text("store.url", &url)));
         setups[0].0.cli(&["store", "init"]).expect(0);
@@ -203,12 +211,12 @@ fn the_audit_replayed_from_empty_gives_the_state_of_the_store() {
             for (at, (gateway, tokens)) in gateways.iter().enumerate() {
                 scope.spawn(move || {
                     let mut draw = Draw(100 * seed + at as u64);
-                    (0..CHANGES_BY_A_GATEWAY)
-                        .for_each(|_| change_by_api(gateway, tokens, &mut draw));
+                    (0..changes).for_each(|_| change_by_api(gateway, tokens, &mut draw));
                 });
             }
             let mut draw = Draw(100 * seed + 7);
-            (0..CHANGES_BY_COMMANDS).for_each(|n| change_by_command(&commands, &mut draw, n));
+            let of_commands = changes / CHANGES_FOR_A_COMMAND;
+            (0..of_commands).for_each(|n| change_by_command(&commands, &mut draw, n));
         });
         assert_replay_gives_the_state(&gateways[0].0);
     }
