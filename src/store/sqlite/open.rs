@@ -153,6 +153,9 @@ fn create_temporary_store(temporary: &Path, path: &Path) -> Result<(), StoreErro
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         create_schema(&transaction)?;
         transaction.commit()?;
+        // SQLite ignores errors of the checkpoint that it makes when a connection closes, and only the
+        // file itself gets the store's name: after such an error it lacks pages.
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         connection.close().map_err(|(_, error)| error)
     };
     fill().map_err(|source| open_error(path, source))

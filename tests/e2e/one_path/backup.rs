@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::harness::{BINARY, Setup, wait_until};
+use crate::harness::{BINARY, Setup, TestDisk, wait_until};
 use crate::one_path::keys::sha256_hex;
 use crate::redis_server::RedisServer;
 
@@ -199,4 +199,32 @@ fn a_backup_into_a_missing_folder_creates_nothing() {
     let refused = setup.cli(&["store", "backup", file.to_str().unwrap()]).expect(1).stderr;
     assert!(refused.contains("saved.db: expected to write it"), "{refused}");
     assert!(!setup.path("missing").exists());
+}
+
+#[test]
+fn a_restore_onto_a_disk_that_is_too_small_leaves_no_broken_store() {
+    let source = setup_with_keys(3);
+    let file = source.path("saved.db");
+    source.cli(&["store", "backup", file.to_str().unwrap()]).expect(0);
+    let mut too_small = 0;
+    for size in (16..).step_by(16) {
+        let disk = TestDisk::in_memory(&format!("{size}k"));
+        let store = format!("sqlite:{}", disk.path().join("riskgate.db").display());
+        let prefix = disk.namespace_command_prefix();
+        let prefix: Vec<&str> = prefix.iter().map(String::as_str).collect();
+        let setup = setup_elsewhere().run_under(&prefix).set_text("store.url", &store);
+        let restore = || setup.cli(&["store", "restore", file.to_str().unwrap()]);
+        let first = restore();
+        if first.exit_code == 0 {
+            let keys = setup.cli(&["keys", "list", "--json"]).expect(0).json();
+            assert_eq!(keys.as_array().unwrap().len(), 3);
+            break;
+        }
+        too_small += 1;
+        for failed in [first, restore()] {
+            println!("{size} KiB: {}", failed.stderr);
+            assert!(!failed.stderr.contains("intact"), "{size} KiB: {}", failed.stderr);
+        }
+    }
+    assert!(too_small > 5, "{too_small}");
 }
