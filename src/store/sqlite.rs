@@ -17,4 +17,5 @@ mod quota_events;
 mod ring;
 mod rotate;
 mod rows;
+mod schema;
 mod top;
