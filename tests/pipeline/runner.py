@@ -3,6 +3,7 @@ each, so that compilers work while tests wait."""
 
 import fcntl
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -44,6 +45,8 @@ class Stage:
     # A stage that takes longer has failed.
     minutes: int = 45
     seconds: float = 0.0
+    # The processor time of its commands, and of what they waited for.
+    cpu_seconds: float = 0.0
     outcome: str | None = None
 
 
@@ -75,9 +78,8 @@ class StageRun:
             return False
         reader = threading.Thread(target=self.copy_lines, args=(process,), daemon=True)
         reader.start()
-        try:
-            code = process.wait(max(1.0, self.deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        code = self.wait_for(process)
+        if code is None:
             self.write(f"expected this stage to end within {self.stage.minutes} minutes")
             end_group(process)
             code = 1
@@ -95,6 +97,23 @@ class StageRun:
             self.write(f"exit code {code}")
         self.remove_or_keep(scratch, is_good)
         return is_good
+
+    def wait_for(self, process):
+        """Waits until a process ends, and adds its processor time. None: the stage's time is over."""
+        handle = os.pidfd_open(process.pid)
+        try:
+            if not select.select([handle], [], [], max(1.0, self.deadline - time.monotonic()))[0]:
+                return None
+        finally:
+            os.close(handle)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except ChildProcessError:
+            # The run was interrupted, and Runner.stop waited for it.
+            return process.wait()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.stage.cpu_seconds += usage.ru_utime + usage.ru_stime
+        return process.returncode
 
     def copy_lines(self, process):
         for line in process.stdout:

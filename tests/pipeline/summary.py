@@ -17,8 +17,9 @@ def read_runs_of_stage(stage):
 
 def describe(runner, seed):
     runs = [(stage, run) for stage in runner.stages for run in read_runs_of_stage(stage)]
-    lines = ["", f"{'stage':<22} {'seconds':>8}  outcome"]
-    lines += [f"{stage.name:<22} {stage.seconds:>8.0f}  {stage.outcome or 'interrupted'}" for stage in runner.stages]
+    lines = ["", f"{'stage':<22} {'seconds':>8} {'cpu':>6}  outcome"]
+    lines += [f"{stage.name:<22} {stage.seconds:>8.0f} {stage.cpu_seconds:>6.0f}  "
+              f"{stage.outcome or 'interrupted'}" for stage in runner.stages]
     slowest = sorted(runs, key=lambda entry: entry[1].seconds, reverse=True)[:SLOWEST_TESTS]
     if slowest:
         lines += ["", "the slowest tests"]
