@@ -41,14 +41,16 @@ def use_installed_tools():
     os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *map(str, folders)])
 
 
-def release_binary(profile):
+def release_binary():
     """Where scripts/release puts the static binary for this machine."""
-    return TARGET / f"{platform.machine()}-unknown-linux-musl" / profile / "riskgate"
+    return TARGET / f"{platform.machine()}-unknown-linux-musl" / "release" / "riskgate"
 
 
-def nextest_command(profile):
+def nextest_command(profile, tests=None):
+    """Runs the tests that a filter selects, or else those of the profile."""
+    selection = ["--ignore-default-filter", "-E", tests] if tests else []
     return ["cargo", "nextest", "run", *test_reports.build_options(), "--profile", profile,
-            "-j", TESTS_AT_A_TIME]
+            "-j", TESTS_AT_A_TIME, *selection]
 
 
 def format_command(manifest="Cargo.toml"):
@@ -122,7 +124,9 @@ def list_quick_stages():
         Stage("lints", [[*NICE, "cargo", "clippy", "--locked", "--all-targets", "--",
                          "-D", "warnings"]], "build", after=("build",)),
         Stage("docs", [
-            [*NICE, "env", "RUSTDOCFLAGS=-D warnings", "cargo", "doc", "--locked", "--no-deps"],
+            # With --examples, cargo takes the same features of crates as clippy, and what clippy built.
+            [*NICE, "env", "RUSTDOCFLAGS=-D warnings", "cargo", "doc", "--locked", "--no-deps",
+             "--lib", "--examples"],
             [*NICE, "cargo", "test", "--locked", "--doc"],
         ], "build", after=("build",)),
     ]
@@ -139,31 +143,32 @@ def list_all_stages(seed):
     stages += [
         Stage("tests-pingora-path", [nextest_command("pingora-path")], after=built,
               environment={"RISKGATE_TEST_PINGORA_PATH": "1"}, leaves_nothing=True),
-        Stage("tests-thorough", [nextest_command("thorough")], after=built,
+        Stage("tests-thorough", [nextest_command("thorough", "not default()")], after=built,
               environment={"RISKGATE_TEST_FUZZ_MS": "5000"}, leaves_nothing=True),
         Stage("each-test-ran", check_that_each_test_ran, after=("build",)),
-        # A release for this machine, hardly optimized.
-        Stage("release", [[*NICE, "scripts/release", "--quick"]], "build", after=built,
-              minutes=75),
+        # The files of a release, around the debug build.
+        Stage("release", [[*NICE, "scripts/release", "--quick"]], "build", after=built),
         Stage("benches", bench_commands(), "build", after=built, leaves_nothing=True),
         # Every order in which the threads of the lease in memory can run.
         Stage("loom", [[*NICE, "env", "RUSTFLAGS=--cfg loom", "cargo", "run", "--locked",
                         "--release", "--manifest-path", "tests/loom/Cargo.toml",
                         "--target-dir", TARGET / "loom"]], "build", after=("build",)),
     ]
+    # What loads a gateway. Those of the queue "build" limit no times.
     loaded = [
-        Stage("conformance", [["scripts/conformance"], ["scripts/conformance", "--pingora-path"]]),
+        Stage("conformance", [["env", "EXAMPLES=8", "scripts/conformance"],
+                              ["env", "EXAMPLES=8", "scripts/conformance", "--pingora-path"]],
+              "build"),
+        Stage("soak", [["scripts/soak", "1", "--seed", seed]], "build"),
+        Stage("failovers", [["scripts/failovers", "4", "--seed", seed]], "build"),
         Stage("pressure", [["scripts/pressure", "--quick"],
                            ["scripts/pressure", "--quick", "--pingora-path"]]),
-        Stage("soak", [["scripts/soak", "1", "--seed", seed]]),
-        Stage("failovers", [["scripts/failovers", "4", "--seed", seed]]),
         Stage("comparison", [["scripts/bench", "--quick"]]),
     ]
     for stage in loaded:
         stage.after, stage.environment = built, {"RISKGATE_BINARY": str(BINARY)}
         stage.leaves_nothing = True
     return stages + loaded + [
-        Stage("release-files", [["scripts/check-release", "--quick"]], after=("release",)),
-        Stage("start", [["scripts/check-start", "--quick", release_binary("quick")]],
+        Stage("release-files", [["scripts/check-release", "--quick"]], "build",
               after=("release",)),
     ]
