@@ -24,6 +24,7 @@ use crate::gate::Gate;
 use crate::model::network::Networks;
 use crate::proxy::upstream::Upstreams;
 use crate::support::log_interval::LogInterval;
+use crate::support::per_client_limit::PerClientGuard;
 
 /// The server app of one listener. It serves the listener's connections in place of [`HttpProxy`],
 /// and passes requests to the `HttpProxy` unless the fast path serves them.
@@ -66,12 +67,20 @@ where
         mut client_io: Box<ClientIo>,
         shutdown: &ShutdownWatch,
     ) -> Option<()> {
+        let proxies = self.context.options.proxy_protocol_peers.as_ref();
+        if let Some(proxies) = proxies {
+            self.refuse_unless_trusted(&client_io, proxies)?;
+        }
+        // A connection counts before it sends a byte. Only the PROXY header names a proxy's client.
+        let mut _address_guard = match proxies {
+            None => self.track_client(&client_io)?,
+            Some(_) => None,
+        };
         let accepted = Instant::now();
         let deadline = accepted + self.context.options.header_timeout;
         let mut idle_wait = IdleWait::new(deadline, shutdown);
-        let has_preamble = self.context.options.proxy_protocol_peers.is_some()
-            || self.tls.is_some()
-            || self.context.options.accepts_h2c;
+        let has_preamble =
+            proxies.is_some() || self.tls.is_some() || self.context.options.accepts_h2c;
         if has_preamble
             && !idle_wait
                 .wait_for_request_bytes(&mut client_io, &self.context.tracker, accepted, deadline)
@@ -79,19 +88,10 @@ where
         {
             return None;
         }
-        if let Some(proxies) = &self.context.options.proxy_protocol_peers {
-            self.receive_proxy_header(&mut client_io, proxies, deadline).await?;
+        if proxies.is_some() {
+            self.receive_proxy_header(&mut client_io, deadline).await?;
+            _address_guard = self.track_client(&client_io)?;
         }
-        let client = client_io.peer_address();
-        let _address_guard = match client {
-            Some(address) => Some(
-                self.context
-                    .tracker
-                    .track_connection_from(address)
-                    .or_else(|| self.count_refused_connection())?,
-            ),
-            None => None,
-        };
         if let Some(tls) = &self.tls {
             let stream = box_future(|| self.handshake_tls(tls, *client_io, deadline)).await?;
             if stream.selected_alpn_proto() == Some(ALPN::H2) {
@@ -118,6 +118,14 @@ where
         Some(())
     }
 
+    /// Counts the connection as one of its client, until the guard is dropped. Returns `None` and
+    /// refuses the connection if the client has too many, and no guard if the client is unknown.
+    fn track_client(&self, client_io: &ClientIo) -> Option<Option<PerClientGuard>> {
+        let Some(address) = client_io.peer_address() else { return Some(None) };
+        let guard = self.context.tracker.track_connection_from(address);
+        guard.map(Some).or_else(|| self.count_refused_connection())
+    }
+
     /// Returns the TLS stream; `None` if the handshake failed or was not complete by `deadline`.
     async fn handshake_tls(
         &self,
@@ -132,19 +140,21 @@ where
         None
     }
 
+    /// Returns `None` and refuses the connection if the peer is not a trusted proxy.
+    fn refuse_unless_trusted(&self, client_io: &ClientIo, trusted: &Networks) -> Option<()> {
+        match client_io.peer_address().is_some_and(|peer| trusted.contains(peer)) {
+            true => Some(()),
+            false => self.refuse_proxy_header(client_io, "a peer that is not in trusted_proxies"),
+        }
+    }
+
     /// Reads the PROXY header, which names the client. Returns `None` and refuses the connection if
-    /// the peer is not a trusted proxy or sends no valid header.
+    /// the peer sends no valid header.
     async fn receive_proxy_header(
         &self,
         client_io: &mut ClientIo,
-        trusted_proxies: &Networks,
         deadline: Instant,
     ) -> Option<()> {
-        let is_trusted =
-            client_io.peer_address().is_some_and(|peer| trusted_proxies.contains(peer));
-        if !is_trusted {
-            return self.refuse_proxy_header(client_io, "a peer that is not in trusted_proxies");
-        }
         loop {
             match parse_proxy_header(&client_io.read_buf) {
                 ProxyHeader::Complete(length, client) => {

@@ -1,7 +1,7 @@
 //! Tests which PROXY headers riskgate accepts from proxies in front of it, and how many connections
 //! one client address may have.
 
-use crate::harness::{Connection, MockUpstream, Setup, get, wait_until};
+use crate::harness::{CertificateAuthority, Connection, MockUpstream, Setup, get, wait_until};
 
 fn assert_check_gets_a_200(connection: &mut Connection, key: &str) {
     connection.send_request(&get("/v1/check/a@b.com").key(key)).expect(200);
@@ -133,6 +133,26 @@ fn a_client_address_has_a_connection_limit_and_a_trusted_proxy_has_none() {
         (0..40).map(|_| Connection::open_from(source.into(), gateway.http)).collect();
     for connection in &mut many {
         connection.send_request(&ask).expect(200);
+    }
+}
+
+#[test]
+fn a_connection_counts_for_its_address_before_it_sends_a_byte() {
+    let setup =
+        Setup::new().set("listen.max_connections_per_address", "5").set("listen.h2c", "true");
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let files = authority.issue_certificate("only", "DNS:gate.test,IP:127.0.0.1");
+    let gateway = setup.with_certificates(&[files]).start();
+    for address in [gateway.http, gateway.https_address()] {
+        let source = [127, 0, 0, 9];
+        let count_open = || gateway.sum_of_samples("riskgate_connections", &[]);
+        let silent: Vec<Connection> =
+            (0..5).map(|_| Connection::open_from(source.into(), address)).collect();
+        wait_until("they are counted", || count_open() == 5.0);
+        assert!(Connection::open_from(source.into(), address).ends_without_more_bytes());
+        wait_until("only the last one is closed", || count_open() == 5.0);
+        drop(silent);
+        wait_until("they are gone", || count_open() == 0.0);
     }
 }
 
