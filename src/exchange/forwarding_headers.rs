@@ -126,7 +126,12 @@ impl<'r> ReceivedForwardingInfo<'r> {
         let scheme: &[u8] = if client.is_tls { b"https" } else { b"http" };
         let reported = chain.scheme.as_ref().map(|scheme| scheme.as_bytes());
         let reported = reported.or_else(|| value_of_proxy(&self.forwarded_proto, first_proxy));
-        put(&X_FORWARDED_PROTO_FIELD, reported.unwrap_or(scheme));
+        let scheme = reported.unwrap_or(scheme);
+        // Servers compare it with `https` (RFC 3986 section 3.1: in any case, sent in lower case).
+        match scheme.iter().any(u8::is_ascii_uppercase) {
+            true => put(&X_FORWARDED_PROTO_FIELD, &scheme.to_ascii_lowercase()),
+            false => put(&X_FORWARDED_PROTO_FIELD, scheme),
+        }
         let host = value_of_proxy(&self.forwarded_host, first_proxy).or(self.host);
         put(&X_FORWARDED_HOST_FIELD, host.unwrap_or_default());
         if let Some(port) = value_of_proxy(&self.forwarded_port, first_proxy) {

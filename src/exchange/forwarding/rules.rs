@@ -34,7 +34,7 @@ const DROPPED_REQUEST_FIELDS: [&str; 23] = [
 ];
 /// Response fields that are not forwarded to the client: those that riskgate sets itself or that no
 /// upstream server may set, and hop-by-hop fields.
-const DROPPED_RESPONSE_FIELDS: [&str; 16] = [
+const DROPPED_RESPONSE_FIELDS: [&str; 18] = [
     "connection",
     "date",
     "server",
@@ -49,8 +49,10 @@ const DROPPED_RESPONSE_FIELDS: [&str; 16] = [
     "keep-alive",
     "proxy-authenticate",
     "proxy-connection",
+    "te",
     "trailer",
     "upgrade",
+    "http2-settings",
 ];
 
 /// Returns true if a client's field is forwarded to the upstream server. Dropped fields and

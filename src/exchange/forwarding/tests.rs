@@ -120,6 +120,7 @@ fn the_server_is_told_the_scheme_of_the_connection_that_the_client_made() {
     for (hops, schemes, expected) in [
         (&["192.0.2.9"][..], &["https"][..], "https"),
         (&["192.0.2.9, 10.0.0.2"], &["https, http"], "https"),
+        (&["192.0.2.9"], &["HTTPS"], "https"),
         (&["192.0.2.9", "10.0.0.2"], &["https", "http"], "https"),
         (&["192.0.2.9, 10.0.0.3, 10.0.0.2"], &["https, http, http"], "https"),
         // What the client put before the values of the proxies does not count.

@@ -44,6 +44,23 @@ fn the_client_gets_the_upstreams_status_body_and_allowed_fields() {
 }
 
 #[test]
+fn hop_by_hop_fields_of_the_upstream_stay_with_riskgate() {
+    let fields = ["Keep-Alive", "Proxy-Connection", "TE", "Trailer", "Upgrade", "HTTP2-Settings"];
+    let (_stand_in, gateway, key) = gateway_with_script(move |_| {
+        let mut headers = String::from("X-Kept: yes\r\nConnection: X-Listed\r\nX-Listed: x\r\n");
+        for name in fields {
+            headers += &format!("{name}: x\r\n");
+        }
+        vec![Step::Send(response_bytes(200, &headers, "body"))]
+    });
+    let answer = gateway.get("/v1/check/a@b.com", &key).expect(200);
+    assert_eq!((answer.header("X-Kept"), answer.text().as_str()), (Some("yes"), "body"));
+    for name in fields.iter().chain(&["X-Listed"]) {
+        assert!(!answer.has_header(name), "{name}");
+    }
+}
+
+#[test]
 fn the_client_gets_a_chunked_upstream_response_complete() {
     let (_stand_in, gateway, key) = gateway_with_script(|_| {
         vec![Step::Send(
