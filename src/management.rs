@@ -31,7 +31,7 @@ pub use overrides::{
     OverrideChange, OverrideRequest, clear_override, list_overrides, override_file_state,
     set_override,
 };
-pub use present_time::{read_present_time, set_present_time};
+pub use present_time::{judge_present_time, read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;
 pub use rotation::{DEFAULT_OVERLAP, PreparedRotation, prepare_rotation};
 pub use usage::{month_to_show, read_daily_usage_of_month};

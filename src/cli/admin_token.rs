@@ -3,11 +3,14 @@
 use clap::Subcommand;
 use serde_json::json;
 
+use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, stdout_error, write_secret};
+use super::store_access::STORE_TIMEOUT;
 use crate::config::TokenScope;
 use crate::keys::{ID_OR_ACCOUNT_FORMAT, Token, format_key_hash, is_valid_id_or_account};
-use crate::management::Expiry;
+use crate::management::{Expiry, judge_present_time};
+use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
 use crate::quota::judge_time;
 
@@ -19,6 +22,9 @@ pub enum AdminTokenCommand {
     /// Make a token, and print it once, alone on stdout. The section for the config, which has only
     /// the hash of the token, goes to stderr.
     Create {
+        /// The config whose store tells the time if the clock of this machine is wrong.
+        #[command(flatten)]
+        config: ConfigArgs,
         /// The name of the token, which the audit shows.
         #[arg(long)]
         name: String,
@@ -35,7 +41,7 @@ pub enum AdminTokenCommand {
 }
 
 pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
-    let AdminTokenCommand::Create { name, scope, expires, json } = command;
+    let AdminTokenCommand::Create { config, name, scope, expires, json } = command;
     if !is_valid_id_or_account(&name) {
         let line = format!("--name: expected {ID_OR_ACCOUNT_FORMAT}, but found {name:?}");
         return Err(CommandFailure::usage(line));
@@ -45,8 +51,10 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
         return Err(CommandFailure::usage(format!("{expected}, but found {scope:?}")));
     }
     let expires = expires.as_deref().map(Expiry::parse).transpose()?;
-    let now = judge_time(None)?.time;
-    let expires = expires.map(|when| when.to_unix_seconds(now)).transpose()?.map(format_rfc3339);
+    let expires = match expires {
+        Some(when) => Some(format_rfc3339(when.to_unix_seconds(read_time(&config)?)?)),
+        None => None,
+    };
     let token =
         Token::generate(TOKEN_PREFIX).map_err(|error| CommandFailure::failed(error.to_string()))?;
     let hash = format_key_hash(token.expose_text());
@@ -68,4 +76,19 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
         ));
     }
     Ok(())
+}
+
+/// The present time, by what the store of the config knows. Prints a warning if the clocks contradict
+/// it. A config that can't be read is no reason to make no token for it: then the clock of this
+/// machine tells the time.
+fn read_time(config: &ConfigArgs) -> Result<BelievedTime, CommandFailure> {
+    let judged = match config.read_config() {
+        Ok(config) => judge_present_time(&config.store, STORE_TIMEOUT)?,
+        Err(_) => judge_time(None)?,
+    };
+    if let Some(problem) = judged.problem {
+        let time = format_rfc3339(judged.time.unix_now);
+        print_message(format!("warning: {problem}; this command uses {time}"));
+    }
+    Ok(judged.time)
 }

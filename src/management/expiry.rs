@@ -3,6 +3,7 @@
 use super::fault::ManagementFault;
 use crate::config::parse_duration;
 use crate::model::believed_time::BelievedTime;
+use crate::model::month::format_rfc3339;
 
 /// The expiry of a key: a time, or seconds from now.
 pub enum Expiry {
@@ -34,9 +35,21 @@ impl Expiry {
     /// Returns the expiry in Unix seconds.
     ///
     /// # Errors
-    /// Returns a fault if the expiry depends on the present time, and no clock tells it.
+    /// Returns a fault if the time has passed, or if it depends on the present time and no clock
+    /// tells that.
     pub fn to_unix_seconds(&self, now: BelievedTime) -> Result<i64, ManagementFault> {
         match self {
+            Expiry::At(time) if now.is_known() && *time <= now.unix_now => {
+                Err(ManagementFault::invalid(
+                    "expires",
+                    "a time in the future",
+                    format!(
+                        "{}, and it is {}",
+                        format_rfc3339(*time),
+                        format_rfc3339(now.unix_now)
+                    ),
+                ))
+            }
             Expiry::At(time) => Ok(*time),
             Expiry::After(seconds) if now.is_known() => Ok(now.unix_now.saturating_add(*seconds)),
             Expiry::After(_) => Err(ManagementFault::Conflict(

@@ -20,7 +20,18 @@ pub fn set_present_time(store: &mut Store) -> Result<Option<String>, StoreError>
 /// Returns the present time in Unix seconds, by what the store of a config knows. If the store does
 /// not exist or fails, only the clock of this machine tells the time. Creates no store.
 pub fn read_present_time(options: &StoreOptions, timeout: Duration) -> i64 {
+    judge_present_time(options, timeout).map_or(0, |judged| judged.time.unix_now)
+}
+
+/// Like [`read_present_time`], with what is known of the time.
+///
+/// # Errors
+/// If no clock tells the time.
+pub fn judge_present_time(
+    options: &StoreOptions,
+    timeout: Duration,
+) -> Result<JudgedTime, StoreError> {
     let opened = Store::open_to_check(&options.url, &options.redis, timeout);
     let judged = opened.and_then(|mut store| judge_time(store.as_mut()));
-    judged.or_else(|_| judge_time(None)).map_or(0, |judged| judged.time.unix_now)
+    judged.or_else(|_| judge_time(None))
 }

@@ -30,6 +30,8 @@ def before_call(context, case, kwargs):
             case.body["plan"] = next(plans)
         if isinstance(case.body.get("until"), str):
             case.body["until"] = LAST_DAY
+        if isinstance(case.body.get("expires"), str):
+            case.body["expires"] = f"{LAST_DAY}T00:00:00Z"
         if isinstance(case.body.get("limit"), float):
             case.body["limit"] = int(case.body["limit"])
     if case.query and "cursor" in case.query:

@@ -77,6 +77,10 @@ impl Trial {
         let gateway = setup.append_toml(&toml).start();
         let key = gateway.create_active_key("acme", &[]);
         gateway.cli(&["table", "deny", "denied-for-now.com", "--until", "2031-04-11"]).expect(0);
+        wait_until("the domain is denied", || {
+            let verdict = gateway.get_domain("denied-for-now.com", &key).expect(200).json();
+            verdict["reason"] == "disposable"
+        });
         let mut trial = Trial {
             gateway,
             gateway_clock,
@@ -183,6 +187,8 @@ impl Trial {
         let row = listed.as_array().unwrap().iter().find(|row| row["id"] == made["id"]).unwrap();
         is_near(&row["expires_at"], now + 3_600);
         assert_eq!(row["state"], "active", "{what}");
+        let create = ["admin-token", "create", "--name", "new", "--expires", "1h", "--json"];
+        is_near(&self.command(&create).expect(0).json()["expires"], now + 3_600);
         // Rotation without an overlap ends the old key at once.
         let old = made["key"].as_str().unwrap();
         wait_until("the key works", || self.gateway.get("/v1/usage", old).status == 200);
@@ -295,6 +301,7 @@ fn a_command_that_knows_no_time_makes_nothing_that_depends_on_the_time() {
         for words in [
             &["keys", "create", "--account", "acme", "--expires", "1h"][..],
             &["keys", "rotate", id, "--overlap", "0s"],
+            &["admin-token", "create", "--name", "new", "--expires", "1h"],
         ] {
             let refused = run(words).expect(1).stderr;
             assert!(refused.contains("clock: expected a clock that agrees"), "{step}: {refused}");
