@@ -278,6 +278,13 @@ fn faulty_requests_get_a_clear_error_and_change_nothing() {
         ("POST", "/keys", json!({ "account": "a", "plan": "gold" }), 422, "plan"),
         ("POST", "/keys", json!({ "account": "a", "origins": ["a.com"] }), 422, "origin"),
         ("POST", "/keys", json!({ "account": "a", "expires": "soon" }), 422, "expires"),
+        (
+            "POST",
+            "/keys",
+            json!({ "account": "a", "expires": "2020-01-01T00:00:00Z" }),
+            422,
+            "a time in the future",
+        ),
         ("POST", "/keys", json!({ "account": "a", "label": "a\nb" }), 422, "label"),
         ("PATCH", "/accounts/acme", json!({}), 422, "a plan or a limit"),
         ("PATCH", "/accounts/acme", json!({ "limit": -1 }), 422, "limit"),
@@ -323,6 +330,17 @@ fn faulty_requests_get_a_clear_error_and_change_nothing() {
     large.send(gateway.admin).expect(413);
     let records = gateway.cli(&["audit", "--json"]).expect(0).stdout;
     assert_eq!(records, "", "nothing was changed");
+}
+
+#[test]
+fn a_request_that_two_readers_could_read_differently_is_refused() {
+    let (gateway, tokens) = start();
+    let create =
+        api_request("POST", "/keys", &tokens.write).with_header("Content-Type", "application/json");
+    let twice = create.clone().body(r#"{"account":"a","account":"b"}"#);
+    assert!(twice.send(gateway.admin).expect(422).text().contains("duplicate field"));
+    let two_types = create.with_header("Content-Type", "text/plain").body(r#"{"account":"a"}"#);
+    two_types.send(gateway.admin).expect(415);
 }
 
 #[test]

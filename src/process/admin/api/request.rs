@@ -128,11 +128,12 @@ impl ApiRequest {
 
     /// Parses the body. An empty body counts as an empty object.
     pub(super) fn parse_body<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        let content_type = self.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-        let is_json = content_type.is_some_and(|value| {
-            let essence = value.split(|byte| *byte == b';').next().unwrap_or_default();
+        let is_json = |value: &HeaderValue| {
+            let essence = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
             essence.trim_ascii().eq_ignore_ascii_case(b"application/json")
-        });
+        };
+        let mut types = self.headers.get_all(CONTENT_TYPE).iter();
+        let is_json = types.next().is_some_and(is_json) && types.next().is_none();
         if !is_json && !self.body.is_empty() {
             return Err(ApiError::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -150,7 +151,9 @@ impl ApiRequest {
         if !value.is_object() {
             return Err(ApiError::invalid("expected a JSON object"));
         }
-        serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()))
+        serde_json::from_value::<T>(value).map_err(|error| ApiError::invalid(error.to_string()))?;
+        // A value has the last of two members with one name; this reading refuses both.
+        serde_json::from_slice(body).map_err(|error| ApiError::invalid(error.to_string()))
     }
 }
 
