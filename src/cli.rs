@@ -26,6 +26,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::process::server::survive_file_size_limit;
 use crate::store::redact_url;
 use config_args::ConfigArgs;
 use failure::CommandFailure;
@@ -112,6 +113,7 @@ impl From<clap::Error> for CommandFailure {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
+    survive_file_size_limit();
     let outcome =
         Cli::try_parse().map_err(CommandFailure::from).and_then(|cli| match cli.command {
             Command::Run(args) => run::run(args),

@@ -7,9 +7,8 @@ use super::quota_events::QuotaEventRow;
 use super::rows::{DailyUsageRow, RingRows, TopRow, UsageRow};
 use crate::model::month::Month;
 
-/// The contents that `riskgate store copy` moves. DNS facts, the states of sources and requests
-/// that can be repeated stay behind: riskgate learns the facts and reads the sources again, and
-/// knows a request for a day only.
+/// The contents that `riskgate store copy` moves. DNS facts and requests that can be repeated stay
+/// behind: riskgate learns the facts again, and knows a request for a day only.
 #[derive(Clone, Debug)]
 pub struct StoreContents {
     /// Keys and accounts.
@@ -24,8 +23,20 @@ pub struct StoreContents {
     pub quota_events: Vec<QuotaEventRow>,
     /// The records of the audit, the oldest first.
     pub audit: Vec<AuditRecord>,
+    /// The subject and the state of each source outside the store, as of the last record. What
+    /// differs from it is recorded next.
+    pub source_states: Vec<(String, String)>,
     /// The calls by day of each month that the store keeps.
     pub daily_usage: Vec<(Month, Vec<DailyUsageRow>)>,
+}
+
+/// What a copy reads of one moment.
+pub(super) struct RingSnapshot {
+    pub ring: RingRows,
+    /// The id of the last record of the audit; `None` if there is no record.
+    pub last_record_id: Option<String>,
+    /// See [`StoreContents::source_states`].
+    pub source_states: Vec<(String, String)>,
 }
 
 impl StoreContents {

@@ -77,8 +77,9 @@ fn verify(path: &Path, contents: &StoreContents, redis: &RedisOptions) -> Result
         return differs("records of the audit", saved.audit.len(), contents.audit.len());
     }
     let counts = |contents: &StoreContents| {
-        let StoreContents { usage, top_rows, quota_events, daily_usage, .. } = contents;
-        [usage.len(), top_rows.len(), quota_events.len(), daily_usage.len()]
+        let StoreContents { usage, top_rows, quota_events, daily_usage, source_states, .. } =
+            contents;
+        [usage.len(), top_rows.len(), quota_events.len(), daily_usage.len(), source_states.len()]
     };
     match counts(&saved) == counts(contents) {
         true => Ok(()),
@@ -102,8 +103,17 @@ fn has_same_records(saved: &[AuditRecord], written: &[AuditRecord]) -> bool {
     is_kept && saved.iter().map(facts).eq(written[deleted..].iter().map(facts))
 }
 
-/// Describes what is at this path, unless it is nothing or an SQLite file, as a backup is.
+/// Describes what is at this path, unless it is nothing or an SQLite file, as a backup is. SQLite would
+/// apply a log beside it to the new backup.
 fn describe_other_file(path: &Path) -> Option<String> {
+    for suffix in ["-wal", "-journal"] {
+        let mut log = path.as_os_str().to_owned();
+        log.push(suffix);
+        if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+            let log = log.display();
+            return Some(format!("{log} beside it, which is of a store: move both away"));
+        }
+    }
     const SQLITE_START: &[u8] = b"SQLite format 3\0";
     let kind = fs::symlink_metadata(path).ok()?.file_type();
     if !kind.is_file() {

@@ -3,9 +3,9 @@
 use super::open::Store;
 use crate::model::month::Month;
 use crate::store::audit::AuditRecord;
-use crate::store::contents::StoreContents;
+use crate::store::contents::{RingSnapshot, StoreContents};
 use crate::store::error::StoreError;
-use crate::store::rows::{KeyRow, RingRows};
+use crate::store::rows::KeyRow;
 
 /// The usage by day is read for the present month and for this many months before.
 const KEPT_MONTHS_OF_DAILY_USAGE: u16 = 13;
@@ -30,9 +30,8 @@ impl Store {
     }
 
     fn read_contents_of_snapshot(&mut self) -> Result<Option<StoreContents>, StoreError> {
-        let Some((mut ring, last_record_id)) = self.ring_rows_and_last_record_id()? else {
-            return Ok(None);
-        };
+        let Some(snapshot) = self.ring_snapshot()? else { return Ok(None) };
+        let RingSnapshot { mut ring, last_record_id, source_states } = snapshot;
         ring.keys.sort_unstable_by(KeyRow::compare_age);
         let audit = self.read_audit_up_to(last_record_id.as_deref())?;
         // The month is read from the store, because a wrong clock of this machine would move the
@@ -54,21 +53,22 @@ impl Store {
             top_rows,
             quota_events,
             audit,
+            source_states,
             daily_usage,
         }))
     }
 
-    /// Reads keys and accounts, and the id of the last record that the audit had at that moment.
-    fn ring_rows_and_last_record_id(
-        &mut self,
-    ) -> Result<Option<(RingRows, Option<String>)>, StoreError> {
+    /// Reads keys and accounts, and what the audit and the states of sources are at that moment.
+    fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
         match self {
             Store::Sqlite(store) => {
-                let Some(rows) = store.ring_rows()? else { return Ok(None) };
+                let Some(ring) = store.ring_rows()? else { return Ok(None) };
                 let last = store.read_audit_before(None, 1)?.pop();
-                Ok(Some((rows, last.map(|record| record.id))))
+                let last_record_id = last.map(|record| record.id);
+                let source_states = store.read_source_states()?;
+                Ok(Some(RingSnapshot { ring, last_record_id, source_states }))
             }
-            Store::Redis(store) => store.ring_rows_and_last_record_id(),
+            Store::Redis(store) => store.ring_snapshot(),
         }
     }
 

@@ -118,6 +118,18 @@ impl Redis {
         self.query_last_reply(RECORD_OPERATION, &read)
     }
 
+    /// The subject and the state of each source.
+    pub(super) fn read_source_states(&mut self) -> Result<Vec<(String, String)>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGETALL").arg(SOURCE_STATES);
+        self.query_last_reply(READ_OPERATION, &read)
+    }
+
+    /// The id of the last record; `None` if there is no record.
+    pub(super) fn last_record_id(&mut self) -> Result<Option<String>, StoreError> {
+        Ok(self.read_audit_before(None, 1)?.pop().map(|record| record.id))
+    }
+
     pub(in crate::store) fn find_audit_record(
         &mut self,
         id: &str,
@@ -154,7 +166,7 @@ impl Redis {
     pub(super) fn fill_audit(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
         // A copy that was interrupted may have left records behind.
         let mut clear = redis::pipe();
-        clear.cmd("UNLINK").arg(AUDIT);
+        clear.cmd("UNLINK").arg(AUDIT).arg(SOURCE_STATES);
         self.query_with_retry_within(RECORD_OPERATION, BULK_TIMEOUT, &clear)?;
         let (mut milliseconds, mut number) = (1, 0);
         for chunk in contents.audit.chunks(CHUNK_ROWS) {
@@ -170,6 +182,14 @@ impl Redis {
                 write.arg("operation").arg(operation).arg("target").arg(target);
                 write.arg("form").arg("json").arg("before").arg(before.to_string());
                 write.arg("after").arg(after.to_string());
+            }
+            self.query_with_retry_within(RECORD_OPERATION, BULK_TIMEOUT, &write)?;
+        }
+        for chunk in contents.source_states.chunks(CHUNK_ROWS) {
+            let mut write = redis::pipe();
+            let states = write.cmd("HSET").arg(SOURCE_STATES);
+            for (subject, state) in chunk {
+                states.arg(subject).arg(state);
             }
             self.query_with_retry_within(RECORD_OPERATION, BULK_TIMEOUT, &write)?;
         }

@@ -19,6 +19,7 @@ use super::rows::{format_own_limit, format_plan_or_empty, parse_account, parse_d
 use super::scripts::Script;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::ChangeAuthor;
+use crate::store::contents::RingSnapshot;
 use crate::store::error;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion};
@@ -53,21 +54,20 @@ impl Redis {
 
     /// Reads keys and accounts, and the id of the last record that the audit had at that moment.
     /// Reads again whatever changes meanwhile, until nothing has changed while it was read.
-    pub(in super::super) fn ring_rows_and_last_record_id(
-        &mut self,
-    ) -> Result<Option<(RingRows, Option<String>)>, StoreError> {
+    pub(in super::super) fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
         let Some(mut rows) = self.ring_rows()? else { return Ok(None) };
         let deadline = Instant::now() + QUIET_MOMENT_TIMEOUT;
         while Instant::now() < deadline {
             let changes = self.read_changes(rows.version)?;
             let version = changes.ring_version.clone();
             rows.apply_changes(changes);
-            let last = self.read_audit_before(None, 1)?.pop();
-            if self.is_unchanged_since(&version)? {
-                return Ok(Some((rows, last.map(|record| record.id))));
+            let last_record_id = self.last_record_id()?;
+            let source_states = self.read_source_states()?;
+            if self.is_unchanged_since(&version)? && self.last_record_id()? == last_record_id {
+                return Ok(Some(RingSnapshot { ring: rows, last_record_id, source_states }));
             }
         }
-        let found = "a store whose keys or accounts changed during each read";
+        let found = "a store whose keys, accounts or audit changed during each read";
         Err(self.unavailable_error(READ_RING_OPERATION, found))
     }
 

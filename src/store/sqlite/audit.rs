@@ -9,6 +9,7 @@ use crate::store::audit::{
     AUDIT_RETENTION_SECONDS, AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState,
     diff_source_states,
 };
+use crate::store::contents::StoreContents;
 use crate::store::error::{self, StoreError};
 use crate::store::rows::{REQUEST_RETENTION_SECONDS, RequestRecord};
 
@@ -89,6 +90,18 @@ impl Sqlite {
         subject: &str,
     ) -> Result<Option<String>, StoreError> {
         select_source_state(&self.connection, subject).map_err(self.error_while(READ_OPERATION))
+    }
+
+    /// The subject and the state of each source.
+    pub(in crate::store) fn read_source_states(
+        &mut self,
+    ) -> Result<Vec<(String, String)>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<(String, String)>> {
+            let mut select =
+                self.connection.prepare("SELECT subject, entries FROM source_state")?;
+            select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        };
+        read().map_err(self.error_while(READ_OPERATION))
     }
 
     pub(in crate::store) fn find_audit_record(
@@ -209,16 +222,19 @@ pub(super) fn append_record(
 /// Writes the records of another store into an empty store. They get new ids, in the same order.
 pub(super) fn fill_audit(
     transaction: &Transaction<'_>,
-    records: &[AuditRecord],
+    contents: &StoreContents,
 ) -> rusqlite::Result<()> {
     let mut insert = transaction.prepare(
         "INSERT INTO audit (at, author, operation, target, before, after)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
-    for AuditRecord { at, author, operation, target, before, after, .. } in records {
+    for AuditRecord { at, author, operation, target, before, after, .. } in &contents.audit {
         let author = author.to_json().to_string();
         let (before, after) = (before.to_string(), after.to_string());
         insert.execute(params![at, author, operation, target, before, after])?;
+    }
+    for (subject, state) in &contents.source_states {
+        set_source_state(transaction, subject, state)?;
     }
     Ok(())
 }

@@ -193,7 +193,7 @@ impl Sqlite {
         rows::write_store_contents(&transaction, contents, version).map_err(&failed)?;
         quota_events::write_quota_events(&transaction, &contents.quota_events).map_err(&failed)?;
         daily_usage::fill_daily_usage(&transaction, &contents.daily_usage).map_err(&failed)?;
-        audit::fill_audit(&transaction, &contents.audit).map_err(&failed)?;
+        audit::fill_audit(&transaction, contents).map_err(&failed)?;
         append_record(&transaction, now, author, &change_of_filled_store(contents))
             .map_err(&failed)?;
         transaction.commit().map_err(failed)

@@ -255,6 +255,7 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         usage: Vec::new(),
         top_rows: Vec::new(),
         audit: Vec::new(),
+        source_states: Vec::new(),
         daily_usage: Vec::new(),
         quota_events: Vec::new(),
     };

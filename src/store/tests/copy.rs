@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::super::{
-    BatchContext, ClaimTimes, KeyRow, LeaseReport, MonthlyLimit, NewQuotaEvent, QuotaEventOutcome,
-    Store, StoreContents, TopCredit, TopRow, UsageRow,
+    AuditOperation, BatchContext, ClaimTimes, KeyRow, LeaseReport, MonthlyLimit, NewQuotaEvent,
+    QuotaEventOutcome, SourceState, Store, StoreContents, TopCredit, TopRow, UsageRow,
 };
 use super::quota_events::quota_event;
 use super::{TestStore, account, add_keys, key, on_both_stores, ring_version, rows, sort_rows};
@@ -65,6 +65,11 @@ fn write_rows_of_every_kind(store: &mut Store) {
     };
     store.add_credits(&[credit("a.test", 0.1), credit("b.test", 7.0)], &[], 20_000, 60.0).unwrap();
     write_quota_events(store);
+    for value in ["1", "2"] {
+        let entries = [("plans.pro".to_owned(), value.to_owned())].into();
+        let state = SourceState { subject: "config a.toml".to_owned(), entries };
+        store.changes().record_source_state(AuditOperation::ConfigChange, &state).unwrap();
+    }
 }
 
 /// Records a pending, a delivered and a given up event of the month, and of a past month a pending
@@ -109,6 +114,7 @@ fn assert_same_contents(a: &StoreContents, b: &StoreContents) {
     assert_eq!((a.usage_month, &a.usage), (b.usage_month, &b.usage));
     assert_eq!(top_rows_by_domain(&a.top_rows), top_rows_by_domain(&b.top_rows));
     assert_eq!(a.quota_events, b.quota_events);
+    assert_eq!(a.source_states, b.source_states);
 }
 
 #[test]
@@ -117,7 +123,7 @@ fn a_copy_to_redis_and_back_is_the_same() {
         (TestStore::new_sqlite(), TestStore::new_redis(), TestStore::new_sqlite());
     write_rows_of_every_kind(&mut from.open());
     let first = read_contents(&mut from.open());
-    assert_eq!(first.usage.len(), 2);
+    assert_eq!((first.usage.len(), first.source_states.len()), (2, 1));
     let events: Vec<&str> = first.quota_events.iter().map(|event| event.key.as_str()).collect();
     assert_eq!(events, ["delivered", "given-up", "past-pending", "pending"]);
     server.open().changes().fill_empty_store(&first).unwrap();
@@ -203,6 +209,7 @@ fn an_interrupted_copy_is_invisible_and_can_be_repeated() {
         usage: vec![usage_row("acme", 5, 6), usage_row("gone", 1, 1)],
         top_rows: Vec::new(),
         audit: Vec::new(),
+        source_states: Vec::new(),
         daily_usage: Vec::new(),
         quota_events: Vec::new(),
     };

@@ -124,6 +124,24 @@ fn a_backup_replaces_neither_the_store_nor_any_other_file() {
     gateway.restart().get("/v1/usage", &key).expect(200);
 }
 
+#[test]
+fn a_backup_is_not_put_beside_the_log_of_another_store() {
+    let (gateway, other) = (Setup::new().start(), Setup::new().start());
+    gateway.create_active_key("acme", &[]);
+    other.create_active_key("foreign", &[]);
+    let file = other.path("riskgate.db");
+    // The killed process leaves the log of its store behind.
+    let mut other = other;
+    other.kill();
+    assert!(std::fs::metadata(other.path("riskgate.db-wal")).unwrap().len() > 0);
+    let backup = || gateway.cli(&["store", "backup", file.to_str().unwrap()]);
+    let refused = backup().expect(1).stderr;
+    assert!(refused.contains("riskgate.db-wal beside it"), "{refused}");
+    std::fs::remove_file(other.path("riskgate.db-wal")).unwrap();
+    backup().expect(0);
+    assert!(restored_words(&file).contains("restored 1 keys, 1 accounts"));
+}
+
 /// A setup whose store has this many keys.
 fn setup_with_keys(count: usize) -> Setup {
     let setup = setup_elsewhere();
@@ -137,6 +155,17 @@ fn setup_with_keys(count: usize) -> Setup {
     std::fs::write(&path, text).unwrap();
     setup.cli(&["keys", "import", path.to_str().unwrap()]).expect(0);
     setup
+}
+
+#[test]
+fn a_backup_beyond_the_limit_of_file_sizes_is_told_and_leaves_nothing() {
+    let setup = setup_with_keys(2_000).run_under(&["prlimit", "--fsize=200000"]);
+    let file = setup.path("saved.db");
+    let refused = setup.cli(&["store", "backup", file.to_str().unwrap()]).expect(1).stderr;
+    assert!(refused.contains("filling the store: disk I/O error"), "{refused}");
+    let names = std::fs::read_dir(setup.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = names.filter(|name| name.to_string_lossy().contains("backup")).collect();
+    assert!(left.is_empty() && !file.exists(), "{left:?}");
 }
 
 fn restored_words(file: &Path) -> String {

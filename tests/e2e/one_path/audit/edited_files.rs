@@ -23,6 +23,21 @@ fn next_record(gateway: &Gateway, operation: &str, before: usize) -> Value {
 }
 
 #[test]
+fn an_edit_while_the_gateway_is_stopped_is_recorded_in_a_copied_store_too() {
+    let gateway = Setup::new().start();
+    gateway.create_active_key("acme", &[]);
+    std::thread::sleep(std::time::Duration::from_millis(1_000));
+    let (from, to) = (gateway.path("riskgate.db"), gateway.path("copy.db"));
+    let [from, to] = [from, to].map(|path| format!("sqlite:{}", path.display()));
+    let setup = gateway.shut_down();
+    setup.cli(&["store", "copy", &from, &to]).expect(0);
+    let gateway = setup.set_text("store.url", &to).set("top.limit", "77").start();
+    let record = next_record(&gateway, "config.change", 0);
+    assert_eq!(record["after"]["top.limit"], "77", "{record}");
+    assert!(record["after"]["store.url"].to_string().contains("copy.db"), "{record}");
+}
+
+#[test]
 fn every_change_of_a_declared_key_is_recorded() {
     let setup = Setup::new();
     let file = setup.path("keys.toml");
