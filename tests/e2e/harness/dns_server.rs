@@ -1,7 +1,7 @@
 //! Starts a real DNS server for a test (Knot DNS with two zones), and a UDP proxy that delays or
 //! drops queries.
 
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl DnsServer {
         let folder = tempfile::tempdir().unwrap();
         write_zone(folder.path(), records);
         for _ in 0..5 {
-            let address = free_address();
+            let address = SocketAddr::new(own_loopback_address(), free_address().port());
             let config = knot_config(folder.path(), address);
             std::fs::write(folder.path().join("knot.conf"), config).unwrap();
             let mut child = spawn_knotd(folder.path());
@@ -51,7 +51,14 @@ impl DnsServer {
         write_zone(self.folder.path(), records);
         self.stop();
         self.child = spawn_knotd(self.folder.path());
-        wait_for("knotd answers again", || is_serving(self.address).then_some(()));
+        wait_for("knotd answers again", || {
+            assert!(self.child.try_wait().unwrap().is_none(), "knotd has ended: {}", self.log());
+            is_serving(self.address).then_some(())
+        });
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("knotd.log")).unwrap_or_default()
     }
 
     pub fn stop(&mut self) {
@@ -68,15 +75,23 @@ impl Drop for DnsServer {
     }
 }
 
+/// An address for one server of this process. No other process takes its ports while the server is down.
+fn own_loopback_address() -> IpAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let [_, _, third, fourth] = std::process::id().to_be_bytes();
+    let second = 64 + (NEXT.fetch_add(1, Ordering::Relaxed) % 64) as u8;
+    IpAddr::from([127, second, third, fourth])
+}
+
 fn write_zone(folder: &Path, records: &str) {
     std::fs::write(folder.join("com.zone"), format!("{ZONE_HEADER}ns A 127.0.0.1\n{records}"))
         .unwrap();
 }
 
 fn knot_config(folder: &Path, address: SocketAddr) -> String {
-    let (folder, port) = (folder.display(), address.port());
+    let (folder, ip, port) = (folder.display(), address.ip(), address.port());
     format!(
-        "server:\n  rundir: \"{folder}\"\n  listen: 127.0.0.1@{port}\n  tcp-workers: 1\n  \
+        "server:\n  rundir: \"{folder}\"\n  listen: {ip}@{port}\n  tcp-workers: 1\n  \
          udp-workers: 1\n  background-workers: 1\nlog:\n  - target: stderr\n    any: warning\n\
          database:\n  storage: \"{folder}\"\n\
          template:\n  - id: default\n    storage: \"{folder}\"\n    journal-content: none\n    \

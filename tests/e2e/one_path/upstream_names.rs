@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::harness::{
-    BINARY, DelayingDnsProxy, DemoUpstream, DnsServer, Gateway, MockUpstream, Setup, get,
-    run_command, wait_until,
+    BINARY, DelayingDnsProxy, DemoUpstream, DnsServer, Gateway, MockUpstream, SetOnDrop, Setup,
+    get, run_command, wait_until,
 };
 
 const PATH: &str = "/v1/check/a@b.com";
@@ -52,6 +52,7 @@ fn servers_are_exchanged_in_the_dns_without_a_failed_request() {
         }
     };
     std::thread::scope(|scope| {
+        let _stop = SetOnDrop(&is_done);
         let loads: Vec<_> = (0..4).map(|_| scope.spawn(send_until_done)).collect();
         let wait_for_requests = |at: usize| {
             let earlier = servers[at].request_count();
