@@ -5,6 +5,7 @@ pub mod listener;
 mod mount;
 mod redirect;
 pub mod reload;
+pub mod served_store;
 pub mod server;
 mod single_response;
 pub mod systemd;

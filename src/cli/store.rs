@@ -97,8 +97,12 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
         StoreCommand::Init { config, json } => init(&config, json),
         StoreCommand::Copy { config, from, to, json } => {
             let (from, to) = (parse_url("FROM", &from)?, parse_url("TO", &to)?);
-            let redis = config.read_config()?.store.redis;
-            report_copy("copied", &copy(&redis, &from, &to)?, json)
+            let config = config.read_config()?;
+            // The gateway has the file open that was there before.
+            if matches!(to, StoreUrl::Sqlite(_)) && config.store.is_at(&to) {
+                check_no_gateway_runs(&config)?;
+            }
+            report_copy("copied", &copy(&config.store.redis, &from, &to)?, json)
         }
         StoreCommand::Backup { config, file, json } => backup::run(&config, &file, json),
         StoreCommand::Restore { config, file, json } => restore(&config, file, json),

@@ -22,22 +22,50 @@ const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 /// gateway's lock. If the store is a file that does not exist, creates it and prints its path: the
 /// command may run in another directory than the gateway, and `store.url` may be a relative path.
 /// Fails if a gateway of the config runs: the file was then moved away or deleted. Also fails if that
-/// gateway serves another store, because `store.url` has changed since its start.
+/// gateway serves another store: `store.url` has changed since its start, or the store was emptied
+/// or replaced.
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     check_store_is_served(config)?;
-    open_or_create_store(config)
+    let mut store = open_or_create_store(config)?;
+    check_store_is_the_same(config, &mut store)?;
+    Ok(store)
+}
+
+/// Fails if a gateway of the config runs and has read its keys from another store at the address.
+fn check_store_is_the_same(config: &Config, store: &mut Store) -> Result<(), CommandFailure> {
+    let served = running_gateway_dir(config).and_then(|dir| dir.read_served_store());
+    let Some(served_id) = served.and_then(|served| served.id) else { return Ok(()) };
+    let found = match store.ring_version()? {
+        Some(version) if version.store_id == served_id => return Ok(()),
+        Some(version) => format!("the store {}", version.store_id),
+        None => "an empty server".to_owned(),
+    };
+    Err(CommandFailure::failed(format!(
+        "{}: expected the store {served_id} of the running gateway, but found {found}; bring the \
+         store back with its data, or stop the gateway first",
+        config.store.shown_address()
+    )))
 }
 
 /// Fails if a gateway of the config runs and serves another store.
 pub fn check_store_is_served(config: &Config) -> Result<(), CommandFailure> {
-    let served = running_gateway_dir(config).and_then(|dir| dir.read_served_store());
+    let Some(served) = running_gateway_dir(config).and_then(|dir| dir.read_served_store()) else {
+        return Ok(());
+    };
     let named = config.store.shown_address();
-    match served.filter(|served| *served != named) {
-        None => Ok(()),
-        Some(served) => Err(CommandFailure::failed(format!(
-            "store.url: expected {served}, the store of the running gateway, but found {named}; \
-             restart the gateway first, or undo the change of store.url"
+    if served.address != named {
+        return Err(CommandFailure::failed(format!(
+            "store.url: expected {}, the store of the running gateway, but found {named}; \
+             restart the gateway first, or undo the change of store.url",
+            served.address
+        )));
+    }
+    match (served.inode, config.store.file_identity().map(|(_, inode)| inode)) {
+        (Some(served), Some(found)) if served != found => Err(CommandFailure::failed(format!(
+            "{named}: expected the store of the running gateway, but found another file; put it \
+             back first"
         ))),
+        _ => Ok(()),
     }
 }
 
@@ -52,7 +80,7 @@ pub fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
     }
     let mut store = config.store.open(STORE_TIMEOUT)?;
     store.raise_busy_timeout()?;
-    tell_time(&mut store);
+    tell_time(&mut store)?;
     if let Some(path) = new_file {
         let shown = path.canonicalize().unwrap_or_else(|_| path.clone());
         output::print_message(format!("created the store {}", shown.display()));
@@ -60,26 +88,28 @@ pub fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
     Ok(store)
 }
 
-/// Tells the store the present time. Prints a warning if the clocks contradict it. If the store does
-/// not answer, the operation of the command says so.
-fn tell_time(store: &mut Store) {
-    if let Ok(Some(problem)) = set_present_time(store) {
+/// Tells the store the present time. Prints a warning if the clocks contradict it.
+fn tell_time(store: &mut Store) -> Result<(), CommandFailure> {
+    if let Some(problem) = set_present_time(store)? {
         let time = format_rfc3339(store.now().unix_now);
         output::print_message(format!("warning: {problem}; this command uses {time}"));
     }
+    Ok(())
 }
 
 /// Opens the config's store for a change of what is in the store. Fails as [`open_store`] does, and
 /// if the store is a file that does not exist.
 pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
     check_store_is_served(config)?;
-    open_without_creating(config)
+    let mut store = open_without_creating(config)?;
+    check_store_is_the_same(config, &mut store)?;
+    Ok(store)
 }
 
 fn open_without_creating(config: &Config) -> Result<Store, CommandFailure> {
     let mut store = config.store.open_existing(STORE_TIMEOUT)?;
     store.raise_busy_timeout()?;
-    tell_time(&mut store);
+    tell_time(&mut store)?;
     Ok(store)
 }
 

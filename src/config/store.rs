@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::settings::Settings;
 use crate::store::{RedisOptions, Store, StoreError, StoreUrl};
-use crate::support::regular_file::parent_dir;
+use crate::support::regular_file::{file_identity, parent_dir};
 
 /// The store and its connection settings.
 #[derive(Clone, Debug)]
@@ -37,6 +37,20 @@ impl StoreOptions {
             }
             StoreUrl::Redis(url) => url.without_credentials(),
         }
+    }
+
+    /// Device and inode of an SQLite file; `None` for a server, and if there is no file.
+    pub fn file_identity(&self) -> Option<(u64, u64)> {
+        match &self.url {
+            StoreUrl::Sqlite(path) => file_identity(path),
+            StoreUrl::Redis(_) => None,
+        }
+    }
+
+    /// Returns true if this store has that address.
+    pub fn is_at(&self, url: &StoreUrl) -> bool {
+        let other = StoreOptions { url: url.clone(), ..self.clone() };
+        other.shown_address() == self.shown_address()
     }
 
     /// Like [`StoreOptions::open`], but never creates a store.

@@ -19,7 +19,7 @@ mod watch;
 mod webhook;
 mod write_back;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,10 +28,11 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::sync::oneshot;
 
-use crate::config::{Config, ConfigSources};
+use crate::config::{Config, ConfigSources, StoreOptions};
 use crate::gate::GateState;
 use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
+use crate::process::served_store::ServedStore;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
 
 use audit::AuditRecorder;
@@ -44,7 +45,8 @@ pub use requests::{ReloadOutcome, ReloadTrigger};
 pub use status_reporter::ReloadStatus;
 use status_reporter::StatusReporter;
 use table::TableRebuilder;
-use watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED};
+pub use watch::InputWatches;
+use watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED, list_certificate_files};
 use webhook::Webhooks;
 
 /// The background service that reloads.
@@ -78,6 +80,8 @@ struct ReloadState {
     status_reporter: StatusReporter,
     /// The process log; `None` if the program has another one.
     process_log: Option<Arc<ProcessLog>>,
+    /// The file that tells commands which store serves, and what it says.
+    served_store: Option<(PathBuf, ServedStore)>,
 }
 
 impl Reloader {
@@ -89,6 +93,7 @@ impl Reloader {
         config_sources: ConfigSources,
         keys: KeyRingUpdater,
         certificates: Option<Arc<CurrentCertificates>>,
+        watches: InputWatches,
     ) -> std::io::Result<(Reloader, ReloadTrigger)> {
         let (trigger, requests) = ReloadRequests::new();
         let config = Config::clone(&inputs.config.peek());
@@ -99,6 +104,7 @@ impl Reloader {
             Arc::clone(&gate_state),
             status_reporter.clone(),
             config.table.clone(),
+            watches.table,
             audit.clone(),
         )?;
         let trigger = trigger.with_table(table.clone());
@@ -115,10 +121,10 @@ impl Reloader {
             dns: DnsLearner::start(Arc::clone(&gate_state), status_reporter.clone(), store, dns)?,
             webhooks,
             table,
-            config_watch: FileWatch::for_paths(Config::read_with_files(&config_sources).files),
-            startup_files_watch: FileWatch::for_paths(config.files_read_at_start()),
+            config_watch: watches.config,
+            startup_files_watch: watches.startup_files,
             have_startup_files_changed: false,
-            certificate_watch: FileWatch::for_paths(list_certificate_files(&config)),
+            certificate_watch: watches.certificates,
             certificates,
             gate_state,
             inputs: Arc::clone(&inputs),
@@ -129,6 +135,7 @@ impl Reloader {
             keys,
             status_reporter: status_reporter.clone(),
             process_log: None,
+            served_store: None,
         };
         reload_state.report_keys_and_store(false);
         reload_state.update_gauges();
@@ -146,6 +153,18 @@ impl Reloader {
     pub fn with_process_log(self, log: &Arc<ProcessLog>) -> Reloader {
         let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
         state.process_log = Some(Arc::clone(log));
+        drop(state);
+        self
+    }
+
+    /// Keeps a file up to date that tells commands which store serves.
+    pub fn with_served_store_file(self, file: PathBuf, store: &StoreOptions) -> Reloader {
+        let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (address, inode) =
+            (store.shown_address(), store.file_identity().map(|(_, inode)| inode));
+        let served = ServedStore { address, id: state.keys.store_id(), inode };
+        write_served_store_or_warn(&file, &served);
+        state.served_store = Some((file, served));
         drop(state);
         self
     }
@@ -313,11 +332,22 @@ impl ReloadState {
 
     /// Reports the problems of the keys and of the store, or that there are none. If `is_counted`
     /// is true, the metrics count a reload of the keys. Returns the problem of the keys, if any.
-    fn report_keys_and_store(&self, is_counted: bool) -> Option<String> {
+    fn report_keys_and_store(&mut self, is_counted: bool) -> Option<String> {
         let problem = self.keys.key_problems();
         self.status_reporter.record_part("keys", problem.as_deref(), is_counted);
         self.status_reporter.record_part("store", self.keys.store_problem(), false);
+        self.update_served_store();
         problem
+    }
+
+    /// Tells commands if the keys are of another store than before.
+    fn update_served_store(&mut self) {
+        let Some((file, served)) = &mut self.served_store else { return };
+        let id = self.keys.store_id();
+        if served.id != id {
+            served.id = id;
+            write_served_store_or_warn(file, served);
+        }
     }
 
     /// Updates the gauges of keys and certificates.
@@ -330,7 +360,8 @@ impl ReloadState {
     }
 }
 
-fn list_certificate_files(config: &Config) -> Vec<PathBuf> {
-    let files = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
-    files.cloned().collect()
+fn write_served_store_or_warn(file: &Path, served: &ServedStore) {
+    if let Err(error) = served.write(file) {
+        log::warn!("commands can't check which store serves: {error}");
+    }
 }

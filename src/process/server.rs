@@ -37,6 +37,7 @@ pub use exit::ExitHook;
 use exit::{ExitTasks, UpgradeState, claim_runtime_dir_or_warn};
 pub(in crate::process) use inputs::check_log_paths;
 pub use inputs::{StartError, StartupInputs};
+pub use signals::survive_file_size_limit;
 use signals::{SignalHandler, SignalStreams};
 use sockets::{ListenSockets, ProxyServiceParts};
 use startup::build_gate_state_and_reloader;
@@ -79,7 +80,7 @@ pub fn run(
     let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = prepared_start;
     let gate = Gate::new(state, config.startup_rules.clone());
     let connection_tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
-    write_served_store_or_warn(runtime_dir.as_ref(), &config);
+    let served_store_file = runtime_dir.as_ref().map(RuntimeDir::served_store_file);
     let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets: sockets.try_clone()? };
     let upgrade_state = Arc::new(Mutex::new(upgrade_state));
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
@@ -101,7 +102,10 @@ pub fn run(
         certificates,
         heartbeat: &Heartbeat::default(),
     };
-    let reloader = reloader.with_process_log(process_log);
+    let mut reloader = reloader.with_process_log(process_log);
+    if let Some(file) = served_store_file {
+        reloader = reloader.with_served_store_file(file, &config.store);
+    }
     add_services(&mut server, service_parts, sockets, admin, reloader)?;
     let process_log = Arc::clone(process_log);
     let exit_tasks =
@@ -267,13 +271,6 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
 }
 
 /// Writes down which store serves. Without it the process serves, but commands can't check the store.
-fn write_served_store_or_warn(runtime_dir: Option<&RuntimeDir>, config: &Config) {
-    let written = runtime_dir.map(|dir| dir.write_served_store(&config.store.shown_address()));
-    if let Some(Err(error)) = written {
-        log::warn!("commands can't check which store serves: {error}");
-    }
-}
-
 /// Opens the runtime directory. Without it the process serves, but can't be upgraded.
 fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
     let path = config.runtime_dir.as_ref()?;

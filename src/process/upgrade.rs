@@ -21,7 +21,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use crate::support::regular_file::write_atomically;
+use crate::process::served_store::ServedStore;
 
 /// How long each process waits for the other's next message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -96,14 +96,14 @@ impl RuntimeDir {
         file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Writes down which store the process serves, so that commands do not change another one.
-    pub fn write_served_store(&self, store: &str) -> io::Result<()> {
-        write_atomically(&self.path.join(SERVED_STORE_FILE), store.as_bytes())
+    /// Where the process writes down which store it serves.
+    pub fn served_store_file(&self) -> PathBuf {
+        self.path.join(SERVED_STORE_FILE)
     }
 
     /// Reads which store the process serves, if a process serves from this directory.
-    pub fn read_served_store(&self) -> Option<String> {
-        self.is_claimed().then(|| fs::read_to_string(self.path.join(SERVED_STORE_FILE)).ok())?
+    pub fn read_served_store(&self) -> Option<ServedStore> {
+        self.is_claimed().then(|| ServedStore::read(&self.served_store_file()).ok())?
     }
 
     /// Opens the upgrade socket, as the successor. Only one successor can wait at a time.

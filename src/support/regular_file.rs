@@ -124,11 +124,17 @@ pub fn check_creatable(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The device and inode of a file; `None` if there is no file, or if the system refuses to say.
+pub fn file_identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = std::fs::metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
 /// Whether two paths lead to the same file. The file need not exist.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
-    match (std::fs::metadata(one), std::fs::metadata(other)) {
-        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        (Err(_), Err(_)) => {
+    match (file_identity(one), file_identity(other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => {
             let end = |path: &Path| {
                 let end = follow_symlinks(path);
                 parent_dir(&end)

@@ -13,7 +13,6 @@ mod ring_index;
 mod usage;
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,7 +24,7 @@ use super::history::TrafficHistory;
 use crate::config::{AdminToken, Config, StoreOptions};
 use crate::gate::GateState;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
-use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError, StoreUrl};
+use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
 use request::{ApiError, ApiRequest};
 use ring_index::RingIndex;
 
@@ -75,7 +74,7 @@ impl AdminApi {
     ) -> AdminApi {
         let served_store = inputs.config.snapshot().store.clone();
         AdminApi {
-            served_file: file_identity(&served_store.url),
+            served_file: served_store.file_identity(),
             served_store,
             state,
             inputs,
@@ -291,7 +290,7 @@ impl AdminApi {
                 |found: String| StoreError::Conflict(format!("{found}; nothing was changed"));
             // Another file at this path may look like the served store, because SQLite applies the
             // log that the served one left beside it.
-            if file_identity(&self.served_store.url) != self.served_file {
+            if self.served_store.file_identity() != self.served_file {
                 let expected = "store.url: expected the file that this process serves";
                 return Err(refuse(format!("{expected}, but found another one, or none")));
             }
@@ -336,12 +335,6 @@ impl AdminApi {
         }
         done
     }
-}
-
-/// Returns device and inode of a store's file; `None` for a server, and if there is no file.
-fn file_identity(url: &StoreUrl) -> Option<(u64, u64)> {
-    let StoreUrl::Sqlite(path) = url else { return None };
-    std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

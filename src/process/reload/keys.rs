@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::inputs::{CurrentInputs, KeyInputs};
-use super::watch::{FileWatch, UNSETTLED};
+use super::watch::{FileWatch, InputWatches, UNSETTLED};
 use super::write_back::WriteBack;
 use crate::config::Config;
 use crate::gate::GateState;
@@ -61,6 +61,7 @@ impl KeyRingUpdater {
         declared: Vec<DeclaredKey>,
         inputs: Arc<CurrentInputs>,
         ledger: &Ledger,
+        watches: &InputWatches,
     ) -> Result<(KeyRingUpdater, Option<KeyRing>), String> {
         let config = inputs.config.snapshot();
         let is_optional = matches!(store, Store::Redis(_));
@@ -85,7 +86,7 @@ impl KeyRingUpdater {
             write_back: WriteBack::default(),
             declared_keys: Arc::new(declared),
             inputs,
-            key_file_watch: FileWatch::new(config.key_file.clone()),
+            key_file_watch: watches.key_file.clone(),
             store_usability_checked_at: Instant::now(),
             sync_error,
             ring_faults: ring.as_ref().map_or(Vec::new(), describe_faults),
@@ -95,6 +96,11 @@ impl KeyRingUpdater {
         };
         keys.publish_inputs();
         Ok((keys, ring))
+    }
+
+    /// The id of the store that the keys are from; `None` if none has been read.
+    pub(super) fn store_id(&self) -> Option<String> {
+        self.rows.as_ref().map(|rows| rows.store_id.clone())
     }
 
     /// Publishes the rows and the declared keys for the admin API.

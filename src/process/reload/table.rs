@@ -39,15 +39,16 @@ struct RebuildRequest {
 }
 
 impl TableRebuilder {
-    /// Starts the thread. The current table was just built from `sources`.
+    /// Starts the thread. The current table was built from `sources`, which `watch` has watched since
+    /// before.
     pub(super) fn start(
         state: Arc<GateState>,
         status_reporter: StatusReporter,
         sources: TableInputs,
+        watch: FileWatch,
         audit: AuditRecorder,
     ) -> std::io::Result<TableRebuilder> {
         let (sender, requests) = channel();
-        let watch = FileWatch::for_paths(sources.input_paths());
         let good_overrides = read_overrides(&sources);
         let reader = Worker {
             state,

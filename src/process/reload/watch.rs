@@ -5,6 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::config::{Config, ConfigSources};
+
 /// How often files are polled.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// A file is read only after it has stayed unchanged for this long.
@@ -23,7 +25,54 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 /// Path, inode, size, device, mtime and ctime of a file, or of each file of a directory.
 type Fingerprints = Vec<(PathBuf, u64, u64, u64, i64, i64)>;
 
+/// Watches the files that a process reads at its start, from their state before they are read. So a
+/// change during the start is noticed.
+pub struct InputWatches {
+    /// The config file and the files of secrets that it names.
+    pub(super) config: FileWatch,
+    pub(super) certificates: FileWatch,
+    /// Files that are read at the start only.
+    pub(super) startup_files: FileWatch,
+    pub(super) table: FileWatch,
+    pub(super) key_file: FileWatch,
+}
+
+impl InputWatches {
+    /// Begins to watch, and then reads the config. Returns its faults too, and no config if no TOML
+    /// could be read.
+    pub fn begin(sources: &ConfigSources) -> (InputWatches, Option<Config>, Vec<String>) {
+        // Only a config that has been read names the files, so it is read once more.
+        let first = Config::read_with_files(sources);
+        let paths_of = |list: fn(&Config) -> Vec<PathBuf>| {
+            FileWatch::for_paths(first.config.as_ref().map(list).unwrap_or_default())
+        };
+        let mut watches = InputWatches {
+            certificates: paths_of(list_certificate_files),
+            startup_files: paths_of(Config::files_read_at_start),
+            table: paths_of(|config| config.table.input_paths()),
+            key_file: paths_of(|config| config.key_file.iter().cloned().collect()),
+            config: FileWatch::for_paths(first.files),
+        };
+        let read = Config::read_with_files(sources);
+        watches.config.set_paths(read.files);
+        if let Some(config) = &read.config {
+            watches.certificates.set_paths(list_certificate_files(config));
+            watches.startup_files.set_paths(config.files_read_at_start());
+            watches.table.set_paths(config.table.input_paths());
+            watches.key_file.set_paths(config.key_file.iter().cloned().collect());
+        }
+        (watches, read.config, read.faults)
+    }
+}
+
+/// The files of the certificates of the HTTPS listener.
+pub(super) fn list_certificate_files(config: &Config) -> Vec<PathBuf> {
+    let files = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
+    files.cloned().collect()
+}
+
 /// Detects that one of several paths changed and that all have then stayed unchanged.
+#[derive(Clone)]
 pub(super) struct FileWatch {
     paths: Vec<PathBuf>,
     fingerprints_at_read: Fingerprints,
@@ -33,6 +82,7 @@ pub(super) struct FileWatch {
 }
 
 /// The next read after one that the system refused.
+#[derive(Clone)]
 struct Retry {
     due_at: Instant,
     /// The time between the failed read and the next one.

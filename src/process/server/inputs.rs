@@ -6,6 +6,7 @@ use crate::config::{Config, ConfigSources};
 use crate::keys::read_key_file;
 use crate::management::read_present_time;
 use crate::observe::access_log::LogTarget;
+use crate::process::reload::InputWatches;
 use crate::store::StoreUrl;
 use crate::support::certificates::{self, CertificateSet};
 use crate::support::regular_file::is_same_file;
@@ -36,12 +37,14 @@ pub struct StartupInputs {
     pub declared_keys: Vec<crate::keys::DeclaredKey>,
     /// Certificates of the HTTPS listener, if there is one.
     pub certificates: Option<CertificateSet>,
+    /// What notices a change of these files since they were read.
+    pub(in crate::process) watches: InputWatches,
 }
 
 impl StartupInputs {
     /// Reads config, table, key file and certificates. Returns every fault of all of them.
     pub fn read(config_sources: &ConfigSources) -> Result<StartupInputs, Vec<String>> {
-        let (config, mut faults) = Config::read_collecting_faults(config_sources);
+        let (watches, config, mut faults) = InputWatches::begin(config_sources);
         let Some(config) = config else { return Err(faults) };
         let now = read_present_time(&config.store, config.store.deadline);
         let table = Table::build(&config.table, now);
@@ -69,7 +72,7 @@ impl StartupInputs {
         faults.extend(authorities.and_then(Result::err).map(|fault| fault.to_string()));
         match (table, declared, certificates) {
             (Ok(table), Ok(declared), Ok(certificates)) if faults.is_empty() => {
-                Ok(StartupInputs { config, table, declared_keys: declared, certificates })
+                Ok(StartupInputs { config, table, declared_keys: declared, certificates, watches })
             }
             _ => Err(faults),
         }

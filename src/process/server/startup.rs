@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::inputs::{StartError, StartupInputs, access_log_error};
-use crate::config::ConfigSources;
+use crate::config::{Config, ConfigSources};
 use crate::dns::DnsFactCache;
 use crate::gate::{BatchPermits, GateState};
 use crate::message::request_id::RequestIdGenerator;
@@ -20,6 +20,7 @@ use crate::support::certificates::CurrentCertificates;
 use crate::support::client_rates::ClientRates;
 use crate::support::machine_clock::machine_unix_now;
 use crate::support::snapshot::SnapshotCell;
+use crate::table::Table;
 use crate::webhook::WebhookControl;
 
 /// Builds the state that the gate uses, the reloader that updates it, and the reloader's trigger.
@@ -28,7 +29,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     certificates: Option<Arc<CurrentCertificates>>,
     config_sources: ConfigSources,
 ) -> Result<(Arc<GateState>, Reloader, ReloadTrigger), StartError> {
-    let StartupInputs { config, table, declared_keys: declared, .. } = inputs;
+    let StartupInputs { config, table, declared_keys: declared, watches, .. } = inputs;
     let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
     let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
     let open = || config.store.open(config.store.deadline);
@@ -44,22 +45,10 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         .map_err(unusable)?;
     let current_inputs = Arc::new(CurrentInputs::new(config.clone()));
     let (keys, ring) =
-        KeyRingUpdater::load(ring_store, declared, Arc::clone(&current_inputs), &ledger)
+        KeyRingUpdater::load(ring_store, declared, Arc::clone(&current_inputs), &ledger, &watches)
             .map_err(|problem| StartError::Config(vec![problem]))?;
     let table = Arc::new(SnapshotCell::new(table));
-    let (table_of_verdicts, table_of_seeds) = (Arc::clone(&table), Arc::clone(&table));
-    let top = TopList::start(
-        open().map_err(unusable)?,
-        config.top_domains,
-        Box::new(move |name| {
-            let table = table_of_verdicts.peek();
-            let verdict = table.find_row(name)?.own_answer.verdict;
-            verdict.reason.is_flagged().then_some((verdict.reason, verdict.score))
-        }),
-        Box::new(move || table_of_seeds.peek().top_list_seed().to_vec()),
-        Box::new(ledger.believed_now_fn()),
-    )
-    .map_err(unusable)?;
+    let top = start_top_list(&config, &table, &ledger).map_err(unusable)?;
     let log = AccessLog::start(config.log_target.clone(), config.access_log.clone())
         .map_err(|error| access_log_error(&config.log_target, &error))?;
     let trusted_proxies = config.startup_rules.client_address.trusted_proxies.clone();
@@ -84,8 +73,34 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     if let Some(options) = config.traces.clone() {
         start_trace_exporter(tracer, options).map_err(|error| failed(&error))?;
     }
-    let (reloader, reload_trigger) =
-        Reloader::new(Arc::clone(&state), current_inputs, config_sources, keys, certificates)
-            .map_err(|error| failed(&error))?;
+    let (reloader, reload_trigger) = Reloader::new(
+        Arc::clone(&state),
+        current_inputs,
+        config_sources,
+        keys,
+        certificates,
+        watches,
+    )
+    .map_err(|error| failed(&error))?;
     Ok((state, reloader, reload_trigger))
+}
+
+/// Starts the list of the domains that are asked for most, with the present verdicts of the table.
+fn start_top_list(
+    config: &Config,
+    table: &Arc<SnapshotCell<Table>>,
+    ledger: &Ledger,
+) -> Result<TopList, StoreError> {
+    let (table_of_verdicts, table_of_seeds) = (Arc::clone(table), Arc::clone(table));
+    TopList::start(
+        config.store.open(config.store.deadline)?,
+        config.top_domains,
+        Box::new(move |name| {
+            let table = table_of_verdicts.peek();
+            let verdict = table.find_row(name)?.own_answer.verdict;
+            verdict.reason.is_flagged().then_some((verdict.reason, verdict.score))
+        }),
+        Box::new(move || table_of_seeds.peek().top_list_seed().to_vec()),
+        Box::new(ledger.believed_now_fn()),
+    )
 }

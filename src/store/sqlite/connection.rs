@@ -1,6 +1,5 @@
 //! The connection to a store's file.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use super::open;
 use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
+use crate::support::regular_file::file_identity;
 
 /// An open store. It has one connection, so each thread opens its own.
 pub struct Sqlite {
@@ -189,12 +189,6 @@ fn identities_beside(path: &Path) -> [Option<(u64, u64)>; 2] {
         name.push(suffix);
         file_identity(Path::new(&name))
     })
-}
-
-/// The device and inode of a file; `None` if the file can't be read.
-fn file_identity(path: &Path) -> Option<(u64, u64)> {
-    let meta = std::fs::metadata(path).ok()?;
-    Some((meta.dev(), meta.ino()))
 }
 
 #[cfg(test)]

@@ -91,6 +91,38 @@ fn a_rewritten_token_file_replaces_the_token() {
 
 /// Writes a key file slowly, a key at a time, and asks with its last key meanwhile. Returns false if
 /// this took so long that riskgate had to take the half-written file for a whole one.
+#[test]
+fn files_that_change_while_the_gateway_starts_are_read_again() {
+    let setup = Setup::new().set("plans.free", "\"unlimited\"");
+    let token_file = setup.path("token");
+    let tokens = ["the-first-token-of-the-operator", "the-second-token-of-the-operator"];
+    std::fs::write(&token_file, tokens[0]).unwrap();
+    // Reading this takes long enough for the changes below, which come after the config was read.
+    let names: String = (0..150_000).fold(String::new(), |mut names, n| {
+        writeln!(names, "name-{n}.test").unwrap();
+        names
+    });
+    setup.lists().write("disposable.txt", &names);
+    let overrides = setup.path("overrides.csv");
+    let setup = setup.set_text("admin.token_file", &token_file.display().to_string());
+    let changes = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(400));
+        std::fs::write(&token_file, tokens[1]).unwrap();
+        let row = "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,\
+                   mx_provider_label\nname-7.test,subtree,safe,0,,,\n";
+        std::fs::write(&overrides, row).unwrap();
+    });
+    let gateway = setup.start();
+    changes.join().unwrap();
+    let status = |token: &str| status_with_token(token).send(gateway.admin).status;
+    wait_until("the new token works", || status(tokens[1]) == 200);
+    assert_eq!(status(tokens[0]), 401);
+    let key = gateway.create_active_key("acme", &[]);
+    wait_until("the override is in force", || {
+        gateway.get_domain("name-7.test", &key).expect(200).json()["risk_score"] == 0
+    });
+}
+
 fn write_slowly(gateway: &Gateway, entries: &[String], last_key: &str) -> bool {
     let mut file = File::create(gateway.path("keys.toml")).unwrap();
     let started = Instant::now();

@@ -83,7 +83,9 @@ fn a_wiped_redis_removes_no_known_key_before_a_restart() {
     wait_until("/readyz reports it", || degraded_reasons(&gateway).contains(lost));
     assert_eq!(usage_status(&gateway, &key), 200);
     // riskgate refuses another store in place of the known store too.
-    let other = gateway.create_key("other", &[]);
+    let elsewhere = setup_on_redis(&server);
+    let other = elsewhere.cli(&["keys", "create", "--account", "other"]).expect(0).stdout;
+    let other = other.trim().to_owned();
     wait_until("/readyz reports the other store", || {
         degraded_reasons(&gateway).contains("but found version 2 of")
     });

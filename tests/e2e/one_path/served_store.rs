@@ -100,11 +100,17 @@ fn no_change_makes_a_store_while_the_served_file_is_gone_or_replaced() {
         );
         gateway.cli(&["accounts", "set", "acme", "--plan", "free"]).expect(1);
         gateway.cli(&["table", "deny", "bad.example.com"]).expect(1);
+        let [from, to] = [other.path("riskgate.db"), file.clone()]
+            .map(|path| format!("sqlite:{}", path.display()));
+        let refused = gateway.cli(&["store", "copy", &from, &to]).expect(1).stderr;
+        assert!(refused.contains("expected no running gateway"), "{refused}");
         assert!(!file.exists(), "no store was made");
         std::fs::copy(other.path("riskgate.db"), &file).unwrap();
         for (status, text) in send_changes(&gateway, &tokens, &id) {
             assert_eq!(status, 409, "{text}");
         }
+        let refused = gateway.cli(&["keys", "create", "--account", "acme"]).expect(1).stderr;
+        assert!(refused.contains("of the running gateway, but found another file"), "{refused}");
         std::fs::remove_file(&file).unwrap();
         std::fs::rename(&aside, &file).unwrap();
         if is_first {
@@ -125,7 +131,31 @@ fn no_change_makes_a_store_of_an_emptied_server() {
     for (status, text) in send_changes(&gateway, &tokens, &id) {
         assert!([409, 503].contains(&status), "{status} {text}");
     }
+    for words in [
+        &["keys", "create", "--account", "acme", "--expires", "90d"][..],
+        &["keys", "revoke", &id],
+        &["accounts", "set", "acme", "--plan", "free"],
+        &["table", "deny", "bad.example.com"],
+    ] {
+        let refused = gateway.cli(words).expect(1).stderr;
+        assert!(refused.contains("but found an empty server"), "{words:?} {refused}");
+    }
     assert!(server.run(&["HGET", "riskgate:{ring}:meta", "store_id"]).is_empty());
+}
+
+#[test]
+fn a_command_names_the_server_that_does_not_answer() {
+    let server = RedisServer::start();
+    let setup = Setup::new().with_redis(&server);
+    drop(server);
+    for words in [
+        &["keys", "create", "--account", "acme", "--expires", "90d"][..],
+        &["keys", "list"],
+        &["accounts", "set", "acme", "--plan", "free"],
+    ] {
+        let refused = setup.cli(words).expect(1).stderr;
+        assert!(refused.contains("Connection refused"), "{words:?} {refused}");
+    }
 }
 
 /// The files in a folder, and in the folders below it.
