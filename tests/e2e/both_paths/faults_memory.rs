@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::{
     Gateway, LoadGenerator, MockUpstream, SetOnDrop, Setup, Step, TEST_TIMEOUT, response_bytes,
@@ -16,6 +16,8 @@ use crate::harness::{
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const MAX_CONNECTIONS: usize = 400;
 const MAX_EXCHANGES: usize = 50;
+/// How long a flood keeps a connection at least.
+const KEPT_FOR: Duration = Duration::from_secs(3);
 /// The anonymous memory that the process may use, including stacks; see docs/operations.md.
 const DATA_LIMIT_OPTION: &str = "--data=192000000";
 
@@ -51,7 +53,8 @@ impl FloodKind {
         text.into_bytes()
     }
 
-    /// Opens connections continuously, and keeps the last ones open.
+    /// Opens connections continuously, and keeps the last ones open, each long enough that also a
+    /// gateway without much processor time accepts it.
     fn run_flood(self, gateway: &Gateway, key: &str, is_over: &AtomicBool) {
         let bytes = self.request_bytes(key);
         let mut kept = VecDeque::new();
@@ -60,10 +63,12 @@ impl FloodKind {
             stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
             // The gateway may refuse the connection.
             let _ = stream.write_all(&bytes);
-            kept.push_back(stream);
-            if kept.len() > MAX_CONNECTIONS {
-                kept.pop_front();
+            kept.push_back((Instant::now(), stream));
+            while kept.len() > MAX_CONNECTIONS && !is_over.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(5));
+                if kept.front().is_some_and(|(opened_at, _)| opened_at.elapsed() > KEPT_FOR) {
+                    kept.pop_front();
+                }
             }
         }
     }
