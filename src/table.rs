@@ -41,7 +41,8 @@ pub use self::layout::parts::ListInfo;
 pub use self::location::TableLocation;
 pub use self::mx::IMPLICIT_MX;
 pub use self::override_file::{
-    NewOverride, OverrideAction, OverrideFile, OverrideListRow, PreparedOverrideFile,
+    InvalidOverride, NewOverride, OverrideAction, OverrideFile, OverrideListRow,
+    PreparedOverrideFile,
 };
 pub use self::source_packages::SourcePackage;
 pub use self::succession::MIN_ROWS_FOR_CHANGE_CHECK;

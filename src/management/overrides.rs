@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
 use crate::model::domain::{DnsName, Domain};
-use crate::model::month::{format_rfc3339, parse_day_as_unix_seconds};
+use crate::model::month::format_rfc3339;
 use crate::model::verdict::Rule;
 use crate::store::{AuditOperation, Change, ChangeAuthor, SourceState, Store};
 use crate::support::machine_name::machine_name;
@@ -65,16 +65,20 @@ pub fn set_override(
 ) -> Result<OverrideChange, ManagementFault> {
     let (file, name) = (find_override_file(inputs)?, parse_name(request.domain)?);
     let now = store.now().unix_now;
+    let new = NewOverride {
+        name: &name,
+        action: request.action,
+        is_exact: request.is_exact,
+        note: request.note,
+        last_day: request.until,
+    };
+    new.check()
+        .map_err(|found| ManagementFault::invalid(found.field, found.expected, found.found))?;
     // Days in this form sort as text.
     let today = format_rfc3339(now);
-    let is_past =
-        |until: &&str| parse_day_as_unix_seconds(until).is_none() || *until < &today[..10];
-    if let Some(until) = request.until.filter(is_past) {
+    if let Some(until) = request.until.filter(|until| *until < &today[..10]) {
         let expected = "today or a later day such as 2030-12-31";
         return Err(ManagementFault::invalid("until", expected, format!("{until:?}")));
-    }
-    if request.note.chars().any(char::is_control) {
-        return Err(ManagementFault::invalid("note", "text on one line", "a control character"));
     }
     // If the table can't be built even without the new row, gateways would not apply the row.
     Table::build(inputs, now)?;
@@ -87,13 +91,6 @@ pub fn set_override(
             )));
         }
     }
-    let new = NewOverride {
-        name: &name,
-        action: request.action,
-        is_exact: request.is_exact,
-        note: request.note,
-        last_day: request.until,
-    };
     let prepared = file.prepare_override(&new)?;
     let action = if request.action == OverrideAction::Allow { "allowed" } else { "denied" };
     let replaced = prepared.removed_rows.clone();

@@ -45,6 +45,43 @@ pub struct NewOverride<'a> {
     pub last_day: Option<&'a str>,
 }
 
+impl NewOverride<'_> {
+    /// Checks that a table can read the row.
+    ///
+    /// # Errors
+    /// Returns the first faulty value.
+    pub fn check(&self) -> Result<(), InvalidOverride> {
+        let invalid = |field, expected, found| Err(InvalidOverride { field, expected, found });
+        if let Some(until) = self.last_day.filter(|day| parse_day_as_unix_seconds(day).is_none()) {
+            return invalid(
+                "until",
+                "today or a later day such as 2030-12-31",
+                quote_excerpt(until),
+            );
+        }
+        if self.note.chars().any(char::is_control) {
+            return invalid("note", "text on one line", "a control character".to_owned());
+        }
+        // No e-mail domain has a single label, so the row could never match.
+        if self.is_exact && !self.name.as_str().contains('.') {
+            let expected = "an override that also covers the names below a top-level domain";
+            return invalid("exact", expected, format!("exact for {}", self.name));
+        }
+        Ok(())
+    }
+}
+
+/// A value that no row of the file can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidOverride {
+    /// `until`, `note` or `exact`.
+    pub field: &'static str,
+    /// What was expected.
+    pub expected: &'static str,
+    /// What was found.
+    pub found: String,
+}
+
 impl OverrideFile {
     /// The file at this path, which need not exist yet.
     pub fn new(path: &Path) -> OverrideFile {
@@ -62,25 +99,11 @@ impl OverrideFile {
     /// the same scope.
     ///
     /// # Errors
-    /// If `last_day` is not a day, the note has a control character, or the file can't be read.
+    /// If the file can't be read.
     pub fn prepare_override(
         &self,
         new: &NewOverride<'_>,
     ) -> Result<PreparedOverrideFile, TableFaults> {
-        if let Some(until) = new.last_day.filter(|until| parse_day_as_unix_seconds(until).is_none())
-        {
-            return Err(TableFault::expected(
-                "--until",
-                "a day such as 2026-12-31",
-                quote_excerpt(until),
-            )
-            .into());
-        }
-        if new.note.chars().any(char::is_control) {
-            return Err(
-                TableFault::expected("--note", "text on one line", "a control character").into()
-            );
-        }
         let scope = if new.is_exact { "exact" } else { "subtree" };
         let (reason, score) = match new.action {
             OverrideAction::Allow => ("safe", "0"),

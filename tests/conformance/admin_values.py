@@ -35,6 +35,10 @@ def before_call(context, case, kwargs):
             case.body["expires"] = f"{LAST_DAY}T00:00:00Z"
         if isinstance(case.body.get("limit"), float):
             case.body["limit"] = int(case.body["limit"])
+        domain = unquote((case.path_parameters or {}).get("domain", ""))
+        if "exact" in case.body and "." not in domain:
+            # It would cover a top-level domain and nothing below it.
+            case.body["exact"] = False
     if case.query and "cursor" in case.query:
         case.query["cursor"] = CURSORS[case.operation.path]
     if case.headers and "Idempotency-Key" in case.headers:

@@ -282,9 +282,13 @@ fn changing_an_override_keeps_other_rows_and_comments() {
     fs::write(&path, "good.com,exact,,,true,,\n").unwrap();
     let without_header = set_override(&file, &deny).unwrap_err().to_string();
     assert!(without_header.contains("overrides.csv:1: expected the header"), "{without_header}");
-    let until = NewOverride { last_day: Some("soon"), ..deny.clone() };
-    assert!(
-        set_override(&file, &until).unwrap_err().to_string().contains("expected a day such as")
-    );
-    assert!(set_override(&file, &NewOverride { note: "a\nb", ..deny }).is_err());
+    let top_level = DnsName::parse("com").unwrap();
+    for (faulty, field) in [
+        (NewOverride { last_day: Some("soon"), ..deny.clone() }, "until"),
+        (NewOverride { note: "a\nb", ..deny.clone() }, "note"),
+        (NewOverride { name: &top_level, is_exact: true, ..deny.clone() }, "exact"),
+    ] {
+        assert_eq!(faulty.check().unwrap_err().field, field);
+    }
+    assert_eq!(NewOverride { name: &top_level, is_exact: false, ..deny }.check(), Ok(()));
 }

@@ -31,6 +31,25 @@ fn an_override_is_in_effect_with_the_answer() {
 }
 
 #[test]
+fn an_override_that_no_table_can_read_is_refused() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let gateway = setup.start();
+    for action in ["allow", "deny"] {
+        for name in ["com", "xn--p1ai"] {
+            let body = json!({ "action": action, "exact": true });
+            let path = format!("/overrides/{name}");
+            let refused = call_api(&gateway, "PUT", &path, &tokens.write, &body).expect(422);
+            assert!(refused.text().contains("exact: expected an override that also covers"));
+            let refused = gateway.cli(&["table", action, name, "--exact"]).expect(2).stderr;
+            assert!(refused.contains("exact: expected an override that also covers"), "{refused}");
+        }
+    }
+    let body = json!({ "action": "deny" });
+    call_api(&gateway, "PUT", "/overrides/bad.example.com", &tokens.write, &body).expect(200);
+    call_api(&gateway, "PUT", "/overrides/zw", &tokens.write, &body).expect(200);
+}
+
+#[test]
 fn a_revocation_of_a_declared_key_is_recorded_as_a_revocation() {
     let server = RedisServer::start();
     for setup in [Setup::new(), Setup::new().with_redis(&server)] {
