@@ -17,9 +17,7 @@ def read_runs_of_stage(stage):
 
 def describe(runner, seed):
     runs = [(stage, run) for stage in runner.stages for run in read_runs_of_stage(stage)]
-    lines = ["", f"{'stage':<22} {'seconds':>8} {'cpu':>6}  outcome"]
-    lines += [f"{stage.name:<22} {stage.seconds:>8.0f} {stage.cpu_seconds:>6.0f}  "
-              f"{stage.outcome or 'interrupted'}" for stage in runner.stages]
+    lines = []
     slowest = sorted(runs, key=lambda entry: entry[1].seconds, reverse=True)[:SLOWEST_TESTS]
     if slowest:
         lines += ["", "the slowest tests"]
@@ -27,6 +25,9 @@ def describe(runner, seed):
     if flaky := [run for _, run in runs if run.is_flaky]:
         lines += ["", "flaky: these tests failed, and passed when they ran again. Mend them."]
         lines += [f"    {run.label}" for run in flaky]
+    lines += ["", f"{'stage':<22} {'seconds':>8} {'cpu':>6}  outcome"]
+    lines += [f"{stage.name:<22} {stage.seconds:>8.0f} {stage.cpu_seconds:>6.0f}  "
+              f"{stage.outcome or 'interrupted'}" for stage in runner.stages]
     if failed := [(stage, run) for stage, run in runs if not run.has_passed]:
         lines += ["", "failed tests"]
         lines += [f"    {stage.name}: {run.label}" for stage, run in failed]
