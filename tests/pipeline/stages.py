@@ -170,7 +170,7 @@ def list_all_stages(seed):
         Stage("failovers", [["scripts/failovers", "4", "--seed", seed]], "build"),
         Stage("pressure", [["scripts/pressure", "--quick"],
                            ["scripts/pressure", "--quick", "--pingora-path"]]),
-        Stage("comparison", [["scripts/bench", "--quick"]]),
+        Stage("comparison", [["scripts/bench", "--quick"]], "build"),
     ]
     for stage in loaded:
         stage.after, stage.environment = built, {"RISKGATE_BINARY": str(BINARY)}
