@@ -1,8 +1,8 @@
-//! The forwarding fields: those received from trusted proxies, and the `X-Forwarded-` fields written
-//! for the upstream server.
+//! The forwarding fields: those received from trusted proxies, and the `X-Forwarded-` fields
+//! written for the upstream server.
 //!
-//! Owns the rules for several lines and members of one field, for Pingora's header types and for raw
-//! bytes alike. The caller decides whether a peer is a trusted proxy.
+//! Owns the rules for several lines and members of one field, for Pingora's header types and for
+//! raw bytes alike. The caller decides whether a peer is a trusted proxy.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -29,16 +29,16 @@ static X_FORWARDED_HOST_FIELD: HeaderField =
 static X_FORWARDED_PORT_FIELD: HeaderField =
     HeaderField::new(X_FORWARDED_PORT, "x-forwarded-port: ");
 
-/// The values of `Host` and the forwarding fields in a received request. `host` is recorded for every
-/// client, the other fields only for a trusted proxy. The lines of a field form one list in order (RFC
-/// 9110 section 5.3), and a proxy appends its value at the end. So the last member comes from the
-/// nearest proxy.
+/// The values of `Host` and the forwarding fields in a received request. `host` is recorded for
+/// every client, the other fields only for a trusted proxy. The lines of a field form one list in
+/// order (RFC 9110 section 5.3), and a proxy appends its value at the end. So the last member comes
+/// from the nearest proxy.
 #[derive(Default)]
 pub(super) struct ReceivedForwardingInfo<'r> {
     host: Option<&'r [u8]>,
     forwarded_for: Vec<&'r [u8]>,
-    /// With empty members, because an earlier member never stands in for one: a client may have sent
-    /// it.
+    /// With empty members, because an earlier member never stands in for one: a client may have
+    /// sent it.
     forwarded_proto: Vec<&'r [u8]>,
     forwarded_host: Vec<&'r [u8]>,
     forwarded_port: Vec<&'r [u8]>,
@@ -94,7 +94,9 @@ impl<'r> ReceivedForwardingInfo<'r> {
 
     /// Passes the `X-Forwarded-` fields for the upstream server to `put`. `X-Forwarded-For` lists
     /// the received addresses and, at the end, the peer's. The other fields have the values of the
-    /// client's own connection to the first trusted proxy.
+    /// client's own connection to the first trusted proxy. If trusted proxies report in
+    /// `Forwarded`, received `X-Forwarded-` fields count for nothing: those proxies pass what a
+    /// client writes.
     pub fn write_x_forwarded_fields(
         &self,
         client: &ClientConnection<'_>,
@@ -105,9 +107,9 @@ impl<'r> ReceivedForwardingInfo<'r> {
             false => TrustedChain::default(),
         };
         let own_hops: Vec<String> = chain.hops.iter().rev().map(IpAddr::to_string).collect();
-        let hops: Vec<&[u8]> = match own_hops.is_empty() {
-            true => self.forwarded_for.clone(),
-            false => own_hops.iter().map(String::as_bytes).collect(),
+        let hops: Vec<&[u8]> = match client.has_forwarded {
+            true => own_hops.iter().map(String::as_bytes).collect(),
+            false => self.forwarded_for.clone(),
         };
         // There is no address if the PROXY header named no client (UNKNOWN, LOCAL).
         if let Some(peer) = client.peer_address {
@@ -125,16 +127,20 @@ impl<'r> ReceivedForwardingInfo<'r> {
         let first_proxy = count_proxies_behind_first(&hops, client.trusted_proxies);
         let scheme: &[u8] = if client.is_tls { b"https" } else { b"http" };
         let reported = chain.scheme.as_ref().map(|scheme| scheme.as_bytes());
-        let reported = reported.or_else(|| value_of_proxy(&self.forwarded_proto, first_proxy));
+        let value_of_proxy = |members: &[&'r [u8]]| match client.has_forwarded {
+            true => None,
+            false => value_of_proxy(members, first_proxy),
+        };
+        let reported = reported.or_else(|| value_of_proxy(&self.forwarded_proto));
         let scheme = reported.unwrap_or(scheme);
         // Servers compare it with `https` (RFC 3986 section 3.1: in any case, sent in lower case).
         match scheme.iter().any(u8::is_ascii_uppercase) {
             true => put(&X_FORWARDED_PROTO_FIELD, &scheme.to_ascii_lowercase()),
             false => put(&X_FORWARDED_PROTO_FIELD, scheme),
         }
-        let host = value_of_proxy(&self.forwarded_host, first_proxy).or(self.host);
+        let host = value_of_proxy(&self.forwarded_host).or(self.host);
         put(&X_FORWARDED_HOST_FIELD, host.unwrap_or_default());
-        if let Some(port) = value_of_proxy(&self.forwarded_port, first_proxy) {
+        if let Some(port) = value_of_proxy(&self.forwarded_port) {
             put(&X_FORWARDED_PORT_FIELD, port);
         }
     }
@@ -186,8 +192,8 @@ fn is_scheme(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_scheme_byte)
 }
 
-/// Returns how many trusted proxies are between riskgate's peer and the first proxy, to which the client
-/// is connected. `hops` has the client and then these proxies, as for
+/// Returns how many trusted proxies are between riskgate's peer and the first proxy, to which the
+/// client is connected. `hops` has the client and then these proxies, as for
 /// `ClientAddressRule::find_client`.
 fn count_proxies_behind_first(hops: &[&[u8]], trusted_proxies: &Networks) -> usize {
     let is_trusted = |hop: &&&[u8]| {
@@ -197,9 +203,9 @@ fn count_proxies_behind_first(hops: &[&[u8]], trusted_proxies: &Networks) -> usi
     hops.iter().rev().take_while(is_trusted).count().min(hops.len().saturating_sub(1))
 }
 
-/// Returns the member that the first proxy appended, if each of the `proxies_behind` it appended one
-/// too. If the list is shorter, a later proxy replaced it, and its first member is the nearest to the
-/// client's. An empty member counts as absent.
+/// Returns the member that the first proxy appended, if each of the `proxies_behind` it appended
+/// one too. If the list is shorter, a later proxy replaced it, and its first member is the nearest
+/// to the client's. An empty member counts as absent.
 fn value_of_proxy<'r>(members: &[&'r [u8]], proxies_behind: usize) -> Option<&'r [u8]> {
     let from_right = proxies_behind.min(members.len().checked_sub(1)?);
     members.iter().rev().nth(from_right).copied().filter(|member| !member.is_empty())

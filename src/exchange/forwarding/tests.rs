@@ -167,6 +167,16 @@ fn the_server_is_told_what_trusted_proxies_report_in_forwarded() {
     assert_eq!(reported(&[odd], true), ["for: 192.0.2.9, 192.0.2.1", "proto: http"]);
     let unknown = ("Forwarded", "for=unknown;proto=https");
     assert_eq!(reported(&[unknown], true), ["for: 192.0.2.1", "proto: https"]);
+    // A proxy that reports in `Forwarded` passes what a client writes in the other fields.
+    for names_nobody in ["for=unknown", "for=_hidden", "for=\"", "for=192.0.2.9;;for=1", ""] {
+        let forged = [forged[0], forged[1], ("Forwarded", names_nobody)];
+        assert_eq!(reported(&forged, true), ["for: 192.0.2.1", "proto: http"], "{names_nobody}");
+    }
+    let forged = [("X-Forwarded-Host", "evil.test"), ("X-Forwarded-Port", "1"), chain];
+    let fields = [&[("Host", "asked.test")], &forged[..]].concat();
+    let seen = forwarded_fields_with(&fields, true, true);
+    assert!(seen.contains(&"x-forwarded-host: asked.test".to_owned()), "{seen:?}");
+    assert!(!seen.iter().any(|line| line.starts_with("x-forwarded-port")), "{seen:?}");
 }
 
 #[test]
