@@ -197,7 +197,7 @@ fn bench_whole_decision(c: &mut Criterion) {
         .enumerate()
         .map(|(n, key)| build_request(key, domains[n % domains.len()]))
         .collect();
-    let mut fast_path = FastPath::new(gate.clone(), LIMITS, None, None);
+    let mut fast_path = FastPath::for_plain_connection(gate.clone(), LIMITS);
     let mut out = Vec::with_capacity(64 * 1024);
     let mut answers_ok = |request: &[u8]| {
         out.clear();

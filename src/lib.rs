@@ -15,7 +15,9 @@
 //!
 //! ```no_run
 //! use async_trait::async_trait;
-//! use riskgate::pingora::prelude::{Error, HttpPeer, RequestHeader, ResponseHeader, Result, Server};
+//! use riskgate::pingora::prelude::{
+//!     Error, HttpPeer, RequestHeader, ResponseHeader, Result, Server,
+//! };
 //! use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 //! use riskgate::{Gate, Mount, RequestContext};
 //!
@@ -120,7 +122,8 @@
 //! # The source
 //!
 //! `ARCHITECTURE.md` describes the layers and how a request is served, and says in which order to
-//! read the code. `tests/project/layers.rs` checks that a module imports only from layers below its own.
+//! read the code. `tests/project/layers.rs` checks that a module imports only from layers below its
+//! own.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 // `println!` panics if it can't write. Commands write through `cli::output`, the process writes to

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::description::{SettingDescription, SettingKind};
 
 /// The documents with a table of settings.
-const DOCUMENTS: [&str; 2] =
+const DOCUMENTS_WITH_SETTINGS: [&str; 2] =
     [include_str!("../../docs/configuration.md"), include_str!("../../docs/signup-form.md")];
 /// A config that has every section once.
 pub const ONE_OF_EACH_SECTION: &str = r#"
@@ -114,7 +114,7 @@ fn find_meaning(key: &str) -> Option<String> {
     let parts: Vec<&str> = key.split('.').filter(|part| !is_index(part)).collect();
     let (name, section) = (parts.last()?, parts[..parts.len() - 1].join("."));
     let (dotted, plain) = (format!("| `{section}.{name}` |"), format!("| `{name}` |"));
-    for document in DOCUMENTS {
+    for document in DOCUMENTS_WITH_SETTINGS {
         let mut is_below_heading = false;
         for line in document.lines() {
             if line.starts_with('#') {

@@ -20,12 +20,13 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use pingora::protocols::l4::socket::SocketAddr;
-use pingora::protocols::{GetSocketDigest, SocketDigest, Stream, UniqueID};
+use pingora::protocols::{GetSocketDigest, SocketDigest, Ssl, Stream, UniqueID};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::connection_tracker::ConnectionTracker;
+use crate::gate::ConnectionFacts;
 use crate::support::socket_reset::is_reset_on_close;
 pub use frame_meter::FrameMeter;
 use inner::InnerIo;
@@ -86,8 +87,8 @@ impl ClientIo {
         }
     }
 
-    /// Starts to count the frames that the client sends. Once the meter is exceeded, reads stay pending,
-    /// so the connection's task must look at the meter after each of them.
+    /// Starts to count the frames that the client sends. Once the meter is exceeded, reads stay
+    /// pending, so the connection's task must look at the meter after each of them.
     pub fn start_frame_meter(&mut self) -> Arc<FrameMeter> {
         Arc::clone(self.frame_meter.insert(Arc::new(FrameMeter::new())))
     }
@@ -198,9 +199,10 @@ impl ClientIo {
         }
     }
 
-    /// After the end of an HTTP/2 connection whose client exceeded the meter, discards what the client
-    /// still sends, so that no reset destroys GOAWAY. It is ready once the client has closed, or has sent
-    /// `MAX_DISCARDED_BYTES`; the owner limits the time. Any other connection is ready at once.
+    /// After the end of an HTTP/2 connection whose client exceeded the meter, discards what the
+    /// client still sends, so that no reset destroys GOAWAY. It is ready once the client has
+    /// closed, or has sent `MAX_DISCARDED_BYTES`; the owner limits the time. Any other connection
+    /// is ready at once.
     fn poll_discard_flood(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         if !self.frame_meter.as_ref().is_some_and(|meter| meter.is_exceeded()) {
             return Poll::Ready(Ok(()));
@@ -227,6 +229,12 @@ impl ClientIo {
     pub fn peer_address(&self) -> Option<IpAddr> {
         let digest = self.get_socket_digest()?;
         digest.peer_addr().and_then(|address| address.as_inet()).map(StdAddr::ip)
+    }
+
+    /// Returns what riskgate knows of the connection.
+    pub(crate) fn connection_facts(&self) -> ConnectionFacts {
+        let tls = self.get_ssl_digest();
+        ConnectionFacts::new(self.peer_address(), tls.as_deref().map(|tls| tls.version.as_ref()))
     }
 
     /// Sets the client's address from a PROXY header. `None` means that the header names no client
@@ -321,8 +329,8 @@ impl AsyncWrite for ClientIo {
         Poll::Ready(Ok(written))
     }
 
-    /// Writes all slices, and not only the first as the default does: TLS writes once before it gives
-    /// up a handshake, and the alert is the last slice.
+    /// Writes all slices, and not only the first as the default does: TLS writes once before it
+    /// gives up a handshake, and the alert is the last slice.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

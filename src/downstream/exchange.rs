@@ -14,8 +14,7 @@ use super::context::ListenerContext;
 use super::fast_path::{FastPath, ProxyRequest};
 use crate::exchange::forwarding::{ClientInfo, write_upstream_request};
 use crate::exchange::{Attempts, FailedEnd, Failure, MalformedResponse, closes_after_response};
-use crate::gate::RequestContext;
-use crate::message::response::RenderOptions;
+use crate::gate::{Head, ParsedBytes, RequestContext};
 use crate::model::refusal::Refusal;
 use crate::observe::metrics::AttemptRecord;
 use crate::proxy::upstream::{
@@ -46,9 +45,8 @@ struct Exchange<'e> {
     fast_path: &'e mut FastPath,
     client_info: ClientInfo<'e>,
     ctx: &'e RequestContext,
-    /// The client's request header as bytes, with its request line.
-    client_header: &'e [u8],
-    method: &'static str,
+    /// The client's request header, with its request line.
+    client_header: ParsedBytes<'e>,
     /// Whether the client's connection closes after the response.
     should_close: bool,
     attempts: Attempts,
@@ -82,22 +80,20 @@ pub(super) async fn proxy_request(
     use ConnectionDisposition::{Broken, Close, KeepAlive};
     let (servers, write_timeout) = (&*context.upstreams, context.options.write_timeout);
     let header = client_io.read_buf.split_to(request.header_length);
-    let method = request.method;
+    let head = ParsedBytes(&header);
     if !client_io.send_bytes(&pending_output, write_timeout, None).await {
         request.ctx.set_aborted_outcome();
-        fast_path.count_and_log_request(&request.ctx, method, &request.target, &header);
+        context.gate.count_and_log_on_fast_path(&request.ctx, head);
         return Broken;
     }
     pending_output.clear();
-    let (peer, is_tls) = (client_io.peer_address(), request.ctx.tls_version.is_some());
     let deadline = Instant::from_std(servers.exchange_deadline(request.ctx.started_at()));
     let mut exchange = Exchange {
         context,
         fast_path: &mut *fast_path,
-        client_info: context.gate.collect_client_info(&request.ctx, peer, is_tls),
+        client_info: context.gate.collect_client_info(&request.ctx),
         ctx: &request.ctx,
-        client_header: &header,
-        method,
+        client_header: head,
         should_close: request.wants_close,
         attempts: Attempts::default(),
         attempt_timer: None,
@@ -139,7 +135,7 @@ pub(super) async fn proxy_request(
             send_refusal(context, client_io, fast_path, &mut request, &refusal).await
         }
     };
-    fast_path.count_and_log_request(&request.ctx, method, &request.target, &header);
+    context.gate.count_and_log_on_fast_path(&request.ctx, head);
     disposition
 }
 
@@ -152,10 +148,8 @@ async fn send_refusal(
     refusal: &Refusal,
 ) -> ConnectionDisposition {
     let reply = context.gate.finish_with_refusal(refusal, &mut request.ctx);
-    let options = RenderOptions { should_close: true, is_head_method: request.method == "HEAD" };
-    let (date, mut out) = (fast_path.date_header_value(), Vec::with_capacity(1024));
-    reply.append_as_http1(&request.ctx.common_headers, date, options, &mut out);
-    request.ctx.set_reply_bytes(&reply, request.method);
+    let mut out = Vec::with_capacity(1024);
+    request.ctx.append_as_http1(&reply, fast_path.date_header_value(), true, &mut out);
     match client_io.send_bytes(&out, context.options.write_timeout, None).await {
         true => ConnectionDisposition::Close,
         false => ConnectionDisposition::Broken,
@@ -163,8 +157,8 @@ async fn send_refusal(
 }
 
 /// Sends `out`, which starts with the response header, and forwards the body of the response to the
-/// client. If the upstream connection can be reused, returns it to the pool of idle connections. Adds
-/// the bytes of the body to `sent_body_bytes`.
+/// client. If the upstream connection can be reused, returns it to the pool of idle connections.
+/// Adds the bytes of the body to `sent_body_bytes`.
 async fn forward_body(
     context: &ListenerContext,
     client_io: &mut ClientIo,
@@ -254,10 +248,11 @@ impl Exchange<'_> {
         let mut connection = connected.map_err(|_| Failure::Connect)?;
         self.attempts.mark_connected();
         self.client_info.traceparent = self.ctx.traceparent_after(self.attempt_records.len());
-        let mut request = Vec::with_capacity(self.client_header.len() + 512);
+        let client_header = self.client_header;
+        let mut request = Vec::with_capacity(client_header.0.len() + 512);
         write_upstream_request(
-            self.client_header,
-            (self.method, target),
+            client_header.0,
+            (client_header.method(), target),
             self.context.upstreams.host_header(&connection.server_address),
             &self.client_info,
             &mut request,
@@ -289,7 +284,7 @@ impl Exchange<'_> {
                 common_headers: &self.ctx.common_headers,
                 date: self.fast_path.date_header_value(),
                 should_close: self.should_close,
-                is_head_method: self.method == "HEAD",
+                is_head_method: self.client_header.method() == "HEAD",
                 may_set_cookies: self.ctx.may_server_set_cookies(),
             };
             let head = forward_response_head(arrived, &context, &mut self.client_output);

@@ -8,18 +8,13 @@
 //! request in the buffer for the Pingora path, without side effects. It never reads from or writes
 //! to a connection itself.
 
-use std::net::IpAddr;
-
-use http::header::USER_AGENT;
-use smol_str::SmolStr;
-
 use crate::exchange::closes_after_response;
 use crate::gate::{
-    Decision, Gate, Judgement, MatchedRoute, RequestContext, RequestParts, StartTime,
-    iter_values_in_bytes, unix_seconds_now,
+    ConnectionFacts, Decision, Gate, Judgement, MatchedRoute, ParsedBytes, PlainHead,
+    RequestContext, RequestParts, StartTime, unix_seconds_now,
 };
 use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
-use crate::message::response::{RenderOptions, Reply, StrictTransportSecurity, TRACEPARENT};
+use crate::message::response::{Reply, format_http_date};
 
 /// If the buffered responses have at least this many bytes, the caller sends them before the fast
 /// path answers the next request.
@@ -29,10 +24,7 @@ const FLUSH_THRESHOLD_BYTES: usize = 16 * 1024;
 pub struct FastPath {
     gate: Gate,
     request_limits: RequestLimits,
-    peer_address: Option<IpAddr>,
-    tls_version: Option<SmolStr>,
-    /// The value of `Strict-Transport-Security`, if the responses have one.
-    hsts: Option<StrictTransportSecurity>,
+    connection: ConnectionFacts,
     date_cache: DateCache,
 }
 
@@ -40,6 +32,18 @@ pub struct FastPath {
 struct PlainRequest<'r> {
     head: RequestHead<'r>,
     header: &'r [u8],
+}
+
+impl<'r> PlainRequest<'r> {
+    /// Returns the head as the gates read it.
+    fn gate_head(&self) -> PlainHead<'_, 'r, ParsedBytes<'r>> {
+        PlainHead {
+            method: plain_method(&self.head),
+            target: self.head.request_line.target,
+            known: &self.head.fields,
+            fields: ParsedBytes(self.header),
+        }
+    }
 }
 
 /// A request that passed the gates for key and origin, and has to wait for the store.
@@ -56,10 +60,6 @@ pub struct ProxyRequest {
     pub ctx: RequestContext,
     /// The length of its header, in bytes.
     pub header_length: usize,
-    /// The method.
-    pub method: &'static str,
-    /// The target as the client sent it.
-    pub target: Vec<u8>,
     /// Whether the client wants the connection to close after the response.
     pub wants_close: bool,
 }
@@ -69,7 +69,8 @@ pub enum BatchEnd<'r> {
     /// The caller does this next.
     Next(NextAction),
     /// The next request has to wait for the store. The caller sends the buffered responses, then
-    /// calls [`FastPath::answer_after_wait`]. The request is at the front of the bytes not consumed.
+    /// calls [`FastPath::answer_after_wait`]. The request is at the front of the bytes not
+    /// consumed.
     WaitForStore(Box<WaitingRequest<'r>>),
 }
 
@@ -88,16 +89,19 @@ pub enum NextAction {
 }
 
 impl FastPath {
-    /// Creates the fast path of a connection from this peer. `tls_version` is `None` without TLS.
-    pub fn new(
+    /// Creates the fast path of a connection.
+    pub(crate) fn new(
         gate: Gate,
         request_limits: RequestLimits,
-        peer_address: Option<IpAddr>,
-        tls_version: Option<SmolStr>,
+        connection: ConnectionFacts,
     ) -> FastPath {
-        let hsts = gate.hsts(tls_version.is_some());
-        let date_cache = DateCache::default();
-        FastPath { gate, request_limits, peer_address, tls_version, hsts, date_cache }
+        FastPath { gate, request_limits, connection, date_cache: DateCache::default() }
+    }
+
+    /// Creates the fast path of a connection of which nothing is known; for benches.
+    #[doc(hidden)]
+    pub fn for_plain_connection(gate: Gate, request_limits: RequestLimits) -> FastPath {
+        FastPath::new(gate, request_limits, ConnectionFacts::default())
     }
 
     /// Returns the value of the `Date` field for the current second.
@@ -121,38 +125,26 @@ impl FastPath {
                 Ok(None) => return (consumed, BatchEnd::Next(NextAction::ReadMore)),
                 Ok(Some(_)) | Err(_) => return (consumed, BatchEnd::Next(NextAction::Fallback)),
             };
-            let mut ctx = RequestContext::from(start);
-            ctx.common_headers.hsts.clone_from(&self.hsts);
-            ctx.tls_version.clone_from(&self.tls_version);
-            ctx.protocol = Some("HTTP/1.1");
+            if self.gate.is_asked_by_proxy(head.request_line.target) {
+                return (consumed, BatchEnd::Next(NextAction::Fallback));
+            }
             let header = &arrived[consumed..consumed + head.head_length];
-            ctx.client_address = self.gate.find_client_address_in_bytes(self.peer_address, header);
-            let traceparents = || iter_values_in_bytes(header, TRACEPARENT);
-            self.gate.begin_trace(self.peer_address, traceparents, &mut ctx);
-            let (method, target) = (plain_method(&head), head.request_line.target);
-            let key_header = self.gate.key_header();
-            let key_values = || {
-                key_header.into_iter().flat_map(|name| iter_values_in_bytes(header, name.as_str()))
-            };
-            let parts =
-                self.gate.read_plain_request(method, target, &head.fields, key_values, &mut ctx);
+            let request = PlainRequest { head, header };
+            let gate_head = request.gate_head();
+            let mut ctx = self.gate.begin_request(start, &self.connection, "HTTP/1.1", gate_head);
+            let parts = self.gate.read_parts(gate_head);
             match self.gate.judge_without_wait(&parts, &mut ctx) {
                 Judgement::Decided(Decision::Reply(reply)) => {
-                    consumed += head.head_length;
-                    let request = PlainRequest { head, header };
+                    consumed += header.len();
                     if self.write_reply(&reply, &request, &mut ctx, false, out) {
                         return (consumed, BatchEnd::Next(NextAction::Close));
                     }
                 }
                 Judgement::Decided(Decision::Forward) => {
-                    let request = Box::new(ProxyRequest::new(&head, ctx));
+                    let request = Box::new(ProxyRequest::new(&request.head, ctx));
                     return (consumed, BatchEnd::Next(NextAction::Proxy(request)));
                 }
-                Judgement::NeedsPingoraPath => {
-                    return (consumed, BatchEnd::Next(NextAction::Fallback));
-                }
                 Judgement::MustWait(route) => {
-                    let request = PlainRequest { head, header };
                     let waiting = Box::new(WaitingRequest { request, parts, route, ctx });
                     return (consumed, BatchEnd::WaitForStore(waiting));
                 }
@@ -188,9 +180,9 @@ impl FastPath {
 
     /// Counts and logs a request whose client left before the request could wait.
     pub fn abandon_request(&self, waiting: WaitingRequest<'_>) {
-        let WaitingRequest { request: PlainRequest { head, header }, mut ctx, .. } = waiting;
+        let WaitingRequest { request, mut ctx, .. } = waiting;
         ctx.set_aborted_outcome();
-        self.count_and_log_request(&ctx, plain_method(&head), head.request_line.target, header);
+        self.gate.count_and_log_on_fast_path(&ctx, request.gate_head());
     }
 
     /// Appends the response to `out`, and counts and logs the request. Returns true if the
@@ -198,45 +190,24 @@ impl FastPath {
     fn write_reply(
         &mut self,
         reply: &Reply,
-        PlainRequest { head, header }: &PlainRequest<'_>,
+        request: &PlainRequest<'_>,
         ctx: &mut RequestContext,
         is_process_ending: bool,
         out: &mut Vec<u8>,
     ) -> bool {
-        let method = plain_method(head);
         let should_close = reply.closes_connection()
-            || closes_after_response(head.fields.wants_close, is_process_ending);
-        let options = RenderOptions { should_close, is_head_method: method == "HEAD" };
+            || closes_after_response(request.head.fields.wants_close, is_process_ending);
         let date = self.date_cache.format_at(ctx.started_unix_seconds());
-        reply.append_as_http1(&ctx.common_headers, date, options, out);
-        ctx.set_reply_bytes(reply, method);
-        self.count_and_log_request(ctx, method, head.request_line.target, header);
+        ctx.append_as_http1(reply, date, should_close, out);
+        self.gate.count_and_log_on_fast_path(ctx, request.gate_head());
         should_close
-    }
-
-    /// Counts and logs a finished request with the header of these bytes.
-    pub fn count_and_log_request(
-        &self,
-        ctx: &RequestContext,
-        method: &str,
-        target: &[u8],
-        header: &[u8],
-    ) {
-        let user_agent = || iter_values_in_bytes(header, USER_AGENT.as_str()).next();
-        self.gate.count_and_log_fast_path_request(ctx, method, target, user_agent);
     }
 }
 
 impl ProxyRequest {
     fn new(head: &RequestHead<'_>, mut ctx: RequestContext) -> ProxyRequest {
         ctx.has_attempt_records = true;
-        ProxyRequest {
-            ctx,
-            header_length: head.head_length,
-            method: plain_method(head),
-            target: head.request_line.target.to_vec(),
-            wants_close: head.fields.wants_close,
-        }
+        ProxyRequest { ctx, header_length: head.head_length, wants_close: head.fields.wants_close }
     }
 }
 
@@ -247,12 +218,6 @@ fn plain_method(head: &RequestHead<'_>) -> &'static str {
         b"OPTIONS" => "OPTIONS",
         _ => "GET",
     }
-}
-
-/// Formats a time in Unix seconds for the field `Date`.
-pub(super) fn format_http_date(unix_now: i64) -> String {
-    let since = std::time::Duration::from_secs(unix_now.max(0).cast_unsigned());
-    httpdate::fmt_http_date(std::time::UNIX_EPOCH + since)
 }
 
 /// Caches the value of the `Date` field, which changes once a second.

@@ -1,7 +1,6 @@
 //! The loop of a connection on the fast path: it reads requests and sends responses.
 
 use bytes::Buf;
-use pingora::protocols::Ssl;
 use tokio::time::Instant;
 
 use super::boxed::box_future;
@@ -11,7 +10,6 @@ use super::exchange::{ConnectionDisposition, proxy_request};
 use super::fast_path::{BatchEnd, FastPath, NextAction};
 use super::idle_wait::{IdleOutcome, IdleWait};
 use super::options::DownstreamOptions;
-use crate::gate::tls_version_name;
 
 /// If a batch of responses has more bytes than this, the connection yields to other tasks.
 const YIELD_AFTER_RESPONSE_BYTES: usize = 4 * 1024;
@@ -37,11 +35,9 @@ pub(super) async fn serve_fast_path(
     mut deadline: Instant,
 ) -> FastPathExit {
     use ConnectionDisposition::{Broken, Close, Fallback, KeepAlive};
-    let client = client_io.peer_address();
     let DownstreamOptions { write_timeout, header_timeout, .. } = context.options;
     let (gate, sizes) = (context.gate.clone(), context.options.request_limits.clone());
-    let tls_version = client_io.get_ssl_digest().map(|tls| tls_version_name(&tls.version));
-    let mut fast_path = FastPath::new(gate, sizes, client, tls_version);
+    let mut fast_path = FastPath::new(gate, sizes, client_io.connection_facts());
     loop {
         if client_io.read_buf.is_empty() {
             match idle_wait.wait_for_bytes_or_end(client_io, deadline).await {

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use pingora::apps::HttpServerApp;
-use pingora::protocols::Ssl;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
@@ -15,12 +14,10 @@ use super::boxed::box_future;
 use super::client_io::{ClientIo, LINGER_TIMEOUT};
 use super::connection_tracker::CountGuard;
 use super::context::ListenerContext;
-use super::fast_path::format_http_date;
 use super::fast_path_connection::{FastPathExit, serve_fast_path};
 use super::idle_wait::IdleWait;
 use super::request_io::{RequestIo, ReturnedConnection};
 use crate::exchange::closes_after_response;
-use crate::gate::{ConnectionFacts, tls_version_name};
 use crate::message::request_head::{RequestHead, RequestLineStart, parse_request_head};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
@@ -247,15 +244,14 @@ where
         refusal: &Refusal,
     ) -> Option<ConnectionAfterRequest> {
         let line = RequestLineStart::guess(&client_io.read_buf);
-        let connection = ConnectionFacts {
-            peer_address: client_io.peer_address(),
-            protocol: if line.is_http_10 { "HTTP/1.0" } else { "HTTP/1.1" },
-            tls_version: client_io.get_ssl_digest().map(|tls| tls_version_name(&tls.version)),
-        };
-        let refused =
-            self.context.gate.refuse_before_gates(refusal, connection, line.is_head_method);
-        let date = format_http_date(refused.unix_now());
-        let bytes = refused.to_http1_bytes(&date);
+        let protocol = if line.is_http_10 { "HTTP/1.0" } else { "HTTP/1.1" };
+        let mut refused = self.context.gate.refuse_before_gates(
+            refusal,
+            &client_io.connection_facts(),
+            protocol,
+            line.is_head_method,
+        );
+        let bytes = refused.render_as_http1();
         let write = async {
             client_io.write_all(&bytes).await?;
             client_io.flush().await

@@ -8,7 +8,6 @@ mod active_requests;
 mod plain_request;
 
 use std::future::{Future, poll_fn};
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -33,7 +32,7 @@ use plain_request::{RequestGuards, answer_or_return};
 use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
 use super::options::DownstreamOptions;
-use crate::gate::{ConnectionFacts, Gate, tls_version_name};
+use crate::gate::{ConnectionFacts, Gate};
 use crate::message::request_head::{
     MAX_DIVIDED_COOKIE_BYTES, check_http2_request, join_cookie_fields,
 };
@@ -54,9 +53,9 @@ const RESET_MEMORY_TIME: Duration = Duration::from_secs(10);
 const MAX_MALFORMED_REQUESTS: usize = 32;
 /// The most requests that are accepted before the first of them is answered.
 const MAX_BATCHED_REQUESTS: usize = 32;
-/// The time for which riskgate keeps the connection after GOAWAY, once no request is active, so that
-/// the client can receive GOAWAY and close. A client that exceeded a limit gets no more time, even if
-/// requests are active.
+/// The time for which riskgate keeps the connection after GOAWAY, once no request is active, so
+/// that the client can receive GOAWAY and close. A client that exceeded a limit gets no more time,
+/// even if requests are active.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The h2 crate's connection.
@@ -97,6 +96,7 @@ pub(super) async fn serve_http2<P>(
         proxy_digest: stream.get_proxy_digest(),
         socket_digest: stream.get_socket_digest(),
     });
+    let facts = ConnectionFacts::from(&*digest);
     let handshake = handshake(stream, Some(build_h2_options(&context.options)));
     let Ok(Ok(mut h2_conn)) = timeout(context.options.header_timeout, handshake).await else {
         return;
@@ -107,6 +107,7 @@ pub(super) async fn serve_http2<P>(
         context,
         shutdown,
         digest: &digest,
+        facts: &facts,
         frame_meter: &frame_meter,
         active_requests: &active_requests,
         is_closing: false,
@@ -156,6 +157,7 @@ struct Http2Connection<'c, P> {
     context: &'c Arc<ListenerContext>,
     shutdown: &'c ShutdownWatch,
     digest: &'c Arc<Digest>,
+    facts: &'c ConnectionFacts,
     frame_meter: &'c FrameMeter,
     active_requests: &'c Arc<ActiveRequests>,
     is_closing: bool,
@@ -259,9 +261,7 @@ where
         let active = ActiveRequestGuard::start(self.active_requests);
         let guards = (active, self.context.tracker.track_request());
         let unanswered = match self.context.options.is_fast_path_on {
-            true => {
-                answer_or_return(self.context, session, peer_address(self.digest), guards).await
-            }
+            true => answer_or_return(self.context, session, self.facts, guards).await,
             false => Some((session, guards)),
         };
         if let Some((session, guards)) = unanswered {
@@ -284,10 +284,10 @@ where
     fn on_malformed_request(&mut self) -> LoopDecision {
         self.malformed_count += 1;
         self.frame_meter.count_request(Some(0));
-        let facts = connection_facts(self.digest);
         // The stream was reset, so there is no response.
         let gate = &self.context.gate;
-        gate.refuse_before_gates(&Refusal::BadRequest, facts, false).count_and_log(false);
+        let refused = gate.refuse_before_gates(&Refusal::BadRequest, self.facts, "HTTP/2", false);
+        refused.count_and_log(false);
         if self.malformed_count > MAX_MALFORMED_REQUESTS {
             LoopDecision::End
         } else {
@@ -298,7 +298,7 @@ where
     /// Serves the request in a task of its own.
     fn spawn_request(&self, stream: Box<HttpSession>, guards: RequestGuards) {
         let (proxy, context) = (Arc::clone(self.proxy), Arc::clone(self.context));
-        let (digest, shutdown) = (Arc::clone(self.digest), self.shutdown.clone());
+        let (facts, shutdown) = (self.facts.clone(), self.shutdown.clone());
         tokio::spawn(async move {
             let _guards = guards;
             let mut session = ServerSession::new_http2(*stream);
@@ -310,14 +310,14 @@ where
                 Ok(_) => {
                     proxy.process_new_http(session, &shutdown).await;
                 }
-                Err(refusal) => refuse_stream(&context.gate, &digest, session, &refusal).await,
+                Err(refusal) => refuse_stream(&context.gate, &facts, session, &refusal).await,
             }
         });
     }
 }
 
-/// Waits until a condition holds. The caller's other branches change it while they are polled, so the
-/// wait needs no waker.
+/// Waits until a condition holds. The caller's other branches change it while they are polled, so
+/// the wait needs no waker.
 async fn wait_until(holds: impl Fn() -> bool) {
     poll_fn(|_| if holds() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
@@ -334,27 +334,13 @@ fn is_flood_found_by_h2(error: &pingora::Error) -> bool {
 /// its other streams continue.
 async fn refuse_stream(
     gate: &Gate,
-    digest: &Digest,
+    connection: &ConnectionFacts,
     mut session: ServerSession,
     refusal: &Refusal,
 ) {
     let is_head_method = session.req_header().method == http::Method::HEAD;
-    let refused = gate.refuse_before_gates(refusal, connection_facts(digest), is_head_method);
+    let mut refused = gate.refuse_before_gates(refusal, connection, "HTTP/2", is_head_method);
     let is_sent = refused.send_on_stream(&mut session).await;
     refused.count_and_log(is_sent);
     request_body::discard_rest_of_body(&mut session).await;
-}
-
-fn connection_facts(digest: &Digest) -> ConnectionFacts {
-    let tls = digest.ssl_digest.as_ref();
-    ConnectionFacts {
-        peer_address: peer_address(digest),
-        protocol: "HTTP/2",
-        tls_version: tls.map(|tls| tls_version_name(&tls.version)),
-    }
-}
-
-fn peer_address(digest: &Digest) -> Option<IpAddr> {
-    let address = digest.socket_digest.as_ref()?.peer_addr()?;
-    address.as_inet().map(|address| address.ip())
 }

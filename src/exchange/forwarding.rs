@@ -33,8 +33,7 @@ pub(crate) use rules::{
 use rules::{is_listed_as_hop_by_hop, is_request_field_forwarded};
 
 static HOST_FIELD: HeaderField = HeaderField::new(HOST, "Host: ");
-static TRACEPARENT_FIELD: HeaderField =
-    HeaderField::new(HeaderName::from_static(TRACEPARENT), "traceparent: ");
+static TRACEPARENT_FIELD: HeaderField = HeaderField::new(TRACEPARENT, "traceparent: ");
 
 /// The facts about the client that the upstream server is told.
 pub struct ClientInfo<'c> {
@@ -65,7 +64,7 @@ pub struct ClientInfo<'c> {
 impl ClientInfo<'_> {
     fn is_request_field_forwarded(&self, name: &[u8]) -> bool {
         let is_own = self.traceparent.is_some()
-            && name.eq_ignore_ascii_case(TRACEPARENT.as_bytes())
+            && name.eq_ignore_ascii_case(TRACEPARENT.as_str().as_bytes())
             || self.is_new_trace && name.eq_ignore_ascii_case(b"tracestate");
         is_request_field_forwarded(name, self.is_trusted_proxy)
             && !is_own

@@ -22,11 +22,18 @@ use crate::store::MonthlyLimit;
 pub struct Permit {
     /// The key that the client authenticated with; `None` on a route that needs no key.
     key: Option<Arc<Key>>,
-    /// The call that was charged; `None` if the request charged none, or after
+    /// The calls that were charged; `None` if the request charged none, or after
     /// [`Permit::refund`].
-    charge: Option<Charge>,
-    /// The route and the day for which the usage of the key counts the call.
-    counted_for: (RouteLabel, UsageDay),
+    charged: Option<ChargedCalls>,
+}
+
+/// Calls that were charged.
+struct ChargedCalls {
+    charge: Charge,
+    /// The route for which the usage of the key counts them.
+    route: RouteLabel,
+    /// The day for which the usage of the key counts them.
+    day: UsageDay,
 }
 
 /// The key that a request presents; empty unless it presents exactly one.
@@ -39,8 +46,8 @@ impl<'h> PresentedKey<'h> {
         PresentedKey(value_if_single(values).and_then(parse_single_bearer_token))
     }
 
-    /// The key in a field that contains nothing else, or in `Authorization`. If the request has both
-    /// fields, they must contain the same key.
+    /// The key in a field that contains nothing else, or in `Authorization`. If the request has
+    /// both fields, they must contain the same key.
     pub fn bare_or_bearer(
         bare_values: impl Iterator<Item = &'h [u8]>,
         authorization_values: impl Iterator<Item = &'h [u8]>,
@@ -136,8 +143,8 @@ pub async fn charge_calls(
     }
 }
 
-/// Synchronous [`charge_calls`] for one call: returns `None`, and charges nothing, if the account holds no leased
-/// call or if other requests wait for one.
+/// Synchronous [`charge_calls`] for one call: returns `None`, and charges nothing, if the account
+/// holds no leased call or if other requests wait for one.
 pub fn try_charge_call(
     ledger: &Ledger,
     key: &Arc<Key>,
@@ -159,14 +166,14 @@ fn count_charged_calls(
 ) -> Permit {
     let day = ledger.usage_day(spent.month(), unix_now);
     key.usage().count_calls(route, day, spent.calls());
-    Permit { key: Some(Arc::clone(key)), charge: Some(spent), counted_for: (route, day) }
+    let charged = ChargedCalls { charge: spent, route, day };
+    Permit { key: Some(Arc::clone(key)), charged: Some(charged) }
 }
 
 /// Returns a permit for a call that doesn't count. The caller has checked the key if the route
 /// needs one.
 pub fn uncounted_permit(key: Option<&Arc<Key>>) -> Permit {
-    let nothing = (RouteLabel::None, UsageDay::new(Month::FIRST, 1));
-    Permit { key: key.cloned(), charge: None, counted_for: nothing }
+    Permit { key: key.cloned(), charged: None }
 }
 
 /// Returns the allowance of a key's account; `None` if the account has no limit.
@@ -194,19 +201,18 @@ impl Permit {
     /// The month's limit, the calls that remain, and the seconds until the reset. `None` if the
     /// request charged no call, after [`Permit::refund`], or if the account has no limit.
     pub fn allowance(&self, unix_now: i64) -> Option<Allowance> {
-        let spent = self.charge.as_ref()?;
+        let spent = &self.charged.as_ref()?.charge;
         compute_allowance(self.key.as_ref()?, spent.month(), spent.remaining.unwrap_or(0), unix_now)
     }
 
     /// Refunds the calls, at most once, because riskgate failed to serve the request. Returns false
     /// if the request charged no call, or if it is too late to refund the calls.
     pub fn refund(&mut self, ledger: &Ledger) -> bool {
-        match (self.charge.take(), &self.key) {
-            (Some(spent), Some(key)) => {
-                let calls = spent.calls();
-                let is_refunded = ledger.refund(&key.lease, spent);
+        match (self.charged.take(), &self.key) {
+            (Some(ChargedCalls { charge, route, day }), Some(key)) => {
+                let calls = charge.calls();
+                let is_refunded = ledger.refund(&key.lease, charge);
                 if is_refunded {
-                    let (route, day) = self.counted_for;
                     key.usage().uncount_calls(route, day, calls);
                 }
                 is_refunded

@@ -10,17 +10,17 @@ use crate::model::domain::Domain;
 use crate::model::email::AddressOrDomain;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
-use crate::model::verdict::{Rule, Score};
+use crate::model::verdict::Rule;
 use crate::store::MonthlyLimit;
 use crate::support::test_fault::{TestFault, is_injected};
 use crate::table::{Table, TableAnswer};
 
 use super::admission::OriginHeader;
+use super::beginning::RequestParts;
 use super::email_verdict::EmailVerdict;
 use super::request_context::RequestContext;
-use super::request_parts::RequestParts;
 use super::route::{self, CheckAnswer, Route};
-use super::state::{GateState, ReloadableRules};
+use super::state::GateState;
 
 /// The start of a verdict's body, before the domain.
 const VERDICT_BODY_START: &str = r#"{"domain":""#;
@@ -41,12 +41,11 @@ pub(super) fn serve_route(
     state: &GateState,
     route: Route<'_>,
     request: &RequestParts<'_>,
-    rules: &ReloadableRules,
     ctx: &mut RequestContext,
 ) -> Result<Decision, Refusal> {
     let reply = match route {
-        Route::Check(segment) if rules.check_answer == CheckAnswer::Table => {
-            answer_check(state, segment, rules.unknown_score, ctx)
+        Route::Check(segment) if ctx.rules.check_answer == CheckAnswer::Table => {
+            answer_check(state, segment, ctx)
         }
         Route::Check(segment) => {
             let mut target = route::canonical_check_path(segment)?.into_bytes();
@@ -65,7 +64,7 @@ pub(super) fn serve_route(
             ctx.upstream_target = Some(target);
             return Ok(Decision::Forward);
         }
-        Route::Domain(segment) => answer_domain(state, segment, rules.unknown_score, ctx),
+        Route::Domain(segment) => answer_domain(state, segment, ctx),
         Route::TopDomains => Ok(Reply::json(state.top_domains.response_body())),
         Route::Options(allow) => answer_options(state, request, allow, ctx),
         // The callers answer these routes: one waits for the store, the other for a body.
@@ -101,12 +100,11 @@ pub(super) fn look_up_and_count<'t>(
     state: &GateState,
     table: &'t Table,
     domain: &Domain,
-    unknown_score: Option<Score>,
     ctx: &RequestContext,
 ) -> TableAnswer<'t> {
     let now = ctx.unix_now();
     let lookup = state.dns.apply_fact_and_queue_if_due(table.lookup(domain, now), domain, now);
-    let lookup = lookup.with_unknown_score(unknown_score);
+    let lookup = lookup.with_unknown_score(ctx.rules.unknown_score);
     state.metrics.requests.count_verdict(lookup.verdict.reason, lookup.verdict_source());
     // With `FreeSubdomain`, the match is a suffix below which anyone gets a name for free. The
     // suffix itself isn't flagged, so it isn't counted for the top list.
@@ -123,16 +121,15 @@ pub(super) fn look_up_and_count<'t>(
 fn answer_check(
     state: &GateState,
     segment: &[u8],
-    unknown_score: Option<Score>,
     ctx: &mut RequestContext,
 ) -> Result<Reply, Refusal> {
     let text = route::decode_check_segment(segment)?;
     let checked = AddressOrDomain::parse(&text).map_err(Refusal::InvalidEmail)?;
     let table = state.table.peek();
-    let lookup = look_up_and_count(state, &table, checked.domain(), unknown_score, ctx);
+    let lookup = look_up_and_count(state, &table, checked.domain(), ctx);
     let verdict = EmailVerdict::new(&checked, &lookup, table.role_score());
     ctx.verdict_reason = Some(verdict.reason.as_str());
-    Ok(Reply::check(Bytes::from(verdict.render_check_body(&checked))))
+    Ok(Reply::check_answer(Bytes::from(verdict.render_check_body(&checked))))
 }
 
 /// Answers a check that no upstream server answered. Returns `None` if the request is no check, if
@@ -142,25 +139,23 @@ pub(super) fn answer_check_without_server(
     state: &GateState,
     ctx: &mut RequestContext,
 ) -> Option<Reply> {
-    let rules = state.reloadable_rules.peek();
-    if rules.check_answer != CheckAnswer::Fallback || ctx.route != RouteLabel::Check {
+    if ctx.rules.check_answer != CheckAnswer::Fallback || ctx.route != RouteLabel::Check {
         return None;
     }
     let target = ctx.upstream_target.take()?;
     let segment = route::split_path_and_query(&target).0.strip_prefix(route::CHECK_PATH_PREFIX)?;
-    answer_check(state, segment, rules.unknown_score, ctx).ok()
+    answer_check(state, segment, ctx).ok()
 }
 
 /// Answers with the verdict on the domain in a path segment.
 fn answer_domain(
     state: &GateState,
     domain_segment: &[u8],
-    unknown_score: Option<Score>,
     ctx: &mut RequestContext,
 ) -> Result<Reply, Refusal> {
     let domain = Domain::from_path_segment(domain_segment).map_err(Refusal::InvalidDomain)?;
     let table = state.table.peek();
-    let lookup = look_up_and_count(state, &table, &domain, unknown_score, ctx);
+    let lookup = look_up_and_count(state, &table, &domain, ctx);
     ctx.verdict_reason = Some(lookup.verdict.reason.as_str());
     let name = domain.as_str();
     let body = [VERDICT_BODY_START, name, &lookup.json_tail()].concat();

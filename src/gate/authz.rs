@@ -4,6 +4,7 @@
 //! riskgate answers nothing else. If riskgate fails, or the month is spent, it answers 200 with
 //! `X-Fail-Open`: the proxy must let the user through.
 
+use http::HeaderName;
 use pingora::Result;
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
@@ -21,29 +22,22 @@ use crate::screening::{FieldValues, UnreadCause, read_body_values, read_query_va
 
 use super::admission::PresentedKey;
 use super::authz_rules::{AUTHZ_KEY_FIELD, AuthzRules, AuthzScreening};
-use super::header_values::iter_values;
-use super::judge::{Gate, authenticate, set_cors_and_check_origin};
+use super::beginning::{HeaderFields, RequestParts};
+use super::judge::{authenticate, set_cors_and_check_origin};
 use super::request_context::RequestContext;
-use super::request_parts::RequestParts;
 use super::route::query_of;
 use super::screen::body_headers;
 use super::screen_rules::ScreeningResult;
-use super::session::close_if_process_ends;
+use super::state::Gate;
 
 /// The fields with the client's method. Traefik and Caddy set the second one themselves.
-const ORIGINAL_METHOD_FIELDS: [&str; 2] = ["x-original-method", "x-forwarded-method"];
+const ORIGINAL_METHOD_FIELDS: [HeaderName; 2] =
+    [HeaderName::from_static("x-original-method"), HeaderName::from_static("x-forwarded-method")];
 /// The fields with the client's target. Traefik and Caddy set the second one themselves.
-const ORIGINAL_TARGET_FIELDS: [&str; 2] = ["x-original-uri", "x-forwarded-uri"];
+const ORIGINAL_TARGET_FIELDS: [HeaderName; 2] =
+    [HeaderName::from_static("x-original-uri"), HeaderName::from_static("x-forwarded-uri")];
 
 impl Gate {
-    /// Returns the rules for this target if a proxy asks with it; `None` if it is any other request.
-    pub(super) fn authz_rules(&self, target: &[u8]) -> Option<Arc<AuthzRules>> {
-        if !self.startup_rules.is_authz_path(target) {
-            return None;
-        }
-        self.state.reloadable_rules.peek().authz.clone()
-    }
-
     /// Answers a proxy that asks. Returns false, without an answer, if the body is still to be
     /// screened: then the caller reads it and calls [`Gate::screen`].
     pub(super) async fn answer_proxy_unless_body_needed(
@@ -54,9 +48,8 @@ impl Gate {
     ) -> Result<bool> {
         ctx.route = RouteLabel::Authz;
         ctx.authz = Some(Arc::clone(&rules));
-        ctx.unix_now = self.state.ledger.believed_now();
         let header = session.req_header();
-        let request = self.read_request(header, ctx);
+        let request = self.read_parts(header);
         let reply = if is_options_request(header) {
             // It may be a preflight, which carries no key and no address (Fetch standard section
             // 4.8).
@@ -69,8 +62,7 @@ impl Gate {
                 Ok(()) => self.screen_for_proxy(header, None, &rules, ctx),
             }
         };
-        close_if_process_ends(session);
-        reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await?;
+        ctx.send_reply(&reply, session).await?;
         Ok(true)
     }
 
@@ -86,7 +78,7 @@ impl Gate {
             let keys = self.state.keys.peek();
             let ring: Option<&KeyRing> = Option::as_ref(&keys);
             let presented = match header.headers.contains_key(AUTHZ_KEY_FIELD) {
-                true => PresentedKey::bare(iter_values(header, AUTHZ_KEY_FIELD)),
+                true => PresentedKey::bare(header.values(AUTHZ_KEY_FIELD)),
                 false => request.key,
             };
             let authenticated = authenticate(ring, presented, ctx);
@@ -95,14 +87,14 @@ impl Gate {
             }
             authenticated?;
         }
-        self.check_client_rates(None, request, &self.state.reloadable_rules.snapshot(), ctx)?;
+        self.check_client_rates(None, request, ctx)?;
         let permit = self.charge_if_counted(rules.is_counted, ctx).await?;
         ctx.set_permit(permit);
         Ok(())
     }
 
-    /// Screens the addresses of a request that passed the other gates, and answers the proxy. `body`
-    /// is `None` if the body was not read.
+    /// Screens the addresses of a request that passed the other gates, and answers the proxy.
+    /// `body` is `None` if the body was not read.
     pub(super) fn screen_for_proxy(
         &self,
         header: &RequestHeader,
@@ -116,7 +108,7 @@ impl Gate {
             let is_screened = found != Err(UnreadCause::NoField) || is_post(header);
             if is_screened {
                 let screened = self.judge_values(found, &screening.policy, ctx);
-                if let Some(refusal) = self.record_screening(screened, &screening.policy, ctx) {
+                if let Some(refusal) = self.finish_screening(screened, &screening.policy, ctx) {
                     return self.finish_with_refusal(&refusal, ctx);
                 }
             }
@@ -139,7 +131,7 @@ impl Gate {
         {
             let unscreened = ScreeningResult::unscreened(refusal.code(), screening.policy.mode);
             // An unscreened request is not refused.
-            let _ = self.record_screening(unscreened, &screening.policy, ctx);
+            let _ = self.finish_screening(unscreened, &screening.policy, ctx);
         }
         Reply::admitted(true).for_proxy(200, collect_facts(ctx, true))
     }
@@ -221,8 +213,9 @@ fn read_addresses(
     found.or_cause()
 }
 
-/// Adds the address in a header field. A proxy may have taken it from a query as it stood there, such
-/// as `a%40b.com`, or as a client sent it, such as `a@b%2Ecom`. So the decoded text counts too.
+/// Adds the address in a header field. A proxy may have taken it from a query as it stood there,
+/// such as `a%40b.com`, or as a client sent it, such as `a@b%2Ecom`. So the decoded text counts
+/// too.
 fn push_header_value(text: &str, found: &mut FieldValues) {
     let decoded =
         percent_decode(text.as_bytes()).ok().and_then(|text| String::from_utf8(text).ok());
@@ -234,8 +227,8 @@ fn push_header_value(text: &str, found: &mut FieldValues) {
     }
 }
 
-/// Returns true if the client's request has the method OPTIONS. Proxies replace the method by GET, or
-/// leave it as it is. A client could send the fields too, so all methods must agree.
+/// Returns true if the client's request has the method OPTIONS. Proxies replace the method by GET,
+/// or leave it as it is. A client could send the fields too, so all methods must agree.
 fn is_options_request(header: &RequestHeader) -> bool {
     let mut methods = iter_original_methods(header).peekable();
     methods.peek().is_some() && methods.all(|method| method == b"OPTIONS")
@@ -251,9 +244,9 @@ fn iter_original_methods(header: &RequestHeader) -> impl Iterator<Item = &[u8]> 
     own.into_iter().chain(iter_values_of_all(header, ORIGINAL_METHOD_FIELDS))
 }
 
-fn iter_values_of_all<'h>(
-    header: &'h RequestHeader,
-    names: [&'static str; 2],
-) -> impl Iterator<Item = &'h [u8]> {
-    names.into_iter().flat_map(|name| iter_values(header, name))
+fn iter_values_of_all(
+    header: &RequestHeader,
+    names: [HeaderName; 2],
+) -> impl Iterator<Item = &[u8]> {
+    names.into_iter().flat_map(|name| header.values(name))
 }

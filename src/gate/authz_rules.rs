@@ -8,7 +8,7 @@ use super::screen_rules::ScreenPolicy;
 
 /// The field with the key of a proxy's client, without a scheme. It leaves `Authorization` to the
 /// server behind the proxy.
-pub(super) const AUTHZ_KEY_FIELD: &str = "x-riskgate-key";
+pub(super) const AUTHZ_KEY_FIELD: HeaderName = HeaderName::from_static("x-riskgate-key");
 
 /// What riskgate checks for a proxy that asks.
 #[derive(Clone, Debug, PartialEq, Eq)]

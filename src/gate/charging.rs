@@ -3,8 +3,8 @@
 use crate::model::refusal::Refusal;
 
 use super::admission::{self, Permit};
-use super::judge::Gate;
 use super::request_context::RequestContext;
+use super::state::Gate;
 
 impl Gate {
     /// Runs the gate for the quota. Waits for the store if the account holds no leased call.

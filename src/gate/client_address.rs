@@ -2,6 +2,9 @@
 
 use std::net::IpAddr;
 
+use http::HeaderName;
+use http::header::FORWARDED;
+
 use crate::message::forwarded::elements_from_right;
 use crate::message::request_head::list_members;
 use crate::model::network::{Networks, parse_hop_address};
@@ -40,12 +43,12 @@ impl ClientAddressRule {
     pub(super) fn find_client<'h, V: Iterator<Item = &'h [u8]>>(
         &self,
         peer: Option<IpAddr>,
-        read_values: impl FnOnce(&'static str) -> V,
+        read_values: impl FnOnce(HeaderName) -> V,
     ) -> Option<IpAddr> {
         let name = match self.source {
             ClientAddressSource::Peer => return peer,
-            ClientAddressSource::XForwardedFor => "x-forwarded-for",
-            ClientAddressSource::Forwarded => "forwarded",
+            ClientAddressSource::XForwardedFor => HeaderName::from_static("x-forwarded-for"),
+            ClientAddressSource::Forwarded => FORWARDED,
         };
         let mut client = peer?;
         if !self.trusted_proxies.contains(client) {

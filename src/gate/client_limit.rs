@@ -11,11 +11,10 @@ use crate::model::refusal::Refusal;
 use crate::support::client_rates::Rate;
 
 use super::admission::OriginHeader;
-use super::judge::Gate;
+use super::beginning::RequestParts;
 use super::request_context::RequestContext;
-use super::request_parts::RequestParts;
 use super::route::Route;
-use super::state::ReloadableRules;
+use super::state::Gate;
 
 /// What a rate applies to. Each has its own token buckets.
 #[derive(Hash)]
@@ -29,19 +28,18 @@ enum RateScope<'s> {
 }
 
 impl Gate {
-    /// Refuses a client that has sent too many requests. A trusted proxy is not a client, and a client
-    /// without an address can't be told apart from others: neither is limited.
+    /// Refuses a client that has sent too many requests. A trusted proxy is not a client, and a
+    /// client without an address can't be told apart from others: neither is limited.
     pub(super) fn check_client_rates(
         &self,
         route: Option<&Route<'_>>,
         request: &RequestParts<'_>,
-        rules: &ReloadableRules,
         ctx: &RequestContext,
     ) -> Result<(), Refusal> {
         let is_client =
             |address: &_| !self.startup_rules.client_address.trusted_proxies.contains(*address);
         let upstream_route = match route {
-            Some(Route::Upstream(index)) => Some(&rules.upstream_routes[*index]),
+            Some(Route::Upstream(index)) => Some(&ctx.rules.upstream_routes[*index]),
             _ => None,
         };
         let takes_body = takes_body(request.method.as_bytes());
@@ -56,7 +54,8 @@ impl Gate {
             upstream_route
                 .and_then(|r| Some((RateScope::Route(&r.path_prefix), r.max_per_client?))),
             screen_rules.and_then(|s| Some((RateScope::Posts(&s.policy.route), s.max_per_client?))),
-            browser_key.and_then(|k| Some((RateScope::Key(&k.id), rules.max_per_client_of_key?))),
+            browser_key
+                .and_then(|k| Some((RateScope::Key(&k.id), ctx.rules.max_per_client_of_key?))),
         ]
         .into_iter()
         .flatten()

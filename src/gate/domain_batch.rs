@@ -16,14 +16,13 @@ use tokio::time::timeout;
 use crate::message::response::Reply;
 use crate::model::domain::Domain;
 use crate::model::refusal::Refusal;
-use crate::model::verdict::Score;
 use crate::table::Table;
 
 use super::answers::look_up_and_count;
-use super::judge::Gate;
 use super::request_context::RequestContext;
 use super::route::is_domain_batch_path;
-use super::session::{close_if_process_ends, send_continue_if_awaited};
+use super::session::send_continue_if_awaited;
+use super::state::Gate;
 
 /// The most names in one request.
 const MAX_NAMES: usize = 1_000;
@@ -56,16 +55,15 @@ impl Gate {
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
-        let rules = self.state.reloadable_rules.snapshot();
-        let request = self.read_request(session.req_header(), ctx);
+        let request = self.read_parts(session.req_header());
         let admitted = self
-            .run_uncharged_gates(&request, &rules, ctx)
+            .run_uncharged_gates(&request, ctx)
             .and_then(|_| self.state.batch_permits.acquire(ctx.client_address));
         let answered = match &admitted {
             Err(refusal) => Err(refusal.clone()),
             Ok(_permit) => match self.read_batch_body(session).await? {
                 Err(refusal) => Err(refusal),
-                Ok(body) => self.charge_and_look_up(&body, rules.unknown_score, ctx).await,
+                Ok(body) => self.charge_and_look_up(&body, ctx).await,
             },
         };
         let reply = match answered {
@@ -75,8 +73,7 @@ impl Gate {
             }
             Err(refusal) => self.finish_with_refusal(&refusal, ctx),
         };
-        close_if_process_ends(session);
-        reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await?;
+        ctx.send_reply(&reply, session).await?;
         Ok(true)
     }
 
@@ -109,7 +106,6 @@ impl Gate {
     async fn charge_and_look_up(
         &self,
         body: &[u8],
-        unknown_score: Option<Score>,
         ctx: &mut RequestContext,
     ) -> Result<Reply, Refusal> {
         let names = parse_names(body).map_err(Refusal::InvalidBatch)?;
@@ -121,21 +117,14 @@ impl Gate {
             if index > 0 {
                 out.push(',');
             }
-            self.append_result(name, &table, unknown_score, ctx, &mut out);
+            self.append_result(name, &table, ctx, &mut out);
         }
         out.push_str("]}");
         Ok(Reply::json(Bytes::from(out)))
     }
 
     /// Appends the verdict on a name, or why there is none.
-    fn append_result(
-        &self,
-        name: &str,
-        table: &Table,
-        unknown_score: Option<Score>,
-        ctx: &RequestContext,
-        out: &mut String,
-    ) {
+    fn append_result(&self, name: &str, table: &Table, ctx: &RequestContext, out: &mut String) {
         let domain = match Domain::parse(name) {
             Ok(domain) => domain,
             Err(error) => {
@@ -143,7 +132,7 @@ impl Gate {
                 return;
             }
         };
-        let lookup = look_up_and_count(&self.state, table, &domain, unknown_score, ctx);
+        let lookup = look_up_and_count(&self.state, table, &domain, ctx);
         let tail = lookup.json_tail();
         // The body of a single verdict, without the brace at its end.
         let tail = tail.strip_suffix('}').unwrap_or(&tail);

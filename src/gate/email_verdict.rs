@@ -26,7 +26,8 @@ pub struct EmailVerdict<'t> {
     suggestion: Option<&'t str>,
 }
 
-/// The answer to a check, with the members that the PyPI package `syvel` 0.1.0 reads, in their order.
+/// The answer to a check, with the members that the PyPI package `syvel` 0.1.0 reads, in their
+/// order.
 #[derive(Serialize)]
 struct CheckAnswerBody<'a> {
     email: String,
@@ -59,8 +60,8 @@ impl<'t> EmailVerdict<'t> {
         EmailVerdict { reason, score, lookup: *lookup, suggestion }
     }
 
-    /// How likely it is that mail arrives, 0 to 100. It depends only on what is known about the mail
-    /// hosts of the domain: riskgate does not ask whether the mailbox exists.
+    /// How likely it is that mail arrives, 0 to 100. It depends only on what is known about the
+    /// mail hosts of the domain: riskgate does not ask whether the mailbox exists.
     fn deliverability_score(&self) -> u8 {
         match self.lookup.verdict.rule {
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail => 0,

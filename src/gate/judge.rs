@@ -1,50 +1,21 @@
-//! The [`Gate`]: the order of the gates, and the decision that follows.
-
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+//! The order of the gates, and the decision that follows.
 
 use pingora::Result;
 use pingora_proxy::Session;
 
 use crate::exchange::forwarding::remove_hop_by_hop_fields;
 use crate::keys::KeyRing;
-use crate::message::response::{Cors, Reply, TRACEPARENT};
+use crate::message::response::{Cors, Reply};
 use crate::model::refusal::Refusal;
 use crate::support::test_fault::{TestFault, is_injected, replace_key};
 
 use super::admission::{self, OriginHeader, Permit, PresentedKey};
 use super::answers::{self, Decision};
-use super::header_values::iter_values;
-use super::request_context::RequestContext;
-use super::request_parts::RequestParts;
+use super::beginning::RequestParts;
+use super::request_context::{ConnectionFacts, RequestContext};
 use super::route::{self, Route};
-use super::session::{
-    close_if_process_ends, peer_address, protocol_name, send_continue_if_awaited,
-};
-use super::state::{GateState, ReloadableRules, StartupRules};
-
-/// The longest time that [`Gate::close`] waits for the collector of traces.
-const TRACE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The longest time that [`Gate::close`] waits for webhook messages in flight, from its call on.
-const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest time that [`Gate::close`] waits for the store and the log.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// The gates, to mount in a proxy of your own. [`Mount::gate`] creates one; clones share its state.
-///
-/// Keep a [`RequestContext`] in your proxy's context. In each of your five filters
-/// `request_filter`, `upstream_request_filter`, `response_filter`, `fail_to_proxy` and `logging`,
-/// call the method of the same name. If you leave one out, API keys reach your upstream server,
-/// clients can forge `X-Riskgate-` fields, or calls that failed stay counted.
-///
-/// [`Mount::gate`]: crate::Mount::gate
-#[derive(Clone)]
-pub struct Gate {
-    pub(super) state: Arc<GateState>,
-    /// The rules that no reload changes.
-    pub(super) startup_rules: Arc<StartupRules>,
-}
+use super::session::{protocol_name, send_continue_if_awaited};
+use super::state::Gate;
 
 /// The route of a request that passed the gates for key and origin, and whether the request spends
 /// a call of the quota.
@@ -59,53 +30,15 @@ pub(crate) enum Judgement<'r> {
     Decided(Decision),
     /// The request has to wait for the store: call [`Gate::judge_after_wait`] with its route.
     MustWait(MatchedRoute<'r>),
-    /// A proxy asks with this request, which only the Pingora path answers.
-    NeedsPingoraPath,
 }
 
 impl Gate {
-    /// Creates a gate over this state.
-    pub(crate) fn new(state: Arc<GateState>, startup_rules: StartupRules) -> Gate {
-        Gate { state, startup_rules: Arc::new(startup_rules) }
-    }
-
-    /// The state that requests are judged by.
-    #[doc(hidden)]
-    pub fn state(&self) -> &Arc<GateState> {
-        &self.state
-    }
-
-    /// Reports all leases to the store and writes the queued log lines. Call it at the end of the
-    /// process, once no request is in flight. Without this call, a process loses what it would lose
-    /// in a crash: the leased calls not yet spent, and the queued log lines. If the store or a
-    /// reader of the log hangs, `close` gives up after 4 s and logs an error.
-    pub fn close(&self) {
-        let state = Arc::clone(&self.state);
-        let (done, closed) = channel();
-        std::thread::spawn(move || {
-            let closing_since = Instant::now();
-            state.webhook.close();
-            state.top_domains.close();
-            // The ledger closes after the top list: when the ledger closes, SQLite's write-ahead
-            // log, which contains the writes of both, is merged into the database file.
-            state.ledger.close();
-            state.access_log.close();
-            state.tracer.close(TRACE_TIMEOUT);
-            let time_left = WEBHOOK_TIMEOUT.saturating_sub(closing_since.elapsed());
-            state.webhook.wait_for_sender(time_left);
-            // After FLUSH_TIMEOUT the receiver is gone and the send fails.
-            let _ = done.send(());
-        });
-        if closed.recv_timeout(FLUSH_TIMEOUT).is_err() {
-            log::error!("the store or the log was not flushed within {FLUSH_TIMEOUT:?}");
-        }
-    }
-
-    /// Judges a request by its route, key, origin, `max_per_client`, quota and format, in this order.
-    /// Call it first in your `request_filter`. If it returns true, riskgate has answered the request
-    /// with a result or a refusal: return true too. If it returns false, the request may be forwarded.
-    /// A client that waits for 100 Continue has then received the 100. This method reads no body: it
-    /// screens none, and answers a proxy that asks (`[authz]`) without one.
+    /// Judges a request by its route, key, origin, `max_per_client`, quota and format, in this
+    /// order. Call it first in your `request_filter`. If it returns true, riskgate has answered the
+    /// request with a result or a refusal: return true too. If it returns false, the request may be
+    /// forwarded. A client that waits for 100 Continue has then received the 100. Of all
+    /// bodies, this method reads only a batch of domains: it screens no form, and answers a proxy
+    /// that asks (`[authz]`) without its body.
     ///
     /// The future waits for the store only on `/v1/usage`, or if the account has no leased call
     /// left. It waits at most `store.deadline`.
@@ -139,19 +72,18 @@ impl Gate {
             // pass on its client's `keep-alive` without supporting it (RFC 9112 appendix C.2.2).
             session.set_keepalive(None);
         }
-        ctx.client_address = self.find_client_address(session);
-        let traceparents = || iter_values(session.req_header(), TRACEPARENT);
-        self.begin_trace(peer_address(session), traceparents, ctx);
-        let protocol = protocol_name(session.req_header().version);
-        ctx.record_connection(session.digest(), protocol);
-        ctx.common_headers.hsts = self.hsts(ctx.tls_version.is_some());
-        if let Some(rules) = self.authz_rules(session.req_header().raw_path()) {
+        let connection = session.digest().map(ConnectionFacts::from).unwrap_or_default();
+        let header = session.req_header();
+        *ctx = self.begin_request(ctx.start(), &connection, protocol_name(header.version), header);
+        if self.startup_rules.is_authz_path(header.raw_path())
+            && let Some(rules) = ctx.rules.authz.clone()
+        {
             return self.answer_proxy_unless_body_needed(session, rules, ctx).await;
         }
         if self.is_domain_batch(session) {
             return self.answer_domain_batch(session, ctx).await;
         }
-        let request = self.read_request(session.req_header(), ctx);
+        let request = self.read_parts(session.req_header());
         let decision = self.judge_request(&request, ctx).await;
         let Decision::Reply(reply) = decision else {
             // Pingora refuses a request whose `Connection` it can't parse. The call is already
@@ -164,8 +96,7 @@ impl Gate {
         if is_injected(TestFault::ReadBodyBeforeRefusal) {
             while let Ok(Some(_)) = session.as_downstream_mut().read_request_body().await {}
         }
-        close_if_process_ends(session);
-        reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await?;
+        ctx.send_reply(&reply, session).await?;
         Ok(true)
     }
 
@@ -178,20 +109,32 @@ impl Gate {
         match self.judge_without_wait(request, ctx) {
             Judgement::Decided(decision) => decision,
             Judgement::MustWait(matched) => self.judge_after_wait(matched, request, ctx).await,
-            // The Pingora path recognizes these requests before it judges any.
-            Judgement::NeedsPingoraPath => self.finish_decision(Err(Refusal::NotFound), ctx),
         }
     }
 
-    /// Returns true if the Pingora path has to serve this request: its route leads to an upstream
-    /// server, or a proxy asks with it.
-    pub(crate) fn needs_pingora_path(&self, method: &str, target: &[u8]) -> bool {
-        let rules = self.state.reloadable_rules.peek();
-        if self.startup_rules.is_authz_path(target) {
-            return true;
+    /// Judges a request and answers it. Returns `None`, without judging it, if its route leads to
+    /// an upstream server.
+    pub(crate) async fn answer_unless_route_is_forwarded(
+        &self,
+        request: &RequestParts<'_>,
+        ctx: &mut RequestContext,
+    ) -> Option<Reply> {
+        let rules = &ctx.rules;
+        let route = route::match_route(request.method, request.target, &rules.upstream_routes);
+        if route.is_ok_and(|route| route.is_forwarded(rules.check_answer)) {
+            return None;
         }
-        route::match_route(method, target, &rules.upstream_routes)
-            .is_ok_and(|route| route.is_forwarded(rules.check_answer))
+        match self.judge_request(request, ctx).await {
+            Decision::Reply(reply) => Some(reply),
+            // By the same rules, the route leads to no server.
+            Decision::Forward => None,
+        }
+    }
+
+    /// Returns true if a proxy asks with a request for this target, which only the Pingora path
+    /// answers.
+    pub(crate) fn is_asked_by_proxy(&self, target: &[u8]) -> bool {
+        self.startup_rules.is_authz_path(target)
     }
 
     /// Returns the response to a refused request and records the outcome. If riskgate failed to
@@ -227,17 +170,13 @@ impl Gate {
         request: &RequestParts<'r>,
         ctx: &mut RequestContext,
     ) -> Judgement<'r> {
-        let rules = self.state.reloadable_rules.peek();
-        if self.startup_rules.is_authz_path(request.target) {
-            return Judgement::NeedsPingoraPath;
-        }
-        let judged = match self.run_uncharged_gates(request, &rules, ctx) {
+        let judged = match self.run_uncharged_gates(request, ctx) {
             Ok(matched) => {
                 let Some(permit) = self.try_permit(&matched, ctx) else {
                     return Judgement::MustWait(matched);
                 };
                 ctx.set_permit(permit);
-                answers::serve_route(&self.state, matched.route, request, &rules, ctx)
+                answers::serve_route(&self.state, matched.route, request, ctx)
             }
             Err(refusal) => Err(refusal),
         };
@@ -280,8 +219,7 @@ impl Gate {
         if matched.route == Route::Usage {
             return answers::answer_usage(&self.state, ctx).await.map(Decision::Reply);
         }
-        let rules = self.state.reloadable_rules.peek();
-        answers::serve_route(&self.state, matched.route, request, &rules, ctx)
+        answers::serve_route(&self.state, matched.route, request, ctx)
     }
 
     /// Turns a refusal into its response, and records the outcome of the request. A request that is
@@ -306,16 +244,14 @@ impl Gate {
     pub(super) fn run_uncharged_gates<'r>(
         &self,
         request: &RequestParts<'r>,
-        rules: &ReloadableRules,
         ctx: &mut RequestContext,
     ) -> Result<MatchedRoute<'r>, Refusal> {
-        ctx.unix_now = self.state.ledger.believed_now();
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
-        let matched = match_route_and_authenticate(ring, request, rules, ctx);
+        let matched = match_route_and_authenticate(ring, request, ctx);
         set_cors_and_check_origin(ring, &request.origin, ctx)?;
         let matched = matched?;
-        self.check_client_rates(Some(&matched.route), request, rules, ctx)?;
+        self.check_client_rates(Some(&matched.route), request, ctx)?;
         Ok(matched)
     }
 }
@@ -324,16 +260,15 @@ impl Gate {
 fn match_route_and_authenticate<'r>(
     ring: Option<&KeyRing>,
     request: &RequestParts<'r>,
-    rules: &ReloadableRules,
     ctx: &mut RequestContext,
 ) -> Result<MatchedRoute<'r>, Refusal> {
-    let route = route::match_route(request.method, request.target, &rules.upstream_routes)?;
+    let route = route::match_route(request.method, request.target, &ctx.rules.upstream_routes)?;
     ctx.route = route.label();
     let (needs_key, is_counted) = match route {
         Route::Options(_) => (false, false),
         Route::Usage => (true, false),
         Route::Upstream(index) => {
-            let route = &rules.upstream_routes[index];
+            let route = &ctx.rules.upstream_routes[index];
             ctx.screen_rules.clone_from(&route.screen);
             ctx.has_gateway_statuses = route.has_gateway_statuses;
             (route.needs_key, route.is_counted)

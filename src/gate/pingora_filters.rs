@@ -4,8 +4,6 @@
 //! and the error response if the exchange fails. The proxy that mounts the gate chooses the server
 //! and enforces the time limits.
 
-use std::net::IpAddr;
-
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorSource, ErrorType, Result};
@@ -18,10 +16,10 @@ use crate::exchange::{
 use crate::model::refusal::Refusal;
 use crate::support::socket_reset::set_reset_on_close;
 
-use super::judge::Gate;
 use super::request_context::RequestContext;
 use super::screen_rules::ScreeningResult;
-use super::session::{close_if_process_ends, has_final_response_started, peer_address};
+use super::session::{close_if_process_ends, has_final_response_started};
+use super::state::Gate;
 
 /// Tells Pingora that nothing more is sent: the client has left, or its response was truncated.
 const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
@@ -47,7 +45,7 @@ impl Gate {
     /// Returns an error if the request did not pass the gates, or `host` is no valid field value.
     pub fn upstream_request_filter(
         &self,
-        session: &Session,
+        _session: &Session,
         request: &mut RequestHeader,
         ctx: &RequestContext,
         host: &str,
@@ -55,18 +53,13 @@ impl Gate {
         let (Some(target), Some(_)) = (ctx.upstream_target(), &ctx.permit) else {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         };
-        let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
-        let client_info = self.collect_client_info(ctx, peer_address(session), is_tls);
+        let client_info = self.collect_client_info(ctx);
         prepare_upstream_request(request, target, host, &client_info)
     }
 
     /// Collects what the upstream server is told about the client.
-    pub(crate) fn collect_client_info<'v>(
-        &'v self,
-        ctx: &'v RequestContext,
-        peer_address: Option<IpAddr>,
-        is_tls: bool,
-    ) -> ClientInfo<'v> {
+    pub(crate) fn collect_client_info<'v>(&'v self, ctx: &'v RequestContext) -> ClientInfo<'v> {
+        let peer_address = ctx.connection.peer_address;
         ClientInfo {
             key: ctx.permit.as_ref().and_then(|permit| permit.key()),
             request_id: &ctx.common_headers.request_id,
@@ -74,8 +67,8 @@ impl Gate {
             is_trusted_proxy: self.is_trusted_proxy(peer_address),
             trusted_proxies: &self.startup_rules.client_address.trusted_proxies,
             has_forwarded: self.startup_rules.client_address.has_forwarded(),
-            is_client_tls: is_tls,
-            key_header: self.key_header(),
+            is_client_tls: ctx.connection.tls_version.is_some(),
+            key_header: self.startup_rules.key_header.as_ref(),
             is_new_trace: ctx.trace.is_some_and(|trace| trace.parent_id.is_none()),
             traceparent: ctx.traceparent_after(ctx.attempts.len()),
             screening: ctx.screened.as_deref().and_then(ScreeningResult::facts_for_upstream),
@@ -172,7 +165,7 @@ impl Gate {
         // Pingora closes the connection after a failed exchange; the response must announce that.
         session.set_keepalive(None);
         let reply = self.finish_with_refusal(&refusal, ctx);
-        match reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await {
+        match ctx.send_reply(&reply, session).await {
             Ok(()) => FailToProxy { error_code: reply.status(), can_reuse_downstream: false },
             Err(_) => NO_RESPONSE,
         }

@@ -1,7 +1,7 @@
 //! The state of one request at the gate, from its header to its log line.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use pingora::protocols::Digest;
@@ -10,16 +10,18 @@ use smol_str::SmolStr;
 use crate::gate::admission::Permit;
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::screen_rules::{ScreenRules, ScreeningResult};
-use crate::gate::session::tls_version_name;
-use crate::keys::{Key, KeyRing, MIN_KEY_LEN, Token};
-use crate::message::request_id::{RequestId, RequestIdGenerator};
-use crate::message::response::{CommonHeaders, Reply};
+use crate::gate::state::ReloadableRules;
+use crate::keys::Key;
+use crate::message::response::CommonHeaders;
 use crate::model::domain::Domain;
 use crate::model::route_label::RouteLabel;
 use crate::observe::metrics::AttemptRecord;
 use crate::observe::traces::{RequestTrace, TRACEPARENT_LENGTH};
 use crate::support::machine_clock::since_epoch;
-use crate::support::snapshot::SnapshotCell;
+use crate::support::snapshot::{Snapshot, snapshot_of};
+
+/// The rules of a request that has not begun.
+static NO_RULES: LazyLock<Arc<ReloadableRules>> = LazyLock::new(Arc::default);
 
 /// riskgate's state of one request, from its header to its log line. Create one for each request
 /// with `RequestContext::default()`, in your `new_ctx`: its creation is the start of the request in
@@ -30,12 +32,14 @@ use crate::support::snapshot::SnapshotCell;
 ///
 /// [`Gate::request_filter`]: crate::Gate::request_filter
 pub struct RequestContext {
-    started_at: Instant,
-    /// The start of the request by the machine's clock, for the log only.
-    pub(super) started_unix_ms: i64,
+    start: StartTime,
     /// The believed time by which the request is judged, in seconds since 1970; 0 before the gates
     /// run.
     pub(super) unix_now: i64,
+    /// The rules by which the request is judged and served, whatever a reload changes meanwhile.
+    pub(super) rules: Snapshot<ReloadableRules>,
+    /// The client's connection.
+    pub(crate) connection: ConnectionFacts,
     pub(crate) common_headers: CommonHeaders,
     /// See [`RequestContext::client_address()`].
     pub(crate) client_address: Option<IpAddr>,
@@ -56,6 +60,8 @@ pub struct RequestContext {
     pub(super) requested_domain: Option<Domain>,
     /// How the body of the request is screened; `None` if it is not.
     pub(super) screen_rules: Option<Arc<ScreenRules>>,
+    /// Whether the method is HEAD, so that no response has a body.
+    pub(super) is_head_method: bool,
     /// Whether the client accepts nothing but problem details (RFC 9457).
     pub(super) accepts_problems_only: bool,
     /// See [`UpstreamRoute::has_gateway_statuses`](super::route::UpstreamRoute).
@@ -66,8 +72,6 @@ pub struct RequestContext {
     pub(super) screened: Option<Box<ScreeningResult>>,
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; `None` if no request could be parsed.
     pub(crate) protocol: Option<&'static str>,
-    /// The version of TLS; `None` without TLS.
-    pub(crate) tls_version: Option<SmolStr>,
     /// The bytes of the response's body that were sent.
     pub(crate) response_bytes: u64,
     /// The attempts to get a response from an upstream server that have ended.
@@ -76,6 +80,33 @@ pub struct RequestContext {
     pub(crate) has_attempt_records: bool,
     /// The request's place in its trace; `None` if traces are off.
     pub(crate) trace: Option<RequestTrace>,
+}
+
+/// What riskgate knows of a connection, whatever its requests say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConnectionFacts {
+    /// The address that the connection comes from: from the PROXY header if there was one. `None`
+    /// if that header named no client, or the peer has no IP address.
+    pub peer_address: Option<IpAddr>,
+    /// The version of TLS, such as `TLSv1.3`; `None` without TLS.
+    pub tls_version: Option<SmolStr>,
+}
+
+impl ConnectionFacts {
+    /// `tls_version` is the name that rustls gives the version, such as `TLSv1_3`.
+    pub fn new(peer_address: Option<IpAddr>, tls_version: Option<&str>) -> ConnectionFacts {
+        let tls_version = tls_version.map(|version| version.replace('_', ".").into());
+        ConnectionFacts { peer_address, tls_version }
+    }
+}
+
+impl From<&Digest> for ConnectionFacts {
+    fn from(digest: &Digest) -> ConnectionFacts {
+        let socket = digest.socket_digest.as_ref();
+        let peer = socket.and_then(|socket| socket.peer_addr()?.as_inet().map(SocketAddr::ip));
+        let tls = digest.ssl_digest.as_ref();
+        ConnectionFacts::new(peer, tls.map(|tls| tls.version.as_ref()))
+    }
 }
 
 /// The start of a request, by the monotonic clock and by the machine's clock.
@@ -93,19 +124,22 @@ impl StartTime {
 
 impl Default for RequestContext {
     fn default() -> RequestContext {
-        RequestContext::from(StartTime::now())
+        RequestContext::new(StartTime::now(), snapshot_of(Arc::clone(&NO_RULES)))
     }
 }
 
-impl From<StartTime> for RequestContext {
-    fn from(StartTime { instant, unix_ms }: StartTime) -> RequestContext {
+impl RequestContext {
+    /// Creates the state of a request that is judged by these rules.
+    pub(super) fn new(start: StartTime, rules: Snapshot<ReloadableRules>) -> RequestContext {
         RequestContext {
-            started_at: instant,
-            started_unix_ms: unix_ms,
+            start,
             unix_now: 0,
+            rules,
+            connection: ConnectionFacts::default(),
             common_headers: CommonHeaders::default(),
             client_address: None,
             permit: None,
+            is_head_method: false,
             accepts_problems_only: false,
             has_gateway_statuses: false,
             upstream_target: None,
@@ -119,16 +153,13 @@ impl From<StartTime> for RequestContext {
             authz: None,
             screened: None,
             protocol: None,
-            tls_version: None,
             response_bytes: 0,
             attempts: Vec::new(),
             has_attempt_records: false,
             trace: None,
         }
     }
-}
 
-impl RequestContext {
     /// The believed time by which the request is judged, in seconds since 1970. A jump of the
     /// machine's clock doesn't change it. It is read once per request.
     pub(crate) fn unix_now(&self) -> i64 {
@@ -146,26 +177,14 @@ impl RequestContext {
         self.trace.map(|trace| trace.traceparent(attempt))
     }
 
-    /// Records the version of HTTP, and that of TLS if the connection uses TLS.
-    pub(crate) fn record_connection(&mut self, digest: Option<&Digest>, protocol: &'static str) {
-        self.protocol = Some(protocol);
-        let tls = digest.and_then(|digest| digest.ssl_digest.as_ref());
-        self.tls_version = tls.map(|tls| tls_version_name(&tls.version));
-    }
-
-    /// Records the bytes of the body of riskgate's own response.
-    pub(crate) fn set_reply_bytes(&mut self, reply: &Reply, method: &str) {
-        self.response_bytes = if method == "HEAD" { 0 } else { reply.body().len() as u64 };
-    }
-
     /// Stores the permit, and sets the RateLimit fields of the response from it.
     pub(super) fn set_permit(&mut self, permit: Permit) {
         self.common_headers.allowance = permit.allowance(self.unix_now());
         self.permit = Some(permit);
     }
 
-    /// The address of the client, as `listen.client_address` says where it comes from; `None` before
-    /// [`Gate::request_filter`](crate::Gate::request_filter), and if no address is known.
+    /// The address of the client, as `listen.client_address` says where it comes from; `None`
+    /// before [`Gate::request_filter`](crate::Gate::request_filter), and if no address is known.
     pub fn client_address(&self) -> Option<IpAddr> {
         self.client_address
     }
@@ -194,7 +213,7 @@ impl RequestContext {
 
     /// When the request began, by the machine's clock, in seconds since 1970.
     pub(crate) fn started_unix_seconds(&self) -> i64 {
-        self.started_unix_ms.div_euclid(1000)
+        self.start.unix_ms.div_euclid(1000)
     }
 
     /// Whether the upstream server may set cookies: on the routes of `[[upstream.route]]`.
@@ -204,7 +223,18 @@ impl RequestContext {
 
     /// When the request began.
     pub(crate) fn started_at(&self) -> Instant {
-        self.started_at
+        self.start.instant
+    }
+
+    /// When the request began, by the machine's clock, in milliseconds since 1970; for the log
+    /// only.
+    pub(super) fn started_unix_ms(&self) -> i64 {
+        self.start.unix_ms
+    }
+
+    /// When the request began.
+    pub(super) fn start(&self) -> StartTime {
+        self.start
     }
 
     /// Sets the outcome of the request, unless it is set already.
@@ -225,46 +255,11 @@ impl RequestContext {
         self.set_outcome_if_unset(status, outcome);
     }
 
-    /// Sets the outcome to `aborted`, because the client did not get a whole response. This replaces
-    /// an outcome that was set when the response's header was forwarded.
+    /// Sets the outcome to `aborted`, because the client did not get a whole response. This
+    /// replaces an outcome that was set when the response's header was forwarded.
     pub(crate) fn set_aborted_outcome(&mut self) {
         self.outcome = Some("aborted");
     }
-}
-
-/// Returns the client's id if it is valid and contains no key, otherwise a new id. Keys must never
-/// be logged or forwarded, and ids are both.
-pub(super) fn accept_or_generate_request_id<'h>(
-    client_id: Option<&[u8]>,
-    key_values: impl Iterator<Item = &'h [u8]>,
-    id_generator: &RequestIdGenerator,
-    key_ring: &SnapshotCell<Option<KeyRing>>,
-) -> RequestId {
-    let is_known =
-        |id: &[u8]| key_ring.peek().as_ref().as_ref().is_some_and(|ring| ring.contains_key(id));
-    let is_key = |id: &[u8]| Token::has_valid_checksum(id) || is_known(id);
-    // The id may also contain a key as one of several parts, such as `a-KEY-b`.
-    let contains_key = |id: &[u8]| {
-        let mut parts = id.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-        parts.any(|part| part.len() >= MIN_KEY_LEN && is_key(part))
-    };
-    match client_id {
-        Some(id) if !is_key(id) && !contains_key(id) && !contains_presented_key(id, key_values) => {
-            RequestId::parse(id).unwrap_or_else(|| id_generator.generate())
-        }
-        _ => id_generator.generate(),
-    }
-}
-
-/// Returns true if the id contains a key that the same request presents in one of these values.
-fn contains_presented_key<'h>(id: &[u8], key_values: impl Iterator<Item = &'h [u8]>) -> bool {
-    let mut tokens =
-        key_values.flat_map(|value| value.split(|byte| matches!(byte, b' ' | b',' | b'\t')));
-    tokens.any(|token| {
-        token.len() >= MIN_KEY_LEN
-            && id.len() >= token.len()
-            && id.windows(token.len()).any(|part| part == token)
-    })
 }
 
 /// The machine's clock, in seconds since 1970.

@@ -21,11 +21,10 @@ use crate::screening::{
 use crate::table::Table;
 
 use super::answers::look_up_and_count;
-use super::judge::Gate;
 use super::request_context::RequestContext;
 use super::route::query_of;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreenPolicy, ScreeningResult};
-use super::session::close_if_process_ends;
+use super::state::Gate;
 
 /// The score of what is no address at all.
 const NO_ADDRESS_SCORE: Score = Score::new(100).unwrap();
@@ -62,8 +61,7 @@ impl Gate {
     ) -> Result<bool> {
         if let Some(rules) = ctx.authz.clone() {
             let reply = self.screen_for_proxy(session.req_header(), body, &rules, ctx);
-            close_if_process_ends(session);
-            reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await?;
+            ctx.send_reply(&reply, session).await?;
             return Ok(true);
         }
         let Some(rules) = ctx.screen_rules.clone() else { return Ok(false) };
@@ -73,7 +71,7 @@ impl Gate {
             .ok_or(UnreadCause::TooLong)
             .and_then(|body| read_field_values(body_headers(header), query, body, &rules.fields));
         let screened = self.judge_values(found, &rules.policy, ctx);
-        let Some(refusal) = self.record_screening(screened, &rules.policy, ctx) else {
+        let Some(refusal) = self.finish_screening(screened, &rules.policy, ctx) else {
             return Ok(false);
         };
         let refused = self.finish_with_refusal(&refusal, ctx);
@@ -86,14 +84,13 @@ impl Gate {
             }
             _ => refused,
         };
-        close_if_process_ends(session);
-        reply.write_to_session(session.as_downstream_mut(), &ctx.common_headers).await?;
+        ctx.send_reply(&reply, session).await?;
         Ok(true)
     }
 
     /// Counts a form, and keeps its result for the log and for the server. Returns the refusal if
     /// the form is to be refused.
-    pub(super) fn record_screening(
+    pub(super) fn finish_screening(
         &self,
         screened: ScreeningResult,
         policy: &ScreenPolicy,
@@ -124,11 +121,10 @@ impl Gate {
             Err(cause) => return ScreeningResult::unread(cause, policy.mode),
         };
         let table = self.state.table.peek();
-        let unknown_score = self.state.reloadable_rules.peek().unknown_score;
         let is_to_be_blocked = |verdict: &ValueVerdict| {
             verdict.score >= policy.block_score && policy.block_reasons.contains(&verdict.reason)
         };
-        let judge = |value: &String| self.judge_value(value, &table, unknown_score, ctx);
+        let judge = |value: &String| self.judge_value(value, &table, ctx);
         let verdicts = found.values.iter().flat_map(judge);
         // A verdict that is not to be blocked must not hide one that is.
         let worst = verdicts.max_by_key(|verdict| (is_to_be_blocked(verdict), verdict.score));
@@ -154,15 +150,9 @@ impl Gate {
 
     /// Judges the value of a field, which should be an address, or several with commas between
     /// them. An address has the verdict on its domain, and a second one if its local part counts.
-    fn judge_value(
-        &self,
-        value: &str,
-        table: &Table,
-        unknown_score: Option<Score>,
-        ctx: &RequestContext,
-    ) -> Vec<ValueVerdict> {
+    fn judge_value(&self, value: &str, table: &Table, ctx: &RequestContext) -> Vec<ValueVerdict> {
         let judge = |domain: &Domain, local_part_verdict: Option<(Reason, Score)>| {
-            let lookup = look_up_and_count(&self.state, table, domain, unknown_score, ctx);
+            let lookup = look_up_and_count(&self.state, table, domain, ctx);
             let suggestion = lookup.suggest_provider(domain).map(SmolStr::new);
             let of_domain = (lookup.verdict.reason, lookup.verdict.score);
             let verdicts = [Some(of_domain), local_part_verdict].into_iter().flatten();

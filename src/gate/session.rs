@@ -1,19 +1,10 @@
-//! Helpers on Pingora's session: the peer's address, the state of the response, 100 Continue.
-
-use std::net::{IpAddr, SocketAddr};
+//! Helpers on Pingora's session: the version of HTTP, the state of the response, 100 Continue.
 
 use http::header::EXPECT;
 use pingora::Result;
 use pingora_proxy::Session;
-use smol_str::SmolStr;
 
 use crate::exchange::{StatusKind, closes_after_response};
-
-/// The address that the connection comes from: from the PROXY header if there was one. `None` if that
-/// header named no client, or the peer has no IP address.
-pub(super) fn peer_address(session: &Session) -> Option<IpAddr> {
-    session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip)
-}
 
 /// Returns the name of a version of HTTP.
 pub(super) fn protocol_name(version: http::Version) -> &'static str {
@@ -22,11 +13,6 @@ pub(super) fn protocol_name(version: http::Version) -> &'static str {
         http::Version::HTTP_11 => "HTTP/1.1",
         _ => "HTTP/1.0",
     }
-}
-
-/// Returns the name of a version of TLS, such as `TLSv1.3`. rustls writes `TLSv1_3`.
-pub(crate) fn tls_version_name(version: &str) -> SmolStr {
-    version.replace('_', ".").into()
 }
 
 /// Returns true if a final response has started. A 1xx is not final (RFC 9110 section 15.2).

@@ -1,6 +1,8 @@
-//! The shared state that requests are judged by. It decides nothing itself.
+//! The [`Gate`] and the shared state that requests are judged by. It decides nothing itself.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use http::HeaderName;
 
@@ -25,6 +27,13 @@ use super::authz_rules::AuthzRules;
 use super::batch_permits::BatchPermits;
 use super::client_address::ClientAddressRule;
 use super::route::{CheckAnswer, UpstreamRoute};
+
+/// The longest time that [`Gate::close`] waits for the collector of traces.
+const TRACE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest time that [`Gate::close`] waits for webhook messages in flight, from its call on.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time that [`Gate::close`] waits for the store and the log.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 
 impl GateState {
     /// Renders all metrics in Prometheus' text format. `process_log_lines_dropped` counts lines for
@@ -117,4 +126,58 @@ pub struct GateState {
     pub batch_permits: BatchPermits,
     /// The options of webhooks, and the end of their threads.
     pub webhook: WebhookControl,
+}
+
+/// The gates, to mount in a proxy of your own. [`Mount::gate`] creates one; clones share its state.
+///
+/// Keep a [`RequestContext`](crate::RequestContext) in your proxy's context. In each of your five
+/// filters `request_filter`, `upstream_request_filter`, `response_filter`, `fail_to_proxy` and
+/// `logging`, call the method of the same name. If you leave one out, API keys reach your upstream
+/// server, clients can forge `X-Riskgate-` fields, or calls that failed stay counted.
+///
+/// [`Mount::gate`]: crate::Mount::gate
+#[derive(Clone)]
+pub struct Gate {
+    pub(super) state: Arc<GateState>,
+    /// The rules that no reload changes.
+    pub(super) startup_rules: Arc<StartupRules>,
+}
+
+impl Gate {
+    /// Creates a gate over this state.
+    pub(crate) fn new(state: Arc<GateState>, startup_rules: StartupRules) -> Gate {
+        Gate { state, startup_rules: Arc::new(startup_rules) }
+    }
+
+    /// The state that requests are judged by.
+    #[doc(hidden)]
+    pub fn state(&self) -> &Arc<GateState> {
+        &self.state
+    }
+
+    /// Reports all leases to the store and writes the queued log lines. Call it at the end of the
+    /// process, once no request is in flight. Without this call, a process loses what it would lose
+    /// in a crash: the leased calls not yet spent, and the queued log lines. If the store or a
+    /// reader of the log hangs, `close` gives up after 4 s and logs an error.
+    pub fn close(&self) {
+        let state = Arc::clone(&self.state);
+        let (done, closed) = channel();
+        std::thread::spawn(move || {
+            let closing_since = Instant::now();
+            state.webhook.close();
+            state.top_domains.close();
+            // The ledger closes after the top list: when the ledger closes, SQLite's write-ahead
+            // log, which contains the writes of both, is merged into the database file.
+            state.ledger.close();
+            state.access_log.close();
+            state.tracer.close(TRACE_TIMEOUT);
+            let time_left = WEBHOOK_TIMEOUT.saturating_sub(closing_since.elapsed());
+            state.webhook.wait_for_sender(time_left);
+            // After CLOSE_TIMEOUT the receiver is gone and the send fails.
+            let _ = done.send(());
+        });
+        if closed.recv_timeout(CLOSE_TIMEOUT).is_err() {
+            log::error!("the store or the log was not flushed within {CLOSE_TIMEOUT:?}");
+        }
+    }
 }

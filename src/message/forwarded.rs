@@ -1,23 +1,25 @@
 //! `Forwarded` (RFC 7239): the elements that proxies append to it, read from the right.
 //!
-//! Each proxy appends one element at the right end, and a client can put anything to the left of what
-//! the proxies append. So riskgate parses from the right: an element that a proxy wrote by the grammar
-//! ends at the same comma, whatever is before it. A quote that the client opened hides nothing, and a
-//! comma in a quoted string of the proxy divides nothing.
+//! Each proxy appends one element at the right end, and a client can put anything to the left of
+//! what the proxies append. So riskgate parses from the right: an element that a proxy wrote by the
+//! grammar ends at the same comma, whatever is before it. A quote that the client opened hides
+//! nothing, and a comma in a quoted string of the proxy divides nothing.
 
 use smol_str::SmolStr;
 
 /// One element of `Forwarded`: what one proxy says about the hop before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForwardedElement {
-    /// The value of `for`: the address of the hop, `unknown`, or a name. `None` if the proxy says none.
+    /// The value of `for`: the address of the hop, `unknown`, or a name. `None` if the proxy says
+    /// none.
     pub node: Option<SmolStr>,
     /// The value of `proto`: the scheme that the hop used.
     pub scheme: Option<SmolStr>,
 }
 
-/// Iterates over the elements of one line of `Forwarded` from the right, without empty ones. An element
-/// that violates the grammar is `None`, and ends the iteration: what is before it can't be told apart.
+/// Iterates over the elements of one line of `Forwarded` from the right, without empty ones. An
+/// element that violates the grammar is `None`, and ends the iteration: what is before it can't be
+/// told apart.
 pub fn elements_from_right(line: &[u8]) -> impl Iterator<Item = Option<ForwardedElement>> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
@@ -36,7 +38,8 @@ pub fn elements_from_right(line: &[u8]) -> impl Iterator<Item = Option<Forwarded
 
 /// A parameter's name and its value, unquoted.
 type Pair<'l> = (&'l [u8], Vec<u8>);
-/// The pairs of an element, the last first, and the line before its comma; `None` at the line's start.
+/// The pairs of an element, the last first, and the line before its comma; `None` at the line's
+/// start.
 type LastElement<'l> = (Vec<Pair<'l>>, Option<&'l [u8]>);
 
 /// Splits off the last element. Returns `None` if it violates the grammar.
@@ -75,8 +78,8 @@ fn split_last_pair(text: &[u8]) -> Option<(Pair<'_>, &[u8])> {
     (!name.is_empty()).then_some(((name, value), before))
 }
 
-/// Splits off the last run of bytes that neither separate nor quote. This is more than the bytes of a
-/// token: some proxies don't quote the colon of a port.
+/// Splits off the last run of bytes that neither separate nor quote. This is more than the bytes of
+/// a token: some proxies don't quote the colon of a port.
 fn split_last_run(text: &[u8]) -> (&[u8], &[u8]) {
     let separates = |byte: &u8| matches!(byte, b',' | b';' | b'=' | b'"' | b' ' | b'\t');
     let start = text.iter().rposition(separates).map_or(0, |at| at + 1);

@@ -85,6 +85,13 @@ pub fn iter_parsed_fields(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])>
     lines.skip_while(|line| line.is_empty()).skip(1).filter_map(fields::split_field)
 }
 
+/// Returns the method and the target of a head that has been parsed before.
+pub fn parsed_request_line(header: &[u8]) -> (&[u8], &[u8]) {
+    let start = header.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    let mut words = header[start..].splitn(3, |byte| *byte == b' ');
+    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+}
+
 /// Refuses an incomplete head that no further bytes can make valid.
 fn check_incomplete_head(
     block: &[u8],

@@ -11,9 +11,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, StatusCode};
 use itoa::Buffer;
-use pingora::Result;
 use pingora::http::ResponseHeader;
-use pingora::protocols::http::ServerSession;
 use smol_str::SmolStr;
 
 use crate::model::refusal::Refusal;
@@ -114,7 +112,7 @@ impl Reply {
     }
 
     /// The answer to a check, from what riskgate knows.
-    pub fn check(body: Bytes) -> Reply {
+    pub fn check_answer(body: Bytes) -> Reply {
         Reply::new(200, body, ExtraHeaders::TableSource)
     }
 
@@ -186,8 +184,8 @@ impl Reply {
         Reply::new(204, Bytes::new(), ExtraHeaders::Allow(allow))
     }
 
-    /// The response to a preflight: 204 if some key allows the origin, 403 otherwise. `key_header` is
-    /// the field that may contain the key instead of `Authorization`.
+    /// The response to a preflight: 204 if some key allows the origin, 403 otherwise. `key_header`
+    /// is the field that may contain the key instead of `Authorization`.
     pub fn preflight(
         is_origin_allowed: bool,
         methods: SmolStr,
@@ -207,8 +205,8 @@ impl Reply {
         self
     }
 
-    /// 200 without a body, for a proxy that asked: the request may pass. `asks_to_fail_open` says that
-    /// riskgate did not judge it.
+    /// 200 without a body, for a proxy that asked: the request may pass. `asks_to_fail_open` says
+    /// that riskgate did not judge it.
     pub fn admitted(asks_to_fail_open: bool) -> Reply {
         Reply { asks_to_fail_open, ..Reply::json(Bytes::new()) }
     }
@@ -218,9 +216,9 @@ impl Reply {
         self.status
     }
 
-    /// Returns the body.
-    pub fn body(&self) -> &Bytes {
-        &self.body
+    /// Returns the body that is sent: none if the method is HEAD.
+    pub fn body_for(&self, is_head_method: bool) -> Bytes {
+        if is_head_method { Bytes::new() } else { self.body.clone() }
     }
 
     /// Returns true if the connection closes after this response.
@@ -296,26 +294,6 @@ impl Reply {
         ResponseHeader::from(parts)
     }
 
-    /// Writes the response to a Pingora session, without the body for HEAD.
-    pub async fn write_to_session(
-        &self,
-        session: &mut ServerSession,
-        common: &CommonHeaders,
-    ) -> Result<()> {
-        let header = Box::new(self.to_response_header(common));
-        let is_head_method = session.req_header().method == http::Method::HEAD;
-        let body = if is_head_method { Bytes::new() } else { self.body.clone() };
-        if self.should_close {
-            session.set_keepalive(None);
-        }
-        let result = async {
-            session.write_response_header(header).await?;
-            session.write_response_body(body, true).await
-        };
-        // A failed write is reported as an error of the downstream connection.
-        result.await.map_err(|error| error.into_down())
-    }
-
     /// Appends the whole response to `out`, byte for byte as Pingora writes it over HTTP/1.1. A
     /// response to HEAD has no body. `date` is the value of `Date` (RFC 9110 section 5.6.7).
     pub fn append_as_http1(
@@ -328,9 +306,7 @@ impl Reply {
         write_status_line(self.status, out);
         self.for_each_field(common, &mut |field, value| field.write_h1_line(value, out));
         finish_http1_header(date, options.should_close, out);
-        if !options.is_head_method {
-            out.extend_from_slice(&self.body);
-        }
+        out.extend_from_slice(&self.body_for(options.is_head_method));
     }
 }
 
@@ -352,6 +328,12 @@ pub(crate) fn finish_http1_header(date: &[u8], should_close: bool, out: &mut Vec
     header_field::CONNECTION
         .write_h1_line(if should_close { b"close" } else { b"keep-alive" }, out);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Formats a time in Unix seconds for the field `Date` (RFC 9110 section 5.6.7).
+pub fn format_http_date(unix_now: i64) -> String {
+    let since = std::time::Duration::from_secs(unix_now.max(0).cast_unsigned());
+    httpdate::fmt_http_date(std::time::UNIX_EPOCH + since)
 }
 
 /// How [`Reply::append_as_http1`] writes a response.

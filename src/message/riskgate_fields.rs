@@ -1,5 +1,5 @@
-//! The `X-Riskgate-` fields that tell a server behind riskgate who the client is, and what screening
-//! found.
+//! The `X-Riskgate-` fields that tell a server behind riskgate who the client is, and what
+//! screening found.
 
 use http::header::HeaderName;
 use itoa::Buffer;

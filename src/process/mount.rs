@@ -21,8 +21,9 @@ use crate::proxy::gateway::Gateway;
 /// add [`Mount::into_reload_service`] to your server. After the server has ended, call
 /// [`Gate::close`].
 ///
-/// A mount listens on no socket: your server has the listeners, and riskgate ignores `[listen]`
-/// except for `listen.trusted_proxies`. A mount has no admin listener and handles no signals.
+/// A mount listens on no socket: your server has the listeners. Of `[listen]`, riskgate uses only
+/// `trusted_proxies`, `client_address` and `hsts`. A mount has no admin listener and handles no
+/// signals.
 pub struct Mount {
     gate: Gate,
     config: Config,
@@ -31,8 +32,9 @@ pub struct Mount {
 
 impl Mount {
     /// Reads a config file, and everything that it names: the table, the keys, the store. Variables
-    /// named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate run`. Paths
-    /// in the file are relative to the working directory.
+    /// named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate run`. A
+    /// relative path in the file starts at the directory of the file; if that directory is named
+    /// `conf`, at the one above it.
     ///
     /// The call starts the threads that talk to the store and write the access log, so create only
     /// one mount in a process. riskgate writes its own messages through the `log` crate.

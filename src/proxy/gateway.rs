@@ -78,17 +78,17 @@ impl Gateway {
         Gateway { gate, upstreams }
     }
 
-    /// The service that checks the health of the upstream servers, and resolves their names again; add
-    /// it to your server. Without it, riskgate skips a server only after a connection to it has failed,
-    /// and keeps the addresses of the start.
+    /// The service that checks the health of the upstream servers, and resolves their names again;
+    /// add it to your server. Without it, riskgate skips a server only after a connection to it has
+    /// failed, and keeps the addresses of the start.
     pub fn background_service(&self) -> impl ServiceWithDependents + use<> {
         let state = Arc::clone(self.gate.state());
         let service = UpstreamService::new(Arc::clone(&self.upstreams), state);
         GenBackgroundService::new("upstream".to_owned(), Arc::new(service))
     }
 
-    /// Renders the metrics of the gate and of its upstream servers in Prometheus' text format, for a
-    /// page of your own.
+    /// Renders the metrics of the gate and of its upstream servers in Prometheus' text format, for
+    /// a page of your own.
     pub fn render_metrics(&self) -> Vec<u8> {
         self.upstreams.update_metrics(&self.gate.state().metrics.upstream);
         self.gate.render_metrics()
@@ -128,17 +128,15 @@ impl Gateway {
         self.gate.refund(&mut ctx.request_context);
         let reply =
             self.gate.finish_with_refusal(&Refusal::ExpectationFailed, &mut ctx.request_context);
-        reply
-            .write_to_session(session.as_downstream_mut(), &ctx.request_context.common_headers)
-            .await?;
+        ctx.request_context.send_reply(&reply, session).await?;
         Ok(true)
     }
 }
 
 impl ProxyContext {
-    /// Drops the guard of the connection if the exchange is complete. Pingora may reuse the server's
-    /// connection for another request before it calls `logging` for this one. The deadline of this
-    /// request must not end the other request's exchange.
+    /// Drops the guard of the connection if the exchange is complete. Pingora may reuse the
+    /// server's connection for another request before it calls `logging` for this one. The deadline
+    /// of this request must not end the other request's exchange.
     fn drop_connection_guard_if_complete(&mut self, session: &mut Session) {
         if self.is_upstream_response_complete && session.as_downstream_mut().is_body_done() {
             self.connection_guard = None;
@@ -160,9 +158,7 @@ impl ProxyHttp for Gateway {
     type CTX = ProxyContext;
 
     fn new_ctx(&self) -> ProxyContext {
-        let mut ctx = ProxyContext::default();
-        ctx.request_context.has_attempt_records = true;
-        ctx
+        ProxyContext::default()
     }
 
     /// Adds no module: riskgate needs none, and each costs time in every request.
@@ -172,6 +168,7 @@ impl ProxyHttp for Gateway {
         let is_answered =
             self.gate.answer_unless_forwarded(session, &mut ctx.request_context).await?;
         if !is_answered {
+            ctx.request_context.has_attempt_records = true;
             // The client has the remaining time of the exchange to send its body.
             let left =
                 self.upstreams.time_left(ctx.request_context.started_at()).unwrap_or_default();
@@ -179,7 +176,9 @@ impl ProxyHttp for Gateway {
             let client = session.as_downstream_mut();
             client.set_read_timeout(Some(left));
             let body_start_timeout = left.mul_f32(BODY_START_SHARE_OF_TIME_LEFT);
-            if request_body::remove_expect_is_unanswerable(client)
+            let awaits_impossible_continue = request_body::awaits_impossible_continue(client);
+            request_body::remove_expect(client);
+            if awaits_impossible_continue
                 && !request_body::wait_for_body_start(
                     client,
                     address,

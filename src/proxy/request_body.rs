@@ -27,9 +27,9 @@ pub const MAX_BUFFERED_BODY_BYTES: usize = 64 * 1024;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reads a short body completely, so that a slow client keeps no server waiting and holds no
-/// exchange permit meanwhile. Returns the body, or `None` if it was not read here. If riskgate already waits for too many bodies, the request fails with
-/// the error of too many exchanges. A long body, or one of unknown length, is not read here:
-/// Pingora forwards it as it arrives.
+/// exchange permit meanwhile. Returns the body, or `None` if it was not read here. If riskgate
+/// already waits for too many bodies, the request fails with the error of too many exchanges. A
+/// long body, or one of unknown length, is not read here: Pingora forwards it as it arrives.
 pub async fn buffer_short_body(
     client: &mut ServerSession,
     client_address: Option<IpAddr>,
@@ -79,15 +79,18 @@ fn too_many_bodies_error() -> Box<Error> {
     Error::explain(ErrorType::ConnectError, "too many request bodies are being received").into_up()
 }
 
-/// Removes `Expect` from the request header. Returns true if the client waits for a 100 that
-/// riskgate can't send: over HTTP/2, Pingora sends no 100. Over HTTP/1.1, riskgate sends the 100
-/// when Pingora reads the body.
-pub fn remove_expect_is_unanswerable(client: &mut ServerSession) -> bool {
-    // `Expect` is not forwarded, so that the upstream server sends no second 100.
-    let expectation = client.req_header_mut().remove_header(&EXPECT);
+/// Returns true if the client waits for a 100 that riskgate can't send: over HTTP/2, Pingora sends
+/// no 100. Over HTTP/1.1, riskgate sends the 100 when Pingora reads the body.
+pub fn awaits_impossible_continue(client: &mut ServerSession) -> bool {
+    let expectation = client.req_header().headers.get(EXPECT);
     let awaits_continue =
         expectation.is_some_and(|value| list_members(value.as_bytes()).next().is_some());
     awaits_continue && client.is_http2() && !client.is_body_done()
+}
+
+/// Removes `Expect` from the request header, so that the upstream server sends no second 100.
+pub fn remove_expect(client: &mut ServerSession) {
+    client.req_header_mut().remove_header(&EXPECT);
 }
 
 /// Waits for the start of a body. Returns true if it arrives within `max_wait`; Pingora keeps the

@@ -119,8 +119,9 @@ impl Upstreams {
         self.servers.outage()
     }
 
-    /// Returns the number of healthy servers, and the number of all servers. A server is not healthy
-    /// from a refused connection or a failed check until it accepts a connection or passes a check.
+    /// Returns the number of healthy servers, and the number of all servers. A server is not
+    /// healthy from a refused connection or a failed check until it accepts a connection or passes
+    /// a check.
     pub fn count_healthy_and_all(&self) -> (usize, usize) {
         let healths = self.servers.list_healths();
         (healths.iter().filter(|(_, is_healthy)| *is_healthy).count(), healths.len())
@@ -332,8 +333,8 @@ impl Upstreams {
         self.servers.record_check(server, began_at, outcome);
     }
 
-    /// Requests `health_path` from the server as traffic requests its paths. Without a path, opens a
-    /// connection, as traffic does.
+    /// Requests `health_path` from the server as traffic requests its paths. Without a path, opens
+    /// a connection, as traffic does.
     async fn check_server(&self, server: SocketAddr) -> Result<(), String> {
         let Some(path) = &self.options.health_path else {
             let opened = self.open_connection(server).await;

@@ -7,6 +7,14 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
+/// The value of a [`SnapshotCell`] when it was read. It stays the same until it is dropped.
+pub type Snapshot<T> = Guard<Arc<T>>;
+
+/// A snapshot of a value that no cell holds.
+pub fn snapshot_of<T>(value: Arc<T>) -> Snapshot<T> {
+    Guard::from_inner(value)
+}
+
 /// A value that is replaced as a whole while others read it.
 #[derive(Debug)]
 pub struct SnapshotCell<T: Send + Sync + 'static>(ArcSwap<T>);
@@ -17,8 +25,9 @@ impl<T: Send + Sync + 'static> SnapshotCell<T> {
         SnapshotCell(ArcSwap::from_pointee(value))
     }
 
-    /// The present value, for short use. The guard must not be held across an `await`.
-    pub fn peek(&self) -> Guard<Arc<T>> {
+    /// The present value, for at most one request. A thread can take a few at the same time without
+    /// writing to memory that other threads write to.
+    pub fn peek(&self) -> Snapshot<T> {
         self.0.load()
     }
 

@@ -1,5 +1,6 @@
 //! Tests of all that the project has besides riskgate's behaviour: its structure, its words, its
-//! documents and their site, its workflows, and what it offers to Kubernetes, Prometheus and Grafana.
+//! documents and their site, its workflows, and what it offers to Kubernetes, Prometheus and
+//! Grafana.
 //!
 //! All tests are one binary, so that it is linked once.
 

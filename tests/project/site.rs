@@ -1,8 +1,8 @@
 //! Tests the documents as readers use them: their links, their commands and their examples with
 //! the real binary, and the site that `scripts/site` builds of them.
 //!
-//! `tests/project/documents.rs` compares the documents with the code, and `tests/e2e/one_path/cli.rs` checks what
-//! the commands print.
+//! `tests/project/documents.rs` compares the documents with the code, and
+//! `tests/e2e/one_path/cli.rs` checks what the commands print.
 
 mod blocks;
 mod book;

@@ -1,20 +1,20 @@
 //! Bounds the HTTP/2 frames of a connection that cost riskgate work without being a request.
 //!
-//! Such frames are PING, SETTINGS, WINDOW_UPDATE, PRIORITY, RST_STREAM, frames of unknown types, HEADERS
-//! and CONTINUATION that become no request, and DATA with next to no data. The bound holds whatever
-//! else is open on the connection.
+//! Such frames are PING, SETTINGS, WINDOW_UPDATE, PRIORITY, RST_STREAM, frames of unknown types,
+//! HEADERS and CONTINUATION that become no request, and DATA with next to no data. The bound holds
+//! whatever else is open on the connection.
 //!
 //! **Why no client in good faith reaches the bound.** A client sends such a frame for one of four
 //! reasons:
-//! - *It opens the connection, or keeps it alive.* That is a handful of frames at once, and a few PINGs
-//!   each second. [`FRAMES_AT_ONCE`] and [`FRAMES_PER_SECOND`] are a hundred times as many.
-//! - *It sends a request*: it widens the stream's window, changes its priority, cancels it, and divides
-//!   a long header. [`FRAMES_FOR_REQUEST`] is twice that.
-//! - *It reads a response.* Most clients send a WINDOW_UPDATE once half of a window is used, Go's client
-//!   two for each 4 KiB, and gRPC adds a PING for each round trip. A client with a window of only 1 KiB,
-//!   for the stream and for the connection, sends one for each 256 bytes: half of what
-//!   [`BYTES_FOR_FRAME`] adds. If the server sends shorter pieces, and the client confirms each of them
-//!   twice, some 500 pieces each second are within `FRAMES_PER_SECOND`.
+//! - *It opens the connection, or keeps it alive.* That is a handful of frames at once, and a few
+//!   PINGs each second. [`FRAMES_AT_ONCE`] and [`FRAMES_PER_SECOND`] are a hundred times as many.
+//! - *It sends a request*: it widens the stream's window, changes its priority, cancels it, and
+//!   divides a long header. [`FRAMES_FOR_REQUEST`] is twice that.
+//! - *It reads a response.* Most clients send a WINDOW_UPDATE once half of a window is used, Go's
+//!   client two for each 4 KiB, and gRPC adds a PING for each round trip. A client with a window of
+//!   only 1 KiB, for the stream and for the connection, sends one for each 256 bytes: half of what
+//!   [`BYTES_FOR_FRAME`] adds. If the server sends shorter pieces, and the client confirms each of
+//!   them twice, some 500 pieces each second are within `FRAMES_PER_SECOND`.
 //! - *It sends a body.* Its DATA frames have data, apart from the last one.
 //!
 //! A client may read late what it received long ago, so frames that were earned remain, up to
@@ -30,8 +30,8 @@ const FRAMES_AT_ONCE: i64 = 1_024;
 const FRAMES_PER_SECOND: i64 = 1_024;
 /// The frames that each request adds.
 const FRAMES_FOR_REQUEST: i64 = 16;
-/// The bytes that riskgate sends for each frame that they add. An answer to PING has 17 bytes, and a
-/// response byte that is sent alone has 10: so no frame earns the next one.
+/// The bytes that riskgate sends for each frame that they add. An answer to PING has 17 bytes, and
+/// a response byte that is sent alone has 10: so no frame earns the next one.
 const BYTES_FOR_FRAME: i64 = 128;
 /// The most frames that requests and responses can add up to.
 const MAX_FRAMES_EARNED: i64 = 65_536;
@@ -41,12 +41,13 @@ const PAYLOAD_BYTES_PER_FRAME: usize = 256;
 /// DATA with fewer bytes than this counts as a frame without data, unless it ends its stream.
 const MIN_DATA_BYTES: usize = 64;
 
-/// The bytes of DATA that no request has announced: of streams that riskgate refused because too many
-/// were open, and of requests that arrived and were not accepted yet. A client in good faith sends at
-/// most a window of 65,535 bytes for each, and the h2 crate closes the connection after 20 of them.
+/// The bytes of DATA that no request has announced: of streams that riskgate refused because too
+/// many were open, and of requests that arrived and were not accepted yet. A client in good faith
+/// sends at most a window of 65,535 bytes for each, and the h2 crate closes the connection after 20
+/// of them.
 const MAX_UNANNOUNCED_BYTES: i64 = 2 << 20;
-/// The bytes of DATA that a request adds to those that its Content-Length announces. riskgate discards
-/// up to 64 KiB of a body, and the client may send another window before it knows that.
+/// The bytes of DATA that a request adds to those that its Content-Length announces. riskgate
+/// discards up to 64 KiB of a body, and the client may send another window before it knows that.
 const LATE_BODY_BYTES: i64 = 2 * 65_535;
 
 /// The length of the preface, which precedes the first frame (RFC 9113 section 3.4).
@@ -79,8 +80,8 @@ impl FrameMeter {
         self.budget().count_sent(bytes);
     }
 
-    /// Counts a request that riskgate accepted or found malformed. `body_bytes` is the length of the
-    /// body that it announces; `None` if it has no body.
+    /// Counts a request that riskgate accepted or found malformed. `body_bytes` is the length of
+    /// the body that it announces; `None` if it has no body.
     pub fn count_request(&self, body_bytes: Option<usize>) {
         self.budget().count_request(body_bytes);
     }
@@ -150,7 +151,8 @@ impl FrameBudget {
         self.is_exceeded |= self.frames_left < 0 || self.body_bytes_left < 0;
     }
 
-    /// Adds the frames of the time since the last refill. The clock is read only when no frame is left.
+    /// Adds the frames of the time since the last refill. The clock is read only when no frame is
+    /// left.
     fn refill(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.frames_refilled_at);
         let added = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX / FRAMES_PER_SECOND);
@@ -190,7 +192,8 @@ struct ReceivedFrame {
 }
 
 impl ReceivedFrame {
-    /// Parses a header, of DATA with the length of its padding. Returns `None` while bytes are missing.
+    /// Parses a header, of DATA with the length of its padding. Returns `None` while bytes are
+    /// missing.
     fn parse(header: &[u8]) -> Option<ReceivedFrame> {
         let [first, second, third, kind, flags, _, _, _, _, rest @ ..] = header else {
             return None;

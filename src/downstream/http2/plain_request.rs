@@ -3,22 +3,17 @@
 //! plain request that is to be forwarded takes the Pingora path.
 
 use std::future::{Future, poll_fn};
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::Bytes;
-use http::header::USER_AGENT;
 use pingora::protocols::http::v2::server::HttpSession;
 
 use super::active_requests::ActiveRequestGuard;
 use crate::downstream::connection_tracker::CountGuard;
 use crate::downstream::context::ListenerContext;
-use crate::gate::{Decision, RequestContext, iter_values};
+use crate::gate::{ConnectionFacts, PlainHead, StartTime};
 use crate::message::request_head::{RequestFields, check_http2_request, is_plain_method};
-use crate::message::response::TRACEPARENT;
-use crate::model::refusal::Refusal;
 
 /// The guards of a request that is being served.
 pub(super) type RequestGuards = (ActiveRequestGuard, CountGuard);
@@ -26,15 +21,17 @@ pub(super) type RequestGuards = (ActiveRequestGuard, CountGuard);
 /// An answer in progress. It results in the request if the Pingora path has to serve it.
 type Answer = Pin<Box<dyn Future<Output = Option<(Box<HttpSession>, RequestGuards)>> + Send>>;
 
-/// Answers a plain request that is not forwarded, and returns every other request. It answers before
-/// it returns, unless the request has to wait for the store or for the client; then a task goes on.
+/// Answers a plain request that is not forwarded, and returns every other request. It answers
+/// before it returns, unless the request has to wait for the store or for the client; then a task
+/// goes on.
 pub(super) async fn answer_or_return(
     context: &Arc<ListenerContext>,
     session: Box<HttpSession>,
-    peer_address: Option<IpAddr>,
+    connection: &ConnectionFacts,
     guards: RequestGuards,
 ) -> Option<(Box<HttpSession>, RequestGuards)> {
-    let mut answer: Answer = Box::pin(answer(Arc::clone(context), session, peer_address, guards));
+    let connection = connection.clone();
+    let mut answer: Answer = Box::pin(answer(Arc::clone(context), session, connection, guards));
     match poll_fn(|task| Poll::Ready(answer.as_mut().poll(task))).await {
         Poll::Ready(unanswered) => unanswered,
         Poll::Pending => {
@@ -44,9 +41,9 @@ pub(super) async fn answer_or_return(
     }
 }
 
-/// Returns the fields of a plain request that riskgate answers itself: a GET, HEAD or OPTIONS
-/// without a body and without a field that only the Pingora path handles.
-fn read_if_answerable<'s>(
+/// Returns the fields of a plain request: a GET, HEAD or OPTIONS without a body and without a field
+/// that only the Pingora path handles.
+fn read_if_plain<'s>(
     context: &ListenerContext,
     session: &'s HttpSession,
 ) -> Option<RequestFields<'s>> {
@@ -55,42 +52,30 @@ fn read_if_answerable<'s>(
         return None;
     }
     let fields = check_http2_request(header, false, &context.options.request_limits).ok()?;
-    let is_answerable = fields.are_plain()
-        && !context.gate.needs_pingora_path(header.method.as_str(), header.raw_path());
-    is_answerable.then_some(fields)
+    let is_asked_by_proxy = context.gate.is_asked_by_proxy(header.raw_path());
+    (fields.are_plain() && !is_asked_by_proxy).then_some(fields)
 }
 
 async fn answer(
     context: Arc<ListenerContext>,
     mut session: Box<HttpSession>,
-    peer_address: Option<IpAddr>,
+    connection: ConnectionFacts,
     guards: RequestGuards,
 ) -> Option<(Box<HttpSession>, RequestGuards)> {
-    let Some(fields) = read_if_answerable(&context, &session) else {
+    let Some(fields) = read_if_plain(&context, &session) else {
         return Some((session, guards));
     };
     let gate = &context.gate;
-    let mut ctx = RequestContext::default();
-    ctx.record_connection(session.digest(), "HTTP/2");
-    ctx.common_headers.hsts = gate.hsts(ctx.tls_version.is_some());
     let header = session.req_header();
     let (method, target) = (header.method.as_str(), header.raw_path());
-    ctx.client_address = gate.find_client_address_in(peer_address, header);
-    gate.begin_trace(peer_address, || iter_values(header, TRACEPARENT), &mut ctx);
-    let key_values = || gate.key_header().into_iter().flat_map(|name| iter_values(header, name));
-    let request = gate.read_plain_request(method, target, &fields, key_values, &mut ctx);
-    let reply = match gate.judge_request(&request, &mut ctx).await {
-        Decision::Reply(reply) => reply,
-        // A reload has just added a route for this path.
-        Decision::Forward => gate.finish_with_refusal(&Refusal::UpstreamUnavailable, &mut ctx),
-    };
-    let body = match header.method == http::Method::HEAD {
-        true => Bytes::new(),
-        false => reply.body().clone(),
+    let head = PlainHead { method, target, known: &fields, fields: header };
+    let mut ctx = gate.begin_request(StartTime::now(), &connection, "HTTP/2", head);
+    let request = gate.read_parts(head);
+    let Some(reply) = gate.answer_unless_route_is_forwarded(&request, &mut ctx).await else {
+        return Some((session, guards));
     };
     session.set_write_timeout(Some(context.options.write_timeout));
-    let response = Box::new(reply.to_response_header(&ctx.common_headers));
-    ctx.response_bytes = body.len() as u64;
+    let (response, body) = ctx.header_and_body(&reply);
     let written = async {
         session.write_response_header(response, body.is_empty())?;
         match body.is_empty() {
@@ -101,9 +86,6 @@ async fn answer(
     if written.await.is_err() {
         ctx.set_aborted_outcome();
     }
-    let header = session.req_header();
-    let (method, target) = (header.method.as_str(), header.raw_path());
-    let user_agent = || iter_values(header, USER_AGENT).next();
-    gate.count_and_log_fast_path_request(&ctx, method, target, user_agent);
+    gate.count_and_log_on_fast_path(&ctx, session.req_header());
     None
 }

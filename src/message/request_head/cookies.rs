@@ -7,15 +7,15 @@ use pingora::http::RequestHeader;
 
 /// The most cookies of one site that a browser keeps.
 const MAX_COOKIES: usize = 180;
-/// What a `Cookie` field of its own adds to the size of an HTTP/2 header: 32 bytes, and its name (RFC
-/// 9113 section 6.5.2).
+/// What a `Cookie` field of its own adds to the size of an HTTP/2 header: 32 bytes, and its name
+/// (RFC 9113 section 6.5.2).
 const BYTES_FOR_FIELD: usize = 32 + "cookie".len();
 
 /// The most bytes that a header grows by if its client sends each cookie as a field of its own.
 pub const MAX_DIVIDED_COOKIE_BYTES: usize = MAX_COOKIES * BYTES_FOR_FIELD;
 
-/// Joins several `Cookie` fields into one: an HTTP/2 client may divide the field, so that it compresses
-/// better, and HTTP/1.1 allows only one (RFC 9113 section 8.2.3).
+/// Joins several `Cookie` fields into one: an HTTP/2 client may divide the field, so that it
+/// compresses better, and HTTP/1.1 allows only one (RFC 9113 section 8.2.3).
 ///
 /// # Errors
 /// Returns an error if Pingora takes the joined value for invalid, which can't happen.

@@ -47,7 +47,7 @@ pub struct RequestFields<'b> {
     has_accept: bool,
     /// Whether only the Pingora path can handle the fields: one of them needs it, or one that
     /// should occur once is repeated.
-    needs_pingora_path: bool,
+    has_pingora_path_field: bool,
     has_cookie: bool,
 }
 
@@ -55,7 +55,7 @@ impl<'b> RequestFields<'b> {
     /// Returns true if a plain request may have these fields: one `Host`, no `Content-Length`, and
     /// no field that only the Pingora path handles.
     pub fn are_plain(&self) -> bool {
-        self.host_count == 1 && self.content_length_count == 0 && !self.needs_pingora_path
+        self.host_count == 1 && self.content_length_count == 0 && !self.has_pingora_path_field
     }
 
     /// Returns true if the request has no `Content-Length`.
@@ -94,7 +94,7 @@ impl<'b> RequestFields<'b> {
                     false => self.has_unknown_expectation = true,
                 }
             }
-            self.needs_pingora_path = true;
+            self.has_pingora_path_field = true;
         } else {
             self.keep_if_gate_field(name, value);
         }
@@ -113,7 +113,7 @@ impl<'b> RequestFields<'b> {
             if option.eq_ignore_ascii_case(b"close") {
                 self.wants_close = true;
             } else if !option.eq_ignore_ascii_case(b"keep-alive") {
-                self.needs_pingora_path = true;
+                self.has_pingora_path_field = true;
             }
         }
         Ok(())
@@ -134,7 +134,7 @@ impl<'b> RequestFields<'b> {
             }
             6 if name.eq_ignore_ascii_case(b"cookie") => {
                 // Several Cookie fields must be joined, which only the Pingora path does.
-                self.needs_pingora_path |= std::mem::replace(&mut self.has_cookie, true);
+                self.has_pingora_path_field |= std::mem::replace(&mut self.has_cookie, true);
                 return;
             }
             29 if name.eq_ignore_ascii_case(b"access-control-request-method") => {
@@ -142,12 +142,12 @@ impl<'b> RequestFields<'b> {
                 return;
             }
             _ => {
-                self.needs_pingora_path |= name.eq_ignore_ascii_case(b"upgrade")
+                self.has_pingora_path_field |= name.eq_ignore_ascii_case(b"upgrade")
                     || name.eq_ignore_ascii_case(b"keep-alive");
                 return;
             }
         };
-        self.needs_pingora_path |= kept.replace(value).is_some();
+        self.has_pingora_path_field |= kept.replace(value).is_some();
     }
 
     /// Checks `Host`, the fields that determine the body's length, and `Expect`.

@@ -13,9 +13,9 @@ pub struct RequestLimits {
     pub target_bytes: usize,
     /// The most bytes of a body.
     pub body_bytes: usize,
-    /// The path on which proxies ask about the requests of their clients. There every method may have
-    /// a body, and a target may be as long as a header: a proxy may ask with GET, with the client's
-    /// body and behind its path with the client's target.
+    /// The path on which proxies ask about the requests of their clients. There every method may
+    /// have a body, and a target may be as long as a header: a proxy may ask with GET, with the
+    /// client's body and behind its path with the client's target.
     pub authz_path: Option<PathPrefix>,
 }
 

@@ -35,8 +35,8 @@ pub enum Cors {
 pub struct StrictTransportSecurity(SmolStr);
 
 impl StrictTransportSecurity {
-    /// A browser that has seen the field uses TLS alone for this time. Returns `None` for less than a
-    /// second.
+    /// A browser that has seen the field uses TLS alone for this time. Returns `None` for less than
+    /// a second.
     pub fn new(max_age: Duration) -> Option<StrictTransportSecurity> {
         let seconds = max_age.as_secs();
         (seconds > 0).then(|| StrictTransportSecurity(format!("max-age={seconds}").into()))

@@ -48,7 +48,7 @@ impl HeaderField {
 /// The request's id: the client may send one, and the upstream server and the client get it.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// `traceparent` (W3C Trace Context).
-pub const TRACEPARENT: &str = "traceparent";
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Set on every response after which clients should let their own user through.
 pub const X_FAIL_OPEN: HeaderName = HeaderName::from_static("x-fail-open");
 /// Set on responses that come from an upstream server.

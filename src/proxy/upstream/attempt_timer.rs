@@ -24,8 +24,8 @@ impl AttemptTimer {
         self.started_at
     }
 
-    /// Counts the attempt, which got a response if `failure` is `None`. Returns its record; `None` if
-    /// riskgate asked no server.
+    /// Counts the attempt, which got a response if `failure` is `None`. Returns its record; `None`
+    /// if riskgate asked no server.
     pub fn count(
         self,
         failure: Option<Failure>,

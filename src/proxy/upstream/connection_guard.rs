@@ -10,9 +10,9 @@ use pingora::protocols::l4::ext::get_tcp_info;
 
 use crate::support::socket_reset::duplicate_fd;
 
-/// The most bytes that the kernel counts if a TLS server closes without a response: its alert has in
-/// TLS 1.2 a header of 5 bytes, a nonce of 8, the alert of 2, and a tag of 16 (RFC 5288). The end of
-/// the connection counts as one byte more. Every HTTP response is longer.
+/// The most bytes that the kernel counts if a TLS server closes without a response: its alert has
+/// in TLS 1.2 a header of 5 bytes, a nonce of 8, the alert of 2, and a tag of 16 (RFC 5288). The
+/// end of the connection counts as one byte more. Every HTTP response is longer.
 const MAX_TLS_CLOSE_BYTES: u64 = 32;
 
 /// Watches the connection of one exchange. At the deadline it shuts the connection down.

@@ -23,8 +23,8 @@ use tokio::time::MissedTickBehavior;
 /// budget.
 const MAX_CONCURRENT_CHECKS: usize = 64;
 
-/// Checks each of the servers that `list_servers` returns, once per `interval` until the shutdown. A
-/// server whose check is still under way is left out.
+/// Checks each of the servers that `list_servers` returns, once per `interval` until the shutdown.
+/// A server whose check is still under way is left out.
 pub async fn check_periodically<C>(
     interval: Duration,
     list_servers: impl Fn() -> Vec<SocketAddr>,

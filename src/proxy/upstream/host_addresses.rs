@@ -1,8 +1,8 @@
 //! The addresses of one host in the DNS, and what happens to them if a query fails.
 //!
-//! The addresses of IPv4 and of IPv6 are two queries. If one of them fails, its addresses stay: only
-//! an answer that the zone itself gives (with its SOA record) removes them. A host never loses its
-//! last address, because a failure of riskgate's own network must not look like a missing host.
+//! The addresses of IPv4 and of IPv6 are two queries. If one of them fails, its addresses stay:
+//! only an answer that the zone itself gives (with its SOA record) removes them. A host never loses
+//! its last address, because a failure of riskgate's own network must not look like a missing host.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

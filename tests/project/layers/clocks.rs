@@ -6,21 +6,21 @@ use std::fs;
 use super::sources::{project_root, read_source_files};
 
 /// The readers of the machine's clock, and why none of them may use the believed time.
-const READERS_OF_MACHINE_CLOCK: [(&str, &str); 11] = [
+const READERS_OF_MACHINE_CLOCK: [(&str, &str); 10] = [
     ("quota/clock", "aligns the seconds of CLOCK_BOOTTIME"),
     ("quota/judged_time", "judges the clock"),
     ("quota/worker", "lets the calendar judge the clock"),
     ("process/server/startup", "lets the calendar judge the clock"),
     ("gate/request_context", "writes the access log, and the field Date"),
     ("observe/process_log", "writes the process log"),
-    ("downstream/http1", "writes the field Date of an early refusal"),
     ("cli/store", "repair-month asks whether the clock is right again"),
     ("cli/store_access", "warns of clocks that differ"),
     ("cli/demo", "has a store of its own, which is new"),
     ("cli/table", "shows the age of a file, without a config and a store"),
 ];
 
-/// Code that reads a clock or deletes by one, with the files of `src/` that may contain it, and why.
+/// Code that reads a clock or deletes by one, with the files of `src/` that may contain it, and
+/// why.
 const CLOCK_CODE: [(&str, &[&str], &str); 12] = [
     ("unixepoch", &[], "SQLite reads the machine's clock"),
     ("CURRENT_TIME", &[], "SQLite reads the machine's clock"),

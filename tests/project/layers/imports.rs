@@ -30,7 +30,8 @@ impl Imports {
             let used = source.paths_below_root().filter(|_| !has_only_mod_and_use(&source.text));
             let targets = used.filter_map(|path| {
                 let mut path = path.replace("::", "/");
-                // Each re-export leads one folder deeper, so that four steps reach every definition.
+                // Each re-export leads one folder deeper, so that four steps reach every
+                // definition.
                 for _ in 0..4 {
                     let (module, name) = split_module_and_name(&path, &modules)?;
                     match names.get(&(module, name)) {

@@ -1,0 +1,284 @@
+//! The beginning of a request, over HTTP/1.1 and HTTP/2: on the fast path, on the Pingora path, in
+//! a mounted gate, and if riskgate refuses the request before the gates.
+
+use std::net::IpAddr;
+
+use http::HeaderValue;
+use http::header::{ACCEPT, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, ORIGIN};
+use pingora::http::RequestHeader;
+
+use crate::keys::{KeyRing, MIN_KEY_LEN, Token};
+use crate::message::request_head::{
+    RequestFields, accepts_problems_only, iter_parsed_fields, parsed_request_line, value_if_single,
+};
+use crate::message::request_id::RequestId;
+use crate::message::response::{TRACEPARENT, X_REQUEST_ID};
+
+use super::admission::{OriginHeader, PresentedKey};
+use super::authz_rules::AUTHZ_KEY_FIELD;
+use super::request_context::{ConnectionFacts, RequestContext, StartTime};
+use super::state::Gate;
+
+/// The header fields of a request, which have been parsed.
+pub(crate) trait HeaderFields<'r>: Copy {
+    /// Returns all values of a field.
+    fn values(self, name: HeaderName) -> impl Iterator<Item = &'r [u8]>;
+}
+
+impl<'r> HeaderFields<'r> for &'r RequestHeader {
+    fn values(self, name: HeaderName) -> impl Iterator<Item = &'r [u8]> {
+        self.headers.get_all(name).into_iter().map(HeaderValue::as_bytes)
+    }
+}
+
+/// The bytes of a header that has been parsed.
+#[derive(Clone, Copy)]
+pub(crate) struct ParsedBytes<'r>(pub &'r [u8]);
+
+impl<'r> HeaderFields<'r> for ParsedBytes<'r> {
+    fn values(self, name: HeaderName) -> impl Iterator<Item = &'r [u8]> {
+        iter_parsed_fields(self.0)
+            .filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_str().as_bytes()))
+            .map(|(_, value)| value)
+    }
+}
+
+/// The head of a request, as the gates read it.
+pub(crate) trait Head<'r>: HeaderFields<'r> {
+    /// The method.
+    fn method(self) -> &'r str;
+
+    /// The request target as the client sent it.
+    fn target(self) -> &'r [u8];
+
+    /// The values of `Authorization`.
+    fn authorization(self) -> impl Iterator<Item = &'r [u8]> {
+        self.values(AUTHORIZATION)
+    }
+
+    /// The values of `Origin`.
+    fn origin(self) -> impl Iterator<Item = &'r [u8]> {
+        self.values(ORIGIN)
+    }
+
+    /// The values of `X-Request-Id`.
+    fn request_id(self) -> impl Iterator<Item = &'r [u8]> {
+        self.values(X_REQUEST_ID)
+    }
+
+    /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
+    fn has_cors_request_method(self) -> bool {
+        self.values(ACCESS_CONTROL_REQUEST_METHOD).next().is_some()
+    }
+
+    /// Whether the client accepts nothing but problem details (RFC 9457).
+    fn accepts_problems_only(self) -> bool {
+        let mut accepted = self.values(ACCEPT).peekable();
+        accepted.peek().is_some() && accepted.all(accepts_problems_only)
+    }
+}
+
+impl<'r> Head<'r> for &'r RequestHeader {
+    fn method(self) -> &'r str {
+        self.method.as_str()
+    }
+
+    fn target(self) -> &'r [u8] {
+        self.raw_path()
+    }
+}
+
+impl<'r> Head<'r> for ParsedBytes<'r> {
+    fn method(self) -> &'r str {
+        std::str::from_utf8(parsed_request_line(self.0).0).unwrap_or_default()
+    }
+
+    fn target(self) -> &'r [u8] {
+        parsed_request_line(self.0).1
+    }
+}
+
+/// The head of a plain request, of which the fields that the gates read are known.
+#[derive(Clone, Copy)]
+pub(crate) struct PlainHead<'k, 'r, F> {
+    /// The method.
+    pub method: &'r str,
+    /// The request target as the client sent it.
+    pub target: &'r [u8],
+    /// The fields that are known.
+    pub known: &'k RequestFields<'r>,
+    /// All fields.
+    pub fields: F,
+}
+
+impl<'r, F: HeaderFields<'r>> HeaderFields<'r> for PlainHead<'_, 'r, F> {
+    fn values(self, name: HeaderName) -> impl Iterator<Item = &'r [u8]> {
+        self.fields.values(name)
+    }
+}
+
+impl<'r, F: HeaderFields<'r>> Head<'r> for PlainHead<'_, 'r, F> {
+    fn method(self) -> &'r str {
+        self.method
+    }
+
+    fn target(self) -> &'r [u8] {
+        self.target
+    }
+
+    fn authorization(self) -> impl Iterator<Item = &'r [u8]> {
+        self.known.authorization.into_iter()
+    }
+
+    fn origin(self) -> impl Iterator<Item = &'r [u8]> {
+        self.known.origin.into_iter()
+    }
+
+    fn request_id(self) -> impl Iterator<Item = &'r [u8]> {
+        self.known.request_id.into_iter()
+    }
+
+    fn has_cors_request_method(self) -> bool {
+        self.known.has_cors_request_method
+    }
+
+    fn accepts_problems_only(self) -> bool {
+        self.known.accepts_problems_only
+    }
+}
+
+/// The head of a request that is malformed or too large. riskgate trusts nothing in it but HEAD.
+#[derive(Clone, Copy)]
+pub(super) struct UnreadHead {
+    pub is_head_method: bool,
+}
+
+impl<'r> HeaderFields<'r> for UnreadHead {
+    fn values(self, _name: HeaderName) -> impl Iterator<Item = &'r [u8]> {
+        std::iter::empty()
+    }
+}
+
+impl<'r> Head<'r> for UnreadHead {
+    fn method(self) -> &'r str {
+        if self.is_head_method { "HEAD" } else { "" }
+    }
+
+    fn target(self) -> &'r [u8] {
+        b""
+    }
+}
+
+/// The parts of a request that the gates read.
+pub(crate) struct RequestParts<'r> {
+    /// The method.
+    pub method: &'r str,
+    /// The request target as the client sent it.
+    pub target: &'r [u8],
+    /// The client's key.
+    pub key: PresentedKey<'r>,
+    /// The field that may contain a key instead of `Authorization`: `keys.header` in the config.
+    pub key_header: Option<HeaderName>,
+    /// The `Origin` header.
+    pub origin: OriginHeader,
+    /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
+    pub has_cors_request_method: bool,
+}
+
+impl Gate {
+    /// Begins a request on a connection: reads the rules and the time by which it is judged, and
+    /// finds its id, its client and its trace. `protocol` is `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
+    pub(crate) fn begin_request<'r>(
+        &self,
+        start: StartTime,
+        connection: &ConnectionFacts,
+        protocol: &'static str,
+        head: impl Head<'r>,
+    ) -> RequestContext {
+        let mut ctx = RequestContext::new(start, self.state.reloadable_rules.peek());
+        ctx.unix_now = self.state.ledger.believed_now();
+        let peer = connection.peer_address;
+        ctx.client_address =
+            self.startup_rules.client_address.find_client(peer, |name| head.values(name));
+        let tracer = &self.state.tracer;
+        if tracer.is_on() {
+            let traceparent = value_if_single(head.values(TRACEPARENT));
+            ctx.trace = tracer.begin(traceparent, self.is_trusted_proxy(peer));
+        }
+        let is_tls = connection.tls_version.is_some();
+        ctx.common_headers.hsts = self.startup_rules.hsts.as_ref().filter(|_| is_tls).cloned();
+        ctx.common_headers.request_id = self.accept_or_generate_request_id(head);
+        ctx.is_head_method = head.method() == "HEAD";
+        ctx.accepts_problems_only = head.accepts_problems_only();
+        (ctx.connection, ctx.protocol) = (connection.clone(), Some(protocol));
+        ctx
+    }
+
+    /// Begins a request that is refused before the gates. Its head is not read.
+    pub(super) fn begin_unread_request(
+        &self,
+        connection: &ConnectionFacts,
+        protocol: &'static str,
+        is_head_method: bool,
+    ) -> RequestContext {
+        let head = UnreadHead { is_head_method };
+        self.begin_request(StartTime::now(), connection, protocol, head)
+    }
+
+    /// Returns the parts of a request that the gates read.
+    pub(crate) fn read_parts<'r>(&self, head: impl Head<'r>) -> RequestParts<'r> {
+        RequestParts {
+            method: head.method(),
+            target: head.target(),
+            key: PresentedKey::bare_or_bearer(self.key_header_values(head), head.authorization()),
+            key_header: self.startup_rules.key_header.clone(),
+            origin: OriginHeader::read(head.origin()),
+            has_cors_request_method: head.has_cors_request_method(),
+        }
+    }
+
+    /// Returns true if this peer is in `listen.trusted_proxies`.
+    pub(super) fn is_trusted_proxy(&self, peer: Option<IpAddr>) -> bool {
+        peer.is_some_and(|peer| self.startup_rules.client_address.trusted_proxies.contains(peer))
+    }
+
+    fn key_header_values<'r>(&self, head: impl Head<'r>) -> impl Iterator<Item = &'r [u8]> {
+        self.startup_rules.key_header.iter().flat_map(move |name| head.values(name.clone()))
+    }
+
+    /// Returns the client's id if it is valid and contains no key, otherwise a new id. Keys must
+    /// never be logged or forwarded, and ids are both. If there are several `X-Request-Id` fields,
+    /// riskgate uses none: the client may have forged the first one, and a proxy may have added the
+    /// next.
+    fn accept_or_generate_request_id<'r>(&self, head: impl Head<'r>) -> RequestId {
+        let accepted = value_if_single(head.request_id()).filter(|id| {
+            let ring = self.state.keys.peek();
+            let presented = head
+                .authorization()
+                .chain(head.values(AUTHZ_KEY_FIELD))
+                .chain(self.key_header_values(head));
+            !contains_key(id, Option::as_ref(&ring)) && !contains_presented_key(id, presented)
+        });
+        let accepted = accepted.and_then(RequestId::parse);
+        accepted.unwrap_or_else(|| self.state.request_ids.generate())
+    }
+}
+
+/// Returns true if the id is a key, or has one as one of several parts, such as `a-KEY-b`.
+fn contains_key(id: &[u8], ring: Option<&KeyRing>) -> bool {
+    let is_known = |part: &[u8]| ring.is_some_and(|ring| ring.contains_key(part));
+    let is_key = |part: &[u8]| Token::has_valid_checksum(part) || is_known(part);
+    let mut parts = id.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+    is_key(id) || parts.any(|part| part.len() >= MIN_KEY_LEN && is_key(part))
+}
+
+/// Returns true if the id contains a key that the same request presents in one of these values.
+fn contains_presented_key<'r>(id: &[u8], values: impl Iterator<Item = &'r [u8]>) -> bool {
+    let mut tokens =
+        values.flat_map(|value| value.split(|byte| matches!(byte, b' ' | b',' | b'\t')));
+    tokens.any(|token| {
+        token.len() >= MIN_KEY_LEN
+            && id.len() >= token.len()
+            && id.windows(token.len()).any(|part| part == token)
+    })
+}

@@ -1,0 +1,210 @@
+//! The end of a request: what a driver writes for a reply of riskgate, then the metrics and the
+//! line in the access log.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::USER_AGENT;
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+use pingora::{Error, Result};
+use pingora_proxy::Session;
+
+use crate::gate::route;
+use crate::message::response::{RenderOptions, Reply, format_http_date};
+use crate::model::refusal::Refusal;
+use crate::observe::access_log::{AccessLog, LogEntry};
+use crate::observe::redaction::redact_secrets;
+
+use super::beginning::{Head, UnreadHead};
+use super::request_context::{ConnectionFacts, RequestContext};
+use super::screen_rules::ScreeningResult;
+use super::session::{close_if_process_ends, has_final_response_started};
+use super::state::Gate;
+use super::trace_spans::collect_spans;
+
+/// The most characters of `User-Agent` in the log.
+const MAX_USER_AGENT_CHARS: usize = 256;
+
+/// The refusal of a request that did not reach the gates.
+#[must_use]
+pub(crate) struct EarlyRefusal<'g> {
+    gate: &'g Gate,
+    ctx: RequestContext,
+    reply: Reply,
+}
+
+impl EarlyRefusal<'_> {
+    /// Returns the response as HTTP/1.1 bytes, after which the connection closes.
+    pub fn render_as_http1(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(512);
+        let date = format_http_date(self.ctx.started_unix_seconds());
+        self.ctx.append_as_http1(&self.reply, date.as_bytes(), true, &mut bytes);
+        bytes
+    }
+
+    /// Sends the response on an HTTP/2 stream. Returns false if the client has left or reset it.
+    pub async fn send_on_stream(&mut self, stream: &mut ServerSession) -> bool {
+        self.ctx.write_to_session(&self.reply, stream).await.is_ok()
+    }
+
+    /// Counts and logs the request. Its method and path are unknown or not trusted, so they are not
+    /// logged. `is_sent` is false if the client did not get the whole response.
+    pub fn count_and_log(mut self, is_sent: bool) {
+        if !is_sent {
+            self.ctx.response_bytes = 0;
+        }
+        self.gate.count_and_log(&self.ctx, UnreadHead { is_head_method: false });
+    }
+}
+
+impl RequestContext {
+    /// Appends a reply to `out` as HTTP/1.1 bytes. `date` is the value of `Date`.
+    pub(crate) fn append_as_http1(
+        &mut self,
+        reply: &Reply,
+        date: &[u8],
+        should_close: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let options = RenderOptions { should_close, is_head_method: self.is_head_method };
+        reply.append_as_http1(&self.common_headers, date, options, out);
+        self.response_bytes = reply.body_for(self.is_head_method).len() as u64;
+    }
+
+    /// Returns a reply as the header and the body of a response over HTTP/2.
+    pub(crate) fn header_and_body(&mut self, reply: &Reply) -> (Box<ResponseHeader>, Bytes) {
+        let body = reply.body_for(self.is_head_method);
+        self.response_bytes = body.len() as u64;
+        (Box::new(reply.to_response_header(&self.common_headers)), body)
+    }
+
+    /// Writes a reply to Pingora's session.
+    ///
+    /// # Errors
+    /// Returns an error of the downstream connection if the client can't be written to.
+    pub(crate) async fn write_to_session(
+        &mut self,
+        reply: &Reply,
+        session: &mut ServerSession,
+    ) -> Result<()> {
+        let (header, body) = self.header_and_body(reply);
+        if reply.closes_connection() {
+            session.set_keepalive(None);
+        }
+        let written = async {
+            session.write_response_header(header).await?;
+            session.write_response_body(body, true).await
+        };
+        written.await.map_err(|error| error.into_down())
+    }
+
+    /// Writes a reply to Pingora's session. The connection closes if the process is about to end.
+    ///
+    /// # Errors
+    /// As [`RequestContext::write_to_session`].
+    pub(crate) async fn send_reply(&mut self, reply: &Reply, session: &mut Session) -> Result<()> {
+        close_if_process_ends(session);
+        self.write_to_session(reply, session.as_downstream_mut()).await
+    }
+}
+
+impl Gate {
+    /// Counts a finished request in the metrics, and writes its line to the access log. Call this
+    /// method in your `ProxyHttp::logging`, with the error that Pingora passes to it.
+    pub fn logging(&self, session: &Session, error: Option<&Error>, ctx: &mut RequestContext) {
+        let answer = session.response_written().filter(|_| has_final_response_started(session));
+        let status = answer.map_or(0, |header| header.status.as_u16());
+        ctx.set_outcome_if_unset(status, if error.is_some() { "aborted" } else { "ok" });
+        ctx.response_bytes = session.body_bytes_sent() as u64;
+        self.count_and_log(ctx, session.req_header());
+    }
+
+    /// Renders the metrics of this gate in Prometheus' text format, for a page of your own. They
+    /// are those of `/metrics` of `riskgate run`, without its connections.
+    pub fn render_metrics(&self) -> Vec<u8> {
+        self.state.render_metrics(0)
+    }
+
+    /// Refuses a request before the gates, because it is malformed or too large. The caller sends
+    /// the reply, then calls [`EarlyRefusal::count_and_log`].
+    pub(crate) fn refuse_before_gates(
+        &self,
+        refusal: &Refusal,
+        connection: &ConnectionFacts,
+        protocol: &'static str,
+        is_head_method: bool,
+    ) -> EarlyRefusal<'_> {
+        let mut ctx = self.begin_unread_request(connection, protocol, is_head_method);
+        ctx.set_outcome_if_unset(refusal.status(), refusal.code());
+        EarlyRefusal { gate: self, ctx, reply: Reply::refusal(refusal) }
+    }
+
+    /// Counts and logs a finished request of the fast path.
+    pub(crate) fn count_and_log_on_fast_path<'h>(&self, ctx: &RequestContext, head: impl Head<'h>) {
+        self.state.metrics.requests.fast_path_requests.inc();
+        self.count_and_log(ctx, head);
+    }
+
+    /// Counts and logs a finished request with this head.
+    fn count_and_log<'h>(&self, ctx: &RequestContext, head: impl Head<'h>) {
+        let elapsed = ctx.started_at().elapsed();
+        let outcome = ctx.outcome.unwrap_or("other");
+        self.state.metrics.requests.count_request(ctx.route, outcome, elapsed.as_secs_f64());
+        if !self.state.access_log.is_enabled() && !self.state.tracer.is_on() {
+            return;
+        }
+        let redacted_path;
+        let path = match &ctx.requested_domain {
+            Some(domain) => [route::DOMAIN_PATH_PREFIX, domain.as_str()],
+            None => {
+                redacted_path = route::redact_path(head.target());
+                ["", redacted_path.as_str()]
+            }
+        };
+        let screened = ctx.screened.as_deref();
+        let user_agent = user_agent_for_log(&self.state.access_log, head);
+        let attempt = ctx.attempts.last();
+        let trace_id = ctx.trace.map(|trace| trace.trace_id_text());
+        let entry = LogEntry {
+            at_ms: ctx.started_unix_ms(),
+            request_id: route::redact_id_if_email(&ctx.common_headers.request_id),
+            client: ctx.client_address.map(|address| address.to_canonical()),
+            method: route::redact_if_key_length(head.method()),
+            route: ctx.route.as_str(),
+            path_parts: path,
+            status: ctx.response_status,
+            outcome,
+            reason: screened.map(|screened| screened.reason).or(ctx.verdict_reason),
+            screening: screened.map(ScreeningResult::log_entry),
+            key_id: ctx.key.as_ref().map(|key| key.id.as_str()),
+            account: ctx.key.as_ref().map(|key| key.account.name.as_str()),
+            duration_us: microseconds(elapsed),
+            response_bytes: ctx.response_bytes,
+            user_agent: user_agent.as_deref(),
+            protocol: ctx.protocol,
+            tls: ctx.connection.tls_version.as_deref(),
+            upstream: attempt.map(|attempt| attempt.server),
+            upstream_us: attempt.map(|attempt| microseconds(attempt.duration)),
+            trace_id: trace_id.as_deref(),
+        };
+        if self.state.access_log.is_enabled() {
+            self.state.access_log.queue_entry(&entry);
+        }
+        if let Some(trace) = ctx.trace.filter(|trace| trace.is_sampled) {
+            self.state.tracer.queue_spans(collect_spans(ctx, &trace, &entry));
+        }
+    }
+}
+
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Returns the start of `User-Agent`, without secrets; `None` if the log doesn't need it.
+fn user_agent_for_log<'h>(log: &AccessLog, head: impl Head<'h>) -> Option<String> {
+    let value = if log.has_user_agent() { head.values(USER_AGENT).next()? } else { return None };
+    // A secret that is cut may not look like one any more, so the text is cut last.
+    let shown = redact_secrets(&String::from_utf8_lossy(value));
+    Some(shown.chars().take(MAX_USER_AGENT_CHARS).collect())
+}
