@@ -43,7 +43,7 @@ pub use redis::connection::{Redis, RedisOptions};
 pub use reply_check::check_grant;
 pub use rows::{
     AccountRow, DailyUsageCursor, DailyUsageRow, DamagedRows, DnsFactRow, KeyRow, MAX_DNS_FACTS,
-    MAX_TOP_ROW_ACCOUNTS, RepairedMonth, RequestRecord, RingChanges, RingRows, RingVersion,
+    MAX_TOP_ROW_ACCOUNTS, MonthRepair, RequestRecord, RingChanges, RingRows, RingVersion,
     TopCredit, TopRow, UsageRow,
 };
 pub use sqlite::connection::Sqlite;

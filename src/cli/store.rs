@@ -16,7 +16,7 @@ use super::output::{print_message, print_result_of_change};
 use super::store_access::{is_gateway_running, open_existing_store, open_or_create_store};
 use crate::config::Config;
 use crate::model::month::Month;
-use crate::store::{RedisOptions, RepairedMonth, StoreContents, StoreUrl};
+use crate::store::{MonthRepair, RedisOptions, StoreContents, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
 
 use contents::{describe, open_and_read_contents, report_copy, write_contents};
@@ -32,7 +32,7 @@ pub enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Copy a store into an empty one: accounts, keys, this month's usage and the top counts. Stop
+    /// Copy a store into an empty one: accounts, keys, usage, the audit and the top counts. Stop
     /// the gateways on FROM first: calls that they count during the copy would be missing. FROM
     /// is not changed. No gateway uses TO before the copy is complete, and an interrupted copy can
     /// be run again.
@@ -60,8 +60,8 @@ pub enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Fill the empty store of store.url from a backup. Stop all gateways first. No gateway uses the
-    /// store before it is complete, and an interrupted restore can be run again. A backup of an
+    /// Fill the empty store of store.url from a backup. Stop all gateways first. No gateway uses
+    /// the store before it is complete, and an interrupted restore can be run again. A backup of an
     /// empty store is refused.
     Restore {
         #[command(flatten)]
@@ -140,7 +140,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
             return Err(CommandFailure::failed(format!("{fault} {whose}; set it right first")));
         }
     }
-    let RepairedMonth { latest_month_before: previous, deleted_totals: dropped } =
+    let MonthRepair { latest_month_before: previous, deleted_totals: dropped } =
         store.changes_by(&command_author()).repair_month(month)?;
     let is_later = previous.is_some_and(|previous| previous > month);
     let changed = is_later || dropped > 0;
@@ -166,7 +166,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
 
 /// Fails if a gateway of this config runs on this machine.
 fn check_no_gateway_runs(config: &Config) -> Result<(), CommandFailure> {
-    match is_gateway_running(config) {
+    match is_gateway_running(config)? {
         true => Err(CommandFailure::failed("expected no running gateway, but found one")),
         false => Ok(()),
     }

@@ -21,9 +21,9 @@ const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 /// Opens the config's store for a change. Its operations wait up to [`STORE_TIMEOUT`] for a
 /// gateway's lock. If the store is a file that does not exist, creates it and prints its path: the
 /// command may run in another directory than the gateway, and `store.url` may be a relative path.
-/// Fails if a gateway of the config runs: the file was then moved away or deleted. Also fails if that
-/// gateway serves another store: `store.url` has changed since its start, or the store was emptied
-/// or replaced.
+/// Fails if a gateway of the config runs: the file was then moved away or deleted. Also fails if
+/// that gateway serves another store: `store.url` has changed since its start, or the store was
+/// emptied or replaced.
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     check_store_is_served(config)?;
     let mut store = open_or_create_store(config)?;
@@ -33,7 +33,7 @@ pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
 
 /// Fails if a gateway of the config runs and has read its keys from another store at the address.
 fn check_store_is_the_same(config: &Config, store: &mut Store) -> Result<(), CommandFailure> {
-    let served = running_gateway_dir(config).and_then(|dir| dir.read_served_store());
+    let served = running_gateway_dir(config)?.and_then(|dir| dir.read_served_store());
     let Some(served_id) = served.and_then(|served| served.id) else { return Ok(()) };
     let found = match store.ring_version()? {
         Some(version) if version.store_id == served_id => return Ok(()),
@@ -49,7 +49,7 @@ fn check_store_is_the_same(config: &Config, store: &mut Store) -> Result<(), Com
 
 /// Fails if a gateway of the config runs and serves another store.
 pub fn check_store_is_served(config: &Config) -> Result<(), CommandFailure> {
-    let Some(served) = running_gateway_dir(config).and_then(|dir| dir.read_served_store()) else {
+    let Some(served) = running_gateway_dir(config)?.and_then(|dir| dir.read_served_store()) else {
         return Ok(());
     };
     let named = config.store.shown_address();
@@ -73,7 +73,9 @@ pub fn check_store_is_served(config: &Config) -> Result<(), CommandFailure> {
 /// prepares another one.
 pub fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
     let new_file = missing_store_file(config);
-    if let Some(path) = new_file.filter(|_| is_gateway_running(config)) {
+    if let Some(path) = new_file
+        && is_gateway_running(config)?
+    {
         let expected = "expected the store of the running gateway, but found no file";
         let path = path.display();
         return Err(CommandFailure::failed(format!("{path}: {expected}; put it back first")));
@@ -89,7 +91,7 @@ pub fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
 }
 
 /// Tells the store the present time. Prints a warning if the clocks contradict it.
-fn tell_time(store: &mut Store) -> Result<(), CommandFailure> {
+pub fn tell_time(store: &mut Store) -> Result<(), CommandFailure> {
     if let Some(problem) = set_present_time(store)? {
         let time = format_rfc3339(store.now().unix_now);
         output::print_message(format!("warning: {problem}; this command uses {time}"));
@@ -136,10 +138,17 @@ fn missing_store_file(config: &Config) -> Option<&PathBuf> {
     }
 }
 
-/// Returns the runtime directory of the config, if a gateway runs from it.
-fn running_gateway_dir(config: &Config) -> Option<RuntimeDir> {
-    let path = config.runtime_dir.as_ref().filter(|path| path.is_dir())?;
-    RuntimeDir::open(path).ok().filter(RuntimeDir::is_claimed)
+/// Returns the runtime directory of the config, if a gateway runs from it. Fails if this user may
+/// not see that: without this knowledge, a command could change another store than the gateway's.
+fn running_gateway_dir(config: &Config) -> Result<Option<RuntimeDir>, CommandFailure> {
+    let Some(path) = &config.runtime_dir else { return Ok(None) };
+    RuntimeDir::open_if_claimed(path).map_err(|error| {
+        CommandFailure::failed(format!(
+            "process.runtime_dir: expected to see whether a gateway runs, but found {error}: {}; \
+             run the command as the user of the gateway",
+            path.display()
+        ))
+    })
 }
 
 /// Returns true if the config's store is a file that does not exist.
@@ -148,8 +157,11 @@ pub fn is_store_missing(config: &Config) -> bool {
 }
 
 /// Returns true if a gateway of this config runs on this machine.
-pub fn is_gateway_running(config: &Config) -> bool {
-    running_gateway_dir(config).is_some()
+///
+/// # Errors
+/// Fails if this user may not see that.
+pub fn is_gateway_running(config: &Config) -> Result<bool, CommandFailure> {
+    Ok(running_gateway_dir(config)?.is_some())
 }
 
 /// Reads all keys and all accounts of the config's store; none if there is no store.
@@ -160,8 +172,8 @@ pub fn read_ring_rows_of_config(config: &Config) -> Result<RingRows, CommandFail
     }
 }
 
-/// Reads all keys and all accounts from the store. Prints a warning if the server is empty, for each
-/// entry that riskgate did not write, and for each row that can't be read.
+/// Reads all keys and all accounts from the store. Prints a warning if the server is empty, for
+/// each entry that riskgate did not write, and for each row that can't be read.
 pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     let rows = store.ring_rows()?.unwrap_or_else(|| {
         output::print_message("warning: the server is empty; the first key makes it a store");

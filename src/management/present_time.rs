@@ -26,7 +26,7 @@ pub fn read_present_time(options: &StoreOptions, timeout: Duration) -> i64 {
 /// Like [`read_present_time`], with what is known of the time.
 ///
 /// # Errors
-/// If no clock tells the time.
+/// Never: without a store, only the clock of this machine is judged.
 pub fn judge_present_time(
     options: &StoreOptions,
     timeout: Duration,

@@ -58,10 +58,14 @@ pub fn prepare_rotation(
     let now = store.now();
     let unix_now = now.unix_now;
     let overlap = i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX);
-    let end_of_overlap = Expiry::After(overlap).to_unix_seconds(now)?;
+    let repeated = find_repeated_key(store, config, request)?;
+    let end_of_overlap = match repeated {
+        // The first request ended the old key.
+        Some(_) => unix_now.saturating_add(overlap),
+        None => Expiry::After(overlap).to_unix_seconds(now)?,
+    };
     let old_expires_at = old.expires_at.map_or(end_of_overlap, |at| at.min(end_of_overlap));
     let (old_id, former_expires_at) = (old.id.clone(), old.expires_at);
-    let repeated = find_repeated_key(store, config, request)?;
     let is_in_store = repeated.is_some();
     let (new_key, token, request) = match repeated {
         Some((row, token)) => (row, token, None),

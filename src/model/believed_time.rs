@@ -25,7 +25,7 @@ pub enum TimeTrust {
 
 impl BelievedTime {
     /// A time of which nothing is known.
-    pub const NEVER: BelievedTime = BelievedTime { unix_now: 0, trust: TimeTrust::LowerBound };
+    pub const UNKNOWN: BelievedTime = BelievedTime { unix_now: 0, trust: TimeTrust::LowerBound };
 
     /// Returns true if what is old may be deleted.
     pub fn allows_deletion(self) -> bool {

@@ -53,8 +53,8 @@ const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 /// The OpenAPI document of the admin API.
 const API_OPENAPI_YAML: &str = include_str!("../../docs/admin-api.yaml");
 
-/// The most requests to the admin API at the same time. They may wait for the store, so they must leave
-/// connections of a client's address to probes.
+/// The most requests to the admin API at the same time. They may wait for the store, so they must
+/// leave connections of a client's address to probes.
 const MAX_API_REQUESTS: usize = 12;
 
 /// A request to the admin listener.
@@ -231,8 +231,8 @@ impl AdminApp {
         !self.inputs.config.peek().admin_tokens.is_empty() || self.is_authorized(headers)
     }
 
-    /// Returns true if `POST /reload` is allowed: with a token that may make changes, or without any
-    /// configured token on loopback, because a reload only reads files that are there already.
+    /// Returns true if `POST /reload` is allowed: with a token that may make changes, or without
+    /// any configured token on loopback, because a reload only reads files that are there already.
     fn may_reload(&self, headers: &HeaderMap) -> bool {
         let access = self.judge_access(headers);
         matches!(access, Access::Open) || access.write_token().is_some()

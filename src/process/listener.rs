@@ -124,8 +124,11 @@ pub struct ListenerService<A> {
     tcp_user_timeout: Duration,
     heartbeat: Heartbeat,
     accept_error_log: LogInterval,
+    closed_connection_log: LogInterval,
     /// A connection whose descriptor has this number or a higher one is closed at once.
     first_kept_descriptor: i32,
+    /// Counts such a connection.
+    count_closed_connection: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<A> ListenerService<A> {
@@ -145,13 +148,20 @@ impl<A> ListenerService<A> {
             tcp_user_timeout,
             heartbeat,
             accept_error_log: LogInterval::default(),
+            closed_connection_log: LogInterval::default(),
             first_kept_descriptor: i32::MAX,
+            count_closed_connection: Box::new(|| ()),
         }
     }
 
     /// Keeps the last descriptors of the process from the connections of this service, so that a
-    /// flood leaves some to the admin listener, the store and the logs.
-    pub fn leaving_last_descriptors(mut self) -> ListenerService<A> {
+    /// flood leaves some to the admin listener, the store and the logs. `count_closed_connection`
+    /// counts a connection that is closed for this.
+    pub fn leaving_last_descriptors(
+        mut self,
+        count_closed_connection: impl Fn() + Send + Sync + 'static,
+    ) -> ListenerService<A> {
+        self.count_closed_connection = Box::new(count_closed_connection);
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let kept =
             (limit / KEPT_DESCRIPTORS_DIVISOR).clamp(MIN_KEPT_DESCRIPTORS, MAX_KEPT_DESCRIPTORS);
@@ -178,12 +188,27 @@ impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
         }
     }
 
+    /// Closes a connection that would take one of the last descriptors.
+    fn close_to_keep_descriptor(&self, stream: tokio::net::TcpStream) {
+        drop(stream);
+        (self.count_closed_connection)();
+        if self.closed_connection_log.begin_if_due() {
+            log::warn!(
+                "{}: closing new connections: all files that the process may open are in use, but \
+                 for the last ones",
+                self.name
+            );
+        }
+    }
+
     /// Accepts one connection and serves it in a task of its own. After a failed accept, waits for
     /// [`ACCEPT_BACKOFF`].
     async fn accept_one(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
         match socket.accept().await {
             // The kernel gives the lowest free number, so all numbers below are in use.
-            Ok((stream, _)) if stream.as_raw_fd() >= self.first_kept_descriptor => drop(stream),
+            Ok((stream, _)) if stream.as_raw_fd() >= self.first_kept_descriptor => {
+                self.close_to_keep_descriptor(stream);
+            }
             Ok((stream, peer)) => {
                 let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
                 tokio::spawn(async move {
@@ -256,6 +281,8 @@ impl<A: ServerApp + Send + Sync + 'static> Service for ListenerService<A> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -268,6 +295,39 @@ mod tests {
         assert!(socket.tcp_nodelay().unwrap());
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(7)));
         assert_eq!(socket.tcp_notsent_lowat().unwrap(), NOTSENT_LOWAT_BYTES);
+    }
+
+    struct Unasked;
+
+    #[async_trait]
+    impl ServerApp for Unasked {
+        async fn process_new(
+            self: &Arc<Self>,
+            _stream: pingora::protocols::Stream,
+            _shutdown: &ShutdownWatch,
+        ) -> Option<pingora::protocols::Stream> {
+            panic!("a connection that was to be closed");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_takes_one_of_the_last_descriptors_is_closed_and_counted() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let listener = bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let socket = tokio::net::TcpListener::from_std(listener.try_clone().unwrap()).unwrap();
+        let service = ListenerService::new("test", listener, Unasked, Duration::from_secs(7));
+        let mut service = service.leaving_last_descriptors(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        service.first_kept_descriptor = 0;
+        let (_stop, shutdown) = tokio::sync::watch::channel(false);
+        let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+        service.accept_one(&socket, &shutdown).await;
+        assert_eq!(tokio::io::AsyncReadExt::read(&mut client, &mut [0]).await.unwrap(), 0);
+        assert_eq!(count.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub struct RedirectApp {
 }
 
 impl RedirectApp {
-    /// Sends clients to the HTTPS listener at this address. Trusted proxies may have more connections
-    /// than a client.
+    /// Sends clients to the HTTPS listener at this address. Trusted proxies may have more
+    /// connections than a client.
     pub fn new(https: SocketAddr, trusted_proxies: Networks) -> RedirectApp {
         RedirectApp {
             https_port: https.port(),

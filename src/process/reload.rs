@@ -19,7 +19,6 @@ mod watch;
 mod webhook;
 mod write_back;
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,7 +31,7 @@ use crate::config::{Config, ConfigSources, StoreOptions};
 use crate::gate::GateState;
 use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
-use crate::process::served_store::ServedStore;
+use crate::process::served_store::{ServedStore, ServedStoreFile};
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
 
 use audit::AuditRecorder;
@@ -81,7 +80,9 @@ struct ReloadState {
     /// The process log; `None` if the program has another one.
     process_log: Option<Arc<ProcessLog>>,
     /// The file that tells commands which store serves, and what it says.
-    served_store: Option<(PathBuf, ServedStore)>,
+    served_store: Option<(ServedStoreFile, ServedStore)>,
+    /// Whether the audit is still to record the config, because its file could not be read.
+    is_config_unrecorded: bool,
 }
 
 impl Reloader {
@@ -136,6 +137,7 @@ impl Reloader {
             status_reporter: status_reporter.clone(),
             process_log: None,
             served_store: None,
+            is_config_unrecorded: false,
         };
         reload_state.report_keys_and_store(false);
         reload_state.update_gauges();
@@ -158,13 +160,13 @@ impl Reloader {
     }
 
     /// Keeps a file up to date that tells commands which store serves.
-    pub fn with_served_store_file(self, file: PathBuf, store: &StoreOptions) -> Reloader {
+    pub fn with_served_store_file(self, file: ServedStoreFile, store: &StoreOptions) -> Reloader {
         let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
         let (address, inode) =
             (store.shown_address(), store.file_identity().map(|(_, inode)| inode));
         let served = ServedStore { address, id: state.keys.store_id(), inode };
-        write_served_store_or_warn(&file, &served);
         state.served_store = Some((file, served));
+        state.update_served_store();
         drop(state);
         self
     }
@@ -262,7 +264,7 @@ impl ReloadState {
         }
         let declared = Arc::clone(self.keys.declared_keys());
         let keys_changed = self.keys.reload_if_changed(&self.gate_state, &self.config.plans);
-        if !Arc::ptr_eq(&declared, self.keys.declared_keys()) {
+        if !Arc::ptr_eq(&declared, self.keys.declared_keys()) || self.is_config_unrecorded {
             self.record_config_and_key_file();
         }
         self.report_keys_and_store(keys_changed);
@@ -278,7 +280,7 @@ impl ReloadState {
         let unsettled = || Some(UNSETTLED.to_owned());
         let is_settled = self.config_watch.is_settled();
         outcome.insert("config", if is_settled { self.reload_config() } else { unsettled() });
-        let table = self.table.request_rebuild(self.config.table.clone());
+        let table = self.table.request_rebuild(Some(self.config.table.clone()));
         if self.certificates.is_some() {
             let is_settled = self.certificate_watch.is_settled();
             let problem = if is_settled { self.reload_certificates() } else { unsettled() };
@@ -325,8 +327,9 @@ impl ReloadState {
     }
 
     /// Lets the audit record what has changed in the config and in the key file.
-    fn record_config_and_key_file(&self) {
-        self.audit.record_config(&self.config_sources, &self.startup_config.admin);
+    fn record_config_and_key_file(&mut self) {
+        self.is_config_unrecorded =
+            !self.audit.record_config(&self.config_sources, &self.startup_config.admin);
         self.audit.record_key_file(self.config.key_file.as_deref(), self.keys.declared_keys());
     }
 
@@ -340,13 +343,13 @@ impl ReloadState {
         problem
     }
 
-    /// Tells commands if the keys are of another store than before.
+    /// Tells commands which store serves, once this process has the runtime directory, and if the
+    /// keys are of another store than before.
     fn update_served_store(&mut self) {
         let Some((file, served)) = &mut self.served_store else { return };
-        let id = self.keys.store_id();
-        if served.id != id {
-            served.id = id;
-            write_served_store_or_warn(file, served);
+        served.id = self.keys.store_id();
+        if let Err(error) = file.update(served) {
+            log::warn!("commands can't check which store serves: {error}");
         }
     }
 
@@ -357,11 +360,5 @@ impl ReloadState {
         metrics.reloads.certificate_expires_at.set_all(&expiries.unwrap_or_default());
         let keys = self.gate_state.keys.peek();
         metrics.reloads.keys_in_ring.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
-    }
-}
-
-fn write_served_store_or_warn(file: &Path, served: &ServedStore) {
-    if let Err(error) = served.write(file) {
-        log::warn!("commands can't check which store serves: {error}");
     }
 }

@@ -126,9 +126,9 @@ pub fn run(
 /// The runtime directory, and the socket in it on which the serving process connects.
 type DirAndUpgradeSocket = (Option<RuntimeDir>, Option<SuccessorSocket>);
 
-/// In an upgrade, opens the upgrade socket before this process loads lists, keys and certificates, so that the serving
-/// process can connect meanwhile. With a faulty config no socket is opened: `StartupInputs::read`
-/// reads the config again and reports all faults.
+/// In an upgrade, opens the upgrade socket before this process loads lists, keys and certificates,
+/// so that the serving process can connect meanwhile. With a faulty config no socket is opened:
+/// `StartupInputs::read` reads the config again and reports all faults.
 fn open_socket_if_upgrading(
     start_mode: StartMode,
     config_sources: &ConfigSources,
@@ -270,8 +270,8 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
     Ok(config)
 }
 
-/// Writes down which store serves. Without it the process serves, but commands can't check the store.
-/// Opens the runtime directory. Without it the process serves, but can't be upgraded.
+/// Writes down which store serves. Without it the process serves, but commands can't check the
+/// store. Opens the runtime directory. Without it the process serves, but can't be upgraded.
 fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
     let path = config.runtime_dir.as_ref()?;
     match RuntimeDir::open(path) {

@@ -7,7 +7,7 @@
 //! connection as long as one of the two processes has the listening socket open.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,12 +21,14 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use crate::process::served_store::ServedStore;
+use crate::process::served_store::{ServedStore, ServedStoreFile};
 
 /// How long each process waits for the other's next message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a waiting process checks whether it should stop waiting.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a process waits for commands that look whether another one serves.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 /// The most sockets that can be transferred.
 const MAX_SOCKETS: usize = 8;
 /// The successor's message: it accepts connections now.
@@ -64,6 +66,28 @@ impl RuntimeDir {
         Ok(RuntimeDir { path: path.to_owned(), pid_file: None })
     }
 
+    /// Opens the directory for a command, which may run as another user, such as root. Returns
+    /// `None` if no process serves from it.
+    ///
+    /// # Errors
+    /// Returns an error if this user may not see whether a process serves from it.
+    pub fn open_if_claimed(path: &Path) -> io::Result<Option<RuntimeDir>> {
+        let runtime_dir = RuntimeDir { path: path.to_owned(), pid_file: None };
+        let pid_file = match OpenOptions::new().read(true).open(runtime_dir.pid_file_path()) {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return Ok(None);
+            }
+            opened => opened?,
+        };
+        match pid_file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => Ok(Some(runtime_dir)),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
     /// Locks the pid file and writes this process's id to it. Returns false if another process
     /// holds the lock, because it serves from this directory.
     pub fn claim(&mut self) -> io::Result<bool> {
@@ -72,9 +96,14 @@ impl RuntimeDir {
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(self.path.join("riskgate.pid"))?;
-        if !try_lock(&file)? {
-            return Ok(false);
+        let mut file = options.open(self.pid_file_path())?;
+        let last_attempt = Instant::now() + PROBE_TIMEOUT;
+        while !try_lock(&file)? {
+            // A command that looks whether a process serves holds the lock for a moment.
+            if Instant::now() >= last_attempt {
+                return Ok(false);
+            }
+            std::thread::sleep(PROBE_TIMEOUT / 10);
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
@@ -92,18 +121,22 @@ impl RuntimeDir {
 
     /// Returns true if a process serves from this directory.
     pub fn is_claimed(&self) -> bool {
-        let file = OpenOptions::new().read(true).open(self.path.join("riskgate.pid"));
+        let file = OpenOptions::new().read(true).open(self.pid_file_path());
         file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Where the process writes down which store it serves.
-    pub fn served_store_file(&self) -> PathBuf {
-        self.path.join(SERVED_STORE_FILE)
+    /// Returns the file that names the store of the process that serves from this directory.
+    pub fn served_store_file(&self) -> ServedStoreFile {
+        ServedStoreFile::new(self.path.join(SERVED_STORE_FILE), self.pid_file_path())
     }
 
-    /// Reads which store the process serves, if a process serves from this directory.
+    /// Reads which store the process serves that serves from this directory.
     pub fn read_served_store(&self) -> Option<ServedStore> {
-        self.is_claimed().then(|| ServedStore::read(&self.served_store_file()).ok())?
+        ServedStore::read(&self.path.join(SERVED_STORE_FILE)).ok()
+    }
+
+    fn pid_file_path(&self) -> PathBuf {
+        self.path.join("riskgate.pid")
     }
 
     /// Opens the upgrade socket, as the successor. Only one successor can wait at a time.
@@ -296,6 +329,36 @@ fn receive_fds(stream: &UnixStream) -> io::Result<Vec<(String, OwnedFd)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_of_another_user_finds_the_process_that_serves() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        assert!(RuntimeDir::open_if_claimed(&path).unwrap().is_none());
+        let mut serving = RuntimeDir::open(&path).unwrap();
+        assert!(RuntimeDir::open_if_claimed(&path).unwrap().is_none());
+        assert!(serving.claim().unwrap());
+        // A directory that this user would not serve from.
+        fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        assert!(RuntimeDir::open(&path).is_err());
+        assert!(RuntimeDir::open_if_claimed(&path).unwrap().is_some());
+        serving.release();
+        assert!(RuntimeDir::open_if_claimed(&path).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_command_that_looks_for_a_process_keeps_none_from_serving() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut serving = RuntimeDir::open(folder.path()).unwrap();
+        let pid_file = File::create(serving.pid_file_path()).unwrap();
+        pid_file.try_lock_shared().unwrap();
+        let looks = std::thread::spawn(move || {
+            std::thread::sleep(PROBE_TIMEOUT / 4);
+            drop(pid_file);
+        });
+        assert!(serving.claim().unwrap());
+        looks.join().unwrap();
+    }
 
     #[test]
     fn a_failed_transfer_keeps_the_directory_claimed_and_a_later_one_succeeds() {

@@ -12,14 +12,14 @@
 //! month that has ended never begins again.
 //!
 //! At the start, the clocks are compared with what the store knows of the time. If they contradict
-//! it, and nothing else tells the time, the believed time is a lower bound: the latest time that the
-//! store knows. It then follows the first clock that contradicts nothing and begins no month. A clock
-//! that was never set before may begin one.
+//! it, and nothing else tells the time, the believed time is a lower bound: the latest time that
+//! the store knows. It then follows the first clock that contradicts nothing and begins no month. A
+//! clock that was never set before may begin one.
 //!
 //! This file reads no clock: callers pass `boottime`, CLOCK_BOOTTIME in seconds.
 
 use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::known_time::{EARLIEST_VALID_TIME, KnownTime, is_within_tolerance};
 use super::sync::lock_ignoring_poison;
@@ -108,6 +108,22 @@ impl Calendar {
         };
         calendar.observe_machine_clock(unix_now, boottime);
         calendar
+    }
+
+    /// Takes what the store knows of the time, which could not be read at the start, as if the
+    /// process started now. Has no effect once the store's clock was read.
+    pub(super) fn learn_known_time(&self, known: KnownTime, unix_now: i64, boottime: i64) {
+        let fresh = Calendar::new(known, unix_now, boottime);
+        let month = fresh.latest_month();
+        let fresh = fresh.clock_state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock_ignoring_poison(&self.clock_state);
+        if state.has_read_store_clock {
+            return;
+        }
+        self.boottime_offset.store(fresh.boottime_offset, Ordering::Relaxed);
+        // No call of a later month has been reported yet.
+        self.latest_month.store(month.number(), Ordering::Relaxed);
+        *state = fresh;
     }
 
     /// The believed time, in Unix seconds. Takes no lock.
@@ -221,6 +237,11 @@ impl Calendar {
             );
         }
         state.follows_store_clock |= state.held_store_jump.is_none() && !state.is_lower_bound;
+        if state.follows_store_clock && !is_within_tolerance(machine, state.boottime_offset) {
+            // The believed time does not follow this machine's clock, but nothing is deleted by a
+            // time that it contradicts.
+            state.agreed_since_boottime = boottime;
+        }
         self.publish_offset(state, boottime, warning);
         // Has an effect only if the store's clock was never accepted.
         self.observe_machine_clock(unix_now, boottime);
@@ -297,8 +318,8 @@ impl ClockSource {
 
 impl ClockState {
     /// Returns true if this reading of this machine's clock ends the wait for a clock. The believed
-    /// time never goes back. A clock that was wrong does not begin a month: it may be wrong again. A
-    /// clock that was never set may, because it is set now.
+    /// time never goes back. A clock that was wrong does not begin a month: it may be wrong again.
+    /// A clock that was never set may, because it is set now.
     fn allows_first_clock(&self, unix_now: i64, boottime: i64, latest_month: Month) -> bool {
         self.known_at_start.allows(unix_now)
             && unix_now >= boottime + self.boottime_offset

@@ -17,8 +17,8 @@ pub struct JudgedTime {
     pub problem: Option<String>,
 }
 
-/// Judges the clocks by what the store knows, as a gateway does at its start. Without a store, there
-/// is only the clock of this machine.
+/// Judges the clocks by what the store knows, as a gateway does at its start. Without a store,
+/// there is only the clock of this machine.
 ///
 /// # Errors
 /// If the store fails.

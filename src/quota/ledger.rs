@@ -79,14 +79,15 @@ impl Ledger {
         getrandom::fill(&mut id).map_err(|error| {
             StoreError::Conflict(format!("expected random bits for a node id, but found {error}"))
         })?;
-        let known = match read_known_time(&mut store) {
-            Ok(known) => known,
-            Err(StoreError::Unavailable { .. }) => KnownTime::default(),
+        let (known, is_time_unread) = match read_known_time(&mut store) {
+            Ok(known) => (known, false),
+            Err(StoreError::Unavailable { .. }) => (KnownTime::default(), true),
             Err(error) => return Err(error),
         };
         let calendar = Calendar::new(known, unix_now, boottime_at_start);
         let LedgerOptions { store_deadline: deadline, on_failure, max_unsettled } = options;
-        let first_probe = worker::probe_at_start(&mut store);
+        // The worker reads what the store knows before it follows the store's clock.
+        let first_probe = if is_time_unread { None } else { worker::probe_at_start(&mut store) };
         if let Some(store_now) = first_probe.as_ref().and_then(|probe| probe.unix_now) {
             let boottime = boot_clock.seconds();
             calendar.observe_store_clock(
@@ -104,7 +105,7 @@ impl Ledger {
             usage_reader: Mutex::new(usage_reader),
             usage_reads_in_flight: AtomicU64::new(0),
         });
-        let worker = worker::spawn(Arc::clone(&shared), store, first_probe)?;
+        let worker = worker::spawn(Arc::clone(&shared), store, first_probe, is_time_unread)?;
         Ok(Ledger { shared, worker: Mutex::new(Some(worker)) })
     }
 

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::clock::anchor_time;
+use super::judged_time::read_known_time;
 use super::lease::Lease;
 use super::lease_report::ReportReason;
 use super::node::LeaseQueue;
@@ -31,7 +32,8 @@ const YIELD_STORE_LOCK_FOR: Duration = Duration::from_millis(2);
 const SHUTDOWN_REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the worker gathers leases that can wait, so that their reports share a commit.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
-/// How often a node tells the store the time, if nothing has changed: other processes start with it.
+/// How often a node tells the store the time, if nothing has changed: other processes start with
+/// it.
 const REMEMBER_TIME_INTERVAL: Duration = Duration::from_secs(60);
 /// Stands for "no month" in a probe: the probe does not advance the store's latest month.
 const NO_MONTH: Month = Month::FIRST;
@@ -49,6 +51,7 @@ pub(super) fn spawn(
     shared: Arc<SharedWithWorker>,
     store: Store,
     first_probe: Option<Probe>,
+    is_time_unread: bool,
 ) -> Result<JoinHandle<()>, StoreError> {
     let worker = Worker {
         shared,
@@ -58,6 +61,7 @@ pub(super) fn spawn(
         tracked_leases: Vec::new(),
         last_tick: Instant::now(),
         remembered_time: None,
+        is_time_unread,
     };
     let run_worker = move || {
         let _guard = MarkStoreDownOnPanic(Arc::clone(&worker.shared));
@@ -92,6 +96,9 @@ struct Worker {
     last_tick: Instant,
     /// What this process last told the store of the time, and when.
     remembered_time: Option<(TimeAnchor, Instant)>,
+    /// Whether what the store knows of the time is still to be read, because the store did not
+    /// answer at the start.
+    is_time_unread: bool,
 }
 
 impl Worker {
@@ -234,6 +241,17 @@ impl Worker {
         }
     }
 
+    /// Reads what the store knows of the time, if the store did not answer at the start.
+    fn read_unread_time(&mut self) -> Result<(), StoreError> {
+        if self.is_time_unread {
+            let known = self.run_store_operation(read_known_time)?;
+            let boottime = self.shared.boot_clock.seconds();
+            self.shared.node.calendar.learn_known_time(known, machine_unix_now(), boottime);
+            self.is_time_unread = false;
+        }
+        Ok(())
+    }
+
     /// Probes the store for its identity and time. If the store may have lost data, all leases
     /// report their totals again at once. Returns true if all of this succeeded.
     fn probe_store(&mut self) -> bool {
@@ -243,7 +261,9 @@ impl Worker {
         let month =
             node.calendar.month_by_store_clock(shared.boot_clock.seconds()).unwrap_or(NO_MONTH);
         let before = self.last_probe.take();
-        let outcome = self.run_store_operation(|store| store.probe(month, before.as_ref()));
+        let outcome = self
+            .read_unread_time()
+            .and_then(|()| self.run_store_operation(|store| store.probe(month, before.as_ref())));
         self.is_store_healthy = outcome.is_ok();
         node.record_missing_replicas(if self.is_store_healthy {
             self.store.missing_replicas()

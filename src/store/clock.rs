@@ -13,7 +13,7 @@ pub(super) struct StoreClock {
 impl StoreClock {
     /// A connection that has not been told the time. It deletes nothing.
     pub(super) fn new() -> StoreClock {
-        StoreClock { told: BelievedTime::NEVER, told_at: Instant::now() }
+        StoreClock { told: BelievedTime::UNKNOWN, told_at: Instant::now() }
     }
 
     pub(super) fn set(&mut self, time: BelievedTime) {

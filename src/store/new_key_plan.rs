@@ -23,8 +23,8 @@ impl NewKeyPlan {
         NewKeyPlan { plan: plan.into(), by_key_file: None }
     }
 
-    /// The plan that the store writes into the account's row: none if the account's plan comes from
-    /// the key file, so that the file goes on to decide.
+    /// The plan that the store writes into the row of a new account: none if the account's plan
+    /// comes from the key file, so that the file goes on to decide.
     pub(super) fn plan_to_store(&self) -> Option<&str> {
         self.by_key_file.is_none().then_some(&self.plan)
     }

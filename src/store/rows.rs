@@ -186,7 +186,7 @@ impl RingChanges {
 
 /// The result of `riskgate store repair-month`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RepairedMonth {
+pub struct MonthRepair {
     /// The store's latest month before the repair; `None` if it had none.
     pub latest_month_before: Option<Month>,
     /// How many totals of later months were deleted. An account has one total for each month.
@@ -252,8 +252,8 @@ pub struct RequestRecord {
     pub id: String,
     /// The digest of what the request asks for.
     pub digest: String,
-    /// Random bytes and the prefix of the key, from which the text of the key was derived. Contains no
-    /// space.
+    /// Random bytes and the prefix of the key, from which the text of the key was derived. Contains
+    /// no space.
     pub salt: String,
     /// The id of the key that the request added.
     pub key_id: String,

@@ -8,12 +8,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What the other threads may need meanwhile. Without it, their next allocation could end the
+/// process, or no thread could start.
+const BYTES_FOR_OTHERS: u64 = 16 << 20;
+
 /// Where Linux shows the control groups.
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 
 /// Fails if the process can't get this many more bytes. The error says what was expected and found.
 pub fn check_available(bytes: u64) -> io::Result<()> {
-    let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let needed = usize::try_from(bytes.saturating_add(BYTES_FOR_OTHERS)).unwrap_or(usize::MAX);
     // The allocation is not written to, so it only counts against the limit of the process.
     let can_reserve = Vec::<u8>::new().try_reserve_exact(needed).is_ok();
     let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -35,7 +39,8 @@ fn find_free_bytes(root: &Path, own_groups: &str) -> Option<u64> {
     for line in own_groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
-        // Version 2 has one hierarchy without controllers in its line; version 1 has one for memory.
+        // Version 2 has one hierarchy without controllers in its line; version 1 has one for
+        // memory.
         let (root, [limit, usage, cache]) = match controllers {
             "" => (root.to_owned(), ["memory.max", "memory.current", "inactive_file "]),
             "memory" => (

@@ -41,6 +41,7 @@ pub struct Table {
     /// For each answer, whether the rules for unlisted names take precedence over it.
     pub(super) answer_yields_to_unlisted_rules: Vec<bool>,
     role_score: Score,
+    overrides_judged_at: i64,
 }
 
 impl Table {
@@ -56,6 +57,11 @@ impl Table {
     /// file must carry its lists, as [`Table::compile`] writes them. Overrides that have expired at
     /// `now`, in seconds since 1970, are ignored.
     pub fn build(inputs: &TableInputs, now: i64) -> Result<Table, TableFaults> {
+        let table = Table::build_at(inputs, now)?;
+        Ok(Table { overrides_judged_at: now, ..table })
+    }
+
+    fn build_at(inputs: &TableInputs, now: i64) -> Result<Table, TableFaults> {
         let added_lists = inputs.read_added_lists()?;
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
@@ -150,6 +156,7 @@ impl Table {
             name_count_by_entry: row_counts,
             answer_yields_to_unlisted_rules: defers_to_rules,
             role_score,
+            overrides_judged_at: i64::MIN,
         };
         let mut row_counts = std::mem::take(&mut table.name_count_by_entry);
         table.iter_names_with_entry_index().for_each(|(_, number)| row_counts[number] += 1);
@@ -157,8 +164,8 @@ impl Table {
         Ok(table)
     }
 
-    /// The score of role addresses: that of the table's role domains, or the default of the manifest
-    /// if it has none.
+    /// The score of role addresses: that of the table's role domains, or the default of the
+    /// manifest if it has none.
     pub fn role_score(&self) -> Score {
         self.role_score
     }
@@ -204,6 +211,12 @@ impl Table {
     /// When the next override expires, in seconds since 1970. The table should then be built again.
     pub fn next_override_expiry(&self) -> Option<i64> {
         self.decoded_table.meta.next_override_expiry
+    }
+
+    /// The time by which the build judged which overrides have expired, in seconds since 1970.
+    /// `i64::MIN` if it judged none.
+    pub fn overrides_judged_at(&self) -> i64 {
+        self.overrides_judged_at
     }
 
     /// The same table with this compilation time, in seconds since 1970.

@@ -103,8 +103,8 @@ fn has_same_records(saved: &[AuditRecord], written: &[AuditRecord]) -> bool {
     is_kept && saved.iter().map(facts).eq(written[deleted..].iter().map(facts))
 }
 
-/// Describes what is at this path, unless it is nothing or an SQLite file, as a backup is. SQLite would
-/// apply a log beside it to the new backup.
+/// Describes what is at this path, unless it is nothing or an SQLite file, as a backup is. SQLite
+/// would apply a log beside it to the new backup.
 fn describe_other_file(path: &Path) -> Option<String> {
     for suffix in ["-wal", "-journal"] {
         let mut log = path.as_os_str().to_owned();

@@ -5,8 +5,7 @@ use serde_json::json;
 use crate::cli::author::command_author;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print_message, print_progress, print_result_of_change};
-use crate::cli::store_access::STORE_TIMEOUT;
-use crate::management::set_present_time;
+use crate::cli::store_access::{STORE_TIMEOUT, tell_time};
 use crate::model::believed_time::BelievedTime;
 use crate::store::{RedisOptions, Store, StoreContents, StoreUrl};
 
@@ -28,10 +27,10 @@ pub(super) fn open_and_read_contents(
     let mut store = Store::open_existing(url, options, STORE_TIMEOUT)?;
     store.check_safe_if_reachable()?;
     store.raise_busy_timeout()?;
-    let is_empty = || CommandFailure::failed("FROM: expected a store, but found an empty server");
+    let is_empty = || CommandFailure::failed("expected a store, but found an empty server");
     let contents = store.read_contents()?.ok_or_else(is_empty)?;
     check_readable(&contents)?;
-    set_present_time(&mut store)?;
+    tell_time(&mut store)?;
     Ok((contents, store.now()))
 }
 
@@ -81,12 +80,12 @@ fn check_readable(contents: &StoreContents) -> Result<(), CommandFailure> {
     let damaged = &contents.ring.damaged;
     if let Some(name) = damaged.key_digests_by_id.keys().chain(&damaged.account_names).next() {
         return Err(CommandFailure::failed(format!(
-            "FROM: expected rows that can be read, but found another for {name}"
+            "expected rows that can be read, but found another for {name}"
         )));
     }
     match contents.usage.iter().find(|row| row.is_damaged) {
         Some(row) => Err(CommandFailure::failed(format!(
-            "FROM: expected numbers that can be read, but found others for {}",
+            "expected numbers that can be read, but found others for {}",
             row.account
         ))),
         None => Ok(()),

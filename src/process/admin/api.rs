@@ -222,13 +222,9 @@ impl AdminApi {
         {
             return Ok(Arc::clone(ring_index));
         }
-        let Some((generation, inputs)) = self.inputs.keys() else {
-            // The reloader changes the rows just now, so the index of the former rows answers.
-            let former = known.as_ref().map(|(_, ring_index)| Arc::clone(ring_index));
-            return former.ok_or_else(|| {
-                ApiError::store_unavailable("The keys have not been read from the store yet.")
-            });
-        };
+        let (generation, inputs) = self.inputs.keys().ok_or_else(|| {
+            ApiError::store_unavailable("The keys have not been read from the store yet.")
+        })?;
         let ring_index = Arc::new(RingIndex::build(&inputs, &self.config().plans));
         *known = Some((generation, Arc::clone(&ring_index)));
         Ok(ring_index)
@@ -250,8 +246,8 @@ impl AdminApi {
         self.use_store(&mut connection, read)
     }
 
-    /// Changes the store that this process serves. Waits until the change is in effect on this node,
-    /// at most for [`MAX_EFFECT_WAIT`].
+    /// Changes the store that this process serves. Waits until the change is in effect on this
+    /// node, at most for [`MAX_EFFECT_WAIT`].
     fn change_store_and_wait<T, E: From<StoreError>>(
         &self,
         change: impl FnOnce(&mut Store) -> Result<T, E>,
@@ -300,6 +296,10 @@ impl AdminApi {
             let version = store.ring_version()?;
             let serving = self.state.keys.snapshot();
             let ring = serving.as_ref().as_ref();
+            if version.is_none() {
+                let found = "expected a store, but found an empty server";
+                return Err(refuse(format!("{found}: `riskgate store init` makes one")));
+            }
             let is_same = ring.map_or(Ok(()), |ring| ring.check_same_store(version.as_ref()));
             is_same.map_err(|error| refuse(error.to_string()))
         });

@@ -26,11 +26,11 @@ use crate::config::{
 };
 use crate::gate::GateState;
 use crate::keys::{DeclaredKey, sha256};
-use crate::management::{list_overrides, override_file_state};
+use crate::management::{ManagementFault, list_overrides, override_file_state};
 use crate::model::month::format_rfc3339;
 use crate::store::{AuditOperation, ChangeAuthor, ChangeSurface, SourceState, Store, StoreError};
 use crate::support::machine_name::machine_name;
-use crate::support::regular_file::read_regular_file;
+use crate::support::regular_file::{ReadError, read_regular_file};
 use crate::table::{Table, TableInputs, TableLocation};
 
 /// How often the thread writes new records to the file, and tries again after a failure.
@@ -107,14 +107,15 @@ impl AuditRecorder {
     ///
     /// Two processes may read one file, with other variables and other flags. So what the file says
     /// is one source for both, and what else a process has is a source of that process.
-    pub(super) fn record_config(&self, sources: &ConfigSources, admin: &SocketAddr) {
-        // A faulty config is not in force, and its faults are reported elsewhere.
-        let Ok(settings) = Config::read_effective_settings(sources) else { return };
+    ///
+    /// Returns false, and records nothing, if a file can't be read or is faulty now.
+    pub(super) fn record_config(&self, sources: &ConfigSources, admin: &SocketAddr) -> bool {
+        let Ok(settings) = Config::read_effective_settings(sources) else { return false };
         let path = sources.file_path().map_or("defaults".to_owned(), |path| absolute(&path));
         let is_of_file = |setting: &EffectiveSetting| setting.origin == SettingOrigin::File;
         let in_force = match sources.file_path().map(|path| Config::read_settings_of_file(&path)) {
             Some(Ok(of_file)) => of_file.0,
-            Some(Err(_)) => return,
+            Some(Err(_)) => return false,
             None => Vec::new(),
         };
         let entries = in_force.into_iter().filter(is_of_file).map(describe_setting);
@@ -126,6 +127,7 @@ impl AuditRecorder {
         let entries = settings.0.into_iter().filter(is_of_process).map(describe_setting).collect();
         let kind = format!("variables and flags of the process at {admin} with the config");
         self.send_entries(AuditOperation::ConfigChange, &kind, &path, entries);
+        true
     }
 
     /// Records the keys that the key file declares.
@@ -147,13 +149,14 @@ impl AuditRecorder {
         self.send_entries(AuditOperation::KeyFileChange, "key file", &path, entries);
     }
 
-    /// Records the lists of the table, and the rows of the file of overrides.
-    pub(super) fn record_table(&self, inputs: &TableInputs, table: &Table) {
+    /// Records the lists of the table, and the rows of the file of overrides. Returns false, and
+    /// records nothing, if the system refuses to read a file for now.
+    pub(super) fn record_table(&self, inputs: &TableInputs, table: &Table) -> bool {
         let path = match &inputs.base_location {
             TableLocation::Bundled => "bundled".to_owned(),
             TableLocation::Path(path) => absolute(path),
         };
-        let fingerprints = fingerprint_table_files(inputs, table);
+        let Ok(fingerprints) = fingerprint_table_files(inputs, table) else { return false };
         let fingerprint = |file: &str| fingerprints.get(file).cloned().unwrap_or_default();
         let lists = table.lists().iter().map(|list| {
             let value = format!("{} rows, {}{}", list.rows, list.kind, fingerprint(&list.file));
@@ -170,10 +173,16 @@ impl AuditRecorder {
         let is_other = |(name, _): &(String, String)| !is_override_list(name, inputs);
         let entries = lists.filter(is_other).chain(other_files).chain(versions).collect();
         self.send_entries(AuditOperation::TableChange, "table", &path, entries);
-        if let (Some(path), Ok(rows)) = (&inputs.overrides_path, list_overrides(inputs)) {
-            let state = override_file_state(path, &rows);
-            self.send_state(AuditOperation::OverrideFileChange, state, &absolute(path));
+        if let Some(path) = inputs.overrides_path.as_deref().map(absolute) {
+            match read_override_file(&path) {
+                Ok(Some(state)) => {
+                    self.send_state(AuditOperation::OverrideFileChange, state, &path);
+                }
+                Ok(None) => {}
+                Err(_) => return false,
+            }
         }
+        true
     }
 }
 
@@ -195,7 +204,10 @@ fn describe_setting(setting: EffectiveSetting) -> (String, String) {
 /// Returns the fingerprints of the files that a table is built from, by the name that
 /// [`ListInfo::file`](crate::table::ListInfo::file) gives a list. Leaves out the overrides, and the
 /// lists inside the binary, which change with the binary alone.
-fn fingerprint_table_files(inputs: &TableInputs, table: &Table) -> BTreeMap<String, String> {
+fn fingerprint_table_files(
+    inputs: &TableInputs,
+    table: &Table,
+) -> io::Result<BTreeMap<String, String>> {
     let feeds = inputs.feeds.iter().map(|feed| (format!("feed {}", feed.name), feed.path.clone()));
     let mut files: Vec<(String, PathBuf)> = feeds.collect();
     match &inputs.base_location {
@@ -209,9 +221,16 @@ fn fingerprint_table_files(inputs: &TableInputs, table: &Table) -> BTreeMap<Stri
         TableLocation::Path(file) => files.push(("compiled table".to_owned(), file.clone())),
     }
     let fingerprint = |(name, path): (String, PathBuf)| {
-        let digest = sha256(&read_regular_file(&path, MAX_TABLE_FILE_BYTES).ok()?);
+        let content = match read_regular_file(&path, MAX_TABLE_FILE_BYTES) {
+            Ok(content) => content,
+            Err(ReadError::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
+                return Some(Err(error));
+            }
+            Err(_) => return None,
+        };
+        let digest = sha256(&content);
         let digits: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        Some((name, format!(", sha256 {digits}…")))
+        Some(Ok((name, format!(", sha256 {digits}…"))))
     };
     files.into_iter().filter_map(fingerprint).collect()
 }
@@ -264,7 +283,8 @@ impl Worker {
         }
         self.last_seen.insert(subject, change.state.clone());
         if self.waiting.len() >= MAX_WAITING {
-            // The latest state of each source stays, so that its record lacks only what was between.
+            // The latest state of each source stays, so that its record lacks only what was
+            // between.
             let is_outdated = |at: &usize| {
                 let subject = &self.waiting[*at].state.subject;
                 self.waiting.iter().skip(at + 1).any(|later| later.state.subject == *subject)
@@ -291,7 +311,6 @@ impl Worker {
     }
 
     fn try_record_and_append(&mut self) -> Result<(), String> {
-        let describe = |error: StoreError| format!("expected to record changes, but found {error}");
         let store = open_if_none(&mut self.store, &self.store_options, STORE_TIMEOUT);
         let store = store.map_err(describe)?;
         store.set_time(self.gate_state.ledger.believed_time());
@@ -305,8 +324,11 @@ impl Worker {
             };
             let state = match operation {
                 AuditOperation::OverrideFileChange if !has_waited => {
-                    find_lasting_overrides(store, path).map_err(describe)?
+                    find_lasting_overrides(store, path)?
                 }
+                // Another change may have been recorded after this one, which waited: that of a
+                // command or of the API.
+                AuditOperation::OverrideFileChange if is_overtaken(store, path, state)? => None,
                 _ => Some(state.clone()),
             };
             if let Some(state) = state {
@@ -322,20 +344,13 @@ impl Worker {
     }
 }
 
-/// Returns the state of the file of overrides, if the store lastingly remembers another one. Commands
-/// and the API record an override before they write it, so for a moment both may differ.
-fn find_lasting_overrides(
-    store: &mut Store,
-    path: &str,
-) -> Result<Option<SourceState>, StoreError> {
-    let path = Path::new(path);
-    let mut inputs = TableInputs::from_base(TableLocation::Bundled);
-    inputs.overrides_path = Some(path.to_owned());
+/// Returns the state of the file of overrides, if the store lastingly remembers another one.
+/// Commands and the API record an override before they write it, so for a moment both may differ.
+fn find_lasting_overrides(store: &mut Store, path: &str) -> Result<Option<SourceState>, String> {
     let mut before = None;
     for _ in 0..MAX_OVERRIDE_READS {
-        let Ok(rows) = list_overrides(&inputs) else { return Ok(None) };
-        let state = override_file_state(path, &rows);
-        let stored = store.read_source_state(&state.subject)?;
+        let Some(state) = read_override_file(path)? else { return Ok(None) };
+        let stored = store.read_source_state(&state.subject).map_err(describe)?;
         if stored.is_none() {
             return Ok(Some(state));
         }
@@ -350,6 +365,35 @@ fn find_lasting_overrides(
         std::thread::sleep(OVERRIDE_READ_INTERVAL);
     }
     Ok(before.map(|(state, _)| state))
+}
+
+/// Returns true if this state of the file of overrides has passed, and the store knows the present
+/// one.
+fn is_overtaken(store: &mut Store, path: &str, state: &SourceState) -> Result<bool, String> {
+    let Some(present) = read_override_file(path)?.filter(|present| present != state) else {
+        return Ok(false);
+    };
+    let stored = store.read_source_state(&present.subject).map_err(describe)?;
+    Ok(stored == Some(present.to_stored_text()))
+}
+
+/// Reads the state of a file of overrides; `None` if it is faulty.
+///
+/// # Errors
+/// If the system refuses to read the file for now.
+fn read_override_file(path: &str) -> Result<Option<SourceState>, String> {
+    let path = Path::new(path);
+    let mut inputs = TableInputs::from_base(TableLocation::Bundled);
+    inputs.overrides_path = Some(path.to_owned());
+    match list_overrides(&inputs) {
+        Ok(rows) => Ok(Some(override_file_state(path, &rows))),
+        Err(ManagementFault::Table(faults)) if faults.is_transient() => Err(faults.to_string()),
+        Err(_) => Ok(None),
+    }
+}
+
+fn describe(error: StoreError) -> String {
+    format!("expected to record changes, but found {error}")
 }
 
 /// Returns the owner of a file: nothing else tells who changed it.

@@ -43,8 +43,8 @@ impl ReloadState {
         let config = &self.config;
         let mut rules = config.reloadable_rules();
         if rules.authz.is_none() && self.startup_config.authz.is_some() {
-            // Proxies still ask on the path that the config had at the start. A 404 would look like a
-            // refusal to some of them.
+            // Proxies still ask on the path that the config had at the start. A 404 would look like
+            // a refusal to some of them.
             log::warn!("authz: the section is gone, so every proxy that asks gets 200 from now on");
             rules.authz = Some(Arc::new(AuthzRules::admit_all()));
         }
@@ -58,7 +58,7 @@ impl ReloadState {
         let (plans, key_file) = (config.plans.clone(), config.key_file.clone());
         if config.table != previous_config.table {
             // The table's thread reports the outcome, so nobody waits for it here.
-            drop(self.table.request_rebuild(config.table.clone()));
+            drop(self.table.request_rebuild(Some(config.table.clone())));
         }
         if config.feeds != previous_config.feeds {
             self.feeds.set_feeds(config.feeds.clone());

@@ -1,8 +1,8 @@
 //! Fetches feeds when they are due, each on a low-priority thread of its own.
 //!
 //! These threads only update the files of the feeds. The thread of `table.rs` detects the changed
-//! files and rebuilds the table. A feed that takes long, or whose lock another process holds, delays
-//! no other feed.
+//! files and rebuilds the table. A feed that takes long, or whose lock another process holds,
+//! delays no other feed.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

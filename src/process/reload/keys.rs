@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::inputs::{CurrentInputs, KeyInputs};
-use super::watch::{FileWatch, InputWatches, UNSETTLED};
+use super::watch::{FileWatch, InputWatches, MAX_SETTLE_WAIT, UNSETTLED};
 use super::write_back::WriteBack;
 use crate::config::Config;
 use crate::gate::GateState;
@@ -160,7 +160,9 @@ impl KeyRingUpdater {
 
     /// Watches another key file from now on, or none. Does not read it.
     pub(super) fn set_key_file(&mut self, key_file: Option<PathBuf>) {
-        self.key_file_watch = FileWatch::new(key_file);
+        // Somebody may still be writing it.
+        self.key_file_watch = FileWatch::for_unread_paths(key_file.into_iter().collect());
+        self.key_file_watch.wait_until_settled(MAX_SETTLE_WAIT);
     }
 
     /// Rebuilds the ring with changed plans.

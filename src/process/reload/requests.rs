@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::table::TableRebuilder;
-use crate::table::TableInputs;
 
 /// The outcome of a reload by part: the fault, or None if the part was reloaded.
 pub type ReloadOutcome = BTreeMap<&'static str, Option<String>>;
@@ -32,9 +31,9 @@ impl ReloadTrigger {
 
     /// Rebuilds the table from these sources, and waits until it serves, or until the rebuild has
     /// failed. Waits at most for `max_wait`.
-    pub async fn rebuild_table_and_wait(&self, sources: TableInputs, max_wait: Duration) {
+    pub async fn rebuild_table_and_wait(&self, max_wait: Duration) {
         if let Some(table) = &self.table {
-            let _ = tokio::time::timeout(max_wait, table.request_rebuild(sources)).await;
+            let _ = tokio::time::timeout(max_wait, table.request_rebuild(None)).await;
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::config::StoreOptions;
 use crate::store::{Store, StoreError};
 
-/// Returns the store of a thread. Opens the store first if `store` is `None`, and never creates one:
-/// the process has opened it at its start. `timeout` limits each operation of a store that is
+/// Returns the store of a thread. Opens the store first if `store` is `None`, and never creates
+/// one: the process has opened it at its start. `timeout` limits each operation of a store that is
 /// opened.
 pub(super) fn open_if_none<'s>(
     store: &'s mut Option<Store>,

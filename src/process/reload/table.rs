@@ -25,6 +25,12 @@ const THREAD_NICENESS: i32 = 5;
 /// rebuild is retried after this time.
 const EXPIRY_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
+/// A believed time that has gone back by more than this, in seconds, was wrong before.
+const MAX_TIME_STEP: i64 = 60;
+
+/// The time after which the audit reads the files of the table again, if one was refused.
+const RECORD_RETRY_PAUSE: Duration = Duration::from_secs(5);
+
 /// The largest overrides file that is kept in memory, in bytes.
 const MAX_OVERRIDES_BYTES: u64 = 64 << 20;
 
@@ -32,15 +38,16 @@ const MAX_OVERRIDES_BYTES: u64 = 64 << 20;
 #[derive(Clone)]
 pub(super) struct TableRebuilder(Sender<RebuildRequest>);
 
-/// Requests a rebuild of the table from these sources. The reply is the fault, or None.
+/// Requests a rebuild of the table. The reply is the fault, or None.
 struct RebuildRequest {
-    sources: TableInputs,
+    /// The new sources; `None` if they stay as they are.
+    sources: Option<TableInputs>,
     reply: oneshot::Sender<Option<String>>,
 }
 
 impl TableRebuilder {
-    /// Starts the thread. The current table was built from `sources`, which `watch` has watched since
-    /// before.
+    /// Starts the thread. The current table was built from `sources`, which `watch` has watched
+    /// since before.
     pub(super) fn start(
         state: Arc<GateState>,
         status_reporter: StatusReporter,
@@ -50,7 +57,7 @@ impl TableRebuilder {
     ) -> std::io::Result<TableRebuilder> {
         let (sender, requests) = channel();
         let good_overrides = read_overrides(&sources);
-        let reader = Worker {
+        let mut reader = Worker {
             state,
             status_reporter,
             audit,
@@ -58,6 +65,7 @@ impl TableRebuilder {
             watch,
             last_expiry_rebuild_at: None,
             last_good_overrides: good_overrides,
+            record_refused_at: None,
             waiting_requests: Vec::new(),
             waiting_since: Instant::now(),
         };
@@ -68,11 +76,12 @@ impl TableRebuilder {
         Ok(TableRebuilder(sender))
     }
 
-    /// Requests a rebuild of the table from these sources. The receiver gets None if the new table
-    /// serves, else the fault. The receiver gets an error only if the thread has stopped.
+    /// Requests a rebuild of the table, from these sources if there are any. The receiver gets None
+    /// if the new table serves, else the fault. The receiver gets an error only if the thread has
+    /// stopped.
     pub(super) fn request_rebuild(
         &self,
-        sources: TableInputs,
+        sources: Option<TableInputs>,
     ) -> oneshot::Receiver<Option<String>> {
         let (reply, outcome) = oneshot::channel();
         // If the thread has stopped, the reply's sender is dropped and the receiver gets an error.
@@ -91,8 +100,10 @@ struct Worker {
     last_expiry_rebuild_at: Option<Instant>,
     /// The text of the operator's overrides when they last had no fault.
     last_good_overrides: Option<String>,
-    /// Where to send the outcome of the next rebuild. If there are any, a rebuild was requested, and
-    /// waits until no file is being written.
+    /// When a file was refused that the audit was to read; `None` if the table is recorded.
+    record_refused_at: Option<Instant>,
+    /// Where to send the outcome of the next rebuild. If there are any, a rebuild was requested,
+    /// and waits until no file is being written.
     waiting_requests: Vec<oneshot::Sender<Option<String>>>,
     /// When the first of `waiting_requests` arrived.
     waiting_since: Instant,
@@ -121,6 +132,8 @@ impl Worker {
                 self.answer_requests_if_due(is_settled);
             } else if self.watch.is_read_due() || self.claim_due_expiry_rebuild() {
                 drop(self.rebuild_and_publish());
+            } else if self.record_refused_at.is_some_and(|at| at.elapsed() >= RECORD_RETRY_PAUSE) {
+                self.record_table();
             }
         }
     }
@@ -132,16 +145,17 @@ impl Worker {
             self.waiting_since = Instant::now();
         }
         for RebuildRequest { sources, reply } in std::iter::once(first).chain(requests.try_iter()) {
-            if sources != self.sources {
-                self.watch = FileWatch::for_paths(sources.input_paths());
+            if let Some(sources) = sources.filter(|sources| *sources != self.sources) {
+                // Somebody may still be writing them.
+                self.watch = FileWatch::for_unread_paths(sources.input_paths());
                 self.sources = sources;
             }
             self.waiting_requests.push(reply);
         }
     }
 
-    /// Rebuilds the table once for all waiting requests, and replies to each requester. Waits while a
-    /// file is being written, but not for ever.
+    /// Rebuilds the table once for all waiting requests, and replies to each requester. Waits while
+    /// a file is being written, but not for ever.
     fn answer_requests_if_due(&mut self, is_settled: bool) {
         let problem = match is_settled {
             true => self.rebuild_and_publish(),
@@ -183,8 +197,8 @@ impl Worker {
     }
 
     /// Publishes a table of the current lists and the last good overrides, because the fault may be
-    /// in the overrides file alone. Does nothing if the file has not changed, or if that table can't
-    /// be built or would change nothing.
+    /// in the overrides file alone. Does nothing if the file has not changed, or if that table
+    /// can't be built or would change nothing.
     fn serve_with_last_good_overrides(&mut self) {
         let last_good_overrides = self.last_good_overrides.clone();
         // With the same overrides, the same table would be built and refused once more.
@@ -231,12 +245,14 @@ impl Worker {
         Err(fault("expected files that do not change while they are read".to_owned(), true))
     }
 
-    /// Returns true if an override of the current table has expired, but at most once in each
-    /// [`EXPIRY_RETRY_INTERVAL`], because the rebuild may fail.
+    /// Returns true if an override of the current table has expired, or may have been left out by a
+    /// clock that was ahead. Returns true at most once in each [`EXPIRY_RETRY_INTERVAL`], because
+    /// the rebuild may fail.
     fn claim_due_expiry_rebuild(&mut self) -> bool {
-        let end = self.state.table.peek().next_override_expiry();
-        let has_ended = end.is_some_and(|end| end <= self.state.ledger.believed_now());
-        let is_due = has_ended
+        let (table, now) = (self.state.table.peek(), self.state.ledger.believed_now());
+        let has_ended = table.next_override_expiry().is_some_and(|end| end <= now);
+        let was_clock_ahead = table.overrides_judged_at() > now + MAX_TIME_STEP;
+        let is_due = (has_ended || was_clock_ahead)
             && self
                 .last_expiry_rebuild_at
                 .is_none_or(|tried| tried.elapsed() >= EXPIRY_RETRY_INTERVAL);
@@ -247,8 +263,9 @@ impl Worker {
     }
 
     /// Lets the audit record what has changed in the lists and in the overrides.
-    fn record_table(&self) {
-        self.audit.record_table(&self.sources, &self.state.table.peek());
+    fn record_table(&mut self) {
+        let is_recorded = self.audit.record_table(&self.sources, &self.state.table.peek());
+        self.record_refused_at = (!is_recorded).then(Instant::now);
     }
 
     /// Updates the gauges of the table.

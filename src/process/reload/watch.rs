@@ -90,11 +90,6 @@ struct Retry {
 }
 
 impl FileWatch {
-    /// Watches one file or directory, or nothing.
-    pub(super) fn new(path: Option<PathBuf>) -> FileWatch {
-        FileWatch::for_paths(path.into_iter().collect())
-    }
-
     /// Watches files and directories. Each may be missing.
     pub(super) fn for_paths(paths: Vec<PathBuf>) -> FileWatch {
         let fingerprints_at_read = fingerprint_paths(&paths);
@@ -105,6 +100,12 @@ impl FileWatch {
             unchanged_since: Instant::now(),
             retry: None,
         }
+    }
+
+    /// Watches files and directories that are still to be read, once they have been unchanged for
+    /// [`SETTLE_TIME`].
+    pub(super) fn for_unread_paths(paths: Vec<PathBuf>) -> FileWatch {
+        FileWatch { fingerprints_at_read: Vec::new(), ..FileWatch::for_paths(paths) }
     }
 
     /// Watches these paths from now on. Paths that it already watches keep their state: if one of
@@ -154,6 +155,14 @@ impl FileWatch {
         }
         self.latest_fingerprints == self.fingerprints_at_read
             || self.unchanged_since.elapsed() >= SETTLE_TIME
+    }
+
+    /// Waits until no file is being written, at most for this time.
+    pub(super) fn wait_until_settled(&mut self, max_wait: Duration) {
+        let last_check = Instant::now() + max_wait;
+        while !self.is_settled() && Instant::now() < last_check {
+            std::thread::sleep(SETTLE_TIME / 5);
+        }
     }
 
     /// Records that the files are read in their current state. Call it just before you read them.
@@ -214,11 +223,28 @@ mod tests {
     }
 
     #[test]
+    fn new_paths_are_read_once_nobody_writes_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "a").unwrap();
+        let mut watch = FileWatch::for_unread_paths(vec![path.clone()]);
+        assert!(!watch.is_settled());
+        let_time_pass(&mut watch);
+        std::fs::write(&path, "longer").unwrap();
+        assert!(!watch.is_settled(), "it is still being written");
+        let_time_pass(&mut watch);
+        assert!(watch.is_settled() && watch.is_read_due());
+        watch.mark_read();
+        assert!(!watch.is_read_due());
+        assert!(FileWatch::for_unread_paths(Vec::new()).is_settled());
+    }
+
+    #[test]
     fn a_refused_read_is_repeated_until_one_succeeds() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "a").unwrap();
-        let mut watch = FileWatch::new(Some(path));
+        let mut watch = FileWatch::for_paths(vec![path]);
         let_time_pass(&mut watch);
         assert!(!watch.is_read_due());
         for pause in [500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
@@ -240,7 +266,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "a").unwrap();
-        let mut watch = FileWatch::new(Some(path.clone()));
+        let mut watch = FileWatch::for_paths(vec![path.clone()]);
         assert!(watch.is_settled());
         std::fs::write(&path, "half of it").unwrap();
         assert!(!watch.is_settled() && !watch.is_read_due());
@@ -256,7 +282,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("known"), "a").unwrap();
         std::fs::write(at("new"), "a").unwrap();
-        let mut watch = FileWatch::new(Some(at("known")));
+        let mut watch = FileWatch::for_paths(vec![at("known")]);
         std::fs::write(at("known"), "changed").unwrap();
         watch.set_paths(vec![at("known"), at("new")]);
         let_time_pass(&mut watch);

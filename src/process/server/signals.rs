@@ -33,7 +33,8 @@ pub(super) fn ignore_sighup() {
     drop(open_signal_streams(&[SignalKind::hangup()]));
 }
 
-/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, so that it does not end the process.
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, so that it does not end the
+/// process.
 pub fn survive_file_size_limit() {
     let signal = rustix::process::Signal::XFSZ.as_raw();
     drop(open_signal_streams(&[SignalKind::from_raw(signal)]));

@@ -105,16 +105,20 @@ impl ProxyServiceParts<'_> {
                 connection_tracker,
             )
         };
+        let count_closed = || {
+            let state = Arc::clone(self.gate.state());
+            move || state.metrics.connections.connections_rejected.inc()
+        };
         if let (Some(socket), Some(https)) = (sockets.remove_socket("redirect"), config.https) {
             let trusted = config.startup_rules.client_address.trusted_proxies.clone();
             let app = RedirectApp::new(https, trusted);
             let timeout = config.downstream.write_timeout;
             let service = ListenerService::new("redirect", socket, app, timeout);
-            server.add_service(service.leaving_last_descriptors());
+            server.add_service(service.leaving_last_descriptors(count_closed()));
         }
         let mut add = |name, socket, app| {
             let service = ListenerService::new(name, socket, app, config.downstream.write_timeout);
-            let service = service.leaving_last_descriptors();
+            let service = service.leaving_last_descriptors(count_closed());
             server.add_service(
                 service.with_threads_and_heartbeat(config.threads, self.heartbeat.clone()),
             );

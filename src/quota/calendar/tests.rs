@@ -217,3 +217,45 @@ fn a_month_begins_on_time_while_the_store_is_silent() {
     assert_eq!(month_text(&calendar, DAY), "2026-11");
     assert_eq!(month_text(&calendar, DAY + 1), "2026-12");
 }
+
+#[test]
+fn a_store_that_answers_later_tells_what_it_knows_before_its_clock_is_followed() {
+    // The machine's clock is two months behind, and nothing contradicts it yet.
+    let behind = NOVEMBER_END - 61 * DAY;
+    let calendar = Calendar::new(None, behind, 0);
+    assert_eq!(month_text(&calendar, 0), "2026-09");
+    let known = KnownTime {
+        latest_counted_month: counted_month_at(NOVEMBER_END),
+        past: Some(NOVEMBER_END - 100),
+        present: None,
+    };
+    calendar.learn_known_time(known, behind + 5, 5);
+    assert_eq!(month_text(&calendar, 5), "2026-11", "no month that has ended begins again");
+    calendar.observe_store_clock(NOVEMBER_END - 60, behind + 6, 6);
+    assert_eq!(calendar.believed_now(6), NOVEMBER_END - 60);
+    assert_eq!(month_text(&calendar, 6), "2026-11");
+    // What is read after that is no news.
+    calendar.learn_known_time(KnownTime::default(), behind + 7, 7);
+    assert_eq!(month_text(&calendar, 7), "2026-11");
+}
+
+#[test]
+fn nothing_is_settled_while_this_machine_contradicts_the_store() {
+    let jump = 800 * DAY;
+    let calendar = Calendar::new(None, NOVEMBER_END, 0);
+    calendar.observe_store_clock(NOVEMBER_END, NOVEMBER_END, 0);
+    for boottime in 1..=1_900 {
+        calendar.observe_store_clock(
+            NOVEMBER_END + jump + boottime,
+            NOVEMBER_END + boottime,
+            boottime,
+        );
+        assert!(!calendar.believed_time(boottime).allows_deletion(), "{boottime}");
+    }
+    // Both agree again.
+    for boottime in 1_901..=2_501 {
+        let now = NOVEMBER_END + jump + boottime;
+        calendar.observe_store_clock(now, now, boottime);
+    }
+    assert!(calendar.believed_time(2_501).allows_deletion());
+}

@@ -12,7 +12,7 @@ use crate::store::audit::{
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
 use crate::store::new_key_plan::NewKeyPlan;
-use crate::store::rows::{AccountRow, KeyRow, RepairedMonth, RequestRecord};
+use crate::store::rows::{AccountRow, KeyRow, MonthRepair, RequestRecord};
 
 /// Changes a store in the name of an author. See [`Store::changes_by`].
 pub struct StoreChanges<'s> {
@@ -37,8 +37,8 @@ impl StoreChanges<'_> {
         }
     }
 
-    /// Adds all keys or none. Creates the accounts that don't exist yet. A plan that is given with a
-    /// key becomes the plan of a new account. Fails if another account has another plan.
+    /// Adds all keys or none. Creates the accounts that don't exist yet. A plan that is given with
+    /// a key becomes the plan of a new account. Fails if another account has another plan.
     ///
     /// If the keys are added for a `request` that can be repeated, the store remembers the request.
     /// Fails if the store knows the request already: see [`Store::find_request`].
@@ -56,8 +56,8 @@ impl StoreChanges<'_> {
         }
     }
 
-    /// Revokes a key that only the key file has: adds a revoked row of the key, because a key that is
-    /// revoked in either source is revoked. `declared` is the key as the file has it.
+    /// Revokes a key that only the key file has: adds a revoked row of the key, because a key that
+    /// is revoked in either source is revoked. `declared` is the key as the file has it.
     pub fn revoke_declared_key(
         &mut self,
         declared: &KeyRow,
@@ -163,7 +163,7 @@ impl StoreChanges<'_> {
 
     /// Lowers the store's latest month to `month`, and deletes the totals of later months. If the
     /// latest month is `month` or an earlier one, it stays. Use this only while no node runs.
-    pub fn repair_month(&mut self, month: Month) -> Result<RepairedMonth, StoreError> {
+    pub fn repair_month(&mut self, month: Month) -> Result<MonthRepair, StoreError> {
         match self.store {
             Store::Sqlite(store) => store.repair_month(self.author, month),
             Store::Redis(store) => store.repair_month(self.author, month),

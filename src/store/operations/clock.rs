@@ -7,8 +7,8 @@ use crate::store::error::StoreError;
 
 impl Store {
     /// Tells the store the believed time. All later operations on this connection use this time and
-    /// the seconds that have passed since. Before the first call, the time of the latest record in
-    /// the audit counts, and nothing is deleted.
+    /// the seconds that have passed since. Before the first call, no time is known: nothing is
+    /// deleted, and a new record gets the time of the latest one.
     pub fn set_time(&mut self, time: BelievedTime) {
         match self {
             Store::Sqlite(store) => store.clock.set(time),

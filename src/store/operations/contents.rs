@@ -11,8 +11,8 @@ use crate::store::rows::KeyRow;
 const KEPT_MONTHS_OF_DAILY_USAGE: u16 = 13;
 
 impl Store {
-    /// Reads what [`super::changes::StoreChanges::fill_empty_store`] writes, while others change the
-    /// store. Keys, accounts and the audit are of one moment: the audit has the record of each
+    /// Reads what [`super::changes::StoreChanges::fill_empty_store`] writes, while others change
+    /// the store. Keys, accounts and the audit are of one moment: the audit has the record of each
     /// change that the rows show, and of no other. With SQLite, the other contents are of the same
     /// moment too; on a server they may be newer. Damaged rows are named, not read. `None` if the
     /// store is not initialized.

@@ -64,8 +64,8 @@ impl Store {
         }
     }
 
-    /// Fails if riskgate must not use the store: its file is damaged or read-only, or its server may
-    /// evict acknowledged data. Succeeds if the server does not answer.
+    /// Fails if riskgate must not use the store: its file is damaged or read-only, or its server
+    /// may evict acknowledged data. Succeeds if the server does not answer.
     pub fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.check_safe_if_reachable(),

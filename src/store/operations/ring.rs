@@ -14,8 +14,8 @@ impl Store {
         }
     }
 
-    /// Reads all keys, the oldest first, all accounts, and the version of the ring. A row may already
-    /// be newer than this version, but never older. `None` if the store is not initialized.
+    /// Reads all keys, the oldest first, all accounts, and the version of the ring. A row may
+    /// already be newer than this version, but never older. `None` if the store is not initialized.
     pub fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         let mut rows = match self {
             Store::Sqlite(store) => store.ring_rows(),

@@ -68,17 +68,17 @@ for at, name in ipairs(names) do
     rows[name] = row
     is_new[name] = not known_accounts[at] or (import ~= '-' and row_import == import)
 end
--- A new key never changes the plan of an account. A plan by the key file stays with the file.
+-- A new key never changes the plan of an account: it is the plan of a new account only. A plan by
+-- the key file stays with the file.
 for at = FIRST_KEY, #ARGV, KEY_ARGUMENTS do
     local name, plan, by_key_file = unpack(ARGV, at + 3, at + 5)
     if plan ~= '' then
         local row_import, limit, present = string.match(rows[name], '^(%S+) (%S+) (.+)$')
-        local is_changeable = import == '-' or row_import == import
         if present == 'null' and by_key_file ~= '' then
             present = by_key_file
         elseif present == 'null' then
             present = is_new[name] and plan or default_plan
-            if is_changeable then rows[name] = table.concat({row_import, limit, plan}, ' ') end
+            if is_new[name] then rows[name] = table.concat({row_import, limit, plan}, ' ') end
         end
         if present ~= plan then return {'other_plan', name, present, plan} end
     end

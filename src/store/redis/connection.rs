@@ -19,8 +19,8 @@ use crate::store::error::StoreError;
 use crate::store::url::RedisUrl;
 use crate::support::regular_file::read_regular_file;
 
-/// The shortest timeout for connecting, with TLS and authentication. If the timeout of operations is
-/// longer, it applies instead.
+/// The shortest timeout for connecting, with TLS and authentication. If the timeout of operations
+/// is longer, it applies instead.
 pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for an exchange of many rows.
 pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);

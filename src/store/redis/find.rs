@@ -2,7 +2,7 @@
 
 use super::connection::{BULK_TIMEOUT, Redis};
 use super::key_names::{ACCOUNTS, DIGESTS, KEYS, READ_RING_OPERATION};
-use super::ring_state::RowStatus;
+use super::ring_state::ImportedRow;
 use super::rows::{parse_account, parse_key};
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, KeyRow};
@@ -45,8 +45,8 @@ impl Redis {
         };
         // Read after the row, so that the import of the row is known if it was committed.
         let state = self.read_checked_ring_state(0, BULK_TIMEOUT)?;
-        Ok(match state.as_ref().map(|state| state.row_status(&text)) {
-            Some(RowStatus::Live(text)) => parse_row(name, text),
+        Ok(match state.as_ref().map(|state| state.imported_row(&text)) {
+            Some(ImportedRow::Committed(text)) => parse_row(name, text),
             _ => None,
         })
     }

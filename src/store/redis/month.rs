@@ -11,7 +11,7 @@ use crate::model::believed_time::TimeAnchor;
 use crate::model::month::Month;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
-use crate::store::rows::RepairedMonth;
+use crate::store::rows::MonthRepair;
 
 /// The field of the believed time of a gateway.
 const TIME_ANCHOR_FIELD: &str = "time";
@@ -56,7 +56,7 @@ impl Redis {
         &mut self,
         author: &ChangeAuthor,
         month: Month,
-    ) -> Result<RepairedMonth, StoreError> {
+    ) -> Result<MonthRepair, StoreError> {
         const OPERATION: &str = "repairing the month";
         let after = json!({ "month": month.to_string() }).to_string();
         let arguments = [month.number().to_string(), author.to_json().to_string(), after];
@@ -94,10 +94,7 @@ impl Redis {
             }
             cursor = next;
             if cursor == 0 {
-                return Ok(RepairedMonth {
-                    latest_month_before: previous,
-                    deleted_totals: dropped,
-                });
+                return Ok(MonthRepair { latest_month_before: previous, deleted_totals: dropped });
             }
         }
     }

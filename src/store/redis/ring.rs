@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READ_RING_OPERATION, RING_REDIS_KEYS};
-use super::ring_state::{RingState, RowStatus};
+use super::ring_state::{ImportedRow, RingState};
 use super::rows::{format_own_limit, format_plan_or_empty, parse_account, parse_digest, parse_key};
 use super::scripts::Script;
 use crate::model::monthly_limit::MonthlyLimit;
@@ -175,10 +175,10 @@ impl Redis {
             texts.into_iter().filter(|(name, _)| !self.foreign_entries.contains(hash_key, name));
         let rows = own_rows.filter_map(|(name, text)| {
             let name = String::from_utf8_lossy(&name).into_owned();
-            match state.row_status(&text) {
-                RowStatus::Live(text) => Some((parse_row(&name, text), name)),
-                RowStatus::Damaged => Some((None, name)),
-                RowStatus::Uncommitted => None,
+            match state.imported_row(&text) {
+                ImportedRow::Committed(text) => Some((parse_row(&name, text), name)),
+                ImportedRow::Damaged => Some((None, name)),
+                ImportedRow::Uncommitted => None,
             }
         });
         let rows = rows.map(|(row, name)| (name, row));
@@ -201,10 +201,10 @@ impl Redis {
             let texts: Vec<Option<Vec<u8>>> = self.query_last_reply(READ_RING_OPERATION, &read)?;
             for (name, text) in chunk.iter().zip(texts) {
                 let text = text.ok_or_else(|| self.lost_rows_error(name))?;
-                let row = match state.row_status(&text) {
-                    RowStatus::Live(text) => parse_row(name, text),
-                    RowStatus::Damaged => None,
-                    RowStatus::Uncommitted => continue,
+                let row = match state.imported_row(&text) {
+                    ImportedRow::Committed(text) => parse_row(name, text),
+                    ImportedRow::Damaged => None,
+                    ImportedRow::Uncommitted => continue,
                 };
                 rows.insert((*name).to_owned(), row);
             }

@@ -116,10 +116,10 @@ impl Redis {
     }
 }
 
-/// The status of a row.
-pub(super) enum RowStatus<'t> {
+/// A row by the import that wrote it.
+pub(super) enum ImportedRow<'t> {
     /// The row is in effect: its text without the import id.
-    Live(&'t str),
+    Committed(&'t str),
     /// The row belongs to an import that is not committed.
     Uncommitted,
     /// The row, or the entry of its import, can't be read.
@@ -127,18 +127,18 @@ pub(super) enum RowStatus<'t> {
 }
 
 impl RingState {
-    pub(super) fn row_status<'t>(&self, text: &'t [u8]) -> RowStatus<'t> {
+    pub(super) fn imported_row<'t>(&self, text: &'t [u8]) -> ImportedRow<'t> {
         let text = std::str::from_utf8(text).ok().and_then(|text| text.split_once(' '));
         match text {
-            Some(("-", rest)) => RowStatus::Live(rest),
+            Some(("-", rest)) => ImportedRow::Committed(rest),
             Some((row_import, rest)) if self.committed_imports.contains_key(row_import) => {
-                RowStatus::Live(rest)
+                ImportedRow::Committed(rest)
             }
             Some((row_import, _)) if self.unreadable_imports.contains(row_import.as_bytes()) => {
-                RowStatus::Damaged
+                ImportedRow::Damaged
             }
-            Some((row_import, _)) if is_random_id(row_import) => RowStatus::Uncommitted,
-            _ => RowStatus::Damaged,
+            Some((row_import, _)) if is_random_id(row_import) => ImportedRow::Uncommitted,
+            _ => ImportedRow::Damaged,
         }
     }
 }

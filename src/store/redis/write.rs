@@ -80,8 +80,8 @@ impl Redis {
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
 
-    /// The last arguments of each script of the ring: the believed time, and how it may be used. See
-    /// `ring_common.lua`.
+    /// The last arguments of each script of the ring: the believed time, and how it may be used.
+    /// See `ring_common.lua`.
     pub(super) fn time_arguments(&self) -> [String; 2] {
         let now = self.clock.now();
         let trust = match now.trust {

@@ -184,8 +184,8 @@ fn parse_record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
     })
 }
 
-/// Appends a record if something changed. Deletes some records that are older than the retention, if
-/// the time is settled.
+/// Appends a record if something changed. Deletes some records that are older than the retention,
+/// if the time is settled.
 pub(super) fn append_record(
     transaction: &Transaction<'_>,
     now: BelievedTime,

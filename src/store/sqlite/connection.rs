@@ -121,8 +121,8 @@ impl Sqlite {
         })
     }
 
-    /// Fails if the write-ahead log or the shared memory was moved, deleted or replaced. SQLite itself
-    /// does not notice that, and never does it while this process has the store open.
+    /// Fails if the write-ahead log or the shared memory was moved, deleted or replaced. SQLite
+    /// itself does not notice that, and never does it while this process has the store open.
     fn check_files_beside(&self) -> Result<(), StoreError> {
         let now = identities_beside(&self.path);
         let is_replaced = |at: &usize| {
@@ -194,6 +194,7 @@ fn identities_beside(path: &Path) -> [Option<(u64, u64)>; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::believed_time::TimeAnchor;
 
     #[test]
     fn an_empty_file_is_refused_and_stays_empty() {
@@ -247,6 +248,8 @@ mod tests {
             std::fs::remove_file(folder.path().join(format!("store.db{suffix}"))).unwrap();
             let error = store.begin_write_transaction("testing").err().unwrap().to_string();
             assert!(error.contains(suffix) && error.contains("restart riskgate"), "{error}");
+            let anchor = TimeAnchor::parse("1796083199 5 boot").expect("an anchor");
+            assert!(store.remember_time(&anchor).is_err());
             assert!(store.check_file_not_replaced().is_err());
             assert!(other.begin_write_transaction("testing").is_err());
         }

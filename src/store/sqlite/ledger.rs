@@ -11,7 +11,7 @@ use crate::model::month::Month;
 use crate::store::audit::{ChangeAuthor, change_of_repaired_month};
 use crate::store::error::StoreError;
 use crate::store::ledger::{BatchContext, Grant, LeaseReport};
-use crate::store::rows::{RepairedMonth, UsageRow};
+use crate::store::rows::{MonthRepair, UsageRow};
 
 impl Sqlite {
     /// Applies all reports in one commit. Fails as a whole if the store has lost a row that it
@@ -67,7 +67,7 @@ impl Sqlite {
         &mut self,
         author: &ChangeAuthor,
         month: Month,
-    ) -> Result<RepairedMonth, StoreError> {
+    ) -> Result<MonthRepair, StoreError> {
         let (failed, now) = (self.error_while("repairing the month"), self.clock.now());
         let previous = self.latest_month()?;
         let transaction = self.begin_write_transaction("repairing the month")?;
@@ -87,7 +87,7 @@ impl Sqlite {
         let change = change_of_repaired_month(previous, month);
         append_record(&transaction, now, author, &change).map_err(&failed)?;
         transaction.commit().map_err(failed)?;
-        Ok(RepairedMonth { latest_month_before: previous, deleted_totals: to_u64_or_zero(dropped) })
+        Ok(MonthRepair { latest_month_before: previous, deleted_totals: to_u64_or_zero(dropped) })
     }
 
     pub(in super::super) fn read_usage(

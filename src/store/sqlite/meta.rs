@@ -1,5 +1,5 @@
-//! The table `meta`: the store id, the version and the change ids of the ring, the latest month, and
-//! the believed time of the gateway.
+//! The table `meta`: the store id, the version and the change ids of the ring, the latest month,
+//! and the believed time of the gateway.
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
@@ -20,13 +20,14 @@ impl Sqlite {
         &mut self,
         anchor: &TimeAnchor,
     ) -> Result<(), StoreError> {
-        self.connection
-            .execute(
-                "INSERT OR REPLACE INTO meta VALUES (?1, ?2)",
-                [TIME_ANCHOR, &anchor.to_string()],
-            )
-            .map(drop)
-            .map_err(self.error_while("remembering the time"))
+        const OPERATION: &str = "remembering the time";
+        let failed = self.error_while(OPERATION);
+        let transaction = self.begin_write_transaction(OPERATION)?;
+        let values = [TIME_ANCHOR, &anchor.to_string()];
+        transaction
+            .execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", values)
+            .map_err(&failed)?;
+        transaction.commit().map_err(failed)
     }
 }
 

@@ -91,8 +91,8 @@ fn create_temporary_store(temporary: &Path, path: &Path) -> Result<(), StoreErro
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         create_schema(&transaction)?;
         transaction.commit()?;
-        // SQLite ignores errors of the checkpoint that it makes when a connection closes, and only the
-        // file itself gets the store's name: after such an error it lacks pages.
+        // SQLite ignores errors of the checkpoint that it makes when a connection closes, and only
+        // the file itself gets the store's name: after such an error it lacks pages.
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         connection.close().map_err(|(_, error)| error)
     };
@@ -204,8 +204,8 @@ pub(super) fn check_migrate_and_configure(
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)
 }
 
-/// Switches on the write-ahead log. SQLite keeps the old journal without an error if the file system
-/// has no shared memory.
+/// Switches on the write-ahead log. SQLite keeps the old journal without an error if the file
+/// system has no shared memory.
 fn enable_wal(connection: &Connection) -> rusqlite::Result<()> {
     let read_mode = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
     match connection.pragma_update_and_check(None, "journal_mode", "WAL", read_mode)?.as_str() {

@@ -74,11 +74,9 @@ impl Sqlite {
              body = CASE WHEN ?4 IS NULL THEN body ELSE '' END
              WHERE key = ?1 AND attempts = ?2 AND due_at IS NOT NULL";
         let values = params![event.key, event.attempts, due_at, finished_at, delivered];
-        let changed = self
-            .connection
-            .prepare_cached(update)
-            .and_then(|mut update| update.execute(values))
-            .map_err(&failed)?;
+        let transaction = self.begin_write_transaction(FINISH_OPERATION)?;
+        let changed = transaction.execute(update, values).map_err(&failed)?;
+        transaction.commit().map_err(failed)?;
         Ok(changed > 0)
     }
 

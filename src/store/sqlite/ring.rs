@@ -87,11 +87,12 @@ impl Sqlite {
             if stored.is_none() {
                 new_accounts.insert(key.account.as_str());
             }
+            let has_row = !new_accounts.contains(key.account.as_str());
             if let Some(plan) = plan {
-                let has_row = !new_accounts.contains(key.account.as_str());
                 plan.check(&key.account, stored.flatten().as_deref(), has_row)?;
             }
-            let plan = plan.as_ref().and_then(NewKeyPlan::plan_to_store);
+            // The default plan of an account stays the default: the key file may come to name one.
+            let plan = plan.as_ref().filter(|_| !has_row).and_then(NewKeyPlan::plan_to_store);
             if let Some(id) = find_conflicting_key_id(&transaction, key).map_err(&failed)? {
                 return Err(error::key_exists_error(&key.id, &id));
             }

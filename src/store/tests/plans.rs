@@ -73,6 +73,10 @@ fn a_key_may_name_the_present_plan_and_the_plan_of_a_new_account() {
         assert_eq!(plan_of(&mut store, "acme").as_deref(), Some("pro"));
         assert_eq!(plan_of(&mut store, "new").as_deref(), Some("pro"));
         assert_eq!(plan_of(&mut store, "filed"), None, "the key file goes on to decide");
+        add(&mut store, &[(key(6, "plain"), None)]);
+        add(&mut store, &[(key(7, "plain"), named("free"))]);
+        add(&mut store, &[(key(8, "plain"), named("free")), (key(9, "plain"), named("free"))]);
+        assert_eq!(plan_of(&mut store, "plain"), None, "the key file may come to decide");
     });
 }
 

@@ -144,6 +144,24 @@ fn no_change_makes_a_store_of_an_emptied_server() {
 }
 
 #[test]
+fn the_api_makes_no_store_of_a_server_that_was_empty_at_the_start() {
+    let server = RedisServer::start();
+    let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
+    let gateway = setup.start();
+    for _ in 0..2 {
+        let body = json!({ "account": "acme" });
+        let refused = call_api(&gateway, "POST", "/keys", &tokens.write, &body);
+        assert!([409, 503].contains(&refused.status), "{}", refused.text());
+        assert!(server.run(&["HGET", "riskgate:{ring}:meta", "store_id"]).is_empty());
+    }
+    gateway.cli(&["store", "init"]).expect(0);
+    wait_until("the API makes a key", || {
+        let body = json!({ "account": "acme" });
+        call_api(&gateway, "POST", "/keys", &tokens.write, &body).status == 201
+    });
+}
+
+#[test]
 fn a_command_names_the_server_that_does_not_answer() {
     let server = RedisServer::start();
     let setup = Setup::new().with_redis(&server);

@@ -105,12 +105,14 @@ impl AdminApi {
             }
         };
         let config = self.config();
+        // Before the change: if this fails, nothing was changed.
+        let calls = self.read_calls_by_account()?;
         let account = self.change_store_and_wait(|store| {
             let (plan, limit) = (body.plan.as_deref(), limit.as_deref());
             set_account(store, &config, &permit.author, name, plan, limit)
         })?;
         let now = self.state.ledger.believed_now();
-        let (ring_index, calls) = (self.ring_index()?, self.read_calls_by_account()?);
+        let ring_index = self.ring_index()?;
         Ok(json_response(200, &account_to_json(&account, &ring_index, &calls, now)))
     }
 

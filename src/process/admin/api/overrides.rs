@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::request::{ApiError, ApiRequest, json_response, list_response};
 use super::{AdminApi, ChangePermit};
-use crate::config::Config;
 use crate::management::{OverrideRequest, clear_override, list_overrides, set_override};
 use crate::table::{OverrideAction, OverrideListRow};
 
@@ -79,7 +78,7 @@ impl AdminApi {
         let change = self.change_store_and_wait(|store| {
             set_override(store, &config.table, &permit.author, &wanted)
         })?;
-        self.wait_for_table(&config);
+        self.wait_for_table();
         Ok(json_response(200, &change.to_json()))
     }
 
@@ -94,16 +93,15 @@ impl AdminApi {
         let change = self.change_store_and_wait(|store| {
             clear_override(store, &config.table, &permit.author, domain)
         })?;
-        self.wait_for_table(&config);
+        self.wait_for_table();
         Ok(json_response(200, &change.to_json()))
     }
 }
 
 impl AdminApi {
     /// Waits until the table with the changed overrides serves, at most for [`MAX_TABLE_WAIT`].
-    fn wait_for_table(&self, config: &Config) {
-        let rebuild =
-            self.reload_trigger.rebuild_table_and_wait(config.table.clone(), MAX_TABLE_WAIT);
+    fn wait_for_table(&self) {
+        let rebuild = self.reload_trigger.rebuild_table_and_wait(MAX_TABLE_WAIT);
         tokio::runtime::Handle::current().block_on(rebuild);
     }
 }

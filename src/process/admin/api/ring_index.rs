@@ -11,8 +11,8 @@ use crate::process::reload::KeyInputs;
 pub(super) struct RingIndex {
     /// The keys, the oldest first.
     pub(super) keys: Vec<KeyEntry>,
-    /// What a search of keys looks through, in the order of the keys: id, account and label in lower
-    /// case. The first search fills it.
+    /// What a search of keys looks through, in the order of the keys: id, account and label in
+    /// lower case. The first search fills it.
     search_texts: OnceLock<Vec<Box<str>>>,
     /// The indexes of the keys of each account, the oldest first.
     keys_by_account: HashMap<String, Vec<usize>>,
@@ -49,8 +49,8 @@ impl RingIndex {
         at.ok().map(|at| &self.accounts[at])
     }
 
-    /// Iterates over the keys of an account, or over all keys, the newest first. With `search`, a text
-    /// in lower case, leaves out the keys whose id, account and label do not contain it.
+    /// Iterates over the keys of an account, or over all keys, the newest first. With `search`, a
+    /// text in lower case, leaves out the keys whose id, account and label do not contain it.
     pub(super) fn iter_newest_keys<'d>(
         &'d self,
         account: Option<&str>,

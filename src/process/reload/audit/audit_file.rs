@@ -2,9 +2,9 @@
 //!
 //! The store may be replaced under the file: by a restore, by a copy to another kind of store, by a
 //! failover. The records then have other ids. And the file may be renamed, so that it does not tell
-//! what was written. So a second file beside it, the log of written records, has the fingerprints of
-//! all records that were written, in their order. The fingerprint of a record depends on what the
-//! record says, and not on its id.
+//! what was written. So a second file beside it, the log of written records, has the fingerprints
+//! of all records that were written, in their order. The fingerprint of a record depends on what
+//! the record says, and not on its id.
 //!
 //! Normally riskgate appends the records behind the last one that it wrote. If the store does not
 //! have that record any more, riskgate reads all records of the store, and appends those whose

@@ -115,10 +115,14 @@ impl Replayed {
                 self.add_key(target, after);
             }
             "key.import" => {
+                // The plan of an account that is there already stays as it is.
+                let plans = after["plans"].as_object().unwrap().iter();
+                let new = plans.filter(|(account, _)| !self.accounts.contains_key(*account));
+                let new: Vec<(&String, &Value)> = new.collect();
                 for (id, state) in after["states"].as_object().unwrap() {
                     self.add_key(id.clone(), state.clone());
                 }
-                for (account, plan) in after["plans"].as_object().unwrap() {
+                for (account, plan) in new {
                     self.accounts.get_mut(account).unwrap()["plan"] = plan.clone();
                 }
             }
@@ -137,11 +141,8 @@ impl Replayed {
     fn add_key(&mut self, id: String, mut state: Value) {
         let plan = state.as_object_mut().unwrap().remove("plan");
         let account = state["account"].as_str().unwrap().to_owned();
-        let new = || json!({ "plan": null, "own_limit": null });
-        let account = self.accounts.entry(account).or_insert_with(new);
-        if let Some(plan) = plan {
-            account["plan"] = plan;
-        }
+        let new = || json!({ "plan": plan, "own_limit": null });
+        self.accounts.entry(account).or_insert_with(new);
         assert!(self.keys.insert(id, state).is_none());
     }
 }
