@@ -191,7 +191,8 @@ impl Config {
         ConfigReading { config, faults, files, has_transient_fault }
     }
 
-    /// Reads the settings as [`Config::read`] does, and returns each with the place that it is from.
+    /// Reads the settings as [`Config::read`] does, and returns each with the place that it is
+    /// from.
     pub fn read_effective_settings(
         sources: &ConfigSources,
     ) -> Result<EffectiveSettings, Vec<String>> {
@@ -205,9 +206,9 @@ impl Config {
         }
     }
 
-    /// Reads the settings of the file alone, as [`Config::read_effective_settings`] lists them: without
-    /// those of the environment and the command line, which differ between processes. Does not
-    /// check them together, because the file alone may be incomplete.
+    /// Reads the settings of the file alone, as [`Config::read_effective_settings`] lists them:
+    /// without those of the environment and the command line, which differ between processes. Does
+    /// not check them together, because the file alone may be incomplete.
     pub fn read_settings_of_file(file: &Path) -> Result<EffectiveSettings, Vec<String>> {
         let mut settings = Settings::default();
         settings.read_file(file)?;

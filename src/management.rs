@@ -20,7 +20,7 @@ mod usage;
 pub use accounts::{AccountEntry, limit_to_json, list_accounts, set_account};
 pub use audit::{AuditFilter, read_audit_page};
 pub use expiry::Expiry;
-pub use explanation::{Explanation, explain_domain, verdict_to_json};
+pub use explanation::{ExplainedDomain, explain_domain, verdict_to_json};
 pub use fault::ManagementFault;
 pub use key_list::{KeyEntry, KeyState, list_keys};
 pub use keys::{

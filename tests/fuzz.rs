@@ -1,8 +1,8 @@
-//! Tries the seeds of each fuzz target, and random changes of them, without the coverage that guides
-//! `scripts/fuzz`: no build of its own is needed, so each change is tried.
+//! Tries the seeds of each fuzz target, and random changes of them, without the coverage that
+//! guides `scripts/fuzz`: no build of its own is needed, so each change is tried.
 //!
-//! `RISKGATE_TEST_SEED=4711` tries other changes than the usual ones, and `RISKGATE_TEST_FUZZ_MS=20000`
-//! tries them for 20 seconds for each target.
+//! `RISKGATE_TEST_SEED=4711` tries other changes than the usual ones, and
+//! `RISKGATE_TEST_FUZZ_MS=20000` tries them for 20 seconds for each target.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

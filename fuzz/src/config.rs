@@ -63,8 +63,8 @@ pub fn check_input(data: &[u8]) {
 }
 
 /// Returns true if the secret occurs only where a secret may stand, or may stand by mistake: in the
-/// admin token and in the hashes of tokens, in the secret of webhooks, and in the part of a URL before
-/// its host.
+/// admin token and in the hashes of tokens, in the secret of webhooks, and in the part of a URL
+/// before its host.
 fn is_secret_only_in_secret_settings(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let Ok(written) = text.parse::<toml::Table>() else { return false };

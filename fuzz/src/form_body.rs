@@ -1,8 +1,9 @@
-//! Reading the fields of a posted form never panics, and yields only values that are not empty, each
-//! once. An address that parses shows at most four characters of its local part when it is masked.
+//! Reading the fields of a posted form never panics, and yields only values that are not empty,
+//! each once. An address that parses shows at most four characters of its local part when it is
+//! masked.
 //!
-//! The first line of an input is the value of `Content-Type`, the second the query, and the rest the
-//! body.
+//! The first line of an input is the value of `Content-Type`, the second the query, and the rest
+//! the body.
 
 use std::collections::BTreeSet;
 

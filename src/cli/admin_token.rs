@@ -78,9 +78,9 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// The present time, by what the store of the config knows. Prints a warning if the clocks contradict
-/// it. A config that can't be read is no reason to make no token for it: then the clock of this
-/// machine tells the time.
+/// The present time, by what the store of the config knows. Prints a warning if the clocks
+/// contradict it. A config that can't be read is no reason to make no token for it: then the clock
+/// of this machine tells the time.
 fn read_time(config: &ConfigArgs) -> Result<BelievedTime, CommandFailure> {
     let judged = match config.read_config() {
         Ok(config) => judge_present_time(&config.store, STORE_TIMEOUT)?,

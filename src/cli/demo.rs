@@ -1,8 +1,9 @@
 //! `riskgate demo`: a gateway and a stand-in upstream server on loopback.
 //!
 //! The command creates a temporary store with one key, starts a stand-in for the upstream server
-//! that checks addresses and has a sign-up page, and prints three requests to paste. The gateway is the same as that of
-//! `riskgate run`. `--upstream-only` runs the stand-in alone, for a gateway that the user starts.
+//! that checks addresses and has a sign-up page, and prints three requests to paste. The gateway is
+//! the same as that of `riskgate run`. `--upstream-only` runs the stand-in alone, for a gateway
+//! that the user starts.
 
 mod sign_up;
 mod stand_in;

@@ -69,7 +69,8 @@ pub fn print_message(line: impl AsRef<str>) {
     }
 }
 
-/// Writes one line of a failed command to standard error. It is red on a terminal that shows colours.
+/// Writes one line of a failed command to standard error. It is red on a terminal that shows
+/// colours.
 pub fn print_failure(line: impl AsRef<str>) {
     let line = line.as_ref();
     match shows_colors() {
@@ -111,7 +112,8 @@ pub fn format_columns(header: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Like [`format_columns`]; `None` is any width. No column becomes narrower than its header or than
-/// [`MIN_COLUMN_WIDTH`]. The first column stays whole, because other commands take what it contains.
+/// [`MIN_COLUMN_WIDTH`]. The first column stays whole, because other commands take what it
+/// contains.
 fn format_columns_within(
     header: &[&str],
     rows: &[Vec<String>],

@@ -74,8 +74,8 @@ fn print_totals(store: &mut Store, month: Month, args: &Args) -> Result<(), Comm
     }
 }
 
-/// Prints a warning if the totals of the month have calls that no day has, because an earlier version
-/// counted them.
+/// Prints a warning if the totals of the month have calls that no day has, because an earlier
+/// version counted them.
 fn warn_about_calls_without_day(totals: &[UsageRow], rows: &[DailyUsageRow], month: Month) {
     let mut with_day: HashMap<&str, u64> = HashMap::new();
     for row in rows {

@@ -75,8 +75,8 @@ impl EffectiveSettings {
     }
 }
 
-/// The first 16 bits of the SHA-256 of a secret, in hex. They show the audit that the secret has changed,
-/// and are too few to find the secret by guesses.
+/// The first 16 bits of the SHA-256 of a secret, in hex. They show the audit that the secret has
+/// changed, and are too few to find the secret by guesses.
 pub fn fingerprint_secret(secret: &str) -> String {
     let [first, second, ..] = sha256(secret.as_bytes());
     format!("{first:02x}{second:02x}")

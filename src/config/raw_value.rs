@@ -81,8 +81,8 @@ impl RawValue {
         }
     }
 
-    /// The value in TOML, as a setting of this type has it, without the passwords of URLs. `None` if
-    /// it is not of this type.
+    /// The value in TOML, as a setting of this type has it, without the passwords of URLs. `None`
+    /// if it is not of this type.
     pub fn to_toml(&self, kind: &SettingKind) -> Option<String> {
         let text = || {
             let text = self.as_text()?;

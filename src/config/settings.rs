@@ -343,8 +343,8 @@ impl Settings {
         prefix.unwrap_or_else(|| default.to_owned())
     }
 
-    /// Reads every key of `section`, but for `shipped`, as a monthly limit. `defaults` are the limits
-    /// of keys that are not set.
+    /// Reads every key of `section`, but for `shipped`, as a monthly limit. `defaults` are the
+    /// limits of keys that are not set.
     pub fn read_plan_limits(&mut self, section: &str, defaults: &[(&str, u64)]) -> Plans {
         let prefix = format!("{section}.");
         let set = self.values.keys().filter_map(|key| key.strip_prefix(&prefix));

@@ -45,8 +45,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Stores the raw settings of a text. `name` names it in faults. Returns an error if the text is
-    /// not TOML.
+    /// Stores the raw settings of a text. `name` names it in faults. Returns an error if the text
+    /// is not TOML.
     pub fn read_toml(&mut self, name: &str, text: &str) -> Result<(), Vec<String>> {
         let line = |offset: usize| {
             let before = text.get(..offset).unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::store::{DnsFactRow, Store, StoreError};
 use crate::table::{Table, TableAnswer};
 
 /// The answer for a domain, and where it comes from.
-pub struct Explanation<'t> {
+pub struct ExplainedDomain<'t> {
     /// The answer.
     pub answer: TableAnswer<'t>,
     /// The fact from the DNS that decided, if one did.
@@ -27,7 +27,7 @@ pub fn explain_domain<'t>(
     unknown_score: Option<Score>,
     store: Option<&mut Store>,
     unix_now: i64,
-) -> Result<Explanation<'t>, StoreError> {
+) -> Result<ExplainedDomain<'t>, StoreError> {
     let found = table.lookup(domain, unix_now);
     let row = match store {
         Some(store) if found.is_undecided_by_lists() => store.find_dns_fact(domain.as_str())?,
@@ -37,10 +37,10 @@ pub fn explain_domain<'t>(
         Some((apply_fact_if_usable(found, &row.mx, row.expires_at, unix_now)?, row))
     });
     let (answer, learned) = applied.map_or((found, None), |(found, row)| (found, Some(row)));
-    Ok(Explanation { answer: answer.with_unknown_score(unknown_score), learned })
+    Ok(ExplainedDomain { answer: answer.with_unknown_score(unknown_score), learned })
 }
 
-impl Explanation<'_> {
+impl ExplainedDomain<'_> {
     /// Renders the explanation for `riskgate table lookup --json` and the admin API.
     pub fn to_json(&self, domain: &Domain) -> Value {
         let (found, why) = (&self.answer, self.answer.explain());

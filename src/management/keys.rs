@@ -143,8 +143,8 @@ pub fn revoke_key(
 /// Imports the keys of a key file, all or none, and returns their ids.
 ///
 /// # Errors
-/// Returns a fault if the file is faulty or names an unknown plan, if a key exists already, or if an
-/// account has another plan than the file names.
+/// Returns a fault if the file is faulty or names an unknown plan, if a key exists already, or if
+/// an account has another plan than the file names.
 pub fn import_keys(
     store: &mut Store,
     config: &Config,

@@ -9,8 +9,8 @@ use super::fault::ManagementFault;
 use crate::keys::{Token, sha256};
 use crate::store::{RequestRecord, Store};
 
-/// What stands in a salt before the prefix of the key, which a repeat needs even if `keys.prefix` has
-/// changed. No prefix contains it.
+/// What stands in a salt before the prefix of the key, which a repeat needs even if `keys.prefix`
+/// has changed. No prefix contains it.
 const PREFIX_SEPARATOR: char = ':';
 
 /// A request with an `Idempotency-Key`.

@@ -179,9 +179,9 @@ impl AddressOrDomain {
 }
 
 impl EmailAddress {
-    /// Parses an address as it follows `MAIL FROM` and `RCPT TO`, without the angle brackets. It may
-    /// contain characters beyond ASCII (RFC 6531). It has no comments, no folding and no address
-    /// literal: mail to `user@[192.0.2.1]` belongs to no domain.
+    /// Parses an address as it follows `MAIL FROM` and `RCPT TO`, without the angle brackets. It
+    /// may contain characters beyond ASCII (RFC 6531). It has no comments, no folding and no
+    /// address literal: mail to `user@[192.0.2.1]` belongs to no domain.
     ///
     /// # Errors
     /// Returns an error if the text is not an address.
@@ -210,8 +210,8 @@ impl EmailAddress {
     }
 
     /// The address with only the first and the last two characters of the local part. Of a local
-    /// part of fewer than five characters, only the first is shown, since otherwise most of it would
-    /// be. Log lines must not contain even this.
+    /// part of fewer than five characters, only the first is shown, since otherwise most of it
+    /// would be. Log lines must not contain even this.
     pub fn masked(&self) -> String {
         let characters: Vec<char> = self.local_part.chars().collect();
         let (start, end) = match characters.len() {

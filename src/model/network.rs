@@ -36,9 +36,9 @@ fn parse_network(text: &str) -> Option<IpNet> {
     }
 }
 
-/// Parses the address of a hop in `X-Forwarded-For` or `Forwarded`, with or without a port and a zone
-/// (RFC 4007 section 11), which names an interface of the proxy. `None` for `unknown` and for an
-/// obfuscated name.
+/// Parses the address of a hop in `X-Forwarded-For` or `Forwarded`, with or without a port and a
+/// zone (RFC 4007 section 11), which names an interface of the proxy. `None` for `unknown` and for
+/// an obfuscated name.
 pub fn parse_hop_address(text: &str) -> Option<IpAddr> {
     let (start, rest) = text.split_once('%').unwrap_or((text, ""));
     // A bracket and a port may follow the zone.

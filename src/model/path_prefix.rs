@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-/// A path and all paths below it: `/authz`, `/authz/…`. It begins with `/` and does not end with `/`.
+/// A path and all paths below it: `/authz`, `/authz/…`. It begins with `/` and does not end with
+/// `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPrefix(Arc<str>);
 
 impl PathPrefix {
-    /// Parses a path whose segments have letters, digits, `-`, `.`, `_` and `~` only. `None` for any
-    /// other text, and for a path with an empty segment or a dot segment.
+    /// Parses a path whose segments have letters, digits, `-`, `.`, `_` and `~` only. `None` for
+    /// any other text, and for a path with an empty segment or a dot segment.
     pub fn parse(text: &str) -> Option<PathPrefix> {
         let is_unreserved =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
@@ -22,8 +23,8 @@ impl PathPrefix {
         &self.0
     }
 
-    /// Returns what follows the prefix in a request target: empty, or beginning with `/` or `?`. `None`
-    /// if the target is not below the prefix.
+    /// Returns what follows the prefix in a request target: empty, or beginning with `/` or `?`.
+    /// `None` if the target is not below the prefix.
     pub fn strip_from<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
         let rest = target.strip_prefix(self.0.as_bytes())?;
         (rest.is_empty() || matches!(rest[0], b'/' | b'?')).then_some(rest)

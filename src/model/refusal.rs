@@ -189,9 +189,9 @@ impl Refusal {
         )
     }
 
-    /// The body for clients that accept only problem details (RFC 9457). `title` is the phrase of the
-    /// status, `detail` is the message with its detail. `error`, and `reset_at` if the quota is spent,
-    /// are the same as in [`Refusal::body`].
+    /// The body for clients that accept only problem details (RFC 9457). `title` is the phrase of
+    /// the status, `detail` is the message with its detail. `error`, and `reset_at` if the quota is
+    /// spent, are the same as in [`Refusal::body`].
     pub fn problem_details(&self, status: u16, title: &str) -> String {
         let detail: Vec<String> =
             [Some(self.message().to_owned()), self.detail()].into_iter().flatten().collect();

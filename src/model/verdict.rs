@@ -16,8 +16,8 @@ pub enum Reason {
     Disposable = 1,
     /// The domain receives no mail.
     Undeliverable = 2,
-    /// The address, or every address of the domain, belongs to a function, a list or a machine rather
-    /// than to a person.
+    /// The address, or every address of the domain, belongs to a function, a list or a machine
+    /// rather than to a person.
     RoleAccount = 3,
 }
 

@@ -163,8 +163,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a line of another crate. Returns false if there were too many in this second already, so
-    /// that the line is to be dropped.
+    /// Counts a line of another crate. Returns false if there were too many in this second already,
+    /// so that the line is to be dropped.
     fn count_line_of_other_crate(&self, second: u64) -> bool {
         let mut queue = self.lock_queue();
         if queue.other_lines.0 != second {

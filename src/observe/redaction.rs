@@ -1,5 +1,5 @@
-//! Hides what may be a key or an e-mail address in texts of clients and of other crates, before they
-//! are logged.
+//! Hides what may be a key or an e-mail address in texts of clients and of other crates, before
+//! they are logged.
 
 /// A word of this many characters may be a key: keys have 16 characters or more.
 const MIN_KEY_BYTES: usize = 16;

@@ -1,8 +1,8 @@
-//! Traces of requests, in OpenTelemetry's model: which requests are traced, and the spans that wait for
-//! the exporter.
+//! Traces of requests, in OpenTelemetry's model: which requests are traced, and the spans that wait
+//! for the exporter.
 //!
-//! Spans contain what the access log contains: no key, and no local part of an e-mail address. If the
-//! queue is full, spans are dropped and counted; no request ever waits for the exporter.
+//! Spans contain what the access log contains: no key, and no local part of an e-mail address. If
+//! the queue is full, spans are dropped and counted; no request ever waits for the exporter.
 
 mod options;
 mod otlp;
@@ -59,8 +59,8 @@ impl Tracer {
         self.sample_one_in.is_some()
     }
 
-    /// Begins the trace of a request with this `traceparent`. `is_caller_trusted` is true for a trusted
-    /// proxy, which decides itself whether its trace is exported. `None` if traces are off.
+    /// Begins the trace of a request with this `traceparent`. `is_caller_trusted` is true for a
+    /// trusted proxy, which decides itself whether its trace is exported. `None` if traces are off.
     pub fn begin(
         &self,
         traceparent: Option<&[u8]>,

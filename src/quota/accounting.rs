@@ -1,10 +1,10 @@
 //! The lease accounting of one account: what this node has reported to the store, and what it knows
 //! of the store's totals.
 //!
-//! Invariant: the leased calls that this node has spent, and those that it still holds, are together
-//! at most what the store has leased to this node. Unbacked calls, which riskgate admits without a
-//! lease, are counted apart. This file does no I/O, reads no clock and takes no lock: `Lease` locks
-//! this state, and the worker sends the reports.
+//! Invariant: the leased calls that this node has spent, and those that it still holds, are
+//! together at most what the store has leased to this node. Unbacked calls, which riskgate admits
+//! without a lease, are counted apart. This file does no I/O, reads no clock and takes no lock:
+//! `Lease` locks this state, and the worker sends the reports.
 
 use super::atomic_lease::AtomicLease;
 use super::packed_lease::max_held_calls;
@@ -57,7 +57,8 @@ pub(super) struct LeaseAccounting {
     pub(super) final_reports: Vec<FinalReport>,
     /// The calls of the batch that waits for the store; 0 if none waits.
     pub(super) wanted_calls: u64,
-    /// The store has answered since the batch began to wait, and fewer calls are left than it needs.
+    /// The store has answered since the batch began to wait, and fewer calls are left than it
+    /// needs.
     pub(super) is_batch_denied: bool,
     /// This node's spent total at the last tick.
     pub(super) spent_at_last_tick: u64,
@@ -114,8 +115,8 @@ impl LeaseAccounting {
         self.calls_to_return += atomic_lease.withdraw_all_but(0, true);
     }
 
-    /// Admits calls that no lease covers, all or none. Returns `None` if the known total would exceed
-    /// the limit. Else returns `Some` with the calls that remain as far as this node knows:
+    /// Admits calls that no lease covers, all or none. Returns `None` if the known total would
+    /// exceed the limit. Else returns `Some` with the calls that remain as far as this node knows:
     /// `Some(None)` if the account is unlimited.
     pub(super) fn spend_unbacked(
         &mut self,

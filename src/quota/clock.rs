@@ -1,4 +1,5 @@
-//! The clock of this machine that nobody can set, and how it continues a time that a store remembers.
+//! The clock of this machine that nobody can set, and how it continues a time that a store
+//! remembers.
 
 use std::time::Duration;
 

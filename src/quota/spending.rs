@@ -1,4 +1,5 @@
-//! How a node spends, denies and refunds calls: single calls, and the calls of a batch, all or none.
+//! How a node spends, denies and refunds calls: single calls, and the calls of a batch, all or
+//! none.
 //!
 //! Never waits: the ledger waits for the store's replies and asks again.
 

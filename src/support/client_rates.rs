@@ -1,9 +1,9 @@
 //! Limits how many requests each client may send in a time, by a token bucket for each client.
 //!
-//! The memory is fixed. A client's hash selects one of the sets of buckets. If that set has no bucket
-//! left for a client, riskgate forgets the bucket in it that would be full again soonest. A client whose
-//! bucket is forgotten starts again with a full one, so no number of other clients can make riskgate
-//! refuse a client.
+//! The memory is fixed. A client's hash selects one of the sets of buckets. If that set has no
+//! bucket left for a client, riskgate forgets the bucket in it that would be full again soonest. A
+//! client whose bucket is forgotten starts again with a full one, so no number of other clients can
+//! make riskgate refuse a client.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,8 +24,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// A full bucket holds `burst` requests. An empty one is full again after `refill_time`. `None` if
-    /// a value is 0.
+    /// A full bucket holds `burst` requests. An empty one is full again after `refill_time`. `None`
+    /// if a value is 0.
     pub fn new(burst: u32, refill_time: Duration) -> Option<Rate> {
         (burst > 0 && !refill_time.is_zero()).then_some(Rate { burst, refill_time })
     }

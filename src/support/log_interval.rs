@@ -13,7 +13,8 @@ pub struct LogInterval {
 }
 
 impl LogInterval {
-    /// Returns true if the message was not logged in the last ten seconds, and counts it as logged now.
+    /// Returns true if the message was not logged in the last ten seconds, and counts it as logged
+    /// now.
     pub fn begin_if_due(&self) -> bool {
         let mut last = self.last_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = last.is_none_or(|at| at.elapsed() > LOG_INTERVAL);

@@ -5,13 +5,13 @@
 //! library does, and needs only SSE2. It is correct if source and destination overlap. `main.rs`
 //! makes it the binary's `memcpy` and `memmove`; a program that mounts riskgate keeps its own.
 
-// The lint counts assembly as unsafe code. The assembly reads only the n source bytes and writes only
-// the n destination bytes: each branch has compared n with the bytes that it moves. It loads every
-// source byte before a store may overwrite it.
+// The lint counts assembly as unsafe code. The assembly reads only the n source bytes and writes
+// only the n destination bytes: each branch has compared n with the bytes that it moves. It loads
+// every source byte before a store may overwrite it.
 #![allow(unsafe_code)]
 
-// rdi: destination, rsi: source, rdx: n. Returns the destination in rax, like C's memmove. It changes
-// only registers that a called function may change.
+// rdi: destination, rsi: source, rdx: n. Returns the destination in rax, like C's memmove. It
+// changes only registers that a called function may change.
 std::arch::global_asm!(
     ".globl riskgate_memmove",
     ".hidden riskgate_memmove",
@@ -98,7 +98,8 @@ std::arch::global_asm!(
     "movups [r8 + 48], xmm7",
     "ret",
     "15:",
-    // From 4 KiB on, the processor's own copy is the fastest, but not if source and destination overlap.
+    // From 4 KiB on, the processor's own copy is the fastest, but not if source and destination
+    // overlap.
     "neg rcx",
     "cmp rcx, rdx",
     "jb 13b",

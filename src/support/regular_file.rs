@@ -193,8 +193,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Checks whether files can be created in a directory, by creating one. The permissions alone do
 /// not tell that. The file has no name (`O_TMPFILE`), so that nothing is left behind. Kernels and
-/// file systems that do not support that answer with different errors. So after any error, the check
-/// creates a named file and removes it, and the outcome of that counts.
+/// file systems that do not support that answer with different errors. So after any error, the
+/// check creates a named file and removes it, and the outcome of that counts.
 pub fn check_dir_writable(folder: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);

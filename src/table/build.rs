@@ -24,8 +24,8 @@ use crate::model::domain::suffix_list_version;
 use crate::model::month::parse_day_as_unix_seconds;
 use crate::support::memory;
 
-/// What each build needs, in bytes, besides [`BUILD_BYTES_PER_LINE`] and [`BUILD_BYTES_PER_BYTE`]. All
-/// three were measured with lists of 0.3, 1 and 2 million names, and rounded up.
+/// What each build needs, in bytes, besides [`BUILD_BYTES_PER_LINE`] and [`BUILD_BYTES_PER_BYTE`].
+/// All three were measured with lists of 0.3, 1 and 2 million names, and rounded up.
 const BUILD_BASE_BYTES: u64 = 16 << 20;
 /// What a build needs for each line of the lists.
 const BUILD_BYTES_PER_LINE: u64 = 176;

@@ -1,5 +1,5 @@
-//! Tests whose requests both data paths serve. The pipeline runs them twice: with the fast path, and
-//! with all requests on the Pingora path.
+//! Tests whose requests both data paths serve. The pipeline runs them twice: with the fast path,
+//! and with all requests on the Pingora path.
 
 mod authz;
 mod browser_forms;

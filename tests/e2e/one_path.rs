@@ -1,5 +1,5 @@
-//! Tests that run once: both data paths share what they test, such as commands, stores and the admin
-//! listener, or they run both paths themselves.
+//! Tests that run once: both data paths share what they test, such as commands, stores and the
+//! admin listener, or they run both paths themselves.
 
 mod admin;
 mod admin_api;

@@ -1,4 +1,5 @@
-//! Tests of riskgate as a library: in a program that mounts it, and with a late or a panicking part.
+//! Tests of riskgate as a library: in a program that mounts it, and with a late or a panicking
+//! part.
 
 mod deadline;
 mod mount;

@@ -1,9 +1,9 @@
 //! The sign-up page of `riskgate demo`: a backend that knows nothing of e-mail domains, behind a
 //! screened route.
 //!
-//! riskgate refuses throw-away addresses and common typing errors: the page shows the message of the
-//! refusal. Without a script, riskgate sends the browser back to the page. riskgate does not refuse a
-//! rare typing error: it only tells this backend, which asks the user.
+//! riskgate refuses throw-away addresses and common typing errors: the page shows the message of
+//! the refusal. Without a script, riskgate sends the browser back to the page. riskgate does not
+//! refuse a rare typing error: it only tells this backend, which asks the user.
 
 use crate::screening::{FieldPath, read_query_values};
 

@@ -1,8 +1,8 @@
 //! The stand-in upstream server of `riskgate demo`.
 //!
-//! The stand-in answers `/healthz`, serves the sign-up page, and answers `/v1/check/{email_or_domain}` with the ten fields of the
-//! API of Syvel, a service that checks e-mail addresses. It judges by the table inside the binary, and
-//! logs nothing.
+//! The stand-in answers `/healthz`, serves the sign-up page, and answers
+//! `/v1/check/{email_or_domain}` with the ten fields of the API of Syvel, a service that checks
+//! e-mail addresses. It judges by the table inside the binary, and logs nothing.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -9,8 +9,8 @@ use super::register::{raise_counter, register_counter, register_counter_vec, reg
 use crate::model::route_label::RouteLabel;
 use crate::model::verdict::{Reason, VerdictSource};
 
-/// The upper bounds of the durations that are counted apart, in seconds: fine where look-ups are, and
-/// beyond the deadline of an exchange.
+/// The upper bounds of the durations that are counted apart, in seconds: fine where look-ups are,
+/// and beyond the deadline of an exchange.
 pub const DURATION_BUCKETS: [f64; 18] = [
     1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 10.0,

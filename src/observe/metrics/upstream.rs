@@ -173,8 +173,8 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Sets the gauges. If many servers were asked since the start, removes the series of those that
-    /// have left. A mounted gate has no servers of its own and never calls this.
+    /// Sets the gauges. If many servers were asked since the start, removes the series of those
+    /// that have left. A mounted gate has no servers of its own and never calls this.
     pub fn set_gauges(&self, snapshot: &UpstreamSnapshot) {
         if self.series_by_server.len() > MAX_SERVERS_WITH_SERIES {
             self.remove_series_of_others(&snapshot.is_healthy_by_server);

@@ -24,8 +24,9 @@ impl Default for LogLevels {
 }
 
 impl LogLevels {
-    /// Parses a level for riskgate's own modules, and levels for single modules, with commas between
-    /// them: `info`, `warn,riskgate::dns=debug` or `pingora_core=off`. `None` for any other text.
+    /// Parses a level for riskgate's own modules, and levels for single modules, with commas
+    /// between them: `info`, `warn,riskgate::dns=debug` or `pingora_core=off`. `None` for any other
+    /// text.
     pub fn parse(text: &str) -> Option<LogLevels> {
         let mut levels = LogLevels::default();
         let mut has_own = false;

@@ -19,9 +19,9 @@ pub struct RequestTrace {
 }
 
 impl RequestTrace {
-    /// Begins the trace of a request with this `traceparent`. A trusted caller decides whether its trace
-    /// is exported. Of all other traces, one in `one_in` is, by chance: a client must not be able to
-    /// make riskgate export its traces.
+    /// Begins the trace of a request with this `traceparent`. A trusted caller decides whether its
+    /// trace is exported. Of all other traces, one in `one_in` is, by chance: a client must not be
+    /// able to make riskgate export its traces.
     pub(super) fn begin(
         traceparent: Option<&[u8]>,
         is_caller_trusted: bool,
@@ -49,8 +49,8 @@ impl RequestTrace {
         }
     }
 
-    /// Returns the id of the span of an attempt to get a response from an upstream server. The first
-    /// attempt has the number 1; 0 is the request itself.
+    /// Returns the id of the span of an attempt to get a response from an upstream server. The
+    /// first attempt has the number 1; 0 is the request itself.
     pub fn attempt_span_id(&self, number: usize) -> [u8; 8] {
         u64::from_be_bytes(self.span_id).wrapping_add(number as u64).to_be_bytes()
     }
@@ -72,8 +72,8 @@ impl RequestTrace {
     }
 }
 
-/// Parses a `traceparent`: the ids of trace and parent, and the flags. A later version may have more
-/// parts (section 4.3 of the recommendation).
+/// Parses a `traceparent`: the ids of trace and parent, and the flags. A later version may have
+/// more parts (section 4.3 of the recommendation).
 fn parse(value: &[u8]) -> Option<([u8; 16], [u8; 8], u8)> {
     let (fixed, rest) = value.split_at_checked(TRACEPARENT_LENGTH)?;
     let version = fixed.get(..2)?;

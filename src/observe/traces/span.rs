@@ -17,8 +17,8 @@ pub struct Span {
     pub started_unix_ns: u64,
     /// When it ended, in nanoseconds since 1970.
     pub ended_unix_ns: u64,
-    /// Facts about it. Their names are those of OpenTelemetry's semantic conventions for HTTP, or begin
-    /// with `riskgate.`.
+    /// Facts about it. Their names are those of OpenTelemetry's semantic conventions for HTTP, or
+    /// begin with `riskgate.`.
     pub attributes: Vec<Attribute>,
     /// Whether it failed.
     pub is_error: bool,

@@ -1,5 +1,5 @@
-//! `[authz]`: what riskgate answers to a proxy that asks whether to admit a request. The tests speak
-//! as each kind of proxy does; `integrations` uses the real ones.
+//! `[authz]`: what riskgate answers to a proxy that asks whether to admit a request. The tests
+//! speak as each kind of proxy does; `integrations` uses the real ones.
 
 use serde_json::json;
 

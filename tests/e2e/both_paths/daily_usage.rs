@@ -1,4 +1,5 @@
-//! Usage by day, route and key: it adds up to the calls that were admitted, so that it can be billed.
+//! Usage by day, route and key: it adds up to the calls that were admitted, so that it can be
+//! billed.
 
 use std::collections::BTreeMap;
 

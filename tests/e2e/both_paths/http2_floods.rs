@@ -1,5 +1,5 @@
-//! HTTP/2 frames that are no requests: a client that floods riskgate with them is disconnected, whatever
-//! else is open, and a client in good faith is not.
+//! HTTP/2 frames that are no requests: a client that floods riskgate with them is disconnected,
+//! whatever else is open, and a client in good faith is not.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -38,8 +38,8 @@ fn headers(stream: u32, method: &str, path: &str, key: &str) -> Vec<u8> {
     encode_frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
 }
 
-/// Reads frames to the end of the connection. Returns the number of answers to PING and SETTINGS, and
-/// the error code of GOAWAY.
+/// Reads frames to the end of the connection. Returns the number of answers to PING and SETTINGS,
+/// and the error code of GOAWAY.
 fn read_to_goaway(stream: TcpStream) -> (usize, Option<u32>) {
     let mut frames = FrameClient { stream };
     let mut answers = 0;
@@ -82,7 +82,8 @@ fn a_flood_of_frames_ends_the_connection_while_a_request_is_active() {
         assert!(client.try_send(&headers(3, "GET", DOMAIN, &key)));
         assert_eq!(client.read_status(3), 200);
         if *name == "window update of the active request" {
-            // The stream of the active request has a lower number than the ended one, so it comes first.
+            // The stream of the active request has a lower number than the ended one, so it comes
+            // first.
             client = FrameClient::open(gateway.http);
             assert!(client.try_send(&headers(1, "GET", CHECK, &key)));
         } else {

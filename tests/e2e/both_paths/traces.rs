@@ -1,5 +1,5 @@
-//! Traces: what a collector gets, and what the upstream server gets. The collector reads OTLP with the
-//! official Python packages.
+//! Traces: what a collector gets, and what the upstream server gets. The collector reads OTLP with
+//! the official Python packages.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -270,7 +270,8 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         if !self.session.is_empty() {
-            // The driver ends the browser with the session; a failed test must not leave one either.
+            // The driver ends the browser with the session; a failed test must not leave one
+            // either.
             let _ = self.end_session();
         }
         let _ = self.child.kill();

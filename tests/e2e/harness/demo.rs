@@ -16,8 +16,8 @@ pub struct Demo {
 impl Demo {
     /// Starts a demo that keeps its files below `folder`, and waits until it serves.
     pub fn start(folder: &Path) -> Demo {
-        // Held while a demo starts. A demo chooses its ports before it binds them, so two that start
-        // at the same moment choose the same ones.
+        // Held while a demo starts. A demo chooses its ports before it binds them, so two that
+        // start at the same moment choose the same ones.
         let start_lock = File::open(BINARY).unwrap();
         start_lock.lock().unwrap();
         let mut child = Command::new(BINARY)

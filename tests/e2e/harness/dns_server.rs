@@ -75,7 +75,8 @@ impl Drop for DnsServer {
     }
 }
 
-/// An address for one server of this process. No other process takes its ports while the server is down.
+/// An address for one server of this process. No other process takes its ports while the server is
+/// down.
 fn own_loopback_address() -> IpAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let [_, _, third, fourth] = std::process::id().to_be_bytes();

@@ -12,8 +12,8 @@ use super::{
     wait_until,
 };
 
-/// The number of calls that [`Gateway::create_key_with_lease`] makes, so that the account holds leased
-/// calls.
+/// The number of calls that [`Gateway::create_key_with_lease`] makes, so that the account holds
+/// leased calls.
 pub const CALLS_TO_OBTAIN_LEASE: u64 = 30;
 
 /// A running gateway. Dropping this value kills it.
@@ -196,8 +196,8 @@ impl Gateway {
         key
     }
 
-    /// Creates a key, and makes [`CALLS_TO_OBTAIN_LEASE`] calls with it. After them, the account holds
-    /// leased calls if its limit is large, so that its calls don't wait for the store.
+    /// Creates a key, and makes [`CALLS_TO_OBTAIN_LEASE`] calls with it. After them, the account
+    /// holds leased calls if its limit is large, so that its calls don't wait for the store.
     #[track_caller]
     pub fn create_key_with_lease(&self, account: &str) -> String {
         let key = self.create_active_key(account, &[]);

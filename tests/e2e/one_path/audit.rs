@@ -1,4 +1,5 @@
-//! The audit: each change has exactly one record, whoever makes it, and whenever the process is killed.
+//! The audit: each change has exactly one record, whoever makes it, and whenever the process is
+//! killed.
 
 mod audit_path;
 mod edited_files;
@@ -142,8 +143,8 @@ fn a_change_without_its_record_does_not_happen() {
     call_api(&gateway, "POST", "/keys", &tokens.write, &json!({ "account": "acme" })).expect(201);
 }
 
-/// Kills the gateway at a hundred moments while it makes changes. Then each change must be there with
-/// its record, or neither.
+/// Kills the gateway at a hundred moments while it makes changes. Then each change must be there
+/// with its record, or neither.
 #[test]
 fn a_kill_at_any_moment_leaves_a_change_whole_or_not_at_all() {
     let server = RedisServer::start();

@@ -89,8 +89,8 @@ fn a_rewritten_token_file_replaces_the_token() {
     assert_eq!(status(tokens[1]), 401);
 }
 
-/// Writes a key file slowly, a key at a time, and asks with its last key meanwhile. Returns false if
-/// this took so long that riskgate had to take the half-written file for a whole one.
+/// Writes a key file slowly, a key at a time, and asks with its last key meanwhile. Returns false
+/// if this took so long that riskgate had to take the half-written file for a whole one.
 #[test]
 fn files_that_change_while_the_gateway_starts_are_read_again() {
     let setup = Setup::new().set("plans.free", "\"unlimited\"");

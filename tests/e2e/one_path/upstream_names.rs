@@ -217,8 +217,8 @@ while True:
     server.sendto(head + query[12:end] + answer, client)
 "#;
 
-/// Runs a command of riskgate where the resolver is reached through the second of two interfaces: both
-/// have link-local addresses.
+/// Runs a command of riskgate where the resolver is reached through the second of two interfaces:
+/// both have link-local addresses.
 const IN_A_NETWORK_OF_ITS_OWN: &str = r#"
 set -e
 unshare -n sleep 60 &

@@ -1,10 +1,10 @@
 //! Models of the lease in memory and of the calls counted by key. loom runs each model with every
 //! interleaving of its threads.
 //!
-//! The program includes the shipped source files of the atomic lease, of the lease accounting and of
-//! the usage by key. The threads of a model are callers that spend and refund calls, and a worker
-//! that sends reports and applies grants, changes the limit or enters a month. A number stands for
-//! the store; it changes by the shipped rule.
+//! The program includes the shipped source files of the atomic lease, of the lease accounting and
+//! of the usage by key. The threads of a model are callers that spend and refund calls, and a
+//! worker that sends reports and applies grants, changes the limit or enters a month. A number
+//! stands for the store; it changes by the shipped rule.
 //!
 //! This is a program and not a test, because a test would also compile the unit tests of these
 //! files.

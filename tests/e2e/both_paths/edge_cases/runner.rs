@@ -265,8 +265,8 @@ impl RunningCase<'_> {
         self.check_log_lines(case, &placeholders, log_start, faults);
     }
 
-    /// If the tests use the fast path, makes [`CALLS_TO_OBTAIN_LEASE`] calls, so that the next calls
-    /// don't wait for the store. Returns the counted calls: 0 without the fast path.
+    /// If the tests use the fast path, makes [`CALLS_TO_OBTAIN_LEASE`] calls, so that the next
+    /// calls don't wait for the store. Returns the counted calls: 0 without the fast path.
     fn warm_up_account(&self, placeholders: &Placeholders, key: &str) -> u64 {
         if !is_fast_path_the_default() {
             return 0;

@@ -38,7 +38,8 @@ struct StreamText {
 }
 
 /// Sends each round, and waits until its streams have ended. Then closes the sending side, unless
-/// riskgate has to close the connection, and reads to the end. Returns a text for each stream, and the reasons of GOAWAY.
+/// riskgate has to close the connection, and reads to the end. Returns a text for each stream, and
+/// the reasons of GOAWAY.
 pub fn send_and_read_streams(stream: Box<dyn Stream>, input: &Http2Input) -> Vec<String> {
     let mut frames = FrameClient::start(stream);
     // riskgate may have closed the connection because of an earlier round.
