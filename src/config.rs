@@ -31,7 +31,6 @@ mod upstream;
 mod webhook;
 
 use std::ffi::OsString;
-use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,36 +68,62 @@ pub use store::StoreOptions;
 pub struct Config {
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
+    /// What takes effect when a process starts.
+    pub startup: StartupConfig,
+    /// What a reload may change while a process runs.
+    pub reloadable: ReloadableConfig,
+}
+
+/// The settings that take effect when a process starts. A reload only tells that they have changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartupConfig {
     /// The address of the HTTP listener.
     pub http: SocketAddr,
     /// The address of the HTTPS listener, if any.
     pub https: Option<SocketAddr>,
     /// The address of the listener that sends clients to HTTPS, if any.
     pub redirect: Option<SocketAddr>,
-    /// The certificates of the HTTPS listener.
-    pub certificates: Vec<CertificateFiles>,
     /// The address of the admin listener.
     pub admin: SocketAddr,
     /// Threads of each request listener.
     pub threads: usize,
     /// The rules of the gate that take effect at the start.
     pub startup_rules: StartupRules,
-    /// What riskgate checks for proxies that ask.
-    pub authz: Option<Arc<AuthzRules>>,
     /// Timeouts, sizes and protocols of client connections.
     pub downstream: DownstreamOptions,
     /// The limits on open connections.
     pub connection_limits: ConnectionLimits,
-    /// Whether and how requests are logged.
-    pub access_log: AccessLogOptions,
     /// Where the access log is written.
     pub log_target: LogTarget,
     /// Where traces are sent; `None` if they are off.
     pub traces: Option<TraceOptions>,
-    /// What the process log contains.
-    pub process_log: ProcessLogOptions,
     /// The upstream servers.
     pub upstream: UpstreamOptions,
+    /// The store and its connection settings.
+    pub store: StoreOptions,
+    /// The directory with the pid file and the upgrade socket; None disables upgrades.
+    pub runtime_dir: Option<PathBuf>,
+    /// How long a draining process keeps accepting connections.
+    pub drain_delay: Duration,
+    /// How long a draining process waits for requests in flight.
+    pub drain_grace: Duration,
+    /// The file to which riskgate appends the records of the audit; None without such a file.
+    pub audit_path: Option<PathBuf>,
+    /// Whether `/metrics` needs no token.
+    pub is_metrics_public: bool,
+}
+
+/// The settings that a reload may change while a process runs.
+#[derive(Clone, Debug)]
+pub struct ReloadableConfig {
+    /// The certificates of the HTTPS listener.
+    pub certificates: Vec<CertificateFiles>,
+    /// What riskgate checks for proxies that ask.
+    pub authz: Option<Arc<AuthzRules>>,
+    /// Whether and how requests are logged.
+    pub access_log: AccessLogOptions,
+    /// What the process log contains.
+    pub process_log: ProcessLogOptions,
     /// The `[[upstream.route]]` entries: further paths that are forwarded to the upstream servers.
     pub upstream_routes: Vec<UpstreamRoute>,
     /// The sources of the table.
@@ -111,8 +136,6 @@ pub struct Config {
     pub check_answer: CheckAnswer,
     /// The score of domains that are in no list; None means the score that the table gives them.
     pub unknown_score: Option<Score>,
-    /// The store and its connection settings.
-    pub store: StoreOptions,
     /// Whether calls without a lease pass while the store is down.
     pub on_failure: FailurePolicy,
     /// The file that declares keys, if any.
@@ -127,19 +150,9 @@ pub struct Config {
     pub top_domains: TopDomainsOptions,
     /// The receiver of quota webhooks, and how to reach it; None without webhooks.
     pub webhook: Option<WebhookOptions>,
-    /// The directory with the pid file and the upgrade socket; None disables upgrades.
-    pub runtime_dir: Option<PathBuf>,
-    /// How long a draining process keeps accepting connections.
-    pub drain_delay: Duration,
-    /// How long a draining process waits for requests in flight.
-    pub drain_grace: Duration,
     /// The tokens of the admin listener. At least one is required unless the listener is on
     /// loopback.
     pub admin_tokens: Vec<AdminToken>,
-    /// The file to which riskgate appends the records of the audit; None without such a file.
-    pub audit_path: Option<PathBuf>,
-    /// Whether `/metrics` needs no token.
-    pub is_metrics_public: bool,
 }
 
 /// What was read of a config, and from which files.
@@ -243,117 +256,68 @@ impl Config {
         let feeds = settings.read_feeds();
         Config {
             file,
-            http,
-            https,
-            redirect,
-            certificates: settings.read_certificate_files(),
-            admin,
-            threads: settings.integer("listen.threads", 1..=1024, cores as u64) as usize,
-            downstream: settings.read_downstream_options(&trusted_proxies, authz_path.as_ref()),
-            connection_limits: settings.read_connection_limits(&trusted_proxies),
-            upstream: settings.read_upstream_options(&trusted_proxies),
-            startup_rules: StartupRules {
-                client_address: settings.read_client_address_rule(trusted_proxies),
-                authz_path: authz_path.clone(),
-                key_header: settings.read_key_header(),
-                hsts: settings.read_hsts(),
+            startup: StartupConfig {
+                http,
+                https,
+                redirect,
+                admin,
+                threads: settings.integer("listen.threads", 1..=1024, cores as u64) as usize,
+                downstream: settings.read_downstream_options(&trusted_proxies, authz_path.as_ref()),
+                connection_limits: settings.read_connection_limits(&trusted_proxies),
+                upstream: settings.read_upstream_options(&trusted_proxies),
+                startup_rules: StartupRules {
+                    client_address: settings.read_client_address_rule(trusted_proxies),
+                    authz_path: authz_path.clone(),
+                    key_header: settings.read_key_header(),
+                    hsts: settings.read_hsts(),
+                },
+                log_target: settings.read_log_target(),
+                traces: settings.read_trace_options(),
+                store: settings.read_store_options(),
+                runtime_dir: settings.path_or_default("process.runtime_dir", "state/run"),
+                drain_delay: settings.duration("drain.delay", Duration::ZERO),
+                drain_grace: settings.duration("drain.grace", seconds(30)),
+                audit_path: settings.path("audit.path"),
+                is_metrics_public: settings.boolean("admin.metrics_public", false),
             },
-            authz: settings.read_authz_rules(authz_path.as_ref()),
-            access_log: settings.read_access_log_options(),
-            log_target: settings.read_log_target(),
-            process_log: settings.read_process_log_options(),
-            traces: settings.read_trace_options(),
-            upstream_routes,
-            table: settings.read_table_inputs(&feeds),
-            feeds,
-            dns: settings.read_dns_options(),
-            check_answer: settings.read_check_answer(),
-            unknown_score: settings
-                .optional_integer("table.unknown_score", 0..=100)
-                .and_then(|n| Score::new(n as u8)),
-            store: settings.read_store_options(),
-            on_failure: match settings.choice("store.on_failure", &["open", "closed"]) {
-                "closed" => FailurePolicy::Closed,
-                _ => FailurePolicy::Open,
+            reloadable: ReloadableConfig {
+                certificates: settings.read_certificate_files(),
+                authz: settings.read_authz_rules(authz_path.as_ref()),
+                access_log: settings.read_access_log_options(),
+                process_log: settings.read_process_log_options(),
+                upstream_routes,
+                table: settings.read_table_inputs(&feeds),
+                feeds,
+                dns: settings.read_dns_options(),
+                check_answer: settings.read_check_answer(),
+                unknown_score: settings
+                    .optional_integer("table.unknown_score", 0..=100)
+                    .and_then(|n| Score::new(n as u8)),
+                on_failure: match settings.choice("store.on_failure", &["open", "closed"]) {
+                    "closed" => FailurePolicy::Closed,
+                    _ => FailurePolicy::Open,
+                },
+                key_file: settings.path("keys.file"),
+                max_per_client_of_key: settings.read_rate("keys.max_per_client"),
+                key_prefix: settings.key_prefix("keys.prefix", "rg_"),
+                plans: settings.read_plans(),
+                top_domains: settings.read_top_domains_options(),
+                webhook: settings.read_webhook_options(),
+                admin_tokens,
             },
-            key_file: settings.path("keys.file"),
-            max_per_client_of_key: settings.read_rate("keys.max_per_client"),
-            key_prefix: settings.key_prefix("keys.prefix", "rg_"),
-            plans: settings.read_plans(),
-            top_domains: settings.read_top_domains_options(),
-            webhook: settings.read_webhook_options(),
-            runtime_dir: settings.path_or_default("process.runtime_dir", "state/run"),
-            drain_delay: settings.duration("drain.delay", Duration::ZERO),
-            drain_grace: settings.duration("drain.grace", seconds(30)),
-            admin_tokens,
-            audit_path: settings.path("audit.path"),
-            is_metrics_public: settings.boolean("admin.metrics_public", false),
         }
-    }
-
-    /// Returns the settings of the gate that a reload may change.
-    pub fn reloadable_rules(&self) -> ReloadableRules {
-        let upstream_routes = self.upstream_routes.clone();
-        ReloadableRules {
-            upstream_routes,
-            unknown_score: self.unknown_score,
-            check_answer: self.check_answer,
-            max_per_client_of_key: self.max_per_client_of_key,
-            authz: self.authz.clone(),
-        }
-    }
-
-    /// Lists the settings that differ from those at process start and take effect at a restart.
-    pub fn settings_needing_restart(&self, startup: &Config) -> Vec<&'static str> {
-        let (rules, startup_rules) = (&self.startup_rules, &startup.startup_rules);
-        let mut downstream = self.downstream.clone();
-        downstream.request_limits.authz_path.clone_from(&startup_rules.authz_path);
-        let is_same = |a: &dyn Debug, b: &dyn Debug| format!("{a:?}") == format!("{b:?}");
-        [
-            ("listen.http", is_same(&self.http, &startup.http)),
-            ("listen.https", is_same(&self.https, &startup.https)),
-            ("listen.redirect", is_same(&self.redirect, &startup.redirect)),
-            ("listen.admin", is_same(&self.admin, &startup.admin)),
-            ("listen.threads", is_same(&self.threads, &startup.threads)),
-            (
-                "listen.trusted_proxies, listen.client_address",
-                is_same(&rules.client_address, &startup_rules.client_address),
-            ),
-            ("authz.path", rules.authz_path == startup_rules.authz_path),
-            ("keys.header", rules.key_header == startup_rules.key_header),
-            ("listen.hsts", is_same(&rules.hsts, &startup_rules.hsts)),
-            ("listen (timeouts, sizes, fast_path)", is_same(&downstream, &startup.downstream)),
-            ("listen (connections)", is_same(&self.connection_limits, &startup.connection_limits)),
-            ("log (path, max_bytes, kept_files)", is_same(&self.log_target, &startup.log_target)),
-            ("traces", self.traces == startup.traces),
-            ("upstream", is_same(&self.upstream, &startup.upstream)),
-            ("store (but for on_failure)", is_same(&self.store, &startup.store)),
-            ("process.runtime_dir", is_same(&self.runtime_dir, &startup.runtime_dir)),
-            ("drain.delay", is_same(&self.drain_delay, &startup.drain_delay)),
-            ("drain.grace", is_same(&self.drain_grace, &startup.drain_grace)),
-            ("audit.path", self.audit_path == startup.audit_path),
-            ("admin.metrics_public", self.is_metrics_public == startup.is_metrics_public),
-        ]
-        .into_iter()
-        .filter_map(|(setting, is_same)| (!is_same).then_some(setting))
-        .collect()
-    }
-
-    /// The files that are read only when the process starts.
-    pub fn files_read_at_start(&self) -> Vec<PathBuf> {
-        let of_upstream = self.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
-        let of_store = self.store.redis.tls_ca.clone();
-        of_store.into_iter().chain(of_upstream.map(PathBuf::from)).collect()
     }
 
     /// Describes what is valid but surely not meant.
     pub fn warnings(&self) -> Vec<String> {
-        let has_rate = self.max_per_client_of_key.is_some();
-        let is_proxy_the_client = self.startup_rules.client_address.trusted_proxies.is_empty();
-        let shares_rate = self.authz.is_some() && has_rate && is_proxy_the_client;
+        let has_rate = self.reloadable.max_per_client_of_key.is_some();
+        let is_proxy_the_client =
+            self.startup.startup_rules.client_address.trusted_proxies.is_empty();
+        let shares_rate = self.reloadable.authz.is_some() && has_rate && is_proxy_the_client;
         let has_useless_rotation =
-            self.log_target.path.is_none() && self.log_target.rotation.is_some();
-        let has_useless_hsts = self.startup_rules.hsts.is_some() && self.https.is_none();
+            self.startup.log_target.path.is_none() && self.startup.log_target.rotation.is_some();
+        let has_useless_hsts =
+            self.startup.startup_rules.hsts.is_some() && self.startup.https.is_none();
         let warnings = [
             (
                 shares_rate,
@@ -383,6 +347,84 @@ impl Config {
     /// Reads an environment variable without decoding it.
     pub fn env_var_os(name: &str) -> Option<OsString> {
         std::env::var_os(name)
+    }
+}
+
+impl StartupConfig {
+    /// Lists the settings that `new` changes. They take effect at the next restart.
+    pub fn list_changes(&self, new: &StartupConfig) -> Vec<&'static str> {
+        // Each field is named, so that none is forgotten.
+        let StartupConfig {
+            http,
+            https,
+            redirect,
+            admin,
+            threads,
+            startup_rules,
+            downstream,
+            connection_limits,
+            log_target,
+            traces,
+            upstream,
+            store,
+            runtime_dir,
+            drain_delay,
+            drain_grace,
+            audit_path,
+            is_metrics_public,
+        } = self;
+        let StartupRules { client_address, authz_path, key_header, hsts } = startup_rules;
+        // The limits of requests have a copy of it.
+        let mut new_downstream = new.downstream.clone();
+        new_downstream.request_limits.authz_path.clone_from(authz_path);
+        [
+            ("listen.http", *http == new.http),
+            ("listen.https", *https == new.https),
+            ("listen.redirect", *redirect == new.redirect),
+            ("listen.admin", *admin == new.admin),
+            ("listen.threads", *threads == new.threads),
+            (
+                "listen.trusted_proxies, listen.client_address",
+                *client_address == new.startup_rules.client_address,
+            ),
+            ("authz.path", *authz_path == new.startup_rules.authz_path),
+            ("keys.header", *key_header == new.startup_rules.key_header),
+            ("listen.hsts", *hsts == new.startup_rules.hsts),
+            ("listen (timeouts, sizes, fast_path)", *downstream == new_downstream),
+            ("listen (connections)", *connection_limits == new.connection_limits),
+            ("log (path, max_bytes, kept_files)", *log_target == new.log_target),
+            ("traces", *traces == new.traces),
+            ("upstream", *upstream == new.upstream),
+            ("store (but for on_failure)", *store == new.store),
+            ("process.runtime_dir", *runtime_dir == new.runtime_dir),
+            ("drain.delay", *drain_delay == new.drain_delay),
+            ("drain.grace", *drain_grace == new.drain_grace),
+            ("audit.path", *audit_path == new.audit_path),
+            ("admin.metrics_public", *is_metrics_public == new.is_metrics_public),
+        ]
+        .into_iter()
+        .filter_map(|(setting, is_same)| (!is_same).then_some(setting))
+        .collect()
+    }
+
+    /// The files that are read only when the process starts.
+    pub fn files_read_at_start(&self) -> Vec<PathBuf> {
+        let of_upstream = self.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
+        let of_store = self.store.redis.tls_ca.clone();
+        of_store.into_iter().chain(of_upstream.map(PathBuf::from)).collect()
+    }
+}
+
+impl ReloadableConfig {
+    /// Returns the rules of the gate.
+    pub fn rules(&self) -> ReloadableRules {
+        ReloadableRules {
+            upstream_routes: self.upstream_routes.clone(),
+            unknown_score: self.unknown_score,
+            check_answer: self.check_answer,
+            max_per_client_of_key: self.max_per_client_of_key,
+            authz: self.authz.clone(),
+        }
     }
 }
 

@@ -48,14 +48,14 @@ pub fn check_input(data: &[u8]) {
         assert!(!shown.contains(SECRET), "{shown}");
     }
     assert!(
-        config.settings_needing_restart(&config.clone()).is_empty(),
+        config.startup.list_changes(&config.startup.clone()).is_empty(),
         "the config differs from itself"
     );
     if faults.is_empty() {
-        assert!(config.plans.contains_key("free"), "accounts without a plan have no limit");
-        assert!(config.admin.ip().is_loopback() || !config.admin_tokens.is_empty());
-        assert!(!config.upstream.servers.is_empty());
-        for prefix in &config.upstream_routes {
+        assert!(config.reloadable.plans.contains_key("free"), "accounts without a plan have no limit");
+        assert!(config.startup.admin.ip().is_loopback() || !config.reloadable.admin_tokens.is_empty());
+        assert!(!config.startup.upstream.servers.is_empty());
+        for prefix in &config.reloadable.upstream_routes {
             assert!(prefix.path_prefix.starts_with('/') && !prefix.path_prefix.ends_with('/'));
             assert!(prefix.needs_key || !prefix.is_counted);
         }

@@ -102,8 +102,8 @@ fn start_gateway(name: &str, fast_path: bool, upstream_address: SocketAddr) -> S
     let upstreams = create_upstreams(&config).expect("a server");
     let gateway = Gateway::new(gate.clone(), Arc::clone(&upstreams));
     let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), gateway));
-    let tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
-    let app = DownstreamApp::new(proxy, gate, upstreams, config.downstream, tracker);
+    let tracker = Arc::new(ConnectionTracker::new(config.startup.connection_limits.clone()));
+    let app = DownstreamApp::new(proxy, gate, upstreams, config.startup.downstream, tracker);
     let socket = bind_listener(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = socket.local_addr().expect("an address");
     std::thread::spawn(move || {

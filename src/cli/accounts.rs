@@ -46,8 +46,8 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
         AccountsCommand::List { config, json } => {
             let config = config.read_config()?;
             let rows = read_ring_rows_of_config(&config)?;
-            let declared = read_declared_keys(&config)?;
-            let accounts = list_accounts(&rows.accounts, &declared, &config.plans);
+            let declared = read_declared_keys(&config.reloadable)?;
+            let accounts = list_accounts(&rows.accounts, &declared, &config.reloadable.plans);
             print_result(render_accounts(&accounts, json))
         }
         AccountsCommand::Set { config, name, plan, limit, json } => {
@@ -55,7 +55,7 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
             check_account_name("NAME", &name)?;
             let (mut store, author) = (open_store(&config)?, command_author());
             let (plan, limit) = (plan.as_deref(), limit.as_deref());
-            let account = set_account(&mut store, &config, &author, &name, plan, limit)?;
+            let account = set_account(&mut store, &config.reloadable, &author, &name, plan, limit)?;
             let done = format!("account {name} is set");
             print_result_of_change(&done, render_accounts(&[account], json))
         }

@@ -83,7 +83,7 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
 /// of this machine tells the time.
 fn read_time(config: &ConfigArgs) -> Result<BelievedTime, CommandFailure> {
     let judged = match config.read_config() {
-        Ok(config) => judge_present_time(&config.store, STORE_TIMEOUT)?,
+        Ok(config) => judge_present_time(&config.startup.store, STORE_TIMEOUT)?,
         Err(_) => judge_time(None)?,
     };
     if let Some(problem) = judged.problem {

@@ -12,7 +12,7 @@ use crate::store::{RingRows, Store, StoreError};
 pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let inputs = StartupInputs::read(&args.config_sources()).map_err(CommandFailure::config)?;
     let (_, upstreams) = check_log_limits_and_upstreams(&inputs.config)?;
-    let options = &inputs.config.store;
+    let options = &inputs.config.startup.store;
     // A check writes nothing, so it does not create a missing SQLite file as `run` would.
     let rows = match Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT) {
         Ok(None) => RingRows::default(),
@@ -23,7 +23,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         Err(error) => return Err(store_failure(error)),
     };
     let now = read_present_time(options, STORE_TIMEOUT);
-    let (declared, plans) = (&inputs.declared_keys, &inputs.config.plans);
+    let (declared, plans) = (&inputs.declared_keys, &inputs.config.reloadable.plans);
     KeyRing::check_key_file(&rows, declared, plans)
         .map_err(|error| CommandFailure::config(vec![error.to_string()]))?;
     let from = inputs

@@ -129,7 +129,7 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
 
 fn create(config: &Config, new: &NewKey, json: bool) -> Result<(), CommandFailure> {
     let (mut store, author) = (open_store(config)?, command_author());
-    let key = prepare_key(&mut store, config, new, None)?;
+    let key = prepare_key(&mut store, &config.reloadable, new, None)?;
     warn_about_clock_skew(&mut store)?;
     let added = key.add(&mut store, &author);
     let undo = |store: &mut Store| {
@@ -193,7 +193,8 @@ fn rotate(
     json: bool,
 ) -> Result<(), CommandFailure> {
     let (mut store, author) = (open_existing_store(config)?, command_author());
-    let rotation = prepare_rotation(&mut store, config, id, Some(overlap), expires, None)?;
+    let rotation =
+        prepare_rotation(&mut store, &config.reloadable, id, Some(overlap), expires, None)?;
     warn_about_clock_skew(&mut store)?;
     let rotated = rotation.commit(&mut store, &author);
     let undo = |store: &mut Store| rotation.undo(store, &author);
@@ -203,21 +204,22 @@ fn rotate(
 }
 
 fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
-    let is_declared =
-        || read_declared_keys(config).is_ok_and(|all| all.iter().any(|it| it.key.id == id));
+    let is_declared = || {
+        read_declared_keys(&config.reloadable).is_ok_and(|all| all.iter().any(|it| it.key.id == id))
+    };
     check_store_is_served(config)?;
     if is_store_missing(config) && !is_declared() {
         // A failed command must not leave a new store behind.
         let fault = format!("expected the id of a key, but found {id:?}");
         return Err(CommandFailure::failed(fault));
     }
-    let now = revoke_key(&mut open_store(config)?, config, &command_author(), id)?;
+    let now = revoke_key(&mut open_store(config)?, &config.reloadable, &command_author(), id)?;
     let object = json!({ "id": id, "revoked_at": format_rfc3339(now) });
     print_change(&format!("key {id} is revoked"), &object, json)
 }
 
 fn import(config: &Config, file: &Path, json: bool) -> Result<(), CommandFailure> {
-    let ids = import_keys(&mut open_store(config)?, config, &command_author(), file)?;
+    let ids = import_keys(&mut open_store(config)?, &config.reloadable, &command_author(), file)?;
     print_change(&format!("{} keys imported", ids.len()), &json!(ids), json)
 }
 

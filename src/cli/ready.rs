@@ -27,7 +27,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let admin = match args.admin {
         Some(address) => address,
-        None => args.config.read_config()?.admin,
+        None => args.config.read_config()?.startup.admin,
     };
     let url = format!("http://{}/readyz", loopback_if_unspecified(admin));
     let failure = |found: &str| {

@@ -99,10 +99,10 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
             let (from, to) = (parse_url("FROM", &from)?, parse_url("TO", &to)?);
             let config = config.read_config()?;
             // The gateway has the file open that was there before.
-            if matches!(to, StoreUrl::Sqlite(_)) && config.store.is_at(&to) {
+            if matches!(to, StoreUrl::Sqlite(_)) && config.startup.store.is_at(&to) {
                 check_no_gateway_runs(&config)?;
             }
-            report_copy("copied", &copy(&config.store.redis, &from, &to)?, json)
+            report_copy("copied", &copy(&config.startup.store.redis, &from, &to)?, json)
         }
         StoreCommand::Backup { config, file, json } => backup::run(&config, &file, json),
         StoreCommand::Restore { config, file, json } => restore(&config, file, json),
@@ -179,7 +179,8 @@ fn parse_url(what: &str, text: &str) -> Result<StoreUrl, CommandFailure> {
 fn restore(config: &ConfigArgs, file: PathBuf, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
     check_no_gateway_runs(&config)?;
-    let contents = copy(&config.store.redis, &StoreUrl::Sqlite(file), &config.store.url)?;
+    let contents =
+        copy(&config.startup.store.redis, &StoreUrl::Sqlite(file), &config.startup.store.url)?;
     report_copy("restored", &contents, json)
 }
 

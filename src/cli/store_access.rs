@@ -43,7 +43,7 @@ fn check_store_is_the_same(config: &Config, store: &mut Store) -> Result<(), Com
     Err(CommandFailure::failed(format!(
         "{}: expected the store {served_id} of the running gateway, but found {found}; bring the \
          store back with its data, or stop the gateway first",
-        config.store.shown_address()
+        config.startup.store.shown_address()
     )))
 }
 
@@ -52,7 +52,7 @@ pub fn check_store_is_served(config: &Config) -> Result<(), CommandFailure> {
     let Some(served) = running_gateway_dir(config)?.and_then(|dir| dir.read_served_store()) else {
         return Ok(());
     };
-    let named = config.store.shown_address();
+    let named = config.startup.store.shown_address();
     if served.address != named {
         return Err(CommandFailure::failed(format!(
             "store.url: expected {}, the store of the running gateway, but found {named}; \
@@ -60,7 +60,7 @@ pub fn check_store_is_served(config: &Config) -> Result<(), CommandFailure> {
             served.address
         )));
     }
-    match (served.inode, config.store.file_identity().map(|(_, inode)| inode)) {
+    match (served.inode, config.startup.store.file_identity().map(|(_, inode)| inode)) {
         (Some(served), Some(found)) if served != found => Err(CommandFailure::failed(format!(
             "{named}: expected the store of the running gateway, but found another file; put it \
              back first"
@@ -80,7 +80,7 @@ pub fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
         let path = path.display();
         return Err(CommandFailure::failed(format!("{path}: {expected}; put it back first")));
     }
-    let mut store = config.store.open(STORE_TIMEOUT)?;
+    let mut store = config.startup.store.open(STORE_TIMEOUT)?;
     store.raise_busy_timeout()?;
     tell_time(&mut store)?;
     if let Some(path) = new_file {
@@ -109,7 +109,7 @@ pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
 }
 
 fn open_without_creating(config: &Config) -> Result<Store, CommandFailure> {
-    let mut store = config.store.open_existing(STORE_TIMEOUT)?;
+    let mut store = config.startup.store.open_existing(STORE_TIMEOUT)?;
     store.raise_busy_timeout()?;
     tell_time(&mut store)?;
     Ok(store)
@@ -132,7 +132,7 @@ pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailu
 
 /// Returns the path of the config's store if it is a file that does not exist.
 fn missing_store_file(config: &Config) -> Option<&PathBuf> {
-    match &config.store.url {
+    match &config.startup.store.url {
         StoreUrl::Sqlite(path) if path.symlink_metadata().is_err() => Some(path),
         _ => None,
     }
@@ -141,7 +141,7 @@ fn missing_store_file(config: &Config) -> Option<&PathBuf> {
 /// Returns the runtime directory of the config, if a gateway runs from it. Fails if this user may
 /// not see that: without this knowledge, a command could change another store than the gateway's.
 fn running_gateway_dir(config: &Config) -> Result<Option<RuntimeDir>, CommandFailure> {
-    let Some(path) = &config.runtime_dir else { return Ok(None) };
+    let Some(path) = &config.startup.runtime_dir else { return Ok(None) };
     RuntimeDir::open_if_claimed(path).map_err(|error| {
         CommandFailure::failed(format!(
             "process.runtime_dir: expected to see whether a gateway runs, but found {error}: {}; \

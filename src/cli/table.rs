@@ -170,10 +170,10 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
                 None => {
                     let config = config.read_config()?;
                     let sources = LookupSources {
-                        table: &config.table,
-                        unknown_score: config.unknown_score,
+                        table: &config.reloadable.table,
+                        unknown_score: config.reloadable.unknown_score,
                         store: dns::open_store_with_dns_facts(&config),
-                        unix_now: read_present_time(&config.store, STORE_TIMEOUT),
+                        unix_now: read_present_time(&config.startup.store, STORE_TIMEOUT),
                     };
                     lookup::print_lookups(&mut out, &names, sources, json)?
                 }

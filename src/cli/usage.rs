@@ -37,9 +37,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let config = args.config.read_config()?;
     let Some(mut store) = open_store_to_read(&config)? else {
-        let month = args
-            .month
-            .unwrap_or_else(|| Month::containing(read_present_time(&config.store, STORE_TIMEOUT)));
+        let month = args.month.unwrap_or_else(|| {
+            Month::containing(read_present_time(&config.startup.store, STORE_TIMEOUT))
+        });
         return match args.daily || args.csv {
             true => print_result(render_daily_usage(&[], month, args)),
             false => print_usage(&[], month, args.json),

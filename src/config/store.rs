@@ -7,7 +7,7 @@ use crate::store::{RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::regular_file::{file_identity, parent_dir};
 
 /// The store and its connection settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
     /// The address of the store.
     pub url: StoreUrl,

@@ -21,9 +21,9 @@ fn an_empty_file_is_a_fault_and_a_comment_alone_means_the_defaults() {
         assert_eq!(faults, ["riskgate.toml: expected settings, but found an empty file"]);
     }
     let config = read_config_text("# Nothing yet.\n").unwrap();
-    assert_eq!(config.http.to_string(), "127.0.0.1:8080");
-    assert_eq!(config.plans["free"], MonthlyLimit::Calls(100));
-    assert_eq!(config.upstream.exchange_time_limit, Duration::from_millis(2_500));
+    assert_eq!(config.startup.http.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.reloadable.plans["free"], MonthlyLimit::Calls(100));
+    assert_eq!(config.startup.upstream.exchange_time_limit, Duration::from_millis(2_500));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn neither_faults_nor_debug_output_show_a_secret() {
     let url = "redis://me:s3cr3t@cache.internal:6380/2";
     let config =
         read_config_text(&format!("[admin]\ntoken = {token:?}\n[store]\nurl = {url:?}\n")).unwrap();
-    assert_eq!(config.admin_tokens[0].digest, crate::keys::sha256(token.as_bytes()));
+    assert_eq!(config.reloadable.admin_tokens[0].digest, crate::keys::sha256(token.as_bytes()));
     assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
     for text in [
         format!("[store]\nurl = [{url:?}]\n"),
@@ -117,7 +117,7 @@ fn resolvers_are_addresses_with_or_without_a_port() {
     let config = read_config_text(
         "[dns]\nlearn = true\nresolvers = [\"10.0.0.2\", \"::1\", \"[::1]:5353\"]\n",
     );
-    let dns = config.unwrap().dns;
+    let dns = config.unwrap().reloadable.dns;
     let resolvers: Vec<String> = dns.resolver_addresses.iter().map(ToString::to_string).collect();
     assert_eq!(resolvers, ["10.0.0.2:53", "[::1]:53", "[::1]:5353"]);
     assert!(
@@ -125,7 +125,7 @@ fn resolvers_are_addresses_with_or_without_a_port() {
             && dns.max_queries_per_second == 50
             && dns.max_names_in_flight == 16
     );
-    assert!(!read_config_text("# Nothing yet.\n").unwrap().dns.is_learning_enabled);
+    assert!(!read_config_text("# Nothing yet.\n").unwrap().reloadable.dns.is_learning_enabled);
     let faults =
         read_config_text("[dns]\nresolvers = [\"dns.example.com\"]\nrate = 0\n").unwrap_err();
     let expected = r#"riskgate.toml:2: dns.resolvers: expected a list of addresses such as ["10.0.0.2", "[::1]:5353"], but found ["dns.example.com"]"#;

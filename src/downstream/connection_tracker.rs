@@ -12,7 +12,7 @@ use crate::model::network::Networks;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 
 /// The limits on open connections.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// The most connections in total.
     pub max_connections: usize,

@@ -6,7 +6,7 @@ use crate::message::request_head::RequestLimits;
 use crate::model::network::Networks;
 
 /// The settings of client connections.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownstreamOptions {
     /// The time for a whole request header, from its first byte to its last. It also limits the
     /// preamble of a connection: the PROXY header and the TLS handshake.

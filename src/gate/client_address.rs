@@ -22,7 +22,7 @@ pub enum ClientAddressSource {
 }
 
 /// How riskgate finds the client's address.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientAddressRule {
     /// The proxies in front of riskgate whose forwarding fields are trusted.
     pub trusted_proxies: Networks,

@@ -74,7 +74,7 @@ impl RequestContext {
 
     /// Returns a reply as the header and the body of a response over HTTP/2.
     pub(crate) fn header_and_body(&mut self, reply: &Reply) -> (Box<ResponseHeader>, Bytes) {
-        let body = reply.body_for(self.is_head_method);
+        let body = reply.body_for(self.is_head_method).clone();
         self.response_bytes = body.len() as u64;
         (Box::new(reply.to_response_header(&self.common_headers)), body)
     }

@@ -55,7 +55,7 @@ impl GateState {
 }
 
 /// The rules that take effect when the process starts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StartupRules {
     /// The proxies in front of riskgate, and who the client behind them is.
     pub client_address: ClientAddressRule,
@@ -75,7 +75,7 @@ impl StartupRules {
 }
 
 /// The rules that a reload may change while requests run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadableRules {
     /// The routes of `[[upstream.route]]`.
     pub upstream_routes: Vec<UpstreamRoute>,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
 use super::keys::{check_account_name, check_plan};
-use crate::config::Config;
+use crate::config::ReloadableConfig;
 use crate::keys::{DeclaredKey, Plans, plans_of_key_file};
 use crate::model::plan::choose_plan;
 use crate::store::{AccountRow, ChangeAuthor, MonthlyLimit, Store};
@@ -80,7 +80,7 @@ pub fn list_accounts(
 /// Returns a fault if a value is faulty, if neither plan nor limit is given, or if the store fails.
 pub fn set_account(
     store: &mut Store,
-    config: &Config,
+    config: &ReloadableConfig,
     author: &ChangeAuthor,
     name: &str,
     plan: Option<&str>,

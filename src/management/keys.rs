@@ -5,7 +5,7 @@ use std::path::Path;
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
 use super::repeatable::RepeatableRequest;
-use crate::config::Config;
+use crate::config::{Config, ReloadableConfig};
 use crate::keys::{
     DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, is_valid_id_or_account, plans_of_key_file,
     read_key_file,
@@ -57,7 +57,7 @@ pub struct PreparedKey {
 /// the key is added.
 pub fn prepare_key(
     store: &mut Store,
-    config: &Config,
+    config: &ReloadableConfig,
     new: &NewKey,
     request: Option<&RepeatableRequest<'_>>,
 ) -> Result<PreparedKey, ManagementFault> {
@@ -112,7 +112,7 @@ impl PreparedKey {
 /// Returns a fault if there is no such key, or if the key file or the store fails.
 pub fn revoke_key(
     store: &mut Store,
-    config: &Config,
+    config: &ReloadableConfig,
     author: &ChangeAuthor,
     id: &str,
 ) -> Result<i64, ManagementFault> {
@@ -147,7 +147,7 @@ pub fn revoke_key(
 /// an account has another plan than the file names.
 pub fn import_keys(
     store: &mut Store,
-    config: &Config,
+    config: &ReloadableConfig,
     author: &ChangeAuthor,
     file: &Path,
 ) -> Result<Vec<String>, ManagementFault> {
@@ -177,7 +177,7 @@ pub fn import_keys(
 ///
 /// # Errors
 /// Returns every fault of the file.
-pub fn read_declared_keys(config: &Config) -> Result<Vec<DeclaredKey>, ManagementFault> {
+pub fn read_declared_keys(config: &ReloadableConfig) -> Result<Vec<DeclaredKey>, ManagementFault> {
     config.key_file.as_deref().map_or(Ok(Vec::new()), read_keys_of_file)
 }
 
@@ -201,7 +201,7 @@ pub fn check_account_name(field: &'static str, name: &str) -> Result<(), Managem
 ///
 /// # Errors
 /// Returns a fault if the config does not have the plan.
-pub fn check_plan(config: &Config, plan: Option<&str>) -> Result<(), ManagementFault> {
+pub fn check_plan(config: &ReloadableConfig, plan: Option<&str>) -> Result<(), ManagementFault> {
     match plan {
         Some(plan) if !config.plans.contains_key(plan) => {
             let known: Vec<&str> = config.plans.keys().map(String::as_str).collect();
@@ -256,7 +256,7 @@ fn find_plan_by_key_file(declared: &[DeclaredKey], account: &str) -> Option<Stri
 /// If the store fails.
 pub fn read_plan_of_account(
     store: &mut Store,
-    config: &Config,
+    config: &ReloadableConfig,
     account: &str,
 ) -> Result<String, StoreError> {
     let of_store = store.find_account(account)?.and_then(|row| row.plan);
@@ -268,7 +268,7 @@ pub fn read_plan_of_account(
 /// Finds the key that an earlier request of the same `Idempotency-Key` added, and derives its text.
 pub(super) fn find_repeated_key(
     store: &mut Store,
-    config: &Config,
+    config: &ReloadableConfig,
     request: Option<&RepeatableRequest<'_>>,
 ) -> Result<Option<(KeyRow, Token)>, ManagementFault> {
     let Some(request) = request else { return Ok(None) };
@@ -286,7 +286,7 @@ pub(super) fn find_repeated_key(
 /// Draws the text of a new key at random. If the request can be repeated, derives the text instead,
 /// and also returns what the store has to remember.
 pub(super) fn draw_token(
-    config: &Config,
+    config: &ReloadableConfig,
     key_id: &str,
     request: Option<&RepeatableRequest<'_>>,
 ) -> Result<(Token, Option<RequestRecord>), ManagementFault> {

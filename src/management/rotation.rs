@@ -4,7 +4,7 @@ use super::expiry::Expiry;
 use super::fault::ManagementFault;
 use super::keys::{draw_token, find_repeated_key, new_key_id, read_declared_keys};
 use super::repeatable::RepeatableRequest;
-use crate::config::{Config, parse_duration};
+use crate::config::{ReloadableConfig, parse_duration};
 use crate::keys::Token;
 use crate::store::{ChangeAuthor, KeyRow, RequestRecord, Rotation, Store, StoreError};
 
@@ -39,7 +39,7 @@ pub struct PreparedRotation {
 /// Returns a fault if a value is faulty, or if the store has no such key.
 pub fn prepare_rotation(
     store: &mut Store,
-    config: &Config,
+    config: &ReloadableConfig,
     id: &str,
     overlap: Option<&str>,
     expires: Option<&str>,
@@ -125,7 +125,7 @@ impl PreparedRotation {
 /// Finds the store's row of a key by its id, or by the digest that the key file has for this id.
 fn find_stored_key(
     store: &mut Store,
-    config: &Config,
+    config: &ReloadableConfig,
     id: &str,
 ) -> Result<Option<KeyRow>, ManagementFault> {
     if let Some(found) = store.find_key(id)? {

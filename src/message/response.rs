@@ -217,8 +217,9 @@ impl Reply {
     }
 
     /// Returns the body that is sent: none if the method is HEAD.
-    pub fn body_for(&self, is_head_method: bool) -> Bytes {
-        if is_head_method { Bytes::new() } else { self.body.clone() }
+    pub fn body_for(&self, is_head_method: bool) -> &Bytes {
+        static NO_BODY: Bytes = Bytes::new();
+        if is_head_method { &NO_BODY } else { &self.body }
     }
 
     /// Returns true if the connection closes after this response.
@@ -306,7 +307,7 @@ impl Reply {
         write_status_line(self.status, out);
         self.for_each_field(common, &mut |field, value| field.write_h1_line(value, out));
         finish_http1_header(date, options.should_close, out);
-        out.extend_from_slice(&self.body_for(options.is_head_method));
+        out.extend_from_slice(self.body_for(options.is_head_method));
     }
 }
 

@@ -95,7 +95,6 @@ impl AdminApp {
         reload_trigger: ReloadTrigger,
         inputs: Arc<CurrentInputs>,
     ) -> AdminApp {
-        let config = inputs.config.snapshot();
         let started_at = state.ledger.believed_now();
         let history = Arc::new(TrafficHistory::new(Arc::clone(&state)));
         let api = AdminApi::new(
@@ -116,12 +115,12 @@ impl AdminApp {
             reload_status,
             reload_trigger,
             process_log: None,
-            inputs,
-            listens_on_loopback: config.admin.ip().is_loopback(),
-            is_metrics_public: config.is_metrics_public,
+            listens_on_loopback: inputs.startup.admin.ip().is_loopback(),
+            is_metrics_public: inputs.startup.is_metrics_public,
             started_at,
-            http_probe_address: loopback_if_unspecified(config.http),
+            http_probe_address: loopback_if_unspecified(inputs.startup.http),
             was_http_listening: AtomicBool::new(false),
+            inputs,
         }
     }
 

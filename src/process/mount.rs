@@ -48,7 +48,7 @@ impl Mount {
         check_log_paths(&inputs.config)?;
         let config = inputs.config.clone();
         let (state, reloader, _) = build_gate_state_and_reloader(inputs, None, overrides)?;
-        let gate = Gate::new(state, config.startup_rules.clone());
+        let gate = Gate::new(state, config.startup.startup_rules.clone());
         Ok(Mount { gate, config, reloader })
     }
 

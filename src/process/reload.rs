@@ -27,7 +27,7 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::sync::oneshot;
 
-use crate::config::{Config, ConfigSources, StoreOptions};
+use crate::config::{ConfigSources, ReloadableConfig, StoreOptions};
 use crate::gate::GateState;
 use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
@@ -60,9 +60,7 @@ struct ReloadState {
     gate_state: Arc<GateState>,
     inputs: Arc<CurrentInputs>,
     audit: AuditRecorder,
-    config: Config,
-    /// The config at process start. Settings that need a restart keep its values.
-    startup_config: Config,
+    config: ReloadableConfig,
     config_sources: ConfigSources,
     keys: KeyRingUpdater,
     certificates: Option<Arc<CurrentCertificates>>,
@@ -97,10 +95,13 @@ impl Reloader {
         watches: InputWatches,
     ) -> std::io::Result<(Reloader, ReloadTrigger)> {
         let (trigger, requests) = ReloadRequests::new();
-        let config = Config::clone(&inputs.config.peek());
+        let config = ReloadableConfig::clone(&inputs.config.peek());
         let status_reporter = StatusReporter::new(Arc::clone(&gate_state));
-        let audit =
-            AuditRecorder::start(&config, Arc::clone(&gate_state), status_reporter.clone())?;
+        let audit = AuditRecorder::start(
+            &inputs.startup,
+            Arc::clone(&gate_state),
+            status_reporter.clone(),
+        )?;
         let table = TableRebuilder::start(
             Arc::clone(&gate_state),
             status_reporter.clone(),
@@ -110,7 +111,7 @@ impl Reloader {
         )?;
         let trigger = trigger.with_table(table.clone());
         let (state_of_feeds, feeds) = (Arc::clone(&gate_state), config.feeds.clone());
-        let (store, dns) = (config.store.clone(), config.dns.clone());
+        let (store, dns) = (inputs.startup.store.clone(), config.dns.clone());
         let webhooks = Webhooks::start(
             Arc::clone(&gate_state),
             status_reporter.clone(),
@@ -130,7 +131,6 @@ impl Reloader {
             gate_state,
             inputs: Arc::clone(&inputs),
             audit,
-            startup_config: config.clone(),
             config,
             config_sources,
             keys,
@@ -329,7 +329,7 @@ impl ReloadState {
     /// Lets the audit record what has changed in the config and in the key file.
     fn record_config_and_key_file(&mut self) {
         self.is_config_unrecorded =
-            !self.audit.record_config(&self.config_sources, &self.startup_config.admin);
+            !self.audit.record_config(&self.config_sources, &self.inputs.startup.admin);
         self.audit.record_key_file(self.config.key_file.as_deref(), self.keys.declared_keys());
     }
 

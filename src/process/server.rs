@@ -62,7 +62,7 @@ pub fn run(
     let runtime_dir_and_socket = open_socket_if_upgrading(start_mode, &config_sources)?;
     let mut inputs = StartupInputs::read(&config_sources).map_err(StartError::Config)?;
     let configured = inputs.config.clone();
-    process_log.set_options(configured.process_log.clone());
+    process_log.set_options(configured.reloadable.process_log.clone());
     let (config, upstreams) = check_log_limits_and_upstreams(&configured)?;
     let certificates =
         inputs.certificates.take().map(|set| Arc::new(CurrentCertificates::new(set)));
@@ -78,8 +78,9 @@ pub fn run(
     log_startup(&config, &configured, &state);
 
     let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = prepared_start;
-    let gate = Gate::new(state, config.startup_rules.clone());
-    let connection_tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
+    let gate = Gate::new(state, config.startup.startup_rules.clone());
+    let connection_tracker =
+        Arc::new(ConnectionTracker::new(config.startup.connection_limits.clone()));
     let served_store_file = runtime_dir.as_ref().map(RuntimeDir::served_store_file);
     let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets: sockets.try_clone()? };
     let upgrade_state = Arc::new(Mutex::new(upgrade_state));
@@ -104,7 +105,7 @@ pub fn run(
     };
     let mut reloader = reloader.with_process_log(process_log);
     if let Some(file) = served_store_file {
-        reloader = reloader.with_served_store_file(file, &config.store);
+        reloader = reloader.with_served_store_file(file, &config.startup.store);
     }
     add_services(&mut server, service_parts, sockets, admin, reloader)?;
     let process_log = Arc::clone(process_log);
@@ -114,7 +115,7 @@ pub fn run(
         connection_tracker,
         reload_trigger,
         exit_tasks: Arc::clone(&exit_tasks),
-        drain_delay: config.drain_delay,
+        drain_delay: config.startup.drain_delay,
         predecessor: Mutex::new(predecessor),
         signal_streams: Mutex::new(signal_streams),
     };
@@ -202,7 +203,7 @@ fn add_services(
     if let Some(socket) = sockets.remove_socket("admin") {
         server.add_service(GenBackgroundService::new("history".to_owned(), admin.history()));
         let admin = AdminServerApp::new(admin);
-        let timeout = service_parts.config.downstream.write_timeout;
+        let timeout = service_parts.config.startup.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }
     let upstreams = UpstreamService::new(
@@ -242,7 +243,7 @@ pub fn check_log_limits_and_upstreams(
 /// Creates the upstream servers of a config, and resolves their names. A name that does not resolve
 /// is no error: riskgate tries again while it runs.
 pub fn create_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
-    let upstreams = Upstreams::new(config.upstream.clone()).map_err(|error| {
+    let upstreams = Upstreams::new(config.startup.upstream.clone()).map_err(|error| {
         StartError::Config(vec![format!("upstream: expected to resolve names, but found {error}")])
     })?;
     Ok(Arc::new(upstreams))
@@ -252,17 +253,17 @@ pub fn create_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
 /// and `upstream.max_in_flight`, with its limit per address, to what the open files allow.
 fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> {
     let wanted = DescriptorBudget {
-        max_connections: config.connection_limits.max_connections,
-        max_exchanges: config.upstream.max_in_flight,
-        has_redirect: config.redirect.is_some(),
+        max_connections: config.startup.connection_limits.max_connections,
+        max_exchanges: config.startup.upstream.max_in_flight,
+        has_redirect: config.startup.redirect.is_some(),
     };
     let given = DescriptorBudget::raise_nofile_limit_and_divide(wanted).map_err(|limit| {
         let expected = format!("limit of open files: expected at least {MIN_OPEN_FILES_LIMIT}");
         StartError::Config(vec![format!("{expected}, but found {limit}")])
     })?;
-    config.connection_limits.max_connections = given.max_connections;
-    if given.max_exchanges < config.upstream.max_in_flight {
-        let upstream = &mut config.upstream;
+    config.startup.connection_limits.max_connections = given.max_connections;
+    if given.max_exchanges < config.startup.upstream.max_in_flight {
+        let upstream = &mut config.startup.upstream;
         let per_address = upstream.max_in_flight_per_address.min(given.max_exchanges.div_ceil(2));
         (upstream.max_in_flight, upstream.max_in_flight_per_address) =
             (given.max_exchanges, per_address);
@@ -273,7 +274,7 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
 /// Writes down which store serves. Without it the process serves, but commands can't check the
 /// store. Opens the runtime directory. Without it the process serves, but can't be upgraded.
 fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
-    let path = config.runtime_dir.as_ref()?;
+    let path = config.startup.runtime_dir.as_ref()?;
     match RuntimeDir::open(path) {
         Ok(runtime_dir) => Some(runtime_dir),
         Err(error) => {
@@ -286,7 +287,7 @@ fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
 /// Opens the runtime directory, which an upgrade requires, and the upgrade socket in it if a
 /// process serves from there.
 fn open_upgrade_socket(config: &Config) -> Result<DirAndUpgradeSocket, StartError> {
-    let Some(path) = &config.runtime_dir else {
+    let Some(path) = &config.startup.runtime_dir else {
         return Err(StartError::Config(vec![
             "config: process.runtime_dir: expected a directory shared with the process that serves, \
              but found none"
@@ -314,19 +315,19 @@ fn runtime_dir_error(path: &Path, error: &std::io::Error) -> String {
 /// Logs what the process serves, and which configured limits had to be lowered.
 fn log_startup(config: &Config, configured: &Config, state: &GateState) {
     let (connections, exchanges) =
-        (config.connection_limits.max_connections, config.upstream.max_in_flight);
-    let per_address = config.upstream.max_in_flight_per_address;
-    if connections < configured.connection_limits.max_connections
-        || exchanges < configured.upstream.max_in_flight
+        (config.startup.connection_limits.max_connections, config.startup.upstream.max_in_flight);
+    let per_address = config.startup.upstream.max_in_flight_per_address;
+    if connections < configured.startup.connection_limits.max_connections
+        || exchanges < configured.startup.upstream.max_in_flight
     {
         log::warn!(
             "the limit of open files leaves {connections} connections \
              (listen.max_connections {}) and {exchanges} exchanges \
              (upstream.max_in_flight {}), {per_address} of them for an address \
              (upstream.max_in_flight_per_address {}): raise it with ulimit -n or LimitNOFILE",
-            configured.connection_limits.max_connections,
-            configured.upstream.max_in_flight,
-            configured.upstream.max_in_flight_per_address,
+            configured.startup.connection_limits.max_connections,
+            configured.startup.upstream.max_in_flight,
+            configured.startup.upstream.max_in_flight_per_address,
         );
     }
     for warning in config.warnings() {
@@ -336,9 +337,9 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
     log::info!(
         "{} on http://{}{}, admin on http://{}, table {} with {} rows, {} keys",
         env!("CARGO_PKG_VERSION"),
-        config.http,
-        config.https.map(|address| format!(" and https://{address}")).unwrap_or_default(),
-        config.admin,
+        config.startup.http,
+        config.startup.https.map(|address| format!(" and https://{address}")).unwrap_or_default(),
+        config.startup.admin,
         table.version(),
         table.row_count(),
         state.keys.peek().as_ref().as_ref().map_or(0, KeyRing::len),
@@ -347,15 +348,15 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
 
 fn pingora_server_conf(config: &Config) -> ServerConf {
     ServerConf {
-        threads: config.threads,
+        threads: config.startup.threads,
         // A single thread has no other thread to steal work from.
-        work_stealing: config.threads > 1,
+        work_stealing: config.startup.threads > 1,
         max_retries: MAX_ATTEMPTS,
         // The drain ends once the tracker counts no connections; this is its upper limit.
-        grace_period_seconds: Some(config.drain_grace.as_secs_f64().ceil() as u64),
+        grace_period_seconds: Some(config.startup.drain_grace.as_secs_f64().ceil() as u64),
         graceful_shutdown_timeout_seconds: Some(1),
         upstream_keepalive_pool_size: MAX_IDLE_CONNECTIONS,
-        ca_file: config.upstream.tls.as_ref().and_then(|tls| tls.ca_file.clone()),
+        ca_file: config.startup.upstream.tls.as_ref().and_then(|tls| tls.ca_file.clone()),
         ..ServerConf::default()
     }
 }

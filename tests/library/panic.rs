@@ -88,7 +88,7 @@ fn a_panic_ends_only_its_connection_and_is_counted_in_a_metric() {
     let config = Config::read(&ConfigSources { file, flags: Vec::new() }).unwrap();
     let gate = mount.gate();
     install_panic_hook(gate.state());
-    let tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
+    let tracker = Arc::new(ConnectionTracker::new(config.startup.connection_limits.clone()));
     let socket = listener::bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
 
@@ -99,10 +99,10 @@ fn a_panic_ends_only_its_connection_and_is_counted_in_a_metric() {
         proxy,
         gate.clone(),
         create_upstreams(&config).unwrap(),
-        config.downstream.clone(),
+        config.startup.downstream.clone(),
         Arc::clone(&tracker),
     );
-    server.add_service(ListenerService::new("http", socket, app, config.downstream.write_timeout));
+    server.add_service(ListenerService::new("http", socket, app, config.startup.downstream.write_timeout));
     std::thread::spawn(move || server.run(RunArgs { shutdown_signal: Box::new(NeverShutdown) }));
 
     let mut other_connection = connect(address);

@@ -12,10 +12,10 @@ use crate::model::month::format_rfc3339;
 /// Lists the keys, of this account or of all, as JSON or as a table.
 pub fn run(config: &Config, account: Option<&str>, json: bool) -> Result<(), CommandFailure> {
     let rows = read_ring_rows_of_config(config)?;
-    let mut keys = list_keys(&rows.keys, &rows.accounts, &read_declared_keys(config)?);
+    let mut keys = list_keys(&rows.keys, &rows.accounts, &read_declared_keys(&config.reloadable)?);
     keys.retain(|key| account.is_none_or(|account| key.account == account));
     if json {
-        let now = read_present_time(&config.store, STORE_TIMEOUT);
+        let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
         let objects: Vec<Value> = keys.iter().map(|key| key.to_json(now)).collect();
         return print_result(format!("{}\n", Value::Array(objects)));
     }

@@ -21,7 +21,7 @@ const WORK_DIR_PREFIX: &str = ".riskgate-backup-";
 
 /// Copies the store into a new file, which then replaces the older backup, if there is one.
 pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), CommandFailure> {
-    let options = config.read_config()?.store;
+    let options = config.read_config()?.startup.store;
     if let StoreUrl::Sqlite(store) = &options.url
         && is_same_file(file, store)
     {

@@ -29,8 +29,8 @@ const EXAMPLES_PER_HOST: usize = 5;
 /// Opens the store, which has the learned DNS results. Returns None if `dns.learn` is off. If the
 /// store does not answer, prints a message and returns None; look-ups then use the table alone.
 pub fn open_store_with_dns_facts(config: &Config) -> Option<Store> {
-    let StoreOptions { url, redis, .. } = &config.store;
-    if !config.dns.is_learning_enabled {
+    let StoreOptions { url, redis, .. } = &config.startup.store;
+    if !config.reloadable.dns.is_learning_enabled {
         return None;
     }
     let opened = Store::open_existing(url, redis, STORE_TIMEOUT).and_then(|mut store| {
@@ -60,8 +60,8 @@ pub fn resolve_names(
         }
         _ => read_name_list(names_path)?,
     };
-    let now = read_present_time(&config.store, STORE_TIMEOUT);
-    let table = Arc::new(Table::build(&config.table, now)?);
+    let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+    let table = Arc::new(Table::build(&config.reloadable.table, now)?);
     let (names, invalid_lines) = parse_domains(&text, &table, now);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let findings =
@@ -127,15 +127,15 @@ async fn query_names(
     table: &Arc<Table>,
     config: &Config,
 ) -> Result<BTreeMap<Arc<str>, DnsFinding>, String> {
-    let pacer = Arc::new(Pacer::new(config.dns.max_queries_per_second));
-    let client = Arc::new(DnsClient::new(&config.dns, pacer)?);
+    let pacer = Arc::new(Pacer::new(config.reloadable.dns.max_queries_per_second));
+    let client = Arc::new(DnsClient::new(&config.reloadable.dns, pacer)?);
     client.probe_resolvers(table.resolver_probe_providers()).await?;
     let count = names.len();
     let mut names = names.into_iter();
     let mut queries = NameQueryTasks::default();
     let mut findings = BTreeMap::new();
     loop {
-        while queries.in_flight_name_count() < config.dns.max_names_in_flight
+        while queries.in_flight_name_count() < config.reloadable.dns.max_names_in_flight
             && let Some(name) = names.next()
         {
             let (client, table) = (Arc::clone(&client), Arc::clone(table));
@@ -176,8 +176,8 @@ pub fn suggest_disposable_hosts(
     min_listed: usize,
     config: &Config,
 ) -> Result<(), CommandFailure> {
-    let now = read_present_time(&config.store, STORE_TIMEOUT);
-    let table = Table::build(&config.table, now)?;
+    let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+    let table = Table::build(&config.reloadable.table, now)?;
     let mut hosts: BTreeMap<String, HostDomains> = BTreeMap::new();
     let text = read_name_list(resolved_names_path)?;
     if !text.starts_with(MX_LIST_HEADER) {

@@ -24,7 +24,7 @@ pub fn update_feeds(
     is_forced: bool,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let feeds = &config.feeds;
+    let feeds = &config.reloadable.feeds;
     let unknown = names.iter().find(|name| !feeds.feeds.iter().any(|feed| feed.name == **name));
     if let Some(name) = unknown {
         let known: Vec<&str> = feeds.feeds.iter().map(|feed| feed.name.as_str()).collect();
@@ -36,8 +36,8 @@ pub fn update_feeds(
             "feed: expected {expected}, but found {name:?}"
         )));
     }
-    let now = read_present_time(&config.store, STORE_TIMEOUT);
-    let table = Table::build(&config.table, now)?;
+    let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+    let table = Table::build(&config.reloadable.table, now)?;
     let is_wanted = |feed: &&Feed| names.is_empty() || names.contains(&feed.name);
     let (mut lines, mut objects, mut failed) = (String::new(), Vec::new(), Vec::new());
     for feed in feeds.feeds.iter().filter(is_wanted) {
@@ -80,7 +80,10 @@ pub fn print_feed_statuses(
     config: &Config,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let status = config.feeds.read_status(read_present_time(&config.store, STORE_TIMEOUT));
+    let status = config
+        .reloadable
+        .feeds
+        .read_status(read_present_time(&config.startup.store, STORE_TIMEOUT));
     if json {
         let values: Vec<Value> = status.iter().map(FeedStatus::to_json).collect();
         return Ok(writeln!(out, "{:#}", Value::Array(values))?);

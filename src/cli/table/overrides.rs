@@ -48,7 +48,8 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
         is_forced: args.force,
     };
     let mut store = open_store(&config)?;
-    let change = set_override_in_file(&mut store, &config.table, &command_author(), &request)?;
+    let change =
+        set_override_in_file(&mut store, &config.reloadable.table, &command_author(), &request)?;
     let done = format!("{} is {} in {}", change.domain, change.action, change.file);
     let result = match args.json {
         true => format!("{}\n", change.to_json()),
@@ -61,7 +62,8 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
 pub fn clear_override(domain: &str, config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
     let mut store = open_store(&config)?;
-    let change = clear_override_in_file(&mut store, &config.table, &command_author(), domain)?;
+    let change =
+        clear_override_in_file(&mut store, &config.reloadable.table, &command_author(), domain)?;
     let done = format!("{} has no override any more", change.domain);
     let result = match json {
         true => format!("{}\n", change.to_json()),

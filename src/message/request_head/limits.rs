@@ -3,7 +3,7 @@
 use crate::model::path_prefix::PathPrefix;
 
 /// The size limits of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
     /// The most bytes of a request head, including the request line.
     pub header_bytes: usize,

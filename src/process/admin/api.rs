@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::access::{Access, is_cross_site};
 use super::history::TrafficHistory;
-use crate::config::{AdminToken, Config, StoreOptions};
+use crate::config::{AdminToken, ReloadableConfig, StoreOptions};
 use crate::gate::GateState;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
 use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
@@ -72,7 +72,7 @@ impl AdminApi {
         history: Arc<TrafficHistory>,
         started_at: i64,
     ) -> AdminApi {
-        let served_store = inputs.config.snapshot().store.clone();
+        let served_store = inputs.startup.store.clone();
         AdminApi {
             served_file: served_store.file_identity(),
             served_store,
@@ -230,7 +230,7 @@ impl AdminApi {
         Ok(ring_index)
     }
 
-    fn config(&self) -> Arc<Config> {
+    fn config(&self) -> Arc<ReloadableConfig> {
         self.inputs.config.snapshot()
     }
 
@@ -255,7 +255,7 @@ impl AdminApi {
     where
         ApiError: From<E>,
     {
-        if self.config().store.url != self.served_store.url {
+        if self.inputs.next_startup.peek().store.url != self.served_store.url {
             return Err(ApiError::conflict(
                 "store.url: expected the store that this process serves, but the config names another \
                  one; restart riskgate, or undo the change of store.url; nothing was changed",

@@ -22,7 +22,8 @@ use audit_file::AuditFile;
 use super::status_reporter::StatusReporter;
 use super::store_connection::open_if_none;
 use crate::config::{
-    Config, ConfigSources, EffectiveSetting, SettingOrigin, StoreOptions, fingerprint_secret,
+    Config, ConfigSources, EffectiveSetting, SettingOrigin, StartupConfig, StoreOptions,
+    fingerprint_secret,
 };
 use crate::gate::GateState;
 use crate::keys::{DeclaredKey, sha256};
@@ -63,7 +64,7 @@ struct SourceChange {
 impl AuditRecorder {
     /// Starts the thread. The settings are those of the process start.
     pub(super) fn start(
-        config: &Config,
+        config: &StartupConfig,
         gate_state: Arc<GateState>,
         status_reporter: StatusReporter,
     ) -> io::Result<AuditRecorder> {

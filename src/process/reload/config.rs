@@ -37,12 +37,13 @@ impl ReloadState {
 
     /// Applies a new config. Settings that need a restart are only reported.
     fn apply_config(&mut self, config: Config) {
-        self.inputs.config.publish(config.clone());
-        let previous_config = std::mem::replace(&mut self.config, config);
+        self.inputs.next_startup.publish(config.startup);
+        self.inputs.config.publish(config.reloadable.clone());
+        let previous_config = std::mem::replace(&mut self.config, config.reloadable);
         self.report_settings_needing_restart();
         let config = &self.config;
-        let mut rules = config.reloadable_rules();
-        if rules.authz.is_none() && self.startup_config.authz.is_some() {
+        let mut rules = config.rules();
+        if rules.authz.is_none() && self.inputs.startup.startup_rules.authz_path.is_some() {
             // Proxies still ask on the path that the config had at the start. A 404 would look like
             // a refusal to some of them.
             log::warn!("authz: the section is gone, so every proxy that asks gets 200 from now on");
@@ -90,7 +91,7 @@ impl ReloadState {
 
     /// Logs and reports the settings that changed and take effect at the next restart.
     pub(super) fn report_settings_needing_restart(&self) {
-        let mut settings = self.config.settings_needing_restart(&self.startup_config);
+        let mut settings = self.inputs.startup.list_changes(&self.inputs.next_startup.peek());
         if self.have_startup_files_changed {
             settings.push("the files of store.tls_ca and upstream.tls_ca");
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, ReloadableConfig, StartupConfig};
 use crate::keys::DeclaredKey;
 use crate::store::RingRows;
 use crate::support::snapshot::SnapshotCell;
@@ -14,8 +14,12 @@ const MAX_CHANGE_WAIT: Duration = Duration::from_secs(5);
 
 /// What the reloader last read.
 pub struct CurrentInputs {
-    /// The config in force.
-    pub config: SnapshotCell<Config>,
+    /// What took effect when the process started.
+    pub startup: StartupConfig,
+    /// What takes effect at the next restart.
+    pub next_startup: SnapshotCell<StartupConfig>,
+    /// What a reload may change, as the last good reload left it.
+    pub config: SnapshotCell<ReloadableConfig>,
     keys: Mutex<PublishedKeys>,
     /// Notified when `keys` are published.
     published: Condvar,
@@ -47,7 +51,9 @@ impl CurrentInputs {
     /// Holds this config, and no rows yet.
     pub fn new(config: Config) -> CurrentInputs {
         CurrentInputs {
-            config: SnapshotCell::new(config),
+            startup: config.startup.clone(),
+            next_startup: SnapshotCell::new(config.startup),
+            config: SnapshotCell::new(config.reloadable),
             keys: Mutex::default(),
             published: Condvar::new(),
             generation: AtomicU64::new(0),

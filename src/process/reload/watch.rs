@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, ConfigSources};
+use crate::config::{Config, ConfigSources, ReloadableConfig};
 
 /// How often files are polled.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -47,26 +47,26 @@ impl InputWatches {
             FileWatch::for_paths(first.config.as_ref().map(list).unwrap_or_default())
         };
         let mut watches = InputWatches {
-            certificates: paths_of(list_certificate_files),
-            startup_files: paths_of(Config::files_read_at_start),
-            table: paths_of(|config| config.table.input_paths()),
-            key_file: paths_of(|config| config.key_file.iter().cloned().collect()),
+            certificates: paths_of(|config| list_certificate_files(&config.reloadable)),
+            startup_files: paths_of(|config| config.startup.files_read_at_start()),
+            table: paths_of(|config| config.reloadable.table.input_paths()),
+            key_file: paths_of(|config| config.reloadable.key_file.iter().cloned().collect()),
             config: FileWatch::for_paths(first.files),
         };
         let read = Config::read_with_files(sources);
         watches.config.set_paths(read.files);
         if let Some(config) = &read.config {
-            watches.certificates.set_paths(list_certificate_files(config));
-            watches.startup_files.set_paths(config.files_read_at_start());
-            watches.table.set_paths(config.table.input_paths());
-            watches.key_file.set_paths(config.key_file.iter().cloned().collect());
+            watches.certificates.set_paths(list_certificate_files(&config.reloadable));
+            watches.startup_files.set_paths(config.startup.files_read_at_start());
+            watches.table.set_paths(config.reloadable.table.input_paths());
+            watches.key_file.set_paths(config.reloadable.key_file.iter().cloned().collect());
         }
         (watches, read.config, read.faults)
     }
 }
 
 /// The files of the certificates of the HTTPS listener.
-pub(super) fn list_certificate_files(config: &Config) -> Vec<PathBuf> {
+pub(super) fn list_certificate_files(config: &ReloadableConfig) -> Vec<PathBuf> {
     let files = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
     files.cloned().collect()
 }

@@ -46,9 +46,9 @@ impl StartupInputs {
     pub fn read(config_sources: &ConfigSources) -> Result<StartupInputs, Vec<String>> {
         let (watches, config, mut faults) = InputWatches::begin(config_sources);
         let Some(config) = config else { return Err(faults) };
-        let now = read_present_time(&config.store, config.store.deadline);
-        let table = Table::build(&config.table, now);
-        let declared = match &config.key_file {
+        let now = read_present_time(&config.startup.store, config.startup.store.deadline);
+        let table = Table::build(&config.reloadable.table, now);
+        let declared = match &config.reloadable.key_file {
             Some(path) => read_key_file(path, &Config::env_var),
             None => Ok(Vec::new()),
         };
@@ -58,11 +58,11 @@ impl StartupInputs {
         if let Err(errors) = &declared {
             faults.extend(errors.iter().map(ToString::to_string));
         }
-        let certificates = CertificateSet::load(&config.certificates);
+        let certificates = CertificateSet::load(&config.reloadable.certificates);
         if let Err(errors) = &certificates {
             faults.extend(errors.iter().map(ToString::to_string));
         }
-        let authorities = config.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
+        let authorities = config.startup.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
         let authorities = authorities.map(|path| {
             certificates::read_pem_certificates(
                 Path::new(path),
@@ -82,8 +82,8 @@ impl StartupInputs {
 /// Checks that the access log can be written. Also checks that `log.path` and `audit.path` name no
 /// other file of riskgate.
 pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartError> {
-    let log = config.log_target.check_is_writable();
-    log.map_err(|error| access_log_error(&config.log_target, &error))?;
+    let log = config.startup.log_target.check_is_writable();
+    log.map_err(|error| access_log_error(&config.startup.log_target, &error))?;
     let others = list_other_files(config);
     let check = |setting: &str, path: &Path, others: &[(&str, PathBuf)]| match others
         .iter()
@@ -96,11 +96,11 @@ pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartEr
         }
         None => Ok(()),
     };
-    let log = config.log_target.path.clone();
+    let log = config.startup.log_target.path.clone();
     if let Some(log) = &log {
         check("log.path", log, &others)?;
     }
-    match &config.audit_path {
+    match &config.startup.audit_path {
         Some(audit) => {
             let log = log.map(|log| ("log.path", log));
             check("audit.path", audit, &others.into_iter().chain(log).collect::<Vec<_>>())
@@ -112,7 +112,7 @@ pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartEr
 /// Lists the files of riskgate that no log may be written to, each with its setting.
 fn list_other_files(config: &Config) -> Vec<(&'static str, PathBuf)> {
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
-    if let StoreUrl::Sqlite(store) = &config.store.url {
+    if let StoreUrl::Sqlite(store) = &config.startup.store.url {
         // SQLite has more files beside the database; a log line in any of them damages the store.
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let mut file = store.as_os_str().to_owned();
@@ -121,8 +121,8 @@ fn list_other_files(config: &Config) -> Vec<(&'static str, PathBuf)> {
         }
     }
     others.extend(config.file.iter().map(|file| ("the config", file.clone())));
-    others.extend(config.key_file.iter().map(|file| ("keys.file", file.clone())));
-    let overrides = config.table.overrides_path.iter();
+    others.extend(config.reloadable.key_file.iter().map(|file| ("keys.file", file.clone())));
+    let overrides = config.reloadable.table.overrides_path.iter();
     others.extend(overrides.map(|file| ("table.overrides", file.clone())));
     others
 }

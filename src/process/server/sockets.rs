@@ -33,10 +33,10 @@ impl ListenSockets {
     ) -> Result<ListenSockets, StartError> {
         let mut inherited: HashMap<String, TcpListener> = inherited.into_iter().collect();
         let wanted = [
-            ("http", Some(config.http)),
-            ("admin", Some(config.admin)),
-            ("https", config.https),
-            ("redirect", config.redirect),
+            ("http", Some(config.startup.http)),
+            ("admin", Some(config.startup.admin)),
+            ("https", config.startup.https),
+            ("redirect", config.startup.redirect),
         ];
         let wanted = wanted.into_iter().filter_map(|(name, address)| Some((name, address?)));
         let bound = wanted.map(|(name, address)| {
@@ -101,7 +101,7 @@ impl ProxyServiceParts<'_> {
                 proxy,
                 self.gate.clone(),
                 upstreams(),
-                config.downstream.clone(),
+                config.startup.downstream.clone(),
                 connection_tracker,
             )
         };
@@ -109,18 +109,21 @@ impl ProxyServiceParts<'_> {
             let state = Arc::clone(self.gate.state());
             move || state.metrics.connections.connections_rejected.inc()
         };
-        if let (Some(socket), Some(https)) = (sockets.remove_socket("redirect"), config.https) {
-            let trusted = config.startup_rules.client_address.trusted_proxies.clone();
+        if let (Some(socket), Some(https)) =
+            (sockets.remove_socket("redirect"), config.startup.https)
+        {
+            let trusted = config.startup.startup_rules.client_address.trusted_proxies.clone();
             let app = RedirectApp::new(https, trusted);
-            let timeout = config.downstream.write_timeout;
+            let timeout = config.startup.downstream.write_timeout;
             let service = ListenerService::new("redirect", socket, app, timeout);
             server.add_service(service.leaving_last_descriptors(count_closed()));
         }
         let mut add = |name, socket, app| {
-            let service = ListenerService::new(name, socket, app, config.downstream.write_timeout);
+            let service =
+                ListenerService::new(name, socket, app, config.startup.downstream.write_timeout);
             let service = service.leaving_last_descriptors(count_closed());
             server.add_service(
-                service.with_threads_and_heartbeat(config.threads, self.heartbeat.clone()),
+                service.with_threads_and_heartbeat(config.startup.threads, self.heartbeat.clone()),
             );
         };
         if let Some(socket) = sockets.remove_socket("http") {

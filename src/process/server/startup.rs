@@ -32,12 +32,12 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     let StartupInputs { config, table, declared_keys: declared, watches, .. } = inputs;
     let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
     let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
-    let open = || config.store.open(config.store.deadline);
+    let open = || config.startup.store.open(config.startup.store.deadline);
     let now = machine_unix_now();
     let options = LedgerOptions {
-        store_deadline: config.store.deadline,
-        on_failure: config.on_failure,
-        max_unsettled: config.store.max_unsettled,
+        store_deadline: config.startup.store.deadline,
+        on_failure: config.reloadable.on_failure,
+        max_unsettled: config.startup.store.max_unsettled,
     };
     let mut ring_store = open().map_err(unusable)?;
     ring_store.check_safe_if_reachable().map_err(unusable)?;
@@ -49,10 +49,11 @@ pub(in crate::process) fn build_gate_state_and_reloader(
             .map_err(|problem| StartError::Config(vec![problem]))?;
     let table = Arc::new(SnapshotCell::new(table));
     let top = start_top_list(&config, &table, &ledger).map_err(unusable)?;
-    let log = AccessLog::start(config.log_target.clone(), config.access_log.clone())
-        .map_err(|error| access_log_error(&config.log_target, &error))?;
-    let trusted_proxies = config.startup_rules.client_address.trusted_proxies.clone();
-    let sample_one_in = config.traces.as_ref().map(|traces| traces.sample_one_in);
+    let log =
+        AccessLog::start(config.startup.log_target.clone(), config.reloadable.access_log.clone())
+            .map_err(|error| access_log_error(&config.startup.log_target, &error))?;
+    let trusted_proxies = config.startup.startup_rules.client_address.trusted_proxies.clone();
+    let sample_one_in = config.startup.traces.as_ref().map(|traces| traces.sample_one_in);
     let tracer = Arc::new(Tracer::new(sample_one_in));
     let state = Arc::new(GateState {
         table,
@@ -64,13 +65,13 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         metrics: Metrics::new().map_err(|error| failed(&error))?,
         access_log: log,
         tracer: Arc::clone(&tracer),
-        reloadable_rules: SnapshotCell::new(config.reloadable_rules()),
+        reloadable_rules: SnapshotCell::new(config.reloadable.rules()),
         screening_counts: ScreeningCounts::default(),
         client_rates: ClientRates::new(),
         batch_permits: BatchPermits::new(trusted_proxies),
         webhook: WebhookControl::default(),
     });
-    if let Some(options) = config.traces.clone() {
+    if let Some(options) = config.startup.traces.clone() {
         start_trace_exporter(tracer, options).map_err(|error| failed(&error))?;
     }
     let (reloader, reload_trigger) = Reloader::new(
@@ -93,8 +94,8 @@ fn start_top_list(
 ) -> Result<TopList, StoreError> {
     let (table_of_verdicts, table_of_seeds) = (Arc::clone(table), Arc::clone(table));
     TopList::start(
-        config.store.open(config.store.deadline)?,
-        config.top_domains,
+        config.startup.store.open(config.startup.store.deadline)?,
+        config.reloadable.top_domains,
         Box::new(move |name| {
             let table = table_of_verdicts.peek();
             let verdict = table.find_row(name)?.own_answer.verdict;

@@ -8,7 +8,7 @@ use super::tls::UpstreamTls;
 use crate::model::network::Networks;
 
 /// The settings of upstream connections, deadlines and health checks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamOptions {
     /// The servers.
     pub servers: Vec<ServerName>,

@@ -3,7 +3,7 @@
 use pingora::connectors::ConnectorOptions;
 
 /// TLS to the servers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTls {
     /// A file with the certificate authorities to trust instead of the system's. Pingora's
     /// connector reads the file.
