@@ -52,8 +52,13 @@ pub fn check_input(data: &[u8]) {
         "the config differs from itself"
     );
     if faults.is_empty() {
-        assert!(config.reloadable.plans.contains_key("free"), "accounts without a plan have no limit");
-        assert!(config.startup.admin.ip().is_loopback() || !config.reloadable.admin_tokens.is_empty());
+        assert!(
+            config.reloadable.plans.contains_key("free"),
+            "accounts without a plan have no limit"
+        );
+        assert!(
+            config.startup.admin.ip().is_loopback() || !config.reloadable.admin_tokens.is_empty()
+        );
         assert!(!config.startup.upstream.servers.is_empty());
         for prefix in &config.reloadable.upstream_routes {
             assert!(prefix.path_prefix.starts_with('/') && !prefix.path_prefix.ends_with('/'));

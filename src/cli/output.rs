@@ -135,11 +135,16 @@ fn format_columns_within(
         widths[widest] -= 1;
     }
     let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded: Vec<String> = cells
-            .zip(&widths)
-            .map(|(cell, width)| format!("{:<width$}", shorten(cell, *width)))
-            .collect();
-        format!("{}\n", padded.join("  ").trim_end())
+        let mut line = String::new();
+        let mut padding = 0;
+        for (cell, width) in cells.zip(&widths) {
+            let cell = shorten(cell, *width);
+            // No blanks behind the last column. A format string pads to 65,535 columns at most.
+            line.extend(std::iter::repeat_n(' ', padding));
+            line += &cell;
+            padding = width.saturating_sub(cell.chars().count()) + 2;
+        }
+        format!("{}\n", line.trim_end())
     };
     let rows = rows.iter().map(|row| line(&mut row.iter().map(String::as_str)));
     [line(&mut header.iter().copied())].into_iter().chain(rows).collect()
@@ -184,6 +189,19 @@ mod tests {
         assert!(narrow.contains("aaa…  x"), "{narrow}");
         let tiny = format_columns_within(&header, &rows, Some(3));
         assert!(tiny.contains("ACCOUNT"), "{tiny}");
+    }
+
+    #[test]
+    fn a_column_may_be_wider_than_a_format_string_pads() {
+        let long = "a".repeat(70_000);
+        let rows = vec![
+            vec!["1".to_owned(), long.clone(), "x".to_owned()],
+            vec!["2".to_owned(), "b".to_owned(), "y".to_owned()],
+        ];
+        let shown = format_columns_within(&["ID", "CHANGE", "BY"], &rows, None);
+        let widths: Vec<usize> = shown.lines().map(str::len).collect();
+        assert_eq!(widths, [70_008, 70_007, 70_007]);
+        assert!(shown.contains(&long));
     }
 
     #[test]

@@ -16,9 +16,10 @@ use crate::support::regular_file::{ReadError, read_regular_text};
 /// The largest key file, in bytes: enough for a million keys.
 const MAX_KEY_FILE_BYTES: u64 = 256 << 20;
 
-/// What reading a key file and building a key ring from it needs for each byte of the file. A
-/// failed allocation would end the process. Measured with 100,000 keys, and rounded up.
-const PARSE_BYTES_PER_BYTE: u64 = 32;
+/// What reading a key file, building a key ring from it and recording its keys needs for each byte
+/// of the file. A failed allocation would end the process. Measured with 20,000 and 100,000 keys,
+/// and rounded up.
+const PARSE_BYTES_PER_BYTE: u64 = 64;
 
 /// A key of the key file, and the plan that the file gives the key's account.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -212,7 +212,7 @@ impl Worker {
             {
                 if started.elapsed() > SHUTDOWN_REPORT_TIMEOUT {
                     log::error!(
-                        "the store did not take the last reports; the unspent leased calls are lost"
+                        "the store did not take the last reports; unreported calls are lost"
                     );
                     return;
                 }

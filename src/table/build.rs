@@ -32,6 +32,9 @@ const BUILD_BYTES_PER_LINE: u64 = 176;
 /// What a build needs for each byte of the lists, once they are read.
 const BUILD_BYTES_PER_BYTE: u64 = 3;
 
+/// What the overrides need besides for each of their bytes: the audit compares all their rows.
+const OVERRIDE_BYTES_PER_BYTE: u64 = 24;
+
 /// Whether a table carries the texts of its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListTextsInTable {
@@ -80,7 +83,12 @@ pub(super) fn build_table_bytes(
         return Err(TableFault::expected(manifest_name, expected, found).into());
     }
     names_in_faults.push(manifest_name);
-    check_memory(&names_in_faults[names_in_faults.len() - 1], &texts)?;
+    let override_bytes = added_lists
+        .iter()
+        .filter(|added| added.list_spec.kind == ListKind::Override)
+        .map(|added| added.list_text.len() as u64)
+        .sum();
+    check_memory(&names_in_faults[names_in_faults.len() - 1], &texts, override_bytes)?;
     let mut faults = TableFaults::default();
     let mut lists = parse_lists(&manifest, &names_in_faults, &texts, (&sources, now), &mut faults);
     let hash = hash_inputs(
@@ -116,12 +124,17 @@ pub(super) fn build_table_bytes(
 
 /// Fails if the process can't get the memory that the build of a table from these texts needs. A
 /// failed allocation during the build would end the process.
-fn check_memory(at: &str, list_texts: &[Cow<'static, str>]) -> Result<(), TableFault> {
+fn check_memory(
+    at: &str,
+    list_texts: &[Cow<'static, str>],
+    override_bytes: u64,
+) -> Result<(), TableFault> {
     let line_count: usize = list_texts.iter().map(|text| text.lines().count()).sum();
     let byte_count: usize = list_texts.iter().map(|text| text.len()).sum();
     let needed = BUILD_BASE_BYTES
         + BUILD_BYTES_PER_LINE * line_count as u64
-        + BUILD_BYTES_PER_BYTE * byte_count as u64;
+        + BUILD_BYTES_PER_BYTE * byte_count as u64
+        + OVERRIDE_BYTES_PER_BYTE * override_bytes;
     memory::check_available(needed).map_err(|source| TableFault::Io { at: at.to_owned(), source })
 }
 

@@ -102,7 +102,12 @@ fn a_panic_ends_only_its_connection_and_is_counted_in_a_metric() {
         config.startup.downstream.clone(),
         Arc::clone(&tracker),
     );
-    server.add_service(ListenerService::new("http", socket, app, config.startup.downstream.write_timeout));
+    server.add_service(ListenerService::new(
+        "http",
+        socket,
+        app,
+        config.startup.downstream.write_timeout,
+    ));
     std::thread::spawn(move || server.run(RunArgs { shutdown_signal: Box::new(NeverShutdown) }));
 
     let mut other_connection = connect(address);

@@ -47,7 +47,10 @@ pub(super) fn write_contents(
     target.raise_busy_timeout()?;
     target.set_time(time);
     target.changes_by(&command_author()).fill_empty_store(contents)?;
-    target.checkpoint_wal()?;
+    if let Err(error) = target.checkpoint_wal() {
+        // The store is complete: the next process that opens it moves the log.
+        print_message(format!("warning: {error}; keep the files beside the store with it"));
+    }
     Ok(())
 }
 

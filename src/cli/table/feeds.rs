@@ -40,10 +40,24 @@ pub fn update_feeds(
     let table = Table::build(&config.reloadable.table, now)?;
     let is_wanted = |feed: &&Feed| names.is_empty() || names.contains(&feed.name);
     let (mut lines, mut objects, mut failed) = (String::new(), Vec::new(), Vec::new());
-    for feed in feeds.feeds.iter().filter(is_wanted) {
+    let wanted: Vec<&Feed> = feeds.feeds.iter().filter(is_wanted).collect();
+    // All at the same time: one that hangs keeps no other from being fetched.
+    let updates: Vec<_> = std::thread::scope(|scope| {
+        let (table, dir) = (&table, &feeds.dir);
+        let mut threads = Vec::new();
+        for feed in wanted.iter().copied() {
+            print_progress(format!("fetching {}", feed.name));
+            threads
+                .push(scope.spawn(move || feed.update(dir, table, now, is_forced, MAX_LOCK_WAIT)));
+        }
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    for (feed, updated) in wanted.into_iter().zip(updates) {
         let name = &feed.name;
-        print_progress(format!("fetching {name}"));
-        let (line, object) = match feed.update(&feeds.dir, &table, now, is_forced, MAX_LOCK_WAIT) {
+        let updated = updated.map_err(|_| {
+            CommandFailure::failed(format!("feed {name}: expected an update, but found a panic"))
+        })?;
+        let (line, object) = match updated {
             Ok(UpdateOutcome::ListReplaced(rows)) => (
                 format!("{name}: {rows} rows\n"),
                 json!({ "name": name, "changed": true, "rows": rows, "problem": null }),

@@ -16,6 +16,8 @@ use super::schema::{
 use crate::store::error::StoreError;
 use crate::support::regular_file::{check_dir_writable, non_regular_kind, parent_dir};
 
+/// The size of the file that ends in -shm, in bytes.
+const SHARED_MEMORY_BYTES: u64 = 32 * 1024;
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
 const CORRUPTION_ADVICE: &str = "restore a backup, or move the file away to start afresh";
 
@@ -296,6 +298,12 @@ pub(super) fn check_intact_and_writable(
 pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, ReadOnly};
     match source.sqlite_error_code() {
+        // SQLite has one error for a full disk and for a file system without shared memory.
+        _ if is_shared_memory_error(&source) && is_disk_full(path) => StoreError::Unavailable {
+            location: path.display().to_string(),
+            operation: "opening the store",
+            found: "expected free space on the disk, but found none".to_owned(),
+        },
         _ if is_shared_memory_error(&source) => StoreError::Unusable {
             location: path.display().to_string(),
             expected: "a file system on which processes can share memory, as local disks have it",
@@ -318,6 +326,12 @@ pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
             source,
         },
     }
+}
+
+/// Returns true if the disk of a file has no space for what SQLite keeps beside it.
+fn is_disk_full(path: &Path) -> bool {
+    rustix::fs::statvfs(parent_dir(path))
+        .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < SHARED_MEMORY_BYTES)
 }
 
 fn read_only_error(path: &Path) -> StoreError {

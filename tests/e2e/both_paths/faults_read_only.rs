@@ -123,7 +123,7 @@ fn with_on_failure_open_calls_are_served_after_a_disk_error_and_old_counts_survi
     assert_eq!(gateway.get_month_count(&key), 150);
     gateway.send_signal("TERM");
     assert!(gateway.wait_for_exit().success());
-    assert!(gateway.stderr().contains("unspent leased calls are lost"), "{}", gateway.stderr());
+    assert!(gateway.stderr().contains("unreported calls are lost"), "{}", gateway.stderr());
     disk.repair();
     let gateway = gateway.start_after_exit();
     let counted = gateway.get_month_count(&key);

@@ -134,7 +134,7 @@ impl TestDisk {
         std::fs::read_to_string(self.path_outside_namespace().join(name)).unwrap()
     }
 
-    fn path_outside_namespace(&self) -> PathBuf {
+    pub fn path_outside_namespace(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.namespace_process.id()));
         root.join(self.path().strip_prefix("/").unwrap())
     }

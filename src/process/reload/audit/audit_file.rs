@@ -59,22 +59,26 @@ impl AuditFile {
         let path = self.path.display().to_string();
         let failed =
             |error: io::Error| format!("{path}: expected to append records, but found {error}");
+        // After a failed write, the file may have lines that the log lacks. So nothing of the log
+        // is known unless all goes well.
+        let mut known_log_bytes = std::mem::take(&mut self.known_log_bytes);
         if !self.has_last_written(store).map_err(describe)? {
-            (self.last_written, self.known_log_bytes) = (None, 0);
+            (self.last_written, known_log_bytes) = (None, 0);
         }
         if self.read_next(store)?.is_empty() {
+            self.known_log_bytes = known_log_bytes;
             return Ok(());
         }
         let mut log = open_to_append(&log_path(&self.path)).map_err(failed)?;
         log.lock().map_err(failed)?;
-        if log.metadata().map_err(failed)?.len() < self.known_log_bytes {
+        if log.metadata().map_err(failed)?.len() < known_log_bytes {
             // Somebody has deleted the log.
-            (self.last_written, self.known_log_bytes) = (None, 0);
+            (self.last_written, known_log_bytes) = (None, 0);
         }
-        if self.known_log_bytes == 0 {
+        if known_log_bytes == 0 {
             self.add_unlogged_lines(store, &mut log)?;
         }
-        let mut written = read_fingerprints(&mut log, self.known_log_bytes).map_err(failed)?;
+        let mut written = read_fingerprints(&mut log, known_log_bytes).map_err(failed)?;
         loop {
             let records = self.read_next(store)?;
             let Some(last) = records.last() else { break };

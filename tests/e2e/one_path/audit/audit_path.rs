@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{Gateway, Setup, wait_until};
+use crate::harness::{Gateway, Setup, TestDisk, wait_until};
 use crate::redis_server::RedisServer;
 
 /// Makes changes of accounts with these numbers.
@@ -14,10 +14,11 @@ fn make_changes(setup: &Setup, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// The changes of accounts in a file, in their order.
+/// The changes of accounts in a file, in their order. The last line may still be being written.
 fn read_numbers(path: &Path) -> Vec<u32> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+    let records = complete.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let number = |record: Value| record["target"].as_str()?.strip_prefix("account-")?.parse().ok();
     records.filter_map(number).collect()
 }
@@ -116,4 +117,32 @@ fn a_new_store_goes_on_in_the_same_file() {
     make_changes(&setup, 6..9);
     let gateway = setup.start();
     expect_numbers(&gateway.path("audit.jsonl"), 0..9);
+}
+
+#[test]
+fn a_disk_that_was_full_repeats_no_record() {
+    let disk = TestDisk::in_memory("64k");
+    let path = disk.path().join("audit.jsonl");
+    let prefix = disk.namespace_command_prefix();
+    let prefix: Vec<&str> = prefix.iter().map(String::as_str).collect();
+    let setup = Setup::new().set_text("audit.path", &path.display().to_string());
+    let gateway = setup.run_under(&prefix).start();
+    let outside = disk.path_outside_namespace().join("audit.jsonl");
+    for first in [0, 50] {
+        make_changes(gateway.setup(), first..first + 1);
+        wait_until("the first change of the round is written", || {
+            read_numbers(&outside).last() == Some(&first)
+        });
+        // More records than the last page of the file takes.
+        disk.fill_up();
+        make_changes(gateway.setup(), first + 1..first + 50);
+        wait_until("the full disk is told", || {
+            gateway.readyz().text().contains("audit.jsonl: expected to append records")
+        });
+        disk.remove_filler();
+        wait_until("all changes are written", || {
+            read_numbers(&outside).last() == Some(&(first + 49))
+        });
+    }
+    assert_eq!(read_numbers(&outside), (0..100).collect::<Vec<_>>());
 }
