@@ -1,3 +1,4 @@
+use super::description::{SettingDescription, SettingKind, toml_text};
 use super::settings::Settings;
 use super::*;
 use crate::store::MonthlyLimit;
@@ -131,4 +132,90 @@ fn resolvers_are_addresses_with_or_without_a_port() {
     let expected = r#"riskgate.toml:2: dns.resolvers: expected a list of addresses such as ["10.0.0.2", "[::1]:5353"], but found ["dns.example.com"]"#;
     assert_eq!(faults[0], expected);
     assert!(faults[1].starts_with("riskgate.toml:3: dns.rate: expected a whole number from 1 to"));
+}
+
+/// A config in which every setting has an effect.
+const ALL_SECTIONS: &str = r#"
+[upstream]
+tls = true
+[log]
+path = "access.log"
+max_bytes = 1000000
+[traces]
+endpoint = "http://127.0.0.1:4318/v1/traces"
+[authz]
+path = "/authz"
+email = "header:X-Email"
+[webhook]
+url = "https://example.com/riskgate"
+secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+"#;
+
+/// A value of a setting that is not its default; `None` if its type tells none.
+fn other_value(setting: &SettingDescription) -> Option<String> {
+    let default = setting.default.as_deref().unwrap_or_default();
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let candidates: Vec<String> = match &setting.kind {
+        SettingKind::Integer(range) => {
+            vec![range.start().to_string(), (range.start() + 1).to_string()]
+        }
+        // ALL_SECTIONS turns it on.
+        SettingKind::Boolean if setting.key == "upstream.tls" => texts(&["false"]),
+        SettingKind::Boolean => texts(&["true", "false"]),
+        SettingKind::Duration => texts(&["7s", "8s"]),
+        SettingKind::Choice(choices) => texts(choices),
+        SettingKind::Text if default.contains("127.0.0.1:") => texts(&["127.0.0.1:4711"]),
+        SettingKind::Text if setting.key == "store.url" => texts(&["sqlite:other.db"]),
+        SettingKind::Text => texts(&["other"]),
+        SettingKind::CallLimit => texts(&["7"]),
+        SettingKind::Secret | SettingKind::List | SettingKind::TextOrList => return None,
+    };
+    candidates.into_iter().find(|value| value != default && toml_text(value) != default)
+}
+
+/// The cell `Reload` of a setting in docs/configuration.md: `restart`, or when a change counts.
+fn reload_cell(key: &str) -> Option<&'static str> {
+    let document = include_str!("../../docs/configuration.md");
+    let row = document.lines().find(|line| line.starts_with(&format!("| `{key}` |")))?;
+    row.rsplit(" | ").nth(1).map(str::trim)
+}
+
+#[test]
+fn each_setting_changes_the_half_of_the_config_that_the_documents_name() {
+    let mut settings = Settings::default();
+    let _ = settings.read_toml("config", schema::ONE_OF_EACH_SECTION);
+    Config::from_settings(None, &mut settings);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("riskgate.toml");
+    std::fs::write(&path, ALL_SECTIONS).unwrap();
+    let read = |flags: Vec<(String, String)>| {
+        let file = ConfigFile::Path(path.clone());
+        Config::read_collecting_faults(&ConfigSources { file, flags })
+    };
+    let (before, faults) = read(Vec::new());
+    let before = before.unwrap();
+    assert!(faults.is_empty(), "{faults:#?}");
+    let reloadable = |config: &Config| format!("{:?}", config.reloadable);
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for setting in &settings.descriptions {
+        let key = &setting.key;
+        let (Some(value), Some(cell)) = (other_value(setting), reload_cell(key)) else { continue };
+        let (after, faults) = read(vec![(key.clone(), value.clone())]);
+        let after = after.unwrap();
+        if faults.iter().any(|fault| fault.contains(key.as_str())) {
+            continue;
+        }
+        let changes = before.startup.list_changes(&after.startup);
+        let is_reloadable_changed = reloadable(&before) != reloadable(&after);
+        let is_as_documented = match cell {
+            "restart" => changes.len() == 1 && !is_reloadable_changed,
+            _ => changes.is_empty() && is_reloadable_changed,
+        };
+        if !is_as_documented {
+            wrong
+                .push(format!("{key} = {value}: {cell}, but {changes:?}, {is_reloadable_changed}"));
+        }
+        tried += 1;
+    }
+    assert!(tried >= 60 && wrong.is_empty(), "{tried} settings; {wrong:#?}");
 }
