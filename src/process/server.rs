@@ -108,9 +108,8 @@ pub fn run(
         reloader = reloader.with_served_store_file(file, &config.startup.store);
     }
     add_services(&mut server, service_parts, sockets, admin, reloader)?;
-    let process_log = Arc::clone(process_log);
-    let exit_tasks =
-        Arc::new(ExitTasks { gate, exit_hook: Mutex::new(exit_hook), upgrade_state, process_log });
+    let (exit_hook, process_log) = (Mutex::new(exit_hook), Arc::clone(process_log));
+    let exit_tasks = Arc::new(ExitTasks { gate, exit_hook, upgrade_state, process_log });
     let signals = SignalHandler {
         connection_tracker,
         reload_trigger,

@@ -83,12 +83,7 @@ pub(super) fn build_table_bytes(
         return Err(TableFault::expected(manifest_name, expected, found).into());
     }
     names_in_faults.push(manifest_name);
-    let override_bytes = added_lists
-        .iter()
-        .filter(|added| added.list_spec.kind == ListKind::Override)
-        .map(|added| added.list_text.len() as u64)
-        .sum();
-    check_memory(&names_in_faults[names_in_faults.len() - 1], &texts, override_bytes)?;
+    check_memory(&names_in_faults[names_in_faults.len() - 1], &texts, added_lists)?;
     let mut faults = TableFaults::default();
     let mut lists = parse_lists(&manifest, &names_in_faults, &texts, (&sources, now), &mut faults);
     let hash = hash_inputs(
@@ -127,14 +122,17 @@ pub(super) fn build_table_bytes(
 fn check_memory(
     at: &str,
     list_texts: &[Cow<'static, str>],
-    override_bytes: u64,
+    added_lists: &[AddedList],
 ) -> Result<(), TableFault> {
+    let is_override = |added: &&AddedList| added.list_spec.kind == ListKind::Override;
+    let overrides = added_lists.iter().filter(is_override);
+    let override_bytes: usize = overrides.map(|added| added.list_text.len()).sum();
     let line_count: usize = list_texts.iter().map(|text| text.lines().count()).sum();
     let byte_count: usize = list_texts.iter().map(|text| text.len()).sum();
     let needed = BUILD_BASE_BYTES
         + BUILD_BYTES_PER_LINE * line_count as u64
         + BUILD_BYTES_PER_BYTE * byte_count as u64
-        + OVERRIDE_BYTES_PER_BYTE * override_bytes;
+        + OVERRIDE_BYTES_PER_BYTE * override_bytes as u64;
     memory::check_available(needed).map_err(|source| TableFault::Io { at: at.to_owned(), source })
 }
 
