@@ -11,7 +11,8 @@ import {
 import { timeOf } from "./format.js";
 import { fillPlans } from "./plans.js";
 
-/** Builds the dialog that creates a key. Its values stay, so that a retry is the same request. */
+/** Builds the dialog that creates a key. Its values stay until it is cancelled or the key is made, so
+ * that a retry is the same request. */
 export function createKeyDialog(ctx, onCreated) {
   const place = errorPlace();
   const controls = {
@@ -32,17 +33,21 @@ export function createKeyDialog(ctx, onCreated) {
       "One in each line, such as https://app.example.com. Without any, all origins are allowed."),
     field("Require an origin", requireOrigin, "Refuse requests without the header Origin."),
     field("Expires (optional)", expires, "After a time such as 90d, or at 2027-01-01T00:00:00Z."),
-    place, h("div", { class: "actions end" }, button("Cancel", { onclick: () => node.close() }),
+    place, h("div", { class: "actions end" },
+      button("Cancel", { testid: "create-key-cancel", onclick: () => end() }),
       button("Create", {
         type: "submit", write: true, kind: "primary", testid: "create-key-submit",
       })));
   const node = createDialog("Create a key", false, form);
-  handleSubmit(form, place, async () => {
-    const body = readKey(controls);
-    const created = await send("POST", "/keys", body, keyFor(body));
+  const end = () => {
     keyFor = createRetry();
     form.reset();
     node.close();
+  };
+  handleSubmit(form, place, async () => {
+    const body = readKey(controls);
+    const created = await send("POST", "/keys", body, keyFor(body));
+    end();
     showNewKey(created);
     onCreated();
   });

@@ -41,6 +41,14 @@ fn a_key_of_the_page_works_on_the_gateway_and_is_shown_only_once() {
     page.fill("create-key-account", "no account");
     page.click("create-key-submit");
     page.wait_for_text("error", "Enter 1 to 128 visible ASCII characters");
+    page.choose("create-key-plan", "pro");
+    page.click("create-key-cancel");
+    page.wait_for_absence("dialog[open]");
+    page.click("create-key-open");
+    let script = "return ['account', 'plan'].map((name) => \
+                  document.querySelector(`[data-testid=create-key-${name}]`).value);";
+    let values = page.browser.run_script(script, &[]);
+    assert_eq!(values, serde_json::json!(["", ""]), "Cancel forgets what was entered");
     page.fill("create-key-account", "acme");
     page.choose("create-key-plan", "pro");
     page.fill("create-key-label", "web page");
