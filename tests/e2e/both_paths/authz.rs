@@ -292,7 +292,7 @@ fn riskgates_own_failures_let_the_user_through() {
     let setup = setup(
         "check = [\"key\", \"quota\", \"screen\"]\nemail = \"header:X-Email\"\nmode = \"block\"",
     );
-    let setup = setup.set_text("store.on_failure", "closed").set_text("store.deadline", "300ms");
+    let setup = setup.set_text("store.on_failure", "closed").set_text("store.deadline", "1500ms");
     let gateway = setup.set("plans.free", "500").start();
     let key = gateway.create_active_key("acme", &[]);
     let ask = || {

@@ -16,7 +16,11 @@ fn feed_toml(name: &str, url: &str, more: &str) -> String {
 }
 
 fn feed_setup() -> Setup {
-    let setup = Setup::with_bundled_table().set("plans.free", "\"unlimited\"");
+    feed_setup_on(Setup::new())
+}
+
+fn feed_setup_on(setup: Setup) -> Setup {
+    let setup = setup.set("plans.free", "\"unlimited\"");
     let folder = setup.path("feeds").display().to_string();
     setup.set_text("table.feed_dir", &folder)
 }
@@ -74,8 +78,9 @@ fn a_feed_follows_daily_lists_and_keeps_its_last_good_list_after_bad_ones() {
         .lock()
         .unwrap()
         .push_back(list_response(&names_of_day(0), "ETag: \"day-0\"\r\n"));
-    let gateway =
-        feed_setup().append_toml(&feed_toml("daily", &server.url(), "interval = \"1s\"")).start();
+    let gateway = feed_setup_on(Setup::with_bundled_table())
+        .append_toml(&feed_toml("daily", &server.url(), "interval = \"1s\""))
+        .start();
     let key = gateway.create_active_key("acme", &[]);
     wait_until("the first list is in the table", || serves_list_of_day(&gateway, &key, 0));
     let is_done = AtomicBool::new(false);
@@ -226,7 +231,7 @@ fn check_refuses_malformed_feed_settings_and_names_the_setting() {
 
 #[test]
 fn a_feed_list_is_accepted_without_the_names_that_the_lists_protect() {
-    let setup = feed_setup();
+    let setup = feed_setup_on(Setup::with_bundled_table());
     let path = setup.path("castle.txt");
     let days = std::fs::read_to_string("data/castle.tsv").unwrap();
     let names: Vec<&str> = days

