@@ -170,7 +170,8 @@ def list_all_stages(seed):
         Stage("failovers", [["scripts/failovers", "4", "--seed", seed]], "build"),
         Stage("pressure", [["scripts/pressure", "--quick"],
                            ["scripts/pressure", "--quick", "--pingora-path"]]),
-        Stage("comparison", [["scripts/bench", "--quick"]], "build"),
+        # Alone: beside tests, a window of a second can end without an answer.
+        Stage("comparison", [["scripts/bench", "--quick"]]),
     ]
     for stage in loaded:
         stage.after, stage.environment = built, {"RISKGATE_BINARY": str(BINARY)}
