@@ -29,6 +29,10 @@ const MAX_CA_BYTES: u64 = 1 << 20;
 /// The most rows in one exchange.
 pub(super) const CHUNK_ROWS: usize = 1_000;
 
+/// How often scripts are sent to a server that has forgotten them: somebody may flush them again
+/// while riskgate loads them.
+const MAX_SCRIPT_TRIES: usize = 5;
+
 /// Options for the connection to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisOptions {
@@ -259,7 +263,7 @@ impl Redis {
         if self.script_digests.is_empty() {
             self.load_scripts(timeout)?;
         }
-        for last_try in [false, true] {
+        for tries_left in (0..MAX_SCRIPT_TRIES).rev() {
             let replies = self.send_once_and_read_replies(
                 operation,
                 &build_pipeline(&self.script_digests),
@@ -269,7 +273,7 @@ impl Redis {
                 matches!(value, Value::ServerError(error)
                     if error.kind() == Some(ServerErrorKind::NoScript))
             };
-            if last_try || !replies.iter().any(is_noscript_error) {
+            if tries_left == 0 || !replies.iter().any(is_noscript_error) {
                 return Ok(replies);
             }
             self.load_scripts(timeout)?;
