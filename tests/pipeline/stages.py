@@ -161,20 +161,25 @@ def list_all_stages(seed):
                         "--release", "--manifest-path", "tests/loom/Cargo.toml",
                         "--target-dir", TARGET / "loom"]], "build", after=("build",),
               environment={"RUSTC_WORKSPACE_WRAPPER": ""}),
+        # So that the comparison only measures.
+        Stage("peers", [[*NICE, "scripts/bench", "--build"]], "build", after=built,
+              environment={"RUSTC_WORKSPACE_WRAPPER": ""}),
     ]
     # What loads a gateway. Those of the queue "build" limit no times, so they may run beside tests.
     loaded = [
         Stage("conformance", [["env", "EXAMPLES=8", "scripts/conformance"],
-                              ["env", "EXAMPLES=8", "scripts/conformance", "--pingora-path"]]),
+                              ["env", "EXAMPLES=8", "scripts/conformance", "--pingora-path"]],
+              "build"),
         Stage("soak", [["scripts/soak", "1", "--seed", seed]], "build"),
         Stage("failovers", [["scripts/failovers", "4", "--seed", seed]], "build"),
         Stage("pressure", [["scripts/pressure", "--quick"],
                            ["scripts/pressure", "--quick", "--pingora-path"]]),
-        # Alone: beside tests, a window of a second can end without an answer.
-        Stage("comparison", [["scripts/bench", "--quick"]]),
+        # Not beside tests: a window of a second can then end without an answer.
+        Stage("comparison", [["scripts/bench", "--quick"]], after=("peers",)),
     ]
     for stage in loaded:
-        stage.after, stage.environment = built, {"RISKGATE_BINARY": str(BINARY)}
+        stage.after += built
+        stage.environment = {"RISKGATE_BINARY": str(BINARY)}
         stage.leaves_nothing = True
     return stages + loaded + [
         Stage("release-files", [["scripts/check-release", "--quick"]], "build",
