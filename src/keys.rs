@@ -21,7 +21,7 @@ pub use key_file::{
     parse_sha256_field, read_key_file,
 };
 pub use key_ring::KeyRing;
-pub use limits::{Plans, plans_of_key_file};
+pub use limits::{AccountSources, Plans, collect_accounts};
 pub use merge::{MergedKey, merge_keys};
 pub use token::{MIN_KEY_LEN, Token, TokenError, sha256};
 

@@ -17,7 +17,7 @@ mod repeatable;
 mod rotation;
 mod usage;
 
-pub use accounts::{AccountEntry, limit_to_json, list_accounts, set_account};
+pub use accounts::{AccountEntry, limit_to_json, list_accounts, read_plan_of_account, set_account};
 pub use audit::{AuditFilter, read_audit_page};
 pub use expiry::Expiry;
 pub use explanation::{ExplainedDomain, explain_domain, verdict_to_json};
@@ -25,7 +25,7 @@ pub use fault::ManagementFault;
 pub use key_list::{KeyEntry, KeyState, list_keys};
 pub use keys::{
     NewKey, PreparedKey, check_account_name, import_keys, prepare_key, read_declared_keys,
-    read_plan_of_account, revoke_key,
+    revoke_key,
 };
 pub use overrides::{
     OverrideChange, OverrideRequest, clear_override, list_overrides, override_file_state,

@@ -14,17 +14,59 @@ use crate::store::{AccountRow, KeyRow};
 /// Calls in a calendar month, by plan name.
 pub type Plans = BTreeMap<String, MonthlyLimit>;
 
-/// Returns the accounts that the key file names, and the plan that the file gives each: the first
-/// one, because a file that gives an account two plans is refused.
-pub fn plans_of_key_file<'d>(
-    declared: impl IntoIterator<Item = &'d DeclaredKey>,
-) -> BTreeMap<&'d str, Option<&'d str>> {
-    let mut plans: BTreeMap<&str, Option<&str>> = BTreeMap::new();
-    for DeclaredKey { key, plan } in declared {
-        let known = plans.entry(&key.account).or_default();
-        *known = known.or(plan.as_deref());
+/// What the store and the key file say about an account.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AccountSources<'r> {
+    /// Whether the key file has a key of the account.
+    is_in_key_file: bool,
+    key_file_plan: Option<&'r str>,
+    store_plan: Option<&'r str>,
+    own_limit: Option<MonthlyLimit>,
+}
+
+impl<'r> AccountSources<'r> {
+    /// The plan of the account.
+    pub fn plan(&self) -> &'r str {
+        choose_plan(self.store_plan, self.key_file_plan)
     }
-    plans
+
+    /// The plan that the account has by the key file alone; `None` if the file does not name it.
+    pub fn plan_by_key_file(&self) -> Option<&'r str> {
+        self.is_in_key_file.then(|| choose_plan(None, self.key_file_plan))
+    }
+
+    /// The limit of the account; `None` if the config does not have the plan.
+    pub fn limit(&self, plans: &Plans) -> Option<MonthlyLimit> {
+        self.own_limit.or_else(|| plans.get(self.plan()).copied())
+    }
+
+    /// Whether the account has a limit of its own, which replaces that of the plan.
+    pub fn has_own_limit(&self) -> bool {
+        self.own_limit.is_some()
+    }
+
+    fn is_plan_from_key_file(&self) -> bool {
+        self.store_plan.is_none() && self.key_file_plan.is_some()
+    }
+}
+
+/// Returns the accounts that these rows of the store and these keys of the key file name. If the
+/// file gives an account two plans, the first one counts: such a file is refused.
+pub fn collect_accounts<'r>(
+    rows: &'r [AccountRow],
+    declared: impl IntoIterator<Item = &'r DeclaredKey>,
+) -> BTreeMap<&'r str, AccountSources<'r>> {
+    let mut accounts: BTreeMap<&str, AccountSources<'_>> = BTreeMap::new();
+    for DeclaredKey { key, plan } in declared {
+        let sources = accounts.entry(&key.account).or_default();
+        sources.is_in_key_file = true;
+        sources.key_file_plan = sources.key_file_plan.or(plan.as_deref());
+    }
+    for row in rows {
+        let sources = accounts.entry(&row.name).or_default();
+        (sources.store_plan, sources.own_limit) = (row.plan.as_deref(), row.own_limit);
+    }
+    accounts
 }
 
 /// The effective plan and limit of an account. The ledger does not know them yet.
@@ -58,29 +100,12 @@ pub(super) fn resolve_effective_limits<'r>(
     declared: impl IntoIterator<Item = &'r DeclaredKey>,
     plans: &Plans,
 ) -> Vec<EffectiveLimit> {
-    #[derive(Default)]
-    struct AccountSources<'r> {
-        file_plan: Option<&'r str>,
-        store_plan: Option<&'r str>,
-        store_limit: Option<MonthlyLimit>,
-    }
-    let mut sources_by_account: BTreeMap<&str, AccountSources<'_>> = BTreeMap::new();
-    for key in key_rows {
-        sources_by_account.entry(&key.account).or_default();
-    }
-    for (account, plan) in plans_of_key_file(declared) {
-        sources_by_account.entry(account).or_default().file_plan = plan;
-    }
-    for row in account_rows {
-        let sources = sources_by_account.entry(&row.name).or_default();
-        (sources.store_plan, sources.store_limit) = (row.plan.as_deref(), row.own_limit);
-    }
-    for name in damaged_accounts {
+    let mut sources_by_account = collect_accounts(account_rows, declared);
+    for name in key_rows.into_iter().map(|key| &key.account).chain(damaged_accounts) {
         sources_by_account.entry(name).or_default();
     }
     let resolve_limit = |(name, sources): (&str, AccountSources<'_>)| {
-        let plan = choose_plan(sources.store_plan, sources.file_plan);
-        let limit = sources.store_limit.or_else(|| plans.get(plan).copied());
+        let (plan, limit) = (sources.plan(), sources.limit(plans));
         let fault = match limit {
             _ if damaged_accounts.contains(name) => {
                 Some(RingFault::DamagedAccount { account: name.to_owned() })
@@ -92,14 +117,12 @@ pub(super) fn resolve_effective_limits<'r>(
                 found: plan.to_owned(),
             }),
         };
-        let limit = limit.filter(|_| fault.is_none()).unwrap_or(MonthlyLimit::Calls(0));
-        let is_plan_from_file = sources.store_plan.is_none() && sources.file_plan.is_some();
         EffectiveLimit {
             account: name.to_owned(),
             plan: plan.to_owned(),
-            limit,
+            limit: limit.filter(|_| fault.is_none()).unwrap_or(MonthlyLimit::Calls(0)),
             fault,
-            is_plan_from_key_file: is_plan_from_file,
+            is_plan_from_key_file: sources.is_plan_from_key_file(),
         }
     };
     sources_by_account.into_iter().map(resolve_limit).collect()

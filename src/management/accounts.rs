@@ -1,15 +1,12 @@
 //! Lists accounts with their effective limits, and sets a plan or a limit.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
-use super::keys::{check_account_name, check_plan};
+use super::keys::{check_account_name, check_plan, read_declared_keys};
 use crate::config::ReloadableConfig;
-use crate::keys::{DeclaredKey, Plans, plans_of_key_file};
-use crate::model::plan::choose_plan;
-use crate::store::{AccountRow, ChangeAuthor, MonthlyLimit, Store};
+use crate::keys::{AccountSources, DeclaredKey, Plans, collect_accounts};
+use crate::store::{AccountRow, ChangeAuthor, MonthlyLimit, Store, StoreError};
 
 /// An account as lists show it.
 #[derive(Clone, Debug)]
@@ -25,13 +22,12 @@ pub struct AccountEntry {
 }
 
 impl AccountEntry {
-    fn new(row: &AccountRow, plan_of_file: Option<&str>, plans: &Plans) -> AccountEntry {
-        let plan = choose_plan(row.plan.as_deref(), plan_of_file);
+    fn new(name: &str, sources: &AccountSources<'_>, plans: &Plans) -> AccountEntry {
         AccountEntry {
-            name: row.name.clone(),
-            plan: plan.to_owned(),
-            limit: row.own_limit.or_else(|| plans.get(plan).copied()),
-            has_own_limit: row.own_limit.is_some(),
+            name: name.to_owned(),
+            plan: sources.plan().to_owned(),
+            limit: sources.limit(plans),
+            has_own_limit: sources.has_own_limit(),
         }
     }
 
@@ -58,19 +54,8 @@ pub fn list_accounts(
     declared: &[DeclaredKey],
     plans: &Plans,
 ) -> Vec<AccountEntry> {
-    let plan_of_file = plans_of_key_file(declared);
-    let mut entries: BTreeMap<&str, AccountEntry> = plan_of_file
-        .iter()
-        .map(|(name, plan)| {
-            let row = AccountRow { name: (*name).to_owned(), plan: None, own_limit: None };
-            (*name, AccountEntry::new(&row, *plan, plans))
-        })
-        .collect();
-    for row in accounts {
-        let of_file = plan_of_file.get(row.name.as_str()).copied().flatten();
-        entries.insert(&row.name, AccountEntry::new(row, of_file, plans));
-    }
-    entries.into_values().collect()
+    let accounts = collect_accounts(accounts, declared);
+    accounts.iter().map(|(name, sources)| AccountEntry::new(name, sources, plans)).collect()
 }
 
 /// Creates an account, or sets its plan or limit or both. A limit is a number of calls,
@@ -93,11 +78,34 @@ pub fn set_account(
     }
     let limit = limit.map(parse_limit).transpose()?;
     store.changes_by(author).set_account(name, plan, limit)?;
-    let row = store.find_account(name)?;
-    let row = row.unwrap_or(AccountRow { name: name.to_owned(), plan: None, own_limit: None });
-    let declared = super::keys::read_declared_keys(config).unwrap_or_default();
-    let plan_of_file = plans_of_key_file(&declared).get(name).copied().flatten();
-    Ok(AccountEntry::new(&row, plan_of_file, &config.plans))
+    let entry = with_account_sources(store, config, name, |sources| {
+        AccountEntry::new(name, sources, &config.plans)
+    });
+    Ok(entry?)
+}
+
+/// Reads the plan that an account has. If the key file is faulty, only the store tells.
+///
+/// # Errors
+/// If the store fails.
+pub fn read_plan_of_account(
+    store: &mut Store,
+    config: &ReloadableConfig,
+    account: &str,
+) -> Result<String, StoreError> {
+    with_account_sources(store, config, account, |sources| sources.plan().to_owned())
+}
+
+fn with_account_sources<T>(
+    store: &mut Store,
+    config: &ReloadableConfig,
+    account: &str,
+    answer: impl FnOnce(&AccountSources<'_>) -> T,
+) -> Result<T, StoreError> {
+    let row = store.find_account(account)?;
+    let declared = read_declared_keys(config).unwrap_or_default();
+    let accounts = collect_accounts(row.as_slice(), &declared);
+    Ok(answer(&accounts.get(account).copied().unwrap_or_default()))
 }
 
 /// Parses a limit. The inner `None` means that the limit of the plan applies.

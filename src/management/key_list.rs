@@ -1,12 +1,9 @@
 //! Lists keys, without the keys themselves.
 
-use std::collections::HashMap;
-
 use serde_json::{Value, json};
 
-use crate::keys::{DeclaredKey, MergedKey, merge_keys, plans_of_key_file};
+use crate::keys::{DeclaredKey, MergedKey, collect_accounts, merge_keys};
 use crate::model::month::format_rfc3339;
-use crate::model::plan::choose_plan;
 use crate::store::{AccountRow, KeyRow};
 
 /// A key as lists show it. A key that is in the store and in the key file has the stricter settings
@@ -108,15 +105,10 @@ pub fn list_keys(
     accounts: &[AccountRow],
     declared: &[DeclaredKey],
 ) -> Vec<KeyEntry> {
-    let of_store =
-        accounts.iter().filter_map(|row| Some((row.name.as_str(), row.plan.as_deref()?)));
-    let of_store: HashMap<&str, &str> = of_store.collect();
-    let of_key_file = plans_of_key_file(declared);
+    let accounts = collect_accounts(accounts, declared);
     let to_entry = |merged: &MergedKey<'_>| {
-        let account = merged.row.account.as_str();
-        let by_key_file = of_key_file.get(account).copied().flatten();
-        let plan = choose_plan(of_store.get(account).copied(), by_key_file);
-        let mut entry = KeyEntry::from_row(&merged.row, plan);
+        let account = accounts.get(merged.row.account.as_str()).copied().unwrap_or_default();
+        let mut entry = KeyEntry::from_row(&merged.row, account.plan());
         entry.is_origin_restricted = merged.is_origin_restricted;
         if merged.fault.is_none() {
             entry.origins = merged.origins.iter().map(ToString::to_string).collect();

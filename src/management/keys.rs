@@ -1,5 +1,6 @@
 //! Creates, revokes and imports keys.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::expiry::Expiry;
@@ -7,11 +8,10 @@ use super::fault::ManagementFault;
 use super::repeatable::RepeatableRequest;
 use crate::config::{Config, ReloadableConfig};
 use crate::keys::{
-    DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, is_valid_id_or_account, plans_of_key_file,
-    read_key_file,
+    AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, collect_accounts,
+    is_valid_id_or_account, read_key_file,
 };
 use crate::model::origin::OriginPattern;
-use crate::model::plan::choose_plan;
 use crate::store::{ChangeAuthor, KeyRow, NewKeyPlan, RequestRecord, Store, StoreError};
 
 /// The longest label, in characters.
@@ -70,8 +70,9 @@ pub fn prepare_key(
     check_label_and_origins(new)?;
     let expires = new.expires.as_deref().map(Expiry::parse).transpose()?;
     let plan = new.plan.as_deref().map(|plan| {
-        let by_key_file = find_plan_by_key_file(&read_declared_keys(config)?, &new.account);
-        Ok::<_, ManagementFault>(NewKeyPlan { plan: plan.to_owned(), by_key_file })
+        let declared = read_declared_keys(config)?;
+        let accounts = collect_accounts(&[], &declared);
+        Ok::<_, ManagementFault>(new_key_plan(plan.to_owned(), &new.account, &accounts))
     });
     let plan = plan.transpose()?;
     let created_at = store.now().unix_now;
@@ -157,20 +158,28 @@ pub fn import_keys(
         check_label(key.label.as_ref())?;
     }
     let declared = read_declared_keys(config)?;
-    let plans_of_key_file = plans_of_key_file(&declared);
+    let accounts_of_key_file = collect_accounts(&[], &declared);
     let now = store.now().unix_now;
     let rows: Vec<(KeyRow, Option<NewKeyPlan>)> = keys
         .into_iter()
         .map(|DeclaredKey { key, plan }| {
-            let by_key_file = plans_of_key_file.get(key.account.as_str());
-            let by_key_file = by_key_file.map(|plan| choose_plan(None, *plan).to_owned());
-            let plan = plan.map(|plan| NewKeyPlan { plan, by_key_file });
+            let plan = plan.map(|plan| new_key_plan(plan, &key.account, &accounts_of_key_file));
             let created_at = if key.created_at == 0 { now } else { key.created_at };
             (KeyRow { created_at, ..key }, plan)
         })
         .collect();
     store.changes_by(author).add_keys(&rows, None)?;
     Ok(rows.into_iter().map(|(key, _)| key.id).collect())
+}
+
+/// The plan that a new key names. `of_key_file` has the accounts that the key file names.
+fn new_key_plan(
+    plan: String,
+    account: &str,
+    of_key_file: &BTreeMap<&str, AccountSources<'_>>,
+) -> NewKeyPlan {
+    let by_key_file = of_key_file.get(account).and_then(AccountSources::plan_by_key_file);
+    NewKeyPlan { plan, by_key_file: by_key_file.map(str::to_owned) }
 }
 
 /// Reads the key file of the config; no keys if there is none.
@@ -241,28 +250,6 @@ fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
         })?;
     }
     Ok(())
-}
-
-/// Finds the plan that an account has by the key file alone; `None` if the file does not name the
-/// account.
-fn find_plan_by_key_file(declared: &[DeclaredKey], account: &str) -> Option<String> {
-    let plan = plans_of_key_file(declared).get(account).copied()?;
-    Some(choose_plan(None, plan).to_owned())
-}
-
-/// Reads the plan that an account has. If the key file is faulty, only the store tells.
-///
-/// # Errors
-/// If the store fails.
-pub fn read_plan_of_account(
-    store: &mut Store,
-    config: &ReloadableConfig,
-    account: &str,
-) -> Result<String, StoreError> {
-    let of_store = store.find_account(account)?.and_then(|row| row.plan);
-    let declared = read_declared_keys(config).unwrap_or_default();
-    let by_key_file = find_plan_by_key_file(&declared, account);
-    Ok(choose_plan(of_store.as_deref(), by_key_file.as_deref()).to_owned())
 }
 
 /// Finds the key that an earlier request of the same `Idempotency-Key` added, and derives its text.
