@@ -94,7 +94,8 @@ impl MeasuredCharger for RiskgateLedger<'_> {
         let lease = &self.leases[account];
         // 64 charges raise the measured rate, so that the lease has calls left for the timed one.
         for _ in 0..64 {
-            let charge = self.ledger.charge(lease, self.ledger.month_to_charge(NOW_UNIX_SECONDS));
+            let charge =
+                self.ledger.charge(lease, self.ledger.month_to_charge(NOW_UNIX_SECONDS), 1);
             let _ = self.runtime.block_on(charge).expect("a call");
         }
     }
@@ -244,7 +245,7 @@ fn bench_store_operations(runtime: &Runtime) {
         runtime.block_on(async {
             for _ in 0..calls {
                 let _ = ledger
-                    .charge(&lease, ledger.month_to_charge(NOW_UNIX_SECONDS))
+                    .charge(&lease, ledger.month_to_charge(NOW_UNIX_SECONDS), 1)
                     .await
                     .expect("a call");
                 // The rate of a busy connection.

@@ -249,7 +249,7 @@ fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
             let sent = PresentedKey::bearer(head.fields.authorization.into_iter());
             let lease = authenticate_client(ring, sent, now).expect("a key").account.lease.clone();
             let month = state.ledger.month_to_charge(now);
-            calls.spawn(async move { state.ledger.charge(&lease, month).await.is_ok() });
+            calls.spawn(async move { state.ledger.charge(&lease, month, 1).await.is_ok() });
         }
         while let Some(charged) = calls.join_next().await {
             assert!(charged.expect("an answer"), "a call");

@@ -10,7 +10,6 @@ mod authz;
 pub mod authz_rules;
 mod batch_permits;
 mod beginning;
-mod charging;
 mod client_address;
 mod client_limit;
 mod domain_batch;

@@ -14,7 +14,7 @@ use crate::model::month::Month;
 use crate::model::origin::Origin;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
-use crate::quota::{Allowance, Charge, Denial, Ledger, UsageDay};
+use crate::quota::{Allowance, Charge, Ledger, UsageDay};
 use crate::store::MonthlyLimit;
 
 /// Proof that a request passed the gates. Without a permit, riskgate answers nothing from the table
@@ -119,63 +119,6 @@ pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     }
 }
 
-/// The third gate: charges these calls of a route to the month's quota, all or none, and returns
-/// the permit.
-pub async fn charge_calls(
-    ledger: &Ledger,
-    key: &Arc<Key>,
-    route: RouteLabel,
-    month: Month,
-    unix_now: i64,
-    count: usize,
-) -> Result<Permit, Refusal> {
-    let charged = match count {
-        1 => ledger.charge(&key.lease, month).await,
-        _ => ledger.charge_all(&key.lease, month, count as u64).await,
-    };
-    match charged {
-        Ok(spent) => Ok(count_charged_calls(ledger, key, route, unix_now, spent)),
-        Err(Denial::Exhausted) => Err(Refusal::QuotaExceeded {
-            reset_at: month.reset_at(),
-            retry_after_seconds: month.seconds_until_end(unix_now),
-        }),
-        Err(Denial::StoreUnavailable) => Err(Refusal::Internal),
-    }
-}
-
-/// Synchronous [`charge_calls`] for one call: returns `None`, and charges nothing, if the account
-/// holds no leased call or if other requests wait for one.
-pub fn try_charge_call(
-    ledger: &Ledger,
-    key: &Arc<Key>,
-    route: RouteLabel,
-    month: Month,
-    unix_now: i64,
-) -> Option<Permit> {
-    let spent = ledger.try_charge_if_no_waiters(&key.lease, month)?;
-    Some(count_charged_calls(ledger, key, route, unix_now, spent))
-}
-
-/// Adds charged calls to the usage of the key, and returns the permit.
-fn count_charged_calls(
-    ledger: &Ledger,
-    key: &Arc<Key>,
-    route: RouteLabel,
-    unix_now: i64,
-    spent: Charge,
-) -> Permit {
-    let day = ledger.usage_day(spent.month(), unix_now);
-    key.usage().count_calls(route, day, spent.calls());
-    let charged = ChargedCalls { charge: spent, route, day };
-    Permit { key: Some(Arc::clone(key)), charged: Some(charged) }
-}
-
-/// Returns a permit for a call that doesn't count. The caller has checked the key if the route
-/// needs one.
-pub fn uncounted_permit(key: Option<&Arc<Key>>) -> Permit {
-    Permit { key: key.cloned(), charged: None }
-}
-
 /// Returns the allowance of a key's account; `None` if the account has no limit.
 pub fn compute_allowance(
     key: &Key,
@@ -193,6 +136,27 @@ pub fn compute_allowance(
 }
 
 impl Permit {
+    /// The permit of a request whose calls the third gate has charged to the month's quota. Adds
+    /// the calls to the usage of the key.
+    pub fn of_charged_calls(
+        ledger: &Ledger,
+        key: &Arc<Key>,
+        route: RouteLabel,
+        unix_now: i64,
+        charge: Charge,
+    ) -> Permit {
+        let day = ledger.usage_day(charge.month(), unix_now);
+        key.usage().count_calls(route, day, charge.calls());
+        let charged = ChargedCalls { charge, route, day };
+        Permit { key: Some(Arc::clone(key)), charged: Some(charged) }
+    }
+
+    /// The permit of a request that charges no call. The caller has checked the key if the route
+    /// needs one.
+    pub fn without_charge(key: Option<&Arc<Key>>) -> Permit {
+        Permit { key: key.cloned(), charged: None }
+    }
+
     /// The key that the client authenticated with; `None` on a route that needs no key.
     pub fn key(&self) -> Option<&Arc<Key>> {
         self.key.as_ref()

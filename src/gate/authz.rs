@@ -11,7 +11,6 @@ use pingora_proxy::Session;
 use smol_str::SmolStr;
 use std::sync::Arc;
 
-use crate::keys::KeyRing;
 use crate::message::request_head::takes_body;
 use crate::message::response::{HeaderField, Reply};
 use crate::message::riskgate_fields::{write_identity_fields, write_screening_fields};
@@ -23,7 +22,7 @@ use crate::screening::{FieldValues, UnreadCause, read_body_values, read_query_va
 use super::admission::PresentedKey;
 use super::authz_rules::{AUTHZ_KEY_FIELD, AuthzRules, AuthzScreening};
 use super::beginning::{HeaderFields, RequestParts};
-use super::judge::{authenticate, set_cors_and_check_origin};
+use super::judge::GateMembers;
 use super::request_context::RequestContext;
 use super::route::query_of;
 use super::screen::body_headers;
@@ -74,23 +73,17 @@ impl Gate {
         rules: &AuthzRules,
         ctx: &mut RequestContext,
     ) -> Result<(), Refusal> {
-        if rules.needs_key {
-            let keys = self.state.keys.peek();
-            let ring: Option<&KeyRing> = Option::as_ref(&keys);
-            let presented = match header.headers.contains_key(AUTHZ_KEY_FIELD) {
-                true => PresentedKey::bare(header.values(AUTHZ_KEY_FIELD)),
-                false => request.key,
-            };
-            let authenticated = authenticate(ring, presented, ctx);
-            if rules.checks_origin {
-                set_cors_and_check_origin(ring, &request.origin, ctx)?;
-            }
-            authenticated?;
-        }
-        self.check_client_rates(None, request, ctx)?;
-        let permit = self.charge_if_counted(rules.is_counted, ctx).await?;
-        ctx.set_permit(permit);
-        Ok(())
+        let presented = match header.headers.contains_key(AUTHZ_KEY_FIELD) {
+            true => PresentedKey::bare(header.values(AUTHZ_KEY_FIELD)),
+            false => request.key,
+        };
+        let members = GateMembers {
+            key: rules.needs_key.then_some(presented),
+            checks_origin: rules.needs_key && rules.checks_origin,
+            upstream_route: None,
+        };
+        self.pass_gates_before_quota(Ok(members), request, ctx)?;
+        self.charge(u64::from(rules.is_counted), ctx).await
     }
 
     /// Screens the addresses of a request that passed the other gates, and answers the proxy.

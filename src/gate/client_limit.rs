@@ -13,7 +13,6 @@ use crate::support::client_rates::Rate;
 use super::admission::OriginHeader;
 use super::beginning::RequestParts;
 use super::request_context::RequestContext;
-use super::route::Route;
 use super::state::Gate;
 
 /// What a rate applies to. Each has its own token buckets.
@@ -27,48 +26,39 @@ enum RateScope<'s> {
     Key(&'s str),
 }
 
-impl Gate {
-    /// Refuses a client that has sent too many requests. A trusted proxy is not a client, and a
-    /// client without an address can't be told apart from others: neither is limited.
-    pub(super) fn check_client_rates(
-        &self,
-        route: Option<&Route<'_>>,
-        request: &RequestParts<'_>,
-        ctx: &RequestContext,
-    ) -> Result<(), Refusal> {
-        let is_client =
-            |address: &_| !self.startup_rules.client_address.trusted_proxies.contains(*address);
-        let upstream_route = match route {
-            Some(Route::Upstream(index)) => Some(&ctx.rules.upstream_routes[*index]),
-            _ => None,
-        };
-        let takes_body = takes_body(request.method.as_bytes());
-        let screen_rules = ctx.screen_rules.as_ref().filter(|_| takes_body);
-        let is_used_by_browsers = |key: &Arc<Key>| {
-            key.is_origin_restricted()
-                || key.require_origin
-                || request.origin != OriginHeader::Absent
-        };
-        let browser_key = ctx.key.as_ref().filter(|key| is_used_by_browsers(key));
-        let rates: ArrayVec<(RateScope<'_>, Rate), 3> = [
-            upstream_route
-                .and_then(|r| Some((RateScope::Route(&r.path_prefix), r.max_per_client?))),
-            screen_rules.and_then(|s| Some((RateScope::Posts(&s.policy.route), s.max_per_client?))),
-            browser_key
-                .and_then(|k| Some((RateScope::Key(&k.id), ctx.rules.max_per_client_of_key?))),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        if rates.is_empty() {
-            return Ok(());
-        }
-        let Some(client) = ctx.client_address.filter(is_client) else { return Ok(()) };
-        let client = ClientPrefix::from(client);
-        self.state.client_rates.charge_request(&rates, client, ctx.started_at()).map_err(|wait| {
-            Refusal::TooManyRequests {
-                retry_after_seconds: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
-            }
-        })
+/// Refuses a client that has sent too many requests. A trusted proxy is not a client, and a
+/// client without an address can't be told apart from others: neither is limited.
+pub(super) fn check_client_rates(
+    gate: &Gate,
+    upstream_route: Option<usize>,
+    request: &RequestParts<'_>,
+    ctx: &RequestContext,
+) -> Result<(), Refusal> {
+    let is_client =
+        |address: &_| !gate.startup_rules.client_address.trusted_proxies.contains(*address);
+    let upstream_route = upstream_route.map(|index| &ctx.rules.upstream_routes[index]);
+    let takes_body = takes_body(request.method.as_bytes());
+    let screen_rules = ctx.screen_rules.as_ref().filter(|_| takes_body);
+    let is_used_by_browsers = |key: &Arc<Key>| {
+        key.is_origin_restricted() || key.require_origin || request.origin != OriginHeader::Absent
+    };
+    let browser_key = ctx.key.as_ref().filter(|key| is_used_by_browsers(key));
+    let rates: ArrayVec<(RateScope<'_>, Rate), 3> = [
+        upstream_route.and_then(|r| Some((RateScope::Route(&r.path_prefix), r.max_per_client?))),
+        screen_rules.and_then(|s| Some((RateScope::Posts(&s.policy.route), s.max_per_client?))),
+        browser_key.and_then(|k| Some((RateScope::Key(&k.id), ctx.rules.max_per_client_of_key?))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if rates.is_empty() {
+        return Ok(());
     }
+    let Some(client) = ctx.client_address.filter(is_client) else { return Ok(()) };
+    let client = ClientPrefix::from(client);
+    gate.state.client_rates.charge_request(&rates, client, ctx.started_at()).map_err(|wait| {
+        Refusal::TooManyRequests {
+            retry_after_seconds: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
+        }
+    })
 }

@@ -57,7 +57,7 @@ impl Gate {
     ) -> Result<bool> {
         let request = self.read_parts(session.req_header());
         let admitted = self
-            .run_uncharged_gates(&request, ctx)
+            .match_route_and_pass_gates(&request, ctx)
             .and_then(|_| self.state.batch_permits.acquire(ctx.client_address));
         let answered = match &admitted {
             Err(refusal) => Err(refusal.clone()),
@@ -109,8 +109,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Result<Reply, Refusal> {
         let names = parse_names(body).map_err(Refusal::InvalidBatch)?;
-        let permit = self.charge_calls(names.len(), ctx).await?;
-        ctx.set_permit(permit);
+        self.charge(names.len() as u64, ctx).await?;
         let table = self.state.table.snapshot();
         let mut out = format!(r#"{{"table_version":{},"results":["#, json!(table.version()));
         for (index, name) in names.iter().enumerate() {

@@ -7,21 +7,33 @@ use crate::exchange::forwarding::remove_hop_by_hop_fields;
 use crate::keys::KeyRing;
 use crate::message::response::{Cors, Reply};
 use crate::model::refusal::Refusal;
+use crate::quota::Denial;
 use crate::support::test_fault::{TestFault, is_injected, replace_key};
 
 use super::admission::{self, OriginHeader, Permit, PresentedKey};
 use super::answers::{self, Decision};
 use super::beginning::RequestParts;
+use super::client_limit::check_client_rates;
 use super::request_context::{ConnectionFacts, RequestContext};
 use super::route::{self, Route};
 use super::session::{protocol_name, send_continue_if_awaited};
 use super::state::Gate;
 
-/// The route of a request that passed the gates for key and origin, and whether the request spends
-/// a call of the quota.
+/// The route of a request, and what it needs.
 pub(crate) struct MatchedRoute<'r> {
     route: Route<'r>,
+    needs_key: bool,
+    /// Whether the request spends a call of the quota.
     is_counted: bool,
+}
+
+/// What the gates before the quota check.
+pub(super) struct GateMembers<'r> {
+    /// The key that the request presents; `None` if it needs none.
+    pub key: Option<PresentedKey<'r>>,
+    pub checks_origin: bool,
+    /// The route whose `max_per_client` applies, by its index in `[[upstream.route]]`.
+    pub upstream_route: Option<usize>,
 }
 
 /// What [`Gate::judge_without_wait`] found.
@@ -170,30 +182,14 @@ impl Gate {
         request: &RequestParts<'r>,
         ctx: &mut RequestContext,
     ) -> Judgement<'r> {
-        let judged = match self.run_uncharged_gates(request, ctx) {
-            Ok(matched) => {
-                let Some(permit) = self.try_permit(&matched, ctx) else {
-                    return Judgement::MustWait(matched);
-                };
-                ctx.set_permit(permit);
-                answers::serve_route(&self.state, matched.route, request, ctx)
+        let judged = match self.match_route_and_pass_gates(request, ctx) {
+            Ok(matched) if self.must_wait_for_store(&matched, ctx) => {
+                return Judgement::MustWait(matched);
             }
+            Ok(matched) => answers::serve_route(&self.state, matched.route, request, ctx),
             Err(refusal) => Err(refusal),
         };
         Judgement::Decided(self.finish_decision(judged, ctx))
-    }
-
-    /// Returns the permit of a request that passed the gates for key and origin; `None` if it has
-    /// to wait for the store. That is so for the usage, and if no leased call is left.
-    fn try_permit(&self, matched: &MatchedRoute<'_>, ctx: &RequestContext) -> Option<Permit> {
-        match (&ctx.key, matched.is_counted) {
-            _ if matched.route == Route::Usage => None,
-            (Some(key), true) => {
-                let (ledger, now) = (&self.state.ledger, ctx.unix_now());
-                admission::try_charge_call(ledger, key, ctx.route, ledger.month_to_charge(now), now)
-            }
-            (key, _) => Some(admission::uncounted_permit(key.as_ref())),
-        }
     }
 
     /// Waits for the store, at most `store.deadline`, and judges the rest of the request.
@@ -203,23 +199,15 @@ impl Gate {
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
     ) -> Decision {
-        let judged = self.charge_and_serve(matched, request, ctx).await;
-        self.finish_decision(judged, ctx)
-    }
-
-    async fn charge_and_serve(
-        &self,
-        matched: MatchedRoute<'_>,
-        request: &RequestParts<'_>,
-        ctx: &mut RequestContext,
-    ) -> Result<Decision, Refusal> {
         let is_counted = matched.is_counted || is_injected(TestFault::CountUsage);
-        let permit = self.charge_if_counted(is_counted, ctx).await?;
-        ctx.set_permit(permit);
-        if matched.route == Route::Usage {
-            return answers::answer_usage(&self.state, ctx).await.map(Decision::Reply);
-        }
-        answers::serve_route(&self.state, matched.route, request, ctx)
+        let judged = match self.charge(u64::from(is_counted), ctx).await {
+            Ok(()) if matched.route == Route::Usage => {
+                answers::answer_usage(&self.state, ctx).await.map(Decision::Reply)
+            }
+            Ok(()) => answers::serve_route(&self.state, matched.route, request, ctx),
+            Err(refusal) => Err(refusal),
+        };
+        self.finish_decision(judged, ctx)
     }
 
     /// Turns a refusal into its response, and records the outcome of the request. A request that is
@@ -239,26 +227,116 @@ impl Gate {
         }
     }
 
-    /// Runs the gates that charge no call: route, key, origin and `max_per_client`. Sets the CORS
-    /// headers of the response.
-    pub(super) fn run_uncharged_gates<'r>(
+    /// Matches the route of a request, and runs the gates before the quota.
+    pub(super) fn match_route_and_pass_gates<'r>(
         &self,
         request: &RequestParts<'r>,
         ctx: &mut RequestContext,
     ) -> Result<MatchedRoute<'r>, Refusal> {
+        let matched = match_route(request, ctx);
+        let members = match &matched {
+            Ok(matched) => Ok(matched.members(request)),
+            Err(refusal) => Err(refusal.clone()),
+        };
+        self.pass_gates_before_quota(members, request, ctx)?;
+        matched
+    }
+
+    /// The gates in their order, up to the quota: key, origin, `max_per_client`. A request without
+    /// a route is refused at the place of the key. Sets the CORS headers of the response.
+    pub(super) fn pass_gates_before_quota(
+        &self,
+        members: Result<GateMembers<'_>, Refusal>,
+        request: &RequestParts<'_>,
+        ctx: &mut RequestContext,
+    ) -> Result<(), Refusal> {
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
-        let matched = match_route_and_authenticate(ring, request, ctx);
-        set_cors_and_check_origin(ring, &request.origin, ctx)?;
-        let matched = matched?;
-        self.check_client_rates(Some(&matched.route), request, ctx)?;
-        Ok(matched)
+        let checks_origin = members.as_ref().map_or(true, |members| members.checks_origin);
+        let authenticated = members.and_then(|members| {
+            if let Some(presented) = members.key {
+                authenticate(ring, presented, ctx)?;
+            }
+            Ok(members.upstream_route)
+        });
+        if checks_origin {
+            set_cors_and_check_origin(ring, &request.origin, ctx)?;
+        }
+        check_client_rates(self, authenticated?, request, ctx)
+    }
+
+    /// The last gate, the quota: charges all these calls or none, and keeps the permit. A request
+    /// without a key charges none. Waits for the store if the account holds too few leased calls.
+    pub(super) async fn charge(&self, calls: u64, ctx: &mut RequestContext) -> Result<(), Refusal> {
+        let (ledger, now) = (&self.state.ledger, ctx.unix_now());
+        let Some(key) = ctx.key.as_ref().filter(|_| calls > 0) else {
+            ctx.set_permit(Permit::without_charge(ctx.key.as_ref()));
+            return Ok(());
+        };
+        let month = ledger.month_to_charge(now);
+        match ledger.charge(&key.lease, month, calls).await {
+            Ok(spent) => {
+                ctx.set_permit(Permit::of_charged_calls(ledger, key, ctx.route, now, spent));
+                Ok(())
+            }
+            Err(Denial::StoreUnavailable) => Err(Refusal::Internal),
+            Err(Denial::Exhausted) => {
+                // After a refused batch, some calls may be left.
+                let left = match calls {
+                    1 => 0,
+                    _ => ledger.remaining_calls(&key.lease, month).unwrap_or(0),
+                };
+                ctx.common_headers.allowance = admission::compute_allowance(key, month, left, now);
+                Err(Refusal::QuotaExceeded {
+                    reset_at: month.reset_at(),
+                    retry_after_seconds: month.seconds_until_end(now),
+                })
+            }
+        }
+    }
+
+    /// Like [`Gate::charge`] for a request that passed the other gates, without a wait. Returns
+    /// true, and charges nothing, if the request has to wait for the store: to tell the usage, or
+    /// because the account holds no leased call.
+    fn must_wait_for_store(&self, matched: &MatchedRoute<'_>, ctx: &mut RequestContext) -> bool {
+        let (ledger, now) = (&self.state.ledger, ctx.unix_now());
+        let permit = match (&ctx.key, matched.is_counted) {
+            _ if matched.route == Route::Usage => return true,
+            (Some(key), true) => match ledger.try_charge(&key.lease, ledger.month_to_charge(now)) {
+                Some(spent) => Permit::of_charged_calls(ledger, key, ctx.route, now, spent),
+                None => return true,
+            },
+            (key, _) => Permit::without_charge(key.as_ref()),
+        };
+        ctx.set_permit(permit);
+        false
+    }
+
+    /// Refunds the calls, because riskgate failed to serve the request. If it is too late, they
+    /// stay spent.
+    pub(crate) fn refund(&self, ctx: &mut RequestContext) {
+        // The RateLimit fields would describe a call that doesn't count, or an old month or limit.
+        ctx.common_headers.allowance = None;
+        let is_refunded = ctx.permit.as_mut().is_some_and(|p| p.refund(&self.state.ledger));
+        if is_refunded {
+            self.state.metrics.requests.quota_refunds.inc();
+        }
     }
 }
 
-/// Matches the route, and authenticates the client if the route needs a key.
-fn match_route_and_authenticate<'r>(
-    ring: Option<&KeyRing>,
+impl<'r> MatchedRoute<'r> {
+    fn members(&self, request: &RequestParts<'r>) -> GateMembers<'r> {
+        let upstream_route = match self.route {
+            Route::Upstream(index) => Some(index),
+            _ => None,
+        };
+        let key = self.needs_key.then_some(request.key);
+        GateMembers { key, checks_origin: true, upstream_route }
+    }
+}
+
+/// Matches the route, and keeps what the request has from it.
+fn match_route<'r>(
     request: &RequestParts<'r>,
     ctx: &mut RequestContext,
 ) -> Result<MatchedRoute<'r>, Refusal> {
@@ -275,15 +353,12 @@ fn match_route_and_authenticate<'r>(
         }
         Route::TopDomains | Route::Domain(_) | Route::DomainBatch | Route::Check(_) => (true, true),
     };
-    if needs_key {
-        authenticate(ring, request.key, ctx)?;
-    }
-    Ok(MatchedRoute { route, is_counted })
+    Ok(MatchedRoute { route, needs_key, is_counted })
 }
 
 /// Runs the gate for the key. If no key set could be loaded, returns `Refusal::Internal`: every key
 /// would look unknown.
-pub(super) fn authenticate(
+fn authenticate(
     ring: Option<&KeyRing>,
     presented: PresentedKey<'_>,
     ctx: &mut RequestContext,
@@ -296,7 +371,7 @@ pub(super) fn authenticate(
 }
 
 /// Runs the gate for the origin, if the client has a key. Sets the CORS headers of the response.
-pub(super) fn set_cors_and_check_origin(
+fn set_cors_and_check_origin(
     ring: Option<&KeyRing>,
     origin: &OriginHeader,
     ctx: &mut RequestContext,

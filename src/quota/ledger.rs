@@ -157,32 +157,15 @@ impl Ledger {
         self.shared.days.find_day(month, believed_now)
     }
 
-    /// Spends one call of the month, or returns why the call is denied. If the lease holds calls
-    /// and no other call waits, this is one atomic operation. Else the call waits, up to the
-    /// deadline.
-    pub async fn charge(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
-        self.charge_within(lease, month, 1, self.shared.store_deadline).await
-    }
-
-    /// Spends all these calls of one month, or none. If the lease holds too few, the store is asked
-    /// for all that are missing at once. The calls wait up to eight times the deadline of one call,
-    /// because the batches of one account wait for each other.
-    pub async fn charge_all(
+    /// Spends all these calls of the month or none, or returns why they are denied. If the lease
+    /// holds them and no other call waits, this is one atomic operation. Else the store is asked
+    /// for all that are missing at once. One call waits up to the deadline; a batch waits up to
+    /// eight times as long, because the batches of one account wait for each other.
+    pub async fn charge(
         &self,
         lease: &Arc<Lease>,
         month: Month,
         calls: u64,
-    ) -> Result<Charge, Denial> {
-        let time_limit = self.shared.store_deadline * MAX_BATCH_TIME_IN_DEADLINES;
-        self.charge_within(lease, month, calls, time_limit).await
-    }
-
-    async fn charge_within(
-        &self,
-        lease: &Arc<Lease>,
-        month: Month,
-        calls: u64,
-        time_limit: Duration,
     ) -> Result<Charge, Denial> {
         if self.waits_for_clock() {
             return Err(Denial::StoreUnavailable);
@@ -193,7 +176,9 @@ impl Ledger {
         {
             return Ok(charge);
         }
-        let deadline = tokio::time::Instant::now() + time_limit;
+        let store_deadline = self.shared.store_deadline;
+        let max_deadlines = if calls == 1 { 1 } else { MAX_BATCH_TIME_IN_DEADLINES };
+        let deadline = tokio::time::Instant::now() + store_deadline * max_deadlines;
         let ticket = lease.join_wait_queue();
         let Ok(_turn) = tokio::time::timeout_at(deadline, ticket.wait_for_turn()).await else {
             return self.charge_after_timeout(lease, month, calls);
@@ -210,7 +195,7 @@ impl Ledger {
             {
                 return done;
             }
-            let reply_deadline = tokio::time::Instant::now() + self.shared.store_deadline;
+            let reply_deadline = tokio::time::Instant::now() + store_deadline;
             let is_late =
                 tokio::time::timeout_at(deadline.min(reply_deadline), notified).await.is_err();
             if is_late && (reply_deadline >= deadline || self.shared.is_store_hung()) {
@@ -226,14 +211,9 @@ impl Ledger {
     }
 
     /// Spends one call if the lease holds one and no other call waits in its queue. Else returns
-    /// `None`, and nothing is spent.
-    pub fn try_charge_if_no_waiters(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
-        if lease.has_waiters() { None } else { self.try_charge(lease, month) }
-    }
-
-    /// Spends one call if the lease holds one, else returns `None`. Never waits.
+    /// `None`, and nothing is spent. Never waits.
     pub fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
-        self.shared.node.try_charge(lease, month, 1)
+        if lease.has_waiters() { None } else { self.shared.node.try_charge(lease, month, 1) }
     }
 
     /// Refunds a charge. Returns false if it stays spent: its month is over, the limit has changed

@@ -42,7 +42,7 @@ async fn count_admitted(ledgers: &[Arc<Ledger>], limit: MonthlyLimit, calls: usi
             tokio::spawn(async move {
                 let lease = ledger.lease_with_limit("acme", limit);
                 let month = ledger.month_to_charge(NOVEMBER_END);
-                match ledger.charge(&lease, month).await {
+                match ledger.charge(&lease, month, 1).await {
                     Ok(_) => 1,
                     Err(denial) => {
                         assert_eq!(denial, Denial::Exhausted);
@@ -96,11 +96,11 @@ async fn remaining_is_exact_for_every_call() {
     let ledger = start_ledger(&folder.path().join("store.db"), FailurePolicy::Open);
     let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(1000));
     for call in 1..=1000 {
-        let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
+        let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END), 1).await.unwrap();
         assert_eq!(charge.remaining, Some(1000 - call));
     }
     let unlimited = ledger.lease_with_limit("other", MonthlyLimit::Unlimited);
-    let charge = ledger.charge(&unlimited, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
+    let charge = ledger.charge(&unlimited, ledger.month_to_charge(NOVEMBER_END), 1).await.unwrap();
     assert_eq!(charge.remaining, None);
 }
 
@@ -111,7 +111,7 @@ async fn a_crash_loses_at_most_one_lease() {
     let first = start_ledger(&path, FailurePolicy::Open);
     let lease = first.lease_with_limit("acme", MonthlyLimit::Calls(1000));
     for _ in 0..300 {
-        first.charge(&lease, first.month_to_charge(NOVEMBER_END)).await.unwrap();
+        first.charge(&lease, first.month_to_charge(NOVEMBER_END), 1).await.unwrap();
     }
     // The ledger is not closed, as after kill -9. Its row stays in the store, including the calls
     // that it held unspent.
@@ -133,18 +133,18 @@ async fn a_refunded_call_can_be_spent_again() {
     let month = ledger.month_to_charge(NOVEMBER_END);
     let mut calls = Vec::new();
     for _ in 0..3 {
-        calls.push(ledger.charge(&lease, month).await.unwrap());
+        calls.push(ledger.charge(&lease, month, 1).await.unwrap());
     }
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
+    assert_eq!(ledger.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
     assert!(ledger.refund(&lease, calls.pop().unwrap()));
     assert_eq!(ledger.usage(&lease, month).await, Ok(2));
     // The worker may be returning the unspent call to the store; then the call waits for it.
-    ledger.charge(&lease, month).await.unwrap();
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
+    ledger.charge(&lease, month, 1).await.unwrap();
+    assert_eq!(ledger.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
     // A refund in a past month has no effect.
     wait_until(|| ledger.month_to_charge(IN_DECEMBER) > month).await;
     let next = ledger.month_to_charge(IN_DECEMBER);
-    ledger.charge(&lease, next).await.unwrap();
+    ledger.charge(&lease, next, 1).await.unwrap();
     assert!(!ledger.refund(&lease, calls.pop().unwrap()));
     assert_eq!(ledger.usage(&lease, next).await, Ok(1));
     ledger.close();
@@ -162,7 +162,7 @@ async fn a_month_does_not_reopen_when_the_clock_steps_back() {
     let later = first.month_to_charge(IN_DECEMBER);
     assert_eq!(first.month_to_charge(NOVEMBER_END), later);
     let lease = first.lease_with_limit("acme", MonthlyLimit::Calls(10));
-    first.charge(&lease, later).await.unwrap();
+    first.charge(&lease, later, 1).await.unwrap();
     first.close();
     // The earlier month does not begin again after a restart either.
     assert_eq!(start_ledger(&path, FailurePolicy::Open).month_to_charge(NOVEMBER_END), later);
@@ -175,15 +175,15 @@ async fn a_changed_limit_applies_at_once() {
     let month = ledger.month_to_charge(NOVEMBER_END);
     let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(10_000));
     for _ in 0..200 {
-        ledger.charge(&lease, month).await.unwrap();
+        ledger.charge(&lease, month, 1).await.unwrap();
     }
     ledger.lease_with_limit("acme", MonthlyLimit::Calls(150));
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
+    assert_eq!(ledger.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
     ledger.lease_with_limit("acme", MonthlyLimit::Calls(201));
-    assert_eq!(ledger.charge(&lease, month).await.unwrap().remaining, Some(0));
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
+    assert_eq!(ledger.charge(&lease, month, 1).await.unwrap().remaining, Some(0));
+    assert_eq!(ledger.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
     ledger.lease_with_limit("acme", MonthlyLimit::Unlimited);
-    assert_eq!(ledger.charge(&lease, month).await.unwrap().remaining, None);
+    assert_eq!(ledger.charge(&lease, month, 1).await.unwrap().remaining, None);
     assert_eq!(ledger.usage(&lease, month).await, Ok(202));
 }
 
@@ -194,16 +194,16 @@ async fn calls_in_an_outage_follow_the_policy() {
     let ledger = start_ledger(&path, FailurePolicy::Open);
     let month = ledger.month_to_charge(NOVEMBER_END);
     let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(100));
-    ledger.charge(&lease, month).await.unwrap();
+    ledger.charge(&lease, month, 1).await.unwrap();
     let breaker = rusqlite::Connection::open(&path).unwrap();
     breaker.execute_batch("ALTER TABLE ledger RENAME TO elsewhere").unwrap();
     for _ in 0..50 {
-        ledger.charge(&lease, month).await.unwrap();
+        ledger.charge(&lease, month, 1).await.unwrap();
     }
     assert!(ledger.status().store_down);
     assert!(ledger.status().unsettled_calls > 40);
     ledger.set_on_failure(FailurePolicy::Closed);
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::StoreUnavailable));
+    assert_eq!(ledger.charge(&lease, month, 1).await.err(), Some(Denial::StoreUnavailable));
     breaker.execute_batch("ALTER TABLE elsewhere RENAME TO ledger").unwrap();
     let is_settled = || !ledger.status().store_down && ledger.status().unsettled_calls == 0;
     for _ in 0..100 {
@@ -226,7 +226,7 @@ async fn a_call_refunded_late_can_be_spent_by_another_node() {
         [start_ledger(&path, FailurePolicy::Open), start_ledger(&path, FailurePolicy::Open)];
     let lease = nodes[0].lease_with_limit("acme", MonthlyLimit::Calls(1));
     let month = nodes[0].month_to_charge(NOVEMBER_END);
-    let charge = nodes[0].charge(&lease, month).await.unwrap();
+    let charge = nodes[0].charge(&lease, month, 1).await.unwrap();
     // The lease is fully reported, so the worker no longer tracks it.
     wait_until(|| lease.is_fully_reported() && lease.mark_tracked_by_worker()).await;
     lease.unmark_tracked_by_worker();
@@ -234,7 +234,7 @@ async fn a_call_refunded_late_can_be_spent_by_another_node() {
     let other = nodes[1].lease_with_limit("acme", MonthlyLimit::Calls(1));
     let mut admitted = 0;
     for _ in 0..400 {
-        admitted += usize::from(nodes[1].charge(&other, month).await.is_ok());
+        admitted += usize::from(nodes[1].charge(&other, month, 1).await.is_ok());
         if admitted > 0 {
             break;
         }
@@ -250,12 +250,13 @@ async fn remaining_is_exact_above_32_bits() {
     for limit in [u64::from(u32::MAX), (1 << 32) + 3, 10_000_000_000, 1 << 52] {
         let lease = ledger.lease_with_limit(&format!("with {limit}"), MonthlyLimit::Calls(limit));
         for call in 1..=300 {
-            let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
+            let charge =
+                ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END), 1).await.unwrap();
             assert_eq!(charge.remaining, Some(limit - call));
         }
         // The count is also exact after the limit has changed by more than 2^32.
         ledger.lease_with_limit(lease.account(), MonthlyLimit::Calls(limit * 3));
-        let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
+        let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END), 1).await.unwrap();
         assert_eq!(charge.remaining, Some(limit * 3 - 301));
     }
 }
@@ -268,7 +269,7 @@ async fn a_grant_below_the_admitted_calls_is_ignored() {
     let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(1_000));
     let month = ledger.month_to_charge(NOVEMBER_END);
     for _ in 0..30 {
-        ledger.charge(&lease, month).await.unwrap();
+        ledger.charge(&lease, month, 1).await.unwrap();
     }
     // Another program overwrites the node's row: with a newer sequence than the node has reported,
     // and with almost no leased calls.
@@ -277,7 +278,7 @@ async fn a_grant_below_the_admitted_calls_is_ignored() {
     raw.execute("UPDATE ledger SET sequence = 1000000, leased = 2, spent = 1", []).unwrap();
     let mut admitted = 30;
     for _ in 0..200 {
-        admitted += u64::from(ledger.charge(&lease, month).await.is_ok());
+        admitted += u64::from(ledger.charge(&lease, month, 1).await.is_ok());
         assert_eq!(lease.own_spent(month), admitted, "nothing wraps");
     }
     assert!(admitted < 60, "{admitted}");
@@ -313,11 +314,11 @@ async fn a_node_without_calls_restores_totals_of_a_stopped_node() {
     let limit = MonthlyLimit::Calls(40);
     let lease = spender.lease_with_limit("acme", limit);
     for _ in 0..40 {
-        spender.charge(&lease, spender.month_to_charge(unix_now())).await.unwrap();
+        spender.charge(&lease, spender.month_to_charge(unix_now()), 1).await.unwrap();
     }
     let lease = refused.lease_with_limit("acme", limit);
     let month = refused.month_to_charge(unix_now());
-    assert_eq!(refused.charge(&lease, month).await.err(), Some(Denial::Exhausted));
+    assert_eq!(refused.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
     spender.close();
     // The server restarts without data, and the node that spent the calls has stopped.
     server.kill();
@@ -329,7 +330,7 @@ async fn a_node_without_calls_restores_totals_of_a_stopped_node() {
     // The account recovers from the time of its first report on, so later than the store.
     let first_answer = async {
         loop {
-            match fresh.charge(&lease, month).await.err() {
+            match fresh.charge(&lease, month, 1).await.err() {
                 Some(Denial::StoreUnavailable) => {
                     tokio::time::sleep(Duration::from_millis(25)).await;
                 }
