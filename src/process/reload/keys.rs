@@ -6,6 +6,7 @@
 //! from. If the store lost keys or revocations that it had acknowledged, they stay in force here,
 //! and the updater writes them back.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +19,11 @@ use crate::gate::GateState;
 use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, read_key_file};
 use crate::quota::Ledger;
 use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreError};
+use crate::support::memory;
+
+/// What a key of the store and its account need while they are read, as rows, and in the ring that
+/// serves. Measured with a million keys, and rounded up: they take 560 bytes once they serve.
+const BYTES_PER_KEY: u64 = 1_500;
 
 /// How often the updater checks whether the open store's file was replaced, or its server
 /// reconfigured.
@@ -65,9 +71,8 @@ impl KeyRingUpdater {
     ) -> Result<(KeyRingUpdater, Option<KeyRing>), String> {
         let config = inputs.config.snapshot();
         let is_optional = matches!(store, Store::Redis(_));
-        let (rows, sync_error) = match store.ring_rows() {
-            Ok(Some(rows)) => (Some(rows), None),
-            Ok(None) => (None, Some(SyncError::EmptyServer.to_string())),
+        let (rows, sync_error) = match read_all_rows(&mut store) {
+            Ok(rows) => (Some(rows), None),
             Err(error) => (None, Some(error.to_string())),
         };
         if let Some(problem) = sync_error.as_ref().filter(|_| !is_optional) {
@@ -284,6 +289,8 @@ impl KeyRingUpdater {
         plans: &Plans,
         known_version: &RingVersion,
     ) -> Result<bool, SyncError> {
+        let known_keys = self.rows.as_ref().map_or(0, |rows| rows.keys.len() as u64);
+        check_memory_for_keys(self.store.count_keys()?.saturating_sub(known_keys))?;
         let mut changes = self.store.ring_changes(known_version.version)?;
         let serving = state.keys.snapshot();
         let Some(rows) = self.rows.as_mut().filter(|_| changes.follows(known_version)) else {
@@ -329,7 +336,7 @@ impl KeyRingUpdater {
         plans: &Plans,
         store_lost_rows: bool,
     ) -> Result<bool, SyncError> {
-        let mut rows = self.store.ring_rows()?.ok_or(SyncError::EmptyServer)?;
+        let mut rows = read_all_rows(&mut self.store)?;
         if let Some(ring) = state.keys.snapshot().as_ref() {
             ring.check_same_store(Some(&rows.ring_version()))?;
         }
@@ -360,6 +367,18 @@ impl KeyRingUpdater {
     }
 }
 
+/// Reads all keys and accounts of a store, if the process has the memory for them.
+fn read_all_rows(store: &mut Store) -> Result<RingRows, SyncError> {
+    check_memory_for_keys(store.count_keys()?)?;
+    store.ring_rows()?.ok_or(SyncError::EmptyServer)
+}
+
+/// Fails if the process can't get the memory for reading this many keys and serving them.
+fn check_memory_for_keys(keys: u64) -> Result<(), SyncError> {
+    memory::check_available(BYTES_PER_KEY * keys)
+        .map_err(|found| SyncError::NotEnoughMemory { keys, found })
+}
+
 /// Describes the faults of single keys and accounts.
 fn describe_faults(ring: &KeyRing) -> Vec<String> {
     let faults = ring.faults();
@@ -383,4 +402,6 @@ enum SyncError {
          init` makes it one"
     )]
     EmptyServer,
+    #[error("{keys} keys to read from the store: {found}")]
+    NotEnoughMemory { keys: u64, found: io::Error },
 }

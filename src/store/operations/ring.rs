@@ -14,6 +14,14 @@ impl Store {
         }
     }
 
+    /// How many keys there are to read. A server may count a few that are not in effect.
+    pub fn count_keys(&mut self) -> Result<u64, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.count_keys(),
+            Store::Redis(store) => store.count_keys(),
+        }
+    }
+
     /// Reads all keys, the oldest first, all accounts, and the version of the ring. A row may
     /// already be newer than this version, but never older. `None` if the store is not initialized.
     pub fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {

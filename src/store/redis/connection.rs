@@ -179,9 +179,10 @@ impl Redis {
         Ok(())
     }
 
-    /// Sends idempotent commands and returns their replies; connects first if needed. If an
-    /// existing connection fails, connects again and sends the commands once more, within the time
-    /// that is left. If one reply is an error, fails as a whole.
+    /// Sends idempotent commands and returns their replies; connects first if needed. If the
+    /// connection fails, connects again and sends the commands once more, within the time that is
+    /// left: a process that is stopped and continued loses what it waits for. If one reply is an
+    /// error, fails as a whole.
     pub(super) fn query_with_retry(
         &mut self,
         operation: &'static str,
@@ -198,11 +199,10 @@ impl Redis {
         commands: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
         let deadline = Instant::now() + timeout;
-        let was_connected = self.is_connected();
         self.connect_if_needed()?;
         let mut replies = self.send_once_and_read_replies(operation, commands, timeout);
         let time_left = || deadline.saturating_duration_since(Instant::now());
-        if replies.is_err() && was_connected && !time_left().is_zero() {
+        if replies.is_err() && !time_left().is_zero() {
             self.connect_if_needed_within(time_left())?;
             replies = self.send_once_and_read_replies(operation, commands, time_left());
         }

@@ -1,5 +1,5 @@
 -- Identifies the store, and starts a recovery of all accounts if the store may have lost data: the
--- operation `probe`.
+-- operation `probe`. Fails if the server accepts no writes.
 --
 -- KEYS 1 metadata of the ring, 2 a key that exists while all accounts recover
 -- ARGV 1 the incarnation of the server: its run id and replication id,
@@ -26,6 +26,8 @@ if not began then
     redis.call('HSET', KEYS[1], 'began', began)
 end
 if tonumber(ARGV[4]) > month then redis.call('HSET', KEYS[1], 'month', ARGV[4]) end
+-- The key exists, so this changes nothing. It fails if the server refuses writes.
+redis.call('SET', KEYS[1], '', 'NX')
 local recovery_ms = redis.call('PTTL', KEYS[2])
 if recovery_ms > tonumber(ARGV[5]) then
     -- More is left than the whole period: the server's clock was set back meanwhile.

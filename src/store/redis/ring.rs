@@ -37,6 +37,12 @@ impl Redis {
         Ok(self.read_checked_ring_state(0, self.timeout)?.map(|state| state.ring_version))
     }
 
+    pub(in super::super) fn count_keys(&mut self) -> Result<u64, StoreError> {
+        let mut count = redis::pipe();
+        count.cmd("HLEN").arg(KEYS);
+        self.query_last_reply("counting the keys", &count)
+    }
+
     pub(in super::super) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         let Some(state) = self.read_checked_ring_state(0, BULK_TIMEOUT)? else { return Ok(None) };
         // Keys first, so that every key that is read has its account.

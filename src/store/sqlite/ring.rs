@@ -29,6 +29,11 @@ impl Sqlite {
         read_ring_version(&self.connection).map_err(self.error_while("reading the key version"))
     }
 
+    pub(in crate::store) fn count_keys(&self) -> Result<u64, StoreError> {
+        let count = self.connection.query_row("SELECT count(*) FROM api_key", [], |row| row.get(0));
+        count.map(rows::to_u64_or_zero).map_err(self.error_while("counting the keys"))
+    }
+
     pub(in crate::store) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         Ok(self.read_changes_if_initialized(0)?.map(|changes| {
             let RingChanges { ring_version: latest_version, accounts, keys, damaged, .. } = changes;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{Gateway, Request, Setup, request, run_command, wait_until};
 use crate::one_path::keys::{USAGE, is_key_accepted, sha256_hex};
+use crate::redis_server::RedisServer;
 
 const LONGER_LIST: &str = "first.test\nsecond.test\nthird.test\n=exact.test\nmail.com\nnew.test\n";
 
@@ -173,18 +174,48 @@ fn a_requested_reload_waits_until_a_key_file_is_written() {
     assert!(is_key_accepted(&gateway, last));
 }
 
+/// Lets the process get only this many MiB more.
+fn limit_memory(gateway: &Gateway, mebibytes: u64) {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
+    let used = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    let used: u64 = used.trim().trim_end_matches(" kB").parse().unwrap();
+    let limit = format!("--as={}:", (used << 10) + (mebibytes << 20));
+    let pid = gateway.pid().to_string();
+    run_command(Command::new("prlimit").args(["--pid", &pid, &limit])).expect(0);
+}
+
+#[test]
+fn keys_of_the_store_that_need_too_much_memory_are_refused() {
+    let server = RedisServer::start();
+    for setup in [Setup::new(), Setup::new().with_redis(&server)] {
+        let gateway = setup.start();
+        let key = gateway.create_active_key("acme", &[]);
+        limit_memory(&gateway, 60);
+        let mut many = String::new();
+        for n in 0..50_000 {
+            many += &key_entry(&format!("k{n}"), &format!("sv_one_of_many_keys_{n}"));
+        }
+        std::fs::write(gateway.path("many.toml"), many).unwrap();
+        gateway.cli(&["keys", "import", gateway.path("many.toml").to_str().unwrap()]).expect(0);
+        wait_until("the keys are refused", || {
+            let text = gateway.readyz().text();
+            text.contains("50000 keys to read") && text.contains("MiB of free memory")
+        });
+        assert!(is_key_accepted(&gateway, &key));
+        let pid = gateway.pid().to_string();
+        run_command(Command::new("prlimit").args(["--pid", &pid, "--as=unlimited:"])).expect(0);
+        wait_until("all keys serve", || is_key_accepted(&gateway, "sv_one_of_many_keys_49999"));
+        assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
+    }
+}
+
 #[test]
 fn a_table_and_a_key_file_that_need_too_much_memory_are_refused() {
     let key = "sv_the_key_of_the_small_file";
     let small = key_entry("small", key);
     let gateway = setup_with_key_file(&small).start();
     assert!(is_key_accepted(&gateway, key));
-    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
-    let used = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
-    let used: u64 = used.trim().trim_end_matches(" kB").parse().unwrap();
-    let limit = format!("--as={}", (used << 10) + (120 << 20));
-    let pid = gateway.pid().to_string();
-    run_command(Command::new("prlimit").args(["--pid", &pid, &limit])).expect(0);
+    limit_memory(&gateway, 120);
 
     let mut names = String::from("first.test\n");
     for n in 0..1_000_000 {
