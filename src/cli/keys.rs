@@ -178,8 +178,8 @@ fn print_key_or_undo(
     let outcome = match undo(store) {
         Ok(()) => format!("key {id} could not be shown and is revoked"),
         Err(error) => format!(
-            "key {id} could not be shown; if it is in the store, revoke it, since this failed: \
-             {error}"
+            "key {id} could not be shown, so nobody can use it; revoking it: {error}; to be sure, \
+             repeat `riskgate keys revoke {id}` once the store answers"
         ),
     };
     Err(CommandFailure::failed(format!("{}; {outcome}", failure.message_lines.join("; "))))

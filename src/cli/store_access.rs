@@ -23,10 +23,11 @@ const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 /// command may run in another directory than the gateway, and `store.url` may be a relative path.
 /// Fails if a gateway of the config runs: the file was then moved away or deleted. Also fails if
 /// that gateway serves another store: `store.url` has changed since its start, or the store was
-/// emptied or replaced.
+/// emptied or replaced. Fails if the server may evict what is written.
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     check_store_is_served(config)?;
     let mut store = open_or_create_store(config)?;
+    store.check_safe_if_reachable()?;
     check_store_is_the_same(config, &mut store)?;
     Ok(store)
 }
@@ -104,6 +105,7 @@ pub fn tell_time(store: &mut Store) -> Result<(), CommandFailure> {
 pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
     check_store_is_served(config)?;
     let mut store = open_without_creating(config)?;
+    store.check_safe_if_reachable()?;
     check_store_is_the_same(config, &mut store)?;
     Ok(store)
 }

@@ -7,6 +7,7 @@ use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print_message, print_progress, print_result_of_change};
 use crate::cli::store_access::{STORE_TIMEOUT, tell_time};
 use crate::model::believed_time::BelievedTime;
+use crate::model::month::Month;
 use crate::store::{RedisOptions, Store, StoreContents, StoreUrl};
 
 /// The file, or the server without user and password.
@@ -63,12 +64,18 @@ pub(super) fn report_copy(
     let StoreContents { ring, usage_month: month, usage, top_rows: top, audit, .. } = contents;
     let (keys, accounts, numbers, top, records) =
         (ring.keys.len(), ring.accounts.len(), usage.len(), top.len(), audit.len());
+    // A store that has counted no call has no month.
+    let month = (*month != Month::FIRST).then(|| month.to_string());
+    let counted = match &month {
+        Some(month) => format!("the numbers of {numbers} accounts in {month}"),
+        None => "no numbers".to_owned(),
+    };
     let done = format!(
-        "{done} {keys} keys, {accounts} accounts, the numbers of {numbers} accounts in {month}, \
-         {top} top counts, {records} records of the audit"
+        "{done} {keys} keys, {accounts} accounts, {counted}, {top} top counts, {records} records \
+         of the audit"
     );
     let object = json!({
-        "keys": keys, "accounts": accounts, "month": month.to_string(),
+        "keys": keys, "accounts": accounts, "month": month,
         "usage": numbers, "top": top, "audit": records,
     });
     match json {

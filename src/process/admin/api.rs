@@ -279,7 +279,8 @@ impl AdminApi {
     }
 
     /// Opens the store for changes, and fails unless it is the store that this process serves: its
-    /// file may have been moved or replaced, or its server emptied.
+    /// file may have been moved or replaced, or its server emptied. Also fails if the server may
+    /// evict what is written.
     fn open_served_store(&self, connection: &mut Option<Store>) -> Result<(), ApiError> {
         let checked = self.use_store(connection, |store| {
             let refuse =
@@ -290,9 +291,7 @@ impl AdminApi {
                 let expected = "store.url: expected the file that this process serves";
                 return Err(refuse(format!("{expected}, but found another one, or none")));
             }
-            if matches!(store, Store::Sqlite(_)) {
-                store.check_still_usable().map_err(|error| refuse(error.to_string()))?;
-            }
+            store.check_still_usable().map_err(|error| refuse(error.to_string()))?;
             let version = store.ring_version()?;
             let serving = self.state.keys.snapshot();
             let ring = serving.as_ref().as_ref();

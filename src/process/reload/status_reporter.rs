@@ -56,8 +56,9 @@ impl StatusReporter {
     }
 
     /// Records the problem of a part, or that the part has none. Logs the problem if it is new, and
-    /// the end of a problem. Counts a reload of the part if `is_counted` is true, or if the part is
-    /// `keys` and its problem has changed.
+    /// the end of a problem. The problem of the feeds has a line for each feed; of these, logs only
+    /// what is new and what has ended. Counts a reload of the part if `is_counted` is true, or if
+    /// the part is `keys` and its problem has changed.
     pub(super) fn record_part(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
         let before = match problem {
             Some(problem) => self.lock_status().fault_by_part.insert(part, problem.to_owned()),
@@ -74,10 +75,18 @@ impl StatusReporter {
             "webhook" => "delivers nothing",
             _ => "keeps its last good state",
         };
-        if is_news && problem.is_none() {
+        let (before, now) = (before.unwrap_or_default(), problem.unwrap_or_default());
+        let is_known = |line: &str, known: &str| {
+            part == "feeds" && known.lines().any(|known_line| known_line == line)
+        };
+        if is_news && now.is_empty() {
             log::info!("{part}: the fault has ended");
+        } else if is_news && part == "feeds" {
+            for ended in before.lines().filter(|line| !is_known(line, now)) {
+                log::info!("{part}: this fault has ended: {ended}");
+            }
         }
-        for line in problem.filter(|_| is_news).unwrap_or_default().lines() {
+        for line in now.lines().filter(|line| is_news && !is_known(line, &before)) {
             log::error!("{part} {state_text}: {line}");
         }
     }
