@@ -7,7 +7,6 @@ mod redirect;
 pub mod reload;
 pub mod served_store;
 pub mod server;
-mod single_response;
 pub mod systemd;
 mod trace_exporter;
 pub mod upgrade;

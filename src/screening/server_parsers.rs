@@ -2,7 +2,8 @@
 //! something else, riskgate does not trust its own reading alone.
 //!
 //! Each function follows the source or the behaviour of the named parser.
-//! `tests/e2e/one_path/form_parsers.rs` runs those of PHP, Rack, Tomcat, Node, Express and Python.
+//! `tests/e2e/one_path/browsers/form_parsers.rs` runs those of PHP, Rack, Tomcat, Node, Express and
+//! Python.
 
 mod encoded_words;
 mod part_names;

@@ -2,8 +2,8 @@
 //!
 //! They exist only in a build with debug assertions, such as that of `cargo test`, where the
 //! environment variable `RISKGATE_TEST_FAULT` names one of them. In a release build [`is_injected`]
-//! is always false, and the compiler removes the code of each fault; `scripts/check-release` checks
-//! that the name of the variable is not in the binary.
+//! is always false, and the compiler removes the code of each fault;
+//! `scripts/release-tools/check-release` checks that the name of the variable is not in the binary.
 
 /// A fault in the gateway's behaviour, named by what the gateway then does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

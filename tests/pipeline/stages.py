@@ -182,6 +182,6 @@ def list_all_stages(seed):
         stage.environment = {"RISKGATE_BINARY": str(BINARY)}
         stage.leaves_nothing = True
     return stages + loaded + [
-        Stage("release-files", [["scripts/check-release", "--quick"]], "build",
+        Stage("release-files", [["scripts/release-tools/check-release", "--quick"]], "build",
               after=("release",)),
     ]

@@ -2,7 +2,7 @@
 //! the real binary, and the site that `scripts/site` builds of them.
 //!
 //! `tests/project/documents.rs` compares the documents with the code, and
-//! `tests/e2e/one_path/cli.rs` checks what the commands print.
+//! `tests/e2e/one_path/operators/cli.rs` checks what the commands print.
 
 mod blocks;
 mod book;

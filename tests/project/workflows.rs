@@ -72,7 +72,9 @@ fn actionlint_and_shellcheck_find_nothing_in_the_workflows() {
 #[test]
 fn shellcheck_finds_nothing_in_the_scripts_of_the_shell() {
     let mut scripts = Vec::new();
-    for folder in ["scripts", "packaging/deb", "conf/systemd", "contrib/compose"] {
+    for folder in
+        ["scripts", "scripts/release-tools", "packaging/deb", "conf/systemd", "contrib/compose"]
+    {
         for entry in fs::read_dir(project_root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let is_shell = |text: &[u8]| {

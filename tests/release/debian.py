@@ -1,5 +1,5 @@
 """A Debian system with systemd in namespaces, clients that load it, and the helpers of
-scripts/check-release."""
+scripts/release-tools/check-release."""
 
 import http.client
 import json

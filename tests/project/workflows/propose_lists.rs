@@ -1,5 +1,5 @@
-//! Tests `scripts/propose-lists --open` with a repository on disk in place of that on GitHub, and a
-//! stand-in for gh that writes its arguments to a file.
+//! Tests `scripts/data-tools/propose-lists --open` with a repository on disk in place of that on
+//! GitHub, and a stand-in for gh that writes its arguments to a file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,14 +25,15 @@ impl Repository {
         run_git(repository.folder.path(), &["init", "--quiet", "--bare", "origin"]);
         run_git(repository.folder.path(), &["clone", "--quiet", "origin", "checkout"]);
         let checkout = repository.checkout();
-        for folder in ["data", "scripts", ".github/workflows", "target/lists"] {
+        for folder in ["data", "scripts/data-tools", ".github/workflows", "target/lists"] {
             fs::create_dir_all(checkout.join(folder)).unwrap();
         }
         fs::write(checkout.join(".gitignore"), "/target\n").unwrap();
         fs::write(checkout.join("data/free.txt"), "one.example\n").unwrap();
-        fs::write(checkout.join("scripts/refresh-data"), "new\nPin(\"1.0.1\")\n").unwrap();
+        fs::write(checkout.join("scripts/data-tools/refresh-data"), "new\nPin(\"1.0.1\")\n")
+            .unwrap();
         fs::write(checkout.join(".github/workflows/test.yml"), "jobs\n").unwrap();
-        let script = "scripts/propose-lists";
+        let script = "scripts/data-tools/propose-lists";
         fs::copy(project_root().join(script), checkout.join(script)).unwrap();
         run_git(&checkout, &["checkout", "--quiet", "-b", "main"]);
         run_git(&checkout, &["add", "."]);
@@ -53,7 +54,7 @@ impl Repository {
         let checkout = self.checkout();
         for file in files {
             let text = match *file {
-                "scripts/refresh-data" => "new\nPin(\"1.0.2\")\n",
+                "scripts/data-tools/refresh-data" => "new\nPin(\"1.0.2\")\n",
                 _ => "new\n",
             };
             fs::write(checkout.join(file), text).unwrap();
@@ -72,7 +73,7 @@ impl Repository {
 
     fn open(&self) -> Ran {
         let path = format!("{}:{}", self.folder.path().display(), std::env::var("PATH").unwrap());
-        let script = self.checkout().join("scripts/propose-lists");
+        let script = self.checkout().join("scripts/data-tools/propose-lists");
         run(Command::new(script).arg("--open").env("PATH", path))
     }
 
@@ -91,10 +92,10 @@ impl Repository {
 #[test]
 fn a_proposal_becomes_a_branch_with_a_pull_request_and_tests() {
     let repository = Repository::create();
-    repository.propose(&["data/free.txt", "scripts/refresh-data"]);
+    repository.propose(&["data/free.txt", "scripts/data-tools/refresh-data"]);
     let ran = repository.open();
     assert!(ran.is_success, "{}", ran.errors);
-    assert_eq!(repository.pushed_files(), "data/free.txt\nscripts/refresh-data");
+    assert_eq!(repository.pushed_files(), "data/free.txt\nscripts/data-tools/refresh-data");
     let asked = repository.asked();
     assert!(asked.contains("pr create --head refresh-lists --title Refresh the lists"), "{asked}");
     assert!(asked.contains("target/lists/text.md"), "{asked}");
@@ -104,7 +105,7 @@ fn a_proposal_becomes_a_branch_with_a_pull_request_and_tests() {
 #[test]
 fn a_newer_proposal_replaces_that_of_the_open_pull_request() {
     let repository = Repository::create();
-    repository.propose(&["data/free.txt", "scripts/refresh-data"]);
+    repository.propose(&["data/free.txt", "scripts/data-tools/refresh-data"]);
     assert!(repository.open().is_success);
     fs::write(repository.folder.path().join("open"), "7\n").unwrap();
     run_git(&repository.checkout(), &["reset", "--quiet", "--hard", "origin/main"]);
@@ -132,7 +133,7 @@ fn a_proposal_that_changes_other_files_is_refused() {
 fn a_proposal_that_changes_code_is_refused() {
     for text in ["new\nPin(\"1.0.2\"); evil()\n", "evil()\nPin(\"1.0.1\")\n", "Pin(\"1.0.1\")\n"] {
         let repository = Repository::create();
-        fs::write(repository.checkout().join("scripts/refresh-data"), text).unwrap();
+        fs::write(repository.checkout().join("scripts/data-tools/refresh-data"), text).unwrap();
         repository.write_proposal();
         let ran = repository.open();
         assert!(!ran.is_success && ran.errors.contains("but found other code"), "{}", ran.errors);

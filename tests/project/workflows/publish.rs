@@ -1,5 +1,5 @@
-//! Tests scripts/publish-image with skopeo and a registry on loopback, and scripts/publish-release
-//! with a stand-in for gh that writes its arguments to a file.
+//! Tests publish-image of scripts/release-tools with skopeo and a registry on loopback, and
+//! publish-release with a stand-in for gh that writes its arguments to a file.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -63,7 +63,7 @@ impl Drop for Registry {
 /// Copies of a script and of the files with the version, and a folder for files to publish.
 fn copy_with_script(script: &str) -> TempDir {
     let copy = copy_files();
-    let script = format!("scripts/{script}");
+    let script = format!("scripts/release-tools/{script}");
     fs::copy(project_root().join(&script), copy.path().join(&script)).unwrap();
     fs::create_dir_all(copy.path().join("target/release-files")).unwrap();
     copy
@@ -91,7 +91,7 @@ fn build_image(copy: &Path) {
 
 fn publish_image(copy: &Path, registry: &Registry) -> Ran {
     let image = format!("{}/riskgate/riskgate", registry.address);
-    let mut command = Command::new(copy.join("scripts/publish-image"));
+    let mut command = Command::new(copy.join("scripts/release-tools/publish-image"));
     run(command.args([&image, "--dest-tls-verify=false"]))
 }
 
@@ -132,14 +132,14 @@ fn without_an_image_nothing_is_pushed() {
     assert!(!ran.is_success && ran.errors.contains("expected one OCI archive, but found 0"));
 }
 
-/// Runs scripts/publish-release with a stand-in for gh. Returns the arguments of gh too.
+/// Runs publish-release with a stand-in for gh. Returns the arguments of gh too.
 fn publish_release(copy: &Path, tag: &str) -> (Ran, String) {
     let gh = copy.join("bin/gh");
     fs::create_dir_all(copy.join("bin")).unwrap();
     fs::write(&gh, "#!/bin/sh\necho \"$*\" >>\"$(dirname \"$0\")/asked\"\n").unwrap();
     fs::set_permissions(&gh, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", copy.join("bin").display(), std::env::var("PATH").unwrap());
-    let script = copy.join("scripts/publish-release");
+    let script = copy.join("scripts/release-tools/publish-release");
     let ran = run(Command::new(script).arg(tag).env("PATH", path));
     (ran, fs::read_to_string(copy.join("bin/asked")).unwrap_or_default())
 }

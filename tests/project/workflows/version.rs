@@ -1,4 +1,5 @@
-//! Tests scripts/check-version and scripts/release-notes on copies of the files that they read.
+//! Tests check-version and release-notes of scripts/release-tools on copies of the files that they
+//! read.
 
 use std::fs;
 use std::path::Path;
@@ -25,8 +26,9 @@ fn version() -> &'static str {
 /// A repository with copies of the scripts and of all files with the version.
 pub fn copy_files() -> TempDir {
     let copy = tempfile::tempdir().unwrap();
-    for name in
-        VERSIONED_FILES.into_iter().chain(["scripts/check-version", "scripts/release-notes"])
+    for name in VERSIONED_FILES
+        .into_iter()
+        .chain(["scripts/release-tools/check-version", "scripts/release-tools/release-notes"])
     {
         let to = copy.path().join(name);
         fs::create_dir_all(to.parent().unwrap()).unwrap();
@@ -43,7 +45,7 @@ fn replace_in_file(file: &Path, old: &str, new: &str) {
 }
 
 fn run_script(folder: &Path, script: &str, arguments: &[&str]) -> Ran {
-    run(Command::new(folder.join("scripts").join(script)).args(arguments))
+    run(Command::new(folder.join("scripts/release-tools").join(script)).args(arguments))
 }
 
 #[test]
@@ -135,7 +137,9 @@ fn the_notes_of_a_release_are_its_section_of_the_changelog() {
 
 #[test]
 fn the_changelog_has_notes_for_this_version() {
-    let notes = run_well(Command::new(project_root().join("scripts/release-notes")).arg(version()));
+    let notes = run_well(
+        Command::new(project_root().join("scripts/release-tools/release-notes")).arg(version()),
+    );
     assert!(notes.contains("### Added"), "{notes}");
     // GitHub refuses a longer text.
     assert!(notes.len() < 125_000);

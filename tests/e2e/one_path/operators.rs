@@ -1,0 +1,17 @@
+//! What an operator sees and changes: commands, config, logs, metrics, admin API and page.
+
+mod admin;
+pub mod admin_api;
+mod admin_shutdown;
+mod audit;
+mod cli;
+mod config_errors;
+mod config_show;
+mod demo_upstream;
+mod dns_commands;
+mod feeds;
+mod file_reads;
+mod overrides;
+mod prometheus;
+mod systemd;
+mod webhooks;

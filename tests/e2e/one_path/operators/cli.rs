@@ -1,0 +1,340 @@
+//! The command line: what each command prints to stdout, in which format, and with which exit code.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::harness::{BINARY, ListFolder, Setup, run_command};
+
+fn sorted_member_names(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[track_caller]
+fn assert_rfc3339(value: &Value) {
+    let text = value.as_str().expect("a time");
+    assert!(text.len() == 20 && text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok());
+}
+
+#[test]
+fn keys_create_prints_only_the_key_to_stdout_and_a_note_to_stderr() {
+    let setup = Setup::new();
+    let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    assert_eq!(made.stdout.lines().count(), 1);
+    assert!(made.stdout.starts_with("rg_") && made.stdout.trim_end().len() == 35);
+    assert!(!made.stderr.contains("rg_"), "{}", made.stderr);
+    // The store did not exist.
+    assert!(made.stderr.contains("created the store /"), "{}", made.stderr);
+    let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0);
+    assert!(!made.stderr.contains("created the store"), "{}", made.stderr);
+    assert_eq!(sorted_member_names(&made.json()), ["account", "id", "key"]);
+}
+
+#[test]
+fn keys_list_json_has_the_documented_members() {
+    let setup = Setup::new();
+    assert_eq!(setup.cli(&["keys", "list", "--json"]).expect(0).json(), json!([]));
+    let create = ["keys", "create", "--account", "acme", "--plan", "pro", "--label", "web"];
+    let more = ["--origin", "https://a.com", "--origin", "https://*.b.com", "--expires", "90d"];
+    setup.cli(&[&create[..], &more[..]].concat()).expect(0);
+    setup.cli(&["keys", "create", "--account", "bare"]).expect(0);
+    let listed = setup.cli(&["keys", "list", "--json"]).expect(0).json();
+    let rows = listed.as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let members = [
+            "account",
+            "created_at",
+            "expires_at",
+            "id",
+            "label",
+            "origins",
+            "plan",
+            "require_origin",
+            "restricted",
+            "revoked_at",
+            "state",
+        ];
+        assert_eq!(sorted_member_names(row), members);
+        assert_rfc3339(&row["created_at"]);
+        assert_eq!(row["revoked_at"], Value::Null);
+    }
+    let full = rows.iter().find(|row| row["account"] == "acme").unwrap();
+    assert_eq!((&full["plan"], &full["label"]), (&json!("pro"), &json!("web")));
+    assert_eq!(full["origins"], json!(["https://a.com", "https://*.b.com"]));
+    assert_rfc3339(&full["expires_at"]);
+    let bare = rows.iter().find(|row| row["account"] == "bare").unwrap();
+    assert_eq!((&bare["plan"], &bare["label"]), (&json!("free"), &Value::Null));
+    assert_eq!((&bare["origins"], &bare["expires_at"]), (&json!([]), &Value::Null));
+    let table = setup.cli(&["keys", "list"]).expect(0).stdout;
+    assert_eq!(table.lines().count(), 3);
+    assert!(table.starts_with("ID ") && table.contains("https://a.com https://*.b.com"));
+}
+
+#[test]
+fn accounts_and_usage_print_plan_limit_and_month_count() {
+    let setup = Setup::new();
+    let set = setup.cli(&["accounts", "set", "acme", "--plan", "pro", "--limit", "7", "--json"]);
+    let set = set.expect(0).json();
+    let account = set.as_array().map_or(&set, |rows| &rows[0]);
+    assert_eq!(account["name"], "acme");
+    assert_eq!((&account["plan"], &account["limit"]), (&json!("pro"), &json!(7)));
+    setup.cli(&["accounts", "set", "big", "--limit", "unlimited"]).expect(0);
+    let listed = setup.cli(&["accounts", "list", "--json"]).expect(0).json();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    let gateway = setup.set("plans.free", "100").set("plans.pro", "10000").start();
+    let (acme, big) =
+        (gateway.create_active_key("acme", &[]), gateway.create_active_key("big", &[]));
+    for _ in 0..3 {
+        gateway.get_domain("first.test", &acme).expect(200);
+    }
+    gateway.get_domain("first.test", &big).expect(200);
+    let gateway = gateway.restart();
+    let usage = gateway.cli(&["usage", "--json"]).expect(0).json();
+    let counts: Vec<_> = usage
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["account"].as_str().unwrap(), row["month_count"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(counts, [("acme", 3), ("big", 1)]);
+    let one = gateway.cli(&["usage", "--account", "big", "--json"]).expect(0).json();
+    assert_eq!(one.as_array().unwrap().len(), 1);
+    let text = gateway.cli(&["usage"]).expect(0).stdout;
+    assert!(text.contains("acme") && text.contains('3'), "{text}");
+}
+
+#[test]
+fn wrong_arguments_create_no_key_or_account_and_exit_with_code_2() {
+    let setup = Setup::new();
+    for arguments in [
+        &["keys", "create"][..],
+        &["keys", "create", "--account", "a", "--plan", "gold"],
+        &["keys", "create", "--account", "a", "--origin", "nonsense"],
+        &["keys", "create", "--account", "a", "--origin", "https://*.com"],
+        &["keys", "create", "--account", "a", "--expires", "never"],
+        &["keys", "create", "--account", "two words"],
+        &["keys", "create", "--account", ""],
+        &["keys", "rotate", "any", "--overlap", "7"],
+        &["accounts", "set", "a"],
+        &["accounts", "set", "a", "--limit", "-1"],
+        &["accounts", "set", "a", "--limit", "many"],
+        &["accounts", "set", "a", "--plan", "gold"],
+        &["keys", "delete", "a"],
+        &["serve"],
+    ] {
+        let ran = setup.cli(arguments).expect(2);
+        assert!(ran.stdout.is_empty() && !ran.stderr.is_empty(), "{arguments:?}");
+    }
+    let plan = setup.cli(&["keys", "create", "--account", "a", "--plan", "gold"]).stderr;
+    assert!(plan.contains("expected one of business, free, pro, starter"), "{plan}");
+    assert!(plan.contains("but found \"gold\""), "{plan}");
+    setup.cli(&["keys", "revoke", "nobody"]).expect(1);
+    setup.cli(&["keys", "rotate", "nobody"]).expect(1);
+    assert_eq!(setup.cli(&["keys", "list", "--json"]).json(), json!([]));
+    assert_eq!(setup.cli(&["accounts", "list", "--json"]).json(), json!([]));
+}
+
+#[test]
+fn help_and_version_are_printed_to_stdout_with_exit_code_0() {
+    for arguments in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["demo", "--help"],
+        &["check", "--help"],
+        &["keys", "--help"],
+        &["keys", "create", "--help"],
+        &["accounts", "--help"],
+        &["usage", "--help"],
+        &["table", "--help"],
+    ] {
+        let ran = run_command(Command::new(BINARY).args(arguments)).expect(0);
+        assert!(ran.stdout.contains("Usage:"), "{arguments:?}");
+    }
+    let version = run_command(Command::new(BINARY).arg("--version")).expect(0);
+    assert!(version.stdout.starts_with("riskgate "));
+}
+
+#[test]
+fn run_uses_addresses_from_flags_and_settings_from_the_environment() {
+    let upstream = crate::harness::MockUpstream::start();
+    let (http, admin) = (crate::harness::free_address(), crate::harness::free_address());
+    let setup = Setup::new();
+    let key = setup.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
+    let mut child = Command::new(BINARY)
+        .args(["run", "-c"])
+        .arg(setup.write_config())
+        .args(["--listen", &http.to_string(), "--admin", &admin.to_string()])
+        .args(["--upstream", &upstream.address.to_string()])
+        .env("RISKGATE__LOG__ACCESS", "false")
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let up = || std::net::TcpStream::connect(http).is_ok();
+    crate::harness::wait_until("the gateway listens where the flag says", up);
+    let check = crate::harness::get("/v1/check/a@b.com").key(key.trim_end()).send(http);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(check.status, 200);
+    assert_eq!(upstream.request_count(), 1);
+    let log = std::fs::read_to_string(setup.path("access.log")).unwrap_or_default();
+    assert_eq!(log, "", "the environment overrides the file");
+}
+
+#[test]
+fn ready_succeeds_only_while_the_gateway_may_get_traffic() {
+    let mut gateway = Setup::new().set_text("drain.delay", "3s").start();
+    let ready = gateway.cli(&["ready"]).expect(0);
+    assert_eq!(ready.json()["ready"], true);
+    // The gateway serves its last good config while the file has a fault.
+    let good = std::fs::read_to_string(&gateway.config).unwrap();
+    std::fs::write(&gateway.config, format!("{good}\nunknown = 1\n")).unwrap();
+    gateway.cli(&["ready"]).expect(78);
+    let admin = gateway.admin.to_string();
+    gateway.cli(&["ready", "--admin", &admin]).expect(0);
+    std::fs::write(&gateway.config, good).unwrap();
+    gateway.send_signal("TERM");
+    crate::harness::wait_until("the drain", || gateway.readyz().status == 503);
+    let draining = gateway.cli(&["ready"]).expect(1);
+    assert!(
+        draining.stderr.contains("expected status 200, but found 503: "),
+        "{}",
+        draining.stderr
+    );
+    assert_eq!(gateway.wait_for_exit().code(), Some(0));
+    let stopped = gateway.cli(&["ready"]).expect(1);
+    let address = format!("http://{}/readyz: expected status 200, but found ", gateway.admin);
+    assert!(stopped.stderr.contains(&address), "{}", stopped.stderr);
+}
+
+#[test]
+fn table_commands_build_inspect_look_up_and_compare_a_table() {
+    let setup = Setup::new();
+    let (lists, built) = (setup.path("lists"), setup.path("built.table"));
+    let table = |arguments: &[&str]| run_command(Command::new(BINARY).arg("table").args(arguments));
+    let (lists, built) = (lists.to_str().unwrap(), built.to_str().unwrap());
+    table(&["build", lists, "-o", built]).expect(0);
+    let inspected = table(&["inspect", built, "--json"]).expect(0).json();
+    assert!(inspected["rows"].as_u64().unwrap() >= 8, "{inspected}");
+    let found = table(&["lookup", "a.first.test", "--table", built, "--json"]).expect(0).json();
+    assert_eq!(found[0]["answer"]["reason"], "disposable");
+    assert_eq!(found[0]["row"], "first.test");
+    table(&["lookup", "a_b", "--table", built]).expect(1);
+    let other = ListFolder::create(setup.path("other"));
+    other.write("disposable.txt", "first.test\nsecond.test\nthird.test\nfourth.test\nmail.com\n");
+    let diff = table(&["diff", lists, other.path.to_str().unwrap(), "--json"]).expect(0).json();
+    assert_eq!(diff["added"], json!(["fourth.test"]));
+    assert_eq!(diff["removed"], json!(["exact.test"]));
+    // A compiled table serves like the folder of its lists.
+    let gateway = setup.set_text("table.path", built).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let answer = gateway.get_domain("a.first.test", &key).expect(200);
+    assert_eq!(answer.header("X-Matched-Domain"), Some("first.test"));
+    assert_eq!(answer.json()["mx_provider_label"], "First Mail");
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| run_command(Command::new(BINARY).args(words)).expect(0);
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completions", shell]).stdout;
+        let file = folder.path().join(shell);
+        assert!(script.contains("repair-month") && script.contains("schema"), "{shell}");
+        std::fs::write(&file, script).unwrap();
+        if shell == "bash" {
+            run_command(Command::new("bash").arg("-n").arg(&file)).expect(0);
+        }
+    }
+    assert!(run(&["man"]).stdout.contains(".TH riskgate 1"));
+    run(&["man", "--dir", folder.path().to_str().unwrap()]);
+    assert!(folder.path().join("riskgate-store-backup.1").exists());
+    let wrong = run_command(Command::new(BINARY).args(["man", "--dir", "/no/such/directory"]));
+    assert!(wrong.expect(1).stderr.contains("/no/such/directory: expected a directory"));
+    let misspelt = run_command(Command::new(BINARY).arg("chekc")).expect(2);
+    assert!(misspelt.stderr.contains("'check'"), "{}", misspelt.stderr);
+}
+
+/// The members that `docs/commands.md` lists for the JSON of a command.
+fn documented_members(command: &str) -> Vec<String> {
+    let document = include_str!("../../../../docs/commands.md");
+    let named = format!("`{command}`");
+    let row = document.lines().find(|line| {
+        let cells: Vec<&str> = line.split('|').collect();
+        cells.len() == 4 && cells[1].contains(&named) && cells[2].contains("{\"")
+    });
+    let (_, members) = row.unwrap_or_else(|| panic!("{command}")).split_once("{\"").unwrap();
+    let (members, _) = members.split_once('}').unwrap();
+    let mut members: Vec<String> =
+        members.split(',').map(|member| member.trim_matches('"').to_owned()).collect();
+    members.sort_unstable();
+    members
+}
+
+#[test]
+fn json_has_the_documented_members() {
+    let setup = Setup::with_bundled_table();
+    let overrides = setup.path("overrides.csv");
+    let setup = setup.set_text("table.overrides", &overrides.display().to_string());
+    let list = setup.path("feed.txt");
+    std::fs::write(&list, "a.test\n").unwrap();
+    let feed = format!(
+        "[[table.feed]]\nname = \"one\"\nurl = {:?}\nkind = \"disposable\"\n",
+        list.display().to_string()
+    );
+    let setup = setup.append_toml(&feed);
+    let path = |name: &str| setup.path(name).display().to_string();
+    let check = |command: &str, more: &[&str]| {
+        let words: Vec<&str> = command.split(' ').chain(more.iter().copied()).collect();
+        let words = [words.as_slice(), &["--json"]].concat();
+        // These commands read no config.
+        let ran = match ["table build", "table inspect", "table diff"].contains(&command) {
+            true => run_command(Command::new(BINARY).args(words)),
+            false => setup.cli(&words),
+        };
+        let value: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| {
+            panic!("{command}: {error}: {}{}", ran.stdout, ran.stderr);
+        });
+        let object = if value.is_array() { value[0].clone() } else { value };
+        assert_eq!(sorted_member_names(&object), documented_members(command), "{command}");
+        object
+    };
+    let id = check("keys create", &["--account", "acme"])["id"].as_str().unwrap().to_owned();
+    check("keys list", &[]);
+    check("keys rotate", &[&id]);
+    check("keys revoke", &[&id]);
+    check("accounts list", &[]);
+    check("accounts set", &["acme", "--limit", "5"]);
+    check("store init", &[]);
+    check("store backup", &[&path("backup")]);
+    check("config show", &[]);
+    check("table build", &["data", "-o", &path("table")]);
+    check("table inspect", &[]);
+    check("table lookup", &["gmail.com"]);
+    check("table allow", &["a.test"]);
+    check("table deny", &["a.test"]);
+    check("table clear", &["a.test"]);
+    check("table update", &[]);
+    check("table feeds", &[]);
+    check("table diff", &["data", "data"]);
+    check("audit", &["--limit", "1"]);
+}
+
+#[test]
+fn a_terminal_shows_colors_unless_the_user_wants_none() {
+    let setup = Setup::new();
+    let check = |environment: &str| {
+        let spawn = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+        let mut command = Command::new("env");
+        command.args(["-u", "NO_COLOR", "TERM=xterm", environment, "python3", "-c", spawn]);
+        command.args([BINARY, "check", "-c", &setup.path("riskgate.toml").display().to_string()]);
+        run_command(&mut command).expect(0).stdout
+    };
+    setup.cli(&["check"]).expect(0);
+    let colored = check("A=b");
+    assert!(colored.contains("\u{1b}[33mwarning:\u{1b}[0m"), "{colored:?}");
+    let plain = check("NO_COLOR=1");
+    assert!(plain.contains("warning: ") && !plain.contains('\u{1b}'), "{plain:?}");
+}

@@ -1,0 +1,248 @@
+//! When riskgate reads files again: after a read that the system refused, when a file of a secret
+//! changes, and never while a file is being written.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Gateway, Request, Setup, request, run_command, wait_until};
+use crate::one_path::quota::keys::{USAGE, is_key_accepted, sha256_hex};
+use crate::redis_server::RedisServer;
+
+const LONGER_LIST: &str = "first.test\nsecond.test\nthird.test\n=exact.test\nmail.com\nnew.test\n";
+
+fn key_entry(id: &str, token: &str) -> String {
+    let hash = sha256_hex(token);
+    format!("[[key]]\nid = \"{id}\"\naccount = \"filed\"\nhash = \"sha256:{hash}\"\n")
+}
+
+fn setup_with_key_file(text: &str) -> Setup {
+    let setup = Setup::new();
+    let path = setup.path("keys.toml");
+    std::fs::write(&path, text).unwrap();
+    setup.set_text("keys.file", &path.display().to_string())
+}
+
+fn limit_descriptors(gateway: &Gateway, most: usize) {
+    let (pid, limit) = (gateway.pid().to_string(), format!("--nofile={most}:20000"));
+    run_command(Command::new("prlimit").args(["--pid", &pid, &limit])).expect(0);
+}
+
+fn status_with_token(token: &str) -> Request {
+    request("GET", "/status").with_header("Host", "localhost").key(token)
+}
+
+#[test]
+fn files_that_could_not_be_read_for_now_are_read_again_without_a_change() {
+    let (kept, removed) = ("sv_the_key_that_stays", "sv_the_key_that_is_removed");
+    let both = key_entry("kept", kept) + &key_entry("removed", removed);
+    let setup = setup_with_key_file(&both);
+    let token_file = setup.path("token");
+    std::fs::write(&token_file, "the-first-token-of-the-operator\n").unwrap();
+    let setup = setup.set_text("admin.token_file", &token_file.display().to_string());
+    let gateway = setup.start();
+    assert!(is_key_accepted(&gateway, kept) && is_key_accepted(&gateway, removed));
+    limit_descriptors(&gateway, 3);
+    std::fs::write(gateway.path("keys.toml"), key_entry("kept", kept)).unwrap();
+    std::fs::write(&token_file, "the-second-token-of-the-operator\n").unwrap();
+    gateway.lists().write("disposable.txt", LONGER_LIST);
+    for part in ["keys is degraded", "config keeps its last good state"] {
+        wait_until(&format!("it is told: {part}"), || {
+            let stderr = gateway.stderr();
+            let mut lines = stderr.lines().filter(|line| line.contains(part));
+            lines.any(|line| line.contains("Too many open files"))
+        });
+    }
+    limit_descriptors(&gateway, 20_000);
+    wait_until("the removed key is refused", || !is_key_accepted(&gateway, removed));
+    wait_until("the new token works", || {
+        status_with_token("the-second-token-of-the-operator").send(gateway.admin).status == 200
+    });
+    wait_until("the new row answers", || {
+        gateway.get_domain("new.test", kept).expect(200).json()["reason"] == "disposable"
+    });
+    assert!(is_key_accepted(&gateway, kept));
+    wait_until("nothing is wrong any more", || {
+        gateway.readyz().json()["degraded"].as_array().is_none_or(Vec::is_empty)
+    });
+}
+
+#[test]
+fn a_rewritten_token_file_replaces_the_token() {
+    let setup = Setup::new();
+    let path = setup.path("token");
+    let tokens = ["the-first-token-of-the-operator", "the-second-token-of-the-operator"];
+    std::fs::write(&path, tokens[0]).unwrap();
+    let gateway = setup.set_text("admin.token_file", &path.display().to_string()).start();
+    let status = |token: &str| status_with_token(token).send(gateway.admin).status;
+    assert_eq!((status(tokens[0]), status(tokens[1])), (200, 401));
+    std::fs::write(&path, tokens[1]).unwrap();
+    wait_until("the new token works", || status(tokens[1]) == 200);
+    assert_eq!(status(tokens[0]), 401);
+    // A faulty file keeps the token, and is told; the next good one is read.
+    std::fs::write(&path, "short").unwrap();
+    wait_until("it is told", || gateway.stderr().contains("16 or more ASCII characters"));
+    assert_eq!(status(tokens[1]), 200);
+    std::fs::write(&path, tokens[0]).unwrap();
+    wait_until("the first token works again", || status(tokens[0]) == 200);
+    assert_eq!(status(tokens[1]), 401);
+}
+
+/// Writes a key file slowly, a key at a time, and asks with its last key meanwhile. Returns false
+/// if this took so long that riskgate had to take the half-written file for a whole one.
+#[test]
+fn files_that_change_while_the_gateway_starts_are_read_again() {
+    let setup = Setup::new().set("plans.free", "\"unlimited\"");
+    let token_file = setup.path("token");
+    let tokens = ["the-first-token-of-the-operator", "the-second-token-of-the-operator"];
+    std::fs::write(&token_file, tokens[0]).unwrap();
+    // Reading this takes long enough for the changes below, which come after the config was read.
+    let names: String = (0..150_000).fold(String::new(), |mut names, n| {
+        writeln!(names, "name-{n}.test").unwrap();
+        names
+    });
+    setup.lists().write("disposable.txt", &names);
+    let overrides = setup.path("overrides.csv");
+    let setup = setup.set_text("admin.token_file", &token_file.display().to_string());
+    let changes = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(400));
+        std::fs::write(&token_file, tokens[1]).unwrap();
+        let row = "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,\
+                   mx_provider_label\nname-7.test,subtree,safe,0,,,\n";
+        std::fs::write(&overrides, row).unwrap();
+    });
+    let gateway = setup.start();
+    changes.join().unwrap();
+    let status = |token: &str| status_with_token(token).send(gateway.admin).status;
+    wait_until("the new token works", || status(tokens[1]) == 200);
+    assert_eq!(status(tokens[0]), 401);
+    let key = gateway.create_active_key("acme", &[]);
+    wait_until("the override is in force", || {
+        gateway.get_domain("name-7.test", &key).expect(200).json()["risk_score"] == 0
+    });
+}
+
+fn write_slowly(gateway: &Gateway, entries: &[String], last_key: &str) -> bool {
+    let mut file = File::create(gateway.path("keys.toml")).unwrap();
+    let started = Instant::now();
+    for entry in entries {
+        let begun = Instant::now();
+        file.write_all(entry.as_bytes()).unwrap();
+        while begun.elapsed() < Duration::from_millis(60) {
+            let status = gateway.get(USAGE, last_key).status;
+            if begun.elapsed() > Duration::from_millis(400) {
+                return false;
+            }
+            assert_eq!(status, 200);
+        }
+    }
+    started.elapsed() < Duration::from_secs(5)
+}
+
+#[test]
+fn a_requested_reload_waits_until_a_key_file_is_written() {
+    let last = "sv_the_last_key_of_the_file";
+    let gateway = setup_with_key_file(&key_entry("last", last)).start();
+    assert!(is_key_accepted(&gateway, last));
+    let mut entries: Vec<String> = (0..12)
+        .map(|n| key_entry(&format!("k{n}"), &format!("sv_another_key_number_{n}")))
+        .collect();
+    entries.push(key_entry("last", last));
+    // On a busy machine, a round may be interrupted for too long.
+    let rounds = (0..20).any(|_| {
+        std::fs::write(gateway.path("keys.toml"), entries.concat()).unwrap();
+        wait_until("the last key is accepted", || is_key_accepted(&gateway, last));
+        std::thread::scope(|scope| {
+            let reload = scope.spawn(|| {
+                request("POST", "/reload").with_header("Host", "localhost").send(gateway.admin)
+            });
+            gateway.send_signal("HUP");
+            let was_written = write_slowly(&gateway, &entries, last);
+            let answer = reload.join().unwrap();
+            if was_written {
+                answer.expect(200);
+            }
+            was_written
+        })
+    });
+    assert!(rounds, "one round was written without an interruption");
+    wait_until("the new keys are accepted", || {
+        is_key_accepted(&gateway, "sv_another_key_number_11")
+    });
+    assert!(is_key_accepted(&gateway, last));
+}
+
+/// Lets the process get only this many MiB more.
+fn limit_memory(gateway: &Gateway, mebibytes: u64) {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
+    let used = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    let used: u64 = used.trim().trim_end_matches(" kB").parse().unwrap();
+    let limit = format!("--as={}:", (used << 10) + (mebibytes << 20));
+    let pid = gateway.pid().to_string();
+    run_command(Command::new("prlimit").args(["--pid", &pid, &limit])).expect(0);
+}
+
+#[test]
+fn keys_of_the_store_that_need_too_much_memory_are_refused() {
+    let server = RedisServer::start();
+    for setup in [Setup::new(), Setup::new().with_redis(&server)] {
+        let gateway = setup.start();
+        let key = gateway.create_active_key("acme", &[]);
+        limit_memory(&gateway, 60);
+        let mut many = String::new();
+        for n in 0..50_000 {
+            many += &key_entry(&format!("k{n}"), &format!("sv_one_of_many_keys_{n}"));
+        }
+        std::fs::write(gateway.path("many.toml"), many).unwrap();
+        gateway.cli(&["keys", "import", gateway.path("many.toml").to_str().unwrap()]).expect(0);
+        wait_until("the keys are refused", || {
+            let text = gateway.readyz().text();
+            text.contains("50000 keys to read") && text.contains("MiB of free memory")
+        });
+        assert!(is_key_accepted(&gateway, &key));
+        let pid = gateway.pid().to_string();
+        run_command(Command::new("prlimit").args(["--pid", &pid, "--as=unlimited:"])).expect(0);
+        wait_until("all keys serve", || is_key_accepted(&gateway, "sv_one_of_many_keys_49999"));
+        assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
+    }
+}
+
+#[test]
+fn a_table_and_a_key_file_that_need_too_much_memory_are_refused() {
+    let key = "sv_the_key_of_the_small_file";
+    let small = key_entry("small", key);
+    let gateway = setup_with_key_file(&small).start();
+    assert!(is_key_accepted(&gateway, key));
+    limit_memory(&gateway, 120);
+
+    let mut names = String::from("first.test\n");
+    for n in 0..1_000_000 {
+        writeln!(names, "name{n:07}.example{}.com", n % 97).unwrap();
+    }
+    gateway.lists().replace_by_rename("disposable.txt", &names);
+    wait_until("the table is refused", || gateway.readyz().text().contains("MiB of free memory"));
+    assert!(is_key_accepted(&gateway, key));
+    gateway.lists().replace_by_rename("disposable.txt", LONGER_LIST);
+    wait_until("a small table serves", || {
+        gateway.get_domain("new.test", key).expect(200).json()["reason"] == "disposable"
+    });
+
+    let mut many = small.clone();
+    for n in 0..40_000 {
+        many += &key_entry(&format!("k{n}"), &format!("sv_one_of_many_keys_{n}"));
+    }
+    std::fs::write(gateway.path("many.toml"), many).unwrap();
+    std::fs::rename(gateway.path("many.toml"), gateway.path("keys.toml")).unwrap();
+    wait_until("the key file is refused", || {
+        let text = gateway.readyz().text();
+        text.contains("keys.toml") && text.contains("MiB of free memory")
+    });
+    assert!(is_key_accepted(&gateway, key));
+    std::fs::write(gateway.path("keys.toml"), small).unwrap();
+    wait_until("nothing is wrong any more", || {
+        gateway.readyz().json()["degraded"].as_array().is_none_or(Vec::is_empty)
+    });
+    assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
+}

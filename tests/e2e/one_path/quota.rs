@@ -1,0 +1,5 @@
+//! Keys, accounts, plans and the monthly quota.
+
+mod key_file;
+pub mod keys;
+mod plans;

@@ -1,0 +1,211 @@
+//! The admin API and the commands act on the store that is served, or refuse with words. Nothing
+//! creates a store by the way.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, Setup, wait_until};
+use crate::one_path::operators::admin_api::{AdminTokens, call_api};
+use crate::redis_server::RedisServer;
+
+/// Sends every kind of change, and returns the statuses and the texts of the answers.
+fn send_changes(gateway: &Gateway, tokens: &AdminTokens, key_id: &str) -> Vec<(u16, String)> {
+    let changes = [
+        ("POST", "/keys".to_owned(), json!({ "account": "acme" })),
+        ("POST", format!("/keys/{key_id}/rotate"), json!({})),
+        ("POST", format!("/keys/{key_id}/revoke"), Value::Null),
+        ("PATCH", "/accounts/acme".to_owned(), json!({ "plan": "business" })),
+        ("PUT", "/overrides/bad.example.com".to_owned(), json!({ "action": "deny" })),
+    ];
+    let send = |(method, path, body): &(&str, String, Value)| {
+        let answer = call_api(gateway, method, path, &tokens.write, body);
+        (answer.status, answer.text())
+    };
+    changes.iter().map(send).collect()
+}
+
+#[test]
+fn no_change_goes_to_another_store_while_a_changed_url_waits_for_a_restart() {
+    let (server, other_server) = (RedisServer::start(), RedisServer::start());
+    for (setup, other) in
+        [(Setup::new(), None), (Setup::new().with_redis(&server), Some(other_server.url()))]
+    {
+        let (setup, tokens) = AdminTokens::add_to(setup);
+        setup.cli(&["store", "init"]).expect(0);
+        let gateway = setup.start();
+        let (key, id) = gateway.create_active_key_with_id("acme", &["--plan", "pro"]);
+        let other_file = gateway.path("other.db");
+        let other = other.unwrap_or_else(|| format!("sqlite:{}", other_file.display()));
+        let served = gateway.setup().toml();
+        gateway.edit_config(|text| {
+            let line = |line: &str| match line.starts_with("url = ") {
+                true => format!("url = {other:?}\n"),
+                false => format!("{line}\n"),
+            };
+            text.lines().map(line).collect()
+        });
+        let waits = |gateway: &Gateway| {
+            let status = call_api(gateway, "GET", "/status", &tokens.read, &Value::Null);
+            status.expect(200).json()["needs_restart"].to_string().contains("store")
+        };
+        wait_until("the changed url waits for a restart", || waits(&gateway));
+        for (status, text) in send_changes(&gateway, &tokens, &id) {
+            assert_eq!(status, 409, "{text}");
+            assert!(
+                text.contains("store.url: expected the store that this process serves"),
+                "{text}"
+            );
+        }
+        gateway.get_domain("first.test", &key).expect(200);
+        for words in [
+            &["keys", "create", "--account", "acme"][..],
+            &["keys", "revoke", &id],
+            &["accounts", "set", "acme", "--plan", "free"],
+            &["table", "deny", "bad.example.com"],
+        ] {
+            let refused = gateway.cli(words).expect(1).stderr;
+            assert!(refused.contains("the store of the running gateway"), "{words:?} {refused}");
+        }
+        assert!(!other_file.exists(), "no store was made");
+        assert!(other_server.matching_keys("*").is_empty());
+        let listed = call_api(&gateway, "GET", "/keys", &tokens.read, &Value::Null).expect(200);
+        assert_eq!(listed.json()["items"].as_array().unwrap().len(), 1, "{}", listed.text());
+        gateway.edit_config(|_| served);
+        wait_until("the former url is back", || !waits(&gateway));
+        let revoke = format!("/keys/{id}/revoke");
+        call_api(&gateway, "POST", &revoke, &tokens.write, &Value::Null).expect(200);
+        gateway.get_domain("first.test", &key).expect(401);
+    }
+}
+
+#[test]
+fn no_change_makes_a_store_while_the_served_file_is_gone_or_replaced() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let gateway = setup.start();
+    let (_, id) = gateway.create_active_key_with_id("acme", &["--plan", "pro"]);
+    let (file, aside) = (gateway.path("riskgate.db"), gateway.path("aside.db"));
+    let other = Setup::new();
+    other.cli(&["keys", "create", "--account", "other"]).expect(0);
+    // The API has a connection in one round, and none in the other.
+    for is_first in [true, false] {
+        std::fs::rename(&file, &aside).unwrap();
+        for (status, text) in send_changes(&gateway, &tokens, &id) {
+            assert!([409, 503].contains(&status), "{status} {text}");
+        }
+        let refused = gateway.cli(&["keys", "create", "--account", "acme"]).expect(1);
+        assert!(
+            refused.stderr.contains("expected the store of the running gateway"),
+            "{refused:?}"
+        );
+        gateway.cli(&["accounts", "set", "acme", "--plan", "free"]).expect(1);
+        gateway.cli(&["table", "deny", "bad.example.com"]).expect(1);
+        let [from, to] = [other.path("riskgate.db"), file.clone()]
+            .map(|path| format!("sqlite:{}", path.display()));
+        let refused = gateway.cli(&["store", "copy", &from, &to]).expect(1).stderr;
+        assert!(refused.contains("expected no running gateway"), "{refused}");
+        assert!(!file.exists(), "no store was made");
+        std::fs::copy(other.path("riskgate.db"), &file).unwrap();
+        for (status, text) in send_changes(&gateway, &tokens, &id) {
+            assert_eq!(status, 409, "{text}");
+        }
+        let refused = gateway.cli(&["keys", "create", "--account", "acme"]).expect(1).stderr;
+        assert!(refused.contains("of the running gateway, but found another file"), "{refused}");
+        std::fs::remove_file(&file).unwrap();
+        std::fs::rename(&aside, &file).unwrap();
+        if is_first {
+            let body = json!({ "account": "acme" });
+            call_api(&gateway, "POST", "/keys", &tokens.write, &body).expect(201);
+        }
+    }
+    let listed = other.cli(&["keys", "list", "--json"]).expect(0).json();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "the other store is unchanged");
+}
+
+#[test]
+fn no_change_makes_a_store_of_an_emptied_server() {
+    let server = RedisServer::start();
+    let (gateway, tokens) = AdminTokens::start_on_redis(&server);
+    let (_, id) = gateway.create_active_key_with_id("acme", &["--plan", "pro"]);
+    server.run(&["FLUSHALL"]);
+    for (status, text) in send_changes(&gateway, &tokens, &id) {
+        assert!([409, 503].contains(&status), "{status} {text}");
+    }
+    for words in [
+        &["keys", "create", "--account", "acme", "--expires", "90d"][..],
+        &["keys", "revoke", &id],
+        &["accounts", "set", "acme", "--plan", "free"],
+        &["table", "deny", "bad.example.com"],
+    ] {
+        let refused = gateway.cli(words).expect(1).stderr;
+        assert!(refused.contains("but found an empty server"), "{words:?} {refused}");
+    }
+    assert!(server.run(&["HGET", "riskgate:{ring}:meta", "store_id"]).is_empty());
+}
+
+#[test]
+fn the_api_makes_no_store_of_a_server_that_was_empty_at_the_start() {
+    let server = RedisServer::start();
+    let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
+    let gateway = setup.start();
+    for _ in 0..2 {
+        let body = json!({ "account": "acme" });
+        let refused = call_api(&gateway, "POST", "/keys", &tokens.write, &body).expect(409);
+        assert!(refused.text().contains("`riskgate store init` makes one"), "{}", refused.text());
+        assert!(server.run(&["HGET", "riskgate:{ring}:meta", "store_id"]).is_empty());
+    }
+    gateway.cli(&["store", "init"]).expect(0);
+    wait_until("the API makes a key", || {
+        let body = json!({ "account": "acme" });
+        call_api(&gateway, "POST", "/keys", &tokens.write, &body).status == 201
+    });
+}
+
+#[test]
+fn a_command_names_the_server_that_does_not_answer() {
+    let server = RedisServer::start();
+    let setup = Setup::new().with_redis(&server);
+    drop(server);
+    for words in [
+        &["keys", "create", "--account", "acme", "--expires", "90d"][..],
+        &["keys", "list"],
+        &["accounts", "set", "acme", "--plan", "free"],
+    ] {
+        let refused = setup.cli(words).expect(1).stderr;
+        assert!(refused.contains("Connection refused"), "{words:?} {refused}");
+    }
+}
+
+/// The files in a folder, and in the folders below it.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn commands_that_read_create_no_store() {
+    let setup = Setup::new();
+    setup.write_config();
+    let before = files_below(&setup.path(""));
+    for words in [
+        &["keys", "list"][..],
+        &["accounts", "list"],
+        &["usage"],
+        &["usage", "--daily"],
+        &["audit"],
+    ] {
+        let shown = setup.cli(words).expect(0);
+        assert!(
+            shown.stderr.contains("expected a store, but found no file"),
+            "{words:?} {shown:?}"
+        );
+        let json = setup.cli(&[words, &["--json"]].concat()).expect(0).stdout;
+        assert!(["[]\n", ""].contains(&json.as_str()), "{words:?} {json}");
+    }
+    let csv = setup.cli(&["usage", "--csv"]).expect(0).stdout;
+    assert_eq!(csv, "day,account,route,key_id,calls\n");
+    setup.cli(&["keys", "rotate", "key_1"]).expect(78);
+    setup.cli(&["keys", "revoke", "key_1"]).expect(1);
+    setup.cli(&["store", "repair-month", "2026-01"]).expect(78);
+    assert_eq!(files_below(&setup.path("")), before, "nothing was created");
+}

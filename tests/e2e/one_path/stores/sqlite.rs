@@ -1,0 +1,166 @@
+//! The SQLite store after kills, and in folders that riskgate can't write.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use crate::harness::{
+    BINARY, LoadGenerator, Setup, max_held_calls, run_command, unprivileged_command_prefix,
+    wait_until,
+};
+use crate::one_path::quota::keys::sha256_hex;
+
+const DOMAIN: &str = "/v1/public/domain/first.test";
+
+#[test]
+fn fifty_kills_lose_at_most_fifty_leases_and_never_exceed_the_limit() {
+    const KILL_COUNT: u64 = 50;
+    const CLIENT_COUNT: u64 = 4;
+    const LIMIT: u64 = 15_000;
+    let begun = Instant::now();
+    // A commit may be slow on a disk that other processes use; this test is not about commit times.
+    let setup =
+        Setup::new().set("plans.free", &LIMIT.to_string()).set_text("store.deadline", "20s");
+    let mut gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut admitted = 0;
+    for kill in 0..KILL_COUNT {
+        // The calls come slowly enough that some are left at the last kill.
+        let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(1));
+        std::thread::scope(|scope| {
+            let ending = clients.stop_on_drop();
+            clients.spawn_clients(scope, gateway.http, CLIENT_COUNT as usize);
+            wait_until("calls are under way", || {
+                clients.response_counts().admitted > 20 + kill % 7
+            });
+            gateway.kill();
+            drop(ending);
+        });
+        gateway = gateway.start_after_exit();
+        let counts = clients.response_counts();
+        assert_eq!(counts.internal_errors, 0, "{counts:?}");
+        admitted += counts.admitted;
+    }
+    let under_kills = admitted;
+    let clients = LoadGenerator::new(DOMAIN, &key);
+    std::thread::scope(|scope| {
+        let _stop_guard = clients.stop_on_drop();
+        clients.spawn_clients(scope, gateway.http, CLIENT_COUNT as usize);
+        wait_until("all is spent", || clients.response_counts().quota_exceeded > 50);
+    });
+    admitted += clients.response_counts().admitted;
+    println!("{under_kills} under {KILL_COUNT} kills, {admitted} in all, {:?}", begun.elapsed());
+    assert!(admitted <= LIMIT, "{admitted}");
+    // Each kill loses the lease, and the responses to calls in progress.
+    assert!(admitted + KILL_COUNT * (max_held_calls(LIMIT) + CLIENT_COUNT) >= LIMIT, "{admitted}");
+    let setup = gateway.shut_down();
+    let store = Connection::open(setup.path("riskgate.db")).unwrap();
+    let intact: String = store.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(intact, "ok");
+}
+
+#[test]
+fn an_unwritable_store_is_reported_and_not_changed() {
+    let setup = Setup::new();
+    let (folder, file) = (setup.path("state"), setup.path("state/store.db"));
+    let setup = setup.set_text("store.url", &format!("sqlite:{}", file.display()));
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let before = std::fs::read(&file).unwrap();
+    let set = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let config = setup.write_config();
+    set(&setup.path(""), 0o777);
+    let words = [unprivileged_command_prefix(), &[BINARY]].concat();
+    for (of_folder, of_file) in [(0o555, 0o444), (0o755, 0o444), (0o555, 0o644)] {
+        set(&folder, of_folder);
+        set(&file, of_file);
+        for subcommand in [&["run"][..], &["keys", "list"]] {
+            let mut command = Command::new(words[0]);
+            let ran =
+                run_command(command.args(&words[1..]).args(subcommand).arg("-c").arg(&config));
+            let expected = format!("{}: expected a file that we may write", file.display());
+            assert!(ran.stderr.starts_with(&expected), "{of_folder:o} {of_file:o} {ran:?}");
+            assert_eq!(
+                (ran.exit_code, ran.stderr.lines().count()),
+                (78, 1),
+                "{subcommand:?} {ran:?}"
+            );
+        }
+        assert!(std::fs::read(&file).unwrap() == before, "{of_folder:o} {of_file:o}");
+    }
+    set(&folder, 0o755);
+}
+
+#[test]
+fn a_backup_restored_under_a_running_gateway_is_reported_with_the_remedy() {
+    for in_place in [true, false] {
+        let gateway = Setup::new().start();
+        let (key, other) =
+            (gateway.create_active_key("acme", &[]), gateway.create_active_key("other", &[]));
+        let (file, backup) = (gateway.path("riskgate.db"), gateway.path("backup.db"));
+        let store = Connection::open(&file).unwrap();
+        store.busy_timeout(Duration::from_secs(5)).unwrap();
+        let to = [backup.to_str().unwrap()];
+        store.execute("VACUUM INTO ?1", to).unwrap();
+        for key in [&key, &other] {
+            gateway.get_domain("first.test", key).expect(200);
+        }
+        wait_until("the spent calls are reported", || {
+            [&key, &other].iter().all(|key| gateway.get_month_count(key) == 1)
+        });
+        if in_place {
+            store.execute("ATTACH ?1 AS backup", to).unwrap();
+            let table = |name| {
+                format!("DELETE FROM {name}; INSERT INTO {name} SELECT * FROM backup.{name};")
+            };
+            let tables = ["api_key", "account", "meta", "ledger"].map(table).concat();
+            store.execute_batch(&format!("BEGIN IMMEDIATE; {tables} COMMIT")).unwrap();
+        } else {
+            std::fs::rename(&backup, &file).unwrap();
+        }
+        let degraded = || gateway.readyz().json()["degraded"].to_string();
+        wait_until("/readyz says what to do", || {
+            gateway.get_domain("first.test", &key);
+            degraded().contains("restart riskgate to ")
+        });
+        assert!(degraded().contains("riskgate.db: expected "), "{}", degraded());
+        assert_eq!(gateway.restart().readyz().json()["degraded"].to_string(), "[]");
+    }
+}
+
+#[test]
+fn a_gateway_whose_shared_memory_was_removed_grants_no_more_calls_and_says_so() {
+    let (limit, key) = (500, "sv_the_key_of_both_gateways");
+    let setup = |store: &std::path::Path| {
+        let url = format!("sqlite:{}", store.display());
+        let setup = Setup::new().set("plans.free", &limit.to_string());
+        let keys = setup.path("keys.toml");
+        let hash = sha256_hex(key);
+        let entry = format!("[[key]]\nid = \"k\"\naccount = \"a\"\nhash = \"sha256:{hash}\"\n");
+        std::fs::write(&keys, entry).unwrap();
+        let setup = setup.set_text("keys.file", &keys.display().to_string());
+        setup.set_text("store.url", &url).set_text("store.on_failure", "closed")
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("shared.db");
+    let first = setup(&store).start();
+    let mut admitted = 0;
+    for _ in 0..50 {
+        admitted += u64::from(first.get(DOMAIN, key).status == 200);
+    }
+    assert_eq!(admitted, 50);
+    std::fs::remove_file(folder.path().join("shared.db-shm")).unwrap();
+    wait_until("the removed file is told", || first.readyz().text().contains("shared.db-shm"));
+    let second = setup(&store).start();
+    for gateway in [&first, &second] {
+        for _ in 0..limit + 100 {
+            let status = gateway.get(DOMAIN, key).status;
+            admitted += u64::from(status == 200);
+            assert!([200, 429, 500].contains(&status), "{status}");
+        }
+    }
+    assert!(admitted <= limit, "{admitted}");
+}
