@@ -244,11 +244,10 @@ where
         refusal: &Refusal,
     ) -> Option<ConnectionAfterRequest> {
         let line = RequestLineStart::guess(&client_io.read_buf);
-        let protocol = if line.is_http_10 { "HTTP/1.0" } else { "HTTP/1.1" };
         let mut refused = self.context.gate.refuse_before_gates(
             refusal,
             &client_io.connection_facts(),
-            protocol,
+            line.protocol(),
             line.is_head_method,
         );
         let bytes = refused.render_as_http1();

@@ -11,13 +11,14 @@ use pingora::{Error, Result};
 use pingora_proxy::Session;
 
 use crate::gate::route;
+use crate::message::request_head::RequestLineStart;
 use crate::message::response::{RenderOptions, Reply, format_http_date};
 use crate::model::refusal::Refusal;
 use crate::observe::access_log::{AccessLog, LogEntry};
 use crate::observe::redaction::redact_secrets;
 
-use super::beginning::{Head, UnreadHead};
-use super::request_context::{ConnectionFacts, RequestContext};
+use super::beginning::{Head, ParsedBytes, UnreadHead};
+use super::request_context::{ConnectionFacts, RequestContext, StartTime};
 use super::screen_rules::ScreeningResult;
 use super::session::{close_if_process_ends, has_final_response_started};
 use super::state::Gate;
@@ -26,15 +27,17 @@ use super::trace_spans::collect_spans;
 /// The most characters of `User-Agent` in the log.
 const MAX_USER_AGENT_CHARS: usize = 256;
 
-/// The refusal of a request that did not reach the gates.
+/// The answer to a request that did not reach the gates.
 #[must_use]
-pub(crate) struct EarlyRefusal<'g> {
+pub(crate) struct EarlyAnswer<'g> {
     gate: &'g Gate,
     ctx: RequestContext,
     reply: Reply,
+    /// The header of the request; empty if it is not trusted.
+    header: &'g [u8],
 }
 
-impl EarlyRefusal<'_> {
+impl EarlyAnswer<'_> {
     /// Returns the response as HTTP/1.1 bytes, after which the connection closes.
     pub fn render_as_http1(&mut self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(512);
@@ -48,13 +51,17 @@ impl EarlyRefusal<'_> {
         self.ctx.write_to_session(&self.reply, stream).await.is_ok()
     }
 
-    /// Counts and logs the request. Its method and path are unknown or not trusted, so they are not
-    /// logged. `is_sent` is false if the client did not get the whole response.
+    /// Counts and logs the request. The method and path of a refused request are unknown or not
+    /// trusted, so they are not logged. `is_sent` is false if the client did not get the whole
+    /// response.
     pub fn count_and_log(mut self, is_sent: bool) {
         if !is_sent {
             self.ctx.response_bytes = 0;
         }
-        self.gate.count_and_log(&self.ctx, UnreadHead { is_head_method: false });
+        match self.header {
+            [] => self.gate.count_and_log(&self.ctx, UnreadHead { is_head_method: false }),
+            header => self.gate.count_and_log(&self.ctx, ParsedBytes(header)),
+        }
     }
 }
 
@@ -127,17 +134,32 @@ impl Gate {
     }
 
     /// Refuses a request before the gates, because it is malformed or too large. The caller sends
-    /// the reply, then calls [`EarlyRefusal::count_and_log`].
+    /// the reply, then calls [`EarlyAnswer::count_and_log`].
     pub(crate) fn refuse_before_gates(
         &self,
         refusal: &Refusal,
         connection: &ConnectionFacts,
         protocol: &'static str,
         is_head_method: bool,
-    ) -> EarlyRefusal<'_> {
+    ) -> EarlyAnswer<'_> {
         let mut ctx = self.begin_unread_request(connection, protocol, is_head_method);
         ctx.set_outcome_if_unset(refusal.status(), refusal.code());
-        EarlyRefusal { gate: self, ctx, reply: Reply::refusal(refusal) }
+        EarlyAnswer { gate: self, ctx, reply: Reply::refusal(refusal), header: &[] }
+    }
+
+    /// Sends a request with this header, which has been parsed, to another location.
+    pub(crate) fn redirect<'g>(
+        &'g self,
+        location: &str,
+        connection: &ConnectionFacts,
+        header: &'g [u8],
+    ) -> EarlyAnswer<'g> {
+        let protocol = RequestLineStart::guess(header).protocol();
+        let head = ParsedBytes(header);
+        let mut ctx = self.begin_request(StartTime::now(), connection, protocol, head);
+        let reply = Reply::permanent_redirect(location);
+        ctx.set_outcome_if_unset(reply.status(), "redirected");
+        EarlyAnswer { gate: self, ctx, reply, header }
     }
 
     /// Counts and logs a finished request of the fast path.

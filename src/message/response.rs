@@ -179,6 +179,11 @@ impl Reply {
         Reply::new(303, Bytes::new(), ExtraHeaders::Location(location.into()))
     }
 
+    /// 308 to another location, without a body.
+    pub fn permanent_redirect(location: &str) -> Reply {
+        Reply::new(308, Bytes::new(), ExtraHeaders::Location(location.into()))
+    }
+
     /// 204, in response to an OPTIONS request that is not a preflight.
     pub fn options_without_preflight(allow: SmolStr) -> Reply {
         Reply::new(204, Bytes::new(), ExtraHeaders::Allow(allow))

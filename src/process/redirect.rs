@@ -1,51 +1,61 @@
 //! The listener that sends clients to HTTPS.
 //!
 //! It answers one request on each connection, with 308 and the same host and target (RFC 9110
-//! section 15.4.9), and forwards nothing. It logs and counts no requests.
+//! section 15.4.9), and forwards nothing.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::header::{CACHE_CONTROL, HOST, LOCATION};
-use http::{HeaderValue, Response, StatusCode};
 use pingora::apps::ServerApp;
-use pingora::http::RequestHeader;
 use pingora::protocols::Stream;
-use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::single_response::send_response;
+use crate::gate::{ConnectionFacts, Gate};
+use crate::message::request_head::{
+    RequestHead, RequestLimits, RequestLineStart, parse_request_head,
+};
 use crate::model::network::Networks;
+use crate::model::refusal::Refusal;
 use crate::support::per_client_limit::PerClientLimit;
 
 /// The most open connections. Their descriptors come from the reserve of the descriptor budget.
 const MAX_CONNECTIONS: usize = 64;
 /// The most open connections from one IPv4 address or one /64 of IPv6.
 const MAX_CONNECTIONS_PER_CLIENT: usize = 8;
-/// The longest time to receive the request header, and to send the response.
+/// The longest time to receive the request header, to send the response, and to wait for the
+/// client's end of the connection.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest target that is repeated in the response, in bytes.
-const MAX_TARGET_BYTES: usize = 2_048;
 /// The port of an `https` URL that names none.
 const HTTPS_PORT: u16 = 443;
 
 /// The server app of `listen.redirect`.
 pub struct RedirectApp {
+    gate: Gate,
     https_port: u16,
+    limits: RequestLimits,
     connections: Semaphore,
     connections_per_client: Arc<PerClientLimit>,
 }
 
 impl RedirectApp {
-    /// Sends clients to the HTTPS listener at this address. Trusted proxies may have more
-    /// connections than a client.
-    pub fn new(https: SocketAddr, trusted_proxies: Networks) -> RedirectApp {
+    /// Sends clients to the HTTPS listener at this address. `gate` counts and logs the requests.
+    /// Trusted proxies may have more connections than a client.
+    pub fn new(
+        gate: Gate,
+        https: SocketAddr,
+        limits: RequestLimits,
+        trusted_proxies: Networks,
+    ) -> RedirectApp {
         RedirectApp {
+            gate,
             https_port: https.port(),
+            // No body is read.
+            limits: RequestLimits { body_bytes: usize::MAX, ..limits },
             connections: Semaphore::new(MAX_CONNECTIONS),
             connections_per_client: Arc::new(PerClientLimit::new(
                 MAX_CONNECTIONS_PER_CLIENT,
@@ -54,17 +64,80 @@ impl RedirectApp {
         }
     }
 
-    async fn serve_connection(&self, stream: Stream) {
-        let mut session = ServerSession::new_http1(stream);
-        let response = match timeout(PHASE_TIMEOUT, session.read_request()).await {
-            Ok(Ok(true)) => redirect_to_https(session.req_header(), self.https_port),
-            Ok(Err(_)) => bad_request(),
-            _ => return,
+    async fn serve_connection(&self, mut stream: Stream, client: IpAddr) {
+        let mut received = Vec::new();
+        let read = timeout(PHASE_TIMEOUT, self.read_location(&mut stream, &mut received)).await;
+        let Ok(Some(location)) = read else { return };
+        let connection = ConnectionFacts::new(Some(client), None);
+        let mut answer = match location {
+            Ok((location, head_length)) => {
+                self.gate.redirect(&location, &connection, &received[..head_length])
+            }
+            Err(refusal) => {
+                let line = RequestLineStart::guess(&received);
+                self.gate.refuse_before_gates(
+                    &refusal,
+                    &connection,
+                    line.protocol(),
+                    line.is_head_method,
+                )
+            }
         };
-        session.set_keepalive(None);
-        // A failed or slow write concerns only this client, so it is not logged.
-        let _ = timeout(PHASE_TIMEOUT, send_response(session, response)).await;
+        let bytes = answer.render_as_http1();
+        let write = async {
+            stream.write_all(&bytes).await?;
+            stream.shutdown().await
+        };
+        let is_sent = matches!(timeout(PHASE_TIMEOUT, write).await, Ok(Ok(())));
+        answer.count_and_log(is_sent);
+        if is_sent {
+            // Bytes that are not read would reset the connection, and the client might lose the
+            // answer.
+            let _ = timeout(PHASE_TIMEOUT, discard(&mut stream)).await;
+        }
     }
+
+    /// Reads a request header into `received`. Returns the location to send the client to and the
+    /// length of the header, or why the request is refused; `None` if the client left.
+    async fn read_location(
+        &self,
+        stream: &mut Stream,
+        received: &mut Vec<u8>,
+    ) -> Option<Result<(String, usize), Refusal>> {
+        loop {
+            let scanned = received.len();
+            if stream.read_buf(received).await.ok()? == 0 {
+                return None;
+            }
+            match parse_request_head(received, scanned, &self.limits) {
+                Ok(Some(head)) => {
+                    let location = self.find_location(&head).ok_or(Refusal::BadRequest);
+                    return Some(location.map(|location| (location, head.head_length)));
+                }
+                Ok(None) => {}
+                Err(refusal) => return Some(Err(refusal)),
+            }
+        }
+    }
+
+    /// Returns the URL of the request at the HTTPS listener; `None` if it names no host, or if its
+    /// target is no path.
+    fn find_location(&self, head: &RequestHead<'_>) -> Option<String> {
+        let target = std::str::from_utf8(head.request_line.target).ok()?;
+        let host = std::str::from_utf8(head.fields.single_host()?).ok()?;
+        let name = host_without_port(host)?;
+        let port = match self.https_port {
+            HTTPS_PORT => String::new(),
+            other => format!(":{other}"),
+        };
+        target.starts_with('/').then(|| format!("https://{name}{port}{target}"))
+    }
+}
+
+/// Reads until the client has closed its side.
+async fn discard(stream: &mut Stream) {
+    let mut buffer = [0; 4_096];
+    while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
 }
 
 #[async_trait]
@@ -78,27 +151,9 @@ impl ServerApp for RedirectApp {
         let client: IpAddr = digest.peer_addr().and_then(|address| address.as_inet())?.ip();
         let _permit = self.connections.try_acquire().ok()?;
         let _guard = self.connections_per_client.acquire(client)?;
-        self.serve_connection(stream).await;
+        self.serve_connection(stream, client).await;
         None
     }
-}
-
-/// Returns the answer to a request with this header: 308, or 400 if the header names no host.
-fn redirect_to_https(header: &RequestHeader, https_port: u16) -> Response<Vec<u8>> {
-    let mut hosts = header.headers.get_all(HOST).iter();
-    let (host, target) = (hosts.next(), header.raw_path());
-    let is_repeatable = target.starts_with(b"/")
-        && target.len() <= MAX_TARGET_BYTES
-        && target.iter().all(u8::is_ascii_graphic)
-        && hosts.next().is_none();
-    let host = host.and_then(|host| host_without_port(host.to_str().ok()?));
-    let (Some(host), true) = (host, is_repeatable) else { return bad_request() };
-    let port = if https_port == HTTPS_PORT { String::new() } else { format!(":{https_port}") };
-    let location = format!("https://{host}{port}{}", String::from_utf8_lossy(target));
-    let Ok(location) = HeaderValue::from_str(&location) else { return bad_request() };
-    let mut response = empty_response(StatusCode::PERMANENT_REDIRECT);
-    response.headers_mut().insert(LOCATION, location);
-    response
 }
 
 /// Returns the host of a `Host` field; `None` if it is no host with an optional port.
@@ -117,18 +172,6 @@ fn host_without_port(host: &str) -> Option<&str> {
     let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let has_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
     (is_name && has_port).then_some(name)
-}
-
-fn bad_request() -> Response<Vec<u8>> {
-    empty_response(StatusCode::BAD_REQUEST)
-}
-
-fn empty_response(status: StatusCode) -> Response<Vec<u8>> {
-    let mut response = Response::new(Vec::new());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-    response
 }
 
 #[cfg(test)]

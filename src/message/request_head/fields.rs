@@ -52,6 +52,11 @@ pub struct RequestFields<'b> {
 }
 
 impl<'b> RequestFields<'b> {
+    /// The value of `Host`; `None` unless there is exactly one.
+    pub fn single_host(&self) -> Option<&'b [u8]> {
+        (self.host_count == 1).then_some(self.host)
+    }
+
     /// Returns true if a plain request may have these fields: one `Host`, no `Content-Length`, and
     /// no field that only the Pingora path handles.
     pub fn are_plain(&self) -> bool {

@@ -92,6 +92,11 @@ impl RequestLineStart {
         let is_http_10 = line.trim_ascii_end().ends_with(b" HTTP/1.0");
         RequestLineStart { is_head_method: line.starts_with(b"HEAD "), is_http_10 }
     }
+
+    /// The protocol of the request, as the log names it.
+    pub fn protocol(self) -> &'static str {
+        if self.is_http_10 { "HTTP/1.0" } else { "HTTP/1.1" }
+    }
 }
 
 /// Returns true if Pingora's parser accepts this target. A target without a leading slash (`*`, or

@@ -17,8 +17,9 @@ pub const DURATION_BUCKETS: [f64; 18] = [
 ];
 
 /// The outcomes of a request; the `outcome` label. A refusal uses its `error` code.
-pub const OUTCOMES: [&str; 21] = [
+pub const OUTCOMES: [&str; 22] = [
     "ok",
+    "redirected",
     "fallback",
     "bad_request",
     "unauthorized",

@@ -21,7 +21,6 @@ use super::connection_limit::{BusyFlag, ConnectionLimit};
 use super::responses::text_response;
 use super::{AdminApp, AdminRequest};
 use crate::message::request_head::iter_parsed_fields;
-use crate::process::single_response::send_response;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// The most open connections. Their descriptors come from the reserve of the descriptor budget.
@@ -179,4 +178,14 @@ async fn read_body(session: &mut ServerSession) -> Result<Option<Vec<u8>>> {
 /// Returns true if the client is gone and can't receive a response.
 fn is_disconnected(error: &ErrorType) -> bool {
     matches!(error, ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::ReadTimedout)
+}
+
+/// Sends the response, and ends the connection's session.
+async fn send_response(mut session: ServerSession, response: Response<Vec<u8>>) -> Result<()> {
+    let (parts, body) = response.into_parts();
+    session.write_response_header(Box::new(parts.into())).await?;
+    if !body.is_empty() {
+        session.write_response_body(body.into(), true).await?;
+    }
+    session.finish().await.map(drop)
 }

@@ -113,7 +113,8 @@ impl ProxyServiceParts<'_> {
             (sockets.remove_socket("redirect"), config.startup.https)
         {
             let trusted = config.startup.startup_rules.client_address.trusted_proxies.clone();
-            let app = RedirectApp::new(https, trusted);
+            let limits = config.startup.downstream.request_limits.clone();
+            let app = RedirectApp::new(self.gate.clone(), https, limits, trusted);
             let timeout = config.startup.downstream.write_timeout;
             let service = ListenerService::new("redirect", socket, app, timeout);
             server.add_service(service.leaving_last_descriptors(count_closed()));

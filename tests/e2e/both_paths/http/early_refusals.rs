@@ -1,12 +1,15 @@
 //! Requests that riskgate refuses before the gates, because they are malformed or too large: their
 //! responses follow the rules of all responses, and their log lines name the connection.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::harness::http2_frames::{
-    DATA, END_STREAM, FrameClient, HEADERS, decode_status, encode_fields, encode_frame,
-    encode_header_frames,
+    DATA, END_STREAM, FrameClient, HEADERS, decode_fields, decode_status, encode_fields,
+    encode_frame, encode_header_frames,
 };
 use crate::harness::{
     CertificateAuthority, Connection, Gateway, Setup, free_address, run_command, wait_until,
@@ -137,6 +140,164 @@ fn read_stream(client: &mut FrameClient<TcpStream>, wanted: u32) -> StreamEnd {
     }
 }
 
+/// What a client saw of a refusal.
+#[derive(Debug)]
+struct SeenRefusal {
+    status: u16,
+    fields: Vec<(String, String)>,
+    body_bytes: usize,
+}
+
+impl SeenRefusal {
+    fn field(&self, name: &str) -> Option<&str> {
+        let found = self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Sends a request that riskgate refuses with this status over HTTP/1, on a connection of its own.
+fn ask_http1(mut connection: Connection, status: u16, method: &str, protocol: &str) -> SeenRefusal {
+    let long = "a".repeat(3_000);
+    let many: String = (0..70).map(|at| format!("x-{at}: 1\r\n")).collect();
+    let (path, more) = match status {
+        400 => ("v1/usage", "Host: other\r\n"),
+        414 => (long.as_str(), ""),
+        417 => ("v1/usage", "Expect: else\r\n"),
+        _ => ("v1/usage", many.as_str()),
+    };
+    connection.send(format!("{method} /{path} {protocol}\r\nHost: a\r\n{more}\r\n").as_bytes());
+    let answer = connection.read_response_to(method).expect("an answer");
+    assert!(connection.read_to_end().is_empty(), "{method} {status}");
+    SeenRefusal { status: answer.status, fields: answer.headers, body_bytes: answer.body.len() }
+}
+
+/// Sends a request that riskgate refuses with this status on a stream of HTTP/2.
+fn ask_http2<S: Read + Write>(
+    client: &mut FrameClient<S>,
+    stream: u32,
+    status: u16,
+    method: &str,
+) -> SeenRefusal {
+    let long = format!("/{}", "a".repeat(3_000));
+    let path = if status == 414 { long.as_str() } else { "/v1/usage" };
+    let mut block = encode_fields(&[(":method", method), (":scheme", "http"), (":path", path)]);
+    block.extend(encode_fields(&[(":authority", "gate.test")]));
+    let names: Vec<String> = (0..70).map(|at| format!("x-{at}")).collect();
+    for name in names.iter().filter(|_| status == 431) {
+        block.extend(encode_fields(&[(name, "1")]));
+    }
+    block.extend(encode_fields(if status == 417 { &[("expect", "else")] } else { &[] }));
+    let mut frames = encode_header_frames(stream, &block);
+    if status == 400 {
+        // The header does not end the stream, and no length announces the body.
+        frames[4] &= !END_STREAM;
+        frames.extend(encode_frame(DATA, END_STREAM, stream, b"abc"));
+    }
+    assert!(client.try_send(&frames));
+    let mut seen = SeenRefusal { status: 0, fields: Vec::new(), body_bytes: 0 };
+    loop {
+        let (kind, flags, of_stream, payload) = client.read_frame().expect("an answer");
+        if of_stream != stream {
+            continue;
+        }
+        match kind {
+            HEADERS => {
+                (seen.status, seen.fields) = (decode_status(&payload), decode_fields(&payload));
+            }
+            DATA => seen.body_bytes += payload.len(),
+            other => panic!("a frame of type {other}: {method} {status}"),
+        }
+        if flags & END_STREAM != 0 {
+            return seen;
+        }
+    }
+}
+
+/// Each status with each method, over each protocol, with and without TLS.
+#[test]
+fn a_refusal_before_the_gates_has_all_that_other_answers_have() {
+    let setup = Setup::new();
+    let log = setup.path("access.log").display().to_string();
+    let (gateway, authority) = start_with_tls(setup.set_text("log.path", &log).set(
+        "log.fields",
+        r#"["request_id", "protocol", "tls", "response_bytes", "status", "outcome"]"#,
+    ));
+    let secure = gateway.https_address();
+    let connect_tls = |alpn: &str| {
+        let stream = TcpStream::connect(secure).unwrap();
+        let all = rustls::ALL_VERSIONS;
+        authority.try_tls_handshake(secure, "gate.test", all, &[alpn], stream).unwrap()
+    };
+    let outcomes = [(400, "bad_request"), (414, "uri_too_long"), (417, "expectation_failed")];
+    let outcomes = outcomes.into_iter().chain([(431, "headers_too_large")]);
+    let mut expected_lines: Vec<ExpectedLine> = Vec::new();
+    let mut clients = (FrameClient::open(gateway.http), FrameClient::start(connect_tls("h2")));
+    let mut stream = 1;
+    for (status, outcome) in outcomes {
+        let before =
+            gateway.sum_of_samples("riskgate_requests_total", &[&format!("outcome=\"{outcome}\"")]);
+        let first = expected_lines.len();
+        for method in ["GET", "HEAD", "POST", "OPTIONS"] {
+            for (protocol, is_tls) in ["HTTP/1.0", "HTTP/1.1", "HTTP/2"]
+                .into_iter()
+                .flat_map(|protocol| [(protocol, false), (protocol, true)])
+            {
+                // HTTP/1.0 has no expectations (RFC 9110 section 10.1.1).
+                if (protocol, status) == ("HTTP/1.0", 417) {
+                    continue;
+                }
+                let seen = match (protocol, is_tls) {
+                    ("HTTP/2", false) => ask_http2(&mut clients.0, stream, status, method),
+                    ("HTTP/2", true) => ask_http2(&mut clients.1, stream, status, method),
+                    (_, false) => ask_http1(gateway.connect(), status, method, protocol),
+                    (_, true) => {
+                        let connection = Connection::from_stream(Box::new(connect_tls("http/1.1")));
+                        ask_http1(connection, status, method, protocol)
+                    }
+                };
+                let what = format!("{method} {protocol} TLS {is_tls} {status}: {seen:?}");
+                assert_eq!(seen.status, status, "{what}");
+                assert_eq!(seen.field(HSTS), is_tls.then_some("max-age=31536000"), "{what}");
+                assert_eq!(seen.body_bytes == 0, method == "HEAD", "{what}");
+                assert_ne!(seen.field("content-length"), Some("0"), "{what}");
+                let id = seen.field("x-request-id").expect("an id").to_owned();
+                let tls = is_tls.then_some("TLSv1.3");
+                expected_lines.push((id, protocol, tls, seen.body_bytes, status, outcome));
+            }
+            stream += 2;
+        }
+        let counted = || {
+            gateway.sum_of_samples("riskgate_requests_total", &[&format!("outcome=\"{outcome}\"")])
+                - before
+        };
+        let asked = (expected_lines.len() - first) as f64;
+        wait_until("all are counted", || counted() >= asked);
+        assert_eq!(counted(), asked, "{outcome}");
+    }
+    assert_logged(&gateway, expected_lines);
+}
+
+/// The line of a refusal in the access log: request id, protocol, version of TLS, bytes of the
+/// body, status, outcome.
+type ExpectedLine = (String, &'static str, Option<&'static str>, usize, u16, &'static str);
+
+fn assert_logged(gateway: &Gateway, expected_lines: Vec<ExpectedLine>) {
+    let find = |id: &str| {
+        gateway.read_access_log().into_iter().find(|line| line["request_id"].as_str() == Some(id))
+    };
+    for (id, protocol, tls, body_bytes, status, outcome) in expected_lines {
+        wait_until("it is logged", || find(&id).is_some());
+        let line = find(&id).unwrap();
+        let logged = (&line["protocol"], &line["tls"], &line["response_bytes"]);
+        assert_eq!(logged, (&json!(protocol), &json!(tls), &json!(body_bytes)), "{line}");
+        assert_eq!(
+            (&line["status"], &line["outcome"]),
+            (&json!(status), &json!(outcome)),
+            "{line}"
+        );
+    }
+}
+
 #[test]
 fn a_real_client_gets_the_status_of_a_refused_head() {
     let (gateway, authority) = start_with_tls(Setup::new());
@@ -212,19 +373,49 @@ fn refusals_before_the_gates_over_tls_name_the_time_and_log_their_connection() {
 }
 
 #[test]
-fn the_redirect_listener_sends_no_body() {
+fn the_redirect_listener_answers_logs_and_counts_as_the_others_do() {
     let redirect = free_address();
-    let (_gateway, _) =
-        start_with_tls(Setup::new().set_text("listen.redirect", &redirect.to_string()));
-    for (status, bytes) in [
-        (308, &b"HEAD /a HTTP/1.1\r\nHost: gate.test\r\n\r\n"[..]),
-        (308, b"GET /a HTTP/1.1\r\nHost: gate.test\r\n\r\n"),
-        (400, b"HEAD /a HTTP/1.1\r\n\r\n"),
-        (400, b"\x00\r\n\r\n"),
+    let setup = Setup::new().set_text("listen.redirect", &redirect.to_string());
+    let log = setup.path("access.log").display().to_string();
+    let (gateway, _) = start_with_tls(setup.set_text("log.path", &log));
+    let counted = |outcome| {
+        gateway.sum_of_samples("riskgate_requests_total", &[&format!("outcome=\"{outcome}\"")])
+    };
+    let redirected = "redirected";
+    let mut body =
+        "POST /a HTTP/1.1\r\nHost: gate.test\r\nContent-Length: 99999\r\n\r\n".to_owned();
+    body += &"b".repeat(99_999);
+    for (method, status, outcome, bytes) in [
+        ("HEAD", 308, redirected, "HEAD /a HTTP/1.1\r\nHost: gate.test\r\n\r\n"),
+        ("GET", 308, redirected, "GET /a HTTP/1.1\r\nHost: gate.test:80\r\n\r\n"),
+        ("GET", 308, redirected, "GET /a HTTP/1.0\r\nHost: gate.test\r\n\r\n"),
+        ("POST", 308, redirected, &body),
+        ("HEAD", 400, "bad_request", "HEAD /a HTTP/1.1\r\n\r\n"),
+        ("GET", 400, "bad_request", "GET /a HTTP/1.1\r\nHost: a b\r\n\r\n"),
+        ("GET", 400, "bad_request", "GET http://gate.test/ HTTP/1.1\r\nHost: gate.test\r\n\r\n"),
+        ("GET", 400, "bad_request", "\0\r\n\r\n"),
     ] {
+        let before = counted(outcome);
         let mut connection = Connection::open(redirect);
-        connection.send(bytes);
-        connection.read_response_to("HEAD").expect("an answer").expect(status);
-        assert!(connection.read_to_end().is_empty(), "{bytes:?}");
+        connection.send(bytes.as_bytes());
+        let answer = connection.read_response_to(method).expect("an answer").expect(status);
+        assert!(connection.read_to_end().is_empty(), "{method} {status}");
+        assert_eq!(answer.body.is_empty(), method == "HEAD" || status == 308, "{bytes:?}");
+        assert_eq!(answer.header(HSTS), None);
+        let location = (status == 308)
+            .then(|| format!("https://gate.test:{}/a", gateway.https_address().port()));
+        assert_eq!(answer.header("Location"), location.as_deref());
+        let id = answer.header("X-Request-Id").expect("an id").to_owned();
+        let find = || gateway.read_access_log().into_iter().find(|line| line["request_id"] == *id);
+        wait_until("it is logged", || find().is_some());
+        let line = find().unwrap();
+        assert_eq!(
+            (line["status"].as_u64(), &line["outcome"]),
+            (Some(status.into()), &outcome.into())
+        );
+        if status == 308 {
+            assert_eq!((&line["method"], &line["path"]), (&method.into(), &"/a".into()), "{line}");
+        }
+        assert_eq!(counted(outcome), before + 1.0, "{outcome}");
     }
 }
