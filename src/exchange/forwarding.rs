@@ -66,7 +66,8 @@ impl ClientInfo<'_> {
         let is_own = self.traceparent.is_some()
             && name.eq_ignore_ascii_case(TRACEPARENT.as_str().as_bytes())
             || self.is_new_trace && name.eq_ignore_ascii_case(b"tracestate");
-        is_request_field_forwarded(name, self.is_trusted_proxy)
+        // Beside `Forwarded`, the trusted proxy sets no X-Forwarded field, so it is the client's.
+        is_request_field_forwarded(name, self.is_trusted_proxy && !self.has_forwarded)
             && !is_own
             && self
                 .key_header
