@@ -5,6 +5,7 @@
 //! The ledger waits for results, and the worker exchanges reports and grants with the store; the
 //! simulation in `tests/simulation` does both.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -250,6 +251,7 @@ impl Node {
     }
 
     pub(super) fn record_report_outcome(&self, error: Option<&StoreError>) {
+        let error = error.map(|error| error as &dyn Display);
         self.health.have_last_reports_failed.store(error.is_some(), Ordering::Relaxed);
         self.health.committed_batches.fetch_add(u64::from(error.is_none()), Ordering::Relaxed);
         self.record_operation_outcome(error);
@@ -272,13 +274,20 @@ impl Node {
 
     /// Records the outcome of a probe.
     pub(super) fn record_probe_outcome(&self, error: Option<&StoreError>) {
+        let error = error.map(|error| error as &dyn Display);
         self.health.has_last_probe_failed.store(error.is_some(), Ordering::Relaxed);
         if error.is_some() || !self.health.have_last_reports_failed.load(Ordering::Relaxed) {
             self.record_operation_outcome(error);
         }
     }
 
-    fn record_operation_outcome(&self, error: Option<&StoreError>) {
+    /// Records that the store can be read, and refuses writes.
+    pub(super) fn record_write_refusal(&self, refusal: &str) {
+        self.health.has_last_probe_failed.store(false, Ordering::Relaxed);
+        self.record_operation_outcome(Some(&refusal));
+    }
+
+    fn record_operation_outcome(&self, error: Option<&dyn Display>) {
         let health = &self.health;
         let Some(error) = error else {
             if health.failures_in_a_row.swap(0, Ordering::Relaxed) > 0 {

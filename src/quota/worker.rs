@@ -226,6 +226,10 @@ impl Worker {
 
     /// Tells the store the believed time: each minute, and at once if the time has made a step.
     fn remember_time_if_due(&mut self) {
+        if self.is_time_unread {
+            // The store may know better.
+            return;
+        }
         let (calendar, boottime) = (&self.shared.node.calendar, self.shared.boot_clock.seconds());
         let Some(anchor) = calendar.time_to_remember(boottime).and_then(anchor_time) else {
             return;
@@ -275,7 +279,10 @@ impl Worker {
                 if let Some(store_now) = probe.unix_now {
                     // Only a server has a clock, so a server has answered. A probe of SQLite does
                     // no I/O: its success proves nothing and must not clear a failure.
-                    node.record_probe_outcome(None);
+                    match &probe.write_refusal {
+                        None => node.record_probe_outcome(None),
+                        Some(refusal) => node.record_write_refusal(refusal),
+                    }
                     node.calendar.observe_store_clock(
                         store_now,
                         machine_unix_now(),
@@ -292,6 +299,8 @@ impl Worker {
                     // recovers for only a few seconds and needs all totals within that time.
                     self.is_store_healthy = self.report_tracked_leases();
                 }
+                // Reports wait until a probe shows that the server takes writes again.
+                self.is_store_healthy &= probe.write_refusal.is_none();
                 self.last_probe = Some(probe);
             }
             Err(error) => {

@@ -126,6 +126,9 @@ pub struct Probe {
     pub unix_now: Option<i64>,
     /// For how much longer the store grants nothing, because it may have lost data; usually zero.
     pub recovery_left: Duration,
+    /// Why a server that answers refuses writes, for example because its memory is full; usually
+    /// `None`.
+    pub write_refusal: Option<String>,
 }
 
 #[cfg(test)]

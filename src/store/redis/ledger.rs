@@ -97,13 +97,15 @@ impl Redis {
             self.connection = None;
             return Err(self.unavailable_error(OPERATION, found));
         }
-        let (store_id, began, recovering): (String, String, u64) =
+        let (store_id, began, recovering, refusal): (String, String, u64, String) =
             self.parse_reply(OPERATION, reply)?;
         self.update_missing_replicas(count_live_replicas(&replication));
         Ok(Probe {
             incarnation: format!("{incarnation} {began} {store_id}"),
             unix_now: Some(unix_now.0),
             recovery_left: Duration::from_millis(recovering),
+            write_refusal: (!refusal.is_empty())
+                .then(|| self.unavailable_error("writing", refusal).to_string()),
         })
     }
 

@@ -1,12 +1,13 @@
 -- Identifies the store, and starts a recovery of all accounts if the store may have lost data: the
--- operation `probe`. Fails if the server accepts no writes.
+-- operation `probe`.
 --
 -- KEYS 1 metadata of the ring, 2 a key that exists while all accounts recover
 -- ARGV 1 the incarnation of the server: its run id and replication id,
 --      2 the beginning of its data that the node knows from its last probe ('': none),
 --      3 the beginning to store if the data has none,
 --      4 the latest month that the node counts in, 5 the recovery period in ms
--- Returns the store's id ('' without one), the beginning of its data, and the ms left to recover.
+-- Returns the store's id ('' without one), the beginning of its data, the ms left to recover, and why
+-- the server refuses writes ('': it does not).
 
 local read = redis.call('HMGET', KEYS[1], 'life', 'began', 'store_id', 'month')
 local life, began, store_id = read[1], read[2], read[3] or ''
@@ -26,12 +27,13 @@ if not began then
     redis.call('HSET', KEYS[1], 'began', began)
 end
 if tonumber(ARGV[4]) > month then redis.call('HSET', KEYS[1], 'month', ARGV[4]) end
--- The key exists, so this changes nothing. It fails if the server refuses writes.
-redis.call('SET', KEYS[1], '', 'NX')
 local recovery_ms = redis.call('PTTL', KEYS[2])
 if recovery_ms > tonumber(ARGV[5]) then
     -- More is left than the whole period: the server's clock was set back meanwhile.
     redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])
     recovery_ms = tonumber(ARGV[5])
 end
-return {store_id, began, math.max(0, recovery_ms)}
+-- The key exists, so this changes nothing. It fails if the server refuses writes.
+local written = redis.pcall('SET', KEYS[1], '', 'NX')
+local refusal = type(written) == 'table' and written.err or ''
+return {store_id, began, math.max(0, recovery_ms), refusal}

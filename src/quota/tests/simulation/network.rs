@@ -85,6 +85,7 @@ impl Simulation<'_> {
             recovery_left: Duration::from_millis(
                 self.recovering_until_ms.saturating_sub(self.now_ms),
             ),
+            write_refusal: None,
         };
         let node = &mut self.nodes[node_index];
         node.last_operation_succeeded = !node.is_cut_off;

@@ -171,3 +171,22 @@ fn with_on_failure_closed_a_lost_replica_refuses_calls_until_it_is_back() {
     }
     drop(primary);
 }
+
+#[test]
+fn a_server_that_refuses_writes_is_told_before_the_next_call() {
+    let server = RedisServer::start();
+    let gateway = Setup::new().with_redis(&server).start();
+    let key = gateway.create_active_key("acme", &[]);
+    for (refuse, allow, words) in [
+        (&["CONFIG", "SET", "maxmemory", "1"][..], &["CONFIG", "SET", "maxmemory", "0"][..], "OOM"),
+        (&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"], "READONLY"),
+    ] {
+        server.run(refuse);
+        wait_until("it is told", || gateway.readyz().text().contains(words));
+        // The store can still be read, also for an account that has made no call yet.
+        gateway.get("/v1/usage", &key).expect(200);
+        server.run(allow);
+        wait_until("all is well", || !gateway.readyz().text().contains(words));
+        gateway.get(DOMAIN, &key).expect(200);
+    }
+}
