@@ -13,7 +13,9 @@ use super::author::command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, print_result_of_change};
-use super::store_access::{is_gateway_running, open_existing_store, open_or_create_store};
+use super::store_access::{
+    is_gateway_draining, is_gateway_running, open_existing_store, open_or_create_store,
+};
 use crate::config::Config;
 use crate::model::month::Month;
 use crate::store::{MonthRepair, RedisOptions, StoreContents, StoreUrl};
@@ -164,12 +166,15 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
     Ok(())
 }
 
-/// Fails if a gateway of this config runs on this machine.
+/// Fails if a gateway of this config runs on this machine, or drains: its last reports would change
+/// the store afterwards.
 fn check_no_gateway_runs(config: &Config) -> Result<(), CommandFailure> {
-    match is_gateway_running(config)? {
-        true => Err(CommandFailure::failed("expected no running gateway, but found one")),
-        false => Ok(()),
-    }
+    let found = match (is_gateway_running(config)?, is_gateway_draining(config)?) {
+        (true, _) => "one",
+        (false, true) => "one that is about to end; repeat the command once it has ended",
+        (false, false) => return Ok(()),
+    };
+    Err(CommandFailure::failed(format!("expected no running gateway, but found {found}")))
 }
 
 fn parse_url(what: &str, text: &str) -> Result<StoreUrl, CommandFailure> {

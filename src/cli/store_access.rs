@@ -1,6 +1,6 @@
 //! Opens the store for commands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::failure::CommandFailure;
@@ -144,13 +144,15 @@ fn missing_store_file(config: &Config) -> Option<&PathBuf> {
 /// not see that: without this knowledge, a command could change another store than the gateway's.
 fn running_gateway_dir(config: &Config) -> Result<Option<RuntimeDir>, CommandFailure> {
     let Some(path) = &config.startup.runtime_dir else { return Ok(None) };
-    RuntimeDir::open_if_claimed(path).map_err(|error| {
-        CommandFailure::failed(format!(
-            "process.runtime_dir: expected to see whether a gateway runs, but found {error}: {}; \
-             run the command as the user of the gateway",
-            path.display()
-        ))
-    })
+    RuntimeDir::open_if_claimed(path).map_err(|error| hidden_gateway_failure(path, &error))
+}
+
+fn hidden_gateway_failure(runtime_dir: &Path, error: &std::io::Error) -> CommandFailure {
+    CommandFailure::failed(format!(
+        "process.runtime_dir: expected to see whether a gateway runs, but found {error}: {}; run \
+         the command as the user of the gateway",
+        runtime_dir.display()
+    ))
 }
 
 /// Returns true if the config's store is a file that does not exist.
@@ -164,6 +166,16 @@ pub fn is_store_missing(config: &Config) -> bool {
 /// Fails if this user may not see that.
 pub fn is_gateway_running(config: &Config) -> Result<bool, CommandFailure> {
     Ok(running_gateway_dir(config)?.is_some())
+}
+
+/// Returns true if a gateway of this config on this machine has not ended yet, although it may
+/// accept no connections any more.
+///
+/// # Errors
+/// As [`is_gateway_running`].
+pub fn is_gateway_draining(config: &Config) -> Result<bool, CommandFailure> {
+    let Some(path) = &config.startup.runtime_dir else { return Ok(false) };
+    RuntimeDir::has_draining_process(path).map_err(|error| hidden_gateway_failure(path, &error))
 }
 
 /// Reads all keys and all accounts of the config's store; none if there is no store.

@@ -186,6 +186,7 @@ impl Reloader {
 #[async_trait]
 impl BackgroundService for Reloader {
     async fn start(&self, mut shutdown: ShutdownWatch) {
+        self.reload_state.lock().unwrap_or_else(PoisonError::into_inner).audit.begin();
         let mut requests = self.requests.lock().await;
         let mut requested: Option<RequestedReload> = None;
         loop {

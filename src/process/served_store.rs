@@ -1,6 +1,9 @@
 //! Which store the running gateway serves, for commands.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use crate::support::regular_file::write_atomically;
@@ -42,39 +45,51 @@ impl ServedStore {
     }
 }
 
+/// After a failed write, the next attempt waits this long.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
+
 /// The file that names the store of the process that serves from a runtime directory. Only that
 /// process writes it, so that commands don't take the store of another process for it.
 #[derive(Debug)]
 pub struct ServedStoreFile {
     path: PathBuf,
-    /// Contains the id of the process that serves from the directory.
-    pid_file: PathBuf,
+    /// Whether this process serves from the directory.
+    is_claimed: Arc<AtomicBool>,
     /// What this process has written; `None` if it has written nothing.
     written: Option<ServedStore>,
+    /// When a write failed, if no later one has succeeded.
+    failed_at: Option<Instant>,
 }
 
 impl ServedStoreFile {
-    /// The file at `path`. `pid_file` contains the id of the process that may write it.
-    pub fn new(path: PathBuf, pid_file: PathBuf) -> ServedStoreFile {
-        ServedStoreFile { path, pid_file, written: None }
+    /// The file at `path`. `is_claimed` is true while this process may write it.
+    pub fn new(path: PathBuf, is_claimed: Arc<AtomicBool>) -> ServedStoreFile {
+        ServedStoreFile { path, is_claimed, written: None, failed_at: None }
     }
 
     /// Writes the file if this process serves from the directory and has not written this before.
+    /// After a failure, the next calls try again, with a pause.
     ///
     /// # Errors
-    /// Returns an error if the file can't be written.
+    /// Returns an error if the file can't be written, once for each series of failures.
     pub fn update(&mut self, served: &ServedStore) -> io::Result<()> {
-        if self.written.as_ref() == Some(served) || !self.is_held_by_this_process() {
+        let must_pause = self.failed_at.is_some_and(|at| at.elapsed() < RETRY_PAUSE);
+        if self.written.as_ref() == Some(served)
+            || must_pause
+            || !self.is_claimed.load(Ordering::Acquire)
+        {
             return Ok(());
         }
-        // A write that failed is not repeated each time.
-        self.written = Some(served.clone());
-        served.write(&self.path)
-    }
-
-    fn is_held_by_this_process(&self) -> bool {
-        let holder = fs::read_to_string(&self.pid_file);
-        holder.is_ok_and(|id| id.trim().parse() == Ok(std::process::id()))
+        match served.write(&self.path) {
+            Ok(()) => {
+                (self.written, self.failed_at) = (Some(served.clone()), None);
+                Ok(())
+            }
+            Err(error) => match self.failed_at.replace(Instant::now()) {
+                None => Err(error),
+                Some(_) => Ok(()),
+            },
+        }
     }
 }
 
@@ -85,15 +100,27 @@ mod tests {
     #[test]
     fn only_the_process_that_serves_from_the_directory_writes_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, pid_file) = (folder.path().join("store"), folder.path().join("riskgate.pid"));
-        let mut file = ServedStoreFile::new(path.clone(), pid_file.clone());
+        let (path, is_claimed) = (folder.path().join("store"), Arc::new(AtomicBool::new(false)));
+        let mut file = ServedStoreFile::new(path.clone(), Arc::clone(&is_claimed));
         let served = ServedStore { address: "sqlite:a".to_owned(), id: None, inode: Some(7) };
-        for other in ["", "1\n"] {
-            fs::write(&pid_file, other).unwrap();
-            file.update(&served).unwrap();
-            assert!(!path.exists(), "{other:?}");
-        }
-        fs::write(&pid_file, format!("{}\n", std::process::id())).unwrap();
+        file.update(&served).unwrap();
+        assert!(!path.exists());
+        is_claimed.store(true, Ordering::Release);
+        file.update(&served).unwrap();
+        assert_eq!(ServedStore::read(&path).unwrap(), served);
+    }
+
+    #[test]
+    fn a_failed_write_is_told_once_and_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("missing/store");
+        let mut file = ServedStoreFile::new(path.clone(), Arc::new(AtomicBool::new(true)));
+        let served = ServedStore { address: "sqlite:a".to_owned(), id: None, inode: None };
+        file.update(&served).unwrap_err();
+        std::fs::create_dir(folder.path().join("missing")).unwrap();
+        file.update(&served).unwrap();
+        assert!(!path.exists(), "a pause comes first");
+        file.failed_at = file.failed_at.and_then(|at| at.checked_sub(RETRY_PAUSE));
         file.update(&served).unwrap();
         assert_eq!(ServedStore::read(&path).unwrap(), served);
     }

@@ -69,7 +69,7 @@ pub fn run(
     let (runtime_dir, upgrade_socket) =
         runtime_dir_and_socket.unwrap_or_else(|| (open_runtime_dir(&config), None));
     let mut prepared_start = bind_unless_upgrading(&config, runtime_dir, upgrade_socket.is_some())?;
-    let (state, reloader, reload_trigger) =
+    let (state, mut reloader, reload_trigger) =
         build_gate_state_and_reloader(inputs, certificates.clone(), config_sources)?;
     install_panic_hook(&state);
     if let Some(upgrade_socket) = upgrade_socket {
@@ -81,9 +81,12 @@ pub fn run(
     let gate = Gate::new(state, config.startup.startup_rules.clone());
     let connection_tracker =
         Arc::new(ConnectionTracker::new(config.startup.connection_limits.clone()));
-    let served_store_file = runtime_dir.as_ref().map(RuntimeDir::served_store_file);
-    let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets: sockets.try_clone()? };
-    let upgrade_state = Arc::new(Mutex::new(upgrade_state));
+    if let Some(runtime_dir) = &runtime_dir {
+        let file = runtime_dir.served_store_file();
+        reloader = reloader.with_served_store_file(file, &config.startup.store);
+    }
+    let duplicate_sockets = sockets.try_clone()?;
+    let upgrade_state = Arc::new(Mutex::new(UpgradeState { runtime_dir, duplicate_sockets }));
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
     server.bootstrap();
     let admin = AdminApp::new(
@@ -103,10 +106,7 @@ pub fn run(
         certificates,
         heartbeat: &Heartbeat::default(),
     };
-    let mut reloader = reloader.with_process_log(process_log);
-    if let Some(file) = served_store_file {
-        reloader = reloader.with_served_store_file(file, &config.startup.store);
-    }
+    let reloader = reloader.with_process_log(process_log);
     add_services(&mut server, service_parts, sockets, admin, reloader)?;
     let (exit_hook, process_log) = (Mutex::new(exit_hook), Arc::clone(process_log));
     let exit_tasks = Arc::new(ExitTasks { gate, exit_hook, upgrade_state, process_log });
@@ -270,8 +270,8 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
     Ok(config)
 }
 
-/// Writes down which store serves. Without it the process serves, but commands can't check the
-/// store. Opens the runtime directory. Without it the process serves, but can't be upgraded.
+/// Opens the runtime directory. Without it the process serves, but can't be upgraded, and commands
+/// can't check which store it serves.
 fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
     let path = config.startup.runtime_dir.as_ref()?;
     match RuntimeDir::open(path) {

@@ -14,6 +14,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::{
@@ -36,6 +38,8 @@ const ACCEPTING_MESSAGE: &[u8] = b"accepting\n";
 /// The old process's final message: the successor may claim the runtime directory now.
 const RUNTIME_DIR_RELEASED_MESSAGE: &[u8] = b"released\n";
 
+/// The file that each process locks from its claim to its end. Several may hold this lock.
+const USERS_LOCK_FILE: &str = "users.lock";
 /// The file that names the store of the serving process.
 const SERVED_STORE_FILE: &str = "store";
 
@@ -46,6 +50,10 @@ pub struct RuntimeDir {
     path: PathBuf,
     /// Open and locked while this process serves from the directory.
     pid_file: Option<File>,
+    /// Whether this process serves from the directory.
+    is_claimed_by_this_process: Arc<AtomicBool>,
+    /// Locked from the claim to the end of the process, also while it drains.
+    users_lock: Option<File>,
 }
 
 impl RuntimeDir {
@@ -63,7 +71,16 @@ impl RuntimeDir {
         if meta.mode() & 0o022 != 0 {
             return Err(io::Error::other("a directory that others may write to"));
         }
-        Ok(RuntimeDir { path: path.to_owned(), pid_file: None })
+        Ok(RuntimeDir::unclaimed(path))
+    }
+
+    fn unclaimed(path: &Path) -> RuntimeDir {
+        RuntimeDir {
+            path: path.to_owned(),
+            pid_file: None,
+            is_claimed_by_this_process: Arc::default(),
+            users_lock: None,
+        }
     }
 
     /// Opens the directory for a command, which may run as another user, such as root. Returns
@@ -72,20 +89,18 @@ impl RuntimeDir {
     /// # Errors
     /// Returns an error if this user may not see whether a process serves from it.
     pub fn open_if_claimed(path: &Path) -> io::Result<Option<RuntimeDir>> {
-        let runtime_dir = RuntimeDir { path: path.to_owned(), pid_file: None };
-        let pid_file = match OpenOptions::new().read(true).open(runtime_dir.pid_file_path()) {
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                return Ok(None);
-            }
-            opened => opened?,
-        };
-        match pid_file.try_lock_shared() {
-            Ok(()) => Ok(None),
-            Err(TryLockError::WouldBlock) => Ok(Some(runtime_dir)),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        let runtime_dir = RuntimeDir::unclaimed(path);
+        let is_claimed = is_locked_by(&runtime_dir.pid_file_path(), File::try_lock_shared)?;
+        Ok(is_claimed.then_some(runtime_dir))
+    }
+
+    /// Returns true if a process has served from the directory at `path` and still writes what it
+    /// counted: it serves, or it drains.
+    ///
+    /// # Errors
+    /// As [`RuntimeDir::open_if_claimed`].
+    pub fn has_draining_process(path: &Path) -> io::Result<bool> {
+        is_locked_by(&path.join(USERS_LOCK_FILE), File::try_lock)
     }
 
     /// Locks the pid file and writes this process's id to it. Returns false if another process
@@ -107,12 +122,20 @@ impl RuntimeDir {
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let users_lock = options.open(self.path.join(USERS_LOCK_FILE))?;
+        // Commands hold the other lock for a moment only.
+        users_lock.lock_shared()?;
+        self.users_lock = Some(users_lock);
         self.pid_file = Some(file);
+        self.is_claimed_by_this_process.store(true, Ordering::Release);
         Ok(true)
     }
 
     /// Lets another process claim the directory.
     pub fn release(&mut self) {
+        self.is_claimed_by_this_process.store(false, Ordering::Release);
         if let Some(file) = self.pid_file.take() {
             // An empty pid file means that no process serves.
             let _ = file.set_len(0);
@@ -127,7 +150,8 @@ impl RuntimeDir {
 
     /// Returns the file that names the store of the process that serves from this directory.
     pub fn served_store_file(&self) -> ServedStoreFile {
-        ServedStoreFile::new(self.path.join(SERVED_STORE_FILE), self.pid_file_path())
+        let is_claimed = Arc::clone(&self.is_claimed_by_this_process);
+        ServedStoreFile::new(self.path.join(SERVED_STORE_FILE), is_claimed)
     }
 
     /// Reads which store the process serves that serves from this directory.
@@ -178,6 +202,24 @@ impl RuntimeDir {
 
     fn upgrade_socket_path(&self) -> PathBuf {
         self.path.join("successor.sock")
+    }
+}
+
+/// Returns true if another process holds a lock on the file that excludes this one.
+fn is_locked_by(
+    path: &Path,
+    try_lock: impl Fn(&File) -> Result<(), TryLockError>,
+) -> io::Result<bool> {
+    let file = match OpenOptions::new().read(true).open(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(false);
+        }
+        opened => opened?,
+    };
+    match try_lock(&file) {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

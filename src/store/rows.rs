@@ -1,7 +1,7 @@
 //! The rows that are exchanged with a store. Values only.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
@@ -168,6 +168,32 @@ pub struct RingChanges {
 }
 
 impl RingChanges {
+    /// Keeps only what differs from these rows and concerns a key or an account that they have. The
+    /// changes then lead to no later version.
+    pub fn keep_known(&mut self, rows: &RingRows) {
+        let changed: HashSet<&str> = self.keys.iter().map(|key| key.id.as_str()).collect();
+        let known: HashMap<&str, &KeyRow> = rows
+            .keys
+            .iter()
+            .filter(|key| changed.contains(key.id.as_str()))
+            .map(|key| (key.id.as_str(), key))
+            .collect();
+        let differs = |key: &KeyRow| known.get(key.id.as_str()).is_some_and(|known| *known != key);
+        let kept: HashSet<String> =
+            self.keys.iter().filter(|key| differs(key)).map(|key| key.id.clone()).collect();
+        self.keys.retain(|key| kept.contains(&key.id));
+        self.accounts.retain(|account| {
+            rows.accounts.iter().any(|known| known.name == account.name && known != account)
+        });
+        self.damaged = DamagedRows::default();
+        self.ring_version = rows.ring_version();
+    }
+
+    /// Whether nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.accounts.is_empty()
+    }
+
     /// Returns true if the changes continue the known version, in the same store and history.
     pub fn follows(&self, known: &RingVersion) -> bool {
         self.ring_version.store_id == known.store_id

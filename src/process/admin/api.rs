@@ -255,7 +255,7 @@ impl AdminApi {
     where
         ApiError: From<E>,
     {
-        if self.inputs.next_startup.peek().store.url != self.served_store.url {
+        if !self.served_store.is_at(&self.inputs.next_startup.peek().store.url) {
             return Err(ApiError::conflict(
                 "store.url: expected the store that this process serves, but the config names another \
                  one; restart riskgate, or undo the change of store.url; nothing was changed",

@@ -49,7 +49,10 @@ const MAX_WAITING: usize = 1_024;
 
 /// Sends changes to the thread that records them. The thread ends once all clones are dropped.
 #[derive(Clone)]
-pub(super) struct AuditRecorder(Sender<SourceChange>);
+pub(super) struct AuditRecorder {
+    changes: Sender<SourceChange>,
+    begin: Sender<()>,
+}
 
 /// The state of a source, and what a record of its change says.
 struct SourceChange {
@@ -79,8 +82,21 @@ impl AuditRecorder {
             audit_file: config.audit_path.clone().map(AuditFile::new),
         };
         let thread = std::thread::Builder::new().name("audit".to_owned());
-        thread.spawn(move || worker.run(&changes))?;
-        Ok(AuditRecorder(sender))
+        let (begin, may_begin) = channel();
+        thread.spawn(move || {
+            // An error means that the process never served.
+            if may_begin.recv().is_ok() {
+                worker.run(&changes);
+            }
+        })?;
+        Ok(AuditRecorder { changes: sender, begin })
+    }
+
+    /// Lets the records begin, once this process serves: a successor that never does changes
+    /// nothing.
+    pub(super) fn begin(&self) {
+        // After the first call, nobody receives it.
+        let _ = self.begin.send(());
     }
 
     fn send_entries(
@@ -96,7 +112,7 @@ impl AuditRecorder {
 
     fn send_state(&self, operation: AuditOperation, state: SourceState, path: &str) {
         // The thread lives as long as this sender.
-        let _ = self.0.send(SourceChange {
+        let _ = self.changes.send(SourceChange {
             operation,
             state,
             path: path.to_owned(),
@@ -150,8 +166,8 @@ impl AuditRecorder {
         self.send_entries(AuditOperation::KeyFileChange, "key file", &path, entries);
     }
 
-    /// Records the lists of the table, and the rows of the file of overrides. Returns false, and
-    /// records nothing, if the system refuses to read a file for now.
+    /// Records the lists of the table, and the rows of the file of overrides. Returns false if the
+    /// system refuses to read a file for now; then the records lack what is in this file.
     pub(super) fn record_table(&self, inputs: &TableInputs, table: &Table) -> bool {
         let path = match &inputs.base_location {
             TableLocation::Bundled => "bundled".to_owned(),

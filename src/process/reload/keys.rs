@@ -24,6 +24,8 @@ use crate::support::memory;
 /// What a key of the store and its account need while they are read, as rows, and in the ring that
 /// serves. Measured with a million keys, and rounded up: they take 560 bytes once they serve.
 const BYTES_PER_KEY: u64 = 1_500;
+/// The part of [`BYTES_PER_KEY`] for reading.
+const BYTES_PER_READ_KEY: u64 = 1_000;
 
 /// How often the updater checks whether the open store's file was replaced, or its server
 /// reconfigured.
@@ -290,8 +292,17 @@ impl KeyRingUpdater {
         known_version: &RingVersion,
     ) -> Result<bool, SyncError> {
         let known_keys = self.rows.as_ref().map_or(0, |rows| rows.keys.len() as u64);
-        check_memory_for_keys(self.store.count_keys()?.saturating_sub(known_keys))?;
+        let new_keys = self.store.count_keys()?.saturating_sub(known_keys);
+        check_memory_for_keys(new_keys, BYTES_PER_READ_KEY)?;
         let mut changes = self.store.ring_changes(known_version.version)?;
+        let refused_keys = check_memory_for_keys(new_keys, BYTES_PER_KEY);
+        if let (Err(_), Some(rows)) = (&refused_keys, &self.rows) {
+            // A revocation takes effect although there is no memory for the new keys.
+            changes.keep_known(rows);
+            if changes.is_empty() {
+                return refused_keys.map(|()| false);
+            }
+        }
         let serving = state.keys.snapshot();
         let Some(rows) = self.rows.as_mut().filter(|_| changes.follows(known_version)) else {
             return self.reload_rows_and_check_loss(state, plans, &changes, known_version);
@@ -308,7 +319,7 @@ impl KeyRingUpdater {
         let ring =
             ring.unwrap_or_else(|| KeyRing::build(rows, &self.declared_keys, plans, &state.ledger));
         self.publish_ring(state, ring);
-        Ok(true)
+        refused_keys.map(|()| true)
     }
 
     /// Reads all rows, because `changes` do not follow the known version, or because a full read
@@ -369,13 +380,16 @@ impl KeyRingUpdater {
 
 /// Reads all keys and accounts of a store, if the process has the memory for them.
 fn read_all_rows(store: &mut Store) -> Result<RingRows, SyncError> {
-    check_memory_for_keys(store.count_keys()?)?;
+    check_memory_for_keys(store.count_keys()?, BYTES_PER_KEY)?;
     store.ring_rows()?.ok_or(SyncError::EmptyServer)
 }
 
-/// Fails if the process can't get the memory for reading this many keys and serving them.
-fn check_memory_for_keys(keys: u64) -> Result<(), SyncError> {
-    memory::check_available(BYTES_PER_KEY * keys)
+/// Fails if the process can't get so many bytes for each of these keys.
+fn check_memory_for_keys(keys: u64, bytes_per_key: u64) -> Result<(), SyncError> {
+    if keys == 0 {
+        return Ok(());
+    }
+    memory::check_available(bytes_per_key * keys)
         .map_err(|found| SyncError::NotEnoughMemory { keys, found })
 }
 

@@ -29,11 +29,14 @@ impl ReloadTrigger {
         ReloadTrigger { table: Some(table), ..self }
     }
 
-    /// Rebuilds the table from these sources, and waits until it serves, or until the rebuild has
-    /// failed. Waits at most for `max_wait`.
-    pub async fn rebuild_table_and_wait(&self, max_wait: Duration) {
-        if let Some(table) = &self.table {
-            let _ = tokio::time::timeout(max_wait, table.request_rebuild(None)).await;
+    /// Rebuilds the table, and waits until it serves, at most for `max_wait`. Returns why it does
+    /// not serve; `None` if it does.
+    pub async fn rebuild_table_and_wait(&self, max_wait: Duration) -> Option<String> {
+        let table = self.table.as_ref()?;
+        match tokio::time::timeout(max_wait, table.request_rebuild(None)).await {
+            Ok(Ok(problem)) => problem,
+            Ok(Err(_)) => Some("the process ends".to_owned()),
+            Err(_) => Some(format!("expected a table within {max_wait:?}, but found none")),
         }
     }
 

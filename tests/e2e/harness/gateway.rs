@@ -104,11 +104,17 @@ impl Gateway {
 
     /// Starts a process with the same config that waits to take over from this gateway.
     pub fn spawn_successor(&self) -> Successor {
+        self.spawn_successor_with(&[])
+    }
+
+    /// As [`Gateway::spawn_successor`], with these variables too.
+    pub fn spawn_successor_with(&self, variables: &[(&str, &str)]) -> Successor {
         let stderr = self.path("stderr-successor.log");
         let child = Command::new(BINARY)
             .args(["run", "--upgrade", "-c"])
             .arg(&self.config)
             .envs(self.setup().environment.iter().map(|(name, value)| (name, value)))
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(&stderr).unwrap())

@@ -78,7 +78,7 @@ impl AdminApi {
         let change = self.change_store_and_wait(|store| {
             set_override(store, &config.table, &permit.author, &wanted)
         })?;
-        self.wait_for_table();
+        self.wait_for_table()?;
         Ok(json_response(200, &change.to_json()))
     }
 
@@ -93,16 +93,22 @@ impl AdminApi {
         let change = self.change_store_and_wait(|store| {
             clear_override(store, &config.table, &permit.author, domain)
         })?;
-        self.wait_for_table();
+        self.wait_for_table()?;
         Ok(json_response(200, &change.to_json()))
     }
 }
 
 impl AdminApi {
     /// Waits until the table with the changed overrides serves, at most for [`MAX_TABLE_WAIT`].
-    fn wait_for_table(&self) {
+    /// Fails if it does not serve then.
+    fn wait_for_table(&self) -> Result<(), ApiError> {
         let rebuild = self.reload_trigger.rebuild_table_and_wait(MAX_TABLE_WAIT);
-        tokio::runtime::Handle::current().block_on(rebuild);
+        match tokio::runtime::Handle::current().block_on(rebuild) {
+            None => Ok(()),
+            Some(problem) => Err(ApiError::conflict(format!(
+                "the change is written and recorded, but the former table still serves: {problem}"
+            ))),
+        }
     }
 }
 

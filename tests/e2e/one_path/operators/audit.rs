@@ -31,6 +31,18 @@ fn read_operations(gateway: &Gateway) -> Vec<String> {
 }
 
 #[test]
+fn a_successor_that_never_serves_records_nothing() {
+    let gateway = Setup::new().start();
+    gateway.create_active_key("acme", &[]);
+    let before = read_records(&gateway).len();
+    let mut successor = gateway.spawn_successor_with(&[("RISKGATE__CHECK__ANSWER", "table")]);
+    successor.wait_until_ready();
+    successor.kill();
+    gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
+    assert_eq!(read_records(&gateway).len(), before + 1);
+}
+
+#[test]
 fn commands_and_the_api_leave_one_record_for_each_change() {
     let (setup, tokens) = AdminTokens::add_to(Setup::new());
     let file = setup.path("audit.jsonl");

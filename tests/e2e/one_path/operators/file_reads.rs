@@ -190,7 +190,8 @@ fn keys_of_the_store_that_need_too_much_memory_are_refused() {
     for setup in [Setup::new(), Setup::new().with_redis(&server)] {
         let gateway = setup.start();
         let key = gateway.create_active_key("acme", &[]);
-        limit_memory(&gateway, 60);
+        let (leaked, leaked_id) = gateway.create_active_key_with_id("acme", &[]);
+        limit_memory(&gateway, 85);
         let mut many = String::new();
         for n in 0..50_000 {
             many += &key_entry(&format!("k{n}"), &format!("sv_one_of_many_keys_{n}"));
@@ -202,6 +203,9 @@ fn keys_of_the_store_that_need_too_much_memory_are_refused() {
             text.contains("50000 keys to read") && text.contains("MiB of free memory")
         });
         assert!(is_key_accepted(&gateway, &key));
+        gateway.cli(&["keys", "revoke", &leaked_id]).expect(0);
+        wait_until("the revocation is in effect", || !is_key_accepted(&gateway, &leaked));
+        assert!(!is_key_accepted(&gateway, "sv_one_of_many_keys_49999"));
         let pid = gateway.pid().to_string();
         run_command(Command::new("prlimit").args(["--pid", &pid, "--as=unlimited:"])).expect(0);
         wait_until("all keys serve", || is_key_accepted(&gateway, "sv_one_of_many_keys_49999"));

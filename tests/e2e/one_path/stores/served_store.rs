@@ -2,10 +2,11 @@
 //! creates a store by the way.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, wait_until};
+use crate::harness::{Gateway, MockUpstream, Setup, Step, get, response_bytes, wait_until};
 use crate::one_path::operators::admin_api::{AdminTokens, call_api};
 use crate::redis_server::RedisServer;
 
@@ -208,4 +209,48 @@ fn commands_that_read_create_no_store() {
     setup.cli(&["keys", "revoke", "key_1"]).expect(1);
     setup.cli(&["store", "repair-month", "2026-01"]).expect(78);
     assert_eq!(files_below(&setup.path("")), before, "nothing was created");
+}
+
+#[test]
+fn another_password_for_the_same_server_is_the_same_store() {
+    let server = RedisServer::start();
+    for password in ["first-word", "second-word"] {
+        server.run(&["ACL", "SETUSER", "some", "on", &format!(">{password}"), "~*", "&*", "+@all"]);
+    }
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let file = setup.path("store-url");
+    std::fs::write(&file, server.url_as("some", "first-word")).unwrap();
+    let setup = setup.unset("store.url").set_text("store.url_file", &file.display().to_string());
+    let gateway = setup.start();
+    gateway.create_active_key("acme", &[]);
+    std::fs::write(&file, server.url_as("some", "second-word")).unwrap();
+    wait_until("the change waits for a restart", || {
+        let status = call_api(&gateway, "GET", "/status", &tokens.read, &Value::Null);
+        status.expect(200).json()["needs_restart"].to_string().contains("store")
+    });
+    let body = json!({ "account": "acme" });
+    call_api(&gateway, "POST", "/keys", &tokens.write, &body).expect(201);
+    gateway.cli(&["keys", "create", "--account", "acme"]).expect(0);
+}
+
+#[test]
+fn the_month_is_not_repaired_while_a_gateway_drains() {
+    let upstream = MockUpstream::with_script(|_| {
+        vec![Step::Trickle(response_bytes(200, "", "{}"), Duration::from_millis(40))]
+    });
+    let setup = Setup::new().with_upstreams(&[upstream.address]);
+    let mut gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut client = gateway.connect();
+    client.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
+    wait_until("the server has the request", || upstream.request_count() > 0);
+    gateway.send_signal("TERM");
+    wait_until("it drains", || {
+        let refused = gateway.cli(&["store", "repair-month", "2020-01"]).expect(1).stderr;
+        assert!(refused.contains("expected no running gateway, but found one"), "{refused}");
+        refused.contains("about to end")
+    });
+    gateway.wait_for_exit();
+    let refused = gateway.cli(&["store", "repair-month", "2020-01"]).expect(1).stderr;
+    assert!(refused.contains("expected a clock that shows 2020-01"), "{refused}");
 }

@@ -14,6 +14,26 @@ fn read_operations(gateway: &Gateway) -> Vec<(String, String)> {
 }
 
 #[test]
+fn an_override_that_does_not_serve_is_told() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let manifest = setup.lists().path.join("manifest.toml");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    let text = text.replace("max_changed_share = 1.0", "max_changed_share = 0.3");
+    std::fs::write(&manifest, text).unwrap();
+    let gateway = setup.start();
+    gateway.create_active_key("acme", &[]);
+    let many: String = (0..100).map(|n| format!("new-{n}.test\n")).collect();
+    gateway.lists().replace_by_rename("disposable.txt", &many);
+    wait_until("the table is refused", || gateway.readyz().text().contains("\"table\""));
+    let path = "/overrides/bad.example.com";
+    for (method, body) in [("PUT", json!({ "action": "deny" })), ("DELETE", Value::Null)] {
+        let answer = call_api(&gateway, method, path, &tokens.write, &body).expect(409);
+        assert!(answer.text().contains("is written and recorded"), "{}", answer.text());
+        assert!(answer.text().contains("max_changed_share"), "{}", answer.text());
+    }
+}
+
+#[test]
 fn an_override_is_in_effect_with_the_answer() {
     let (setup, tokens) = AdminTokens::add_to(Setup::new());
     let gateway = setup.start();
