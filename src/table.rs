@@ -35,7 +35,7 @@ mod tlds;
 mod unlisted_rules;
 
 pub use self::added_lists::{FeedKind, FeedList, FeedTier, TableInputs};
-pub use self::answer::{Explanation, TableAnswer, TableRow};
+pub use self::answer::{AnswerOrigin, TableAnswer, TableRow};
 pub use self::fault::{TableFault, TableFaults};
 pub use self::layout::parts::ListInfo;
 pub use self::location::TableLocation;

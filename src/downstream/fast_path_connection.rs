@@ -6,8 +6,8 @@ use tokio::time::Instant;
 use super::boxed::box_future;
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
-use super::exchange::{ConnectionDisposition, proxy_request};
 use super::fast_path::{BatchEnd, FastPath, NextAction};
+use super::fast_path_exchange::{ConnectionDisposition, proxy_request};
 use super::idle_wait::{IdleOutcome, IdleWait};
 use super::options::DownstreamOptions;
 

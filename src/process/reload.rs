@@ -7,9 +7,9 @@
 
 mod audit;
 mod config;
+mod current_inputs;
 mod dns;
 mod feeds;
-mod inputs;
 mod keys;
 mod requests;
 mod status_reporter;
@@ -35,9 +35,9 @@ use crate::process::served_store::{ServedStore, ServedStoreFile};
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
 
 use audit::AuditRecorder;
+pub use current_inputs::{CurrentInputs, KeyInputs};
 use dns::DnsLearner;
 use feeds::FeedFetcher;
-pub use inputs::{CurrentInputs, KeyInputs};
 pub use keys::KeyRingUpdater;
 use requests::ReloadRequests;
 pub use requests::{ReloadOutcome, ReloadTrigger};

@@ -4,10 +4,10 @@
 //! nothing about a request.
 
 mod exit;
-pub(super) mod inputs;
 mod signals;
 mod sockets;
 pub(super) mod startup;
+pub(super) mod startup_inputs;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::path::Path;
@@ -35,12 +35,12 @@ use crate::support::certificates::CurrentCertificates;
 
 pub use exit::ExitHook;
 use exit::{ExitTasks, UpgradeState, claim_runtime_dir_or_warn};
-pub(in crate::process) use inputs::check_log_paths;
-pub use inputs::{StartError, StartupInputs};
 pub use signals::survive_file_size_limit;
 use signals::{SignalHandler, SignalStreams};
 use sockets::{ListenSockets, ProxyServiceParts};
 use startup::build_gate_state_and_reloader;
+pub(in crate::process) use startup_inputs::check_log_paths;
+pub use startup_inputs::{StartError, StartupInputs};
 
 /// How the process gets its sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

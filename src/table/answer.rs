@@ -43,7 +43,7 @@ pub struct TableRow<'t> {
 
 /// Why a table gives an answer.
 #[derive(Clone, Debug)]
-pub struct Explanation<'t> {
+pub struct AnswerOrigin<'t> {
     /// The rule that decided reason and score.
     pub rule: Rule,
     /// The lists whose rows count for the answer: rows of the name, or of a suffix of it.
@@ -168,7 +168,7 @@ impl<'t> TableAnswer<'t> {
     }
 
     /// The rule, lists and sources behind the answer.
-    pub fn explain(&self) -> Explanation<'t> {
+    pub fn explain(&self) -> AnswerOrigin<'t> {
         let answer = &self.table.decoded_table.answers[usize::from(self.answer_index)];
         let lists: Vec<&ListInfo> = (0..)
             .zip(self.table.lists())
@@ -183,7 +183,7 @@ impl<'t> TableAnswer<'t> {
         let sources = self.table.sources().iter().filter(|source| {
             has_voted(source) || lists.iter().any(|list| list.source.as_ref() == Some(&source.name))
         });
-        Explanation { rule: answer.verdict.rule, sources: sources.collect(), lists }
+        AnswerOrigin { rule: answer.verdict.rule, sources: sources.collect(), lists }
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::inputs::{CurrentInputs, KeyInputs};
+use super::current_inputs::{CurrentInputs, KeyInputs};
 use super::watch::{FileWatch, InputWatches, MAX_SETTLE_WAIT, UNSETTLED};
 use super::write_back::WriteBack;
 use crate::config::Config;
@@ -72,7 +72,7 @@ impl KeyRingUpdater {
         watches: &InputWatches,
     ) -> Result<(KeyRingUpdater, Option<KeyRing>), String> {
         let config = inputs.config.snapshot();
-        let is_optional = matches!(store, Store::Redis(_));
+        let is_optional = store.is_server();
         let (rows, sync_error) = match read_all_rows(&mut store) {
             Ok(rows) => (Some(rows), None),
             Err(error) => (None, Some(error.to_string())),

@@ -8,7 +8,7 @@ use pingora::listeners::tls::Acceptor;
 use pingora::server::Server;
 use pingora_proxy::http_proxy;
 
-use super::inputs::StartError;
+use super::startup_inputs::StartError;
 use crate::config::Config;
 use crate::downstream::{ConnectionTracker, DownstreamApp};
 use crate::gate::Gate;

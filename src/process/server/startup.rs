@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::inputs::{StartError, StartupInputs, access_log_error};
+use super::startup_inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::{Config, ConfigSources};
 use crate::dns::DnsFactCache;
 use crate::gate::{BatchPermits, GateState};
