@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::model::believed_time::BelievedTime;
 
 /// The believed time as the caller last told it, and the seconds since then.
-pub(super) struct StoreClock {
+pub struct StoreClock {
     told: BelievedTime,
     told_at: Instant,
 }

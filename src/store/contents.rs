@@ -31,7 +31,7 @@ pub struct StoreContents {
 }
 
 /// What a copy reads of one moment.
-pub(super) struct RingSnapshot {
+pub struct RingSnapshot {
     pub ring: RingRows,
     /// The id of the last record of the audit; `None` if there is no record.
     pub last_record_id: Option<String>,

@@ -9,13 +9,14 @@
 //! such an operation fails, some pages may be written already, and the caller can repeat the
 //! operation.
 
-mod audit;
+pub(super) mod audit;
 pub(super) mod changes;
-mod clock;
 mod contents;
-mod learned;
-mod ledger;
+pub(super) mod learned;
+pub(super) mod ledger;
 pub(super) mod open;
-mod quota_events;
-mod ring;
-mod top;
+pub(super) mod quota_events;
+pub(super) mod ring;
+pub(super) mod rows;
+pub(super) mod time;
+pub(super) mod top;

@@ -8,7 +8,6 @@ mod audit;
 pub(super) mod connection;
 mod daily_usage;
 mod fill;
-mod find;
 mod foreign;
 mod foreign_scan;
 mod import;

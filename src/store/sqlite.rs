@@ -8,10 +8,10 @@
 mod audit;
 pub(super) mod connection;
 mod daily_usage;
-mod find;
 mod learned;
 mod ledger;
 mod meta;
+mod month;
 mod open;
 mod quota_events;
 mod ring;

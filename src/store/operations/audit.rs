@@ -1,60 +1,51 @@
-//! Reads of the audit, and of requests that can be repeated.
+//! The audit, and requests that can be repeated.
 
-use super::open::Store;
-use crate::store::audit::AuditRecord;
+use crate::store::audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState};
 use crate::store::error::StoreError;
 use crate::store::rows::RequestRecord;
 
-impl Store {
+/// What both kinds of store do with the audit.
+pub trait AuditBackend {
+    /// See [`StoreChanges::record_change`](super::changes::StoreChanges::record_change).
+    fn record_change(
+        &mut self,
+        author: &ChangeAuthor,
+        change: &Change,
+        state: Option<&SourceState>,
+    ) -> Result<(), StoreError>;
+
+    /// See [`StoreChanges::record_source_state`](super::changes::StoreChanges::record_source_state).
+    fn record_source_state(
+        &mut self,
+        author: &ChangeAuthor,
+        operation: AuditOperation,
+        state: &SourceState,
+    ) -> Result<bool, StoreError>;
+
     /// Reads up to `count` records, the newest first: those before the record `before_id`, or the
     /// latest ones.
-    pub fn read_audit_before(
+    fn read_audit_before(
         &mut self,
         before_id: Option<&str>,
         count: usize,
-    ) -> Result<Vec<AuditRecord>, StoreError> {
-        match self {
-            Store::Sqlite(store) => store.read_audit_before(before_id, count),
-            Store::Redis(store) => store.read_audit_before(before_id, count),
-        }
-    }
+    ) -> Result<Vec<AuditRecord>, StoreError>;
 
     /// Reads up to `count` records after the record `after_id`, the oldest first; from the first
     /// record on if it is `None`.
-    pub fn read_audit_after(
+    fn read_audit_after(
         &mut self,
         after_id: Option<&str>,
         count: usize,
-    ) -> Result<Vec<AuditRecord>, StoreError> {
-        match self {
-            Store::Sqlite(store) => store.read_audit_after(after_id, count),
-            Store::Redis(store) => store.read_audit_after(after_id, count),
-        }
-    }
+    ) -> Result<Vec<AuditRecord>, StoreError>;
 
     /// Reads the remembered state of a source, as [`SourceState::to_stored_text`] renders it.
     ///
     /// [`SourceState::to_stored_text`]: crate::store::SourceState::to_stored_text
-    pub fn read_source_state(&mut self, subject: &str) -> Result<Option<String>, StoreError> {
-        match self {
-            Store::Sqlite(store) => store.read_source_state(subject),
-            Store::Redis(store) => store.read_source_state(subject),
-        }
-    }
+    fn read_source_state(&mut self, subject: &str) -> Result<Option<String>, StoreError>;
 
     /// Finds the record with this id.
-    pub fn find_audit_record(&mut self, id: &str) -> Result<Option<AuditRecord>, StoreError> {
-        match self {
-            Store::Sqlite(store) => store.find_audit_record(id),
-            Store::Redis(store) => store.find_audit_record(id),
-        }
-    }
+    fn find_audit_record(&mut self, id: &str) -> Result<Option<AuditRecord>, StoreError>;
 
     /// Finds a request that added a key in the last 24 hours.
-    pub fn find_request(&mut self, id: &str) -> Result<Option<RequestRecord>, StoreError> {
-        match self {
-            Store::Sqlite(store) => store.find_request(id),
-            Store::Redis(store) => store.find_request(id),
-        }
-    }
+    fn find_request(&mut self, id: &str) -> Result<Option<RequestRecord>, StoreError>;
 }

@@ -31,10 +31,7 @@ impl StoreChanges<'_> {
     /// Gives an empty server a store id and a version, so that it is a store without keys. Does
     /// nothing to a store. Every operation that writes keys or accounts does the same first.
     pub fn mark_as_store(&mut self) -> Result<(), StoreError> {
-        match self.store {
-            Store::Sqlite(_) => Ok(()),
-            Store::Redis(store) => store.mark_as_store(self.author),
-        }
+        self.store.mark_as_store(self.author)
     }
 
     /// Adds all keys or none. Creates the accounts that don't exist yet. A plan that is given with
@@ -50,10 +47,7 @@ impl StoreChanges<'_> {
         let Some(change) = change_of_added_keys(keys_with_plans) else {
             return self.mark_as_store();
         };
-        match self.store {
-            Store::Sqlite(store) => store.add_keys(self.author, keys_with_plans, request, &change),
-            Store::Redis(store) => store.add_keys(self.author, keys_with_plans, request, &change),
-        }
+        self.store.add_keys(self.author, keys_with_plans, request, &change)
     }
 
     /// Revokes a key that only the key file has: adds a revoked row of the key, because a key that
@@ -66,10 +60,7 @@ impl StoreChanges<'_> {
         let revoked = KeyRow { revoked_at: Some(revoked_at), ..declared.clone() };
         let change = change_of_revoked_declared_key(declared, &revoked);
         let keys = [(revoked, None)];
-        match self.store {
-            Store::Sqlite(store) => store.add_keys(self.author, &keys, None, &change),
-            Store::Redis(store) => store.add_keys(self.author, &keys, None, &change),
-        }
+        self.store.add_keys(self.author, &keys, None, &change)
     }
 
     /// Lowers the expiry of a key to `expires_at`, unless the key expires earlier. Sets its
@@ -81,14 +72,7 @@ impl StoreChanges<'_> {
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError> {
-        match self.store {
-            Store::Sqlite(store) => {
-                store.expire_or_revoke_key(self.author, id, expires_at, revoked_at)
-            }
-            Store::Redis(store) => {
-                store.expire_or_revoke_key(self.author, id, expires_at, revoked_at)
-            }
-        }
+        self.store.expire_or_revoke_key(self.author, id, expires_at, revoked_at)
     }
 
     /// In one step, adds the new key and lowers the expiry of the old one. The caller gives both
@@ -99,10 +83,7 @@ impl StoreChanges<'_> {
         rotation: &Rotation<'_>,
         request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
-        match self.store {
-            Store::Sqlite(store) => store.rotate_key(self.author, rotation, request),
-            Store::Redis(store) => store.rotate_key(self.author, rotation, request),
-        }
+        self.store.rotate_key(self.author, rotation, request)
     }
 
     /// Undoes a rotation in one step: revokes the new key at `rotation.unix_now`, and sets the
@@ -113,10 +94,7 @@ impl StoreChanges<'_> {
         rotation: &Rotation<'_>,
         former_expires_at: Option<i64>,
     ) -> Result<(), StoreError> {
-        match self.store {
-            Store::Sqlite(store) => store.undo_rotation(self.author, rotation, former_expires_at),
-            Store::Redis(store) => store.undo_rotation(self.author, rotation, former_expires_at),
-        }
+        self.store.undo_rotation(self.author, rotation, former_expires_at)
     }
 
     /// Creates an account, or changes its settings. A `new_plan` or `new_limit` of `None` keeps the
@@ -128,10 +106,7 @@ impl StoreChanges<'_> {
         new_plan: Option<&str>,
         new_limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
-        match self.store {
-            Store::Sqlite(store) => store.set_account(self.author, name, new_plan, new_limit),
-            Store::Redis(store) => store.set_account(self.author, name, new_plan, new_limit),
-        }
+        self.store.set_account(self.author, name, new_plan, new_limit)
     }
 
     /// Writes back rows that the store had acknowledged and lost. Adds missing keys and accounts.
@@ -145,29 +120,20 @@ impl StoreChanges<'_> {
         keys: &[KeyRow],
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
-        match self.store {
-            Store::Sqlite(store) => store.restore_rows(self.author, keys, accounts),
-            Store::Redis(store) => store.restore_rows(self.author, keys, accounts),
-        }
+        self.store.restore_rows(self.author, keys, accounts)
     }
 
     /// Fills an empty store with the contents of another store. Fails if the store to fill holds
     /// keys, accounts or totals. Gateways see its keys and accounts only once all contents are
     /// written.
     pub fn fill_empty_store(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
-        match self.store {
-            Store::Sqlite(store) => store.fill_empty_store(self.author, contents),
-            Store::Redis(store) => store.fill_empty_store(self.author, contents),
-        }
+        self.store.fill_empty_store(self.author, contents)
     }
 
     /// Lowers the store's latest month to `month`, and deletes the totals of later months. If the
     /// latest month is `month` or an earlier one, it stays. Use this only while no node runs.
     pub fn repair_month(&mut self, month: Month) -> Result<MonthRepair, StoreError> {
-        match self.store {
-            Store::Sqlite(store) => store.repair_month(self.author, month),
-            Store::Redis(store) => store.repair_month(self.author, month),
-        }
+        self.store.repair_month(self.author, month)
     }
 
     /// Appends a record of a change outside the store. The caller makes the change only after this
@@ -178,10 +144,7 @@ impl StoreChanges<'_> {
         change: &Change,
         state: Option<&SourceState>,
     ) -> Result<(), StoreError> {
-        match self.store {
-            Store::Sqlite(store) => store.record_change(self.author, change, state),
-            Store::Redis(store) => store.record_change(self.author, change, state),
-        }
+        self.store.record_change(self.author, change, state)
     }
 
     /// Remembers the state of a source, and appends a record of what differs from the state before.
@@ -191,10 +154,7 @@ impl StoreChanges<'_> {
         operation: AuditOperation,
         state: &SourceState,
     ) -> Result<bool, StoreError> {
-        match self.store {
-            Store::Sqlite(store) => store.record_source_state(self.author, operation, state),
-            Store::Redis(store) => store.record_source_state(self.author, operation, state),
-        }
+        self.store.record_source_state(self.author, operation, state)
     }
 }
 

@@ -17,15 +17,9 @@ impl Store {
     /// moment too; on a server they may be newer. Damaged rows are named, not read. `None` if the
     /// store is not initialized.
     pub fn read_contents(&mut self) -> Result<Option<StoreContents>, StoreError> {
-        match self {
-            Store::Sqlite(store) => store.begin_snapshot()?,
-            Store::Redis(_) => {}
-        }
+        self.begin_snapshot()?;
         let contents = self.read_contents_of_snapshot();
-        match self {
-            Store::Sqlite(store) => store.end_snapshot(),
-            Store::Redis(_) => {}
-        }
+        self.end_snapshot();
         contents
     }
 
@@ -56,20 +50,6 @@ impl Store {
             source_states,
             daily_usage,
         }))
-    }
-
-    /// Reads keys and accounts, and what the audit and the states of sources are at that moment.
-    fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
-        match self {
-            Store::Sqlite(store) => {
-                let Some(ring) = store.ring_rows()? else { return Ok(None) };
-                let last = store.read_audit_before(None, 1)?.pop();
-                let last_record_id = last.map(|record| record.id);
-                let source_states = store.read_source_states()?;
-                Ok(Some(RingSnapshot { ring, last_record_id, source_states }))
-            }
-            Store::Redis(store) => store.ring_snapshot(),
-        }
     }
 
     /// Reads the records of the audit up to the record `last_id`, a page at a time, so that no page

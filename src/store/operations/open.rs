@@ -1,23 +1,110 @@
 //! Opening and checking a store of either kind.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use super::audit::AuditBackend;
+use super::learned::DnsFactBackend;
+use super::ledger::LedgerBackend;
+use super::quota_events::QuotaEventBackend;
+use super::ring::RingBackend;
+use super::rows::RowsBackend;
+use super::time::TimeBackend;
+use super::top::TopListBackend;
+use crate::model::believed_time::BelievedTime;
+use crate::model::month::Month;
+use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
+use crate::store::ledger::Probe;
 use crate::store::redis::connection::{Redis, RedisOptions};
+use crate::store::reply_check::{check_probe, check_total_below_2_to_63};
+use crate::store::rows::{KeyRow, RingRows};
 use crate::store::sqlite::connection::Sqlite;
 use crate::store::url::StoreUrl;
 
+/// The connection to a store of either kind.
+pub trait ConnectionBackend {
+    /// Whether the store is a server, which other nodes may use too.
+    fn is_server(&self) -> bool;
+
+    /// The time that the operations work by.
+    fn clock(&mut self) -> &mut StoreClock;
+
+    /// Fails if riskgate must not use the store: its file is damaged or read-only, or its server
+    /// may evict acknowledged data. Succeeds if the server does not answer.
+    fn check_safe_if_reachable(&mut self) -> Result<(), StoreError>;
+
+    /// Fails if an open store can't be used any more: its file was moved, deleted or replaced, or
+    /// its server may now evict acknowledged data.
+    fn check_still_usable(&mut self) -> Result<(), StoreError>;
+
+    /// Lets later operations wait up to five seconds for an SQLite lock, so that a command succeeds
+    /// while a busy gateway uses the same file. Does nothing if the store is in Redis.
+    fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Moves SQLite's write-ahead log into the database file. Once no process has the store open,
+    /// this file alone can be moved or backed up. Does nothing if the store is in Redis.
+    fn checkpoint_wal(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Begins to read one state of the store, whatever others change. Does nothing on a server.
+    fn begin_snapshot(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Ends what [`ConnectionBackend::begin_snapshot`] began.
+    fn end_snapshot(&mut self) {}
+}
+
+/// All that a kind of store does.
+pub trait Backend:
+    ConnectionBackend
+    + RingBackend
+    + RowsBackend
+    + AuditBackend
+    + LedgerBackend
+    + TimeBackend
+    + DnsFactBackend
+    + QuotaEventBackend
+    + TopListBackend
+    + Send
+{
+}
+
+impl Backend for Sqlite {}
+impl Backend for Redis {}
+
 /// An open store. It has one connection, so each thread opens its own.
-pub enum Store {
-    /// One SQLite file.
-    Sqlite(Box<Sqlite>),
-    /// A Redis or Valkey server.
-    Redis(Box<Redis>),
+pub struct Store {
+    backend: Box<dyn Backend>,
 }
 
 impl From<Sqlite> for Store {
     fn from(store: Sqlite) -> Store {
-        Store::Sqlite(Box::new(store))
+        Store { backend: Box::new(store) }
+    }
+}
+
+impl From<Redis> for Store {
+    fn from(store: Redis) -> Store {
+        Store { backend: Box::new(store) }
+    }
+}
+
+impl Deref for Store {
+    type Target = dyn Backend;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.backend
+    }
+}
+
+impl DerefMut for Store {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.backend
     }
 }
 
@@ -33,9 +120,7 @@ impl Store {
     ) -> Result<Store, StoreError> {
         match url {
             StoreUrl::Sqlite(path) => Sqlite::open(path, timeout).map(Store::from),
-            StoreUrl::Redis(url) => {
-                Redis::new(url, options, timeout).map(|store| Store::Redis(Box::new(store)))
-            }
+            StoreUrl::Redis(url) => Redis::new(url, options, timeout).map(Store::from),
         }
     }
 
@@ -64,39 +149,49 @@ impl Store {
         }
     }
 
-    /// Fails if riskgate must not use the store: its file is damaged or read-only, or its server
-    /// may evict acknowledged data. Succeeds if the server does not answer.
-    pub fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
-        match self {
-            Store::Sqlite(store) => store.check_safe_if_reachable(),
-            Store::Redis(store) => store.check_safe_if_reachable(),
-        }
+    /// Tells the store the believed time. All later operations on this connection use this time and
+    /// the seconds that have passed since. Before the first call, no time is known: nothing is
+    /// deleted, and a new record gets the time of the latest one.
+    pub fn set_time(&mut self, time: BelievedTime) {
+        self.backend.clock().set(time);
     }
 
-    /// Fails if an open store can't be used any more: its file was moved, deleted or replaced, or
-    /// its server may now evict acknowledged data.
-    pub fn check_still_usable(&mut self) -> Result<(), StoreError> {
-        match self {
-            Store::Sqlite(store) => store.check_file_not_replaced(),
-            Store::Redis(store) => store.check_safe_if_reachable(),
-        }
+    /// The believed time of this connection.
+    pub fn now(&mut self) -> BelievedTime {
+        self.backend.clock().now()
     }
 
-    /// Lets later operations wait up to five seconds for an SQLite lock, so that a command succeeds
-    /// while a busy gateway uses the same file. Does nothing if the store is in Redis.
-    pub fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {
-        match self {
-            Store::Sqlite(store) => store.raise_busy_timeout(),
-            Store::Redis(_) => Ok(()),
-        }
+    /// The time of the latest record in the audit; `None` if there is no record.
+    pub fn latest_audit_time(&mut self) -> Result<Option<i64>, StoreError> {
+        Ok(self.read_audit_before(None, 1)?.first().map(|record| record.at))
     }
 
-    /// Moves SQLite's write-ahead log into the database file. Once no process has the store open,
-    /// this file alone can be moved or backed up. Does nothing if the store is in Redis.
-    pub fn checkpoint_wal(&mut self) -> Result<(), StoreError> {
-        match self {
-            Store::Sqlite(store) => store.checkpoint_wal(),
-            Store::Redis(_) => Ok(()),
+    /// As [`RingBackend::ring_rows`], with the oldest key first.
+    pub fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
+        let mut rows = self.backend.ring_rows()?;
+        if let Some(rows) = &mut rows {
+            rows.keys.sort_unstable_by(KeyRow::compare_age);
         }
+        Ok(rows)
+    }
+
+    /// As [`LedgerBackend::probe`], with a checked reply.
+    pub fn probe(
+        &mut self,
+        latest_begun_month: Month,
+        previous_probe: Option<&Probe>,
+    ) -> Result<Probe, StoreError> {
+        self.backend.probe(latest_begun_month, previous_probe).and_then(check_probe)
+    }
+
+    /// As [`LedgerBackend::read_spent_by_others`], with a checked reply.
+    pub fn read_spent_by_others(
+        &mut self,
+        account: &str,
+        month: Month,
+        node_id: &[u8; 16],
+    ) -> Result<u64, StoreError> {
+        let total = self.backend.read_spent_by_others(account, month, node_id)?;
+        check_total_below_2_to_63(account, total)
     }
 }

@@ -1,47 +1,28 @@
-//! Operations on the top list.
+//! The top list.
 
-use super::open::Store;
 use crate::store::error::StoreError;
 use crate::store::rows::{TopCredit, TopRow};
 
-impl Store {
+/// What both kinds of store do with the top list.
+pub trait TopListBackend {
     /// The rows of the top list.
-    pub fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
-        match self {
-            Store::Sqlite(store) => store.top_rows(),
-            Store::Redis(store) => store.top_rows(),
-        }
-    }
+    fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError>;
 
     /// The rows of the top list, and the dedup hashes of the look-ups that were counted on the day
     /// `unix_day` (days since 1970). A dedup hash is the hash of account, row and day.
-    pub fn top_rows_and_dedup_hashes(
+    fn top_rows_and_dedup_hashes(
         &mut self,
         unix_day: i64,
-    ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
-        match self {
-            Store::Sqlite(store) => store.top_rows_and_dedup_hashes(unix_day),
-            Store::Redis(store) => store.top_rows_and_dedup_hashes(unix_day),
-        }
-    }
+    ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError>;
 
     /// Adds the look-ups in `credits` to the top list. Each dedup hash counts only once on its day,
     /// even if several nodes report it. Deletes the rows of `evicted_domains`. Dedup hashes are
     /// kept for two days. Returns the credited rows.
-    pub fn add_credits(
+    fn add_credits(
         &mut self,
         credits: &[TopCredit],
         evicted_domains: &[String],
         unix_day: i64,
         half_life_seconds: f64,
-    ) -> Result<Vec<TopRow>, StoreError> {
-        match self {
-            Store::Sqlite(store) => {
-                store.add_credits(credits, evicted_domains, unix_day, half_life_seconds)
-            }
-            Store::Redis(store) => {
-                store.add_credits(credits, evicted_domains, unix_day, half_life_seconds)
-            }
-        }
-    }
+    ) -> Result<Vec<TopRow>, StoreError>;
 }

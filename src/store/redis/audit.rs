@@ -17,6 +17,7 @@ use crate::store::audit::{
 };
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
+use crate::store::operations::audit::AuditBackend;
 use crate::store::rows::{REQUEST_RETENTION_SECONDS, RequestRecord};
 
 const READ_OPERATION: &str = "reading the audit";
@@ -27,8 +28,8 @@ const MAX_SOURCE_STATE_TRIES: usize = 8;
 /// A record as a stream has it: its id, and its fields with their values.
 type StreamEntry = (String, Vec<(String, String)>);
 
-impl Redis {
-    pub(in crate::store) fn record_change(
+impl AuditBackend for Redis {
+    fn record_change(
         &mut self,
         author: &ChangeAuthor,
         change: &Change,
@@ -42,7 +43,7 @@ impl Redis {
         self.run_record_change_script(&arguments).map(drop)
     }
 
-    pub(in crate::store) fn record_source_state(
+    fn record_source_state(
         &mut self,
         author: &ChangeAuthor,
         operation: AuditOperation,
@@ -67,6 +68,64 @@ impl Redis {
         Err(self.unavailable_error(RECORD_OPERATION, "a source that other nodes keep changing"))
     }
 
+    fn read_audit_before(
+        &mut self,
+        before_id: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let from = before_id.map_or("+".to_owned(), |id| format!("({id}"));
+        let mut read = redis::pipe();
+        read.cmd("XREVRANGE").arg(AUDIT).arg(from).arg("-").arg("COUNT").arg(count);
+        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
+        Ok(entries.into_iter().map(parse_entry).collect())
+    }
+
+    fn read_audit_after(
+        &mut self,
+        after_id: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let from = after_id.map_or("-".to_owned(), |id| format!("({id}"));
+        let mut read = redis::pipe();
+        read.cmd("XRANGE").arg(AUDIT).arg(from).arg("+").arg("COUNT").arg(count);
+        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
+        Ok(entries.into_iter().map(parse_entry).collect())
+    }
+
+    fn read_source_state(&mut self, subject: &str) -> Result<Option<String>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(SOURCE_STATES).arg(subject);
+        self.query_last_reply(RECORD_OPERATION, &read)
+    }
+
+    fn find_audit_record(&mut self, id: &str) -> Result<Option<AuditRecord>, StoreError> {
+        // An SQLite store has other ids.
+        let Some((milliseconds, number)) = AuditRecord::parse_id(id) else { return Ok(None) };
+        let id = format!("{milliseconds}-{number}");
+        let mut read = redis::pipe();
+        read.cmd("XRANGE").arg(AUDIT).arg(&id).arg(&id);
+        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
+        Ok(entries.into_iter().next().map(parse_entry))
+    }
+
+    fn find_request(&mut self, id: &str) -> Result<Option<RequestRecord>, StoreError> {
+        const OPERATION: &str = "looking for a request";
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(REQUESTS).arg(id);
+        let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Reply::Nil);
+        let value: Option<String> = self.parse_reply(OPERATION, reply)?;
+        let forgotten_at = self.clock.now().unix_now.saturating_sub(REQUEST_RETENTION_SECONDS);
+        Ok(value.and_then(|value| {
+            let mut parts = value.splitn(4, ' ').map(str::to_owned);
+            let (at, digest, salt, key_id) =
+                (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+            let is_remembered = at.parse::<i64>().ok()? > forgotten_at;
+            is_remembered.then_some(RequestRecord { id: id.to_owned(), digest, salt, key_id })
+        }))
+    }
+}
+
+impl Redis {
     /// Reads the clock of the server, and returns until when this process waits for the reply to a
     /// script that it sends now, in Unix milliseconds.
     fn read_end_of_wait(&mut self) -> Result<String, StoreError> {
@@ -85,39 +144,6 @@ impl Redis {
         Ok(self.parse_reply::<u64>(RECORD_OPERATION, reply)? == 1)
     }
 
-    pub(in crate::store) fn read_audit_before(
-        &mut self,
-        before_id: Option<&str>,
-        count: usize,
-    ) -> Result<Vec<AuditRecord>, StoreError> {
-        let from = before_id.map_or("+".to_owned(), |id| format!("({id}"));
-        let mut read = redis::pipe();
-        read.cmd("XREVRANGE").arg(AUDIT).arg(from).arg("-").arg("COUNT").arg(count);
-        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
-        Ok(entries.into_iter().map(parse_entry).collect())
-    }
-
-    pub(in crate::store) fn read_audit_after(
-        &mut self,
-        after_id: Option<&str>,
-        count: usize,
-    ) -> Result<Vec<AuditRecord>, StoreError> {
-        let from = after_id.map_or("-".to_owned(), |id| format!("({id}"));
-        let mut read = redis::pipe();
-        read.cmd("XRANGE").arg(AUDIT).arg(from).arg("+").arg("COUNT").arg(count);
-        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
-        Ok(entries.into_iter().map(parse_entry).collect())
-    }
-
-    pub(in crate::store) fn read_source_state(
-        &mut self,
-        subject: &str,
-    ) -> Result<Option<String>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(SOURCE_STATES).arg(subject);
-        self.query_last_reply(RECORD_OPERATION, &read)
-    }
-
     /// The subject and the state of each source.
     pub(super) fn read_source_states(&mut self) -> Result<Vec<(String, String)>, StoreError> {
         let mut read = redis::pipe();
@@ -128,38 +154,6 @@ impl Redis {
     /// The id of the last record; `None` if there is no record.
     pub(super) fn last_record_id(&mut self) -> Result<Option<String>, StoreError> {
         Ok(self.read_audit_before(None, 1)?.pop().map(|record| record.id))
-    }
-
-    pub(in crate::store) fn find_audit_record(
-        &mut self,
-        id: &str,
-    ) -> Result<Option<AuditRecord>, StoreError> {
-        // An SQLite store has other ids.
-        let Some((milliseconds, number)) = AuditRecord::parse_id(id) else { return Ok(None) };
-        let id = format!("{milliseconds}-{number}");
-        let mut read = redis::pipe();
-        read.cmd("XRANGE").arg(AUDIT).arg(&id).arg(&id);
-        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
-        Ok(entries.into_iter().next().map(parse_entry))
-    }
-
-    pub(in crate::store) fn find_request(
-        &mut self,
-        id: &str,
-    ) -> Result<Option<RequestRecord>, StoreError> {
-        const OPERATION: &str = "looking for a request";
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(REQUESTS).arg(id);
-        let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Reply::Nil);
-        let value: Option<String> = self.parse_reply(OPERATION, reply)?;
-        let forgotten_at = self.clock.now().unix_now.saturating_sub(REQUEST_RETENTION_SECONDS);
-        Ok(value.and_then(|value| {
-            let mut parts = value.splitn(4, ' ').map(str::to_owned);
-            let (at, digest, salt, key_id) =
-                (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-            let is_remembered = at.parse::<i64>().ok()? > forgotten_at;
-            is_remembered.then_some(RequestRecord { id: id.to_owned(), digest, salt, key_id })
-        }))
     }
 
     /// Writes the records of another store into an empty one. Their times become their new ids.

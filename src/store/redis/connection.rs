@@ -16,6 +16,7 @@ use super::reply::{error_reply_text, info_field, reply_text_or_empty};
 use super::scripts::Script;
 use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
+use crate::store::operations::open::ConnectionBackend;
 use crate::store::url::RedisUrl;
 use crate::support::regular_file::read_regular_file;
 
@@ -62,6 +63,40 @@ pub struct Redis {
     /// The accounts whose totals can't be read, and when the latest warning about each was logged.
     pub(super) warned_accounts: HashMap<String, Instant>,
     pub(in crate::store) clock: StoreClock,
+}
+
+impl ConnectionBackend for Redis {
+    fn is_server(&self) -> bool {
+        true
+    }
+
+    fn clock(&mut self) -> &mut StoreClock {
+        &mut self.clock
+    }
+
+    fn check_still_usable(&mut self) -> Result<(), StoreError> {
+        self.check_safe_if_reachable()
+    }
+
+    /// Fails if the server may evict keys when its memory is full. A server that does not answer
+    /// passes.
+    fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
+        let info = match self
+            .query_with_retry("reading its settings", redis::pipe().cmd("INFO").arg("memory"))
+        {
+            Ok(mut replies) => reply_text_or_empty(replies.pop().unwrap_or(Value::Nil)),
+            Err(StoreError::Unavailable { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match info_field(&info, "maxmemory_policy") {
+            Some("noeviction") => Ok(()),
+            found => Err(StoreError::Unusable {
+                location: self.location.clone(),
+                expected: "maxmemory-policy noeviction, because other policies evict counts",
+                found: found.unwrap_or("no maxmemory_policy in INFO").to_owned(),
+            }),
+        }
+    }
 }
 
 impl Redis {
@@ -113,26 +148,6 @@ impl Redis {
             warned_accounts: HashMap::new(),
             clock: StoreClock::new(),
         })
-    }
-
-    /// Fails if the server may evict keys when its memory is full. A server that does not answer
-    /// passes.
-    pub(in crate::store) fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
-        let info = match self
-            .query_with_retry("reading its settings", redis::pipe().cmd("INFO").arg("memory"))
-        {
-            Ok(mut replies) => reply_text_or_empty(replies.pop().unwrap_or(Value::Nil)),
-            Err(StoreError::Unavailable { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        match info_field(&info, "maxmemory_policy") {
-            Some("noeviction") => Ok(()),
-            found => Err(StoreError::Unusable {
-                location: self.location.clone(),
-                expected: "maxmemory-policy noeviction, because other policies evict counts",
-                found: found.unwrap_or("no maxmemory_policy in INFO").to_owned(),
-            }),
-        }
     }
 
     pub(super) fn unavailable_error(

@@ -17,7 +17,7 @@ use crate::store::rows::{DailyUsageCursor, DailyUsageRow};
 const OPERATION: &str = "reading usage";
 
 impl Redis {
-    pub(in super::super) fn read_daily_usage(
+    pub(super) fn read_daily_usage_page(
         &mut self,
         month: Month,
         only_account: Option<&str>,

@@ -26,7 +26,7 @@ const STAGED_TTL_SECONDS: u64 = 600;
 const OPERATION: &str = "filling the store";
 
 impl Redis {
-    pub(in super::super) fn fill_empty_store(
+    pub(super) fn fill(
         &mut self,
         author: &ChangeAuthor,
         contents: &StoreContents,

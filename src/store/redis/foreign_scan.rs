@@ -9,11 +9,6 @@ use super::rows::{parse_account, parse_digest, parse_key};
 use crate::store::error::StoreError;
 
 impl Redis {
-    /// Lines about the foreign entries, for the log and for commands.
-    pub(in super::super) fn describe_foreign_entries(&self) -> Vec<String> {
-        self.foreign_entries.describe_entries()
-    }
-
     /// Scans the collections for foreign entries, and records them. Call it if the entry counts
     /// disagree. Returns false, without a scan, if the last scan found exactly these counts.
     pub(super) fn scan_foreign_entries(

@@ -33,7 +33,7 @@ struct KeyPage<'p> {
 }
 
 impl Redis {
-    pub(in super::super) fn add_keys(
+    pub(super) fn add_keys_in_pages(
         &mut self,
         author: &ChangeAuthor,
         keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],

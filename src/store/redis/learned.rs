@@ -7,6 +7,7 @@ use super::connection::{BULK_TIMEOUT, Redis};
 use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::store::error::StoreError;
+use crate::store::operations::learned::DnsFactBackend;
 use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, MAX_DNS_FACTS};
 
 /// A hash: `EXPIRY MX` by name, and the newest version under `version`.
@@ -14,11 +15,8 @@ const DNS_FACTS_KEY: &str = "riskgate:{dns}:facts";
 /// A sorted set: the names, with the version at which each was written as score.
 const DNS_NAMES_BY_VERSION_KEY: &str = "riskgate:{dns}:order";
 
-impl Redis {
-    pub(in super::super) fn save_dns_facts(
-        &mut self,
-        facts: &[DnsFactRow],
-    ) -> Result<(), StoreError> {
+impl DnsFactBackend for Redis {
+    fn save_dns_facts(&mut self, facts: &[DnsFactRow]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving DNS facts";
         for chunk in facts.chunks(DNS_FACTS_PER_PAGE) {
             let replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {
@@ -38,7 +36,7 @@ impl Redis {
         Ok(())
     }
 
-    pub(in super::super) fn read_dns_facts_page(
+    fn read_dns_facts_page(
         &mut self,
         after_version: u64,
     ) -> Result<(Vec<DnsFactRow>, u64), StoreError> {
@@ -71,10 +69,7 @@ impl Redis {
         Ok((rows.collect(), *version))
     }
 
-    pub(in super::super) fn find_dns_fact(
-        &mut self,
-        name: &str,
-    ) -> Result<Option<DnsFactRow>, StoreError> {
+    fn find_dns_fact(&mut self, name: &str) -> Result<Option<DnsFactRow>, StoreError> {
         let mut read = redis::pipe();
         read.cmd("HGET").arg(DNS_FACTS_KEY).arg(name);
         let text: Option<Vec<u8>> = self.query_last_reply("reading DNS facts", &read)?;

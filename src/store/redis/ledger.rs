@@ -16,7 +16,8 @@ use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
-use crate::store::rows::UsageRow;
+use crate::store::operations::ledger::LedgerBackend;
+use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
 /// For how long the store recovers, and so grants nothing, after a data loss. Nodes probe the store
 /// once a second, so all of them notice the loss and report their totals again in this time.
@@ -51,8 +52,8 @@ const ACCOUNT_WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// The most accounts that riskgate warns about in one interval.
 const MAX_WARNED_ACCOUNTS: usize = 100;
 
-impl Redis {
-    pub(in super::super) fn probe(
+impl LedgerBackend for Redis {
+    fn probe(
         &mut self,
         latest_begun_month: Month,
         previous_probe: Option<&Probe>,
@@ -109,7 +110,7 @@ impl Redis {
         })
     }
 
-    pub(in super::super) fn report_leases(
+    fn report_leases(
         &mut self,
         context: BatchContext<'_>,
         reports: &[LeaseReport],
@@ -172,40 +173,11 @@ impl Redis {
         Ok(grants)
     }
 
-    /// Warns that one account's totals can't be read. Warns at most once a minute about each
-    /// account, because every call of the account leads to another report.
-    fn warn_about_account(&mut self, operation: &str, account: &str, found: &str) {
-        self.warned_accounts.retain(|_, warned_at| warned_at.elapsed() < ACCOUNT_WARN_INTERVAL);
-        if self.warned_accounts.len() < MAX_WARNED_ACCOUNTS
-            && !self.warned_accounts.contains_key(account)
-        {
-            log::warn!("{}: {operation}: account {account}: {found}", self.location);
-            self.warned_accounts.insert(account.to_owned(), Instant::now());
-        }
-    }
-
-    /// The timeout of WAIT in milliseconds: three quarters of the operation's timeout, so that the
-    /// reply arrives in time even if no replica acknowledges. Never 0, because WAIT takes 0 as no
-    /// timeout.
-    pub(super) fn replica_wait_ms(&self) -> u64 {
-        (self.timeout * 3 / 4).as_millis().max(1) as u64
-    }
-
-    fn update_missing_replicas(&mut self, present_replicas: usize) {
-        self.missing_replicas = self.wait_replicas.saturating_sub(present_replicas);
-    }
-
-    fn too_few_replicas_error(&mut self, operation: &'static str) -> StoreError {
-        let wanted = self.wait_replicas;
-        let present = wanted.saturating_sub(self.missing_replicas);
-        self.unavailable_error(operation, format!("only {present} of {wanted} replicas have it"))
-    }
-
-    pub(in super::super) fn missing_replicas(&self) -> usize {
+    fn missing_replicas(&self) -> usize {
         self.missing_replicas
     }
 
-    pub(in super::super) fn read_spent_by_others(
+    fn read_spent_by_others(
         &mut self,
         account: &str,
         month: Month,
@@ -219,7 +191,7 @@ impl Redis {
         Ok(all.unwrap_or(0).saturating_sub(own))
     }
 
-    pub(in super::super) fn read_usage(
+    fn read_usage(
         &mut self,
         month: Month,
         only_account: Option<&str>,
@@ -253,6 +225,46 @@ impl Redis {
         }
         rows.sort_by(|a, b| a.account.cmp(&b.account));
         Ok(rows)
+    }
+    fn read_daily_usage(
+        &mut self,
+        month: Month,
+        only_account: Option<&str>,
+        after: Option<&DailyUsageCursor>,
+        count: usize,
+    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+        self.read_daily_usage_page(month, only_account, after, count)
+    }
+}
+
+impl Redis {
+    /// Warns that one account's totals can't be read. Warns at most once a minute about each
+    /// account, because every call of the account leads to another report.
+    fn warn_about_account(&mut self, operation: &str, account: &str, found: &str) {
+        self.warned_accounts.retain(|_, warned_at| warned_at.elapsed() < ACCOUNT_WARN_INTERVAL);
+        if self.warned_accounts.len() < MAX_WARNED_ACCOUNTS
+            && !self.warned_accounts.contains_key(account)
+        {
+            log::warn!("{}: {operation}: account {account}: {found}", self.location);
+            self.warned_accounts.insert(account.to_owned(), Instant::now());
+        }
+    }
+
+    /// The timeout of WAIT in milliseconds: three quarters of the operation's timeout, so that the
+    /// reply arrives in time even if no replica acknowledges. Never 0, because WAIT takes 0 as no
+    /// timeout.
+    pub(super) fn replica_wait_ms(&self) -> u64 {
+        (self.timeout * 3 / 4).as_millis().max(1) as u64
+    }
+
+    fn update_missing_replicas(&mut self, present_replicas: usize) {
+        self.missing_replicas = self.wait_replicas.saturating_sub(present_replicas);
+    }
+
+    fn too_few_replicas_error(&mut self, operation: &'static str) -> StoreError {
+        let wanted = self.wait_replicas;
+        let present = wanted.saturating_sub(self.missing_replicas);
+        self.unavailable_error(operation, format!("only {present} of {wanted} replicas have it"))
     }
 
     /// The name of every account that has a Redis key of the month with this prefix, in order.

@@ -11,13 +11,14 @@ use crate::model::believed_time::TimeAnchor;
 use crate::model::month::Month;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
+use crate::store::operations::time::TimeBackend;
 use crate::store::rows::MonthRepair;
 
 /// The field of the believed time of a gateway.
 const TIME_ANCHOR_FIELD: &str = "time";
 
-impl Redis {
-    pub(in super::super) fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
+impl TimeBackend for Redis {
+    fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
         let mut read = redis::pipe();
         read.cmd("HGET").arg(RING_META_KEY).arg("month");
         let reply = self.query_with_retry("reading the month", &read)?.pop().unwrap_or(Value::Nil);
@@ -25,26 +26,23 @@ impl Redis {
         Ok(number.and_then(Month::from_number))
     }
 
-    pub(in super::super) fn unix_now(&mut self) -> Result<i64, StoreError> {
+    fn unix_now(&mut self) -> Result<Option<i64>, StoreError> {
         const OPERATION: &str = "reading its clock";
         let mut read = redis::pipe();
         read.cmd("TIME");
         let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Value::Nil);
         let (seconds, _micros): (i64, i64) = self.parse_reply(OPERATION, reply)?;
-        Ok(seconds)
+        Ok(Some(seconds))
     }
 
-    pub(in super::super) fn time_anchor(&mut self) -> Result<Option<TimeAnchor>, StoreError> {
+    fn time_anchor(&mut self) -> Result<Option<TimeAnchor>, StoreError> {
         let mut read = redis::pipe();
         read.cmd("HGET").arg(RING_META_KEY).arg(TIME_ANCHOR_FIELD);
         let text: Option<String> = self.query_last_reply("reading the time", &read)?;
         Ok(text.and_then(|text| TimeAnchor::parse(&text)))
     }
 
-    pub(in super::super) fn remember_time(
-        &mut self,
-        anchor: &TimeAnchor,
-    ) -> Result<(), StoreError> {
+    fn remember_time(&mut self, anchor: &TimeAnchor) -> Result<(), StoreError> {
         let mut write = redis::pipe();
         write.cmd("HSET").arg(RING_META_KEY).arg(TIME_ANCHOR_FIELD).arg(anchor.to_string());
         self.query_with_retry("remembering the time", &write).map(drop)
@@ -52,7 +50,7 @@ impl Redis {
 
     /// Lowers the latest month in one step, and then deletes the totals of later months in chunks.
     /// If the command is interrupted, some of these totals remain, and another run deletes them.
-    pub(in super::super) fn repair_month(
+    fn repair_month(
         &mut self,
         author: &ChangeAuthor,
         month: Month,

@@ -11,6 +11,7 @@ use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
+use crate::store::operations::quota_events::QuotaEventBackend;
 use crate::store::quota_events::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
     QuotaEventRow, QuotaEventState,
@@ -23,8 +24,8 @@ const DUE_KEY: &str = "riskgate:{webhook}:due";
 /// A sorted set: the finished events, with the Unix second at which each was finished.
 const FINISHED_KEY: &str = "riskgate:{webhook}:finished";
 
-impl Redis {
-    pub(in super::super) fn record_quota_events(
+impl QuotaEventBackend for Redis {
+    fn record_quota_events(
         &mut self,
         events: &[NewQuotaEvent],
         forgotten_before: i64,
@@ -43,7 +44,7 @@ impl Redis {
         self.parse_reply(OPERATION, reply)
     }
 
-    pub(in super::super) fn claim_quota_events(
+    fn claim_quota_events(
         &mut self,
         times: ClaimTimes,
         max: usize,
@@ -64,7 +65,7 @@ impl Redis {
         Ok(claimed.collect())
     }
 
-    pub(in super::super) fn finish_quota_event(
+    fn finish_quota_event(
         &mut self,
         event: &ClaimedQuotaEvent,
         outcome: QuotaEventOutcome,
@@ -83,21 +84,20 @@ impl Redis {
         self.parse_reply::<u64>(OPERATION, reply).map(|changed| changed == 1)
     }
 
-    pub(in super::super) fn count_pending_quota_events(&mut self) -> Result<u64, StoreError> {
+    fn count_pending_quota_events(&mut self) -> Result<u64, StoreError> {
         let mut count = redis::pipe();
         count.cmd("ZCARD").arg(DUE_KEY);
         self.query_last_reply("reading the quota events", &count)
     }
 
-    pub(in super::super) fn quota_events_to_copy(
-        &mut self,
-        month: Month,
-    ) -> Result<Vec<QuotaEventRow>, StoreError> {
+    fn quota_events_to_copy(&mut self, month: Month) -> Result<Vec<QuotaEventRow>, StoreError> {
         let mut events = self.read_quota_events()?;
         events.retain(|it| it.state == QuotaEventState::Pending || it.month >= month);
         Ok(events)
     }
+}
 
+impl Redis {
     /// Writes copied events. Pending ones are due at once.
     pub(super) fn fill_quota_events(
         &mut self,

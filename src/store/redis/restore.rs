@@ -17,7 +17,7 @@ const MAX_ROWS_PER_SCRIPT: usize = 1_000;
 const OPERATION: &str = "restoring lost rows";
 
 impl Redis {
-    pub(in super::super) fn restore_rows(
+    pub(super) fn restore_in_pages(
         &mut self,
         author: &ChangeAuthor,
         keys: &[KeyRow],

@@ -22,6 +22,7 @@ use crate::store::audit::ChangeAuthor;
 use crate::store::contents::RingSnapshot;
 use crate::store::error;
 use crate::store::error::StoreError;
+use crate::store::operations::ring::RingBackend;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion};
 
 /// How often one call of `ring_changes` reads the changes at most. If the version changes during a
@@ -32,18 +33,18 @@ const MAX_READS_PER_RING_CHANGES: u32 = 8;
 /// this long for such a moment.
 const QUIET_MOMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-impl Redis {
-    pub(in super::super) fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
+impl RingBackend for Redis {
+    fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
         Ok(self.read_checked_ring_state(0, self.timeout)?.map(|state| state.ring_version))
     }
 
-    pub(in super::super) fn count_keys(&mut self) -> Result<u64, StoreError> {
+    fn count_keys(&mut self) -> Result<u64, StoreError> {
         let mut count = redis::pipe();
         count.cmd("HLEN").arg(KEYS);
         self.query_last_reply("counting the keys", &count)
     }
 
-    pub(in super::super) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
+    fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         let Some(state) = self.read_checked_ring_state(0, BULK_TIMEOUT)? else { return Ok(None) };
         // Keys first, so that every key that is read has its account.
         let keys = self.scan_rows(&state, KEYS, parse_key)?;
@@ -60,7 +61,7 @@ impl Redis {
 
     /// Reads keys and accounts, and the id of the last record that the audit had at that moment.
     /// Reads again whatever changes meanwhile, until nothing has changed while it was read.
-    pub(in super::super) fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
+    fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
         let Some(mut rows) = self.ring_rows()? else { return Ok(None) };
         let deadline = Instant::now() + QUIET_MOMENT_TIMEOUT;
         while Instant::now() < deadline {
@@ -77,10 +78,7 @@ impl Redis {
         Err(self.unavailable_error(READ_RING_OPERATION, found))
     }
 
-    pub(in super::super) fn ring_changes(
-        &mut self,
-        after_version: u64,
-    ) -> Result<RingChanges, StoreError> {
+    fn ring_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError> {
         let mut reads = 1;
         loop {
             let changes = self.read_changes(after_version)?;
@@ -95,6 +93,72 @@ impl Redis {
         }
     }
 
+    fn mark_as_store(&mut self, author: &ChangeAuthor) -> Result<(), StoreError> {
+        let arguments = ["mark_as_store", "", "", ""];
+        self.run_change_ring_script("initializing the store", author, arguments).map(drop)
+    }
+
+    fn expire_or_revoke_key(
+        &mut self,
+        author: &ChangeAuthor,
+        id: &str,
+        expires_at: Option<i64>,
+        revoked_at: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let format_time_or_empty =
+            |time: Option<i64>| time.map_or(String::new(), |time| time.to_string());
+        let (expires, revoked) =
+            (format_time_or_empty(expires_at), format_time_or_empty(revoked_at));
+        match self.run_change_ring_script(
+            "setting the end of a key",
+            author,
+            ["set_key_end", id, &expires, &revoked],
+        )? {
+            0 => Err(error::unknown_key_error(id)),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_account(
+        &mut self,
+        author: &ChangeAuthor,
+        name: &str,
+        new_plan: Option<&str>,
+        new_limit: Option<Option<MonthlyLimit>>,
+    ) -> Result<(), StoreError> {
+        let limit = new_limit.map_or(String::new(), format_own_limit);
+        self.run_change_ring_script(
+            "setting an account",
+            author,
+            ["set_account", name, &format_plan_or_empty(new_plan), &limit],
+        )
+        .map(drop)
+    }
+
+    fn find_key(&mut self, id: &str) -> Result<Option<KeyRow>, StoreError> {
+        self.find_row(KEYS, id, parse_key)
+    }
+
+    fn find_key_by_digest(&mut self, digest: &[u8; 32]) -> Result<Option<KeyRow>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(DIGESTS).arg(hex::encode(digest));
+        match self.query_last_reply::<Option<String>>(READ_RING_OPERATION, &read)? {
+            Some(id) => self.find_key(&id),
+            None => Ok(None),
+        }
+    }
+
+    fn find_account(&mut self, name: &str) -> Result<Option<AccountRow>, StoreError> {
+        self.find_row(ACCOUNTS, name, parse_account)
+    }
+
+    /// Lines about the foreign entries, for the log and for commands.
+    fn describe_foreign_entries(&self) -> Vec<String> {
+        self.foreign_entries.describe_entries()
+    }
+}
+
+impl Redis {
     fn read_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError> {
         let state = self.read_checked_ring_state(after_version, BULK_TIMEOUT)?;
         let state = state.ok_or_else(|| self.lost_rows_error("no store id"))?;
@@ -218,51 +282,6 @@ impl Redis {
         Ok(rows.into_iter().collect())
     }
 
-    pub(in super::super) fn mark_as_store(
-        &mut self,
-        author: &ChangeAuthor,
-    ) -> Result<(), StoreError> {
-        let arguments = ["mark_as_store", "", "", ""];
-        self.run_change_ring_script("initializing the store", author, arguments).map(drop)
-    }
-
-    pub(in super::super) fn expire_or_revoke_key(
-        &mut self,
-        author: &ChangeAuthor,
-        id: &str,
-        expires_at: Option<i64>,
-        revoked_at: Option<i64>,
-    ) -> Result<(), StoreError> {
-        let format_time_or_empty =
-            |time: Option<i64>| time.map_or(String::new(), |time| time.to_string());
-        let (expires, revoked) =
-            (format_time_or_empty(expires_at), format_time_or_empty(revoked_at));
-        match self.run_change_ring_script(
-            "setting the end of a key",
-            author,
-            ["set_key_end", id, &expires, &revoked],
-        )? {
-            0 => Err(error::unknown_key_error(id)),
-            _ => Ok(()),
-        }
-    }
-
-    pub(in super::super) fn set_account(
-        &mut self,
-        author: &ChangeAuthor,
-        name: &str,
-        new_plan: Option<&str>,
-        new_limit: Option<Option<MonthlyLimit>>,
-    ) -> Result<(), StoreError> {
-        let limit = new_limit.map_or(String::new(), format_own_limit);
-        self.run_change_ring_script(
-            "setting an account",
-            author,
-            ["set_account", name, &format_plan_or_empty(new_plan), &limit],
-        )
-        .map(drop)
-    }
-
     /// Runs `change_ring.lua`, which changes one key or account, or marks a new store. `arguments`
     /// are the script's arguments after the change id and the author. Returns the version of the
     /// ring afterwards, or 0 if there is no such key.
@@ -275,6 +294,26 @@ impl Redis {
         let mut all = vec![self.random_id()?, author.to_json().to_string()];
         all.extend(arguments.map(str::to_owned));
         self.run_write_script_after_imports(operation, Script::ChangeRing, &RING_REDIS_KEYS, &all)
+    }
+
+    fn find_row<R>(
+        &mut self,
+        hash_key: &str,
+        name: &str,
+        parse_row: impl Fn(&str, &str) -> Option<R>,
+    ) -> Result<Option<R>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(hash_key).arg(name);
+        let Some(text) = self.query_last_reply::<Option<Vec<u8>>>(READ_RING_OPERATION, &read)?
+        else {
+            return Ok(None);
+        };
+        // Read after the row, so that the import of the row is known if it was committed.
+        let state = self.read_checked_ring_state(0, BULK_TIMEOUT)?;
+        Ok(match state.as_ref().map(|state| state.imported_row(&text)) {
+            Some(ImportedRow::Committed(text)) => parse_row(name, text),
+            _ => None,
+        })
     }
 }
 

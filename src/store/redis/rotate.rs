@@ -12,7 +12,7 @@ use crate::store::operations::changes::Rotation;
 use crate::store::rows::RequestRecord;
 
 impl Redis {
-    pub(in super::super) fn rotate_key(
+    pub(super) fn replace_key(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
@@ -23,7 +23,7 @@ impl Redis {
         self.run_rotate_key_script("rotating a key", "rotate", author, rotation, last)
     }
 
-    pub(in super::super) fn undo_rotation(
+    pub(super) fn undo_replacement(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,

@@ -6,6 +6,7 @@ use redis::Value;
 
 use super::connection::{MIN_CONNECT_TIMEOUT, Redis, RedisOptions};
 use crate::store::StoreUrl;
+use crate::store::operations::time::TimeBackend;
 use crate::store::redis_server::RedisServer;
 
 #[test]

@@ -7,6 +7,7 @@ use super::key_names::TOP_ROWS_KEY;
 use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::store::error::StoreError;
+use crate::store::operations::top::TopListBackend;
 use crate::store::rows::{MAX_TOP_ROW_ACCOUNTS, TopCredit, TopRow};
 
 /// How long the dedup hashes of a day are kept, in seconds.
@@ -18,8 +19,8 @@ fn dedup_hashes_key(unix_day: i64) -> String {
     format!("riskgate:{{top}}:marks:{unix_day}")
 }
 
-impl Redis {
-    pub(in super::super) fn top_rows_and_dedup_hashes(
+impl TopListBackend for Redis {
+    fn top_rows_and_dedup_hashes(
         &mut self,
         unix_day: i64,
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
@@ -29,7 +30,7 @@ impl Redis {
         Ok((self.top_rows()?, dedup_hashes.into_iter().filter_map(parse_hash).collect()))
     }
 
-    pub(in super::super) fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
+    fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
         let pairs: Vec<(Vec<u8>, Vec<u8>)> = self.scan_collection("HSCAN", TOP_ROWS_KEY)?;
         // A row that can't be read is skipped; its count starts again from zero.
         let row = |(domain, text): (Vec<u8>, Vec<u8>)| {
@@ -40,7 +41,7 @@ impl Redis {
 
     /// Each dedup hash counts once. So a script that runs twice adds nothing the second time, and
     /// many credits can be split over several scripts.
-    pub(in super::super) fn add_credits(
+    fn add_credits(
         &mut self,
         credits: &[TopCredit],
         evicted_domains: &[String],
@@ -69,7 +70,9 @@ impl Redis {
         }
         Ok(rows)
     }
+}
 
+impl Redis {
     fn add_page_of_credits(
         &mut self,
         credits: &[TopCredit],

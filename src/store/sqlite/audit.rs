@@ -11,14 +11,15 @@ use crate::store::audit::{
 };
 use crate::store::contents::StoreContents;
 use crate::store::error::{self, StoreError};
+use crate::store::operations::audit::AuditBackend;
 use crate::store::rows::{REQUEST_RETENTION_SECONDS, RequestRecord};
 
 /// The most old records that one new record deletes, so that no change takes long.
 const MAX_DELETED_RECORDS: i64 = 16;
 const READ_OPERATION: &str = "reading the audit";
 
-impl Sqlite {
-    pub(in crate::store) fn record_change(
+impl AuditBackend for Sqlite {
+    fn record_change(
         &mut self,
         author: &ChangeAuthor,
         change: &Change,
@@ -34,7 +35,7 @@ impl Sqlite {
         transaction.commit().map_err(failed)
     }
 
-    pub(in crate::store) fn record_source_state(
+    fn record_source_state(
         &mut self,
         author: &ChangeAuthor,
         operation: AuditOperation,
@@ -61,7 +62,7 @@ impl Sqlite {
         Ok(is_recorded)
     }
 
-    pub(in crate::store) fn read_audit_before(
+    fn read_audit_before(
         &mut self,
         before_id: Option<&str>,
         count: usize,
@@ -73,7 +74,7 @@ impl Sqlite {
             .map_err(self.error_while(READ_OPERATION))
     }
 
-    pub(in crate::store) fn read_audit_after(
+    fn read_audit_after(
         &mut self,
         after_id: Option<&str>,
         count: usize,
@@ -85,29 +86,11 @@ impl Sqlite {
             .map_err(self.error_while(READ_OPERATION))
     }
 
-    pub(in crate::store) fn read_source_state(
-        &mut self,
-        subject: &str,
-    ) -> Result<Option<String>, StoreError> {
+    fn read_source_state(&mut self, subject: &str) -> Result<Option<String>, StoreError> {
         select_source_state(&self.connection, subject).map_err(self.error_while(READ_OPERATION))
     }
 
-    /// The subject and the state of each source.
-    pub(in crate::store) fn read_source_states(
-        &mut self,
-    ) -> Result<Vec<(String, String)>, StoreError> {
-        let read = || -> rusqlite::Result<Vec<(String, String)>> {
-            let mut select =
-                self.connection.prepare("SELECT subject, entries FROM source_state")?;
-            select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
-        };
-        read().map_err(self.error_while(READ_OPERATION))
-    }
-
-    pub(in crate::store) fn find_audit_record(
-        &mut self,
-        id: &str,
-    ) -> Result<Option<AuditRecord>, StoreError> {
+    fn find_audit_record(&mut self, id: &str) -> Result<Option<AuditRecord>, StoreError> {
         let Some(id) = AuditRecord::parse_id(id).map(to_row_id) else { return Ok(None) };
         let select = "SELECT id, at, author, operation, target, before, after FROM audit
                       WHERE id = ?1 LIMIT ?2";
@@ -115,10 +98,7 @@ impl Sqlite {
         Ok(found.map_err(self.error_while(READ_OPERATION))?.pop())
     }
 
-    pub(in crate::store) fn find_request(
-        &mut self,
-        id: &str,
-    ) -> Result<Option<RequestRecord>, StoreError> {
+    fn find_request(&mut self, id: &str) -> Result<Option<RequestRecord>, StoreError> {
         self.connection
             .query_row(
                 "SELECT digest, salt, key_id FROM request WHERE id = ?1 AND at > ?2",
@@ -130,6 +110,20 @@ impl Sqlite {
             )
             .optional()
             .map_err(self.error_while("looking for a request"))
+    }
+}
+
+impl Sqlite {
+    /// The subject and the state of each source.
+    pub(in crate::store) fn read_source_states(
+        &mut self,
+    ) -> Result<Vec<(String, String)>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<(String, String)>> {
+            let mut select =
+                self.connection.prepare("SELECT subject, entries FROM source_state")?;
+            select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        };
+        read().map_err(self.error_while(READ_OPERATION))
     }
 }
 

@@ -8,6 +8,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use super::open;
 use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
+use crate::store::operations::open::ConnectionBackend;
 use crate::support::regular_file::file_identity;
 
 /// An open store. It has one connection, so each thread opens its own.
@@ -23,6 +24,57 @@ pub struct Sqlite {
 
 /// What SQLite adds to the name of the store for its write-ahead log and its shared memory.
 const SUFFIXES_BESIDE_FILE: [&str; 2] = ["-wal", "-shm"];
+
+impl ConnectionBackend for Sqlite {
+    fn is_server(&self) -> bool {
+        false
+    }
+
+    fn clock(&mut self) -> &mut StoreClock {
+        &mut self.clock
+    }
+
+    fn check_still_usable(&mut self) -> Result<(), StoreError> {
+        self.check_file_not_replaced()
+    }
+
+    /// Fails if the file is damaged or read-only. Reads every page.
+    fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
+        open::check_intact_and_writable(&self.connection, &self.path)
+    }
+
+    /// Lets later statements try to get a lock every millisecond, for up to five seconds. A busy
+    /// gateway frees the lock only for short moments; a command that tries so often catches one of
+    /// them.
+    fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {
+        const MAX_LOCK_RETRIES: i32 = 5_000;
+        let retry = |tries| {
+            std::thread::sleep(Duration::from_millis(1));
+            tries < MAX_LOCK_RETRIES
+        };
+        let failed = self.error_while("opening the store");
+        self.connection.busy_handler(Some(retry)).map_err(failed)
+    }
+
+    /// Moves the write-ahead log into the database file. Once no process has the store open, this
+    /// file alone can be moved or backed up. The log may stay as long as another process reads the
+    /// store.
+    fn checkpoint_wal(&mut self) -> Result<(), StoreError> {
+        let result = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        result.map_err(self.error_while("moving the log into the file"))
+    }
+    fn begin_snapshot(&mut self) -> Result<(), StoreError> {
+        let failed = self.error_while("reading the whole store");
+        // SQLite takes the snapshot at the first read.
+        let begin = "BEGIN; SELECT count(*) FROM meta";
+        self.connection.execute_batch(begin).map_err(failed)
+    }
+
+    fn end_snapshot(&mut self) {
+        // A failed read may have ended the transaction already.
+        let _ = self.connection.execute_batch("ROLLBACK");
+    }
+}
 
 impl Sqlite {
     /// Opens the store; creates it and its directory if there is none.
@@ -75,24 +127,6 @@ impl Sqlite {
         Ok(Sqlite { connection, path, file_id, ids_beside_file, clock: StoreClock::new() })
     }
 
-    /// Fails if the file is damaged or read-only. Reads every page.
-    pub(in crate::store) fn check_safe_if_reachable(&self) -> Result<(), StoreError> {
-        open::check_intact_and_writable(&self.connection, &self.path)
-    }
-
-    /// Lets later statements try to get a lock every millisecond, for up to five seconds. A busy
-    /// gateway frees the lock only for short moments; a command that tries so often catches one of
-    /// them.
-    pub(in crate::store) fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {
-        const MAX_LOCK_RETRIES: i32 = 5_000;
-        let retry = |tries| {
-            std::thread::sleep(Duration::from_millis(1));
-            tries < MAX_LOCK_RETRIES
-        };
-        let failed = self.error_while("opening the store");
-        self.connection.busy_handler(Some(retry)).map_err(failed)
-    }
-
     /// Opens a store that must exist already.
     pub fn open_existing(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
         if !open::store_file_exists(path)? {
@@ -138,29 +172,6 @@ impl Sqlite {
         })
     }
 
-    /// Moves the write-ahead log into the database file. Once no process has the store open, this
-    /// file alone can be moved or backed up. The log may stay as long as another process reads the
-    /// store.
-    pub(in crate::store) fn checkpoint_wal(&self) -> Result<(), StoreError> {
-        let result = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        result.map_err(self.error_while("moving the log into the file"))
-    }
-
-    /// Lets the following reads see the store as it is now, whatever others change meanwhile, until
-    /// [`Sqlite::end_snapshot`].
-    pub(in crate::store) fn begin_snapshot(&self) -> Result<(), StoreError> {
-        let failed = self.error_while("reading the whole store");
-        // SQLite takes the snapshot at the first read.
-        let begin = "BEGIN; SELECT count(*) FROM meta";
-        self.connection.execute_batch(begin).map_err(failed)
-    }
-
-    /// Ends what [`Sqlite::begin_snapshot`] began.
-    pub(in crate::store) fn end_snapshot(&self) {
-        // A failed read may have ended the transaction already.
-        let _ = self.connection.execute_batch("ROLLBACK");
-    }
-
     /// Returns a function that converts an error of SQLite during `operation`.
     pub(super) fn error_while(
         &self,
@@ -195,6 +206,9 @@ fn identities_beside(path: &Path) -> [Option<(u64, u64)>; 2] {
 mod tests {
     use super::*;
     use crate::model::believed_time::TimeAnchor;
+    use crate::store::operations::audit::AuditBackend;
+    use crate::store::operations::quota_events::QuotaEventBackend;
+    use crate::store::operations::time::TimeBackend;
 
     #[test]
     fn an_empty_file_is_refused_and_stays_empty() {

@@ -10,7 +10,7 @@ use crate::store::ledger::UsageCount;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow};
 
 impl Sqlite {
-    pub(in super::super) fn read_daily_usage(
+    pub(super) fn read_daily_usage_page(
         &self,
         month: Month,
         only_account: Option<&str>,

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use super::connection::Sqlite;
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::store::error::StoreError;
+use crate::store::operations::learned::DnsFactBackend;
 use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, MAX_DNS_FACTS};
 
 const DNS_FACTS_SCHEMA: &str = "
@@ -14,11 +15,8 @@ CREATE TABLE IF NOT EXISTS learned (
 CREATE INDEX IF NOT EXISTS learned_version ON learned (version);
 ";
 
-impl Sqlite {
-    pub(in super::super) fn save_dns_facts(
-        &mut self,
-        facts: &[DnsFactRow],
-    ) -> Result<(), StoreError> {
+impl DnsFactBackend for Sqlite {
+    fn save_dns_facts(&mut self, facts: &[DnsFactRow]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving DNS facts";
         let failed = self.error_while(OPERATION);
         // The ledger needs the lock too, so each transaction writes one page only.
@@ -40,7 +38,7 @@ impl Sqlite {
         Ok(())
     }
 
-    pub(in super::super) fn read_dns_facts_page(
+    fn read_dns_facts_page(
         &mut self,
         after_version: u64,
     ) -> Result<(Vec<DnsFactRow>, u64), StoreError> {
@@ -48,10 +46,7 @@ impl Sqlite {
             .map_err(self.error_while("reading DNS facts"))
     }
 
-    pub(in super::super) fn find_dns_fact(
-        &mut self,
-        name: &str,
-    ) -> Result<Option<DnsFactRow>, StoreError> {
+    fn find_dns_fact(&mut self, name: &str) -> Result<Option<DnsFactRow>, StoreError> {
         let read = |connection: &Connection| {
             if !dns_facts_table_exists(connection)? {
                 return Ok(None);

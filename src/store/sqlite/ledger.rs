@@ -2,21 +2,19 @@
 
 use rusqlite::{Connection, Transaction, params};
 
-use super::audit::append_record;
 use super::connection::Sqlite;
 use super::daily_usage::write_usage_counts;
-use super::meta::{TIME_ANCHOR, read_meta_value};
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::month::Month;
-use crate::store::audit::{ChangeAuthor, change_of_repaired_month};
 use crate::store::error::StoreError;
 use crate::store::ledger::{BatchContext, Grant, LeaseReport};
-use crate::store::rows::{MonthRepair, UsageRow};
+use crate::store::operations::ledger::LedgerBackend;
+use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
-impl Sqlite {
+impl LedgerBackend for Sqlite {
     /// Applies all reports in one commit. Fails as a whole if the store has lost a row that it
     /// acknowledged to this node, or has an older one: then the file was replaced.
-    pub(in super::super) fn report_leases(
+    fn report_leases(
         &mut self,
         context: BatchContext<'_>,
         reports: &[LeaseReport],
@@ -46,8 +44,8 @@ impl Sqlite {
         Ok(grants)
     }
 
-    pub(in super::super) fn read_spent_by_others(
-        &self,
+    fn read_spent_by_others(
+        &mut self,
         account: &str,
         month: Month,
         node_id: &[u8; 16],
@@ -57,41 +55,8 @@ impl Sqlite {
             .map_err(self.error_while("reading usage"))
     }
 
-    pub(in super::super) fn latest_month(&self) -> Result<Option<Month>, StoreError> {
-        let number: Option<i64> = read_meta_value(&self.connection, "month")
-            .map_err(self.error_while("reading the month"))?;
-        Ok(number.and_then(|n| u16::try_from(n).ok()).and_then(Month::from_number))
-    }
-
-    pub(in super::super) fn repair_month(
+    fn read_usage(
         &mut self,
-        author: &ChangeAuthor,
-        month: Month,
-    ) -> Result<MonthRepair, StoreError> {
-        let (failed, now) = (self.error_while("repairing the month"), self.clock.now());
-        let previous = self.latest_month()?;
-        let transaction = self.begin_write_transaction("repairing the month")?;
-        let after_month = [month.number()];
-        let set = "UPDATE meta SET value = ?1 WHERE key = 'month' AND value > ?1";
-        transaction.execute(set, after_month).map_err(&failed)?;
-        let count = "SELECT count(DISTINCT account || ' ' || month) FROM ledger WHERE month > ?1";
-        let dropped: i64 =
-            transaction.query_row(count, after_month, |row| row.get(0)).map_err(&failed)?;
-        for table in ["ledger", "daily_usage", "quota_event"] {
-            let delete = format!("DELETE FROM {table} WHERE month > ?1");
-            transaction.execute(&delete, after_month).map_err(&failed)?;
-        }
-        // The operator vouches for the clocks, and not for what the gateway believed.
-        let forget_time = "DELETE FROM meta WHERE key = ?1";
-        transaction.execute(forget_time, [TIME_ANCHOR]).map_err(&failed)?;
-        let change = change_of_repaired_month(previous, month);
-        append_record(&transaction, now, author, &change).map_err(&failed)?;
-        transaction.commit().map_err(failed)?;
-        Ok(MonthRepair { latest_month_before: previous, deleted_totals: to_u64_or_zero(dropped) })
-    }
-
-    pub(in super::super) fn read_usage(
-        &self,
         month: Month,
         only_account: Option<&str>,
     ) -> Result<Vec<UsageRow>, StoreError> {
@@ -114,6 +79,15 @@ impl Sqlite {
             })
             .map_err(&failed)?;
         rows.collect::<Result<_, _>>().map_err(failed)
+    }
+    fn read_daily_usage(
+        &mut self,
+        month: Month,
+        only_account: Option<&str>,
+        after: Option<&DailyUsageCursor>,
+        count: usize,
+    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+        self.read_daily_usage_page(month, only_account, after, count)
     }
 }
 

@@ -3,36 +3,8 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
-use super::connection::Sqlite;
 use super::rows::to_u64_or_zero;
-use crate::model::believed_time::TimeAnchor;
-use crate::store::error::StoreError;
 use crate::store::rows::RingVersion;
-
-impl Sqlite {
-    pub(in crate::store) fn time_anchor(&self) -> Result<Option<TimeAnchor>, StoreError> {
-        let text: Option<String> = read_meta_value(&self.connection, TIME_ANCHOR)
-            .map_err(self.error_while("reading the time"))?;
-        Ok(text.and_then(|text| TimeAnchor::parse(&text)))
-    }
-
-    pub(in crate::store) fn remember_time(
-        &mut self,
-        anchor: &TimeAnchor,
-    ) -> Result<(), StoreError> {
-        const OPERATION: &str = "remembering the time";
-        let failed = self.error_while(OPERATION);
-        let transaction = self.begin_write_transaction(OPERATION)?;
-        let values = [TIME_ANCHOR, &anchor.to_string()];
-        transaction
-            .execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", values)
-            .map_err(&failed)?;
-        transaction.commit().map_err(failed)
-    }
-}
-
-/// The row of the gateway's believed time.
-pub(super) const TIME_ANCHOR: &str = "time";
 
 /// Reads the store id and the version. `None` if the store has lost its id.
 pub(super) fn read_ring_version(connection: &Connection) -> rusqlite::Result<Option<RingVersion>> {

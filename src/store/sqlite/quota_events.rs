@@ -6,6 +6,7 @@ use super::connection::Sqlite;
 use super::rows::to_u64_or_zero;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
+use crate::store::operations::quota_events::QuotaEventBackend;
 use crate::store::quota_events::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
     QuotaEventRow, QuotaEventState,
@@ -16,8 +17,8 @@ const CLAIM_OPERATION: &str = "claiming quota events";
 const FINISH_OPERATION: &str = "finishing a quota event";
 const READ_OPERATION: &str = "reading the quota events";
 
-impl Sqlite {
-    pub(in super::super) fn record_quota_events(
+impl QuotaEventBackend for Sqlite {
+    fn record_quota_events(
         &mut self,
         events: &[NewQuotaEvent],
         forgotten_before: i64,
@@ -33,7 +34,7 @@ impl Sqlite {
         Ok(recorded)
     }
 
-    pub(in super::super) fn claim_quota_events(
+    fn claim_quota_events(
         &mut self,
         times: ClaimTimes,
         max: usize,
@@ -58,7 +59,7 @@ impl Sqlite {
         Ok(claimed)
     }
 
-    pub(in super::super) fn finish_quota_event(
+    fn finish_quota_event(
         &mut self,
         event: &ClaimedQuotaEvent,
         outcome: QuotaEventOutcome,
@@ -80,14 +81,11 @@ impl Sqlite {
         Ok(changed > 0)
     }
 
-    pub(in super::super) fn count_pending_quota_events(&self) -> Result<u64, StoreError> {
+    fn count_pending_quota_events(&mut self) -> Result<u64, StoreError> {
         count_pending(&self.connection).map_err(self.error_while(READ_OPERATION))
     }
 
-    pub(in super::super) fn quota_events_to_copy(
-        &self,
-        month: Month,
-    ) -> Result<Vec<QuotaEventRow>, StoreError> {
+    fn quota_events_to_copy(&mut self, month: Month) -> Result<Vec<QuotaEventRow>, StoreError> {
         let read = |connection: &Connection| {
             let select = "SELECT key, account, month, body, created_at, attempts, finished_at,
                  delivered FROM quota_event WHERE due_at IS NOT NULL OR month >= ?1 ORDER BY key";

@@ -11,30 +11,34 @@ use super::ledger;
 use super::meta::{increment_ring_version, read_change_id, read_ring_version};
 use super::quota_events;
 use super::rows::{
-    self, find_conflicting_key_id, insert_key_and_upsert_account, read_account_for_audit,
-    read_changed_accounts, read_changed_keys, read_key_for_audit, read_plan_of_account,
-    record_key_change, upsert_account,
+    self, find_account, find_conflicting_key_id, find_key, insert_key_and_upsert_account,
+    read_account_for_audit, read_changed_accounts, read_changed_keys, read_key_for_audit,
+    read_plan_of_account, record_key_change, upsert_account,
 };
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::{AuditOperation, Change, ChangeAuthor, change_of_restored_rows};
-use crate::store::contents::{StoreContents, change_of_filled_store};
+use crate::store::contents::{RingSnapshot, StoreContents, change_of_filled_store};
 use crate::store::error::{self, StoreError};
 use crate::store::new_key_plan::NewKeyPlan;
+use crate::store::operations::audit::AuditBackend;
+use crate::store::operations::changes::Rotation;
+use crate::store::operations::ring::RingBackend;
+use crate::store::operations::rows::RowsBackend;
 use crate::store::rows::{
     AccountRow, DamagedRows, KeyRow, RequestRecord, RingChanges, RingRows, RingVersion,
 };
 
-impl Sqlite {
-    pub(in crate::store) fn ring_version(&self) -> Result<Option<RingVersion>, StoreError> {
+impl RingBackend for Sqlite {
+    fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
         read_ring_version(&self.connection).map_err(self.error_while("reading the key version"))
     }
 
-    pub(in crate::store) fn count_keys(&self) -> Result<u64, StoreError> {
+    fn count_keys(&mut self) -> Result<u64, StoreError> {
         let count = self.connection.query_row("SELECT count(*) FROM api_key", [], |row| row.get(0));
         count.map(rows::to_u64_or_zero).map_err(self.error_while("counting the keys"))
     }
 
-    pub(in crate::store) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
+    fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         Ok(self.read_changes_if_initialized(0)?.map(|changes| {
             let RingChanges { ring_version: latest_version, accounts, keys, damaged, .. } = changes;
             let RingVersion { store_id, version, change_id } = latest_version;
@@ -42,10 +46,7 @@ impl Sqlite {
         }))
     }
 
-    pub(in crate::store) fn ring_changes(
-        &mut self,
-        after_version: u64,
-    ) -> Result<RingChanges, StoreError> {
+    fn ring_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError> {
         self.read_changes_if_initialized(after_version)?.ok_or_else(|| StoreError::Unusable {
             location: self.path.display().to_string(),
             expected: "the keys and accounts that were written",
@@ -53,28 +54,84 @@ impl Sqlite {
         })
     }
 
-    fn read_changes_if_initialized(
+    fn expire_or_revoke_key(
         &mut self,
-        after_version: u64,
-    ) -> Result<Option<RingChanges>, StoreError> {
-        let failed = self.error_while("reading the keys");
-        let read = |connection: &mut Connection| -> rusqlite::Result<Option<RingChanges>> {
-            // Unlike a transaction, a savepoint can be inside a snapshot.
-            let transaction = connection.savepoint()?;
-            let Some(latest_version) = read_ring_version(&transaction)? else { return Ok(None) };
-            let mut damaged = DamagedRows::default();
-            Ok(Some(RingChanges {
-                ring_version: latest_version,
-                since_change_id: read_change_id(&transaction, after_version)?,
-                accounts: read_changed_accounts(&transaction, after_version, &mut damaged)?,
-                keys: read_changed_keys(&transaction, after_version, &mut damaged)?,
-                damaged,
-            }))
-        };
-        read(&mut self.connection).map_err(failed)
+        author: &ChangeAuthor,
+        id: &str,
+        expires_at: Option<i64>,
+        revoked_at: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let (failed, now) = (self.error_while("ending a key"), self.clock.now());
+        let transaction = self.begin_write_transaction("ending a key")?;
+        let version = increment_ring_version(&transaction).map_err(&failed)?;
+        let before = read_key_for_audit(&transaction, id).map_err(&failed)?;
+        let changed = transaction
+            .execute(
+                "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?3),
+                 expires_at = CASE WHEN ?2 IS NULL THEN expires_at
+                              ELSE min(coalesce(expires_at, ?2), ?2) END,
+                 version = ?4 WHERE id = ?1",
+                params![id, expires_at, revoked_at, version],
+            )
+            .map_err(&failed)?;
+        if changed == 0 {
+            return Err(error::unknown_key_error(id));
+        }
+        record_key_change(&transaction, now, author, AuditOperation::KeyRevoke, (id, before))
+            .map_err(&failed)?;
+        transaction.commit().map_err(failed)
     }
 
-    pub(in crate::store) fn add_keys(
+    fn set_account(
+        &mut self,
+        author: &ChangeAuthor,
+        name: &str,
+        new_plan: Option<&str>,
+        new_limit: Option<Option<MonthlyLimit>>,
+    ) -> Result<(), StoreError> {
+        let (failed, now) = (self.error_while("setting an account"), self.clock.now());
+        let transaction = self.begin_write_transaction("setting an account")?;
+        let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
+            let version = increment_ring_version(transaction)?;
+            let before = read_account_for_audit(transaction, name)?;
+            upsert_account(transaction, name, new_plan, version)?;
+            if let Some(limit) = new_limit {
+                let (calls, unlimited) = rows::limit_to_columns(limit);
+                transaction.execute(
+                    "UPDATE account SET calls = ?2, unlimited = ?3 WHERE name = ?1",
+                    params![name, calls, unlimited],
+                )?;
+            }
+            let after = read_account_for_audit(transaction, name)?;
+            let (operation, target) = (AuditOperation::AccountSet, name.to_owned());
+            append_record(transaction, now, author, &Change { operation, target, before, after })
+        };
+        set(&transaction).map_err(&failed)?;
+        transaction.commit().map_err(failed)
+    }
+
+    fn find_key(&mut self, id: &str) -> Result<Option<KeyRow>, StoreError> {
+        find_key(&self.connection, "id", &id).map_err(self.error_while("looking for a key"))
+    }
+
+    fn find_key_by_digest(&mut self, digest: &[u8; 32]) -> Result<Option<KeyRow>, StoreError> {
+        find_key(&self.connection, "digest", &digest.as_slice())
+            .map_err(self.error_while("looking for a key"))
+    }
+
+    fn find_account(&mut self, name: &str) -> Result<Option<AccountRow>, StoreError> {
+        find_account(&self.connection, name).map_err(self.error_while("looking for an account"))
+    }
+    fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
+        let Some(ring) = self.ring_rows()? else { return Ok(None) };
+        let last_record_id = self.read_audit_before(None, 1)?.pop().map(|record| record.id);
+        let source_states = self.read_source_states()?;
+        Ok(Some(RingSnapshot { ring, last_record_id, source_states }))
+    }
+}
+
+impl RowsBackend for Sqlite {
+    fn add_keys(
         &mut self,
         author: &ChangeAuthor,
         keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
@@ -107,63 +164,25 @@ impl Sqlite {
         transaction.commit().map_err(failed)
     }
 
-    pub(in crate::store) fn expire_or_revoke_key(
+    fn rotate_key(
         &mut self,
         author: &ChangeAuthor,
-        id: &str,
-        expires_at: Option<i64>,
-        revoked_at: Option<i64>,
+        rotation: &Rotation<'_>,
+        request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("ending a key"), self.clock.now());
-        let transaction = self.begin_write_transaction("ending a key")?;
-        let version = increment_ring_version(&transaction).map_err(&failed)?;
-        let before = read_key_for_audit(&transaction, id).map_err(&failed)?;
-        let changed = transaction
-            .execute(
-                "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?3),
-                 expires_at = CASE WHEN ?2 IS NULL THEN expires_at
-                              ELSE min(coalesce(expires_at, ?2), ?2) END,
-                 version = ?4 WHERE id = ?1",
-                params![id, expires_at, revoked_at, version],
-            )
-            .map_err(&failed)?;
-        if changed == 0 {
-            return Err(error::unknown_key_error(id));
-        }
-        record_key_change(&transaction, now, author, AuditOperation::KeyRevoke, (id, before))
-            .map_err(&failed)?;
-        transaction.commit().map_err(failed)
+        self.replace_key(author, rotation, request)
     }
 
-    pub(in crate::store) fn set_account(
+    fn undo_rotation(
         &mut self,
         author: &ChangeAuthor,
-        name: &str,
-        new_plan: Option<&str>,
-        new_limit: Option<Option<MonthlyLimit>>,
+        rotation: &Rotation<'_>,
+        former_expires_at: Option<i64>,
     ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("setting an account"), self.clock.now());
-        let transaction = self.begin_write_transaction("setting an account")?;
-        let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
-            let version = increment_ring_version(transaction)?;
-            let before = read_account_for_audit(transaction, name)?;
-            upsert_account(transaction, name, new_plan, version)?;
-            if let Some(limit) = new_limit {
-                let (calls, unlimited) = rows::limit_to_columns(limit);
-                transaction.execute(
-                    "UPDATE account SET calls = ?2, unlimited = ?3 WHERE name = ?1",
-                    params![name, calls, unlimited],
-                )?;
-            }
-            let after = read_account_for_audit(transaction, name)?;
-            let (operation, target) = (AuditOperation::AccountSet, name.to_owned());
-            append_record(transaction, now, author, &Change { operation, target, before, after })
-        };
-        set(&transaction).map_err(&failed)?;
-        transaction.commit().map_err(failed)
+        self.undo_replacement(author, rotation, former_expires_at)
     }
 
-    pub(in crate::store) fn restore_rows(
+    fn restore_rows(
         &mut self,
         author: &ChangeAuthor,
         keys: &[KeyRow],
@@ -182,7 +201,7 @@ impl Sqlite {
         Ok(0)
     }
 
-    pub(in crate::store) fn fill_empty_store(
+    fn fill_empty_store(
         &mut self,
         author: &ChangeAuthor,
         contents: &StoreContents,
@@ -203,5 +222,28 @@ impl Sqlite {
         append_record(&transaction, now, author, &change_of_filled_store(contents))
             .map_err(&failed)?;
         transaction.commit().map_err(failed)
+    }
+}
+
+impl Sqlite {
+    fn read_changes_if_initialized(
+        &mut self,
+        after_version: u64,
+    ) -> Result<Option<RingChanges>, StoreError> {
+        let failed = self.error_while("reading the keys");
+        let read = |connection: &mut Connection| -> rusqlite::Result<Option<RingChanges>> {
+            // Unlike a transaction, a savepoint can be inside a snapshot.
+            let transaction = connection.savepoint()?;
+            let Some(latest_version) = read_ring_version(&transaction)? else { return Ok(None) };
+            let mut damaged = DamagedRows::default();
+            Ok(Some(RingChanges {
+                ring_version: latest_version,
+                since_change_id: read_change_id(&transaction, after_version)?,
+                accounts: read_changed_accounts(&transaction, after_version, &mut damaged)?,
+                keys: read_changed_keys(&transaction, after_version, &mut damaged)?,
+                damaged,
+            }))
+        };
+        read(&mut self.connection).map_err(failed)
     }
 }

@@ -16,7 +16,7 @@ use crate::store::operations::changes::Rotation;
 use crate::store::rows::RequestRecord;
 
 impl Sqlite {
-    pub(in super::super) fn rotate_key(
+    pub(super) fn replace_key(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
@@ -63,7 +63,7 @@ impl Sqlite {
         transaction.commit().map_err(failed)
     }
 
-    pub(in super::super) fn undo_rotation(
+    pub(super) fn undo_replacement(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,

@@ -3,22 +3,23 @@
 use super::connection::Sqlite;
 use super::rows::{self, read_dedup_hashes, read_top_rows};
 use crate::store::error::StoreError;
+use crate::store::operations::top::TopListBackend;
 use crate::store::rows::{TopCredit, TopRow};
 
-impl Sqlite {
-    pub(in crate::store) fn top_rows(&self) -> Result<Vec<TopRow>, StoreError> {
+impl TopListBackend for Sqlite {
+    fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
         read_top_rows(&self.connection).map_err(self.error_while("reading the top counts"))
     }
 
-    pub(in crate::store) fn top_rows_and_dedup_hashes(
-        &self,
+    fn top_rows_and_dedup_hashes(
+        &mut self,
         unix_day: i64,
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
         let dedup_hashes = read_dedup_hashes(&self.connection, unix_day);
         Ok((self.top_rows()?, dedup_hashes.map_err(self.error_while("reading the top counts"))?))
     }
 
-    pub(in crate::store) fn add_credits(
+    fn add_credits(
         &mut self,
         credits: &[TopCredit],
         evicted_domains: &[String],
