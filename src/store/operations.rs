@@ -11,6 +11,7 @@
 
 pub(super) mod audit;
 pub(super) mod changes;
+pub(super) mod connection;
 mod contents;
 pub(super) mod learned;
 pub(super) mod ledger;

@@ -210,6 +210,19 @@ impl RingChanges {
     }
 }
 
+/// The replacement of a key by a new one.
+#[derive(Clone, Debug)]
+pub struct Rotation<'k> {
+    /// The id of the old key.
+    pub old_id: &'k str,
+    /// The new key.
+    pub new_key: &'k KeyRow,
+    /// The expiry of the old key in Unix seconds, unless it expires earlier.
+    pub old_expires_at: i64,
+    /// The current time in Unix seconds.
+    pub unix_now: i64,
+}
+
 /// The result of `riskgate store repair-month`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonthRepair {

@@ -6,7 +6,7 @@ use crate::store::rows::RequestRecord;
 
 /// What both kinds of store do with the audit.
 pub trait AuditBackend {
-    /// See [`StoreChanges::record_change`](super::changes::StoreChanges::record_change).
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
     fn record_change(
         &mut self,
         author: &ChangeAuthor,
@@ -14,7 +14,7 @@ pub trait AuditBackend {
         state: Option<&SourceState>,
     ) -> Result<(), StoreError>;
 
-    /// See [`StoreChanges::record_source_state`](super::changes::StoreChanges::record_source_state).
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
     fn record_source_state(
         &mut self,
         author: &ChangeAuthor,

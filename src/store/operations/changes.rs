@@ -12,7 +12,7 @@ use crate::store::audit::{
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
 use crate::store::new_key_plan::NewKeyPlan;
-use crate::store::rows::{AccountRow, KeyRow, MonthRepair, RequestRecord};
+use crate::store::rows::{AccountRow, KeyRow, MonthRepair, RequestRecord, Rotation};
 
 /// Changes a store in the name of an author. See [`Store::changes_by`].
 pub struct StoreChanges<'s> {
@@ -156,17 +156,4 @@ impl StoreChanges<'_> {
     ) -> Result<bool, StoreError> {
         self.store.record_source_state(self.author, operation, state)
     }
-}
-
-/// The replacement of a key by a new one.
-#[derive(Clone, Debug)]
-pub struct Rotation<'k> {
-    /// The id of the old key.
-    pub old_id: &'k str,
-    /// The new key.
-    pub new_key: &'k KeyRow,
-    /// The expiry of the old key in Unix seconds, unless it expires earlier.
-    pub old_expires_at: i64,
-    /// The current time in Unix seconds.
-    pub unix_now: i64,
 }

@@ -9,17 +9,15 @@ use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 /// checked values.
 pub trait LedgerBackend {
     /// Asks the store for its identity and its clock; connects first if there is no connection.
-    /// `_previous_probe` is this node's last probe. If the server was restarted, replaced or emptied
+    /// `previous_probe` is this node's last probe. If the server was restarted, replaced or emptied
     /// since then, it grants nothing for a few seconds, while all nodes report their totals again.
-    /// The probe also raises the server's latest month to `_latest_begun_month`. With SQLite, there
+    /// The probe also raises the server's latest month to `latest_begun_month`. With SQLite, there
     /// is nothing to probe.
     fn probe(
         &mut self,
-        _latest_begun_month: Month,
-        _previous_probe: Option<&Probe>,
-    ) -> Result<Probe, StoreError> {
-        Ok(Probe::default())
-    }
+        latest_begun_month: Month,
+        previous_probe: Option<&Probe>,
+    ) -> Result<Probe, StoreError>;
 
     /// Applies the reports of one node, each atomically, and returns a grant for each, in the same
     /// order. A report whose sequence is not higher than the one in the store changes nothing.

@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use super::audit::AuditBackend;
+use super::connection::ConnectionBackend;
 use super::learned::DnsFactBackend;
 use super::ledger::LedgerBackend;
 use super::quota_events::QuotaEventBackend;
@@ -13,7 +14,6 @@ use super::time::TimeBackend;
 use super::top::TopListBackend;
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
-use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
 use crate::store::ledger::Probe;
 use crate::store::redis::connection::{Redis, RedisOptions};
@@ -21,43 +21,6 @@ use crate::store::reply_check::{check_probe, check_total_below_2_to_63};
 use crate::store::rows::{KeyRow, RingRows};
 use crate::store::sqlite::connection::Sqlite;
 use crate::store::url::StoreUrl;
-
-/// The connection to a store of either kind.
-pub trait ConnectionBackend {
-    /// Whether the store is a server, which other nodes may use too.
-    fn is_server(&self) -> bool;
-
-    /// The time that the operations work by.
-    fn clock(&mut self) -> &mut StoreClock;
-
-    /// Fails if riskgate must not use the store: its file is damaged or read-only, or its server
-    /// may evict acknowledged data. Succeeds if the server does not answer.
-    fn check_safe_if_reachable(&mut self) -> Result<(), StoreError>;
-
-    /// Fails if an open store can't be used any more: its file was moved, deleted or replaced, or
-    /// its server may now evict acknowledged data.
-    fn check_still_usable(&mut self) -> Result<(), StoreError>;
-
-    /// Lets later operations wait up to five seconds for an SQLite lock, so that a command succeeds
-    /// while a busy gateway uses the same file. Does nothing if the store is in Redis.
-    fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    /// Moves SQLite's write-ahead log into the database file. Once no process has the store open,
-    /// this file alone can be moved or backed up. Does nothing if the store is in Redis.
-    fn checkpoint_wal(&mut self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    /// Begins to read one state of the store, whatever others change. Does nothing on a server.
-    fn begin_snapshot(&mut self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    /// Ends what [`ConnectionBackend::begin_snapshot`] began.
-    fn end_snapshot(&mut self) {}
-}
 
 /// All that a kind of store does.
 pub trait Backend:

@@ -15,8 +15,8 @@ pub trait RingBackend {
     /// How many keys there are to read. A server may count a few that are not in effect.
     fn count_keys(&mut self) -> Result<u64, StoreError>;
 
-    /// Reads all keys, all accounts, and the version of the ring. A row may already be newer than this
-    /// version, but never older. `None` if the store is not initialized.
+    /// Reads all keys, all accounts, and the version of the ring. A row may already be newer than
+    /// this version, but never older. `None` if the store is not initialized.
     fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError>;
 
     /// Reads the keys and accounts that changed after version `after_version`, and the version that
@@ -42,12 +42,10 @@ pub trait RingBackend {
         Vec::new()
     }
 
-    /// See [`StoreChanges::mark_as_store`](super::changes::StoreChanges::mark_as_store).
-    fn mark_as_store(&mut self, _author: &ChangeAuthor) -> Result<(), StoreError> {
-        Ok(())
-    }
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    fn mark_as_store(&mut self, author: &ChangeAuthor) -> Result<(), StoreError>;
 
-    /// See [`StoreChanges::expire_or_revoke_key`](super::changes::StoreChanges::expire_or_revoke_key).
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
     fn expire_or_revoke_key(
         &mut self,
         author: &ChangeAuthor,
@@ -56,7 +54,7 @@ pub trait RingBackend {
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError>;
 
-    /// See [`StoreChanges::set_account`](super::changes::StoreChanges::set_account).
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
     fn set_account(
         &mut self,
         author: &ChangeAuthor,

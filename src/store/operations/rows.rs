@@ -4,12 +4,11 @@ use crate::store::audit::{Change, ChangeAuthor};
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
 use crate::store::new_key_plan::NewKeyPlan;
-use crate::store::operations::changes::Rotation;
-use crate::store::rows::{AccountRow, KeyRow, RequestRecord};
+use crate::store::rows::{AccountRow, KeyRow, RequestRecord, Rotation};
 
 /// How both kinds of store change several keys and accounts at once.
 pub trait RowsBackend {
-    /// See [`StoreChanges::add_keys`](super::changes::StoreChanges::add_keys).
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
     /// `change` is what the audit records.
     fn add_keys(
         &mut self,
@@ -19,7 +18,7 @@ pub trait RowsBackend {
         change: &Change,
     ) -> Result<(), StoreError>;
 
-    /// See [`StoreChanges::rotate_key`](super::changes::StoreChanges::rotate_key).
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
     fn rotate_key(
         &mut self,
         author: &ChangeAuthor,
@@ -27,7 +26,7 @@ pub trait RowsBackend {
         request: Option<&RequestRecord>,
     ) -> Result<(), StoreError>;
 
-    /// See [`StoreChanges::undo_rotation`](super::changes::StoreChanges::undo_rotation).
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
     fn undo_rotation(
         &mut self,
         author: &ChangeAuthor,
@@ -35,7 +34,7 @@ pub trait RowsBackend {
         former_expires_at: Option<i64>,
     ) -> Result<(), StoreError>;
 
-    /// See [`StoreChanges::restore_rows`](super::changes::StoreChanges::restore_rows).
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
     fn restore_rows(
         &mut self,
         author: &ChangeAuthor,
@@ -43,7 +42,7 @@ pub trait RowsBackend {
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError>;
 
-    /// See [`StoreChanges::fill_empty_store`](super::changes::StoreChanges::fill_empty_store).
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
     fn fill_empty_store(
         &mut self,
         author: &ChangeAuthor,

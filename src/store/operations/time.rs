@@ -22,7 +22,7 @@ pub trait TimeBackend {
     /// Remembers the believed time of a gateway. It is no change that the audit records.
     fn remember_time(&mut self, anchor: &TimeAnchor) -> Result<(), StoreError>;
 
-    /// See [`StoreChanges::repair_month`](super::changes::StoreChanges::repair_month).
+    /// As in [`StoreChanges`](super::changes::StoreChanges).
     fn repair_month(
         &mut self,
         author: &ChangeAuthor,

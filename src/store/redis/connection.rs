@@ -16,7 +16,7 @@ use super::reply::{error_reply_text, info_field, reply_text_or_empty};
 use super::scripts::Script;
 use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
-use crate::store::operations::open::ConnectionBackend;
+use crate::store::operations::connection::ConnectionBackend;
 use crate::store::url::RedisUrl;
 use crate::support::regular_file::read_regular_file;
 

@@ -8,8 +8,7 @@ use super::scripts::Script;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error;
 use crate::store::error::StoreError;
-use crate::store::operations::changes::Rotation;
-use crate::store::rows::RequestRecord;
+use crate::store::rows::{RequestRecord, Rotation};
 
 impl Redis {
     pub(super) fn replace_key(

@@ -13,9 +13,8 @@ use crate::store::audit::{Change, ChangeAuthor};
 use crate::store::contents::StoreContents;
 use crate::store::error::{self, StoreError};
 use crate::store::new_key_plan::NewKeyPlan;
-use crate::store::operations::changes::Rotation;
 use crate::store::operations::rows::RowsBackend;
-use crate::store::rows::{AccountRow, KeyRow, RequestRecord};
+use crate::store::rows::{AccountRow, KeyRow, RequestRecord, Rotation};
 
 /// How long a writer waits for an import that reserves the same names. An import whose process was
 /// killed is abandoned earlier, after ten seconds.

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use super::open;
 use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
-use crate::store::operations::open::ConnectionBackend;
+use crate::store::operations::connection::ConnectionBackend;
 use crate::support::regular_file::file_identity;
 
 /// An open store. It has one connection, so each thread opens its own.
@@ -150,7 +150,7 @@ impl Sqlite {
         Err(StoreError::Unusable {
             location: self.path.display().to_string(),
             expected: "the file that was opened",
-            found: "another one, or none; put it back, or restart riskgate to use the present one"
+            found: "another one, or none; put it back first: a restart would use the present one, or make an empty one"
                 .to_owned(),
         })
     }

@@ -7,11 +7,15 @@ use super::daily_usage::write_usage_counts;
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::month::Month;
 use crate::store::error::StoreError;
-use crate::store::ledger::{BatchContext, Grant, LeaseReport};
+use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
 use crate::store::operations::ledger::LedgerBackend;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
 impl LedgerBackend for Sqlite {
+    fn probe(&mut self, _: Month, _: Option<&Probe>) -> Result<Probe, StoreError> {
+        Ok(Probe::default())
+    }
+
     /// Applies all reports in one commit. Fails as a whole if the store has lost a row that it
     /// acknowledged to this node, or has an older one: then the file was replaced.
     fn report_leases(

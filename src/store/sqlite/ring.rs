@@ -21,14 +21,17 @@ use crate::store::contents::{RingSnapshot, StoreContents, change_of_filled_store
 use crate::store::error::{self, StoreError};
 use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::operations::audit::AuditBackend;
-use crate::store::operations::changes::Rotation;
 use crate::store::operations::ring::RingBackend;
 use crate::store::operations::rows::RowsBackend;
 use crate::store::rows::{
-    AccountRow, DamagedRows, KeyRow, RequestRecord, RingChanges, RingRows, RingVersion,
+    AccountRow, DamagedRows, KeyRow, RequestRecord, RingChanges, RingRows, RingVersion, Rotation,
 };
 
 impl RingBackend for Sqlite {
+    fn mark_as_store(&mut self, _: &ChangeAuthor) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
         read_ring_version(&self.connection).map_err(self.error_while("reading the key version"))
     }

@@ -12,8 +12,7 @@ use super::rows::{
 use crate::store::audit::{AuditOperation, ChangeAuthor};
 use crate::store::error;
 use crate::store::error::StoreError;
-use crate::store::operations::changes::Rotation;
-use crate::store::rows::RequestRecord;
+use crate::store::rows::{RequestRecord, Rotation};
 
 impl Sqlite {
     pub(super) fn replace_key(
