@@ -3,7 +3,6 @@
 pub mod admin;
 pub mod listener;
 mod mount;
-mod redirect;
 pub mod reload;
 pub mod served_store;
 pub mod server;

@@ -20,6 +20,7 @@ use super::http2::serve_http2;
 use super::idle_wait::IdleWait;
 use super::options::DownstreamOptions;
 use super::preamble::{ProxyHeader, parse_proxy_header, starts_with_http2_preface};
+use super::redirect::redirect_to_https;
 use crate::gate::Gate;
 use crate::model::network::Networks;
 use crate::proxy::upstream::Upstreams;
@@ -32,6 +33,8 @@ pub struct DownstreamApp<P> {
     proxy: Arc<HttpProxy<P>>,
     context: Arc<ListenerContext>,
     tls: Option<Acceptor>,
+    /// The port to which the app sends all clients; `None` if it serves them itself.
+    redirect_port: Option<u16>,
     proxy_header_log: LogInterval,
 }
 
@@ -51,7 +54,14 @@ where
     ) -> DownstreamApp<P> {
         tracker.add_listener();
         let context = Arc::new(ListenerContext { gate, options, tracker, upstreams });
-        DownstreamApp { proxy, context, tls: None, proxy_header_log: LogInterval::default() }
+        let proxy_header_log = LogInterval::default();
+        DownstreamApp { proxy, context, tls: None, redirect_port: None, proxy_header_log }
+    }
+
+    /// Makes the app only send clients to HTTPS, at this port.
+    pub fn redirecting_to(mut self, https_port: u16) -> DownstreamApp<P> {
+        self.redirect_port = Some(https_port);
+        self
     }
 
     /// Makes the app accept only TLS connections.
@@ -79,8 +89,10 @@ where
         let accepted = Instant::now();
         let deadline = accepted + self.context.options.header_timeout;
         let mut idle_wait = IdleWait::new(deadline, shutdown);
-        let has_preamble =
-            proxies.is_some() || self.tls.is_some() || self.context.options.accepts_h2c;
+        let has_preamble = proxies.is_some()
+            || self.tls.is_some()
+            || self.redirect_port.is_some()
+            || self.context.options.accepts_h2c;
         if has_preamble
             && !idle_wait
                 .wait_for_request_bytes(&mut client_io, &self.context.tracker, accepted, deadline)
@@ -91,6 +103,10 @@ where
         if proxies.is_some() {
             self.receive_proxy_header(&mut client_io, deadline).await?;
             _address_guard = self.track_client(&client_io)?;
+        }
+        if let Some(https_port) = self.redirect_port {
+            redirect_to_https(&self.context, client_io, https_port, deadline).await;
+            return Some(());
         }
         if let Some(tls) = &self.tls {
             let stream = box_future(|| self.handshake_tls(tls, *client_io, deadline)).await?;

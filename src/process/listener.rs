@@ -37,8 +37,6 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
 /// log, the table, the listeners, the runtime, admin connections and DNS queries
 /// (`dns.concurrency`).
 const RESERVED_DESCRIPTORS: u64 = 128;
-/// `listen.redirect` may use this many descriptors besides [`RESERVED_DESCRIPTORS`].
-const DESCRIPTORS_OF_REDIRECT: u64 = 64;
 /// Client connections can't use the last of this many parts of all descriptors: even if riskgate
 /// uses more elsewhere than is reserved, the admin listener can be reached.
 const KEPT_DESCRIPTORS_DIVISOR: u64 = 20;
@@ -77,8 +75,6 @@ pub struct DescriptorBudget {
     pub max_connections: usize,
     /// Exchanges with upstream servers.
     pub max_exchanges: usize,
-    /// Whether `listen.redirect` is configured. It has connections of its own.
-    pub has_redirect: bool,
 }
 
 impl DescriptorBudget {
@@ -105,12 +101,11 @@ impl DescriptorBudget {
 
     /// Lowers both limits so that they and [`RESERVED_DESCRIPTORS`] fit within `limit` descriptors.
     fn fit_within(self, limit: u64) -> DescriptorBudget {
-        let of_redirect = if self.has_redirect { DESCRIPTORS_OF_REDIRECT } else { 0 };
-        let spare = limit.saturating_sub(RESERVED_DESCRIPTORS + of_redirect).max(8);
+        let spare = limit.saturating_sub(RESERVED_DESCRIPTORS).max(8);
         let spare = usize::try_from(spare).unwrap_or(usize::MAX);
         let exchanges = self.max_exchanges.min(spare / 6).max(1);
         let connections = self.max_connections.min(spare - 3 * exchanges);
-        DescriptorBudget { max_connections: connections, max_exchanges: exchanges, ..self }
+        DescriptorBudget { max_connections: connections, max_exchanges: exchanges }
     }
 }
 
@@ -332,19 +327,14 @@ mod tests {
 
     #[test]
     fn budget_and_reserve_fit_within_the_limit_of_open_files() {
-        let limits = [64, 256, 1_024, 4_096, 20_000];
-        for (has_redirect, limit) in
-            [false, true].into_iter().flat_map(|it| limits.map(|n| (it, n)))
-        {
-            let wanted =
-                DescriptorBudget { max_connections: 20_000, max_exchanges: 1_000, has_redirect };
+        for limit in [64, 256, 1_024, 4_096, 20_000] {
+            let wanted = DescriptorBudget { max_connections: 20_000, max_exchanges: 1_000 };
             assert_eq!(wanted.fit_within(1 << 20), wanted);
             let shared = wanted.fit_within(limit);
-            let of_redirect = if has_redirect { DESCRIPTORS_OF_REDIRECT } else { 0 };
             let used = shared.max_connections + 3 * shared.max_exchanges;
             assert!(shared.max_connections > 0 && shared.max_exchanges > 0, "{limit}: {shared:?}");
             assert!(
-                limit < 256 || used as u64 + RESERVED_DESCRIPTORS + of_redirect <= limit,
+                limit < 256 || used as u64 + RESERVED_DESCRIPTORS <= limit,
                 "{limit}: {shared:?}"
             );
         }

@@ -254,7 +254,6 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
     let wanted = DescriptorBudget {
         max_connections: config.startup.connection_limits.max_connections,
         max_exchanges: config.startup.upstream.max_in_flight,
-        has_redirect: config.startup.redirect.is_some(),
     };
     let given = DescriptorBudget::raise_nofile_limit_and_divide(wanted).map_err(|limit| {
         let expected = format!("limit of open files: expected at least {MIN_OPEN_FILES_LIMIT}");

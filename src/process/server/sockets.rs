@@ -13,7 +13,6 @@ use crate::config::Config;
 use crate::downstream::{ConnectionTracker, DownstreamApp};
 use crate::gate::Gate;
 use crate::process::listener::{self, ListenerService};
-use crate::process::redirect::RedirectApp;
 use crate::process::systemd::Heartbeat;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::upstream::Upstreams;
@@ -109,16 +108,6 @@ impl ProxyServiceParts<'_> {
             let state = Arc::clone(self.gate.state());
             move || state.metrics.connections.connections_rejected.inc()
         };
-        if let (Some(socket), Some(https)) =
-            (sockets.remove_socket("redirect"), config.startup.https)
-        {
-            let trusted = config.startup.startup_rules.client_address.trusted_proxies.clone();
-            let limits = config.startup.downstream.request_limits.clone();
-            let app = RedirectApp::new(self.gate.clone(), https, limits, trusted);
-            let timeout = config.startup.downstream.write_timeout;
-            let service = ListenerService::new("redirect", socket, app, timeout);
-            server.add_service(service.leaving_last_descriptors(count_closed()));
-        }
         let mut add = |name, socket, app| {
             let service =
                 ListenerService::new(name, socket, app, config.startup.downstream.write_timeout);
@@ -127,6 +116,11 @@ impl ProxyServiceParts<'_> {
                 service.with_threads_and_heartbeat(config.startup.threads, self.heartbeat.clone()),
             );
         };
+        if let (Some(socket), Some(https)) =
+            (sockets.remove_socket("redirect"), config.startup.https)
+        {
+            add("redirect", socket, app().redirecting_to(https.port()));
+        }
         if let Some(socket) = sockets.remove_socket("http") {
             add("http", socket, app());
         }

@@ -419,3 +419,37 @@ fn the_redirect_listener_answers_logs_and_counts_as_the_others_do() {
         assert_eq!(counted(outcome), before + 1.0, "{outcome}");
     }
 }
+
+#[test]
+fn the_redirect_listener_obeys_the_limits_and_reads_a_proxy_header() {
+    let redirect = free_address();
+    let setup = Setup::new().set_text("listen.redirect", &redirect.to_string());
+    let (gateway, _) = start_with_tls(setup.set("listen.max_connections_per_address", "3"));
+    let refused = || gateway.sum_of_samples("riskgate_connections_rejected_total", &[]);
+    let held: Vec<Connection> = (0..3).map(|_| Connection::open(redirect)).collect();
+    wait_until("they count", || gateway.sum_of_samples("riskgate_connections", &[]) >= 3.0);
+    let mut fourth = Connection::open(redirect);
+    assert!(fourth.read_to_end().is_empty());
+    wait_until("the refusal is counted", || refused() >= 1.0);
+    drop(held);
+    wait_until("others are served again", || {
+        let mut connection = Connection::open(redirect);
+        connection.send(b"GET /a HTTP/1.1\r\nHost: gate.test\r\n\r\n");
+        connection.read_response().is_some_and(|answer| answer.status == 308)
+    });
+
+    let redirect = free_address();
+    let setup = Setup::new().set_text("listen.redirect", &redirect.to_string());
+    let setup = setup.set("listen.proxy_protocol", "true");
+    let setup = setup.set("listen.trusted_proxies", r#"["127.0.0.1"]"#);
+    let log = setup.path("access.log").display().to_string();
+    let (gateway, _) = start_with_tls(setup.set_text("log.path", &log));
+    let mut connection = Connection::open(redirect);
+    connection.send(b"PROXY TCP4 192.0.2.9 192.0.2.1 1 80\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    connection.read_response().expect("an answer").expect(308);
+    wait_until("it is logged", || !gateway.read_access_log().is_empty());
+    assert_eq!(gateway.read_access_log()[0]["client"], "192.0.2.9");
+    let mut connection = Connection::open(redirect);
+    connection.send(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(connection.read_to_end().is_empty(), "a PROXY header is missing");
+}
