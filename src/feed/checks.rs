@@ -5,10 +5,25 @@ use std::collections::HashSet;
 use super::config::Feed;
 use super::error::FeedError;
 use crate::model::domain::DnsName;
+use crate::support::memory;
 use crate::table::{FeedKind, MIN_ROWS_FOR_CHANGE_CHECK, Table};
 
 /// The share of lines that must be valid names, in percent. One invalid line is not counted.
 const MIN_VALID_PERCENT: usize = 90;
+
+/// What an update needs for each byte of a list, besides [`UPDATE_BYTES_PER_NAME`]: texts of the
+/// names, of the sorted list, and of the former one.
+const UPDATE_BYTES_PER_BYTE: u64 = 6;
+/// What an update needs for each name of a list. A failed allocation would end the process.
+const UPDATE_BYTES_PER_NAME: u64 = 176;
+
+/// Fails if the process can't get the memory for checking a list and comparing it with the former
+/// one.
+pub(super) fn check_memory(feed_name: &str, bytes: &[u8]) -> Result<(), FeedError> {
+    let ends = bytes.iter().filter(|byte| matches!(byte, b'\n' | b',')).count() as u64;
+    let needed = UPDATE_BYTES_PER_BYTE * bytes.len() as u64 + UPDATE_BYTES_PER_NAME * (ends + 1);
+    memory::check_available(needed).map_err(|found| FeedError::new(feed_name, found.to_string()))
+}
 
 /// Parses a list and returns its names in canonical form, sorted, each once. The list is a JSON
 /// array of names, or has one name per line. In a line, the text behind a comma, semicolon, space,

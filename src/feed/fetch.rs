@@ -13,6 +13,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 
 use super::error::FeedError;
 use super::storage::FeedState;
+use crate::support::memory;
 use crate::support::regular_file::read_regular_file;
 
 /// How long one fetch may take, from the DNS look-up to the last byte.
@@ -192,6 +193,9 @@ fn fetch_list_over_http(
         let found = content_length.unwrap_or_default();
         return Err(failed(format!("expected at most {max_bytes} bytes, but found {found}")));
     }
+    // The buffer grows by doubling.
+    memory::check_available(2 * content_length.unwrap_or(max_bytes))
+        .map_err(|found| failed(found.to_string()))?;
     let body = response.body_mut().with_config().limit(max_bytes).read_to_vec();
     let bytes = body.map_err(|error| match error {
         ureq::Error::BodyExceedsLimit(_) => {

@@ -96,6 +96,7 @@ impl Feed {
         if let Some(key) = &self.minisign_public_key {
             fetch::check_signature(&self.url, key, &fetched.bytes)?;
         }
+        checks::check_memory(&self.name, &fetched.bytes)?;
         let names = checks::parse_names(&self.name, &fetched.bytes)?;
         // The digest covers only the sorted names. A changed comment or order does not change it.
         let digest = fetch::sha256_hex(names.join("\n").as_bytes());

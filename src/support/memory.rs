@@ -24,7 +24,9 @@ pub fn check_available(bytes: u64) -> io::Result<()> {
     let free_in_groups = find_free_bytes(Path::new(CGROUP_ROOT), &own_groups);
     let found = match free_in_groups {
         Some(free) if free < bytes => format!("{} MiB within its control group", free >> 20),
-        _ if !can_reserve => "less within the limit of the process (RLIMIT_AS)".to_owned(),
+        _ if !can_reserve => {
+            "less within the limits of the process (RLIMIT_AS, RLIMIT_DATA)".to_owned()
+        }
         _ => return Ok(()),
     };
     let mebibytes = bytes.div_ceil(1 << 20);

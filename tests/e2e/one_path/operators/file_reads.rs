@@ -185,6 +185,32 @@ fn limit_memory(gateway: &Gateway, mebibytes: u64) {
 }
 
 #[test]
+fn a_feed_that_needs_too_much_memory_is_refused() {
+    let names: String = (0..400_000).map(|n| format!("name{n:07}.test\n")).collect();
+    for mebibytes in [20, 40, 60, 80, 100, 120] {
+        let setup = Setup::new();
+        let feeds = setup.path("feeds").display().to_string();
+        let gateway = setup.set_text("table.feed_dir", &feeds).start();
+        let list = gateway.path("published.txt");
+        std::fs::write(&list, &names).unwrap();
+        limit_memory(&gateway, mebibytes);
+        let feed = format!("[[table.feed]]\nname = \"daily\"\nurl = {list:?}\ntier = \"b\"\n");
+        gateway.edit_config(|text| format!("{text}\n{feed}"));
+        let status = || gateway.get_admin_page("/status").json()["feeds"][0].clone();
+        wait_until("the list is refused, or fetched", || {
+            status()["problem"].as_str().is_some_and(|found| found.contains("MiB of free memory"))
+                || status()["rows"].as_u64().is_some_and(|rows| rows > 0)
+        });
+        // The table with the list may be refused too.
+        for _ in 0..8 {
+            gateway.readyz();
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0, "{mebibytes} MiB");
+    }
+}
+
+#[test]
 fn keys_of_the_store_that_need_too_much_memory_are_refused() {
     let server = RedisServer::start();
     for setup in [Setup::new(), Setup::new().with_redis(&server)] {
