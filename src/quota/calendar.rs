@@ -237,10 +237,8 @@ impl Calendar {
             );
         }
         state.follows_store_clock |= state.held_store_jump.is_none() && !state.is_lower_bound;
-        if state.follows_store_clock && !is_within_tolerance(machine, state.boottime_offset) {
-            // The believed time does not follow this machine's clock, but nothing is deleted by a
-            // time that it contradicts.
-            state.agreed_since_boottime = boottime;
+        if state.follows_store_clock {
+            warning = warning.or(state.compare_machine_clock(machine, boottime));
         }
         self.publish_offset(state, boottime, warning);
         // Has an effect only if the store's clock was never accepted.
@@ -292,6 +290,12 @@ impl Calendar {
                     format_rfc3339(shown)
                 ))
             }
+            Some((ClockSource::Machine, jump)) if state.follows_store_clock => Some(format!(
+                "this machine's clock says {}, but that of the store {}: riskgate follows the \
+                 store's, and deletes nothing until both agree",
+                format_rfc3339(boottime + jump.boottime_offset),
+                format_rfc3339(boottime + state.boottime_offset)
+            )),
             Some((clock, jump)) => {
                 let shown = boottime + jump.boottime_offset;
                 let (name, time) = (clock.possessive_name(), format_rfc3339(shown));
@@ -331,6 +335,27 @@ impl ClockState {
         self.is_lower_bound = false;
         self.agreed_since_boottime = boottime;
         (self.held_store_jump, self.held_machine_jump) = (None, None);
+    }
+
+    /// Remembers whether this machine's clock contradicts the believed time, which follows the
+    /// store's clock. Nothing is deleted by a time that it contradicts. Returns a warning to log if
+    /// the clock shows this time for the first time.
+    fn compare_machine_clock(&mut self, offset: i64, boottime: i64) -> Option<String> {
+        if is_within_tolerance(offset, self.boottime_offset) {
+            self.held_machine_jump = None;
+            return None;
+        }
+        self.agreed_since_boottime = boottime;
+        let known = self.held_machine_jump;
+        if known.is_some_and(|jump| is_within_tolerance(jump.boottime_offset, offset)) {
+            return None;
+        }
+        self.held_machine_jump =
+            Some(ClockJump { boottime_offset: offset, first_seen_boottime: boottime });
+        let seconds = offset - self.boottime_offset;
+        Some(format!(
+            "this machine's clock is {seconds} s from the store's, which riskgate follows"
+        ))
     }
 
     /// Judges one reading of a clock. If the clock agrees with the believed time, small differences

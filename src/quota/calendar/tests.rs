@@ -167,7 +167,9 @@ fn a_first_store_time_is_accepted_if_not_contradicted() {
         let calendar = Calendar::new(known, machine, 0);
         calendar.observe_store_clock(store, machine, 0);
         assert_eq!(calendar.believed_now(0), store, "{known:?} {machine}");
-        assert_eq!(calendar.problem(0), None);
+        let told = calendar.problem(0);
+        assert_eq!(told.is_none(), is_within_tolerance(store, machine), "{told:?}");
+        assert!(told.is_none_or(|text| text.starts_with("this machine's clock says")));
     }
     // A time before a month in which calls were already counted is certainly wrong.
     let calendar = Calendar::new(counted_month_at(NOVEMBER_END), NOVEMBER_END - 10, 0);
@@ -258,4 +260,22 @@ fn nothing_is_settled_while_this_machine_contradicts_the_store() {
         calendar.observe_store_clock(now, now, boottime);
     }
     assert!(calendar.believed_time(2_501).allows_deletion());
+}
+
+#[test]
+fn a_machine_clock_that_contradicts_the_store_is_told_until_it_agrees() {
+    let wrong = NOVEMBER_END + 50 * DAY;
+    let calendar = Calendar::new(None, wrong, 0);
+    calendar.observe_store_clock(NOVEMBER_END - 1_000, wrong + 1, 1);
+    let told = calendar.problem(1).unwrap();
+    assert!(told.contains("but that of the store 2026-11-30"), "{told}");
+    assert_eq!(calendar.believed_time(700).trust, TimeTrust::Known);
+    // It is set right, jumps again, and is set right again.
+    calendar.observe_store_clock(NOVEMBER_END - 999, NOVEMBER_END - 999, 2);
+    assert_eq!(calendar.problem(2), None);
+    calendar.observe_store_clock(NOVEMBER_END - 998, NOVEMBER_END + 700 * DAY, 3);
+    assert!(calendar.problem(3).unwrap().contains("riskgate follows the store's"));
+    assert_eq!(calendar.believed_now(3), NOVEMBER_END - 998);
+    calendar.observe_store_clock(NOVEMBER_END - 997, NOVEMBER_END - 997, 4);
+    assert_eq!(calendar.problem(4), None);
 }
