@@ -17,6 +17,7 @@ mod http2;
 mod idle_wait;
 mod options;
 pub mod preamble;
+mod redirect;
 mod request_io;
 
 pub use app::DownstreamApp;

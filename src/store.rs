@@ -33,7 +33,7 @@ pub use error::StoreError;
 pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe, UsageCount};
 pub use lost::LostRows;
 pub use new_key_plan::NewKeyPlan;
-pub use operations::changes::{Rotation, StoreChanges};
+pub use operations::changes::StoreChanges;
 pub use operations::open::Store;
 pub use quota_events::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
@@ -43,7 +43,7 @@ pub use redis::connection::{Redis, RedisOptions};
 pub use reply_check::check_grant;
 pub use rows::{
     AccountRow, DailyUsageCursor, DailyUsageRow, DamagedRows, DnsFactRow, KeyRow, MAX_DNS_FACTS,
-    MAX_TOP_ROW_ACCOUNTS, MonthRepair, RequestRecord, RingChanges, RingRows, RingVersion,
+    MAX_TOP_ROW_ACCOUNTS, MonthRepair, RequestRecord, RingChanges, RingRows, RingVersion, Rotation,
     TopCredit, TopRow, UsageRow,
 };
 pub use sqlite::connection::Sqlite;

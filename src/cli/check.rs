@@ -6,6 +6,7 @@ use super::output::print_message;
 use super::store_access::{STORE_TIMEOUT, read_ring_rows};
 use crate::keys::KeyRing;
 use crate::management::read_present_time;
+use crate::model::month::Month;
 use crate::process::server::{StartupInputs, check_log_limits_and_upstreams};
 use crate::store::{RingRows, Store, StoreError};
 
@@ -18,6 +19,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         Ok(None) => RingRows::default(),
         Ok(Some(mut store)) => {
             store.check_safe_if_reachable().map_err(store_failure)?;
+            check_writable(&mut store)?;
             read_ring_rows(&mut store).map_err(store_failure)?
         }
         Err(error) => return Err(store_failure(error)),
@@ -51,6 +53,16 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         print_message(format!("warning: {warning}"));
     }
     Ok(())
+}
+
+/// Fails if a server that has a store refuses what a gateway asks of it each second.
+fn check_writable(store: &mut Store) -> Result<(), CommandFailure> {
+    // An empty server must stay empty.
+    if store.ring_version().map_err(store_failure)?.is_none() {
+        return Ok(());
+    }
+    let probe = store.probe(Month::FIRST, None).map_err(store_failure)?;
+    probe.write_refusal.map_or(Ok(()), |refusal| Err(CommandFailure::failed(refusal)))
 }
 
 /// The failure of `riskgate check` if the store can't be used: exit code 1 if the store does not

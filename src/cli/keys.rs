@@ -12,7 +12,8 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, print_result_of_change, stdout_error, write_secret};
 use super::store_access::{
-    check_store_is_served, is_store_missing, open_existing_store, open_store, warn_about_clock_skew,
+    check_served_file_exists, check_store_is_served, is_store_missing, open_existing_store,
+    open_store, warn_about_clock_skew,
 };
 use crate::config::Config;
 use crate::keys::Token;
@@ -177,6 +178,8 @@ fn print_key_or_undo(
     };
     let outcome = match undo(store) {
         Ok(()) => format!("key {id} could not be shown and is revoked"),
+        // The store does not have the key, and the old key of a rotation is as it was.
+        Err(StoreError::Conflict(_)) => "nothing was changed".to_owned(),
         Err(error) => format!(
             "key {id} could not be shown, so nobody can use it; revoking it: {error}; to be sure, \
              repeat `riskgate keys revoke {id}` once the store answers"
@@ -208,6 +211,7 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
         read_declared_keys(&config.reloadable).is_ok_and(|all| all.iter().any(|it| it.key.id == id))
     };
     check_store_is_served(config)?;
+    check_served_file_exists(config)?;
     if is_store_missing(config) && !is_declared() {
         // A failed command must not leave a new store behind.
         let fault = format!("expected the id of a key, but found {id:?}");

@@ -14,7 +14,7 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, print_result_of_change};
 use super::store_access::{
-    is_gateway_draining, is_gateway_running, open_existing_store, open_or_create_store,
+    is_gateway_draining, is_gateway_running, open_existing_store, open_store,
 };
 use crate::config::Config;
 use crate::model::month::Month;
@@ -113,8 +113,9 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
 }
 
 fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
-    let mut store = open_or_create_store(&config.read_config()?)?;
-    store.check_safe_if_reachable()?;
+    let config = config.read_config()?;
+    // Not if a gateway has read its keys from a store that was here.
+    let mut store = open_store(&config)?;
     store.changes_by(&command_author()).mark_as_store()?;
     let version = store
         .ring_version()?

@@ -1,5 +1,6 @@
 //! Opens the store for commands.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -73,14 +74,8 @@ pub fn check_store_is_served(config: &Config) -> Result<(), CommandFailure> {
 /// Like [`open_store`], but the store need not be that of a running gateway: for a command that
 /// prepares another one.
 pub fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
+    check_served_file_exists(config)?;
     let new_file = missing_store_file(config);
-    if let Some(path) = new_file
-        && is_gateway_running(config)?
-    {
-        let expected = "expected the store of the running gateway, but found no file";
-        let path = path.display();
-        return Err(CommandFailure::failed(format!("{path}: {expected}; put it back first")));
-    }
     let mut store = config.startup.store.open(STORE_TIMEOUT)?;
     store.raise_busy_timeout()?;
     tell_time(&mut store)?;
@@ -89,6 +84,18 @@ pub fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
         output::print_message(format!("created the store {}", shown.display()));
     }
     Ok(store)
+}
+
+/// Fails if a gateway of the config runs, and the file of its store was moved away or deleted.
+pub fn check_served_file_exists(config: &Config) -> Result<(), CommandFailure> {
+    match missing_store_file(config) {
+        Some(path) if is_gateway_running(config)? => {
+            let expected = "expected the store of the running gateway, but found no file";
+            let path = path.display();
+            Err(CommandFailure::failed(format!("{path}: {expected}; put it back first")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Tells the store the present time. Prints a warning if the clocks contradict it.
@@ -135,8 +142,12 @@ pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailu
 /// Returns the path of the config's store if it is a file that does not exist.
 fn missing_store_file(config: &Config) -> Option<&PathBuf> {
     match &config.startup.store.url {
-        StoreUrl::Sqlite(path) if path.symlink_metadata().is_err() => Some(path),
-        _ => None,
+        StoreUrl::Sqlite(path) => match path.symlink_metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => Some(path),
+            // Opening it tells what is wrong.
+            _ => None,
+        },
+        StoreUrl::Redis(_) => None,
     }
 }
 

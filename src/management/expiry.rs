@@ -19,7 +19,7 @@ impl Expiry {
     /// # Errors
     /// Returns a fault of the value `expires` for any other text.
     pub fn parse(text: &str) -> Result<Expiry, ManagementFault> {
-        if let Some(duration) = parse_duration(text) {
+        if let Some(duration) = parse_duration(text).filter(|duration| duration.as_secs() > 0) {
             return Ok(Expiry::After(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)));
         }
         match text.parse::<jiff::Timestamp>() {
@@ -57,6 +57,19 @@ impl Expiry {
                  set the clock, start the gateway, and repeat this once /readyz shows no clock"
                     .to_owned(),
             )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_expires_after_some_time() {
+        assert!(matches!(Expiry::parse("90d"), Ok(Expiry::After(7_776_000))));
+        for none in ["0", "0d", "0s", "", "soon"] {
+            assert!(Expiry::parse(none).is_err(), "{none:?}");
         }
     }
 }

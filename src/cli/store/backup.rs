@@ -39,6 +39,13 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
         CommandFailure::failed(format!("{file}: expected to write it, but found {error}"))
     };
     let (contents, time) = open_and_read_contents(&options.url, &options.redis)?;
+    if contents.is_empty() && fs::exists(file).map_err(failed)? {
+        return Err(CommandFailure::failed(format!(
+            "expected a store with keys, accounts or usage, but found an empty one; the older backup \
+             {} is kept",
+            file.display()
+        )));
+    }
     let folder = parent_dir(file);
     let work = WorkDir::create_in(folder, WORK_DIR_PREFIX).map_err(failed)?;
     let written = work.path().join("written");

@@ -257,3 +257,21 @@ fn a_restore_onto_a_disk_that_is_too_small_leaves_no_broken_store() {
     }
     assert!(too_small > 5, "{too_small}");
 }
+
+#[test]
+fn an_empty_store_replaces_no_backup() {
+    let setup = Setup::new();
+    let file = setup.path("saved.db").display().to_string();
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    setup.cli(&["store", "backup", &file]).expect(0);
+    std::fs::remove_file(setup.path("riskgate.db")).unwrap();
+    setup.cli(&["store", "init"]).expect(0);
+    let refused = setup.cli(&["store", "backup", &file]).expect(1).stderr;
+    assert!(refused.contains("the older backup") && refused.contains("is kept"), "{refused}");
+    let elsewhere = setup_elsewhere();
+    elsewhere.cli(&["store", "restore", &file]).expect(0);
+    assert_eq!(
+        elsewhere.cli(&["keys", "list", "--json"]).expect(0).json().as_array().unwrap().len(),
+        1
+    );
+}

@@ -183,6 +183,8 @@ fn a_server_that_refuses_writes_is_told_before_the_next_call() {
     ] {
         server.run(refuse);
         wait_until("it is told", || gateway.readyz().text().contains(words));
+        let refused = gateway.cli(&["check"]).expect(1).stderr;
+        assert!(refused.contains(words), "{refused}");
         // The store can still be read, also for an account that has made no call yet.
         gateway.get("/v1/usage", &key).expect(200);
         server.run(allow);

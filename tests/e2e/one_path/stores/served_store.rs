@@ -99,6 +99,9 @@ fn no_change_makes_a_store_while_the_served_file_is_gone_or_replaced() {
             refused.stderr.contains("expected the store of the running gateway"),
             "{refused:?}"
         );
+        let refused = gateway.cli(&["keys", "revoke", &id]).expect(1).stderr;
+        assert!(refused.contains("expected the store of the running gateway"), "{refused}");
+        gateway.cli(&["store", "init"]).expect(1);
         gateway.cli(&["accounts", "set", "acme", "--plan", "free"]).expect(1);
         gateway.cli(&["table", "deny", "bad.example.com"]).expect(1);
         let [from, to] = [other.path("riskgate.db"), file.clone()]
@@ -137,6 +140,7 @@ fn no_change_makes_a_store_of_an_emptied_server() {
         &["keys", "revoke", &id],
         &["accounts", "set", "acme", "--plan", "free"],
         &["table", "deny", "bad.example.com"],
+        &["store", "init"],
     ] {
         let refused = gateway.cli(words).expect(1).stderr;
         assert!(refused.contains("but found an empty server"), "{words:?} {refused}");
