@@ -17,8 +17,7 @@ pub struct BatchContext<'r> {
     pub recovery_left: Duration,
     /// If true, the operation fails unless `store.wait_replicas` replicas have the reports. If
     /// false, the server's own acknowledgement is enough. Then
-    /// [`Store::missing_replicas`](super::Store::missing_replicas) tells how many replicas lack the
-    /// reports.
+    /// `Store::missing_replicas` tells how many replicas lack the reports.
     pub needs_replicas: bool,
 }
 

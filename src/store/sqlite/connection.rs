@@ -147,11 +147,14 @@ impl Sqlite {
         if file_identity(&self.path) == self.file_id {
             return Ok(());
         }
+        let found = match self.path.exists() {
+            true => "another one; put it back, or restart riskgate to use the present one",
+            false => "none; put it back first: a restart would make an empty one",
+        };
         Err(StoreError::Unusable {
             location: self.path.display().to_string(),
             expected: "the file that was opened",
-            found: "another one, or none; put it back first: a restart would use the present one, or make an empty one"
-                .to_owned(),
+            found: found.to_owned(),
         })
     }
 
