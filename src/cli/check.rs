@@ -6,7 +6,6 @@ use super::output::print_message;
 use super::store_access::{STORE_TIMEOUT, read_ring_rows};
 use crate::keys::KeyRing;
 use crate::management::read_present_time;
-use crate::model::month::Month;
 use crate::process::server::{StartupInputs, check_log_limits_and_upstreams};
 use crate::store::{RingRows, Store, StoreError};
 
@@ -55,14 +54,13 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Fails if a server that has a store refuses what a gateway asks of it each second.
+/// Fails if a server that has a store refuses writes. Changes nothing.
 fn check_writable(store: &mut Store) -> Result<(), CommandFailure> {
     // An empty server must stay empty.
-    if store.ring_version().map_err(store_failure)?.is_none() {
-        return Ok(());
+    match store.ring_version().map_err(store_failure)? {
+        Some(_) => store.check_takes_writes().map_err(store_failure),
+        None => Ok(()),
     }
-    let probe = store.probe(Month::FIRST, None).map_err(store_failure)?;
-    probe.write_refusal.map_or(Ok(()), |refusal| Err(CommandFailure::failed(refusal)))
 }
 
 /// The failure of `riskgate check` if the store can't be used: exit code 1 if the store does not

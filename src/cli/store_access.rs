@@ -28,7 +28,7 @@ const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     check_store_is_served(config)?;
     let mut store = open_or_create_store(config)?;
-    store.check_safe_if_reachable()?;
+    store.check_still_usable()?;
     check_store_is_the_same(config, &mut store)?;
     Ok(store)
 }
@@ -112,7 +112,7 @@ pub fn tell_time(store: &mut Store) -> Result<(), CommandFailure> {
 pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
     check_store_is_served(config)?;
     let mut store = open_without_creating(config)?;
-    store.check_safe_if_reachable()?;
+    store.check_still_usable()?;
     check_store_is_the_same(config, &mut store)?;
     Ok(store)
 }

@@ -37,7 +37,7 @@ impl Settings {
             self.has_transient_fault |= found.is_transient();
             vec![format!("{name}: expected a config file, but found {found}")]
         })?;
-        if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
+        if text.trim_ascii().is_empty() {
             return Err(vec![format!("{name}: expected settings, but found an empty file")]);
         }
         self.read_toml(&name, &text)?;

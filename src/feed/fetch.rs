@@ -193,8 +193,9 @@ fn fetch_list_over_http(
         let found = content_length.unwrap_or_default();
         return Err(failed(format!("expected at most {max_bytes} bytes, but found {found}")));
     }
-    // The buffer grows by doubling.
-    memory::check_available(2 * content_length.unwrap_or(max_bytes))
+    // The buffer grows by doubling. A list without a declared length is rarely long.
+    const USUAL_BYTES: u64 = 1 << 20;
+    memory::check_available(2 * content_length.unwrap_or(max_bytes.min(USUAL_BYTES)))
         .map_err(|found| failed(found.to_string()))?;
     let body = response.body_mut().with_config().limit(max_bytes).read_to_vec();
     let bytes = body.map_err(|error| match error {

@@ -183,7 +183,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Judgement<'r> {
         let judged = match self.match_route_and_pass_gates(request, ctx) {
-            Ok(matched) if self.must_wait_for_store(&matched, ctx) => {
+            Ok(matched) if !self.try_charge(&matched, ctx) => {
                 return Judgement::MustWait(matched);
             }
             Ok(matched) => answers::serve_route(&self.state, matched.route, request, ctx),
@@ -296,20 +296,20 @@ impl Gate {
     }
 
     /// Like [`Gate::charge`] for a request that passed the other gates, without a wait. Returns
-    /// true, and charges nothing, if the request has to wait for the store: to tell the usage, or
-    /// because the account holds no leased call.
-    fn must_wait_for_store(&self, matched: &MatchedRoute<'_>, ctx: &mut RequestContext) -> bool {
+    /// false, and charges nothing, if the request has to wait for the store: to tell the usage, or
+    /// because the account holds no leased call, or because other calls wait for one.
+    fn try_charge(&self, matched: &MatchedRoute<'_>, ctx: &mut RequestContext) -> bool {
         let (ledger, now) = (&self.state.ledger, ctx.unix_now());
         let permit = match (&ctx.key, matched.is_counted) {
-            _ if matched.route == Route::Usage => return true,
+            _ if matched.route == Route::Usage => return false,
             (Some(key), true) => match ledger.try_charge(&key.lease, ledger.month_to_charge(now)) {
                 Some(spent) => Permit::of_charged_calls(ledger, key, ctx.route, now, spent),
-                None => return true,
+                None => return false,
             },
             (key, _) => Permit::without_charge(key.as_ref()),
         };
         ctx.set_permit(permit);
-        false
+        true
     }
 
     /// Refunds the calls, because riskgate failed to serve the request. If it is too late, they

@@ -89,7 +89,7 @@ pub fn read_key_file(
     })?;
     // An empty file is an error, because it was probably truncated or is being written at this
     // moment. An operator who wants a file without keys can write a comment into it.
-    if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
+    if text.trim_ascii().is_empty() {
         let message = "expected keys, but found an empty file".to_owned();
         return Err(vec![KeyFileError::in_content(name, message)]);
     }

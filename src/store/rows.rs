@@ -168,8 +168,8 @@ pub struct RingChanges {
 }
 
 impl RingChanges {
-    /// Keeps only what differs from these rows and concerns a key or an account that they have. The
-    /// changes then lead to no later version.
+    /// Keeps only what differs from these rows and concerns a key or an account that they have, and
+    /// revoked keys, which may be keys of the key file. The changes then lead to no later version.
     pub fn keep_known(&mut self, rows: &RingRows) {
         let changed: HashSet<&str> = self.keys.iter().map(|key| key.id.as_str()).collect();
         let known: HashMap<&str, &KeyRow> = rows
@@ -178,13 +178,18 @@ impl RingChanges {
             .filter(|key| changed.contains(key.id.as_str()))
             .map(|key| (key.id.as_str(), key))
             .collect();
-        let differs = |key: &KeyRow| known.get(key.id.as_str()).is_some_and(|known| *known != key);
+        let differs = |key: &KeyRow| match known.get(key.id.as_str()) {
+            Some(known) => *known != key,
+            None => key.revoked_at.is_some(),
+        };
         let kept: HashSet<String> =
             self.keys.iter().filter(|key| differs(key)).map(|key| key.id.clone()).collect();
         self.keys.retain(|key| kept.contains(&key.id));
-        self.accounts.retain(|account| {
-            rows.accounts.iter().any(|known| known.name == account.name && known != account)
-        });
+        let known: HashMap<&str, &AccountRow> =
+            rows.accounts.iter().map(|account| (account.name.as_str(), account)).collect();
+        let differs =
+            |it: &AccountRow| known.get(it.name.as_str()).is_some_and(|known| *known != it);
+        self.accounts.retain(differs);
         self.damaged = DamagedRows::default();
         self.ring_version = rows.ring_version();
     }

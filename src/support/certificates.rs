@@ -16,7 +16,7 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::support::regular_file::read_regular_file;
+use crate::support::regular_file::{read_regular_file, without_byte_order_mark};
 use crate::support::snapshot::SnapshotCell;
 
 /// The largest certificate or key file, in bytes.
@@ -153,7 +153,7 @@ pub fn read_pem_certificates(
 }
 
 fn read_pem_file(path: &Path, expected: &'static str) -> Result<Vec<u8>, CertificateFault> {
-    read_regular_file(path, MAX_PEM_BYTES).map_err(|found| {
+    read_regular_file(path, MAX_PEM_BYTES).map(without_byte_order_mark).map_err(|found| {
         let is_transient = found.is_transient();
         CertificateFault { is_transient, ..CertificateFault::new(path, expected, found) }
     })

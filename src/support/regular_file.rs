@@ -90,9 +90,17 @@ pub fn read_regular_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, ReadErr
     }
 }
 
-/// Reads a regular file of at most `max_bytes` as UTF-8.
+/// Returns the bytes without the byte order mark of UTF-8, which some editors write.
+pub fn without_byte_order_mark(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        bytes.drain(..3);
+    }
+    bytes
+}
+
+/// Reads a regular file of at most `max_bytes` as UTF-8, without a byte order mark.
 pub fn read_regular_text(path: &Path, max_bytes: u64) -> Result<String, ReadError> {
-    let bytes = read_regular_file(path, max_bytes)?;
+    let bytes = without_byte_order_mark(read_regular_file(path, max_bytes)?);
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
@@ -213,6 +221,17 @@ pub fn check_dir_writable(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_text() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (bytes, expected) in
+            [("\u{feff}word\n", "word\n"), ("\u{feff}", ""), ("a\u{feff}", "a\u{feff}")]
+        {
+            std::fs::write(file.path(), bytes).unwrap();
+            assert_eq!(read_regular_text(file.path(), 100).unwrap(), expected);
+        }
+    }
 
     #[test]
     fn unreadable_files_are_errors_without_blocking() {

@@ -38,7 +38,7 @@ def use_installed_tools():
     """scripts/setup installs programs there that the system does not have."""
     folders = [TOOLS / "cmake/data/bin"]
     folders += [TOOLS / name / "bin" for name in ("cargo-deny", "cargo-fuzz", "cargo-nextest")]
-    os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *map(str, folders)])
+    os.environ["PATH"] = os.pathsep.join([*map(str, folders), os.environ["PATH"]])
 
 
 def compile_with_clippy():

@@ -39,7 +39,7 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
         CommandFailure::failed(format!("{file}: expected to write it, but found {error}"))
     };
     let (contents, time) = open_and_read_contents(&options.url, &options.redis)?;
-    if contents.is_empty() && fs::exists(file).map_err(failed)? {
+    if contents.is_empty() && holds_something(file, &options.redis) {
         return Err(CommandFailure::failed(format!(
             "expected a store with keys, accounts or usage, but found an empty one; the older backup \
              {} is kept",
@@ -64,6 +64,15 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
     })?;
     fs::rename(&complete, file).and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
     report_copy("saved", &contents, json)
+}
+
+/// Returns true unless the file is missing, or is a backup of an empty store.
+fn holds_something(file: &Path, redis: &RedisOptions) -> bool {
+    match fs::exists(file) {
+        Ok(false) => false,
+        _ => open_and_read_contents(&StoreUrl::Sqlite(file.to_owned()), redis)
+            .map_or(true, |(saved, _)| !saved.is_empty()),
+    }
 }
 
 /// Fails with what was found unless the file is an intact store with these contents.

@@ -297,7 +297,8 @@ impl KeyRingUpdater {
         let mut changes = self.store.ring_changes(known_version.version)?;
         let refused_keys = check_memory_for_keys(new_keys, BYTES_PER_KEY);
         if let (Err(_), Some(rows)) = (&refused_keys, &self.rows) {
-            // A revocation takes effect although there is no memory for the new keys.
+            // A revocation takes effect although there is no memory for the new keys, if there is
+            // enough to read them.
             changes.keep_known(rows);
             if changes.is_empty() {
                 return refused_keys.map(|()| false);
@@ -373,8 +374,9 @@ impl KeyRingUpdater {
             log::info!("{} keys serve", ring.len());
         }
         self.ring_faults = describe_faults(&ring);
-        state.keys.publish(Some(ring));
+        // The admin API waits for the ring, and then reads the rows.
         self.publish_inputs();
+        state.keys.publish(Some(ring));
     }
 }
 

@@ -31,6 +31,11 @@ pub trait ConnectionBackend {
         Ok(())
     }
 
+    /// Fails if a server that has a store refuses writes. Changes nothing.
+    fn check_takes_writes(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Begins to read one state of the store, whatever others change. Does nothing on a server.
     fn begin_snapshot(&mut self) -> Result<(), StoreError> {
         Ok(())

@@ -3,7 +3,7 @@
 use crate::store::error::StoreError;
 use crate::store::rows::DnsFactRow;
 
-/// What both kinds of store do with dNS facts.
+/// What both kinds of store do with DNS facts.
 pub trait DnsFactBackend {
     /// Saves DNS facts, and replaces earlier facts of the same names. The store keeps the facts of
     /// the [`MAX_DNS_FACTS`](crate::store::MAX_DNS_FACTS) names that were written last.

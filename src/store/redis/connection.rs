@@ -12,13 +12,14 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::foreign::ForeignEntries;
+use super::key_names::RING_META_KEY;
 use super::reply::{error_reply_text, info_field, reply_text_or_empty};
 use super::scripts::Script;
 use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
 use crate::store::operations::connection::ConnectionBackend;
 use crate::store::url::RedisUrl;
-use crate::support::regular_file::read_regular_file;
+use crate::support::regular_file::{read_regular_file, without_byte_order_mark};
 
 /// The shortest timeout for connecting, with TLS and authentication. If the timeout of operations
 /// is longer, it applies instead.
@@ -74,6 +75,13 @@ impl ConnectionBackend for Redis {
         &mut self.clock
     }
 
+    fn check_takes_writes(&mut self) -> Result<(), StoreError> {
+        let mut write = redis::pipe();
+        // The key exists, so this changes nothing.
+        write.cmd("SET").arg(RING_META_KEY).arg("").arg("NX");
+        self.query_with_retry("writing", &write).map(drop)
+    }
+
     fn check_still_usable(&mut self) -> Result<(), StoreError> {
         self.check_safe_if_reachable()
     }
@@ -119,6 +127,7 @@ impl Redis {
                 let tls_ca_error =
                     |found: String| unusable(expected, format!("{found}: {}", path.display()));
                 let root = read_regular_file(path, MAX_CA_BYTES)
+                    .map(without_byte_order_mark)
                     .map_err(|found| tls_ca_error(found.to_string()))?;
                 // The redis crate would accept a file without certificates, and then trust no
                 // server.

@@ -18,6 +18,14 @@ local was_restarted = life and life ~= ARGV[1]
 -- If the beginning differs from what the node knows, the data was lost, even if the incarnation is
 -- the same: another node, which knew no earlier data, may have probed first and set both.
 local was_replaced = ARGV[2] ~= '' and began ~= ARGV[2]
+if life and began then
+    -- The key exists, so this changes nothing. It fails if the server refuses writes: then nothing
+    -- else is written either.
+    local written = redis.pcall('SET', KEYS[1], '', 'NX')
+    if type(written) == 'table' and written.err then
+        return {store_id, began, math.max(0, redis.call('PTTL', KEYS[2])), written.err}
+    end
+end
 if was_restarted or was_replaced then
     redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])
 end
@@ -33,7 +41,4 @@ if recovery_ms > tonumber(ARGV[5]) then
     redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])
     recovery_ms = tonumber(ARGV[5])
 end
--- The key exists, so this changes nothing. It fails if the server refuses writes.
-local written = redis.pcall('SET', KEYS[1], '', 'NX')
-local refusal = type(written) == 'table' and written.err or ''
-return {store_id, began, math.max(0, recovery_ms), refusal}
+return {store_id, began, math.max(0, recovery_ms), ''}
