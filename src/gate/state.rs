@@ -1,7 +1,7 @@
 //! The [`Gate`] and the shared state that requests are judged by. It decides nothing itself.
 
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::HeaderName;
@@ -126,6 +126,9 @@ pub struct GateState {
     pub batch_permits: BatchPermits,
     /// The options of webhooks, and the end of their threads.
     pub webhook: WebhookControl,
+    /// Locked while the audit writes a record and what it remembers of it. The process ends between
+    /// two records.
+    pub audit_writes: Mutex<()>,
 }
 
 /// The gates, to mount in a proxy of your own. [`Mount::gate`] creates one; clones share its state.
@@ -173,6 +176,9 @@ impl Gate {
             state.tracer.close(TRACE_TIMEOUT);
             let time_left = WEBHOOK_TIMEOUT.saturating_sub(closing_since.elapsed());
             state.webhook.wait_for_sender(time_left);
+            // From now on the audit writes nothing.
+            let audit_writes = state.audit_writes.lock();
+            std::mem::forget(audit_writes.unwrap_or_else(PoisonError::into_inner));
             // After CLOSE_TIMEOUT the receiver is gone and the send fails.
             let _ = done.send(());
         });

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
@@ -328,6 +328,8 @@ impl Worker {
     }
 
     fn try_record_and_append(&mut self) -> Result<(), String> {
+        let state = Arc::clone(&self.gate_state);
+        let _writes = state.audit_writes.lock().unwrap_or_else(PoisonError::into_inner);
         let store = open_if_none(&mut self.store, &self.store_options, STORE_TIMEOUT);
         let store = store.map_err(describe)?;
         store.set_time(self.gate_state.ledger.believed_time());

@@ -1,6 +1,6 @@
 //! Builds the state that the gate uses, and the reloader that updates it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::startup_inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::{Config, ConfigSources};
@@ -70,6 +70,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         client_rates: ClientRates::new(),
         batch_permits: BatchPermits::new(trusted_proxies),
         webhook: WebhookControl::default(),
+        audit_writes: Mutex::default(),
     });
     if let Some(options) = config.startup.traces.clone() {
         start_trace_exporter(tracer, options).map_err(|error| failed(&error))?;
