@@ -245,7 +245,7 @@ fn many_clients_leave_descriptors_for_the_upstream_the_store_and_reloads() {
     });
     let setup = Setup::new().with_upstreams(&[closing.address]).set("plans.free", "1000000");
     let gateway = setup.run_under(&["prlimit", "--nofile=256:256"]).start();
-    assert!(gateway.stderr().contains("the limit of open files leaves"), "{}", gateway.stderr());
+    wait_until("it is told", || gateway.stderr().contains("the limit of open files leaves"));
     let key = gateway.create_active_key("acme", &[]);
     let mut first = gateway.connect();
     first.send_request(&get("/v1/usage").key(&key)).expect(200);
