@@ -48,7 +48,7 @@ use crate::observe::access_log::{AccessLogOptions, LogTarget};
 use crate::observe::process_log::ProcessLogOptions;
 use crate::observe::top_domains::TopDomainsOptions;
 use crate::observe::traces::TraceOptions;
-use crate::proxy::upstream::UpstreamOptions;
+use crate::proxy::upstream::{BodyOptions, UpstreamOptions};
 use crate::quota::FailurePolicy;
 use crate::support::certificates::CertificateFiles;
 use crate::support::client_rates::Rate;
@@ -254,6 +254,8 @@ impl Config {
             );
         }
         let feeds = settings.read_feeds();
+        let downstream = settings.read_downstream_options(&trusted_proxies, authz_path.as_ref());
+        let bodies = settings.read_body_options(downstream.request_limits.body_bytes);
         Config {
             file,
             startup: StartupConfig {
@@ -262,9 +264,9 @@ impl Config {
                 redirect,
                 admin,
                 threads: settings.integer("listen.threads", 1..=1024, cores as u64) as usize,
-                downstream: settings.read_downstream_options(&trusted_proxies, authz_path.as_ref()),
+                downstream,
                 connection_limits: settings.read_connection_limits(&trusted_proxies),
-                upstream: settings.read_upstream_options(&trusted_proxies),
+                upstream: settings.read_upstream_options(&trusted_proxies, bodies),
                 startup_rules: StartupRules {
                     client_address: settings.read_client_address_rule(trusted_proxies),
                     authz_path: authz_path.clone(),
@@ -377,6 +379,10 @@ impl StartupConfig {
         // The limits of requests have a copy of it.
         let mut new_downstream = new.downstream.clone();
         new_downstream.request_limits.authz_path.clone_from(authz_path);
+        // These limits are named on their own. The limits of requests have a copy of `max_bytes`.
+        let mut new_upstream = new.upstream.clone();
+        let new_bodies = std::mem::replace(&mut new_upstream.bodies, upstream.bodies.clone());
+        let new_bodies = BodyOptions { max_bytes: upstream.bodies.max_bytes, ..new_bodies };
         [
             ("listen.http", *http == new.http),
             ("listen.https", *https == new.https),
@@ -391,10 +397,11 @@ impl StartupConfig {
             ("keys.header", *key_header == new.startup_rules.key_header),
             ("listen.hsts", *hsts == new.startup_rules.hsts),
             ("listen (timeouts, sizes, fast_path)", *downstream == new_downstream),
+            ("listen (body_timeout, max_held_bytes)", upstream.bodies == new_bodies),
             ("listen (connections)", *connection_limits == new.connection_limits),
             ("log (path, max_bytes, kept_files)", *log_target == new.log_target),
             ("traces", *traces == new.traces),
-            ("upstream", *upstream == new.upstream),
+            ("upstream", *upstream == new_upstream),
             ("store (but for on_failure)", *store == new.store),
             ("process.runtime_dir", *runtime_dir == new.runtime_dir),
             ("drain.delay", *drain_delay == new.drain_delay),

@@ -5,11 +5,13 @@
 //! do what these rules say.
 
 mod attempts;
+mod body_fault;
 pub mod forwarding;
 mod forwarding_headers;
 mod response;
 
 pub use attempts::{Attempts, FailedEnd, Failure, MAX_ATTEMPTS};
+pub use body_fault::BodyFault;
 pub use response::{
     BodyFraming, MalformedResponse, StatusKind, body_framing, closes_after_response,
     may_have_framing_fields, parse_content_length,

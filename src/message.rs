@@ -1,5 +1,7 @@
-//! HTTP messages: the parsed request head, and the responses that riskgate writes.
+//! HTTP messages: the parsed request head, the chunks of a body, and the responses that riskgate
+//! writes.
 
+pub mod chunks;
 pub(crate) mod forwarded;
 pub mod request_head;
 pub mod request_id;

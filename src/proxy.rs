@@ -2,6 +2,7 @@
 //! Pingora path, the reading of request bodies, and the upstream servers.
 
 pub mod gateway;
+mod held_bytes;
 pub mod request_body;
 pub mod upstream;
 pub mod upstream_service;

@@ -17,7 +17,8 @@ mod urlencoded;
 pub use field_path::FieldPath;
 pub use field_values::{FieldValues, MAX_ADDRESSES_IN_VALUE, UnreadCause};
 pub use reader::{
-    BodyHeaders, MAX_SCREENED_BODY_BYTES, read_body_values, read_field_values, read_query_values,
+    BodyHeaders, MAX_SCREENED_BODY_BYTES, ReceivedBody, read_body_values, read_field_values,
+    read_query_values,
 };
 
 #[cfg(test)]

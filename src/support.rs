@@ -15,4 +15,5 @@ pub mod regular_file;
 pub mod snapshot;
 pub mod socket_reset;
 pub mod test_fault;
+pub mod time_limit;
 pub mod work_dir;

@@ -188,6 +188,11 @@ fn preamble() {
 }
 
 #[test]
+fn request_chunks() {
+    try_target("request_chunks", targets::request_chunks::check_input);
+}
+
+#[test]
 fn request_head() {
     try_target("request_head", targets::request_head::check_input);
 }

@@ -13,6 +13,7 @@ pub mod http2_request;
 pub mod key_file;
 pub mod origin_pattern;
 pub mod preamble;
+pub mod request_chunks;
 pub mod request_head;
 pub mod request_target;
 pub mod table_file;

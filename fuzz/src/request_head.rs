@@ -1,6 +1,8 @@
 //! riskgate parses a request header the same in one part or in many, and as `httparse` does.
 
-use riskgate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
+use riskgate::message::request_head::{
+    RequestBodyFraming, RequestHead, RequestLimits, parse_request_head,
+};
 use riskgate::model::refusal::Refusal;
 
 use super::{DEFAULT_LIMITS, SMALL_LIMITS};
@@ -46,9 +48,16 @@ fn assert_same_in_parts(
     }
 }
 
+fn is_within_limit(body: RequestBodyFraming, sizes: &RequestLimits) -> bool {
+    match body {
+        RequestBodyFraming::Length(length) => length <= sizes.body_bytes,
+        RequestBodyFraming::Chunked => true,
+    }
+}
+
 /// An accepted header has one meaning: `httparse`, which Pingora uses, finds the same request.
 fn assert_httparse_agrees(header: &[u8], head: RequestHead, sizes: &RequestLimits) {
-    assert!(header.len() <= sizes.header_bytes + 2 && head.body_length <= sizes.body_bytes);
+    assert!(header.len() <= sizes.header_bytes + 2 && is_within_limit(head.body, sizes));
     assert!(header.ends_with(b"\r\n\r\n") && !header.contains(&0));
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);
@@ -64,16 +73,20 @@ fn assert_httparse_agrees(header: &[u8], head: RequestHead, sizes: &RequestLimit
         matching.map(|field| field.value).collect()
     };
     assert!(request.headers.len() <= sizes.header_fields);
-    assert!(values("transfer-encoding").is_empty(), "two ways to frame a body");
     assert!(values("host").len() <= 1);
     assert!(values("host").len() == 1 || request.version == Some(0), "HTTP/1.1 without a host");
-    match values("content-length")[..] {
-        [] => assert_eq!(head.body_length, 0),
-        [value] => {
+    match (&values("content-length")[..], &values("transfer-encoding")[..]) {
+        ([], []) => assert_eq!(head.body, RequestBodyFraming::Length(0)),
+        ([value], []) => {
             let text = std::str::from_utf8(value).expect("digits").trim();
-            assert_eq!(text.parse(), Ok(head.body_length), "httparse finds another length");
+            let length = text.parse().map(RequestBodyFraming::Length);
+            assert_eq!(length, Ok(head.body), "httparse finds another length");
         }
-        _ => panic!("several lengths"),
+        ([], [coding]) => {
+            assert!(coding.eq_ignore_ascii_case(b"chunked") && request.version == Some(1));
+            assert_eq!(head.body, RequestBodyFraming::Chunked);
+        }
+        _ => panic!("two ways to frame a body"),
     }
     assert!(!matches!(request.method, Some("CONNECT" | "TRACE")));
 }

@@ -18,6 +18,7 @@ static UPSTREAM_ROUTES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
         is_counted: true,
         max_per_client: None,
         has_gateway_statuses: false,
+        deadline: None,
         screen: None,
     };
     vec![prefix("/v1/signup"), prefix("/v1/signup/deep"), prefix("/x")]

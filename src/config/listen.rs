@@ -10,6 +10,7 @@ use crate::message::request_head::RequestLimits;
 use crate::message::response::StrictTransportSecurity;
 use crate::model::network::Networks;
 use crate::model::path_prefix::PathPrefix;
+use crate::proxy::upstream::BodyOptions;
 
 /// The addresses of the listeners.
 pub struct ListenAddresses {
@@ -72,6 +73,16 @@ impl Settings {
         }
     }
 
+    /// Reads the limits of request bodies, which have at most `max_bytes`.
+    pub fn read_body_options(&mut self, max_bytes: usize) -> BodyOptions {
+        BodyOptions {
+            max_bytes,
+            timeout: self.nonzero_duration("listen.body_timeout", Duration::from_secs(10)),
+            max_held_bytes: self.integer("listen.max_held_bytes", 1 << 20..=1 << 40, 64 << 20)
+                as usize,
+        }
+    }
+
     /// Reads timeouts, sizes and protocols of client connections. Proxies ask on `authz_path`.
     pub fn read_downstream_options(
         &mut self,
@@ -89,7 +100,7 @@ impl Settings {
                     as usize,
                 header_fields: self.integer("listen.max_header_fields", 8..=250, 64) as usize,
                 target_bytes: self.integer("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
-                body_bytes: self.integer("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
+                body_bytes: self.integer("listen.max_body_bytes", 0..=1 << 40, 32 << 20) as usize,
                 authz_path: authz_path.cloned(),
             },
             accepts_h2c: self.boolean("listen.h2c", false),

@@ -1,6 +1,7 @@
 //! `[[upstream.route]]`: further path prefixes that are forwarded upstream.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::description::toml_list;
 use super::raw_value::RawValue;
@@ -11,6 +12,9 @@ use crate::model::path_prefix::PathPrefix;
 
 /// The methods of a route that names none.
 const DEFAULT_METHODS: [&str; 2] = ["GET", "HEAD"];
+
+/// The deadline of a route that sets none.
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 
 impl Settings {
     /// Reads the `[[upstream.route]]` entries. Reports and leaves out those without a valid prefix.
@@ -75,6 +79,7 @@ impl Settings {
         }
         let failure_status = format!("{entry_key}.failure_status");
         let has_gateway_statuses = self.choice(&failure_status, &["500", "gateway"]) == "gateway";
+        let deadline = self.duration(&format!("{entry_key}.deadline"), DEFAULT_DEADLINE);
         let screen = self.read_screen_rules(&format!("{entry_key}.screen"), path.as_deref());
         Some(UpstreamRoute {
             path_prefix: path?,
@@ -84,6 +89,7 @@ impl Settings {
             is_counted: counts,
             max_per_client: self.read_rate(&format!("{entry_key}.max_per_client")),
             has_gateway_statuses,
+            deadline: Some(deadline).filter(|deadline| !deadline.is_zero()),
             screen: screen.map(Arc::new),
         })
     }

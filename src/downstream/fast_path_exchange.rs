@@ -7,7 +7,7 @@
 //! of these steps.
 
 use bytes::BytesMut;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
@@ -18,8 +18,8 @@ use crate::gate::{Head, ParsedBytes, RequestContext};
 use crate::model::refusal::Refusal;
 use crate::observe::metrics::AttemptRecord;
 use crate::proxy::upstream::{
-    AttemptTimer, BodyState, ResponseContext, ResponseHead, UpstreamConnection,
-    forward_response_head,
+    AttemptTimer, BodyState, DeadlinePassed, ExchangeDeadline, ResponseContext, ResponseHead,
+    UpstreamConnection, forward_response_head,
 };
 
 /// The space reserved for one read of a response header, in bytes.
@@ -87,7 +87,8 @@ pub(super) async fn proxy_request(
         return Broken;
     }
     pending_output.clear();
-    let deadline = Instant::from_std(servers.exchange_deadline(request.ctx.started_at()));
+    let mut deadline =
+        servers.exchange_deadline(request.ctx.time_limit(), request.ctx.started_at());
     let mut exchange = Exchange {
         context,
         fast_path: &mut *fast_path,
@@ -103,7 +104,7 @@ pub(super) async fn proxy_request(
     };
     let permit = servers.acquire_exchange_permit(request.ctx.client_address);
     let fetched = match &permit {
-        Some(_) => exchange.fetch_response_head_before(deadline).await,
+        Some(_) => exchange.fetch_response_head_before(&deadline).await,
         None => Err(Failure::NotStarted),
     };
     let (should_close, attempts) = (exchange.should_close, exchange.attempts);
@@ -114,14 +115,12 @@ pub(super) async fn proxy_request(
         Ok(response) => {
             request.ctx.set_upstream_outcome(response.head.status);
             let sent = &mut request.ctx.response_bytes;
-            let forwarded = forward_body(context, client_io, response, out, deadline, sent).await;
-            is_client_gone = matches!(forwarded, Err(Failure::Client { .. }));
+            let forwarded =
+                forward_body(context, client_io, response, out, &mut deadline, sent).await;
+            is_client_gone = matches!(forwarded, Err(Failure::Client));
             forwarded.map_err(|failure| attempts.end_after(failure, false, true))
         }
-        Err(failure) => {
-            let is_past_deadline = servers.is_past_deadline(request.ctx.started_at());
-            Err(attempts.end_after(failure, is_past_deadline, false))
-        }
+        Err(failure) => Err(attempts.end_after(failure, deadline.has_passed(), false)),
     };
     let disposition = match ended {
         Ok(()) if should_close => Close,
@@ -164,7 +163,7 @@ async fn forward_body(
     client_io: &mut ClientIo,
     response: UpstreamResponse,
     mut out: Vec<u8>,
-    deadline: Instant,
+    deadline: &mut ExchangeDeadline,
     sent_body_bytes: &mut u64,
 ) -> Result<(), Failure> {
     let mut header_bytes = out.len();
@@ -174,9 +173,11 @@ async fn forward_body(
         bytes_after_header: mut arrived,
     } = response;
     loop {
+        deadline.restart_after_response_part();
         let forwarded = body.forward_arrived_bytes(&mut arrived, &mut out);
-        if !client_io.send_bytes(&out, context.options.write_timeout, Some(deadline)).await {
-            return Err(Failure::Client { is_slow: false });
+        let latest_end = deadline.whole_end().map(Instant::from_std);
+        if !client_io.send_bytes(&out, context.options.write_timeout, latest_end).await {
+            return Err(Failure::Client);
         }
         *sent_body_bytes += (out.len() - std::mem::take(&mut header_bytes)) as u64;
         out.clear();
@@ -184,13 +185,13 @@ async fn forward_body(
         if body == BodyState::Complete {
             break;
         }
-        match timeout_at(deadline, connection.read(&mut arrived, BODY_READ_BYTES)).await {
+        match deadline.limit(connection.read(&mut arrived, BODY_READ_BYTES)).await {
             Ok(Ok(1..)) => {}
             Ok(Ok(0)) => {
                 body.finish_at_eof(&mut out).map_err(|MalformedResponse| Failure::BrokenResponse)?
             }
             Ok(Err(_)) => return Err(Failure::BrokenResponse),
-            Err(_) => return Err(Failure::TimedOut),
+            Err(DeadlinePassed) => return Err(Failure::TimedOut),
         }
     }
     if is_persistent && arrived.is_empty() {
@@ -202,10 +203,10 @@ async fn forward_body(
 impl Exchange<'_> {
     async fn fetch_response_head_before(
         &mut self,
-        deadline: Instant,
+        deadline: &ExchangeDeadline,
     ) -> Result<UpstreamResponse, Failure> {
-        let fetched = timeout_at(deadline, self.fetch_response_head()).await;
-        fetched.unwrap_or_else(|_| {
+        let fetched = deadline.limit(self.fetch_response_head()).await;
+        fetched.unwrap_or_else(|DeadlinePassed| {
             self.count_attempt(Some(Failure::TimedOut));
             Err(Failure::TimedOut)
         })
@@ -219,7 +220,7 @@ impl Exchange<'_> {
             let fetched = self.ask_server().await;
             self.count_attempt(fetched.as_ref().err().copied());
             match fetched {
-                // The caller's `timeout_at` enforces the deadline, so it has not passed here.
+                // The caller enforces the deadline, so it has not passed here.
                 Err(failure) if self.attempts.may_retry(failure, false) => {
                     self.context.gate.state().metrics.upstream.retries.inc()
                 }

@@ -18,7 +18,9 @@ use super::fast_path_connection::{FastPathExit, serve_fast_path};
 use super::idle_wait::IdleWait;
 use super::request_io::{RequestIo, ReturnedConnection};
 use crate::exchange::closes_after_response;
-use crate::message::request_head::{RequestHead, RequestLineStart, parse_request_head};
+use crate::message::request_head::{
+    RequestBodyFraming, RequestHead, RequestLineStart, parse_request_head,
+};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 use crate::support::test_fault::{TestFault, is_injected};
@@ -37,8 +39,8 @@ enum HeadReadOutcome {
 struct RequestFraming {
     /// The length of the header, in bytes.
     header_length: usize,
-    /// The length of the body, in bytes.
-    body_length: usize,
+    /// Where the body ends.
+    body: RequestBodyFraming,
     /// Whether the client wants the connection to close after the response.
     wants_close: bool,
     /// Whether the client waits for a 100 before it sends the body.
@@ -47,12 +49,13 @@ struct RequestFraming {
 
 impl From<RequestHead<'_>> for RequestFraming {
     fn from(head: RequestHead<'_>) -> RequestFraming {
+        let has_body = head.body != RequestBodyFraming::Length(0);
         let awaits_continue =
-            head.body_length > 0 && head.request_line.is_http_11 && head.fields.expects_continue;
+            has_body && head.request_line.is_http_11 && head.fields.expects_continue;
         let wants_close = head.fields.wants_close;
         RequestFraming {
             header_length: head.head_length,
-            body_length: head.body_length,
+            body: head.body,
             wants_close,
             awaits_continue,
         }
@@ -200,8 +203,7 @@ where
             false => framing.header_length,
         };
         let header = client_io.read_buf.split_to(header_length);
-        let (io, mut returned) =
-            RequestIo::new(client_io, framing.body_length, framing.awaits_continue);
+        let (io, mut returned) = RequestIo::new(client_io, framing.body, framing.awaits_continue);
         let mut session = ServerSession::new_http1(Box::new(io));
         session.set_pipelined_prefix(header);
         // When Pingora reads the header, it overwrites the session's keep-alive, but not its number
@@ -209,11 +211,12 @@ where
         let is_last =
             closes_after_response(framing.wants_close, self.context.tracker.is_draining());
         session.set_keepalive_reuses_remaining(is_last.then_some(0));
-        // If the response is sent before a short body has arrived, Pingora reads the body to its
-        // end and the connection is kept. If the client waits for a 100, the connection is closed
-        // instead: riskgate can't know whether the client will still send the body.
-        let is_read_to_end = framing.body_length <= request_body::MAX_BUFFERED_BODY_BYTES
-            && !framing.awaits_continue;
+        // If the response is sent before a short or chunked body has arrived, Pingora reads the
+        // body to its end and the connection is kept. If the client waits for a 100, the connection
+        // is closed instead: riskgate can't know whether the client will still send the body.
+        let is_long = matches!(framing.body, RequestBodyFraming::Length(length)
+            if length > request_body::MAX_HELD_BODY_BYTES);
+        let is_read_to_end = !is_long && !framing.awaits_continue;
         session.set_close_on_response_before_downstream_finish(!is_read_to_end);
         session.set_read_timeout(Some(self.context.options.header_timeout));
         session.set_write_timeout(Some(self.context.options.write_timeout));
@@ -225,10 +228,10 @@ where
         session.set_abort_on_close(false);
         session.set_ignore_info_resp(!is_injected(TestFault::ForwardInformational));
         let is_kept = self.proxy.process_new_http(session, shutdown).await.is_some();
-        let ReturnedConnection { client_io, unread_body_bytes: body_left, answered_at: answered } =
+        let ReturnedConnection { client_io, has_unread_body, answered_at: answered } =
             returned.try_recv().ok()?;
         // The unread rest of a body would be parsed as the next request.
-        let is_kept = is_kept && body_left == 0;
+        let is_kept = is_kept && !has_unread_body;
         Some(if is_kept {
             ConnectionAfterRequest::KeepAlive(client_io)
         } else {

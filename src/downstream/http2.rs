@@ -271,14 +271,14 @@ where
     }
 
     /// Returns the length of the body that a request announces, at most the length of a body that
-    /// riskgate reads; `None` if it has no body.
+    /// riskgate reads; `None` if it has no body. A body without a length may have as many bytes.
     fn announced_body_bytes(&self, session: &HttpSession) -> Option<usize> {
         let length = || {
             let value = session.req_header().headers.get(CONTENT_LENGTH)?;
             value.to_str().ok()?.parse().ok()
         };
         let max = self.context.options.request_limits.body_bytes;
-        (!session.is_body_done()).then(|| length().unwrap_or(0).min(max))
+        (!session.is_body_done()).then(|| length().unwrap_or(max).min(max))
     }
 
     fn on_malformed_request(&mut self) -> LoopDecision {

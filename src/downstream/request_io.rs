@@ -1,6 +1,7 @@
 //! The client's connection as Pingora sees it during one request.
 //!
-//! A `RequestIo` yields the bytes of the request's body and none after them. It sends 100 Continue
+//! A `RequestIo` yields the bytes of the request's body and none after them. Of a chunked body it
+//! yields the data, in chunks that every parser reads alike. It sends 100 Continue
 //! when Pingora first reads the body, if the client waits for that. It never closes the connection:
 //! when the `RequestIo` is dropped, the connection returns to its owner.
 
@@ -20,6 +21,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::client_io::ClientIo;
+use crate::message::chunks::{ChunkDecoder, ChunkSyntax, LAST_CHUNK, MalformedChunks, write_chunk};
+use crate::message::request_head::RequestBodyFraming;
+use crate::proxy::request_body::MAX_HELD_BODY_BYTES;
 
 /// The response that a client may wait for before it sends a body (RFC 9110 section 10.1.1).
 const CONTINUE_RESPONSE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -28,8 +32,8 @@ const CONTINUE_RESPONSE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 #[derive(Debug)]
 pub struct ReturnedConnection {
     pub client_io: Box<ClientIo>,
-    /// The bytes of the request's body that were not read.
-    pub unread_body_bytes: usize,
+    /// Whether a part of the request's body was not read.
+    pub has_unread_body: bool,
     /// The time at which the last byte of the response was written.
     pub answered_at: Instant,
 }
@@ -39,25 +43,55 @@ pub struct ReturnedConnection {
 pub struct RequestIo {
     /// The connection; `None` only after it was returned to its owner.
     client_io: Option<Box<ClientIo>>,
-    unread_body_bytes: usize,
+    unread_body: UnreadBody,
     /// Whether the client waits for a 100 before it sends its body.
     awaits_continue: bool,
     answered_at: Instant,
     return_sender: Option<oneshot::Sender<ReturnedConnection>>,
 }
 
+/// The part of a request's body that Pingora has not read.
+#[derive(Debug)]
+enum UnreadBody {
+    /// `left` of `length` bytes.
+    Length { left: usize, length: usize },
+    Chunks {
+        decoder: ChunkDecoder,
+        /// Chunks that have been decoded and written again, for Pingora, from this position on.
+        written: Vec<u8>,
+        read_position: usize,
+        /// Whether `written` had the last chunk. It is read on its own: a part with data never ends
+        /// the body.
+        is_end_written: bool,
+    },
+}
+
+impl From<RequestBodyFraming> for UnreadBody {
+    fn from(framing: RequestBodyFraming) -> UnreadBody {
+        match framing {
+            RequestBodyFraming::Length(length) => UnreadBody::Length { left: length, length },
+            RequestBodyFraming::Chunked => UnreadBody::Chunks {
+                decoder: ChunkDecoder::new(ChunkSyntax::Strict),
+                written: Vec::new(),
+                read_position: 0,
+                is_end_written: false,
+            },
+        }
+    }
+}
+
 impl RequestIo {
-    /// Wraps a connection for a request with a body of `body_length` bytes. The receiver gets the
-    /// connection when the `RequestIo` is dropped.
+    /// Wraps a connection for a request with this body. The receiver gets the connection when the
+    /// `RequestIo` is dropped.
     pub fn new(
         client_io: Box<ClientIo>,
-        body_length: usize,
+        body: RequestBodyFraming,
         awaits_continue: bool,
     ) -> (RequestIo, oneshot::Receiver<ReturnedConnection>) {
         let (return_sender, returned) = oneshot::channel();
         let request_io = RequestIo {
             client_io: Some(client_io),
-            unread_body_bytes: body_length,
+            unread_body: body.into(),
             awaits_continue,
             answered_at: Instant::now(),
             return_sender: Some(return_sender),
@@ -74,6 +108,68 @@ impl RequestIo {
     }
 }
 
+impl UnreadBody {
+    fn is_all_read(&self) -> bool {
+        match self {
+            UnreadBody::Length { left, .. } => *left == 0,
+            UnreadBody::Chunks { is_end_written, written, read_position, .. } => {
+                *is_end_written && *read_position == written.len()
+            }
+        }
+    }
+
+    fn poll_read_from(
+        &mut self,
+        client_io: &mut ClientIo,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        match self {
+            UnreadBody::Length { left, length } => {
+                // The gateway holds the first bytes of a longer body, and must not read its end.
+                let to_hold = MAX_HELD_BODY_BYTES.checked_sub(*length - *left).filter(|it| *it > 0);
+                let room = (*left).min(buffer.remaining()).min(to_hold.unwrap_or(usize::MAX));
+                let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+                ready!(Pin::new(client_io).poll_read(context, &mut part))?;
+                let read = part.filled().len();
+                buffer.advance(read);
+                *left -= read;
+                Poll::Ready(Ok(()))
+            }
+            UnreadBody::Chunks { decoder, written, read_position, is_end_written } => {
+                while *read_position == written.len() {
+                    written.clear();
+                    *read_position = 0;
+                    let decoded =
+                        decoder.decode(&mut client_io.read_buf, |data| write_chunk(data, written));
+                    decoded.map_err(|error: MalformedChunks| {
+                        std::io::Error::new(std::io::ErrorKind::InvalidData, error)
+                    })?;
+                    if !written.is_empty() {
+                        break;
+                    }
+                    if decoder.is_complete() {
+                        written.extend_from_slice(LAST_CHUNK);
+                        *is_end_written = true;
+                    } else {
+                        // If that fails, the next write reports the error.
+                        let _ = client_io.poll_send_buffered(context);
+                        if !ready!(client_io.poll_read_more(context)) {
+                            // The end of the connection.
+                            return Poll::Ready(Ok(()));
+                        }
+                    }
+                }
+                let unread = &written[*read_position..];
+                let length = unread.len().min(buffer.remaining());
+                buffer.put_slice(&unread[..length]);
+                *read_position += length;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
 impl Drop for RequestIo {
     fn drop(&mut self) {
         if let (Some(client_io), Some(sender)) = (self.client_io.take(), self.return_sender.take())
@@ -81,7 +177,10 @@ impl Drop for RequestIo {
             // If the receiver is gone, the connection closes here.
             let _ = sender.send(ReturnedConnection {
                 client_io,
-                unread_body_bytes: self.unread_body_bytes,
+                has_unread_body: match &self.unread_body {
+                    UnreadBody::Length { left, .. } => *left > 0,
+                    UnreadBody::Chunks { decoder, .. } => !decoder.is_complete(),
+                },
                 answered_at: self.answered_at,
             });
         }
@@ -98,26 +197,20 @@ impl AsyncRead for RequestIo {
         if buffer.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        let (left, awaits_continue) = (this.unread_body_bytes, this.awaits_continue);
-        let client_io = this.client_io()?;
-        if left == 0 {
+        let Some(client_io) = this.client_io.as_deref_mut() else {
+            return Poll::Ready(Err(std::io::ErrorKind::NotConnected.into()));
+        };
+        if this.unread_body.is_all_read() {
             // Send the buffered bytes first, because the client may be waiting for them. No further
             // byte belongs to this request, so the read stays pending and needs no waker. A client
             // that has left is noticed when a write fails.
             let _ = client_io.poll_send_buffered(context);
             return Poll::Pending;
         }
-        if awaits_continue && client_io.read_buf.is_empty() {
+        if std::mem::take(&mut this.awaits_continue) && client_io.read_buf.is_empty() {
             client_io.write_buf.extend_from_slice(CONTINUE_RESPONSE);
         }
-        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left.min(buffer.remaining())));
-        let polled = Pin::new(client_io).poll_read(context, &mut part);
-        let read = part.filled().len();
-        this.awaits_continue = false;
-        ready!(polled)?;
-        buffer.advance(read);
-        this.unread_body_bytes -= read;
-        Poll::Ready(Ok(()))
+        this.unread_body.poll_read_from(client_io, context, buffer)
     }
 }
 
@@ -216,7 +309,8 @@ mod tests {
     async fn bytes_after_the_body_are_left_for_the_next_request() {
         let (mut client, client_io) = connect_client_and_server().await;
         client.write_all(b"bodyGET /next").await.unwrap();
-        let (mut io, mut returned) = RequestIo::new(client_io, 4, false);
+        let body = RequestBodyFraming::Length(4);
+        let (mut io, mut returned) = RequestIo::new(client_io, body, false);
         // The reader has room for more than the body.
         let mut body = [0; 64];
         let read = io.read(&mut body).await.unwrap();
@@ -227,21 +321,50 @@ mod tests {
         let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut next_bytes));
         assert!(polled.is_pending());
         drop(io);
-        let ReturnedConnection { mut client_io, unread_body_bytes: body_left, .. } =
+        let ReturnedConnection { mut client_io, has_unread_body, .. } =
             returned.try_recv().unwrap();
-        assert_eq!(body_left, 0);
+        assert!(!has_unread_body);
         client_io.read_exact(&mut next_bytes).await.unwrap();
         assert_eq!(&next_bytes, b"GET ");
     }
 
     #[tokio::test]
+    async fn a_chunked_body_is_read_to_its_end_and_malformed_chunks_are_an_error() {
+        let chunked = "5;x=y\r\nhello\r\n2\r\n!!\r\n0\r\nTrailer: x\r\n\r\nGET /next";
+        for buffer_length in [1, 3, 64] {
+            let (mut client, client_io) = connect_client_and_server().await;
+            client.write_all(chunked.as_bytes()).await.unwrap();
+            let (mut io, mut returned) =
+                RequestIo::new(client_io, RequestBodyFraming::Chunked, false);
+            let expected = b"5\r\nhello\r\n2\r\n!!\r\n0\r\n\r\n";
+            let (mut body, mut buffer) = (Vec::new(), vec![0; buffer_length]);
+            while body.len() < expected.len() {
+                let read = io.read(&mut buffer).await.unwrap();
+                body.extend_from_slice(&buffer[..read]);
+            }
+            assert_eq!(body, expected);
+            drop(io);
+            let ReturnedConnection { client_io, has_unread_body, .. } =
+                returned.try_recv().unwrap();
+            assert!(!has_unread_body);
+            assert_eq!(&client_io.read_buf[..], b"GET /next");
+        }
+        let (mut client, client_io) = connect_client_and_server().await;
+        client.write_all(b"5 \r\nhello\r\n").await.unwrap();
+        let (mut io, _returned) = RequestIo::new(client_io, RequestBodyFraming::Chunked, false);
+        let error = io.read(&mut [0; 64]).await.unwrap_err();
+        assert!(error.get_ref().unwrap().is::<MalformedChunks>());
+    }
+
+    #[tokio::test]
     async fn a_read_into_a_zero_length_buffer_is_ready() {
         let mut context = Context::from_waker(Waker::noop());
-        for body in [0, 4] {
+        let length = RequestBodyFraming::Length;
+        for body in [length(0), length(4), RequestBodyFraming::Chunked] {
             let (_client, client_io) = connect_client_and_server().await;
             let (mut io, _returned) = RequestIo::new(client_io, body, false);
             let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut []));
-            assert!(polled.is_ready(), "{body}");
+            assert!(polled.is_ready(), "{body:?}");
         }
     }
 
@@ -251,7 +374,8 @@ mod tests {
             [(false, CONTINUE_RESPONSE), (true, b"HTTP/1.1 404 Not Found\r\n")]
         {
             let (mut client, client_io) = connect_client_and_server().await;
-            let (mut io, returned) = RequestIo::new(client_io, 4, true);
+            let body = RequestBodyFraming::Length(4);
+            let (mut io, returned) = RequestIo::new(client_io, body, true);
             if answers_first {
                 io.write_all(expected).await.unwrap();
             }

@@ -1,5 +1,6 @@
 //! The attempts of an exchange: when riskgate tries again, and what follows a failure.
 
+use super::body_fault::BodyFault;
 use crate::model::refusal::Refusal;
 
 /// The most attempts of an exchange: one, and one retry.
@@ -24,11 +25,10 @@ pub enum Failure {
     TimedOut,
     /// The connection ended within a response, or the bytes that arrived were no valid response.
     BrokenResponse,
-    /// The client did not send the rest of its request, or did not read the response.
-    Client {
-        /// The client is still connected, but was too slow.
-        is_slow: bool,
-    },
+    /// The client left, or did not read the response.
+    Client,
+    /// The rest of the client's body can't be forwarded.
+    RequestBody(BodyFault),
     /// A fault of riskgate itself.
     Internal,
 }
@@ -83,7 +83,8 @@ impl Attempts {
             Failure::NotStarted
             | Failure::TimedOut
             | Failure::BrokenResponse
-            | Failure::Client { .. }
+            | Failure::Client
+            | Failure::RequestBody(_)
             | Failure::Internal => false,
         };
         is_safe_to_retry && self.count < MAX_ATTEMPTS && !is_past_deadline
@@ -100,11 +101,8 @@ impl Attempts {
         let is_too_late = is_past_deadline || failure == Failure::TimedOut;
         match failure {
             _ if has_response_started => FailedEnd::Abort,
-            // A client that was too slow is still connected, so it gets a response.
-            Failure::Client { is_slow } if is_slow && is_past_deadline => {
-                FailedEnd::Refuse(Refusal::UpstreamTimeout)
-            }
-            Failure::Client { .. } => FailedEnd::Abort,
+            Failure::Client => FailedEnd::Abort,
+            Failure::RequestBody(fault) => FailedEnd::Refuse(fault.refusal()),
             Failure::Internal => FailedEnd::Refuse(Refusal::Internal),
             _ if self.is_connected && is_too_late => FailedEnd::Refuse(Refusal::UpstreamTimeout),
             _ => FailedEnd::Refuse(Refusal::UpstreamUnavailable),
@@ -118,14 +116,15 @@ mod tests {
 
     const UNAVAILABLE: FailedEnd = FailedEnd::Refuse(Refusal::UpstreamUnavailable);
     const TIMEOUT: FailedEnd = FailedEnd::Refuse(Refusal::UpstreamTimeout);
-    const ALL_FAILURES: [Failure; 8] = [
+    const ALL_FAILURES: [Failure; 9] = [
         Failure::NotStarted,
         Failure::Connect,
         Failure::ClosedEarly { is_reused: true, is_repeatable: true },
         Failure::ClosedEarly { is_reused: false, is_repeatable: false },
         Failure::TimedOut,
         Failure::BrokenResponse,
-        Failure::Client { is_slow: true },
+        Failure::Client,
+        Failure::RequestBody(BodyFault::TooSlow),
         Failure::Internal,
     ];
 
@@ -170,17 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_a_response_after_its_own_failure_only_if_it_was_too_slow() {
-        let end = |is_slow, is_past_deadline| {
-            Attempts::last_connected().end_after(
-                Failure::Client { is_slow },
-                is_past_deadline,
-                false,
-            )
-        };
-        assert_eq!(end(true, true), TIMEOUT);
-        assert_eq!(end(true, false), FailedEnd::Abort);
-        assert_eq!(end(false, true), FailedEnd::Abort);
+    fn a_client_that_is_still_connected_gets_a_response_after_its_own_failure() {
+        for is_past_deadline in [false, true] {
+            let end =
+                |failure| Attempts::last_connected().end_after(failure, is_past_deadline, false);
+            assert_eq!(end(Failure::Client), FailedEnd::Abort);
+            for (fault, refusal) in [
+                (BodyFault::Malformed, Refusal::BadRequest),
+                (BodyFault::TooLong, Refusal::ContentTooLarge),
+                (BodyFault::TooSlow, Refusal::RequestTimeout),
+            ] {
+                assert_eq!(end(Failure::RequestBody(fault)), FailedEnd::Refuse(refusal));
+            }
+        }
         let internal = Attempts::last_connected().end_after(Failure::Internal, true, false);
         assert_eq!(internal, FailedEnd::Refuse(Refusal::Internal));
     }

@@ -57,11 +57,7 @@ pub(super) fn serve_route(
             return Ok(Decision::Forward);
         }
         Route::Upstream(_) => {
-            let mut target = request.target.to_vec();
-            if is_injected(TestFault::ForwardRawTarget) {
-                target.make_ascii_uppercase();
-            }
-            ctx.upstream_target = Some(target);
+            forward_route(request.target, ctx);
             return Ok(Decision::Forward);
         }
         Route::Domain(segment) => answer_domain(state, segment, ctx),
@@ -71,6 +67,15 @@ pub(super) fn serve_route(
         Route::Usage | Route::DomainBatch => Err(Refusal::Internal),
     };
     reply.map(Decision::Reply)
+}
+
+/// Lets a request of `[[upstream.route]]` be forwarded to its target.
+pub(super) fn forward_route(target: &[u8], ctx: &mut RequestContext) {
+    let mut target = target.to_vec();
+    if is_injected(TestFault::ForwardRawTarget) {
+        target.make_ascii_uppercase();
+    }
+    ctx.upstream_target = Some(target);
 }
 
 /// Answers an OPTIONS request, which needs no key: either a CORS preflight, or any other OPTIONS,

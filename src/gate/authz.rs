@@ -17,7 +17,9 @@ use crate::message::riskgate_fields::{write_identity_fields, write_screening_fie
 use crate::model::domain::percent_decode;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
-use crate::screening::{FieldValues, UnreadCause, read_body_values, read_query_values};
+use crate::screening::{
+    FieldValues, ReceivedBody, UnreadCause, read_body_values, read_query_values,
+};
 
 use super::admission::PresentedKey;
 use super::authz_rules::{AUTHZ_KEY_FIELD, AuthzRules, AuthzScreening};
@@ -58,7 +60,7 @@ impl Gate {
             match self.run_authz_gates(header, &request, &rules, ctx).await {
                 Err(refusal) => self.finish_with_refusal(&refusal, ctx),
                 Ok(()) if rules.is_body_needed() => return Ok(false),
-                Ok(()) => self.screen_for_proxy(header, None, &rules, ctx),
+                Ok(()) => self.screen_for_proxy(header, ReceivedBody::UNREAD, &rules, ctx),
             }
         };
         ctx.send_reply(&reply, session).await?;
@@ -87,11 +89,10 @@ impl Gate {
     }
 
     /// Screens the addresses of a request that passed the other gates, and answers the proxy.
-    /// `body` is `None` if the body was not read.
     pub(super) fn screen_for_proxy(
         &self,
         header: &RequestHeader,
-        body: Option<&[u8]>,
+        body: ReceivedBody<'_>,
         rules: &AuthzRules,
         ctx: &mut RequestContext,
     ) -> Reply {
@@ -152,6 +153,8 @@ fn status_for_proxy(refusal: &Refusal) -> Option<u16> {
         | Refusal::BadRequest
         | Refusal::NotFound
         | Refusal::MethodNotAllowed { .. }
+        | Refusal::RequestTimeout
+        | Refusal::ContentTooLarge
         | Refusal::UriTooLong
         | Refusal::HeadersTooLarge
         | Refusal::InvalidDomain(_)
@@ -181,7 +184,7 @@ fn collect_facts(ctx: &RequestContext, is_admitted: bool) -> Vec<(&'static Heade
 /// Returns all addresses that the proxy passed, in every place that the rules name.
 fn read_addresses(
     header: &RequestHeader,
-    body: Option<&[u8]>,
+    body: ReceivedBody<'_>,
     screening: &AuthzScreening,
 ) -> Result<FieldValues, UnreadCause> {
     let mut found = FieldValues::default();
@@ -198,10 +201,7 @@ fn read_addresses(
         found.append(read_query_values(query_of(target), &screening.query_fields));
     }
     if !screening.body_fields.is_empty() {
-        found.append(match body {
-            Some(body) => read_body_values(body_headers(header), body, &screening.body_fields),
-            None => FieldValues::unread(UnreadCause::TooLong),
-        });
+        found.append(read_body_values(body_headers(header), body, &screening.body_fields));
     }
     found.or_cause()
 }

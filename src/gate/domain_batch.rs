@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
 
+use crate::exchange::BodyFault;
 use crate::message::response::Reply;
 use crate::model::domain::Domain;
 use crate::model::refusal::Refusal;
@@ -92,14 +93,14 @@ impl Gate {
             }
             Ok(Ok(body))
         };
-        match timeout(BODY_TIMEOUT, read_to_end).await {
-            Ok(read) => read.map_err(|error: Box<pingora::Error>| error.into_down()),
-            Err(_) => {
-                // The rest of the body may still arrive.
-                session.set_keepalive(None);
-                let expected = format!("expected the whole body within {BODY_TIMEOUT:?}");
-                Ok(Err(Refusal::InvalidBatch(expected)))
-            }
+        let read: std::result::Result<Result<_>, _> = timeout(BODY_TIMEOUT, read_to_end).await;
+        match read {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(error)) => match BodyFault::find_in(&error) {
+                Some(fault) => Ok(Err(fault.refusal())),
+                None => Err(error.into_down()),
+            },
+            Err(_) => Ok(Err(Refusal::RequestTimeout)),
         }
     }
 

@@ -8,7 +8,9 @@ use crate::keys::KeyRing;
 use crate::message::response::{Cors, Reply};
 use crate::model::refusal::Refusal;
 use crate::quota::Denial;
+use crate::screening::ReceivedBody;
 use crate::support::test_fault::{TestFault, is_injected, replace_key};
+use crate::support::time_limit::TimeLimit;
 
 use super::admission::{self, OriginHeader, Permit, PresentedKey};
 use super::answers::{self, Decision};
@@ -18,6 +20,24 @@ use super::request_context::{ConnectionFacts, RequestContext};
 use super::route::{self, Route};
 use super::session::{protocol_name, send_continue_if_awaited};
 use super::state::Gate;
+
+/// What follows on the Pingora path after the gates.
+pub(crate) enum Gated {
+    /// riskgate has answered the request.
+    Answered,
+    /// The request may be forwarded.
+    Charged,
+    /// The body comes first; then the caller calls [`Gate::charge_after_body`].
+    Uncharged(UnchargedRoute),
+    /// A proxy asks, and the body is to be screened: the caller reads it and calls
+    /// [`Gate::screen`].
+    AskedByProxy,
+}
+
+/// A route of `[[upstream.route]]` whose request passed the gates before the quota.
+pub(crate) struct UnchargedRoute {
+    is_counted: bool,
+}
 
 /// The route of a request, and what it needs.
 pub(crate) struct MatchedRoute<'r> {
@@ -62,23 +82,62 @@ impl Gate {
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
-        if self.answer_unless_forwarded(session, ctx).await? {
-            return Ok(true);
-        }
-        if ctx.authz.is_some() {
-            let no_body = session.as_downstream_mut().is_body_empty().then_some(&[][..]);
-            return self.screen(session, no_body, ctx).await;
+        match self.answer_unless_forwarded(session, ctx).await? {
+            Gated::Answered => return Ok(true),
+            Gated::Charged => {}
+            Gated::Uncharged(route) => {
+                if self.charge_after_body(session, route, ctx).await? {
+                    return Ok(true);
+                }
+            }
+            Gated::AskedByProxy => {
+                let body = match session.as_downstream_mut().is_body_empty() {
+                    true => ReceivedBody::whole(b""),
+                    false => ReceivedBody::UNREAD,
+                };
+                return self.screen(session, body, ctx).await;
+            }
         }
         send_continue_if_awaited(session).await?;
         Ok(false)
     }
 
-    /// Like [`Gate::request_filter`], for a proxy that handles 100 Continue itself.
+    /// Charges a request whose body is complete, or begins to go on. Returns true if the request is
+    /// refused, and so answered.
+    pub(crate) async fn charge_after_body(
+        &self,
+        session: &mut Session,
+        route: UnchargedRoute,
+        ctx: &mut RequestContext,
+    ) -> Result<bool> {
+        match self.charge(u64::from(route.is_counted), ctx).await {
+            Ok(()) => {
+                answers::forward_route(session.req_header().raw_path(), ctx);
+                Ok(false)
+            }
+            Err(refusal) => self.refuse(&refusal, session, ctx).await,
+        }
+    }
+
+    /// Answers a request with a refusal. Always returns true.
+    pub(crate) async fn refuse(
+        &self,
+        refusal: &Refusal,
+        session: &mut Session,
+        ctx: &mut RequestContext,
+    ) -> Result<bool> {
+        let reply = self.finish_with_refusal(refusal, ctx);
+        ctx.send_reply(&reply, session).await?;
+        Ok(true)
+    }
+
+    /// Like [`Gate::request_filter`], for a proxy that reads bodies and handles 100 Continue
+    /// itself.
     pub(crate) async fn answer_unless_forwarded(
         &self,
         session: &mut Session,
         ctx: &mut RequestContext,
-    ) -> Result<bool> {
+    ) -> Result<Gated> {
         if session.req_header().version < http::Version::HTTP_11 {
             // riskgate closes every HTTP/1.0 connection after the response, because a proxy may
             // pass on its client's `keep-alive` without supporting it (RFC 9112 appendix C.2.2).
@@ -90,26 +149,37 @@ impl Gate {
         if self.startup_rules.is_authz_path(header.raw_path())
             && let Some(rules) = ctx.rules.authz.clone()
         {
-            return self.answer_proxy_unless_body_needed(session, rules, ctx).await;
+            let is_answered = self.answer_proxy_unless_body_needed(session, rules, ctx).await?;
+            return Ok(if is_answered { Gated::Answered } else { Gated::AskedByProxy });
         }
         if self.is_domain_batch(session) {
-            return self.answer_domain_batch(session, ctx).await;
+            self.answer_domain_batch(session, ctx).await?;
+            return Ok(Gated::Answered);
         }
         let request = self.read_parts(session.req_header());
-        let decision = self.judge_request(&request, ctx).await;
-        let Decision::Reply(reply) = decision else {
+        let (reply, gated) = match self.match_route_and_pass_gates(&request, ctx) {
+            Ok(MatchedRoute { route: Route::Upstream(_), is_counted, .. }) => {
+                (None, Gated::Uncharged(UnchargedRoute { is_counted }))
+            }
+            Ok(matched) => match self.judge_after_gates(matched, &request, ctx).await {
+                Decision::Reply(reply) => (Some(reply), Gated::Answered),
+                Decision::Forward => (None, Gated::Charged),
+            },
+            Err(refusal) => (Some(self.finish_with_refusal(&refusal, ctx)), Gated::Answered),
+        };
+        let Some(reply) = reply else {
             // Pingora refuses a request whose `Connection` it can't parse. The call is already
             // counted here, so riskgate removes `Connection` before Pingora reads it.
             if !is_injected(TestFault::ParseConnectionInPingora) {
                 remove_hop_by_hop_fields(session.req_header_mut());
             }
-            return Ok(false);
+            return Ok(gated);
         };
         if is_injected(TestFault::ReadBodyBeforeRefusal) {
             while let Ok(Some(_)) = session.as_downstream_mut().read_request_body().await {}
         }
         ctx.send_reply(&reply, session).await?;
-        Ok(true)
+        Ok(gated)
     }
 
     /// Judges a request in the order of the gates. It waits for the store if it has to.
@@ -159,7 +229,7 @@ impl Gate {
             ctx.set_outcome_if_unset(reply.status(), "fallback");
             return reply;
         }
-        if matches!(refusal, Refusal::Internal | Refusal::UpstreamUnavailable) {
+        if refusal.is_never_counted() {
             self.refund(ctx);
         }
         let reply = match ctx.authz {
@@ -182,14 +252,38 @@ impl Gate {
         request: &RequestParts<'r>,
         ctx: &mut RequestContext,
     ) -> Judgement<'r> {
-        let judged = match self.match_route_and_pass_gates(request, ctx) {
-            Ok(matched) if !self.try_charge(&matched, ctx) => {
-                return Judgement::MustWait(matched);
-            }
-            Ok(matched) => answers::serve_route(&self.state, matched.route, request, ctx),
-            Err(refusal) => Err(refusal),
-        };
+        match self.match_route_and_pass_gates(request, ctx) {
+            Ok(matched) => self.charge_without_wait(matched, request, ctx),
+            Err(refusal) => Judgement::Decided(self.finish_decision(Err(refusal), ctx)),
+        }
+    }
+
+    /// Judges the rest of a request that passed the gates before the quota, if it need not wait for
+    /// the store.
+    fn charge_without_wait<'r>(
+        &self,
+        matched: MatchedRoute<'r>,
+        request: &RequestParts<'r>,
+        ctx: &mut RequestContext,
+    ) -> Judgement<'r> {
+        if !self.try_charge(&matched, ctx) {
+            return Judgement::MustWait(matched);
+        }
+        let judged = answers::serve_route(&self.state, matched.route, request, ctx);
         Judgement::Decided(self.finish_decision(judged, ctx))
+    }
+
+    /// Judges the rest of a request that passed the gates before the quota.
+    async fn judge_after_gates(
+        &self,
+        matched: MatchedRoute<'_>,
+        request: &RequestParts<'_>,
+        ctx: &mut RequestContext,
+    ) -> Decision {
+        match self.charge_without_wait(matched, request, ctx) {
+            Judgement::Decided(decision) => decision,
+            Judgement::MustWait(matched) => self.judge_after_wait(matched, request, ctx).await,
+        }
     }
 
     /// Waits for the store, at most `store.deadline`, and judges the rest of the request.
@@ -349,6 +443,7 @@ fn match_route<'r>(
             let route = &ctx.rules.upstream_routes[index];
             ctx.screen_rules.clone_from(&route.screen);
             ctx.has_gateway_statuses = route.has_gateway_statuses;
+            ctx.time_limit = Some(TimeLimit::EachPart(route.deadline));
             (route.needs_key, route.is_counted)
         }
         Route::TopDomains | Route::Domain(_) | Route::DomainBatch | Route::Check(_) => (true, true),

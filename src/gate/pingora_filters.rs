@@ -11,7 +11,7 @@ use pingora_proxy::{FailToProxy, Session};
 
 use crate::exchange::forwarding::{ClientInfo, prepare_client_response, prepare_upstream_request};
 use crate::exchange::{
-    Attempts, FailedEnd, Failure, MalformedResponse, StatusKind, may_have_framing_fields,
+    Attempts, BodyFault, FailedEnd, Failure, MalformedResponse, StatusKind, may_have_framing_fields,
 };
 use crate::model::refusal::Refusal;
 use crate::support::socket_reset::set_reset_on_close;
@@ -184,8 +184,9 @@ pub(crate) fn classify_error(error: &Error) -> Failure {
             Failure::TimedOut
         }
         (ErrorSource::Upstream, _) => Failure::BrokenResponse,
-        (ErrorSource::Downstream, kind) => Failure::Client {
-            is_slow: matches!(kind, ErrorType::ReadTimedout | ErrorType::WriteTimedout),
+        (ErrorSource::Downstream, _) => match BodyFault::find_in(error) {
+            Some(fault) => Failure::RequestBody(fault),
+            None => Failure::Client,
         },
         (ErrorSource::Internal | ErrorSource::Unset, _) => Failure::Internal,
     }

@@ -19,6 +19,7 @@ use crate::observe::metrics::AttemptRecord;
 use crate::observe::traces::{RequestTrace, TRACEPARENT_LENGTH};
 use crate::support::machine_clock::since_epoch;
 use crate::support::snapshot::{Snapshot, snapshot_of};
+use crate::support::time_limit::TimeLimit;
 
 /// The rules of a request that has not begun.
 static NO_RULES: LazyLock<Arc<ReloadableRules>> = LazyLock::new(Arc::default);
@@ -66,6 +67,8 @@ pub struct RequestContext {
     pub(super) accepts_problems_only: bool,
     /// See [`UpstreamRoute::has_gateway_statuses`](super::route::UpstreamRoute).
     pub(super) has_gateway_statuses: bool,
+    /// The time for the exchange, by the route; `None` for that of a check.
+    pub(super) time_limit: Option<TimeLimit>,
     /// What riskgate checks, if a proxy asks with this request; `None` for any other request.
     pub(super) authz: Option<Arc<AuthzRules>>,
     /// The result of the screening; `None` if the body was not screened.
@@ -150,6 +153,7 @@ impl RequestContext {
             verdict_reason: None,
             requested_domain: None,
             screen_rules: None,
+            time_limit: None,
             authz: None,
             screened: None,
             protocol: None,
@@ -214,6 +218,11 @@ impl RequestContext {
     /// When the request began, by the machine's clock, in seconds since 1970.
     pub(crate) fn started_unix_seconds(&self) -> i64 {
         self.start.unix_ms.div_euclid(1000)
+    }
+
+    /// The time for the exchange, by the route; `None` for that of a check.
+    pub(crate) fn time_limit(&self) -> Option<TimeLimit> {
+        self.time_limit
     }
 
     /// Whether the upstream server may set cookies: on the routes of `[[upstream.route]]`.

@@ -255,6 +255,7 @@ mod tests {
             is_counted: true,
             max_per_client: None,
             has_gateway_statuses: false,
+            deadline: None,
             screen: None,
         }
     }

@@ -16,7 +16,7 @@ use crate::model::email::EmailAddress;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::{Reason, Score};
 use crate::screening::{
-    BodyHeaders, FieldValues, MAX_ADDRESSES_IN_VALUE, UnreadCause, read_field_values,
+    BodyHeaders, FieldValues, MAX_ADDRESSES_IN_VALUE, ReceivedBody, UnreadCause, read_field_values,
 };
 use crate::table::Table;
 
@@ -47,8 +47,7 @@ impl Gate {
         ctx.authz.is_some() || ctx.screen_rules.is_some() && takes_body(method.as_bytes())
     }
 
-    /// Screens a request by its body. `body` is `None` if the body was not read, because it is too
-    /// long or its length is unknown. Returns true if the request is answered: it is refused, or a
+    /// Screens a request by its body. Returns true if the request is answered: it is refused, or a
     /// proxy asked whether to admit it.
     ///
     /// # Errors
@@ -56,7 +55,7 @@ impl Gate {
     pub(crate) async fn screen(
         &self,
         session: &mut Session,
-        body: Option<&[u8]>,
+        body: ReceivedBody<'_>,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
         if let Some(rules) = ctx.authz.clone() {
@@ -67,9 +66,7 @@ impl Gate {
         let Some(rules) = ctx.screen_rules.clone() else { return Ok(false) };
         let header = session.req_header();
         let query = query_of(header.raw_path());
-        let found = body
-            .ok_or(UnreadCause::TooLong)
-            .and_then(|body| read_field_values(body_headers(header), query, body, &rules.fields));
+        let found = read_field_values(body_headers(header), query, body, &rules.fields);
         let screened = self.judge_values(found, &rules.policy, ctx);
         let Some(refusal) = self.finish_screening(screened, &rules.policy, ctx) else {
             return Ok(false);

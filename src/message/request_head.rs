@@ -15,8 +15,8 @@ use pingora::http::RequestHeader;
 use crate::model::refusal::Refusal;
 pub use cookies::{MAX_DIVIDED_COOKIE_BYTES, join_cookie_fields};
 pub use fields::{
-    MAX_CONNECTION_OPTIONS, RequestFields, UNKNOWN_BODY_LENGTH, accepts_problems_only,
-    list_members, value_if_single,
+    MAX_CONNECTION_OPTIONS, RequestBodyFraming, RequestFields, accepts_problems_only, list_members,
+    value_if_single,
 };
 pub use limits::RequestLimits;
 use lines::CrlfLines;
@@ -27,8 +27,8 @@ pub use request_line::{BUILTIN_METHODS, RequestLine, RequestLineStart, takes_bod
 pub struct RequestHead<'b> {
     /// The length of the head in bytes, including the empty line.
     pub head_length: usize,
-    /// The length of the body that follows, in bytes; [`UNKNOWN_BODY_LENGTH`] for a chunked one.
-    pub body_length: usize,
+    /// Where the body that follows ends.
+    pub body: RequestBodyFraming,
     /// The request line.
     pub request_line: RequestLine<'b>,
     /// The fields that riskgate reads.
@@ -68,13 +68,8 @@ pub fn parse_request_head<'b>(
         fields.parse_field_line(line)?;
     }
     fields.check_host_framing_and_expect(&request, limits)?;
-    let body = fields.parse_body_length(&request, limits)?;
-    Ok(Some(RequestHead {
-        head_length: lead + end + 4,
-        body_length: body,
-        request_line: request,
-        fields,
-    }))
+    let body = fields.parse_body_framing(&request, limits)?;
+    Ok(Some(RequestHead { head_length: lead + end + 4, body, request_line: request, fields }))
 }
 
 /// Iterates over the names and values of a head's fields, in their order. The head must have been
@@ -195,10 +190,12 @@ pub fn check_http2_request<'r>(
         return Err(Refusal::BadRequest);
     }
     fields.check_host_framing_and_expect(&line, limits)?;
-    let body_length = fields.parse_body_length(&line, limits)?;
-    // A proxy may ask with a body of unknown length, which riskgate does not read.
-    let may_lack_length = limits.is_authz_target(target) && fields.has_no_content_length();
-    if has_body && body_length == 0 && !may_lack_length {
+    let framing = fields.parse_body_framing(&line, limits)?;
+    let may_have_body = takes_body(method) || limits.is_authz_target(target);
+    // Without a length, the end of the stream ends the body. The h2 crate resets the stream if a
+    // body contradicts its length.
+    let may_follow = may_have_body || !fields.has_no_content_length();
+    if has_body && framing == RequestBodyFraming::Length(0) && !may_follow {
         return Err(Refusal::BadRequest);
     }
     Ok(fields)

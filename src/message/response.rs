@@ -156,6 +156,8 @@ impl Reply {
             Refusal::BadRequest
             | Refusal::Forbidden { .. }
             | Refusal::NotFound
+            | Refusal::RequestTimeout
+            | Refusal::ContentTooLarge
             | Refusal::UriTooLong
             | Refusal::ExpectationFailed
             | Refusal::EmailRefused { suggestion: None, .. }

@@ -28,6 +28,10 @@ pub enum Refusal {
         /// The value of `Allow`.
         allow: SmolStr,
     },
+    /// The body did not arrive in time; the connection closes.
+    RequestTimeout,
+    /// The body is over the limit; the connection closes.
+    ContentTooLarge,
     /// The request target is over the limit; the connection closes.
     UriTooLong,
     /// The request has an `Expect` that riskgate does not support; the connection closes.
@@ -81,6 +85,8 @@ impl Refusal {
             Refusal::Forbidden { .. } => 403,
             Refusal::NotFound => 404,
             Refusal::MethodNotAllowed { .. } => 405,
+            Refusal::RequestTimeout => 408,
+            Refusal::ContentTooLarge => 413,
             Refusal::UriTooLong => 414,
             Refusal::ExpectationFailed => 417,
             Refusal::EmailRefused { .. }
@@ -102,6 +108,8 @@ impl Refusal {
             Refusal::Forbidden { .. } => "forbidden",
             Refusal::NotFound => "not_found",
             Refusal::MethodNotAllowed { .. } => "method_not_allowed",
+            Refusal::RequestTimeout => "request_timeout",
+            Refusal::ContentTooLarge => "content_too_large",
             Refusal::UriTooLong => "uri_too_long",
             Refusal::ExpectationFailed => "expectation_failed",
             Refusal::EmailRefused { .. } => "email_refused",
@@ -126,6 +134,8 @@ impl Refusal {
             Refusal::Forbidden { .. } => "This origin is not authorised for this API key.",
             Refusal::NotFound => "No such endpoint.",
             Refusal::MethodNotAllowed { .. } => "This method is not allowed here.",
+            Refusal::RequestTimeout => "The request body did not arrive in time.",
+            Refusal::ContentTooLarge => "The request body is too large.",
             Refusal::UriTooLong => "The request target is too long.",
             Refusal::ExpectationFailed => "What the request expects can't be done.",
             Refusal::EmailRefused { message, .. } => message,
@@ -161,6 +171,8 @@ impl Refusal {
             | Refusal::Unauthorized
             | Refusal::NotFound
             | Refusal::MethodNotAllowed { .. }
+            | Refusal::RequestTimeout
+            | Refusal::ContentTooLarge
             | Refusal::UriTooLong
             | Refusal::ExpectationFailed
             | Refusal::TooManyRequests { .. }
@@ -177,12 +189,27 @@ impl Refusal {
         matches!(self, Refusal::QuotaExceeded { .. }) || self.status() == 500
     }
 
+    /// Whether a call that was charged is refunded: riskgate failed, or the rest of the body can't
+    /// be forwarded.
+    pub const fn is_never_counted(&self) -> bool {
+        matches!(
+            self,
+            Refusal::Internal
+                | Refusal::UpstreamUnavailable
+                | Refusal::BadRequest
+                | Refusal::RequestTimeout
+                | Refusal::ContentTooLarge
+        )
+    }
+
     /// Whether riskgate closes the connection after the response, because the bytes that follow the
     /// request can't be trusted.
     pub const fn closes_connection(&self) -> bool {
         matches!(
             self,
             Refusal::BadRequest
+                | Refusal::RequestTimeout
+                | Refusal::ContentTooLarge
                 | Refusal::UriTooLong
                 | Refusal::ExpectationFailed
                 | Refusal::HeadersTooLarge

@@ -5,6 +5,7 @@
 //! counts the request. The rules of each step are in the module that it calls.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,26 +18,21 @@ use pingora::services::background::GenBackgroundService;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
-use std::time::Duration;
 
 use crate::exchange::{
-    Attempts, BodyFraming, Failure, StatusKind, body_framing, parse_content_length,
+    Attempts, BodyFault, BodyFraming, Failure, StatusKind, body_framing, parse_content_length,
 };
 use crate::gate::{
-    FailedExchange, Gate, RequestContext, classify_error, has_final_response_started,
+    FailedExchange, Gate, Gated, RequestContext, classify_error, has_final_response_started,
 };
 use crate::model::refusal::Refusal;
-use crate::proxy::request_body;
+use crate::proxy::request_body::{self, BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES};
 use crate::proxy::upstream::{
-    AttemptTimer, ConnectionGuard, ExchangePermit, Upstreams, describe_error,
+    AttemptTimer, ConnectionGuard, ExchangeDeadline, ExchangePermit, Upstreams, describe_error,
 };
 use crate::proxy::upstream_service::UpstreamService;
+use crate::screening::ReceivedBody;
 use crate::support::test_fault::{TestFault, is_injected};
-
-/// A client that waits for a 100 which riskgate can't send must start its body within this fraction
-/// of the exchange's remaining time: with 2.5 s left, within 1.5 s. Many clients stop waiting for
-/// the 100 after 1 s and send the body.
-const BODY_START_SHARE_OF_TIME_LEFT: f32 = 0.6;
 
 /// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`]
 /// creates one from a config file; pass it to Pingora's `http_proxy_service`, or wrap it in a
@@ -50,12 +46,22 @@ const BODY_START_SHARE_OF_TIME_LEFT: f32 = 0.6;
 pub struct Gateway {
     gate: Gate,
     upstreams: Arc<Upstreams>,
+    /// Whether no read of an HTTP/1.1 body goes on beyond [`MAX_HELD_BODY_BYTES`].
+    are_parts_bounded: bool,
 }
+
+/// The most bytes of a frame that a client may send (RFC 9113 section 4.2).
+const HTTP2_FRAME_BYTES: usize = 16 * 1024;
+/// The most bytes of a body that Pingora reads at a time.
+const PINGORA_READ_BYTES: usize = 64 * 1024;
 
 /// The state of one request in the [`Gateway`]: its `ProxyHttp::CTX`. It has no public parts.
 #[derive(Default)]
 pub struct ProxyContext {
     request_context: RequestContext,
+    /// The deadline of the exchange; `None` before it begins.
+    deadline: Option<ExchangeDeadline>,
+    body: BodyToForward,
     attempts: Attempts,
     /// What failed in the last attempt; `None` if nothing did, or if only Pingora knows.
     failure: Option<Failure>,
@@ -71,11 +77,34 @@ pub struct ProxyContext {
     exchange_permit: Option<ExchangePermit>,
 }
 
+/// What the server gets of the client's body.
+#[derive(Default)]
+enum BodyToForward {
+    /// Nothing: the client sent no body.
+    #[default]
+    Nothing,
+    /// This many bytes, which Pingora keeps.
+    Whole(usize),
+    /// A longer body, as it arrives.
+    Streamed {
+        /// What was read before the exchange began, and Pingora has not kept.
+        unsent_start: Bytes,
+        /// The bytes that passed in the current attempt.
+        received_bytes: usize,
+    },
+}
+
 impl Gateway {
     /// Creates a gateway from a gate and its upstream servers.
     #[doc(hidden)]
     pub fn new(gate: Gate, upstreams: Arc<Upstreams>) -> Gateway {
-        Gateway { gate, upstreams }
+        Gateway { gate, upstreams, are_parts_bounded: false }
+    }
+
+    /// The same, behind listeners of riskgate: they let no read of an HTTP/1.1 body go on beyond
+    /// [`MAX_HELD_BODY_BYTES`].
+    pub(crate) fn behind_own_listeners(gate: Gate, upstreams: Arc<Upstreams>) -> Gateway {
+        Gateway { gate, upstreams, are_parts_bounded: true }
     }
 
     /// The service that checks the health of the upstream servers, and resolves their names again;
@@ -106,34 +135,83 @@ impl Gateway {
     fn record_failure(&self, ctx: &mut ProxyContext, failure: Failure) -> bool {
         ctx.failure = Some(failure);
         self.count_attempt(ctx, Some(failure));
-        let may_retry = ctx.attempts.may_retry(failure, self.is_past_deadline(ctx));
+        let may_retry = ctx.attempts.may_retry(failure, ctx.is_past_deadline());
         if may_retry {
             self.gate.state().metrics.upstream.retries.inc();
         }
         may_retry
     }
 
-    fn is_past_deadline(&self, ctx: &ProxyContext) -> bool {
-        self.upstreams.is_past_deadline(ctx.request_context.started_at())
-    }
-
-    /// Refunds the call and sends 417 to a client that waits for a 100 which riskgate can't send.
-    /// The client may repeat the request without `Expect`. Always returns true, because the request
-    /// is answered.
-    async fn refund_and_send_417(
+    /// Reads the body of a request, as far as it is held before a server is asked. Returns `None`
+    /// if the request is answered because that failed.
+    async fn hold_body(
         &self,
         session: &mut Session,
-        ctx: &mut ProxyContext,
-    ) -> Result<bool> {
-        self.gate.refund(&mut ctx.request_context);
-        let reply =
-            self.gate.finish_with_refusal(&Refusal::ExpectationFailed, &mut ctx.request_context);
-        ctx.request_context.send_reply(&reply, session).await?;
-        Ok(true)
+        ctx: &mut RequestContext,
+        is_start_needed: bool,
+    ) -> Result<Option<HeldBody>> {
+        let options = self.upstreams.body_options();
+        let client = session.as_downstream_mut();
+        client.set_read_timeout(Some(options.timeout));
+        let awaits_impossible_continue = request_body::awaits_impossible_continue(client);
+        request_body::remove_expect(client);
+        let announced_length = request_body::announced_length(client);
+        if announced_length.is_some_and(|length| length > MAX_HELD_BODY_BYTES) && !is_start_needed {
+            return Ok(Some(HeldBody::Start(Bytes::new())));
+        }
+        let max_last_part = match announced_length {
+            _ if client.is_http2() => HTTP2_FRAME_BYTES,
+            // The end of a chunked body is a part of its own.
+            None => 0,
+            Some(_) if self.are_parts_bounded => 0,
+            Some(_) => PINGORA_READ_BYTES,
+        };
+        let outlook = BodyOutlook { announced_length, max_last_part };
+        client.enable_retry_buffering();
+        let mut memory = self.upstreams.begin_held_body(ctx.client_address);
+        let held = async {
+            let first_part = match awaits_impossible_continue {
+                true => request_body::wait_for_body_start(client, &mut memory).await?,
+                false => Bytes::new(),
+            };
+            request_body::hold_body(client, outlook, first_part, &mut memory, options).await
+        };
+        let refusal = match held.await {
+            Ok(body) => return Ok(Some(body)),
+            Err(HoldError::Gone(error)) => return Err(error),
+            Err(HoldError::Fault(fault)) => fault.refusal(),
+            Err(HoldError::TooManyHeld) => Refusal::UpstreamUnavailable,
+            Err(HoldError::ContinueNotSent) => Refusal::ExpectationFailed,
+        };
+        self.gate.refuse(&refusal, session, ctx).await?;
+        Ok(None)
+    }
+
+    /// Begins the exchange with a server.
+    fn begin_exchange(&self, body: BodyToForward, ctx: &mut ProxyContext) {
+        ctx.request_context.has_attempt_records = true;
+        let since = match body {
+            BodyToForward::Nothing => ctx.request_context.started_at(),
+            BodyToForward::Whole(_) | BodyToForward::Streamed { .. } => Instant::now(),
+        };
+        let limit = ctx.request_context.time_limit();
+        ctx.deadline = Some(self.upstreams.exchange_deadline(limit, since));
+        ctx.body = body;
     }
 }
 
 impl ProxyContext {
+    fn is_past_deadline(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline.has_passed())
+    }
+
+    /// Tells the guard of the connection that the deadline has changed.
+    fn move_deadline_of_guard(&self) {
+        if let (Some(guard), Some(deadline)) = (&self.connection_guard, &self.deadline) {
+            guard.set_deadline(deadline.at());
+        }
+    }
+
     /// Drops the guard of the connection if the exchange is complete. Pingora may reuse the
     /// server's connection for another request before it calls `logging` for this one. The deadline
     /// of this request must not end the other request's exchange.
@@ -165,40 +243,45 @@ impl ProxyHttp for Gateway {
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut ProxyContext) -> Result<bool> {
-        let is_answered =
-            self.gate.answer_unless_forwarded(session, &mut ctx.request_context).await?;
-        if !is_answered {
-            ctx.request_context.has_attempt_records = true;
-            // The client has the remaining time of the exchange to send its body.
-            let left =
-                self.upstreams.time_left(ctx.request_context.started_at()).unwrap_or_default();
-            let (address, upstreams) = (ctx.request_context.client_address, &self.upstreams);
-            let client = session.as_downstream_mut();
-            client.set_read_timeout(Some(left));
-            let body_start_timeout = left.mul_f32(BODY_START_SHARE_OF_TIME_LEFT);
-            let awaits_impossible_continue = request_body::awaits_impossible_continue(client);
-            request_body::remove_expect(client);
-            if awaits_impossible_continue
-                && !request_body::wait_for_body_start(
-                    client,
-                    address,
-                    upstreams,
-                    body_start_timeout,
-                )
-                .await?
-            {
-                return self.refund_and_send_417(session, ctx).await;
+        let gated = self.gate.answer_unless_forwarded(session, &mut ctx.request_context).await?;
+        let route = match gated {
+            Gated::Answered => return Ok(true),
+            Gated::Charged => {
+                request_body::remove_expect(session.as_downstream_mut());
+                self.begin_exchange(BodyToForward::Nothing, ctx);
+                return Ok(false);
             }
-            let left =
-                self.upstreams.time_left(ctx.request_context.started_at()).unwrap_or_default();
-            let is_screened = self.gate.is_body_screened(session, &ctx.request_context);
-            let client = session.as_downstream_mut();
-            let body = request_body::buffer_short_body(client, address, upstreams, left).await?;
-            if is_screened {
-                return self.gate.screen(session, body.as_deref(), &mut ctx.request_context).await;
-            }
+            Gated::Uncharged(route) => Some(route),
+            Gated::AskedByProxy => None,
+        };
+        let has_body = !session.as_downstream_mut().is_body_done();
+        let is_screened = self.gate.is_body_screened(session, &ctx.request_context);
+        let request = &mut ctx.request_context;
+        let Some(held) = self.hold_body(session, request, is_screened).await? else {
+            return Ok(true);
+        };
+        if let Some(route) = route
+            && self.gate.charge_after_body(session, route, request).await?
+        {
+            return Ok(true);
         }
-        Ok(is_answered)
+        let (HeldBody::Whole(bytes) | HeldBody::Start(bytes)) = &held;
+        let received = ReceivedBody { bytes, is_whole: matches!(held, HeldBody::Whole(_)) };
+        if is_screened && self.gate.screen(session, received, request).await? {
+            return Ok(true);
+        }
+        let body = match held {
+            HeldBody::Whole(_) if !has_body => BodyToForward::Nothing,
+            HeldBody::Whole(body) => BodyToForward::Whole(body.len()),
+            HeldBody::Start(start) => {
+                // Pingora sends what it has kept.
+                let is_kept = session.as_downstream().get_retry_buffer().is_some();
+                let unsent_start = if is_kept { Bytes::new() } else { start };
+                BodyToForward::Streamed { unsent_start, received_bytes: 0 }
+            }
+        };
+        self.begin_exchange(body, ctx);
+        Ok(false)
     }
 
     async fn upstream_peer(
@@ -217,9 +300,14 @@ impl ProxyHttp for Gateway {
             ctx.exchange_permit = Some(permit.ok_or_else(too_many)?);
         }
         ctx.attempts.start_attempt();
-        let peer =
-            self.upstreams.select_peer(ctx.request_context.started_at(), ctx.attempts.is_retry());
-        let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectError))?;
+        let no_server = || Error::new_up(ErrorType::ConnectError);
+        let deadline = ctx.deadline.as_ref().ok_or_else(no_server)?;
+        let peer = self.upstreams.select_peer(deadline, ctx.attempts.is_retry());
+        let mut peer = peer.ok_or_else(no_server)?;
+        if matches!(ctx.body, BodyToForward::Streamed { .. }) {
+            // The server's time runs only once it has the whole body. The guard ends it.
+            peer.options.read_timeout = None;
+        }
         ctx.failure = None;
         ctx.server_address = peer._address.to_string();
         ctx.attempt_timer = peer._address.as_inet().copied().map(AttemptTimer::start);
@@ -256,8 +344,9 @@ impl ProxyHttp for Gateway {
             self.upstreams.record_connection(*server, timer.started_at());
         }
         ctx.is_upstream_response_complete = false;
-        ctx.connection_guard =
-            self.upstreams.guard_connection(ctx.request_context.started_at(), connection);
+        ctx.connection_guard = ctx
+            .deadline
+            .and_then(|deadline| self.upstreams.guard_connection(&deadline, connection));
         Ok(())
     }
 
@@ -268,6 +357,19 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         let host = self.upstreams.host_header(&ctx.server_address);
+        match &mut ctx.body {
+            BodyToForward::Nothing => {}
+            BodyToForward::Whole(length) => {
+                request.remove_header(&TRANSFER_ENCODING);
+                request.insert_header(CONTENT_LENGTH, *length)?;
+            }
+            BodyToForward::Streamed { received_bytes, .. } => {
+                *received_bytes = 0;
+                if !request.headers.contains_key(CONTENT_LENGTH) {
+                    request.insert_header(TRANSFER_ENCODING, "chunked")?;
+                }
+            }
+        }
         self.gate.upstream_request_filter(session, request, &ctx.request_context, host)
     }
 
@@ -308,6 +410,10 @@ impl ProxyHttp for Gateway {
         if is_final {
             self.count_attempt(ctx, None);
         }
+        if is_final && let Some(deadline) = &mut ctx.deadline {
+            deadline.restart_after_response_part();
+            ctx.move_deadline_of_guard();
+        }
         ctx.is_upstream_response_complete = is_final && !may_response_have_body(session, response);
         ctx.drop_connection_guard_if_complete(session);
         self.gate.response_filter(session, response, &mut ctx.request_context)
@@ -316,10 +422,27 @@ impl ProxyHttp for Gateway {
     async fn request_body_filter(
         &self,
         _session: &mut Session,
-        _body: &mut Option<Bytes>,
+        body: &mut Option<Bytes>,
         end_of_stream: bool,
         ctx: &mut ProxyContext,
     ) -> Result<()> {
+        if let BodyToForward::Streamed { unsent_start, received_bytes } = &mut ctx.body {
+            if !unsent_start.is_empty() {
+                let parts = [&unsent_start[..], body.as_deref().unwrap_or_default()];
+                *body = Some(parts.concat().into());
+                *unsent_start = Bytes::new();
+            }
+            // Pingora would write an empty part at the end as a last chunk, and then another one.
+            *body = body.take().filter(|part| !(end_of_stream && part.is_empty()));
+            *received_bytes += body.as_ref().map_or(0, Bytes::len);
+            if *received_bytes > self.upstreams.body_options().max_bytes {
+                return Err(BodyFault::too_long_error());
+            }
+            if let Some(deadline) = &mut ctx.deadline {
+                deadline.restart_after_request_part();
+                ctx.move_deadline_of_guard();
+            }
+        }
         if end_of_stream && ctx.is_upstream_response_complete {
             ctx.connection_guard = None;
         }
@@ -340,11 +463,18 @@ impl ProxyHttp for Gateway {
         }
         // After the deadline the response must fail, so that a truncated body doesn't look
         // complete.
-        let left = self.upstreams.time_left(ctx.request_context.started_at());
-        let left = left.ok_or_else(|| Error::new_up(ErrorType::ReadTimedout))?;
+        if ctx.is_past_deadline() {
+            return Err(Error::new_up(ErrorType::ReadTimedout));
+        }
+        if let Some(deadline) = &mut ctx.deadline {
+            deadline.restart_after_response_part();
+            ctx.move_deadline_of_guard();
+        }
         // A client that reads slowly must not hold its exchange permit beyond the deadline.
-        let client = session.as_downstream_mut();
-        client.set_write_timeout(client.get_write_timeout().map(|limit| limit.min(left)));
+        if let Some(left) = ctx.deadline.and_then(|deadline| deadline.whole_time_left()) {
+            let client = session.as_downstream_mut();
+            client.set_write_timeout(client.get_write_timeout().map(|limit| limit.min(left)));
+        }
         Ok(None)
     }
 
@@ -358,7 +488,7 @@ impl ProxyHttp for Gateway {
         let failed = FailedExchange {
             failure: ctx.failure.unwrap_or_else(|| classify_error(error)),
             attempts: ctx.attempts,
-            is_past_deadline: self.is_past_deadline(ctx),
+            is_past_deadline: ctx.is_past_deadline(),
         };
         self.gate.answer_failure(session, error, &mut ctx.request_context, failed).await
     }

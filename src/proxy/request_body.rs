@@ -1,82 +1,145 @@
-//! Request bodies. riskgate buffers a short body before it asks an upstream server, and waits for
-//! the start of a body. After a response it reads and discards the rest of a body.
+//! Request bodies. riskgate holds a short body until it is complete, before it asks an upstream
+//! server. After a response it reads and discards the rest of a body.
 //!
-//! Owns the limits of time and size of these three operations. It never interprets a body. The
-//! parser of the request head decides whether a request may have a body.
+//! Owns the limits of time and size of these operations. It never interprets a body. The parser of
+//! the request head decides whether a request may have a body.
 
 use std::future::{Future, poll_fn};
-use std::net::IpAddr;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, EXPECT};
+use pingora::Error;
 use pingora::protocols::http::ServerSession;
-use pingora::{Error, ErrorType, Result};
 use tokio::time::timeout;
 
+use crate::exchange::BodyFault;
 use crate::message::request_head::list_members;
-use crate::proxy::upstream::Upstreams;
+use crate::proxy::held_bytes::HeldBytesGuard;
+use crate::proxy::upstream::BodyOptions;
 
-/// riskgate reads a body of at most this many bytes completely before it asks a server, because
-/// Pingora keeps as many bytes for a retry. After a response over HTTP/2, riskgate reads and
-/// discards at most this many bytes of the body.
-pub const MAX_BUFFERED_BODY_BYTES: usize = 64 * 1024;
+/// A body of at most this many bytes is held until it is complete. Pingora keeps as many bytes for
+/// a retry. After a response over HTTP/2, riskgate reads and discards at most this many bytes.
+pub const MAX_HELD_BODY_BYTES: usize = 64 * 1024;
 /// The longest time for which a body is read and discarded.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
+/// A client that waits for a 100 which riskgate can't send must start its body within this time.
+/// Many clients stop waiting for the 100 after 1 s and send the body.
+const BODY_START_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// Reads a short body completely, so that a slow client keeps no server waiting and holds no
-/// exchange permit meanwhile. Returns the body, or `None` if it was not read here. If riskgate
-/// already waits for too many bodies, the request fails with the error of too many exchanges. A
-/// long body, or one of unknown length, is not read here: Pingora forwards it as it arrives.
-pub async fn buffer_short_body(
-    client: &mut ServerSession,
-    client_address: Option<IpAddr>,
-    upstreams: &Upstreams,
-    time_left: Duration,
-) -> Result<Option<Bytes>> {
-    if client.is_body_done() {
-        // There is none, or it has been read already.
-        let is_kept = !client.retry_buffer_truncated();
-        return Ok(is_kept.then(|| client.get_retry_buffer().unwrap_or_default()));
-    }
-    let length = client.req_header().headers.get(CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if !length.is_some_and(|length| (1..=MAX_BUFFERED_BODY_BYTES).contains(&length)) {
-        return Ok(None);
-    }
-    client.enable_retry_buffering();
-    read_body_to_end(client, client_address, upstreams, time_left).await?;
-    Ok(client.get_retry_buffer())
+/// A body, as far as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeldBody {
+    /// The whole body.
+    Whole(Bytes),
+    /// The start of a longer body; the rest is still to be read.
+    Start(Bytes),
 }
 
-async fn read_body_to_end(
-    client: &mut ServerSession,
-    client_address: Option<IpAddr>,
-    upstreams: &Upstreams,
-    time_left: Duration,
-) -> Result<()> {
-    let read_to_end = async {
-        while client.read_request_body().await?.is_some() {}
-        Ok(())
-    };
-    let timed_out = |_| Error::explain(ErrorType::ReadTimedout, "the request body");
-    let mut read_to_end = pin!(read_to_end);
-    // A body that has already arrived needs no body permit, because riskgate doesn't wait for it.
-    let result = match poll_fn(|context| Poll::Ready(read_to_end.as_mut().poll(context))).await {
-        Poll::Ready(result) => result,
-        Poll::Pending => {
-            let _permit =
-                upstreams.acquire_body_permit(client_address).ok_or_else(too_many_bodies_error)?;
-            timeout(time_left, read_to_end).await.map_err(timed_out).flatten()
+/// Why a body was not read.
+pub enum HoldError {
+    /// The client is to blame, and still connected.
+    Fault(BodyFault),
+    /// riskgate holds too many bodies.
+    TooManyHeld,
+    /// The client waits for a 100 which riskgate can't send.
+    ContinueNotSent,
+    /// The client has left.
+    Gone(Box<Error>),
+}
+
+/// Where a body comes from.
+pub trait BodySource {
+    /// Returns true if the whole body has been read.
+    fn is_done(&mut self) -> bool;
+
+    /// Returns the next part; `None` at the end.
+    fn next_part(&mut self) -> impl Future<Output = Result<Option<Bytes>, HoldError>> + Send;
+}
+
+impl BodySource for ServerSession {
+    fn is_done(&mut self) -> bool {
+        self.is_body_done()
+    }
+
+    async fn next_part(&mut self) -> Result<Option<Bytes>, HoldError> {
+        self.read_request_body().await.map_err(|error| match BodyFault::find_in(&error) {
+            Some(fault) => HoldError::Fault(fault),
+            None => HoldError::Gone(error.into_down()),
+        })
+    }
+}
+
+/// What is known of a body before it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyOutlook {
+    /// The length that the header announces; `None` if it announces none.
+    pub announced_length: Option<usize>,
+    /// The end of a longer body must not be read here, or Pingora would not forward what was read.
+    /// The end may come with a part of at most this many bytes. 0 if no part that ends a longer
+    /// body comes before [`MAX_HELD_BODY_BYTES`] have been read.
+    pub max_last_part: usize,
+}
+
+impl BodyOutlook {
+    /// Returns true if the body is longer than riskgate holds, or if the next part might be its end
+    /// and make it longer.
+    fn is_longer(self, read_bytes: usize) -> bool {
+        match self.announced_length {
+            Some(length) if length > MAX_HELD_BODY_BYTES => {
+                read_bytes >= MAX_HELD_BODY_BYTES || length - read_bytes <= self.max_last_part
+            }
+            Some(_) => false,
+            None => read_bytes + self.max_last_part > MAX_HELD_BODY_BYTES,
+        }
+    }
+}
+
+/// Reads a body until it is complete or longer than [`MAX_HELD_BODY_BYTES`], so that a slow client
+/// keeps no server waiting and holds no exchange permit meanwhile. `first_part` was read before.
+/// `held` grows only if riskgate has to wait for the client.
+pub async fn hold_body(
+    source: &mut impl BodySource,
+    outlook: BodyOutlook,
+    first_part: Bytes,
+    held: &mut HeldBytesGuard<'_>,
+    options: &BodyOptions,
+) -> Result<HeldBody, HoldError> {
+    let mut body = Vec::from(first_part);
+    let read = async {
+        loop {
+            if source.is_done() {
+                return Ok(true);
+            }
+            if outlook.is_longer(body.len()) {
+                return Ok(false);
+            }
+            let mut next = pin!(source.next_part());
+            let part = match poll_fn(|task| Poll::Ready(next.as_mut().poll(task))).await {
+                Poll::Ready(part) => part,
+                Poll::Pending if !held.grow_to(body.len().max(1)) => {
+                    return Err(HoldError::TooManyHeld);
+                }
+                Poll::Pending => next.await,
+            };
+            let Some(part) = part? else { return Ok(true) };
+            if body.len() + part.len() > options.max_bytes {
+                return Err(HoldError::Fault(BodyFault::TooLong));
+            }
+            body.extend_from_slice(&part);
         }
     };
-    result.map_err(|error| error.into_down())
+    let too_slow = |_| HoldError::Fault(BodyFault::TooSlow);
+    let is_whole = timeout(options.timeout, read).await.map_err(too_slow).flatten()?;
+    let body = Bytes::from(body);
+    Ok(if is_whole { HeldBody::Whole(body) } else { HeldBody::Start(body) })
 }
 
-fn too_many_bodies_error() -> Box<Error> {
-    Error::explain(ErrorType::ConnectError, "too many request bodies are being received").into_up()
+/// Returns the length that the header announces; `None` if it announces none.
+pub fn announced_length(client: &ServerSession) -> Option<usize> {
+    client.req_header().headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Returns true if the client waits for a 100 that riskgate can't send: over HTTP/2, Pingora sends
@@ -93,21 +156,18 @@ pub fn remove_expect(client: &mut ServerSession) {
     client.req_header_mut().remove_header(&EXPECT);
 }
 
-/// Waits for the start of a body. Returns true if it arrives within `max_wait`; Pingora keeps the
-/// bytes for the upstream server. Returns an error if riskgate already waits for too many bodies,
-/// or if the read fails.
+/// Waits for the start of a body whose client waits for a 100 that riskgate can't send. Returns it,
+/// empty at the end of the body.
 pub async fn wait_for_body_start(
-    client: &mut ServerSession,
-    client_address: Option<IpAddr>,
-    upstreams: &Upstreams,
-    max_wait: Duration,
-) -> Result<bool> {
-    let _permit =
-        upstreams.acquire_body_permit(client_address).ok_or_else(too_many_bodies_error)?;
-    client.enable_retry_buffering();
-    match timeout(max_wait, client.read_request_body()).await {
-        Ok(read) => read.map(|_| true).map_err(|error| error.into_down()),
-        Err(_) => Ok(false),
+    source: &mut impl BodySource,
+    held: &mut HeldBytesGuard<'_>,
+) -> Result<Bytes, HoldError> {
+    if !held.grow_to(1) {
+        return Err(HoldError::TooManyHeld);
+    }
+    match timeout(BODY_START_TIMEOUT, source.next_part()).await {
+        Ok(read) => read.map(Option::unwrap_or_default),
+        Err(_) => Err(HoldError::ContinueNotSent),
     }
 }
 
@@ -116,7 +176,7 @@ pub async fn wait_for_body_start(
 /// (RFC 9113 section 8.1).
 pub async fn discard_rest_of_body(client: &mut ServerSession) {
     let rest = async {
-        let mut left = MAX_BUFFERED_BODY_BYTES;
+        let mut left = MAX_HELD_BODY_BYTES;
         while left > 0
             && !client.is_body_done()
             && let Ok(Some(bytes)) = client.read_request_body().await

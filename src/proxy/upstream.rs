@@ -7,6 +7,7 @@
 mod attempt_timer;
 mod connection;
 mod connection_guard;
+mod deadline;
 mod health_check;
 mod host_addresses;
 mod name_resolver;
@@ -27,20 +28,23 @@ use std::time::{Duration, Instant};
 use pingora::connectors::TransportConnector;
 use pingora::server::ShutdownWatch;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::observe::metrics::{UpstreamMetrics, UpstreamSnapshot};
+use crate::proxy::held_bytes::{HeldBytes, HeldBytesGuard};
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 use crate::support::test_fault::{TestFault, is_injected};
+use crate::support::time_limit::TimeLimit;
 
 pub use attempt_timer::AttemptTimer;
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use connection_guard::ConnectionGuard;
+pub use deadline::{DeadlinePassed, ExchangeDeadline};
 pub use health_check::describe_error;
 use health_check::{HealthClient, check_periodically, describe_connect_error};
 use name_resolver::NameResolver;
-pub use options::UpstreamOptions;
+pub use options::{BodyOptions, UpstreamOptions};
 pub use response::{BodyState, ResponseContext, ResponseHead, forward_response_head};
 pub use server_name::ServerName;
 use server_set::ServerSet;
@@ -72,10 +76,9 @@ pub struct Upstreams {
     /// Idle connections of the fast path.
     idle_pool: Arc<IdlePool>,
     exchange_permits: Arc<Semaphore>,
-    /// The permits to wait for a request body before a server is asked.
-    body_permits: Semaphore,
-    bodies_per_client: Arc<PerClientLimit>,
     exchanges_per_client: Arc<PerClientLimit>,
+    /// The memory for the bodies of requests that are arriving.
+    held_bytes: HeldBytes,
     /// Makes the group key of each retry unique, so that Pingora opens a new connection for it.
     retry_group_counter: AtomicU64,
 }
@@ -84,20 +87,18 @@ impl Upstreams {
     /// Creates the set of servers and resolves their names.
     pub fn new(mut options: UpstreamOptions) -> std::io::Result<Upstreams> {
         if is_injected(TestFault::NoDeadline) {
-            options.exchange_time_limit = Duration::from_secs(3600);
+            options.exchange_time_limit = Duration::from_hours(1);
         }
         let names = NameResolver::new(options.servers.clone(), options.resolvers.clone());
         let servers = ServerSet::new(names, options.eject_for)?;
         let tls_options = options.tls.as_ref().map(UpstreamTls::connector_options);
         let per_address = options.max_in_flight_per_address;
-        let client_limit =
-            || Arc::new(PerClientLimit::new(per_address, options.exempt_networks.clone()));
+        let exempt = &options.exempt_networks;
         Ok(Upstreams {
             servers,
             exchange_permits: Arc::new(Semaphore::new(options.max_in_flight)),
-            body_permits: Semaphore::new(options.max_in_flight),
-            bodies_per_client: client_limit(),
-            exchanges_per_client: client_limit(),
+            exchanges_per_client: Arc::new(PerClientLimit::new(per_address, exempt.clone())),
+            held_bytes: HeldBytes::new(options.bodies.max_held_bytes, exempt.clone()),
             idle_pool: Arc::new(IdlePool::new(
                 options.max_in_flight.min(MAX_IDLE_CONNECTIONS),
                 options.idle_timeout,
@@ -139,24 +140,26 @@ impl Upstreams {
         Some(ExchangePermit { _permit: permit, _client_guard: client_guard })
     }
 
-    /// Returns a permit to wait for one more request body before a server is asked; `None` if
-    /// riskgate already waits for too many. The limits are those of exchanges, so that these bodies
-    /// take no more memory than exchanges do.
-    pub fn acquire_body_permit(
-        &self,
-        client_address: Option<IpAddr>,
-    ) -> Option<(SemaphorePermit<'_>, Option<PerClientGuard>)> {
-        let client_guard = acquire_client_guard(&self.bodies_per_client, client_address)?;
-        Some((self.body_permits.try_acquire().ok()?, client_guard))
+    /// The limits of request bodies.
+    pub fn body_options(&self) -> &BodyOptions {
+        &self.options.bodies
+    }
+
+    /// Returns the memory for a body that arrives from a client of this address.
+    pub fn begin_held_body(&self, client_address: Option<IpAddr>) -> HeldBytesGuard<'_> {
+        self.held_bytes.begin(client_address.filter(|_| !is_injected(TestFault::IgnoreClientLimit)))
     }
 
     /// Selects the next server for the Pingora path; `None` if there is no server or no time left.
     /// The connect, read and write timeouts are no longer than the time that the exchange has left.
     /// A retry opens a new connection, because the server may have closed its other idle
     /// connections too.
-    pub fn select_peer(&self, request_started_at: Instant, is_retry: bool) -> Option<HttpPeer> {
-        let left = self.time_left(request_started_at)?;
-        let mut peer = self.peer(self.servers.select()?, left);
+    pub fn select_peer(&self, deadline: &ExchangeDeadline, is_retry: bool) -> Option<HttpPeer> {
+        let left = deadline.time_left();
+        let mut peer = match left {
+            Some(Duration::ZERO) => return None,
+            left => self.peer(self.servers.select()?, left),
+        };
         if is_retry {
             peer.group_key = 1 + self.retry_group_counter.fetch_add(1, Ordering::Relaxed);
             peer.options.idle_timeout = Some(Duration::ZERO);
@@ -171,18 +174,19 @@ impl Upstreams {
     }
 
     /// Returns how Pingora reaches this server. Connecting, each read and each write may take
-    /// `time_left`.
-    fn peer(&self, server: SocketAddr, time_left: Duration) -> HttpPeer {
+    /// `time_left`; any time if it is `None`.
+    fn peer(&self, server: SocketAddr, time_left: Option<Duration>) -> HttpPeer {
         let name = self.options.tls.as_ref().map(|tls| tls.server_name.clone());
         let mut peer = HttpPeer::new(server, name.is_some(), name.unwrap_or_default());
         let verify = self.options.tls.as_ref().is_none_or(|tls| tls.verify_certificate);
         peer.options.verify_cert = verify;
         peer.options.verify_hostname = verify;
-        let connect = self.options.connect_timeout.min(time_left);
+        let connect = self.options.connect_timeout;
+        let connect = time_left.map_or(connect, |left| connect.min(left));
         peer.options.connection_timeout = Some(connect);
         peer.options.total_connection_timeout = Some(connect);
-        peer.options.read_timeout = Some(time_left);
-        peer.options.write_timeout = Some(time_left);
+        peer.options.read_timeout = time_left;
+        peer.options.write_timeout = time_left;
         peer.options.idle_timeout = Some(self.options.idle_timeout);
         peer.options.tcp_recv_buf = Some(RECV_BUFFER_BYTES);
         peer
@@ -221,7 +225,7 @@ impl Upstreams {
             let Some(connector) = &self.tls_connector else {
                 return UpstreamConnection::open(server, RECV_BUFFER_BYTES).await;
             };
-            let peer = self.peer(server, self.options.connect_timeout);
+            let peer = self.peer(server, Some(self.options.connect_timeout));
             let stream = connector.new_stream(&peer).await.map_err(std::io::Error::other)?;
             UpstreamConnection::from_tls(stream, server)
         };
@@ -243,31 +247,21 @@ impl Upstreams {
         self.servers.record_connection(server, began_at);
     }
 
-    /// Returns the deadline of the exchange for a request that started then.
-    pub fn exchange_deadline(&self, request_started_at: Instant) -> Instant {
-        request_started_at + self.options.exchange_time_limit
+    /// Returns the deadline of an exchange whose request was complete at `since`. `limit` is that
+    /// of its route; without one, it has the limit of a check.
+    pub fn exchange_deadline(&self, limit: Option<TimeLimit>, since: Instant) -> ExchangeDeadline {
+        let limit = limit.unwrap_or(TimeLimit::Whole(self.options.exchange_time_limit));
+        ExchangeDeadline::new(limit, since)
     }
 
-    /// Returns the time that the exchange has left; `None` after its deadline.
-    pub fn time_left(&self, request_started_at: Instant) -> Option<Duration> {
-        let left = self.options.exchange_time_limit.checked_sub(request_started_at.elapsed())?;
-        (!left.is_zero()).then_some(left)
-    }
-
-    /// Returns true after the deadline of the exchange.
-    pub fn is_past_deadline(&self, request_started_at: Instant) -> bool {
-        self.time_left(request_started_at).is_none()
-    }
-
-    /// Returns a guard of this connection for the exchange of a request that started then (see
-    /// [`ConnectionGuard`]); `None` if the connection's descriptor can't be duplicated.
+    /// Returns a guard of this connection for an exchange (see [`ConnectionGuard`]); `None` if the
+    /// connection's descriptor can't be duplicated.
     pub fn guard_connection(
         &self,
-        request_started_at: Instant,
+        deadline: &ExchangeDeadline,
         connection_fd: RawFd,
     ) -> Option<ConnectionGuard> {
-        let deadline = self.exchange_deadline(request_started_at);
-        ConnectionGuard::start(deadline, connection_fd, self.options.tls.is_some())
+        ConnectionGuard::start(deadline.at(), connection_fd, self.options.tls.is_some())
     }
 
     /// Returns the value of `Host` for a request to this server: the configured value, or else the
@@ -280,6 +274,7 @@ impl Upstreams {
     pub fn update_metrics(&self, metrics: &UpstreamMetrics) {
         metrics.set_gauges(&UpstreamSnapshot {
             is_healthy_by_server: self.servers.list_healths(),
+            held_body_bytes: self.held_bytes.used(),
             exchanges_in_flight: self.options.max_in_flight
                 - self.exchange_permits.available_permits(),
             idle_connections: self.idle_pool.connection_count(),
@@ -340,13 +335,13 @@ impl Upstreams {
             let opened = self.open_connection(server).await;
             return opened.map(drop).map_err(|error| describe_connect_error(&error));
         };
-        let peer = self.peer(server, self.options.exchange_time_limit);
+        let peer = self.peer(server, Some(self.options.exchange_time_limit));
         let address = server.to_string();
         self.health_client.request(&peer, self.host_header(&address), path).await
     }
 }
 
-/// Counts one more exchange or body for the client with this address, until the guard is dropped.
+/// Counts one more exchange for the client with this address, until the guard is dropped.
 /// Returns `None` if the client is at its limit. A client without an address has no limit, so the
 /// result is `Some(None)`.
 fn acquire_client_guard(

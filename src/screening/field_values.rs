@@ -13,7 +13,7 @@ pub const MAX_ADDRESSES_IN_VALUE: usize = 8;
 pub enum UnreadCause {
     /// The body is compressed, or encoded in another way.
     Encoded,
-    /// The body is too long, or its length is unknown before it has arrived.
+    /// The body is too long, or was not read.
     TooLong,
     /// The type of the body is missing, or is none that is read.
     OtherType,

@@ -5,7 +5,7 @@ use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 use super::{json, multipart, urlencoded};
 
-/// The longest body that is read, in bytes.
+/// The most bytes of a body that are read.
 pub const MAX_SCREENED_BODY_BYTES: usize = 64 * 1024;
 
 /// The header fields that tell how a body is to be read.
@@ -17,6 +17,31 @@ pub struct BodyHeaders<'h> {
     pub is_encoded: bool,
 }
 
+/// A body, or the start of a longer one.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceivedBody<'b> {
+    /// The bytes. What is behind [`MAX_SCREENED_BODY_BYTES`] is not read.
+    pub bytes: &'b [u8],
+    /// Whether these are all bytes of the body.
+    pub is_whole: bool,
+}
+
+impl<'b> ReceivedBody<'b> {
+    /// A body of which all bytes are known.
+    pub const fn whole(bytes: &'b [u8]) -> ReceivedBody<'b> {
+        ReceivedBody { bytes, is_whole: true }
+    }
+
+    /// A body of which nothing was read.
+    pub const UNREAD: ReceivedBody<'static> = ReceivedBody { bytes: b"", is_whole: false };
+
+    /// Returns the start of the body if not all of it is read.
+    fn start_if_cut(self) -> Option<&'b [u8]> {
+        let read = self.bytes.get(..MAX_SCREENED_BODY_BYTES).unwrap_or(self.bytes);
+        (read.len() < self.bytes.len() || !self.is_whole).then_some(read)
+    }
+}
+
 /// Returns the values of all `fields` in a body, and in the query of its target: many servers read
 /// both.
 ///
@@ -25,7 +50,7 @@ pub struct BodyHeaders<'h> {
 pub fn read_field_values(
     headers: BodyHeaders<'_>,
     query: &[u8],
-    body: &[u8],
+    body: ReceivedBody<'_>,
     fields: &[FieldPath],
 ) -> Result<FieldValues, UnreadCause> {
     let mut found = read_body_values(headers, body, fields);
@@ -38,20 +63,19 @@ pub fn read_query_values(query: &[u8], fields: &[FieldPath]) -> FieldValues {
     urlencoded::read_values(query, fields)
 }
 
-/// Returns the values of all `fields` in a body.
+/// Returns the values of all `fields` in a body, or in its start.
 pub fn read_body_values(
     headers: BodyHeaders<'_>,
-    body: &[u8],
+    body: ReceivedBody<'_>,
     fields: &[FieldPath],
 ) -> FieldValues {
-    if body.is_empty() {
-        return FieldValues::default();
+    match (body.bytes, body.is_whole) {
+        ([], true) => return FieldValues::default(),
+        ([], false) => return FieldValues::unread(UnreadCause::TooLong),
+        _ => {}
     }
     if headers.is_encoded {
         return FieldValues::unread(UnreadCause::Encoded);
-    }
-    if body.len() > MAX_SCREENED_BODY_BYTES {
-        return FieldValues::unread(UnreadCause::TooLong);
     }
     let Some(content_type) = headers.content_type.and_then(ContentType::parse) else {
         return FieldValues::unread(UnreadCause::OtherType);
@@ -60,6 +84,8 @@ pub fn read_body_values(
         return FieldValues::unread(UnreadCause::OtherCharset);
     }
     let kind = &content_type.kind;
+    let start = body.start_if_cut();
+    let body = start.map_or(body.bytes, |start| remove_cut_value(kind, start));
     let mut found = read_body_of_kind(kind, body, fields);
     if has_value_in_another_kind(&content_type, body, fields, &found) {
         found.mark_unread(UnreadCause::Broken);
@@ -73,7 +99,27 @@ pub fn read_body_values(
     if !is_known {
         found.mark_unread(UnreadCause::OtherCharset);
     }
+    if start.is_some() {
+        found.unread = Some(UnreadCause::TooLong);
+    }
     found
+}
+
+/// Removes the last value from the start of a longer body, because it may go on behind the start.
+/// JSON needs no such rule: a text without its closing quote is no value.
+fn remove_cut_value<'b>(kind: &BodyKind, start: &'b [u8]) -> &'b [u8] {
+    let end = match kind {
+        BodyKind::Urlencoded => memchr::memrchr(b'&', start).unwrap_or(0),
+        BodyKind::Multipart { boundaries } => {
+            let behind_last = |boundary: &String| {
+                let at = memchr::memmem::rfind(start, format!("--{boundary}").as_bytes())?;
+                Some(at + 2 + boundary.len())
+            };
+            boundaries.iter().filter_map(behind_last).max().unwrap_or(0)
+        }
+        BodyKind::Json | BodyKind::PlainText | BodyKind::Other => start.len(),
+    };
+    &start[..end]
 }
 
 /// Returns true if a server may find a further value, because it takes the body for one of another

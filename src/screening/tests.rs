@@ -10,7 +10,7 @@ const EMAIL: &str = "Content-Disposition: form-data; name=\"email\"";
 fn read(content_type: &str, body: &[u8]) -> Result<FieldValues, UnreadCause> {
     let fields = ["email", "user.email"].map(|name| FieldPath::parse(name).unwrap());
     let headers = BodyHeaders { content_type: Some(content_type.as_bytes()), is_encoded: false };
-    read_field_values(headers, b"", body, &fields)
+    read_field_values(headers, b"", ReceivedBody::whole(body), &fields)
 }
 
 #[track_caller]
@@ -217,7 +217,9 @@ fn an_unreadable_value_beside_a_readable_one_is_reported() {
 fn the_query_is_read_beside_the_body() {
     let fields = [FieldPath::parse("email").unwrap()];
     let form = BodyHeaders { content_type: Some(URLENCODED.as_bytes()), is_encoded: false };
-    let read = |query: &[u8], body: &[u8]| read_field_values(form, query, body, &fields);
+    let read = |query: &[u8], body: &[u8]| {
+        read_field_values(form, query, ReceivedBody::whole(body), &fields)
+    };
     let both = read(b"email=a@b.com", b"email=c@d.com").unwrap();
     assert_eq!((both.values, both.unread), (vec!["c@d.com".into(), "a@b.com".into()], None));
     assert_eq!(read(b"email=a@b.com", b"x=1").unwrap().values, ["a@b.com"]);
@@ -232,9 +234,15 @@ fn the_query_is_read_beside_the_body() {
 fn an_encoded_body_or_one_without_a_single_type_is_not_read() {
     let fields = [FieldPath::parse("email").unwrap()];
     let encoded = BodyHeaders { content_type: Some(URLENCODED.as_bytes()), is_encoded: true };
-    assert_eq!(read_field_values(encoded, b"", b"email=x", &fields), Err(UnreadCause::Encoded));
+    assert_eq!(
+        read_field_values(encoded, b"", ReceivedBody::whole(b"email=x"), &fields),
+        Err(UnreadCause::Encoded)
+    );
     let none = BodyHeaders::default();
-    assert_eq!(read_field_values(none, b"", b"email=x", &fields), Err(UnreadCause::OtherType));
+    assert_eq!(
+        read_field_values(none, b"", ReceivedBody::whole(b"email=x"), &fields),
+        Err(UnreadCause::OtherType)
+    );
 }
 
 #[test]

@@ -18,8 +18,12 @@ pub struct PerClientLimit {
     units_by_client: DashMap<ClientPrefix, usize>,
 }
 
-/// One unit that a client holds until the guard is dropped. `None` inside for an exempt client.
-pub struct PerClientGuard(Option<(Arc<PerClientLimit>, ClientPrefix)>);
+/// The units that a client holds until the guard is dropped.
+pub struct PerClientGuard {
+    /// `None` for an exempt client.
+    counted: Option<(Arc<PerClientLimit>, ClientPrefix)>,
+    units: usize,
+}
 
 impl PerClientLimit {
     /// Allows each client `max` units at a time. Clients in `exempt` are not counted.
@@ -30,25 +34,50 @@ impl PerClientLimit {
     /// Counts one unit for the client at this address until the guard is dropped; `None` if the
     /// client is at its limit.
     pub fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<PerClientGuard> {
-        if self.exempt_networks.contains(address) {
-            return Some(PerClientGuard(None));
+        let mut guard = self.begin(address);
+        guard.add(1).then_some(guard)
+    }
+
+    /// Returns a guard without a unit for the client at this address.
+    pub fn begin(self: &Arc<Self>, address: IpAddr) -> PerClientGuard {
+        let is_exempt = self.exempt_networks.contains(address);
+        let counted = (!is_exempt).then(|| (Arc::clone(self), ClientPrefix::from(address)));
+        PerClientGuard { counted, units: 0 }
+    }
+}
+
+impl PerClientGuard {
+    /// Counts more units until the guard is dropped. Returns false, and counts none of them, if the
+    /// client would exceed its limit.
+    pub fn add(&mut self, units: usize) -> bool {
+        let Some((limit, client)) = &self.counted else { return true };
+        let mut count = limit.units_by_client.entry(*client).or_insert(0);
+        let is_allowed = *count + units <= limit.max_per_client;
+        if is_allowed {
+            *count += units;
+            self.units += units;
         }
-        let client = ClientPrefix::from(address);
-        let mut count = self.units_by_client.entry(client).or_insert(0);
-        if *count >= self.max_per_client {
-            return None;
-        }
-        *count += 1;
         drop(count);
-        Some(PerClientGuard(Some((Arc::clone(self), client))))
+        if !is_allowed {
+            limit.forget_if_unused(client);
+        }
+        is_allowed
+    }
+}
+
+impl PerClientLimit {
+    fn forget_if_unused(&self, client: &ClientPrefix) {
+        self.units_by_client.remove_if(client, |_, count| *count == 0);
     }
 }
 
 impl Drop for PerClientGuard {
     fn drop(&mut self) {
-        let Some((limit, client)) = &self.0 else { return };
+        let Some((limit, client)) = self.counted.as_ref().filter(|_| self.units > 0) else {
+            return;
+        };
         limit.units_by_client.remove_if_mut(client, |_, count| {
-            *count -= 1;
+            *count -= self.units;
             *count == 0
         });
     }
@@ -72,5 +101,18 @@ mod tests {
         assert!(limit.units_by_client.is_empty(), "a client that holds nothing is forgotten");
         let exempt: Vec<PerClientGuard> = (0..9).map(|_| acquire("10.1.1.1").unwrap()).collect();
         assert_eq!(exempt.len(), 9);
+    }
+
+    #[test]
+    fn units_that_would_exceed_the_limit_are_not_counted() {
+        let limit = Arc::new(PerClientLimit::new(10, Networks::default()));
+        let begin = || limit.begin("192.0.2.1".parse().unwrap());
+        let (mut first, mut second) = (begin(), begin());
+        assert!(!first.add(11) && limit.units_by_client.is_empty());
+        assert!(first.add(6) && !second.add(5) && second.add(4) && !first.add(1));
+        drop(first);
+        assert!(second.add(6) && !second.add(1));
+        drop(second);
+        assert!(limit.units_by_client.is_empty());
     }
 }

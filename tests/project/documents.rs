@@ -48,13 +48,15 @@ fn read_project_file(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn all_refusals() -> [Refusal; 18] {
+fn all_refusals() -> [Refusal; 20] {
     [
         Refusal::BadRequest,
         Refusal::Unauthorized,
         Refusal::Forbidden { origin: String::new() },
         Refusal::NotFound,
         Refusal::MethodNotAllowed { allow: "".into() },
+        Refusal::RequestTimeout,
+        Refusal::ContentTooLarge,
         Refusal::UriTooLong,
         Refusal::ExpectationFailed,
         Refusal::EmailRefused {

@@ -91,7 +91,7 @@ const CRATES: [(&str, &[&str]); 38] = [
     ("ipnet", &["model/network"]),
     ("itoa", &["message", "exchange", "proxy/upstream", "observe/access_log"]),
     ("jiff", &["model/month", "keys/key_file", "config/admin", "management/expiry"]),
-    ("memchr", &["message/request_head", "screening"]),
+    ("memchr", &["message", "screening"]),
     ("minisign_verify", &["feed/fetch"]),
     ("pingora", &["message", "exchange", "gate", "proxy", "downstream", "process"]),
     ("pingora_proxy", &["message", "gate", "proxy", "downstream", "process"]),

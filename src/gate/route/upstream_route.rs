@@ -4,6 +4,7 @@
 //! an upstream server could read it as a path below a longer prefix.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smol_str::SmolStr;
 
@@ -30,6 +31,9 @@ pub struct UpstreamRoute {
     /// Whether the statuses 502 and 504 tell that no upstream server could be reached, or that none
     /// answered in time. Otherwise the status is 500.
     pub has_gateway_statuses: bool,
+    /// The time from a complete request to the header of the response, and for each part of the
+    /// response's body; `None` for any time.
+    pub deadline: Option<Duration>,
     /// How posts on this route are screened; `None` if they are not.
     pub screen: Option<Arc<ScreenRules>>,
 }
@@ -101,6 +105,7 @@ mod tests {
             is_counted: true,
             max_per_client: None,
             has_gateway_statuses: false,
+            deadline: None,
             screen: None,
         }
     }

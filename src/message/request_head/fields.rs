@@ -10,10 +10,17 @@ use super::request_line::{RequestLine, takes_body};
 use crate::model::refusal::Refusal;
 use crate::support::byte_sets::is_token_byte;
 
-/// The length of a body whose end its framing tells. No body that is read to its end is as long.
-pub const UNKNOWN_BODY_LENGTH: usize = usize::MAX;
 /// The most options that `Connection` may list; no honest client sends as many.
 pub const MAX_CONNECTION_OPTIONS: usize = 64;
+
+/// Where the body of a request ends (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestBodyFraming {
+    /// After this many bytes. Without a body it is 0.
+    Length(usize),
+    /// After the last chunk.
+    Chunked,
+}
 
 /// The fields of a request head that riskgate reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,7 +175,7 @@ impl<'b> RequestFields<'b> {
             None => true,
         };
         let has_clear_framing = match self.has_transfer_encoding {
-            true => self.is_unread_chunked_body(request, limits),
+            true => self.is_chunked_body_allowed(request, limits),
             false => self.content_length_count <= 1,
         };
         if !(has_host && is_host_valid && is_same_host && has_clear_framing) {
@@ -179,29 +186,28 @@ impl<'b> RequestFields<'b> {
         if is_met { Ok(()) } else { Err(Refusal::ExpectationFailed) }
     }
 
-    /// Returns true for a chunked body that riskgate does not read: a proxy asks about a request
-    /// with such a body. The connection closes after the response, so nothing behind the head is
-    /// parsed.
-    fn is_unread_chunked_body(&self, request: &RequestLine<'_>, limits: &RequestLimits) -> bool {
+    /// Returns true if the only field of the framing is one `Transfer-Encoding: chunked`, and the
+    /// method takes a body.
+    fn is_chunked_body_allowed(&self, request: &RequestLine<'_>, limits: &RequestLimits) -> bool {
         self.is_chunked
             && self.content_length_count == 0
             && request.is_http_11
-            && limits.is_authz_target(request.target)
+            && (takes_body(request.method) || limits.is_authz_target(request.target))
     }
 
-    /// Returns the length of the body, in bytes. Only POST, PUT and PATCH may have a body, so that
-    /// no second request can be smuggled in the body of another method. riskgate answers the
-    /// requests of `authz_path` itself, so their bodies reach no server, and may have any length.
-    pub(super) fn parse_body_length(
+    /// Returns where the body ends. GET, HEAD and OPTIONS have no body, so that no second request
+    /// can be smuggled in it. riskgate answers the requests of `authz_path` itself, so their bodies
+    /// reach no server: each method may have one there, of any length.
+    pub(super) fn parse_body_framing(
         &self,
         request: &RequestLine<'_>,
         limits: &RequestLimits,
-    ) -> Result<usize, Refusal> {
-        if self.is_unread_chunked_body(request, limits) {
-            return Ok(UNKNOWN_BODY_LENGTH);
+    ) -> Result<RequestBodyFraming, Refusal> {
+        if self.has_transfer_encoding {
+            return Ok(RequestBodyFraming::Chunked);
         }
         if self.content_length_count == 0 {
-            return Ok(0);
+            return Ok(RequestBodyFraming::Length(0));
         }
         let digits = self.content_length;
         if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
@@ -210,11 +216,14 @@ impl<'b> RequestFields<'b> {
         let value = digits.iter().fold(0usize, |sum, digit| {
             sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
         });
-        let may_have_body = || takes_body(request.method) && value <= limits.body_bytes;
-        if value > 0 && !may_have_body() && !limits.is_authz_target(request.target) {
-            return Err(Refusal::BadRequest);
+        match value {
+            0 => {}
+            _ if limits.is_authz_target(request.target) => {}
+            _ if !takes_body(request.method) => return Err(Refusal::BadRequest),
+            _ if value > limits.body_bytes => return Err(Refusal::ContentTooLarge),
+            _ => {}
         }
-        Ok(value)
+        Ok(RequestBodyFraming::Length(value))
     }
 }
 

@@ -11,7 +11,7 @@ pub struct RequestLimits {
     pub header_fields: usize,
     /// The most bytes of a request target.
     pub target_bytes: usize,
-    /// The most bytes of a body.
+    /// The most bytes of a body that is forwarded.
     pub body_bytes: usize,
     /// The path on which proxies ask about the requests of their clients. There every method may
     /// have a body, and a target may be as long as a header: a proxy may ask with GET, with the

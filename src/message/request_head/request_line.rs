@@ -108,7 +108,8 @@ fn is_target_valid_for_pingora(target: &[u8]) -> bool {
     }
 }
 
-/// Returns true for the methods whose requests may have a body.
+/// Returns true for the methods whose requests may have a body: all but GET, HEAD, OPTIONS, CONNECT
+/// and TRACE.
 pub fn takes_body(method: &[u8]) -> bool {
-    matches!(method, b"POST" | b"PUT" | b"PATCH")
+    !matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"CONNECT" | b"TRACE")
 }

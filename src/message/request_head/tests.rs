@@ -14,7 +14,11 @@ fn parse_lengths_after_scan(
     scanned_length: usize,
 ) -> Result<Option<(usize, usize)>, u16> {
     let head = parse_request_head(text.as_bytes(), scanned_length, &TEST_LIMITS);
-    head.map(|head| head.map(|head| (head.head_length, head.body_length))).map_err(|r| r.status())
+    let body_length = |head: RequestHead<'_>| match head.body {
+        RequestBodyFraming::Length(length) => length,
+        RequestBodyFraming::Chunked => usize::MAX,
+    };
+    head.map(|head| head.map(|head| (head.head_length, body_length(head)))).map_err(|r| r.status())
 }
 
 fn parse_lengths(text: &str) -> Result<Option<(usize, usize)>, u16> {
@@ -92,7 +96,8 @@ fn malformed_or_ambiguous_heads_are_refused() {
         format!("POST / HTTP/1.1\r\n{host}Content-Length: +1\r\n\r\n"),
         format!("POST / HTTP/1.1\r\n{host}Content-Length: 1, 1\r\n\r\n"),
         format!("POST / HTTP/1.1\r\n{host}Content-Length: 99999999999999999999\r\n\r\n"),
-        format!("POST / HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\n"),
+        format!("POST / HTTP/1.0\r\n{host}Transfer-Encoding: chunked\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\n"),
         format!("GET / HTTP/1.1\r\n{host}Transfer-Encoding: identity\r\n\r\n"),
         format!("GET / HTTP/1.1\r\n{host}Connection: close, Authorization\r\n\r\n"),
         format!("GET / HTTP/1.1\r\n{host}Connection: x-riskgate-account\r\n\r\n"),
@@ -102,6 +107,12 @@ fn malformed_or_ambiguous_heads_are_refused() {
     }
     let invalid_utf8 = b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n";
     assert!(parse_request_head(invalid_utf8, 0, &TEST_LIMITS).is_err());
+    let chunked = format!("PURGE / HTTP/1.1\r\n{host}Transfer-Encoding: Chunked\r\n\r\n");
+    assert_eq!(parse_lengths(&chunked), Ok(Some((chunked.len(), usize::MAX))));
+    let with_length = |length| format!("PUT / HTTP/1.1\r\n{host}Content-Length: {length}\r\n\r\n");
+    assert!(parse_lengths(&with_length("1048576")).is_ok());
+    assert_eq!(parse_lengths(&with_length("1048577")), Err(413));
+    assert_eq!(parse_lengths(&with_length("1000000000000000000")), Err(413));
     assert_eq!(parse_lengths(&format!("CONNECT a:1 HTTP/1.1\r\n{host}\r\n")), Err(405));
     assert_eq!(parse_lengths(&format!("TRACE / HTTP/1.1\r\n{host}\r\n")), Err(405));
 }

@@ -17,7 +17,7 @@ pub const DURATION_BUCKETS: [f64; 18] = [
 ];
 
 /// The outcomes of a request; the `outcome` label. A refusal uses its `error` code.
-pub const OUTCOMES: [&str; 22] = [
+pub const OUTCOMES: [&str; 24] = [
     "ok",
     "redirected",
     "fallback",
@@ -26,6 +26,8 @@ pub const OUTCOMES: [&str; 22] = [
     "forbidden",
     "not_found",
     "method_not_allowed",
+    "request_timeout",
+    "content_too_large",
     "uri_too_long",
     "expectation_failed",
     "validation_error",

@@ -91,7 +91,7 @@ impl ProxyServiceParts<'_> {
     ) -> Result<(), StartError> {
         let config = self.config;
         let upstreams = || Arc::clone(self.upstreams);
-        let gateway = Gateway::new(self.gate.clone(), upstreams());
+        let gateway = Gateway::behind_own_listeners(self.gate.clone(), upstreams());
         let proxy = Arc::new(http_proxy(&server.configuration, gateway));
         let app = || {
             let (proxy, connection_tracker) =

@@ -37,7 +37,7 @@ impl AttemptTimer {
             Some(Failure::ClosedEarly { .. }) => AttemptOutcome::ClosedEarly,
             Some(Failure::TimedOut) => AttemptOutcome::TimedOut,
             Some(Failure::BrokenResponse) => AttemptOutcome::BrokenResponse,
-            Some(Failure::Client { .. }) => AttemptOutcome::ClientFailed,
+            Some(Failure::Client | Failure::RequestBody(_)) => AttemptOutcome::ClientFailed,
             Some(Failure::Internal) => AttemptOutcome::InternalError,
             Some(Failure::NotStarted) => return None,
         };

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pingora::protocols::l4::ext::get_tcp_info;
+use tokio::sync::watch;
 
 use crate::support::socket_reset::duplicate_fd;
 
@@ -15,7 +16,8 @@ use crate::support::socket_reset::duplicate_fd;
 /// end of the connection counts as one byte more. Every HTTP response is longer.
 const MAX_TLS_CLOSE_BYTES: u64 = 32;
 
-/// Watches the connection of one exchange. At the deadline it shuts the connection down.
+/// Watches the connection of one exchange. At the deadline, if there is one, it shuts the
+/// connection down.
 ///
 /// Pingora's timers apply to each read, so an upstream server that trickles bytes would never time
 /// out. And Pingora does not say whether a part of a response header had arrived before an error.
@@ -23,6 +25,7 @@ const MAX_TLS_CLOSE_BYTES: u64 = 32;
 /// connection down, so drop it before another exchange can use the connection.
 pub struct ConnectionGuard {
     timer: tokio::task::JoinHandle<()>,
+    deadline: watch::Sender<Option<Instant>>,
     socket: Arc<GuardedSocket>,
     /// What the connection had received when the exchange began.
     received_before: Received,
@@ -37,7 +40,7 @@ impl ConnectionGuard {
     /// Starts the timer. Returns `None` if the connection's descriptor can't be duplicated; the
     /// exchange then has no guard.
     pub(super) fn start(
-        deadline: Instant,
+        deadline: Option<Instant>,
         connection: RawFd,
         is_tls: bool,
     ) -> Option<ConnectionGuard> {
@@ -45,14 +48,20 @@ impl ConnectionGuard {
         let received_before = Received::on(&connection)?;
         let socket = Arc::new(GuardedSocket(Mutex::new(Some(connection))));
         let timer_socket = Arc::clone(&socket);
+        let (deadline, current_deadline) = watch::channel(deadline);
         let timer = tokio::spawn(async move {
-            tokio::time::sleep_until(deadline.into()).await;
+            wait_until_passed(current_deadline).await;
             timer_socket.release_once_with(|connection| {
                 // The shutdown fails only if the other side has closed the connection already.
                 let _ = TcpStream::from(connection).shutdown(Shutdown::Both);
             });
         });
-        Some(ConnectionGuard { timer, socket, received_before, is_tls })
+        Some(ConnectionGuard { timer, deadline, socket, received_before, is_tls })
+    }
+
+    /// Sets another deadline.
+    pub fn set_deadline(&self, deadline: Option<Instant>) {
+        self.deadline.send_replace(deadline);
     }
 
     /// Returns true if a part of the response has arrived, or if the deadline has passed.
@@ -63,6 +72,20 @@ impl ConnectionGuard {
         match self.is_tls {
             true => received.bytes - before.bytes > MAX_TLS_CLOSE_BYTES,
             false => received.data_segments != before.data_segments,
+        }
+    }
+}
+
+/// Waits until the deadline has passed, however often it changes meanwhile. The timer runs on if
+/// the deadline is postponed, so a postponement costs nothing until then.
+async fn wait_until_passed(mut current: watch::Receiver<Option<Instant>>) {
+    loop {
+        let deadline = *current.borrow_and_update();
+        match deadline {
+            Some(deadline) if deadline <= Instant::now() => return,
+            Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+            // The sender lives as long as the timer.
+            None => drop(current.changed().await),
         }
     }
 }

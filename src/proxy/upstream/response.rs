@@ -14,11 +14,12 @@ use crate::exchange::{
     BodyFraming, MalformedResponse, StatusKind, body_framing, may_have_framing_fields,
     parse_content_length,
 };
+use crate::message::chunks::{ChunkDecoder, ChunkSyntax};
 use crate::message::response::{
     CommonHeaders, finish_http1_header, header_field, write_status_line,
 };
 
-pub use body::{BodyState, ChunkState};
+pub use body::BodyState;
 
 use crate::exchange::forwarding::{
     is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
@@ -107,7 +108,7 @@ fn write_client_header(
     let framing = body_framing(status, context.is_head_method, is_chunked, length);
     let body = match framing {
         BodyFraming::Empty => BodyState::Complete,
-        BodyFraming::Chunked => BodyState::Chunks(ChunkState::Size),
+        BodyFraming::Chunked => BodyState::Chunks(ChunkDecoder::new(ChunkSyntax::PaddedSizes)),
         BodyFraming::Length(length) => BodyState::BytesLeft(length),
         BodyFraming::UntilClose => BodyState::UntilClose,
     };

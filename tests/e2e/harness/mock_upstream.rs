@@ -41,6 +41,7 @@ pub enum Step {
     Send(Vec<u8>),
     /// Sends the bytes one by one, with this pause before each.
     Trickle(Vec<u8>, Duration),
+    Pause(Duration),
     /// Sends nothing until the gateway closes the connection.
     StaySilent,
     Close,
@@ -174,6 +175,10 @@ fn perform_step(reader: &mut BufReader<TcpStream>, step: Step) -> Option<()> {
             std::thread::sleep(pause);
             reader.get_mut().write_all(&[*byte]).ok()
         }),
+        Step::Pause(time) => {
+            std::thread::sleep(time);
+            Some(())
+        }
         Step::StaySilent => {
             let _ = reader.read_to_end(&mut Vec::new());
             None
@@ -199,9 +204,31 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> 
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
     });
+    if head.to_ascii_lowercase().contains("\r\ntransfer-encoding: chunked\r\n") {
+        assert_eq!(length, None, "two ways to frame a body: {head}");
+        let body = read_chunks(reader)?;
+        return Some((head, body));
+    }
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).ok()?;
     Some((head, body))
+}
+
+/// Reads chunks without extensions and trailers, as riskgate sends them.
+fn read_chunks(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        let size = usize::from_str_radix(line.strip_suffix("\r\n").expect("CRLF"), 16);
+        let mut chunk = vec![0; size.unwrap_or_else(|error| panic!("{line:?}: {error}")) + 2];
+        reader.read_exact(&mut chunk).ok()?;
+        assert!(chunk.ends_with(b"\r\n"));
+        if chunk.len() == 2 {
+            return Some(body);
+        }
+        body.extend_from_slice(&chunk[..chunk.len() - 2]);
+    }
 }
 
 /// With a linger time of zero, closing the socket sends a reset.

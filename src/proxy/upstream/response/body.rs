@@ -1,14 +1,9 @@
 //! The end of a response body (RFC 9112 section 6), and how the body is forwarded.
 
-use std::io::Write;
-
 use bytes::{Buf, BytesMut};
-use httparse::Status;
 
 use crate::exchange::MalformedResponse;
-
-/// The most bytes of a line in a chunked body: a chunk's size, the end of its data, or a trailer.
-const MAX_CHUNK_LINE_BYTES: usize = 4096;
+use crate::message::chunks::{ChunkDecoder, LAST_CHUNK, MalformedChunks, write_chunk};
 
 /// The part of a response body that has still to arrive from the upstream server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,21 +14,8 @@ pub enum BodyState {
     BytesLeft(u64),
     /// All bytes until the connection ends; the client gets them as chunks.
     UntilClose,
-    /// Chunks; the next bytes belong to this element.
-    Chunks(ChunkState),
-}
-
-/// The next element of a chunked body (RFC 9112 section 7.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChunkState {
-    /// A line with a chunk's size.
-    Size,
-    /// This many bytes of data.
-    Data(u64),
-    /// The end of line after the data.
-    DataEnd,
-    /// Trailer fields, which are not forwarded, and an empty line.
-    Trailers,
+    /// Chunks.
+    Chunks(ChunkDecoder),
 }
 
 impl BodyState {
@@ -56,10 +38,16 @@ impl BodyState {
                     arrived.clear();
                     BodyState::UntilClose
                 }
-                BodyState::Chunks(chunk) => match chunk.forward_element(arrived, out)? {
-                    Some(next) => next,
-                    None => return Ok(()),
-                },
+                BodyState::Chunks(mut chunks) => {
+                    let decoded = chunks.decode(arrived, |data| write_chunk(data, out));
+                    decoded.map_err(|MalformedChunks| MalformedResponse)?;
+                    if !chunks.is_complete() {
+                        *self = BodyState::Chunks(chunks);
+                        return Ok(());
+                    }
+                    out.extend_from_slice(LAST_CHUNK);
+                    BodyState::Complete
+                }
             };
         }
         Ok(())
@@ -70,57 +58,11 @@ impl BodyState {
     pub fn finish_at_eof(&mut self, out: &mut Vec<u8>) -> Result<(), MalformedResponse> {
         match self {
             BodyState::Complete => {}
-            BodyState::UntilClose => out.extend_from_slice(b"0\r\n\r\n"),
+            BodyState::UntilClose => out.extend_from_slice(LAST_CHUNK),
             BodyState::BytesLeft(_) | BodyState::Chunks(_) => return Err(MalformedResponse),
         }
         *self = BodyState::Complete;
         Ok(())
-    }
-}
-
-impl ChunkState {
-    /// Forwards one element of a chunked body, or the part of a chunk's data that has arrived.
-    /// Returns the next state; `None` if a line is incomplete.
-    fn forward_element(
-        self,
-        arrived: &mut BytesMut,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<BodyState>, MalformedResponse> {
-        let next = match self {
-            ChunkState::Size => match httparse::parse_chunk_size(arrived) {
-                Ok(Status::Complete((line, size))) if line <= MAX_CHUNK_LINE_BYTES => {
-                    arrived.advance(line);
-                    if size == 0 { ChunkState::Trailers } else { ChunkState::Data(size) }
-                }
-                Ok(Status::Partial) if arrived.len() < MAX_CHUNK_LINE_BYTES => return Ok(None),
-                Ok(Status::Complete(_) | Status::Partial) | Err(_) => {
-                    return Err(MalformedResponse);
-                }
-            },
-            ChunkState::Data(left) => {
-                let length = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                write_chunk(&arrived[..length], out);
-                arrived.advance(length);
-                match left - length as u64 {
-                    0 => ChunkState::DataEnd,
-                    left => ChunkState::Data(left),
-                }
-            }
-            ChunkState::DataEnd => match consume_line(arrived)? {
-                Some(0) => ChunkState::Size,
-                Some(_) => return Err(MalformedResponse),
-                None => return Ok(None),
-            },
-            ChunkState::Trailers => match consume_line(arrived)? {
-                Some(0) => {
-                    out.extend_from_slice(b"0\r\n\r\n");
-                    return Ok(Some(BodyState::Complete));
-                }
-                Some(_) => ChunkState::Trailers,
-                None => return Ok(None),
-            },
-        };
-        Ok(Some(BodyState::Chunks(next)))
     }
 }
 
@@ -131,24 +73,4 @@ fn forward_and_count_left(arrived: &mut BytesMut, left: u64, out: &mut Vec<u8>) 
     out.extend_from_slice(&arrived[..length]);
     arrived.advance(length);
     left - length as u64
-}
-
-fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
-    // A write to a Vec can't fail.
-    let _ = write!(out, "{:x}\r\n", data.len());
-    out.extend_from_slice(data);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Removes a line from the front of `arrived`. Returns the line's length without its CRLF; `None`
-/// if the line is incomplete.
-fn consume_line(arrived: &mut BytesMut) -> Result<Option<usize>, MalformedResponse> {
-    match arrived.iter().take(MAX_CHUNK_LINE_BYTES).position(|byte| *byte == b'\n') {
-        Some(end) if end > 0 && arrived[end - 1] == b'\r' => {
-            arrived.advance(end + 1);
-            Ok(Some(end - 1))
-        }
-        None if arrived.len() < MAX_CHUNK_LINE_BYTES => Ok(None),
-        Some(_) | None => Err(MalformedResponse),
-    }
 }

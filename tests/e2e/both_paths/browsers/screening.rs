@@ -120,10 +120,27 @@ fn a_compressed_or_long_body_is_forwarded_unscreened() {
     let gzip = post(FORM, "email=x@yopmail.com").with_header("Content-Encoding", "gzip");
     let seen = forward(&gateway, &upstream, &gzip);
     assert_eq!(screening_headers(&seen), ["unscreened", "encoded"]);
-    let long = format!("email=x@yopmail.com&x={}", "y".repeat(64 * 1024));
-    let seen = forward(&gateway, &upstream, &post(FORM, &long));
-    assert_eq!(screening_headers(&seen), ["unscreened", "too_long"]);
-    assert_eq!(seen.body.len(), long.len());
+    let padding = "y".repeat(64 * 1024);
+    let padded = format!("x={padding}&email=x@yopmail.com");
+    let cut = format!("x={}&email=x@yopmail.com.good.example", &padding[..padding.len() - 22]);
+    for long in [padded, cut, format!("email=jane@gmail.com&x={padding}")] {
+        let seen = forward(&gateway, &upstream, &post(FORM, &long));
+        assert_eq!(screening_headers(&seen), ["unscreened", "too_long"]);
+        assert!(seen.body == long.as_bytes());
+    }
+    for (content_type, long) in [
+        (FORM, format!("email=x@yopmail.com&x={padding}")),
+        ("application/json", format!("{{\"email\":\"x@yopmail.com\",\"x\":\"{padding}\"}}")),
+        (
+            "multipart/form-data; boundary=b",
+            format!(
+                "--b\r\nContent-Disposition: form-data; name=\"email\"\r\n\r\nx@yopmail.com\r\n--b\r\n\
+                 Content-Disposition: form-data; name=\"x\"\r\n\r\n{padding}\r\n--b--\r\n"
+            ),
+        ),
+    ] {
+        gateway.send_request(&post(content_type, &long)).expect(422);
+    }
     // A value that could not be read passes beside a good one, and is told.
     let seen = forward(&gateway, &upstream, &post(FORM, "email=jane@gmail.com&email=%ff"));
     assert_eq!(screening_headers(&seen), ["unscreened", "other_charset"]);

@@ -229,6 +229,8 @@ pub fn outcome_of_status(status: u16) -> &'static str {
         403 => "forbidden",
         404 => "not_found",
         405 => "method_not_allowed",
+        408 => "request_timeout",
+        413 => "content_too_large",
         414 => "uri_too_long",
         417 => "expectation_failed",
         422 => "validation_error",

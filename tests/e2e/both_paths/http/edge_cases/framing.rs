@@ -38,6 +38,7 @@ fn requests_that_two_parsers_could_read_differently_are_refused() {
     group.run(
         [
             body_cases(),
+            chunked_body_cases(),
             host_cases(),
             field_cases(),
             connection_option_cases(),
@@ -62,7 +63,6 @@ fn body_cases() -> Vec<Case> {
             "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
             &chunked,
         ),
-        refused("a chunked body", "Transfer-Encoding: chunked\r\n", &chunked),
         refused("an identity transfer encoding", "Transfer-Encoding: identity\r\n", &smuggled),
         refused("an unknown transfer encoding", "Transfer-Encoding: xchunked\r\n", &chunked),
         refused("an empty transfer encoding", "Transfer-Encoding:\r\n", &smuggled),
@@ -75,7 +75,11 @@ fn body_cases() -> Vec<Case> {
         refused("an empty length", "Content-Length:\r\n", &smuggled),
         refused("a length of twenty digits", "Content-Length: 00000000000000000005\r\n", &five),
         refused("a length with a space in it", "Content-Length: 0 5\r\n", &five),
-        refused("a body over the limit", "Content-Length: 1001\r\n", &"b".repeat(1001)),
+        Case::refused_and_closed(
+            "a body over the limit",
+            413,
+            post("Content-Length: 1001\r\n", &"b".repeat(1001)),
+        ),
         Case::forwarded(
             "a body at the limit passes",
             post("Content-Length: 1000\r\n", &"b".repeat(1000)),
@@ -91,15 +95,56 @@ fn body_cases() -> Vec<Case> {
             400,
             request_with_fields("Transfer-Encoding: chunked\r\n"),
         ),
-        Case::refused_and_closed(
-            "a body on a DELETE",
-            400,
+        Case::answered_by_gateway(
+            "a body of a method that the route does not take",
+            405,
             format!("DELETE /v1/signup HTTP/1.1\r\n{OWN_FIELDS}Content-Length: 5\r\n\r\nhello"),
         ),
         Case::forwarded(
             "a length of zero on a GET passes",
             request_with_fields("Content-Length: 0\r\n"),
             ForwardedRequest::with_request_line(FORWARDED_LINE).with_field("Content-Length: 0"),
+        ),
+    ]
+}
+
+fn chunked_body_cases() -> Vec<Case> {
+    let chunked = format!("5\r\nhello\r\n0\r\n\r\n{}", request_with_fields(""));
+    let refused =
+        |name, framing: &str, rest: &str| Case::refused_and_closed(name, 400, post(framing, rest));
+    vec![
+        refused(
+            "a chunk whose size has a blank behind it",
+            "Transfer-Encoding: chunked\r\n",
+            &chunked.replace("5\r\n", "5 \r\n"),
+        ),
+        refused(
+            "a chunk with a bare line feed",
+            "Transfer-Encoding: chunked\r\n",
+            &chunked.replace("5\r\n", "5\n"),
+        ),
+        refused(
+            "two transfer encodings",
+            "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+            &chunked,
+        ),
+        Case::forwarded(
+            "a chunked body goes on with a length",
+            post(
+                "Transfer-Encoding: chunked\r\n",
+                "2;x=\"y\"\r\nhe\r\n3\r\nllo\r\n00\r\nTrailer: x\r\n\r\n",
+            ),
+            ForwardedRequest::with_request_line("POST /v1/signup HTTP/1.1").body("hello"),
+        ),
+        Case::forwarded(
+            "a chunked body without data has the length 0",
+            post("Transfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+            ForwardedRequest::with_request_line("POST /v1/signup HTTP/1.1").body(""),
+        ),
+        Case::refused_and_closed(
+            "a chunked body over the limit",
+            413,
+            post("Transfer-Encoding: chunked\r\n", &format!("3e9\r\n{}", "b".repeat(1001))),
         ),
     ]
 }

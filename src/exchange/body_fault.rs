@@ -1,0 +1,52 @@
+//! What can be wrong with a request's body.
+
+use std::io;
+
+use pingora::{Error, ErrorType};
+
+use crate::message::chunks::MalformedChunks;
+use crate::model::refusal::Refusal;
+
+/// The type of Pingora's error for a body that is longer than `listen.max_body_bytes`.
+const TOO_LONG: ErrorType = ErrorType::new("RequestBodyTooLong");
+
+/// Why a request's body can't be forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFault {
+    /// The bytes are no body by their framing.
+    Malformed,
+    /// It is longer than `listen.max_body_bytes`.
+    TooLong,
+    /// It did not arrive within `listen.body_timeout`.
+    TooSlow,
+}
+
+impl BodyFault {
+    /// Returns what is wrong with the body, by an error of the client's connection; `None` if the
+    /// client has left.
+    pub fn find_in(error: &Error) -> Option<BodyFault> {
+        let cause = error.root_cause().downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        match error.etype() {
+            _ if cause.is_some_and(|cause| cause.is::<MalformedChunks>()) => {
+                Some(BodyFault::Malformed)
+            }
+            ErrorType::ReadTimedout => Some(BodyFault::TooSlow),
+            kind if *kind == TOO_LONG => Some(BodyFault::TooLong),
+            _ => None,
+        }
+    }
+
+    /// The error for a body that is longer than `listen.max_body_bytes`.
+    pub fn too_long_error() -> Box<Error> {
+        Error::new_down(TOO_LONG)
+    }
+
+    /// What the client gets.
+    pub fn refusal(self) -> Refusal {
+        match self {
+            BodyFault::Malformed => Refusal::BadRequest,
+            BodyFault::TooLong => Refusal::ContentTooLarge,
+            BodyFault::TooSlow => Refusal::RequestTimeout,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `deadline` of a route: the time to the header of the response, and for each part of its body.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{Gateway, MockUpstream, Setup, Step, get, request, response_bytes};
+
+fn start(deadline: &str, steps: fn() -> Vec<Step>) -> (Gateway, MockUpstream) {
+    let upstream = MockUpstream::with_script(move |_| steps());
+    let route = format!(
+        "[[upstream.route]]\nprefix = \"/app\"\nmethods = [\"GET\", \"POST\"]\nkey = false\n\
+         deadline = \"{deadline}\"\n"
+    );
+    let setup = Setup::new().append_toml(&route).with_upstreams(&[upstream.address]);
+    // Checks have a shorter time.
+    (setup.set_text("upstream.deadline", "300ms").start(), upstream)
+}
+
+fn answer_after(time: Duration) -> Vec<Step> {
+    vec![Step::Pause(time), Step::Send(response_bytes(200, "", "late"))]
+}
+
+/// A response whose parts arrive each 600 ms.
+fn answer_in_parts() -> Vec<Step> {
+    let bytes = response_bytes(200, "", "parts");
+    let (header, body) = bytes.split_at(bytes.len() - 5);
+    let mut steps = vec![Step::Pause(Duration::from_millis(600)), Step::Send(header.to_vec())];
+    for byte in body {
+        steps.extend([Step::Pause(Duration::from_millis(600)), Step::Send(vec![*byte])]);
+    }
+    steps
+}
+
+#[test]
+fn a_server_has_the_deadline_of_its_route_to_answer() {
+    let (gateway, upstream) = start("1s", || answer_after(Duration::from_millis(600)));
+    assert_eq!(gateway.send_request(&get("/app")).expect(200).text(), "late");
+    let post = request("POST", "/app").body("form");
+    assert_eq!(gateway.send_request(&post).expect(200).text(), "late");
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.send_request(&get("/v1/check/a@b.com").key(&key)).expect(500);
+    assert_eq!(upstream.request_count(), 3);
+    let (gateway, _) = start("500ms", || answer_after(Duration::from_secs(20)));
+    for request in [get("/app"), request("POST", "/app").body("form")] {
+        let begun = Instant::now();
+        let answer = gateway.send_request(&request).expect(500);
+        assert!(answer.text().contains("upstream_timeout"), "{}", answer.text());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn each_part_of_a_response_has_the_whole_deadline() {
+    for deadline in ["1s", "0"] {
+        let (gateway, _) = start(deadline, answer_in_parts);
+        for request in [get("/app"), request("POST", "/app").body("form")] {
+            let answer = gateway.send_request(&request).expect(200);
+            assert!(answer.is_complete);
+            assert_eq!(answer.text(), "parts");
+        }
+    }
+    let (gateway, _) = start("300ms", || {
+        let mut steps = answer_in_parts();
+        steps[0] = Step::Pause(Duration::ZERO);
+        steps[2] = Step::Pause(Duration::from_secs(20));
+        steps
+    });
+    for request in [get("/app"), request("POST", "/app").body("form")] {
+        let answer = gateway.send_request(&request).expect(200);
+        assert!(!answer.is_complete, "the last parts never came");
+    }
+}
+
+#[test]
+fn the_deadline_does_not_run_while_the_client_sends() {
+    let (gateway, _) = start("1s", || answer_after(Duration::from_millis(100)));
+    for length in [6, 120_000] {
+        let mut client = gateway.connect();
+        let framing = format!("Content-Length: {length}\r\n");
+        client.send(format!("POST /app HTTP/1.1\r\nHost: a\r\n{framing}\r\n").as_bytes());
+        for part in vec![b'b'; length].chunks(length / 6) {
+            std::thread::sleep(Duration::from_millis(400));
+            client.send(part);
+        }
+        assert_eq!(client.read_response().unwrap().expect(200).text(), "late", "{length}");
+    }
+}
