@@ -30,7 +30,7 @@ pub use batch_permits::BatchPermits;
 pub(crate) use beginning::{Head, ParsedBytes, PlainHead, RequestParts};
 pub use client_address::{ClientAddressRule, ClientAddressSource};
 pub use email_verdict::EmailVerdict;
-pub(crate) use judge::{Gated, Judgement, MatchedRoute};
+pub(crate) use judge::{Gated, Judgement, MatchedRoute, UnchargedRoute};
 pub(crate) use pingora_filters::{FailedExchange, classify_error};
 pub use request_context::RequestContext;
 pub(crate) use request_context::{ConnectionFacts, StartTime, unix_seconds_now};

@@ -1,6 +1,7 @@
 //! The fast path over HTTP/1.1: from the bytes of plain requests to the bytes of their responses,
 //! without Pingora's proxy. A plain request is a GET, HEAD or OPTIONS without a body and without a
-//! field that only the Pingora path handles.
+//! field that only the Pingora path handles. A request with a short body for an upstream server
+//! takes the fast path too.
 //!
 //! The fast path has no rules of its own: the parser, the gates and the response writer are those
 //! of the Pingora path. It answers a request at once if it can. If the request has to wait for the
@@ -8,10 +9,11 @@
 //! request in the buffer for the Pingora path, without side effects. It never reads from or writes
 //! to a connection itself.
 
+use super::short_body::ShortBody;
 use crate::exchange::closes_after_response;
 use crate::gate::{
     ConnectionFacts, Decision, Gate, Judgement, MatchedRoute, ParsedBytes, PlainHead,
-    RequestContext, RequestParts, StartTime, unix_seconds_now,
+    RequestContext, RequestParts, StartTime, UnchargedRoute, unix_seconds_now,
 };
 use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
 use crate::message::response::{Reply, format_http_date};
@@ -28,7 +30,7 @@ pub struct FastPath {
     date_cache: DateCache,
 }
 
-/// A plain request: its header, parsed and as bytes.
+/// A request: its header, parsed and as bytes.
 struct PlainRequest<'r> {
     head: RequestHead<'r>,
     header: &'r [u8],
@@ -38,7 +40,7 @@ impl<'r> PlainRequest<'r> {
     /// Returns the head as the gates read it.
     fn gate_head(&self) -> PlainHead<'_, 'r, ParsedBytes<'r>> {
         PlainHead {
-            method: plain_method(&self.head),
+            method: method_text(&self.head),
             target: self.head.request_line.target,
             known: &self.head.fields,
             fields: ParsedBytes(self.header),
@@ -62,6 +64,11 @@ pub struct ProxyRequest {
     pub header_length: usize,
     /// Whether the client wants the connection to close after the response.
     pub wants_close: bool,
+    /// The body, and the route that is charged for it; `None` for a request that is charged and has
+    /// no body.
+    pub(super) uncharged: Option<(ShortBody, UnchargedRoute)>,
+    /// Whether the header announces a body.
+    pub announces_body: bool,
 }
 
 /// How a batch of requests ended, in [`FastPath::answer_requests`].
@@ -84,6 +91,8 @@ pub enum NextAction {
     Close,
     /// Forward a request to an upstream server. It is at the front of the bytes not consumed.
     Proxy(Box<ProxyRequest>),
+    /// Send the buffered responses, and discard this body.
+    Discard(ShortBody),
     /// Fall back to the Pingora path with the bytes not consumed.
     Fallback,
 }
@@ -122,6 +131,11 @@ impl FastPath {
         while consumed < arrived.len() {
             let head = match parse_request_head(&arrived[consumed..], 0, &self.request_limits) {
                 Ok(Some(head)) if head.may_take_fast_path() => head,
+                Ok(Some(head)) if head.may_take_fast_path_with_body() => {
+                    let (length, action) =
+                        self.begin_request_with_body(&arrived[consumed..], head, start, out);
+                    return (consumed + length, BatchEnd::Next(action));
+                }
                 Ok(None) => return (consumed, BatchEnd::Next(NextAction::ReadMore)),
                 Ok(Some(_)) | Err(_) => return (consumed, BatchEnd::Next(NextAction::Fallback)),
             };
@@ -154,6 +168,40 @@ impl FastPath {
             }
         }
         (consumed, BatchEnd::Next(NextAction::ReadMore))
+    }
+
+    /// Runs the gates before the quota for a request whose body follows. Returns the number of
+    /// bytes consumed, and what the caller does next.
+    fn begin_request_with_body(
+        &mut self,
+        arrived: &[u8],
+        head: RequestHead<'_>,
+        start: StartTime,
+        out: &mut Vec<u8>,
+    ) -> (usize, NextAction) {
+        let (header, behind) = arrived.split_at(head.head_length);
+        let is_asked_by_proxy = self.gate.is_asked_by_proxy(head.request_line.target);
+        let Some(body) = ShortBody::find(head.body, behind).filter(|_| !is_asked_by_proxy) else {
+            return (0, NextAction::Fallback);
+        };
+        let request = PlainRequest { head, header };
+        let gate_head = request.gate_head();
+        let mut ctx = self.gate.begin_request(start, &self.connection, "HTTP/1.1", gate_head);
+        let parts = self.gate.read_parts(gate_head);
+        match self.gate.admit_body(&parts, &mut ctx) {
+            // riskgate itself answers the request.
+            None => (0, NextAction::Fallback),
+            Some(Ok(route)) => {
+                let mut request = ProxyRequest::new(&request.head, ctx);
+                request.uncharged = Some((body, route));
+                (0, NextAction::Proxy(Box::new(request)))
+            }
+            Some(Err(reply)) => {
+                let closes = self.write_reply(&reply, &request, &mut ctx, false, out);
+                let next = if closes { NextAction::Close } else { NextAction::Discard(body) };
+                (header.len(), next)
+            }
+        }
     }
 
     /// Waits for the store, at most `store.deadline`. Then answers the request like
@@ -207,16 +255,21 @@ impl FastPath {
 impl ProxyRequest {
     fn new(head: &RequestHead<'_>, mut ctx: RequestContext) -> ProxyRequest {
         ctx.has_attempt_records = true;
-        ProxyRequest { ctx, header_length: head.head_length, wants_close: head.fields.wants_close }
+        ProxyRequest {
+            ctx,
+            header_length: head.head_length,
+            wants_close: head.fields.wants_close,
+            uncharged: None,
+            announces_body: head.announces_body(),
+        }
     }
 }
 
-/// Returns the method of a plain request.
-fn plain_method(head: &RequestHead<'_>) -> &'static str {
+/// Returns the method, which is a token of ASCII characters.
+fn method_text<'r>(head: &RequestHead<'r>) -> &'r str {
     match head.request_line.method {
-        b"HEAD" => "HEAD",
-        b"OPTIONS" => "OPTIONS",
-        _ => "GET",
+        b"GET" => "GET",
+        other => std::str::from_utf8(other).unwrap_or_default(),
     }
 }
 

@@ -1,10 +1,12 @@
 //! The loop of a connection on the fast path: it reads requests and sends responses.
 
+use std::time::Duration;
+
 use bytes::Buf;
 use tokio::time::Instant;
 
 use super::boxed::box_future;
-use super::client_io::ClientIo;
+use super::client_io::{ClientIo, LINGER_TIMEOUT};
 use super::context::ListenerContext;
 use super::fast_path::{BatchEnd, FastPath, NextAction};
 use super::fast_path_exchange::{ConnectionDisposition, proxy_request};
@@ -64,11 +66,7 @@ pub(super) async fn serve_fast_path(
                 box_future(|| proxy_request(context, client_io, &mut fast_path, request, out)).await
             }
             _ if !client_io.send_bytes(&out, write_timeout, None).await => Broken,
-            NextAction::Close => Close,
-            // The Pingora path waits for the rest of an incomplete request.
-            NextAction::ReadMore if !client_io.read_buf.is_empty() => Fallback,
-            NextAction::ReadMore | NextAction::Flush => KeepAlive,
-            NextAction::Fallback => Fallback,
+            other => continue_connection(client_io, other, header_timeout).await,
         };
         if is_answered {
             answered_at = Instant::now();
@@ -93,6 +91,29 @@ pub(super) async fn serve_fast_path(
             // Other tasks run before this connection answers its next batch of requests.
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// Does what follows the responses to plain requests, once they are sent.
+async fn continue_connection(
+    client_io: &mut ClientIo,
+    action: NextAction,
+    header_timeout: Duration,
+) -> ConnectionDisposition {
+    use ConnectionDisposition::{Close, Fallback, KeepAlive};
+    match action {
+        NextAction::Close => Close,
+        NextAction::Discard(body) => {
+            let deadline = Instant::now() + header_timeout.min(LINGER_TIMEOUT);
+            match box_future(|| body.discard(client_io, deadline)).await {
+                true => KeepAlive,
+                false => Close,
+            }
+        }
+        // The Pingora path waits for the rest of an incomplete request.
+        NextAction::ReadMore if !client_io.read_buf.is_empty() => Fallback,
+        NextAction::ReadMore | NextAction::Flush => KeepAlive,
+        NextAction::Fallback | NextAction::Proxy(_) => Fallback,
     }
 }
 

@@ -1,26 +1,30 @@
 //! The fast path's exchange with an upstream server: it sends a request that passed the gates as
 //! bytes, and forwards the bytes of the response.
 //!
-//! An exchange takes the same steps as on the Pingora path, in the same order. It acquires a
-//! permit, selects a server, connects, and forwards the request and the response under one
-//! deadline. If that fails, it retries or refuses. Both paths call the same modules for the rules
-//! of these steps.
+//! An exchange takes the same steps as on the Pingora path, in the same order. It receives the
+//! body, charges the call and screens the form. It acquires a permit, selects a server, connects,
+//! and forwards the request and the response under one deadline. If that fails, it retries or
+//! refuses. Both paths call the same modules for the rules of these steps.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
+use super::boxed::box_future;
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
 use super::fast_path::{FastPath, ProxyRequest};
+use super::short_body::ShortBody;
 use crate::exchange::forwarding::{ClientInfo, write_upstream_request};
 use crate::exchange::{Attempts, FailedEnd, Failure, MalformedResponse, closes_after_response};
-use crate::gate::{Head, ParsedBytes, RequestContext};
+use crate::gate::{Head, ParsedBytes, RequestContext, UnchargedRoute};
+use crate::message::response::Reply;
 use crate::model::refusal::Refusal;
 use crate::observe::metrics::AttemptRecord;
 use crate::proxy::upstream::{
     AttemptTimer, BodyState, DeadlinePassed, ExchangeDeadline, ResponseContext, ResponseHead,
     UpstreamConnection, forward_response_head,
 };
+use crate::screening::ReceivedBody;
 
 /// The space reserved for one read of a response header, in bytes.
 const HEADER_READ_BYTES: usize = 2 * 1024;
@@ -47,6 +51,8 @@ struct Exchange<'e> {
     ctx: &'e RequestContext,
     /// The client's request header, with its request line.
     client_header: ParsedBytes<'e>,
+    /// The client's body; `None` if it announced none.
+    body: Option<Bytes>,
     /// Whether the client's connection closes after the response.
     should_close: bool,
     attempts: Attempts,
@@ -75,32 +81,62 @@ pub(super) async fn proxy_request(
     client_io: &mut ClientIo,
     fast_path: &mut FastPath,
     mut request: Box<ProxyRequest>,
-    mut pending_output: Vec<u8>,
+    pending_output: Vec<u8>,
 ) -> ConnectionDisposition {
-    use ConnectionDisposition::{Broken, Close, KeepAlive};
-    let (servers, write_timeout) = (&*context.upstreams, context.options.write_timeout);
     let header = client_io.read_buf.split_to(request.header_length);
     let head = ParsedBytes(&header);
-    if !client_io.send_bytes(&pending_output, write_timeout, None).await {
+    if !client_io.send_bytes(&pending_output, context.options.write_timeout, None).await {
         request.ctx.set_aborted_outcome();
         context.gate.count_and_log_on_fast_path(&request.ctx, head);
-        return Broken;
+        return ConnectionDisposition::Broken;
     }
-    pending_output.clear();
-    let mut deadline =
-        servers.exchange_deadline(request.ctx.time_limit(), request.ctx.started_at());
+    let admitted = match request.uncharged.take() {
+        None => Ok(None),
+        Some((body, route)) => {
+            let ctx = &mut request.ctx;
+            let admitted = box_future(|| admit_body(context, client_io, head, body, route, ctx));
+            admitted.await.map(Some)
+        }
+    };
+    let disposition = match admitted {
+        Ok(body) => {
+            let request = &mut request;
+            exchange_with_server(context, client_io, fast_path, request, (head, body)).await
+        }
+        Err(answer) => send_answer(context, client_io, fast_path, &mut request, answer).await,
+    };
+    context.gate.count_and_log_on_fast_path(&request.ctx, head);
+    disposition
+}
+
+/// Forwards a request, with its header and its body, and its response.
+async fn exchange_with_server(
+    context: &ListenerContext,
+    client_io: &mut ClientIo,
+    fast_path: &mut FastPath,
+    request: &mut ProxyRequest,
+    (head, body): (ParsedBytes<'_>, Option<Bytes>),
+) -> ConnectionDisposition {
+    use ConnectionDisposition::{Broken, Close, KeepAlive};
+    let servers = &*context.upstreams;
+    // The time of the exchange does not run while the client sends.
+    let since = match body {
+        None => request.ctx.started_at(),
+        Some(_) => std::time::Instant::now(),
+    };
+    let mut deadline = servers.exchange_deadline(request.ctx.time_limit(), since);
     let mut exchange = Exchange {
         context,
         fast_path: &mut *fast_path,
         client_info: context.gate.collect_client_info(&request.ctx),
         ctx: &request.ctx,
         client_header: head,
+        body: body.filter(|_| request.announces_body),
         should_close: request.wants_close,
         attempts: Attempts::default(),
         attempt_timer: None,
         attempt_records: Vec::new(),
-        // It is empty now. Its memory is used again.
-        client_output: pending_output,
+        client_output: Vec::new(),
     };
     let permit = servers.acquire_exchange_permit(request.ctx.client_address);
     let fetched = match &permit {
@@ -122,7 +158,7 @@ pub(super) async fn proxy_request(
         }
         Err(failure) => Err(attempts.end_after(failure, deadline.has_passed(), false)),
     };
-    let disposition = match ended {
+    match ended {
         Ok(()) if should_close => Close,
         Ok(()) => KeepAlive,
         Err(FailedEnd::Abort) => {
@@ -131,11 +167,59 @@ pub(super) async fn proxy_request(
             if is_client_gone { Broken } else { Close }
         }
         Err(FailedEnd::Refuse(refusal)) => {
-            send_refusal(context, client_io, fast_path, &mut request, &refusal).await
+            send_refusal(context, client_io, fast_path, request, &refusal).await
         }
-    };
-    context.gate.count_and_log_on_fast_path(&request.ctx, head);
-    disposition
+    }
+}
+
+/// Receives the body of a request, charges the call, and screens the form. Returns an error if the
+/// request is not to be forwarded: with the answer, or with `None` if the client has left.
+async fn admit_body(
+    context: &ListenerContext,
+    client_io: &mut ClientIo,
+    head: ParsedBytes<'_>,
+    body: ShortBody,
+    route: UnchargedRoute,
+    ctx: &mut RequestContext,
+) -> Result<Bytes, Option<Reply>> {
+    let (gate, upstreams) = (&context.gate, &context.upstreams);
+    let mut held = upstreams.begin_held_body(ctx.client_address);
+    let received = body.receive(client_io, &mut held, upstreams.body_options()).await;
+    let bytes = received.map_err(|error| match error.into_refusal() {
+        Ok(refusal) => Some(gate.finish_with_refusal(&refusal, ctx)),
+        Err(_) => {
+            ctx.set_aborted_outcome();
+            None
+        }
+    })?;
+    if let Some(reply) = gate.charge_after_body(head.target(), route, ctx).await {
+        return Err(Some(reply));
+    }
+    match gate.screen(head, ReceivedBody::whole(&bytes), ctx) {
+        Some(reply) => Err(Some(reply)),
+        None => Ok(bytes),
+    }
+}
+
+/// Sends the answer to a request that is not forwarded; `None` if the client has left.
+async fn send_answer(
+    context: &ListenerContext,
+    client_io: &mut ClientIo,
+    fast_path: &mut FastPath,
+    request: &mut ProxyRequest,
+    answer: Option<Reply>,
+) -> ConnectionDisposition {
+    let Some(reply) = answer else { return ConnectionDisposition::Broken };
+    let is_ending = context.tracker.is_draining();
+    let should_close =
+        reply.closes_connection() || closes_after_response(request.wants_close, is_ending);
+    let mut out = Vec::with_capacity(1024);
+    request.ctx.append_as_http1(&reply, fast_path.date_header_value(), should_close, &mut out);
+    match client_io.send_bytes(&out, context.options.write_timeout, None).await {
+        true if should_close => ConnectionDisposition::Close,
+        true => ConnectionDisposition::KeepAlive,
+        false => ConnectionDisposition::Broken,
+    }
 }
 
 /// Sends the response to a refused request. The connection closes after it.
@@ -250,14 +334,17 @@ impl Exchange<'_> {
         self.attempts.mark_connected();
         self.client_info.traceparent = self.ctx.traceparent_after(self.attempt_records.len());
         let client_header = self.client_header;
-        let mut request = Vec::with_capacity(client_header.0.len() + 512);
+        let body = self.body.as_deref().unwrap_or_default();
+        let mut request = Vec::with_capacity(client_header.0.len() + body.len() + 512);
         write_upstream_request(
             client_header.0,
             (client_header.method(), target),
+            self.body.as_ref().map(Bytes::len),
             self.context.upstreams.host_header(&connection.server_address),
             &self.client_info,
             &mut request,
         );
+        request.extend_from_slice(body);
         let mut arrived = BytesMut::new();
         let head = self.send_and_forward_head(&request, &mut connection, &mut arrived).await?;
         Ok(UpstreamResponse { head, connection, bytes_after_header: arrived })
@@ -271,8 +358,10 @@ impl Exchange<'_> {
         connection: &mut UpstreamConnection,
         arrived: &mut BytesMut,
     ) -> Result<ResponseHead, Failure> {
+        let method = http::Method::from_bytes(self.client_header.method().as_bytes());
+        let is_repeatable = method.is_ok_and(|method| method.is_idempotent());
         let is_reused = connection.is_reused;
-        let mut failure = Failure::ClosedEarly { is_reused, is_repeatable: true };
+        let mut failure = Failure::ClosedEarly { is_reused, is_repeatable };
         connection.send(request).await.map_err(|_| failure)?;
         loop {
             match connection.read(arrived, HEADER_READ_BYTES).await {

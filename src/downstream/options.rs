@@ -20,8 +20,9 @@ pub struct DownstreamOptions {
     pub max_streams: u32,
     /// The size limits of requests.
     pub request_limits: RequestLimits,
-    /// Whether the fast path serves plain requests: GET, HEAD or OPTIONS without a body. Over
-    /// HTTP/2, it serves only those that riskgate answers itself.
+    /// Whether the fast path serves plain requests: GET, HEAD or OPTIONS without a body, and
+    /// requests for an upstream server with a short body. Over HTTP/2, it serves only those that
+    /// riskgate answers itself.
     pub is_fast_path_on: bool,
     /// Whether riskgate accepts HTTP/2 without TLS, with prior knowledge.
     pub accepts_h2c: bool,

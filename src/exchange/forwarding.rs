@@ -126,12 +126,14 @@ pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
     }
 }
 
-/// Appends the request for the upstream server as HTTP/1.1 bytes. `client_header` is the header of
-/// a plain request as bytes: it has no body and at most one `Cookie`, and its `Connection` lists no
-/// field. So this function removes no listed field.
+/// Appends the header of the request for the upstream server as HTTP/1.1 bytes. `client_header` is
+/// the header of a request on the fast path as bytes: it has at most one `Cookie`, and its
+/// `Connection` lists no field. So this function removes no listed field. `body_length` is `None`
+/// if the client announced no body.
 pub(crate) fn write_upstream_request(
     client_header: &[u8],
     (method, target): (&str, &[u8]),
+    body_length: Option<usize>,
     upstream_host: &str,
     client_info: &ClientInfo<'_>,
     out: &mut Vec<u8>,
@@ -142,7 +144,9 @@ pub(crate) fn write_upstream_request(
     let mut received = ReceivedForwardingInfo::default();
     let mut fields = iter_parsed_fields(client_header);
     while let Some((name, value)) = fields.next() {
-        if !client_info.is_request_field_forwarded(name) {
+        if is_framing_field(name) {
+            // The body may have arrived in chunks.
+        } else if !client_info.is_request_field_forwarded(name) {
             received.record_field(name, value, client_info.is_trusted_proxy);
         } else if !is_x_forwarded_field(name)
             || !fields.clone().any(|(other, _)| other.eq_ignore_ascii_case(name))
@@ -155,6 +159,11 @@ pub(crate) fn write_upstream_request(
     write_riskgate_request_fields(&received, upstream_host, client_info, &mut |field, value| {
         field.write_h1_line(value, out)
     });
+    if let Some(length) = body_length {
+        out.extend_from_slice(b"Content-Length: ");
+        out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
     out.extend_from_slice(b"\r\n");
 }
 

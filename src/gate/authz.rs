@@ -23,7 +23,7 @@ use crate::screening::{
 
 use super::admission::PresentedKey;
 use super::authz_rules::{AUTHZ_KEY_FIELD, AuthzRules, AuthzScreening};
-use super::beginning::{HeaderFields, RequestParts};
+use super::beginning::{Head, HeaderFields, RequestParts};
 use super::judge::GateMembers;
 use super::request_context::RequestContext;
 use super::route::query_of;
@@ -89,17 +89,17 @@ impl Gate {
     }
 
     /// Screens the addresses of a request that passed the other gates, and answers the proxy.
-    pub(super) fn screen_for_proxy(
+    pub(super) fn screen_for_proxy<'r>(
         &self,
-        header: &RequestHeader,
+        head: impl Head<'r>,
         body: ReceivedBody<'_>,
         rules: &AuthzRules,
         ctx: &mut RequestContext,
     ) -> Reply {
         if let Some(screening) = &rules.screening {
-            let found = read_addresses(header, body, screening);
+            let found = read_addresses(head, body, screening);
             // A page that only shows the form has no address: nothing was posted.
-            let is_screened = found != Err(UnreadCause::NoField) || is_post(header);
+            let is_screened = found != Err(UnreadCause::NoField) || is_post(head);
             if is_screened {
                 let screened = self.judge_values(found, &screening.policy, ctx);
                 if let Some(refusal) = self.finish_screening(screened, &screening.policy, ctx) {
@@ -182,26 +182,26 @@ fn collect_facts(ctx: &RequestContext, is_admitted: bool) -> Vec<(&'static Heade
 }
 
 /// Returns all addresses that the proxy passed, in every place that the rules name.
-fn read_addresses(
-    header: &RequestHeader,
+fn read_addresses<'r>(
+    head: impl Head<'r>,
     body: ReceivedBody<'_>,
     screening: &AuthzScreening,
 ) -> Result<FieldValues, UnreadCause> {
     let mut found = FieldValues::default();
-    for value in screening.header_names.iter().flat_map(|name| header.headers.get_all(name)) {
-        match std::str::from_utf8(value.as_bytes()) {
+    for value in screening.header_names.iter().flat_map(|name| head.values(name.clone())) {
+        match std::str::from_utf8(value) {
             Ok(text) => push_header_value(text, &mut found),
             Err(_) => found.unread = Some(UnreadCause::OtherCharset),
         }
     }
     // A client can send these fields too, if its proxy does not replace them. So all of them count.
     for target in
-        std::iter::once(header.raw_path()).chain(iter_values_of_all(header, ORIGINAL_TARGET_FIELDS))
+        std::iter::once(head.target()).chain(iter_values_of_all(head, ORIGINAL_TARGET_FIELDS))
     {
         found.append(read_query_values(query_of(target), &screening.query_fields));
     }
     if !screening.body_fields.is_empty() {
-        found.append(read_body_values(body_headers(header), body, &screening.body_fields));
+        found.append(read_body_values(body_headers(head), body, &screening.body_fields));
     }
     found.or_cause()
 }
@@ -228,18 +228,18 @@ fn is_options_request(header: &RequestHeader) -> bool {
 }
 
 /// Returns true if the client's request may have posted a form.
-fn is_post(header: &RequestHeader) -> bool {
-    iter_original_methods(header).any(takes_body)
+fn is_post<'r>(head: impl Head<'r>) -> bool {
+    iter_original_methods(head).any(takes_body)
 }
 
-fn iter_original_methods(header: &RequestHeader) -> impl Iterator<Item = &[u8]> {
-    let own = Some(header.method.as_str().as_bytes()).filter(|method| *method != b"GET");
-    own.into_iter().chain(iter_values_of_all(header, ORIGINAL_METHOD_FIELDS))
+fn iter_original_methods<'r>(head: impl Head<'r>) -> impl Iterator<Item = &'r [u8]> {
+    let own = Some(head.method().as_bytes()).filter(|method| *method != b"GET");
+    own.into_iter().chain(iter_values_of_all(head, ORIGINAL_METHOD_FIELDS))
 }
 
-fn iter_values_of_all(
-    header: &RequestHeader,
+fn iter_values_of_all<'r>(
+    head: impl Head<'r>,
     names: [HeaderName; 2],
-) -> impl Iterator<Item = &[u8]> {
-    names.into_iter().flat_map(|name| header.values(name))
+) -> impl Iterator<Item = &'r [u8]> {
+    names.into_iter().flat_map(move |name| head.values(name))
 }

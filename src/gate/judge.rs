@@ -86,7 +86,9 @@ impl Gate {
             Gated::Answered => return Ok(true),
             Gated::Charged => {}
             Gated::Uncharged(route) => {
-                if self.charge_after_body(session, route, ctx).await? {
+                let target = session.req_header().raw_path();
+                if let Some(reply) = self.charge_after_body(target, route, ctx).await {
+                    ctx.send_reply(&reply, session).await?;
                     return Ok(true);
                 }
             }
@@ -95,40 +97,63 @@ impl Gate {
                     true => ReceivedBody::whole(b""),
                     false => ReceivedBody::UNREAD,
                 };
-                return self.screen(session, body, ctx).await;
+                let Some(reply) = self.screen(session.req_header(), body, ctx) else {
+                    return Ok(false);
+                };
+                ctx.send_reply(&reply, session).await?;
+                return Ok(true);
             }
         }
         send_continue_if_awaited(session).await?;
         Ok(false)
     }
 
-    /// Charges a request whose body is complete, or begins to go on. Returns true if the request is
-    /// refused, and so answered.
+    /// Charges a request whose body is complete, or begins to go on. Returns the response if the
+    /// request is refused.
     pub(crate) async fn charge_after_body(
         &self,
-        session: &mut Session,
+        target: &[u8],
         route: UnchargedRoute,
         ctx: &mut RequestContext,
-    ) -> Result<bool> {
+    ) -> Option<Reply> {
         match self.charge(u64::from(route.is_counted), ctx).await {
             Ok(()) => {
-                answers::forward_route(session.req_header().raw_path(), ctx);
-                Ok(false)
+                answers::forward_route(target, ctx);
+                None
             }
-            Err(refusal) => self.refuse(&refusal, session, ctx).await,
+            Err(refusal) => Some(self.finish_with_refusal(&refusal, ctx)),
         }
     }
 
-    /// Answers a request with a refusal. Always returns true.
+    /// Runs the gates before the quota for a request with a body. Returns the response if the
+    /// request is refused; `None` if it is not on a route of `[[upstream.route]]`. Then nothing has
+    /// happened.
+    pub(crate) fn admit_body(
+        &self,
+        request: &RequestParts<'_>,
+        ctx: &mut RequestContext,
+    ) -> Option<Result<UnchargedRoute, Reply>> {
+        let routes = &ctx.rules.upstream_routes;
+        let route = match route::match_route(request.method, request.target, routes) {
+            Ok(route @ Route::Upstream(_)) => keep_route(route, ctx),
+            _ => return None,
+        };
+        let passed = self.pass_gates_before_quota(Ok(route.members(request)), request, ctx);
+        Some(match passed {
+            Ok(()) => Ok(UnchargedRoute { is_counted: route.is_counted }),
+            Err(refusal) => Err(self.finish_with_refusal(&refusal, ctx)),
+        })
+    }
+
+    /// Answers a request with a refusal.
     pub(crate) async fn refuse(
         &self,
         refusal: &Refusal,
         session: &mut Session,
         ctx: &mut RequestContext,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let reply = self.finish_with_refusal(refusal, ctx);
-        ctx.send_reply(&reply, session).await?;
-        Ok(true)
+        ctx.send_reply(&reply, session).await
     }
 
     /// Like [`Gate::request_filter`], for a proxy that reads bodies and handles 100 Continue
@@ -429,12 +454,17 @@ impl<'r> MatchedRoute<'r> {
     }
 }
 
-/// Matches the route, and keeps what the request has from it.
+/// Matches the route.
 fn match_route<'r>(
     request: &RequestParts<'r>,
     ctx: &mut RequestContext,
 ) -> Result<MatchedRoute<'r>, Refusal> {
     let route = route::match_route(request.method, request.target, &ctx.rules.upstream_routes)?;
+    Ok(keep_route(route, ctx))
+}
+
+/// Keeps what the request has from its route.
+fn keep_route<'r>(route: Route<'r>, ctx: &mut RequestContext) -> MatchedRoute<'r> {
     ctx.route = route.label();
     let (needs_key, is_counted) = match route {
         Route::Options(_) => (false, false),
@@ -448,7 +478,7 @@ fn match_route<'r>(
         }
         Route::TopDomains | Route::Domain(_) | Route::DomainBatch | Route::Check(_) => (true, true),
     };
-    Ok(MatchedRoute { route, needs_key, is_counted })
+    MatchedRoute { route, needs_key, is_counted }
 }
 
 /// Runs the gate for the key. If no key set could be loaded, returns `Refusal::Internal`: every key

@@ -220,6 +220,11 @@ impl RequestContext {
         self.start.unix_ms.div_euclid(1000)
     }
 
+    /// Whether the start of a longer body is needed, to screen it.
+    pub(crate) fn is_body_screened(&self) -> bool {
+        self.authz.is_some() || self.screen_rules.is_some()
+    }
+
     /// The time for the exchange, by the route; `None` for that of a check.
     pub(crate) fn time_limit(&self) -> Option<TimeLimit> {
         self.time_limit

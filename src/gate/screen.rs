@@ -4,12 +4,9 @@
 //! forwarded.
 
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
-use pingora::Result;
-use pingora::http::RequestHeader;
-use pingora_proxy::Session;
 use smol_str::SmolStr;
 
-use crate::message::request_head::{list_members, takes_body};
+use crate::message::request_head::{list_members, takes_body, value_if_single};
 use crate::message::response::Reply;
 use crate::model::domain::Domain;
 use crate::model::email::EmailAddress;
@@ -21,6 +18,7 @@ use crate::screening::{
 use crate::table::Table;
 
 use super::answers::look_up_and_count;
+use super::beginning::Head;
 use super::request_context::RequestContext;
 use super::route::query_of;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreenPolicy, ScreeningResult};
@@ -41,48 +39,32 @@ struct ValueVerdict {
 }
 
 impl Gate {
-    /// Returns true if the body of this request is to be screened, once it has been read.
-    pub(crate) fn is_body_screened(&self, session: &Session, ctx: &RequestContext) -> bool {
-        let method = session.req_header().method.as_str();
-        ctx.authz.is_some() || ctx.screen_rules.is_some() && takes_body(method.as_bytes())
-    }
-
-    /// Screens a request by its body. Returns true if the request is answered: it is refused, or a
-    /// proxy asked whether to admit it.
-    ///
-    /// # Errors
-    /// Returns an error if the client's connection can't be written to.
-    pub(crate) async fn screen(
+    /// Screens a request by its body, if its route or the proxy that asks wants that. Returns the
+    /// response if the request is answered: it is refused, or a proxy asked whether to admit it.
+    pub(crate) fn screen<'r>(
         &self,
-        session: &mut Session,
+        head: impl Head<'r>,
         body: ReceivedBody<'_>,
         ctx: &mut RequestContext,
-    ) -> Result<bool> {
+    ) -> Option<Reply> {
         if let Some(rules) = ctx.authz.clone() {
-            let reply = self.screen_for_proxy(session.req_header(), body, &rules, ctx);
-            ctx.send_reply(&reply, session).await?;
-            return Ok(true);
+            return Some(self.screen_for_proxy(head, body, &rules, ctx));
         }
-        let Some(rules) = ctx.screen_rules.clone() else { return Ok(false) };
-        let header = session.req_header();
-        let query = query_of(header.raw_path());
-        let found = read_field_values(body_headers(header), query, body, &rules.fields);
+        let rules = ctx.screen_rules.clone().filter(|_| takes_body(head.method().as_bytes()))?;
+        let query = query_of(head.target());
+        let found = read_field_values(body_headers(head), query, body, &rules.fields);
         let screened = self.judge_values(found, &rules.policy, ctx);
-        let Some(refusal) = self.finish_screening(screened, &rules.policy, ctx) else {
-            return Ok(false);
-        };
+        let refusal = self.finish_screening(screened, &rules.policy, ctx)?;
         let refused = self.finish_with_refusal(&refusal, ctx);
-        let reply = match &rules.redirect {
-            Some(location) if names_html_first(session.req_header()) => {
+        Some(match &rules.redirect {
+            Some(location) if names_html_first(head) => {
                 ctx.response_status = 303;
                 let screened = ctx.screened.as_deref();
                 let suggestion = screened.and_then(|screened| screened.suggestion.as_deref());
                 Reply::see_other(&add_suggestion(location, suggestion))
             }
             _ => refused,
-        };
-        ctx.send_reply(&reply, session).await?;
-        Ok(true)
+        })
     }
 
     /// Counts a form, and keeps its result for the log and for the server. Returns the refusal if
@@ -202,14 +184,12 @@ fn is_old_address(text: &str) -> bool {
 }
 
 /// Returns the fields that tell how the body is to be read.
-pub(super) fn body_headers(header: &RequestHeader) -> BodyHeaders<'_> {
-    let mut types = header.headers.get_all(CONTENT_TYPE).iter();
-    let content_type = types.next().filter(|_| types.next().is_none());
-    let mut encodings = header.headers.get_all(CONTENT_ENCODING).iter();
+pub(super) fn body_headers<'r>(head: impl Head<'r>) -> BodyHeaders<'r> {
+    let mut encodings = head.values(CONTENT_ENCODING);
     BodyHeaders {
-        content_type: content_type.map(|value| value.as_bytes()),
+        content_type: value_if_single(head.values(CONTENT_TYPE)),
         is_encoded: encodings
-            .any(|value| !value.is_empty() && !value.as_bytes().eq_ignore_ascii_case(b"identity")),
+            .any(|value| !value.is_empty() && !value.eq_ignore_ascii_case(b"identity")),
     }
 }
 
@@ -224,9 +204,8 @@ fn add_suggestion(location: &str, suggestion: Option<&str>) -> String {
 
 /// Returns true if `Accept` names HTML before any other type, as browsers do for a form that they
 /// send themselves, without a script.
-fn names_html_first(header: &RequestHeader) -> bool {
-    let values = header.headers.get_all(ACCEPT).iter();
-    let first = values.flat_map(|value| list_members(value.as_bytes())).next();
+fn names_html_first<'r>(head: impl Head<'r>) -> bool {
+    let first = head.values(ACCEPT).flat_map(list_members).next();
     let media_type = first.and_then(|range| range.split(|byte| *byte == b';').next());
     media_type.is_some_and(|name| name.trim_ascii().eq_ignore_ascii_case(b"text/html"))
 }
@@ -234,6 +213,7 @@ fn names_html_first(header: &RequestHeader) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pingora::http::RequestHeader;
 
     #[test]
     fn only_html_before_other_types_counts() {

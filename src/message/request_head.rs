@@ -143,6 +143,22 @@ impl RequestHead<'_> {
     }
 }
 
+impl RequestHead<'_> {
+    /// Returns true for a request that the fast path can forward with its body: another method over
+    /// HTTP/1.1 for a path, without a field that only the Pingora path handles.
+    pub fn may_take_fast_path_with_body(&self) -> bool {
+        self.request_line.is_http_11
+            && takes_body(self.request_line.method)
+            && self.request_line.target.first() == Some(&b'/')
+            && self.fields.are_plain_beside_framing()
+    }
+
+    /// Returns true if the header tells where a body ends, even if that has no bytes.
+    pub fn announces_body(&self) -> bool {
+        self.body != RequestBodyFraming::Length(0) || !self.fields.has_no_content_length()
+    }
+}
+
 /// Returns true for the methods of a plain request.
 pub fn is_plain_method(method: &[u8]) -> bool {
     matches!(method, b"GET" | b"HEAD" | b"OPTIONS")

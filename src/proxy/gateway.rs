@@ -25,8 +25,7 @@ use crate::exchange::{
 use crate::gate::{
     FailedExchange, Gate, Gated, RequestContext, classify_error, has_final_response_started,
 };
-use crate::model::refusal::Refusal;
-use crate::proxy::request_body::{self, BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES};
+use crate::proxy::request_body::{self, BodyOutlook, HeldBody, MAX_HELD_BODY_BYTES};
 use crate::proxy::upstream::{
     AttemptTimer, ConnectionGuard, ExchangeDeadline, ExchangePermit, Upstreams, describe_error,
 };
@@ -176,15 +175,13 @@ impl Gateway {
             };
             request_body::hold_body(client, outlook, first_part, &mut memory, options).await
         };
-        let refusal = match held.await {
-            Ok(body) => return Ok(Some(body)),
-            Err(HoldError::Gone(error)) => return Err(error),
-            Err(HoldError::Fault(fault)) => fault.refusal(),
-            Err(HoldError::TooManyHeld) => Refusal::UpstreamUnavailable,
-            Err(HoldError::ContinueNotSent) => Refusal::ExpectationFailed,
-        };
-        self.gate.refuse(&refusal, session, ctx).await?;
-        Ok(None)
+        match held.await {
+            Ok(body) => Ok(Some(body)),
+            Err(error) => {
+                self.gate.refuse(&error.into_refusal()?, session, ctx).await?;
+                Ok(None)
+            }
+        }
     }
 
     /// Begins the exchange with a server.
@@ -254,24 +251,29 @@ impl ProxyHttp for Gateway {
             Gated::Uncharged(route) => Some(route),
             Gated::AskedByProxy => None,
         };
-        let has_body = !session.as_downstream_mut().is_body_done();
-        let is_screened = self.gate.is_body_screened(session, &ctx.request_context);
+        let client = session.as_downstream_mut();
+        let announces_body =
+            !client.is_body_done() || request_body::announced_length(client).is_some();
+        let is_screened = ctx.request_context.is_body_screened();
         let request = &mut ctx.request_context;
         let Some(held) = self.hold_body(session, request, is_screened).await? else {
             return Ok(true);
         };
-        if let Some(route) = route
-            && self.gate.charge_after_body(session, route, request).await?
-        {
-            return Ok(true);
+        if let Some(route) = route {
+            let target = session.req_header().raw_path();
+            if let Some(reply) = self.gate.charge_after_body(target, route, request).await {
+                request.send_reply(&reply, session).await?;
+                return Ok(true);
+            }
         }
         let (HeldBody::Whole(bytes) | HeldBody::Start(bytes)) = &held;
         let received = ReceivedBody { bytes, is_whole: matches!(held, HeldBody::Whole(_)) };
-        if is_screened && self.gate.screen(session, received, request).await? {
+        if let Some(reply) = self.gate.screen(session.req_header(), received, request) {
+            request.send_reply(&reply, session).await?;
             return Ok(true);
         }
         let body = match held {
-            HeldBody::Whole(_) if !has_body => BodyToForward::Nothing,
+            HeldBody::Whole(_) if !announces_body => BodyToForward::Nothing,
             HeldBody::Whole(body) => BodyToForward::Whole(body.len()),
             HeldBody::Start(start) => {
                 // Pingora sends what it has kept.

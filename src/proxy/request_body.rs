@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::exchange::BodyFault;
 use crate::message::request_head::list_members;
+use crate::model::refusal::Refusal;
 use crate::proxy::held_bytes::HeldBytesGuard;
 use crate::proxy::upstream::BodyOptions;
 
@@ -48,6 +49,18 @@ pub enum HoldError {
     ContinueNotSent,
     /// The client has left.
     Gone(Box<Error>),
+}
+
+impl HoldError {
+    /// What the client gets; an error if it has left.
+    pub fn into_refusal(self) -> Result<Refusal, Box<Error>> {
+        match self {
+            HoldError::Fault(fault) => Ok(fault.refusal()),
+            HoldError::TooManyHeld => Ok(Refusal::UpstreamUnavailable),
+            HoldError::ContinueNotSent => Ok(Refusal::ExpectationFailed),
+            HoldError::Gone(error) => Err(error),
+        }
+    }
 }
 
 /// Where a body comes from.

@@ -31,11 +31,12 @@ use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::observe::metrics::{UpstreamMetrics, UpstreamSnapshot};
-use crate::proxy::held_bytes::{HeldBytes, HeldBytesGuard};
+use crate::proxy::held_bytes::HeldBytes;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 use crate::support::test_fault::{TestFault, is_injected};
 use crate::support::time_limit::TimeLimit;
 
+pub use crate::proxy::held_bytes::HeldBytesGuard;
 pub use attempt_timer::AttemptTimer;
 use connection::IdlePool;
 pub use connection::UpstreamConnection;

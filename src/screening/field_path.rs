@@ -3,7 +3,11 @@
 /// A field: the names on the way to it, from the outside. `user.email` is the member `email` of the
 /// member `user`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldPath(Vec<String>);
+pub struct FieldPath {
+    parts: Vec<String>,
+    /// The parts with `_` between them.
+    joined: String,
+}
 
 impl FieldPath {
     /// Parses a name with dots between its parts. `None` if a part is empty, or has a character
@@ -12,13 +16,13 @@ impl FieldPath {
         let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let parts: Vec<String> = text.split('.').map(normalize).collect();
         let is_valid = |part: &String| !part.is_empty() && part.chars().all(is_name_char);
-        parts.iter().all(is_valid).then_some(FieldPath(parts))
+        parts.iter().all(is_valid).then(|| FieldPath { joined: parts.join("_"), parts })
     }
 
     /// Returns true if this is the path of a JSON value. `names` are the members on the way to it.
     pub(super) fn matches_members(&self, names: &[String]) -> bool {
-        names.len() == self.0.len()
-            && self.0.iter().zip(names).all(|(part, name)| *part == normalize(name))
+        names.len() == self.parts.len()
+            && self.parts.iter().zip(names).all(|(part, name)| *part == normalize(name))
             || matches!(names, [name] if self.matches_form_name(name))
     }
 
@@ -26,22 +30,33 @@ impl FieldPath {
     /// it. Servers read `user[email]`, `user.email`, `email[]` and `email[0]` in different ways;
     /// PHP reads a dot or a blank as `_`, and ignores blanks before a name.
     pub(super) fn matches_form_name(&self, name: &str) -> bool {
-        let parts = form_name_parts(name);
-        let joined = self.0.join("_");
+        if is_plain(name) {
+            return name.eq_ignore_ascii_case(&self.joined);
+        }
+        let (parts, joined) = (form_name_parts(name), self.joined.as_str());
         let mangled = normalize(name).replace(['.', ' '], "_");
         // PHP reads a `[` that no `]` closes as `_`.
-        parts.starts_with(&self.0)
-            || names_of(&parts).starts_with(&self.0)
-            || mangled.split('[').next() == Some(joined.as_str())
-            || mangled.replacen('[', "_", 1).split('[').next() == Some(joined.as_str())
+        parts.starts_with(&self.parts)
+            || names_of(&parts).starts_with(&self.parts)
+            || mangled.split('[').next() == Some(joined)
+            || mangled.replacen('[', "_", 1).split('[').next() == Some(joined)
     }
 
     /// Returns true if this name, which matches, is that of a part of the field, such as
     /// `email[label]`. The value of a part may have another meaning.
     pub(super) fn is_part_of_field(&self, name: &str) -> bool {
+        if is_plain(name) {
+            return false;
+        }
         let names = names_of(&form_name_parts(name));
-        names.len() > self.0.len() && names.starts_with(&self.0)
+        names.len() > self.parts.len() && names.starts_with(&self.parts)
     }
+}
+
+/// Returns true for a name in which no server sees parts, blanks or prefixes. Most names are plain.
+fn is_plain(name: &str) -> bool {
+    let is_plain_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !name.starts_with('_') && name.bytes().all(is_plain_byte)
 }
 
 /// The parts that are no index: `user[0][email]` is the field `email` of one of several users.
@@ -96,6 +111,23 @@ mod tests {
         }
         for name in ["user", "email", "user[name]", "x[user][email]"] {
             assert!(!nested.matches_form_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_plain_name_matches_as_by_all_rules() {
+        for path in ["email", "user.email", "user_email", "e-mail", "7", "a.b.c"] {
+            let field = FieldPath::parse(path).unwrap();
+            for name in ["email", "EMAIL", "user_email", "User_Email", "useremail", "e-mail"]
+                .into_iter()
+                .chain(["e_mail", "7", "07", "a_b_c", "a_b", "abc", "", "b", "email_", "email_x"])
+            {
+                // A blank before a name changes nothing, but such a name is not plain.
+                let by_all_rules = field.matches_form_name(&format!(" {name}"));
+                assert_eq!(field.matches_form_name(name), by_all_rules, "{path} {name}");
+                let is_part = field.is_part_of_field(&format!(" {name}"));
+                assert_eq!(field.is_part_of_field(name), is_part, "{path} {name}");
+            }
         }
     }
 

@@ -23,8 +23,10 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
             if !name.contains(&b'%') {
                 continue;
             }
-            for name in [decode_as_asp_net(name), decode(&remove_bad_percents(name))] {
-                if name != plain_name && found.push_if_field(&to_text(&name), &value, fields) {
+            let without_bad_percents = remove_bad_percents(name);
+            let other_names = [decode_as_asp_net(name), decode(&without_bad_percents).into_owned()];
+            for name in other_names {
+                if name != *plain_name && found.push_if_field(&to_text(&name), &value, fields) {
                     found.mark_unread(UnreadCause::Broken);
                 }
             }
@@ -37,7 +39,10 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
 }
 
 /// Decodes percent-encoding and `+`. A `%` without two digits stays, as in all servers.
-pub(super) fn decode(text: &[u8]) -> Vec<u8> {
+pub(super) fn decode(text: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr2(b'%', b'+', text).is_none() {
+        return Cow::Borrowed(text);
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [first, after @ ..] = rest {
@@ -52,7 +57,7 @@ pub(super) fn decode(text: &[u8]) -> Vec<u8> {
             _ => out.push(*first),
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 fn to_text(name: &[u8]) -> Cow<'_, str> {
@@ -64,7 +69,7 @@ fn decode_as_asp_net(text: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = memchr::memmem::find(rest, b"%u") {
-        decoded.extend(decode(&rest[..at]));
+        decoded.extend_from_slice(&decode(&rest[..at]));
         let digits = rest.get(at + 2..at + 6).and_then(|digits| std::str::from_utf8(digits).ok());
         let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
         match unit.and_then(char::from_u32) {
@@ -78,6 +83,6 @@ fn decode_as_asp_net(text: &[u8]) -> Vec<u8> {
             }
         }
     }
-    decoded.extend(decode(rest));
+    decoded.extend_from_slice(&decode(rest));
     decoded
 }

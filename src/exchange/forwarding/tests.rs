@@ -61,6 +61,7 @@ fn forwarded_fields_with(
     write_upstream_request(
         format!("{header}\r\n").as_bytes(),
         ("GET", b"/target"),
+        None,
         "server",
         &client_info,
         &mut out,

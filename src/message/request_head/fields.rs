@@ -67,7 +67,12 @@ impl<'b> RequestFields<'b> {
     /// Returns true if a plain request may have these fields: one `Host`, no `Content-Length`, and
     /// no field that only the Pingora path handles.
     pub fn are_plain(&self) -> bool {
-        self.host_count == 1 && self.content_length_count == 0 && !self.has_pingora_path_field
+        self.content_length_count == 0 && self.are_plain_beside_framing()
+    }
+
+    /// The same, whatever the framing of the body.
+    pub(super) fn are_plain_beside_framing(&self) -> bool {
+        self.host_count == 1 && !self.has_pingora_path_field
     }
 
     /// Returns true if the request has no `Content-Length`.

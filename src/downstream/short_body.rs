@@ -1,0 +1,127 @@
+//! The body of a request on the fast path. It is short, and received whole before the request is
+//! forwarded.
+
+use bytes::{Bytes, BytesMut};
+use pingora::{Error, ErrorType};
+use tokio::time::Instant;
+
+use super::client_io::ClientIo;
+use crate::exchange::BodyFault;
+use crate::message::chunks::{ChunkDecoder, ChunkSyntax};
+use crate::message::request_head::RequestBodyFraming;
+use crate::proxy::request_body::{HoldError, MAX_HELD_BODY_BYTES};
+use crate::proxy::upstream::{BodyOptions, HeldBytesGuard};
+
+/// A body that is at the front of the bytes of a connection, or is still to arrive there.
+#[derive(Debug)]
+pub enum ShortBody {
+    /// This many bytes. Some may still have to arrive.
+    Length(usize),
+    /// Chunks that have arrived.
+    Chunks {
+        /// Their bytes, with all that is no data.
+        encoded_length: usize,
+        data: Bytes,
+    },
+}
+
+impl ShortBody {
+    /// Returns the body behind a header. `arrived` are the bytes behind the header so far. Returns
+    /// `None` if the fast path does not receive it: it is longer than riskgate holds, or in chunks
+    /// that are malformed or have not arrived yet.
+    pub fn find(framing: RequestBodyFraming, arrived: &[u8]) -> Option<ShortBody> {
+        match framing {
+            RequestBodyFraming::Length(length) => {
+                (length <= MAX_HELD_BODY_BYTES).then_some(ShortBody::Length(length))
+            }
+            RequestBodyFraming::Chunked => {
+                let (mut decoder, mut data) = (ChunkDecoder::new(ChunkSyntax::Strict), Vec::new());
+                let mut left = BytesMut::from(arrived);
+                decoder.decode(&mut left, |part| data.extend_from_slice(part)).ok()?;
+                let is_short = decoder.is_complete() && data.len() <= MAX_HELD_BODY_BYTES;
+                let encoded_length = arrived.len() - left.len();
+                is_short.then(|| ShortBody::Chunks { encoded_length, data: data.into() })
+            }
+        }
+    }
+
+    /// Receives the body, and removes it from the front of the connection's bytes. `held` grows
+    /// only if riskgate has to wait for the client.
+    pub async fn receive(
+        self,
+        client_io: &mut ClientIo,
+        held: &mut HeldBytesGuard<'_>,
+        options: &BodyOptions,
+    ) -> Result<Bytes, HoldError> {
+        match self {
+            ShortBody::Length(length) => {
+                if client_io.read_buf.len() < length {
+                    let deadline = Instant::now() + options.timeout;
+                    receive_bytes(length, client_io, held, deadline).await?;
+                }
+                Ok(client_io.read_buf.split_to(length).freeze())
+            }
+            ShortBody::Chunks { encoded_length, data } => {
+                drop(client_io.read_buf.split_to(encoded_length));
+                Ok(data)
+            }
+        }
+    }
+
+    /// Receives the body until the deadline, and drops it. Returns false if it did not arrive.
+    pub async fn discard(self, client_io: &mut ClientIo, deadline: Instant) -> bool {
+        let (ShortBody::Length(mut left) | ShortBody::Chunks { encoded_length: mut left, .. }) =
+            self;
+        loop {
+            let arrived = client_io.read_buf.len().min(left);
+            drop(client_io.read_buf.split_to(arrived));
+            left -= arrived;
+            if left == 0 || !client_io.read_more(deadline).await {
+                return left == 0;
+            }
+        }
+    }
+}
+
+async fn receive_bytes(
+    length: usize,
+    client_io: &mut ClientIo,
+    held: &mut HeldBytesGuard<'_>,
+    deadline: Instant,
+) -> Result<(), HoldError> {
+    while client_io.read_buf.len() < length {
+        if !held.grow_to(client_io.read_buf.len().max(1)) {
+            return Err(HoldError::TooManyHeld);
+        }
+        if !client_io.read_more(deadline).await {
+            return Err(match Instant::now() >= deadline {
+                true => HoldError::Fault(BodyFault::TooSlow),
+                false => HoldError::Gone(Error::new_down(ErrorType::ConnectionClosed)),
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_short_body_whose_end_is_known_is_found() {
+        let length = |length| ShortBody::find(RequestBodyFraming::Length(length), b"");
+        assert!(matches!(length(0), Some(ShortBody::Length(0))));
+        assert!(matches!(length(65_536), Some(ShortBody::Length(65_536))));
+        assert!(length(65_537).is_none());
+        let chunks = |bytes: &[u8]| ShortBody::find(RequestBodyFraming::Chunked, bytes);
+        let found = chunks(b"5\r\nhello\r\n0\r\n\r\nGET");
+        let Some(ShortBody::Chunks { encoded_length: 15, data }) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(&data[..], b"hello");
+        assert!(chunks(b"5\r\nhello\r\n0\r\n\r").is_none());
+        assert!(chunks(b"5 \r\nhello\r\n0\r\n\r\n").is_none());
+        let long = format!("10001\r\n{}\r\n0\r\n\r\n", "b".repeat(0x10001));
+        assert!(chunks(long.as_bytes()).is_none());
+    }
+}
