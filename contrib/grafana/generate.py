@@ -93,8 +93,9 @@ SECTIONS = [
               "Requests that riskgate refused for a reason of the client: key, quota, format, "
               "or a refused e-mail address.",
               (rate("riskgate_requests_total", "outcome", ROUTES + ', outcome=~"bad_request|'
-                    "unauthorized|forbidden|not_found|method_not_allowed|uri_too_long|"
-                    "expectation_failed|validation_error|email_refused|too_many_requests|"
+                    "unauthorized|forbidden|not_found|method_not_allowed|request_timeout|"
+                    "content_too_large|uri_too_long|expectation_failed|validation_error|"
+                    "email_refused|form_unreadable|too_many_requests|"
                     'quota_exceeded|headers_too_large"'), "{{outcome}}"), stack=True),
         lines("Admitted requests", "reqps",
               "Requests that riskgate or an upstream server answered. fallback: riskgate answered "

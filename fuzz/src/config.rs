@@ -61,7 +61,8 @@ pub fn check_input(data: &[u8]) {
         );
         assert!(!config.startup.upstream.servers.is_empty());
         for prefix in &config.reloadable.upstream_routes {
-            assert!(prefix.path_prefix.starts_with('/') && !prefix.path_prefix.ends_with('/'));
+            let path = prefix.path_prefix.as_str();
+            assert!(path == "/" || path.starts_with('/') && !path.ends_with('/'));
             assert!(prefix.needs_key || !prefix.is_counted);
         }
     }

@@ -3,6 +3,7 @@
 
 use bytes::BytesMut;
 use riskgate::exchange::MalformedResponse;
+use riskgate::exchange::forwarding::ServerFreedom;
 use riskgate::message::response::CommonHeaders;
 use riskgate::proxy::upstream::{BodyState, ResponseContext, forward_response_head};
 
@@ -50,7 +51,7 @@ fn forward_response_in_parts(answer: &[u8], is_head: bool, part: usize) -> Forwa
         date: b"now",
         should_close: false,
         is_head_method: is_head,
-        may_set_cookies: false,
+        freedom: ServerFreedom::Check,
     };
     let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
     let mut parts = answer.chunks(part);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::description::toml_list;
-use super::routes::overlaps_own_route;
+use super::routes::{is_below, is_own_path};
 use super::settings::Settings;
 use crate::gate::authz_rules::{AuthzRules, AuthzScreening, EmailSource};
 use crate::gate::route::UpstreamRoute;
@@ -14,17 +14,13 @@ const CHECKS: [&str; 4] = ["key", "origin", "quota", "screen"];
 impl Settings {
     /// Reads `authz.path`; `None` if no proxy may ask.
     pub fn read_authz_path(&mut self, upstream_routes: &[UpstreamRoute]) -> Option<PathPrefix> {
-        let expected = "a path such as /authz, apart from riskgate's own and from every \
+        let expected = "a path such as /authz, apart from riskgate's own and not above an \
                         upstream.route, without a / at its end";
         self.parse_setting("authz.path", expected, |raw| {
             let text = raw.as_text()?;
-            let contains = |outer: &str, inner: &str| {
-                PathPrefix::parse(outer).is_some_and(|o| o.strip_from(inner.as_bytes()).is_some())
-            };
-            let overlaps_route = upstream_routes.iter().any(|route| {
-                contains(text, &route.path_prefix) || contains(&route.path_prefix, text)
-            });
-            PathPrefix::parse(text).filter(|_| !overlaps_route && !overlaps_own_route(text))
+            let path = PathPrefix::parse(text)?;
+            let has_route = upstream_routes.iter().any(|it| is_below(text, &it.path_prefix));
+            (!has_route && !is_own_path(text)).then_some(path)
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::description::toml_list;
 use super::raw_value::RawValue;
 use super::settings::Settings;
-use crate::gate::route::UpstreamRoute;
+use crate::gate::route::{OWN_PATHS, RouteMethods, UpstreamRoute};
 use crate::message::request_head::takes_body;
 use crate::model::path_prefix::PathPrefix;
 
@@ -34,22 +34,51 @@ impl Settings {
     ) -> Option<UpstreamRoute> {
         let path = |raw: &RawValue| {
             let text = raw.as_text()?;
-            (PathPrefix::parse(text).is_some() && !overlaps_own_route(text))
-                .then(|| text.to_owned())
+            let is_path = text == "/" || PathPrefix::parse(text).is_some();
+            (is_path && !is_own_path(text)).then(|| text.to_owned())
         };
         let expected =
-            "a path such as /v1/signup, apart from riskgate's own, without a / at its end";
+            "/ or a path such as /v1/signup, apart from riskgate's own, without a / at its end";
         let key = format!("{entry_key}.prefix");
         if !self.values.contains_key(&key) {
             self.report_missing(&key, expected);
         }
         let path = self.parse_setting(&key, expected, path);
         if let Some(path) = &path
-            && earlier_routes.iter().any(|other| other.path_prefix == *path)
+            && earlier_routes.iter().any(|other| other.path_prefix.eq_ignore_ascii_case(path))
         {
             // Two routes with one prefix contradict each other, so the second is a fault.
             self.parse_setting(&key, "a prefix that no other upstream.route has", |_| None::<()>);
         }
+        let methods = self.read_methods(entry_key, path.as_deref());
+        let needs_key = self.boolean(&format!("{entry_key}.key"), true);
+        let counts = self.boolean(&format!("{entry_key}.counts"), needs_key);
+        if counts && !needs_key {
+            let key = format!("{entry_key}.counts");
+            self.report_missing(
+                &key,
+                "false where key is false, since there is no account to count for",
+            );
+        }
+        let failure_status = format!("{entry_key}.failure_status");
+        let has_gateway_statuses = self.choice(&failure_status, &["500", "gateway"]) == "gateway";
+        let deadline = self.duration(&format!("{entry_key}.deadline"), DEFAULT_DEADLINE);
+        let screen = self.read_screen_rules(&format!("{entry_key}.screen"), path.as_deref());
+        Some(UpstreamRoute {
+            path_prefix: path?,
+            methods,
+            host: self.read_route_host(entry_key),
+            needs_key,
+            is_counted: counts,
+            max_per_client: self.read_rate(&format!("{entry_key}.max_per_client")),
+            has_gateway_statuses,
+            deadline: Some(deadline).filter(|deadline| !deadline.is_zero()),
+            screen: screen.map(Arc::new),
+        })
+    }
+
+    /// Reads `methods` of a route. Reports a screened route without a method that takes a body.
+    fn read_methods(&mut self, entry_key: &str, path: Option<&str>) -> RouteMethods {
         let methods = |methods: &[String]| {
             let is_valid = |method: &String| {
                 !method.is_empty()
@@ -61,47 +90,43 @@ impl Settings {
         let expected = "a list of methods such as [\"GET\", \"POST\"]";
         let methods = self.parse_list(&format!("{entry_key}.methods"), expected, methods);
         self.note_default(toml_list(&DEFAULT_METHODS));
-        let methods = methods.unwrap_or_else(|| DEFAULT_METHODS.map(str::to_owned).to_vec());
-        let needs_key = self.boolean(&format!("{entry_key}.key"), true);
-        let counts = self.boolean(&format!("{entry_key}.counts"), needs_key);
-        if counts && !needs_key {
-            let key = format!("{entry_key}.counts");
-            self.report_missing(
-                &key,
-                "false where key is false, since there is no account to count for",
-            );
-        }
-        let allow = format!("{}, OPTIONS", methods.join(", ")).into();
-        let has_section = self.section_locations.contains_key(&format!("{entry_key}.screen"));
-        if has_section && !methods.iter().any(|method| takes_body(method.as_bytes())) {
+        let methods = match methods {
+            Some(listed) => RouteMethods::Listed(listed),
+            None if path == Some("/") => RouteMethods::All,
+            None => RouteMethods::Listed(DEFAULT_METHODS.map(str::to_owned).to_vec()),
+        };
+        let takes_forms = match &methods {
+            RouteMethods::All => true,
+            RouteMethods::Listed(listed) => listed.iter().any(|it| takes_body(it.as_bytes())),
+        };
+        let is_screened = self.section_locations.contains_key(&format!("{entry_key}.screen"));
+        if is_screened && !takes_forms {
             let key = format!("{entry_key}.methods");
             self.report_missing(&key, "POST, PUT or PATCH, because the route is screened");
         }
-        let failure_status = format!("{entry_key}.failure_status");
-        let has_gateway_statuses = self.choice(&failure_status, &["500", "gateway"]) == "gateway";
-        let deadline = self.duration(&format!("{entry_key}.deadline"), DEFAULT_DEADLINE);
-        let screen = self.read_screen_rules(&format!("{entry_key}.screen"), path.as_deref());
-        Some(UpstreamRoute {
-            path_prefix: path?,
-            methods,
-            allow_value: allow,
-            needs_key,
-            is_counted: counts,
-            max_per_client: self.read_rate(&format!("{entry_key}.max_per_client")),
-            has_gateway_statuses,
-            deadline: Some(deadline).filter(|deadline| !deadline.is_zero()),
-            screen: screen.map(Arc::new),
-        })
+        methods
+    }
+
+    fn read_route_host(&mut self, entry_key: &str) -> Option<String> {
+        let host = |raw: &RawValue| {
+            let text = raw.as_text()?;
+            let is_host = text.parse::<http::uri::Authority>().is_ok() && !text.contains('@');
+            is_host.then(|| text.to_owned())
+        };
+        let expected = "a host such as www.example.com, without a scheme and a path";
+        self.parse_setting(&format!("{entry_key}.host"), expected, host)
     }
 }
 
-/// Returns true if `path` is one of riskgate's own routes, is above one or is below one.
-pub(super) fn overlaps_own_route(path: &str) -> bool {
+/// Returns true if `path` is `prefix` or a path below it.
+pub(super) fn is_below(prefix: &str, path: &str) -> bool {
+    let rest = path.strip_prefix(prefix.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns true if `path` is one of riskgate's own paths, or is below one.
+pub(super) fn is_own_path(path: &str) -> bool {
     // The upstream server may ignore case.
-    let path = &path.to_ascii_lowercase();
-    ["/v1/public", "/v1/check", "/v1/usage"].iter().any(|own| {
-        *path == *own
-            || path.starts_with(&format!("{own}/"))
-            || own.starts_with(&format!("{path}/"))
-    })
+    let path = path.to_ascii_lowercase();
+    OWN_PATHS.iter().any(|own| is_below(own, &path))
 }

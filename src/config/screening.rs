@@ -2,8 +2,10 @@
 
 use super::description::{toml_list, toml_text};
 use super::raw_value::RawValue;
+use super::routes::is_below;
 use super::settings::Settings;
 use crate::gate::screen_rules::{ScreenMode, ScreenPolicy, ScreenRules};
+use crate::model::path_prefix::PathPrefix;
 use crate::model::verdict::{Reason, Score};
 use crate::screening::FieldPath;
 
@@ -38,7 +40,15 @@ impl Settings {
                 target.starts_with('/') && !target.starts_with("//") && !target.starts_with("/\\");
             (is_visible && (is_path || target.starts_with("https://"))).then(|| target.to_owned())
         };
+        let is_path = |path: &String| {
+            PathPrefix::parse(path).is_some() && route.is_none_or(|route| is_below(route, path))
+        };
+        let expected = "a list of paths of the route, such as [\"/signup\"]";
+        let paths = self.parse_list(&key("paths"), expected, |paths| {
+            (!paths.is_empty() && paths.iter().all(is_path)).then(|| paths.to_vec())
+        });
         Some(ScreenRules {
+            paths: paths.unwrap_or_default(),
             policy: self.read_screen_policy(section, route.unwrap_or_default()),
             fields: fields.unwrap_or_default(),
             max_per_client: self.read_rate(&key("max_per_client")),
@@ -74,6 +84,7 @@ impl Settings {
             block_score: Score::new(score as u8).unwrap_or(Score::ZERO),
             block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),
             message: message.unwrap_or_else(|| DEFAULT_REFUSAL_MESSAGE.to_owned()),
+            blocks_unscreened: self.choice(&key("unscreened"), &["pass", "block"]) == "block",
         }
     }
 }

@@ -39,7 +39,7 @@ fn every_fault_is_reported_with_its_line() {
         r#"riskgate.toml:6: store.url: expected sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or rediss://…, but found "localhost:6379""#,
         r#"riskgate.toml:7: store.on_failure: expected "open" or "closed", but found "maybe""#,
         "riskgate.toml:9: plans.free: expected calls in a month as a whole number",
-        "riskgate.toml:11: upstream.route.0.prefix: expected a path such as /v1/signup",
+        "riskgate.toml:11: upstream.route.0.prefix: expected / or a path such as /v1/signup",
         "riskgate.toml:3: listen.port: expected one of listen.",
     ] {
         assert!(faults.iter().any(|fault| fault.starts_with(expected)), "{expected}\n{faults:#?}");
@@ -48,7 +48,7 @@ fn every_fault_is_reported_with_its_line() {
         read_config_text("[lsiten]\n[[upstream.route]]\n[store]\ndeadline = \"0\"\n").unwrap_err();
     for expected in [
         "riskgate.toml:1: lsiten: expected a known section",
-        "config: upstream.route.0.prefix: expected a path",
+        "config: upstream.route.0.prefix: expected / or a path",
         "riskgate.toml:4: store.deadline: expected a duration of 1ms or more",
     ] {
         assert!(faults.iter().any(|fault| fault.starts_with(expected)), "{expected}\n{faults:#?}");

@@ -375,7 +375,7 @@ impl Exchange<'_> {
                 date: self.fast_path.date_header_value(),
                 should_close: self.should_close,
                 is_head_method: self.client_header.method() == "HEAD",
-                may_set_cookies: self.ctx.may_server_set_cookies(),
+                freedom: self.ctx.server_freedom(),
             };
             let head = forward_response_head(arrived, &context, &mut self.client_output);
             if let Some(head) = head.map_err(|MalformedResponse| Failure::BrokenResponse)? {

@@ -26,6 +26,7 @@ use crate::message::riskgate_fields::{
 };
 use crate::model::network::Networks;
 use crate::observe::traces::TRACEPARENT_LENGTH;
+pub use rules::ServerFreedom;
 pub(crate) use rules::{
     is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
     parse_connection_options,
@@ -34,6 +35,17 @@ use rules::{is_listed_as_hop_by_hop, is_request_field_forwarded};
 
 static HOST_FIELD: HeaderField = HeaderField::new(HOST, "Host: ");
 static TRACEPARENT_FIELD: HeaderField = HeaderField::new(TRACEPARENT, "traceparent: ");
+
+/// Which `Host` an upstream server gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostChoice<'c> {
+    /// `upstream.host`, or else the address of the server.
+    OfServer,
+    /// That of the client; that of the server if the client sent none.
+    OfClient,
+    /// That of the route.
+    OfRoute(&'c str),
+}
 
 /// The facts about the client that the upstream server is told.
 pub struct ClientInfo<'c> {
@@ -53,6 +65,10 @@ pub struct ClientInfo<'c> {
     pub is_client_tls: bool,
     /// The field that may have contained the key instead of `Authorization`.
     pub key_header: Option<&'c HeaderName>,
+    /// Whether the server gets the client's `Authorization`.
+    pub passes_authorization: bool,
+    /// Which `Host` the server gets.
+    pub host: HostChoice<'c>,
     /// The place of the exchange in its trace; `None` if traces are off.
     pub traceparent: Option<[u8; TRACEPARENT_LENGTH]>,
     /// Whether riskgate began the trace, so that a client's `tracestate` belongs to no trace.
@@ -67,7 +83,10 @@ impl ClientInfo<'_> {
             && name.eq_ignore_ascii_case(TRACEPARENT.as_str().as_bytes())
             || self.is_new_trace && name.eq_ignore_ascii_case(b"tracestate");
         // Beside `Forwarded`, the trusted proxy sets no X-Forwarded field, so it is the client's.
-        is_request_field_forwarded(name, self.is_trusted_proxy && !self.has_forwarded)
+        let is_passed_authorization =
+            self.passes_authorization && name.eq_ignore_ascii_case(b"authorization");
+        (is_request_field_forwarded(name, self.is_trusted_proxy && !self.has_forwarded)
+            || is_passed_authorization)
             && !is_own
             && self
                 .key_header
@@ -174,7 +193,12 @@ fn write_riskgate_request_fields(
     client_info: &ClientInfo<'_>,
     put: &mut impl FnMut(&HeaderField, &[u8]),
 ) {
-    put(&HOST_FIELD, upstream_host.as_bytes());
+    let host = match client_info.host {
+        HostChoice::OfServer => upstream_host.as_bytes(),
+        HostChoice::OfClient => received.host.unwrap_or(upstream_host.as_bytes()),
+        HostChoice::OfRoute(host) => host.as_bytes(),
+    };
+    put(&HOST_FIELD, host);
     let client = ClientConnection {
         peer_address: client_info.peer_address,
         is_tls: client_info.is_client_tls,
@@ -200,7 +224,7 @@ fn write_riskgate_request_fields(
 /// Several equal values of `Content-Length` become one, and beside chunks there is none.
 pub fn prepare_client_response(
     response: &mut ResponseHeader,
-    may_set_cookies: bool,
+    freedom: ServerFreedom,
 ) -> Result<(), MalformedResponse> {
     let values = |name| response.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
     let connection_options =
@@ -210,7 +234,7 @@ pub fn prepare_client_response(
     let length = if is_chunked { None } else { parse_content_length(values(CONTENT_LENGTH))? };
     let is_dropped = |name: &&HeaderName| {
         let name = name.as_str().as_bytes();
-        !is_response_field_forwarded(name, &connection_options, may_set_cookies)
+        !is_response_field_forwarded(name, &connection_options, freedom)
     };
     let dropped: Vec<HeaderName> = response.headers.keys().filter(is_dropped).cloned().collect();
     for name in dropped {
@@ -222,11 +246,12 @@ pub fn prepare_client_response(
         }
         None => drop(response.remove_header(&CONTENT_LENGTH)),
     }
-    let has_cache_control = response.headers.contains_key(CACHE_CONTROL);
+    let keeps_cache_control =
+        freedom != ServerFreedom::Check || response.headers.contains_key(CACHE_CONTROL);
     let mut result = Ok(());
     write_riskgate_response_fields(
         response.status.as_u16(),
-        has_cache_control,
+        keeps_cache_control,
         &mut |field, value| {
             if response.insert_header(&field.name, value).is_err() {
                 result = Err(MalformedResponse);
@@ -237,17 +262,18 @@ pub fn prepare_client_response(
 }
 
 /// Passes to `put` the fields that riskgate adds to an upstream server's response. A response with
-/// status 429, or 500 and above, gets `X-Fail-Open`.
+/// status 429, or 500 and above, gets `X-Fail-Open`. `keeps_cache_control` says that nothing is
+/// added to what the server says about caches.
 pub(crate) fn write_riskgate_response_fields(
     status: u16,
-    has_cache_control: bool,
+    keeps_cache_control: bool,
     put: &mut impl FnMut(&HeaderField, &[u8]),
 ) {
     put(&header_field::X_RISKGATE_SOURCE_FIELD, b"upstream");
     if status == 429 || status >= 500 {
         put(&header_field::X_FAIL_OPEN_FIELD, b"true");
     }
-    if !has_cache_control {
+    if !keeps_cache_control {
         put(&header_field::CACHE_CONTROL, b"no-store");
     }
 }

@@ -35,7 +35,8 @@ static X_FORWARDED_PORT_FIELD: HeaderField =
 /// from the nearest proxy.
 #[derive(Default)]
 pub(super) struct ReceivedForwardingInfo<'r> {
-    host: Option<&'r [u8]>,
+    /// The value of `Host`.
+    pub host: Option<&'r [u8]>,
     forwarded_for: Vec<&'r [u8]>,
     /// With empty members, because an earlier member never stands in for one: a client may have
     /// sent it.

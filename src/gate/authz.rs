@@ -143,6 +143,7 @@ fn status_for_proxy(refusal: &Refusal) -> Option<u16> {
         Refusal::Unauthorized => Some(401),
         Refusal::Forbidden { .. }
         | Refusal::EmailRefused { .. }
+        | Refusal::FormUnreadable { .. }
         | Refusal::TooManyRequests { .. } => Some(403),
         // The client is not to blame, or these refusals don't occur here.
         Refusal::QuotaExceeded { .. }

@@ -9,7 +9,7 @@ use pingora::http::RequestHeader;
 
 use crate::keys::{KeyRing, MIN_KEY_LEN, Token};
 use crate::message::request_head::{
-    RequestFields, accepts_problems_only, iter_parsed_fields, parsed_request_line, value_if_single,
+    Accepted, RequestFields, iter_parsed_fields, parsed_request_line, value_if_single,
 };
 use crate::message::request_id::RequestId;
 use crate::message::response::{TRACEPARENT, X_REQUEST_ID};
@@ -71,10 +71,9 @@ pub(crate) trait Head<'r>: HeaderFields<'r> {
         self.values(ACCESS_CONTROL_REQUEST_METHOD).next().is_some()
     }
 
-    /// Whether the client accepts nothing but problem details (RFC 9457).
-    fn accepts_problems_only(self) -> bool {
-        let mut accepted = self.values(ACCEPT).peekable();
-        accepted.peek().is_some() && accepted.all(accepts_problems_only)
+    /// What `Accept` says.
+    fn accepted(self) -> Accepted {
+        Accepted::read(self.values(ACCEPT))
     }
 }
 
@@ -142,8 +141,8 @@ impl<'r, F: HeaderFields<'r>> Head<'r> for PlainHead<'_, 'r, F> {
         self.known.has_cors_request_method
     }
 
-    fn accepts_problems_only(self) -> bool {
-        self.known.accepts_problems_only
+    fn accepted(self) -> Accepted {
+        self.known.accepted
     }
 }
 
@@ -179,6 +178,8 @@ pub(crate) struct RequestParts<'r> {
     pub key: PresentedKey<'r>,
     /// The field that may contain a key instead of `Authorization`: `keys.header` in the config.
     pub key_header: Option<HeaderName>,
+    /// The value of `Authorization`, if it occurs once.
+    pub authorization: Option<&'r [u8]>,
     /// The `Origin` header.
     pub origin: OriginHeader,
     /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
@@ -209,7 +210,7 @@ impl Gate {
         ctx.common_headers.hsts = self.startup_rules.hsts.as_ref().filter(|_| is_tls).cloned();
         ctx.common_headers.request_id = self.accept_or_generate_request_id(head);
         ctx.is_head_method = head.method() == "HEAD";
-        ctx.accepts_problems_only = head.accepts_problems_only();
+        ctx.accepted = head.accepted();
         (ctx.connection, ctx.protocol) = (connection.clone(), Some(protocol));
         ctx
     }
@@ -232,6 +233,7 @@ impl Gate {
             target: head.target(),
             key: PresentedKey::bare_or_bearer(self.key_header_values(head), head.authorization()),
             key_header: self.startup_rules.key_header.clone(),
+            authorization: value_if_single(head.authorization()),
             origin: OriginHeader::read(head.origin()),
             has_cors_request_method: head.has_cors_request_method(),
         }
@@ -264,7 +266,13 @@ impl Gate {
     }
 }
 
-/// Returns true if the id is a key, or has one as one of several parts, such as `a-KEY-b`.
+/// Returns true if a word of this value of `Authorization` is a key, or contains one.
+pub(super) fn names_key(value: &[u8], ring: Option<&KeyRing>) -> bool {
+    let mut words = value.split(|byte| matches!(byte, b' ' | b',' | b'\t'));
+    words.any(|word| word.len() >= MIN_KEY_LEN && contains_key(word, ring))
+}
+
+/// Returns true if the text is a key, or has one as one of several parts, such as `a-KEY-b`.
 fn contains_key(id: &[u8], ring: Option<&KeyRing>) -> bool {
     let is_known = |part: &[u8]| ring.is_some_and(|ring| ring.contains_key(part));
     let is_key = |part: &[u8]| Token::has_valid_checksum(part) || is_known(part);

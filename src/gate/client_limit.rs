@@ -13,6 +13,7 @@ use crate::support::client_rates::Rate;
 use super::admission::OriginHeader;
 use super::beginning::RequestParts;
 use super::request_context::RequestContext;
+use super::screen_rules::{ScreenMode, ScreenRules};
 use super::state::Gate;
 
 /// What a rate applies to. Each has its own token buckets.
@@ -38,7 +39,8 @@ pub(super) fn check_client_rates(
         |address: &_| !gate.startup_rules.client_address.trusted_proxies.contains(*address);
     let upstream_route = upstream_route.map(|index| &ctx.rules.upstream_routes[index]);
     let takes_body = takes_body(request.method.as_bytes());
-    let screen_rules = ctx.screen_rules.as_ref().filter(|_| takes_body);
+    let refuses_nothing = |rules: &ScreenRules| rules.policy.mode == ScreenMode::Shadow;
+    let screen_rules = ctx.screen_rules.as_deref().filter(|it| takes_body && !refuses_nothing(it));
     let is_used_by_browsers = |key: &Arc<Key>| {
         key.is_origin_restricted() || key.require_origin || request.origin != OriginHeader::Absent
     };

@@ -6,6 +6,7 @@ use pingora_proxy::Session;
 use crate::exchange::forwarding::remove_hop_by_hop_fields;
 use crate::keys::KeyRing;
 use crate::message::response::{Cors, Reply};
+use crate::model::path_prefix::PathPrefix;
 use crate::model::refusal::Refusal;
 use crate::quota::Denial;
 use crate::screening::ReceivedBody;
@@ -14,7 +15,7 @@ use crate::support::time_limit::TimeLimit;
 
 use super::admission::{self, OriginHeader, Permit, PresentedKey};
 use super::answers::{self, Decision};
-use super::beginning::RequestParts;
+use super::beginning::{RequestParts, names_key};
 use super::client_limit::check_client_rates;
 use super::request_context::{ConnectionFacts, RequestContext};
 use super::route::{self, Route};
@@ -134,8 +135,9 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Option<Result<UnchargedRoute, Reply>> {
         let routes = &ctx.rules.upstream_routes;
-        let route = match route::match_route(request.method, request.target, routes) {
-            Ok(route @ Route::Upstream(_)) => keep_route(route, ctx),
+        let authz_path = self.startup_rules.authz_path.as_ref();
+        let route = match route::match_route(request.method, request.target, routes, authz_path) {
+            Ok(route @ Route::Upstream(_)) => keep_route(route, request, ctx),
             _ => return None,
         };
         let passed = self.pass_gates_before_quota(Ok(route.members(request)), request, ctx);
@@ -227,7 +229,9 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Option<Reply> {
         let rules = &ctx.rules;
-        let route = route::match_route(request.method, request.target, &rules.upstream_routes);
+        let authz_path = self.startup_rules.authz_path.as_ref();
+        let (method, target) = (request.method, request.target);
+        let route = route::match_route(method, target, &rules.upstream_routes, authz_path);
         if route.is_ok_and(|route| route.is_forwarded(rules.check_answer)) {
             return None;
         }
@@ -257,14 +261,20 @@ impl Gate {
         if refusal.is_never_counted() {
             self.refund(ctx);
         }
+        let is_on_route = ctx.upstream_route.is_some();
         let reply = match ctx.authz {
             Some(_) => self.answer_proxy_with_refusal(refusal, ctx),
             None if ctx.has_gateway_statuses => Reply::refusal_of_gateway(refusal),
             None => Reply::refusal(refusal),
         };
-        let reply = match ctx.accepts_problems_only && ctx.authz.is_none() {
-            true => reply.with_problem_details(refusal),
-            false => reply,
+        let reply = match ctx.accepted {
+            _ if ctx.authz.is_some() => reply,
+            accepted if accepted.is_problems_only() => {
+                reply.with_problem_details(refusal, is_on_route)
+            }
+            accepted if is_on_route && accepted.is_html_first() => reply.with_page(refusal),
+            _ if is_on_route => reply.with_words_for_route(refusal),
+            _ => reply,
         };
         ctx.set_outcome_if_unset(reply.status(), refusal.code());
         reply
@@ -352,7 +362,7 @@ impl Gate {
         request: &RequestParts<'r>,
         ctx: &mut RequestContext,
     ) -> Result<MatchedRoute<'r>, Refusal> {
-        let matched = match_route(request, ctx);
+        let matched = match_route(request, self.startup_rules.authz_path.as_ref(), ctx);
         let members = match &matched {
             Ok(matched) => Ok(matched.members(request)),
             Err(refusal) => Err(refusal.clone()),
@@ -373,6 +383,8 @@ impl Gate {
         let ring = Option::as_ref(&keys);
         let checks_origin = members.as_ref().map_or(true, |members| members.checks_origin);
         let authenticated = members.and_then(|members| {
+            ctx.passes_authorization = members.key.is_none()
+                && request.authorization.is_some_and(|value| !names_key(value, ring));
             if let Some(presented) = members.key {
                 authenticate(ring, presented, ctx)?;
             }
@@ -450,28 +462,38 @@ impl<'r> MatchedRoute<'r> {
             _ => None,
         };
         let key = self.needs_key.then_some(request.key);
-        GateMembers { key, checks_origin: true, upstream_route }
+        // On a route without a key, the server decides about other origins.
+        let checks_origin = self.needs_key || upstream_route.is_none();
+        GateMembers { key, checks_origin, upstream_route }
     }
 }
 
 /// Matches the route.
 fn match_route<'r>(
     request: &RequestParts<'r>,
+    authz_path: Option<&PathPrefix>,
     ctx: &mut RequestContext,
 ) -> Result<MatchedRoute<'r>, Refusal> {
-    let route = route::match_route(request.method, request.target, &ctx.rules.upstream_routes)?;
-    Ok(keep_route(route, ctx))
+    let (method, target) = (request.method, request.target);
+    let route = route::match_route(method, target, &ctx.rules.upstream_routes, authz_path)?;
+    Ok(keep_route(route, request, ctx))
 }
 
 /// Keeps what the request has from its route.
-fn keep_route<'r>(route: Route<'r>, ctx: &mut RequestContext) -> MatchedRoute<'r> {
+fn keep_route<'r>(
+    route: Route<'r>,
+    request: &RequestParts<'r>,
+    ctx: &mut RequestContext,
+) -> MatchedRoute<'r> {
     ctx.route = route.label();
     let (needs_key, is_counted) = match route {
         Route::Options(_) => (false, false),
         Route::Usage => (true, false),
         Route::Upstream(index) => {
             let route = &ctx.rules.upstream_routes[index];
-            ctx.screen_rules.clone_from(&route.screen);
+            let path = route::split_path_and_query(request.target).0;
+            ctx.screen_rules = route.screen_rules_for(path).cloned();
+            ctx.upstream_route = Some(index);
             ctx.has_gateway_statuses = route.has_gateway_statuses;
             ctx.time_limit = Some(TimeLimit::EachPart(route.deadline));
             (route.needs_key, route.is_counted)

@@ -9,7 +9,9 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
-use crate::exchange::forwarding::{ClientInfo, prepare_client_response, prepare_upstream_request};
+use crate::exchange::forwarding::{
+    ClientInfo, HostChoice, prepare_client_response, prepare_upstream_request,
+};
 use crate::exchange::{
     Attempts, BodyFault, FailedEnd, Failure, MalformedResponse, StatusKind, may_have_framing_fields,
 };
@@ -69,6 +71,13 @@ impl Gate {
             has_forwarded: self.startup_rules.client_address.has_forwarded(),
             is_client_tls: ctx.connection.tls_version.is_some(),
             key_header: self.startup_rules.key_header.as_ref(),
+            passes_authorization: ctx.passes_authorization,
+            host: match ctx.upstream_route.map(|index| &ctx.rules.upstream_routes[index]) {
+                None => HostChoice::OfServer,
+                Some(route) => {
+                    route.host.as_deref().map_or(HostChoice::OfClient, HostChoice::OfRoute)
+                }
+            },
             is_new_trace: ctx.trace.is_some_and(|trace| trace.parent_id.is_none()),
             traceparent: ctx.traceparent_after(ctx.attempts.len()),
             screening: ctx.screened.as_deref().and_then(ScreeningResult::facts_for_upstream),
@@ -97,7 +106,7 @@ impl Gate {
         }
         close_if_process_ends(session);
         let malformed = |MalformedResponse| Error::new_up(ErrorType::InvalidHTTPHeader);
-        prepare_client_response(response, ctx.may_server_set_cookies()).map_err(malformed)?;
+        prepare_client_response(response, ctx.server_freedom()).map_err(malformed)?;
         // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.
         response.set_version(http::Version::HTTP_11);
         response.set_reason_phrase(None)?;

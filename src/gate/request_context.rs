@@ -7,11 +7,13 @@ use std::time::Instant;
 use pingora::protocols::Digest;
 use smol_str::SmolStr;
 
+use crate::exchange::forwarding::ServerFreedom;
 use crate::gate::admission::Permit;
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::screen_rules::{ScreenRules, ScreeningResult};
 use crate::gate::state::ReloadableRules;
 use crate::keys::Key;
+use crate::message::request_head::Accepted;
 use crate::message::response::CommonHeaders;
 use crate::model::domain::Domain;
 use crate::model::route_label::RouteLabel;
@@ -63,10 +65,15 @@ pub struct RequestContext {
     pub(super) screen_rules: Option<Arc<ScreenRules>>,
     /// Whether the method is HEAD, so that no response has a body.
     pub(super) is_head_method: bool,
-    /// Whether the client accepts nothing but problem details (RFC 9457).
-    pub(super) accepts_problems_only: bool,
+    /// What `Accept` says.
+    pub(super) accepted: Accepted,
     /// See [`UpstreamRoute::has_gateway_statuses`](super::route::UpstreamRoute).
     pub(super) has_gateway_statuses: bool,
+    /// The route of `[[upstream.route]]`, by its index in the rules; `None` on another route.
+    pub(super) upstream_route: Option<usize>,
+    /// Whether the server gets the client's `Authorization`: the route needs no key, and the value
+    /// is none.
+    pub(super) passes_authorization: bool,
     /// The time for the exchange, by the route; `None` for that of a check.
     pub(super) time_limit: Option<TimeLimit>,
     /// What riskgate checks, if a proxy asks with this request; `None` for any other request.
@@ -143,7 +150,7 @@ impl RequestContext {
             client_address: None,
             permit: None,
             is_head_method: false,
-            accepts_problems_only: false,
+            accepted: Accepted::default(),
             has_gateway_statuses: false,
             upstream_target: None,
             route: RouteLabel::None,
@@ -153,6 +160,8 @@ impl RequestContext {
             verdict_reason: None,
             requested_domain: None,
             screen_rules: None,
+            upstream_route: None,
+            passes_authorization: false,
             time_limit: None,
             authz: None,
             screened: None,
@@ -230,9 +239,13 @@ impl RequestContext {
         self.time_limit
     }
 
-    /// Whether the upstream server may set cookies: on the routes of `[[upstream.route]]`.
-    pub(crate) fn may_server_set_cookies(&self) -> bool {
-        self.route == RouteLabel::Upstream
+    /// What the upstream server may set in its response.
+    pub(crate) fn server_freedom(&self) -> ServerFreedom {
+        match self.upstream_route.map(|index| &self.rules.upstream_routes[index]) {
+            None => ServerFreedom::Check,
+            Some(route) if route.has_server_cors() => ServerFreedom::RouteWithoutKey,
+            Some(_) => ServerFreedom::RouteWithKey,
+        }
     }
 
     /// When the request began.

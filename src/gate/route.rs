@@ -3,6 +3,7 @@
 //! Denies by default: a path that matches no route gets a 404 and never reaches an upstream server.
 //! This module reads no header and checks no key.
 
+mod path_reading;
 mod upstream_route;
 
 use smol_str::SmolStr;
@@ -10,11 +11,12 @@ use smol_str::SmolStr;
 use crate::keys::MIN_KEY_LEN;
 use crate::message::request_head::BUILTIN_METHODS;
 use crate::model::domain::{Domain, percent_decode};
+use crate::model::path_prefix::PathPrefix;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
 
-pub use upstream_route::UpstreamRoute;
 use upstream_route::find_upstream_route_index;
+pub use upstream_route::{OWN_PATHS, RouteMethods, UpstreamRoute};
 
 /// The longest e-mail address or domain of a check, decoded, in bytes.
 const MAX_CHECK_TARGET_BYTES: usize = 1024;
@@ -87,34 +89,48 @@ impl Route<'_> {
 }
 
 /// Returns the route of a request target. The refusal is a 404 if no route has the path, and a 405
-/// if the route doesn't take the method.
+/// if the route doesn't take the method. `authz_path` is where proxies ask.
 pub fn match_route<'a>(
     method: &str,
     target: &'a [u8],
     upstream_routes: &[UpstreamRoute],
+    authz_path: Option<&PathPrefix>,
 ) -> Result<Route<'a>, Refusal> {
     let (path, _) = split_path_and_query(target);
     let (route, allow) = match match_builtin_path(path) {
         Some(Route::DomainBatch) => (Route::DomainBatch, SmolStr::new_static("POST, OPTIONS")),
         Some(route) => (route, BUILTIN_METHODS),
         None => {
-            let index =
-                find_upstream_route_index(upstream_routes, path).ok_or(Refusal::NotFound)?;
-            (Route::Upstream(index), upstream_routes[index].allow_value.clone())
+            let index = find_upstream_route_index(upstream_routes, authz_path, path);
+            return match_upstream_method(method, upstream_routes, index.ok_or(Refusal::NotFound)?);
         }
     };
     match (method, &route) {
         ("OPTIONS", _) => Ok(Route::Options(allow)),
-        (_, Route::Upstream(index))
-            if upstream_routes[*index].methods.iter().any(|m| m == method) =>
-        {
-            Ok(route)
-        }
         ("GET" | "HEAD", Route::TopDomains | Route::Domain(_) | Route::Check(_) | Route::Usage) => {
             Ok(route)
         }
         ("POST", Route::DomainBatch) => Ok(route),
         _ => Err(Refusal::MethodNotAllowed { allow }),
+    }
+}
+
+fn match_upstream_method<'a>(
+    method: &str,
+    routes: &[UpstreamRoute],
+    index: usize,
+) -> Result<Route<'a>, Refusal> {
+    let route = &routes[index];
+    // The server answers preflights if it decides about other origins.
+    let is_forwarded = match method {
+        "OPTIONS" => route.has_server_cors(),
+        _ => route.methods.contains(method),
+    };
+    let allow = || route.methods.allow_value();
+    match (is_forwarded, method) {
+        (true, _) => Ok(Route::Upstream(index)),
+        (false, "OPTIONS") => Ok(Route::Options(allow())),
+        (false, _) => Err(Refusal::MethodNotAllowed { allow: allow() }),
     }
 }
 
@@ -243,14 +259,15 @@ mod tests {
     use super::*;
 
     fn match_get(target: &str) -> Result<Route<'_>, u16> {
-        match_route("GET", target.as_bytes(), &[signup_route()]).map_err(|refusal| refusal.status())
+        let matched = match_route("GET", target.as_bytes(), &[signup_route()], None);
+        matched.map_err(|refusal| refusal.status())
     }
 
     fn signup_route() -> UpstreamRoute {
         UpstreamRoute {
             path_prefix: "/v1/signup".to_owned(),
-            methods: vec!["GET".to_owned(), "POST".to_owned()],
-            allow_value: "GET, POST, OPTIONS".into(),
+            methods: RouteMethods::Listed(vec!["GET".to_owned(), "POST".to_owned()]),
+            host: None,
             needs_key: true,
             is_counted: true,
             max_per_client: None,
@@ -301,7 +318,7 @@ mod tests {
     #[test]
     fn other_methods_get_405_with_allow() {
         fn match_method<'t>(method: &str, target: &'t str) -> Result<Route<'t>, Refusal> {
-            match_route(method, target.as_bytes(), &[signup_route()])
+            match_route(method, target.as_bytes(), &[signup_route()], None)
         }
         assert_eq!(
             match_method("POST", "/v1/usage"),

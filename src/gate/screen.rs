@@ -3,10 +3,10 @@
 //! It never changes a body. A form that can't be read, and a form that riskgate fails to judge, are
 //! forwarded.
 
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use smol_str::SmolStr;
 
-use crate::message::request_head::{list_members, takes_body, value_if_single};
+use crate::message::request_head::{takes_body, value_if_single};
 use crate::message::response::Reply;
 use crate::model::domain::Domain;
 use crate::model::email::EmailAddress;
@@ -55,9 +55,10 @@ impl Gate {
         let found = read_field_values(body_headers(head), query, body, &rules.fields);
         let screened = self.judge_values(found, &rules.policy, ctx);
         let refusal = self.finish_screening(screened, &rules.policy, ctx)?;
+        let is_refused_for_address = matches!(refusal, Refusal::EmailRefused { .. });
         let refused = self.finish_with_refusal(&refusal, ctx);
         Some(match &rules.redirect {
-            Some(location) if names_html_first(head) => {
+            Some(location) if is_refused_for_address && ctx.accepted.is_html_first() => {
                 ctx.response_status = 303;
                 let screened = ctx.screened.as_deref();
                 let suggestion = screened.and_then(|screened| screened.suggestion.as_deref());
@@ -79,11 +80,15 @@ impl Gate {
         self.state.metrics.requests.count_screened(&policy.route, action, reason);
         let domain = screened.domain.as_ref().map(Domain::as_str);
         self.state.screening_counts.count_form(&policy.route, action, reason, domain);
-        let refusal = (screened.action == ScreenAction::Block).then(|| Refusal::EmailRefused {
-            message: policy.message.clone(),
-            reason,
-            suggestion: screened.suggestion.clone(),
-        });
+        let refusal = match (screened.action, screened.score) {
+            (ScreenAction::Block, Some(_)) => Some(Refusal::EmailRefused {
+                message: policy.message.clone(),
+                reason,
+                suggestion: screened.suggestion.clone(),
+            }),
+            (ScreenAction::Block, None) => Some(Refusal::FormUnreadable { why: reason }),
+            _ => None,
+        };
         ctx.screened = Some(Box::new(screened));
         refusal
     }
@@ -97,7 +102,7 @@ impl Gate {
     ) -> ScreeningResult {
         let found = match found {
             Ok(found) => found,
-            Err(cause) => return ScreeningResult::unread(cause, policy.mode),
+            Err(cause) => return ScreeningResult::unread(cause, policy),
         };
         let table = self.state.table.peek();
         let is_to_be_blocked = |verdict: &ValueVerdict| {
@@ -108,13 +113,13 @@ impl Gate {
         // A verdict that is not to be blocked must not hide one that is.
         let worst = verdicts.max_by_key(|verdict| (is_to_be_blocked(verdict), verdict.score));
         let Some(worst) = worst else {
-            return ScreeningResult::unread(UnreadCause::NoField, policy.mode);
+            return ScreeningResult::unread(UnreadCause::NoField, policy);
         };
         let action = match (is_to_be_blocked(&worst), policy.mode, found.unread) {
             (true, ScreenMode::Block, _) => ScreenAction::Block,
             (true, ..) => ScreenAction::WouldBlock,
             // Another server might read the value that could not be read.
-            (false, _, Some(cause)) => return ScreeningResult::unread(cause, policy.mode),
+            (false, _, Some(cause)) => return ScreeningResult::unread(cause, policy),
             (false, _, None) => ScreenAction::Pass,
         };
         ScreeningResult {
@@ -202,33 +207,9 @@ fn add_suggestion(location: &str, suggestion: Option<&str>) -> String {
     format!("{target}{separator}did_you_mean={provider}{fragment}")
 }
 
-/// Returns true if `Accept` names HTML before any other type, as browsers do for a form that they
-/// send themselves, without a script.
-fn names_html_first<'r>(head: impl Head<'r>) -> bool {
-    let first = head.values(ACCEPT).flat_map(list_members).next();
-    let media_type = first.and_then(|range| range.split(|byte| *byte == b';').next());
-    media_type.is_some_and(|name| name.trim_ascii().eq_ignore_ascii_case(b"text/html"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pingora::http::RequestHeader;
-
-    #[test]
-    fn only_html_before_other_types_counts() {
-        for (accept, expected) in [
-            ("text/html,application/xhtml+xml,*/*;q=0.8", true),
-            ("Text/HTML ;q=0.9, application/json", true),
-            ("text/html-sandboxed, text/html", false),
-            ("application/json, text/html", false),
-            ("*/*", false),
-        ] {
-            let mut header = RequestHeader::build("POST", b"/", None).unwrap();
-            header.insert_header(ACCEPT, accept).unwrap();
-            assert_eq!(names_html_first(&header), expected, "{accept}");
-        }
-    }
 
     #[test]
     fn a_suggestion_is_added_to_the_query_of_the_redirect() {

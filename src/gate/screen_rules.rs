@@ -14,6 +14,9 @@ use crate::support::client_rates::Rate;
 pub struct ScreenRules {
     /// What follows from a verdict.
     pub policy: ScreenPolicy,
+    /// Only posts to these paths, and to paths below them, are screened; all of the route if there
+    /// are none.
+    pub paths: Vec<String>,
     /// The fields that contain e-mail addresses.
     pub fields: Vec<FieldPath>,
     /// How often one client may post a form.
@@ -35,6 +38,8 @@ pub struct ScreenPolicy {
     pub block_reasons: Vec<Reason>,
     /// The message of the refusal.
     pub message: String,
+    /// Whether a form that could not be read is refused, in the mode `block`.
+    pub blocks_unscreened: bool,
 }
 
 /// What follows from the verdict on a form.
@@ -91,9 +96,16 @@ pub(crate) struct ScreeningResult {
 }
 
 impl ScreeningResult {
-    /// The result for a form that could not be read.
-    pub fn unread(cause: UnreadCause, mode: ScreenMode) -> ScreeningResult {
-        ScreeningResult::unscreened(cause.as_str(), mode)
+    /// The result for a form that could not be read. A form without such a field was read.
+    pub fn unread(cause: UnreadCause, policy: &ScreenPolicy) -> ScreeningResult {
+        let is_blocked = policy.blocks_unscreened
+            && policy.mode == ScreenMode::Block
+            && cause != UnreadCause::NoField;
+        let unscreened = ScreeningResult::unscreened(cause.as_str(), policy.mode);
+        match is_blocked {
+            true => ScreeningResult { action: ScreenAction::Block, ..unscreened },
+            false => unscreened,
+        }
     }
 
     /// The result for a form that was not judged for this reason.

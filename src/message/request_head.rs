@@ -3,23 +3,24 @@
 //! The parser refuses every head that two servers could read differently, before riskgate routes
 //! the request. It changes no bytes.
 
+mod accepted;
 mod cookies;
 mod fields;
 mod limits;
 mod lines;
+mod list;
 mod request_line;
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use pingora::http::RequestHeader;
 
 use crate::model::refusal::Refusal;
+pub use accepted::Accepted;
 pub use cookies::{MAX_DIVIDED_COOKIE_BYTES, join_cookie_fields};
-pub use fields::{
-    MAX_CONNECTION_OPTIONS, RequestBodyFraming, RequestFields, accepts_problems_only, list_members,
-    value_if_single,
-};
+pub use fields::{MAX_CONNECTION_OPTIONS, RequestBodyFraming, RequestFields, value_if_single};
 pub use limits::RequestLimits;
 use lines::CrlfLines;
+pub use list::list_members;
 pub use request_line::{BUILTIN_METHODS, RequestLine, RequestLineStart, takes_body};
 
 /// A complete request head at the front of a buffer.

@@ -4,6 +4,7 @@
 //! and the fast path. It decides nothing: its callers pass the status, the body and the facts.
 
 mod common_headers;
+mod error_page;
 pub(crate) mod header_field;
 
 use std::ops::Range;
@@ -17,11 +18,16 @@ use smol_str::SmolStr;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::VerdictSource;
 
+use error_page::{PAGE_POLICY, render_error_page};
+
 pub use common_headers::{CommonHeaders, Cors, StrictTransportSecurity};
 pub(crate) use header_field::HeaderField;
 pub use header_field::{TRACEPARENT, X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
 const CORS_ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
+
+/// The type of a page.
+const HTML: &str = "text/html; charset=utf-8";
 
 /// A response of riskgate itself.
 pub struct Reply {
@@ -133,11 +139,27 @@ impl Reply {
         reply
     }
 
+    /// Returns the refusal with its words for the clients of an operator's own service.
+    pub fn with_words_for_route(self, refusal: &Refusal) -> Reply {
+        Reply { body: Bytes::from(refusal.body_with(refusal.message_on_route())), ..self }
+    }
+
+    /// Returns the refusal with a page for people as its body.
+    pub fn with_page(self, refusal: &Refusal) -> Reply {
+        let suggestion = match refusal {
+            Refusal::EmailRefused { suggestion, .. } => suggestion.as_deref(),
+            _ => None,
+        };
+        let page = render_error_page(self.status, refusal.message_on_route(), suggestion);
+        Reply { body: page.into(), content_type: HTML, ..self }
+    }
+
     /// Returns the refusal with problem details (RFC 9457) as its body.
-    pub fn with_problem_details(self, refusal: &Refusal) -> Reply {
+    pub fn with_problem_details(self, refusal: &Refusal, is_on_route: bool) -> Reply {
         let status = StatusCode::from_u16(self.status).unwrap_or_default();
         let title = status.canonical_reason().unwrap_or_default();
-        let body = Bytes::from(refusal.problem_details(self.status, title));
+        let message = if is_on_route { refusal.message_on_route() } else { refusal.message() };
+        let body = Bytes::from(refusal.problem_details(self.status, title, message));
         Reply { body, content_type: "application/problem+json", ..self }
     }
 
@@ -161,6 +183,7 @@ impl Reply {
             | Refusal::UriTooLong
             | Refusal::ExpectationFailed
             | Refusal::EmailRefused { suggestion: None, .. }
+            | Refusal::FormUnreadable { .. }
             | Refusal::InvalidDomain(_)
             | Refusal::InvalidEmail(_)
             | Refusal::InvalidTarget(_)
@@ -279,6 +302,10 @@ impl Reply {
             }
         }
         self.facts.iter().for_each(|(field, value)| put(field, value.as_bytes()));
+        if self.content_type == HTML {
+            put(&header_field::CONTENT_SECURITY_POLICY, PAGE_POLICY.as_bytes());
+            put(&header_field::VARY, b"Accept");
+        }
         if self.asks_to_fail_open {
             put(&header_field::X_FAIL_OPEN_FIELD, b"true");
         }

@@ -45,6 +45,11 @@ pub enum Refusal {
         /// The provider that the user probably meant.
         suggestion: Option<SmolStr>,
     },
+    /// A form could not be read, and the operator accepts only what was read.
+    FormUnreadable {
+        /// Why it could not be read.
+        why: &'static str,
+    },
     /// The domain is not valid.
     InvalidDomain(DomainError),
     /// The text is neither an e-mail address nor a domain.
@@ -90,6 +95,7 @@ impl Refusal {
             Refusal::UriTooLong => 414,
             Refusal::ExpectationFailed => 417,
             Refusal::EmailRefused { .. }
+            | Refusal::FormUnreadable { .. }
             | Refusal::InvalidDomain(_)
             | Refusal::InvalidEmail(_)
             | Refusal::InvalidTarget(_)
@@ -113,6 +119,7 @@ impl Refusal {
             Refusal::UriTooLong => "uri_too_long",
             Refusal::ExpectationFailed => "expectation_failed",
             Refusal::EmailRefused { .. } => "email_refused",
+            Refusal::FormUnreadable { .. } => "form_unreadable",
             Refusal::InvalidDomain(_)
             | Refusal::InvalidEmail(_)
             | Refusal::InvalidTarget(_)
@@ -139,6 +146,7 @@ impl Refusal {
             Refusal::UriTooLong => "The request target is too long.",
             Refusal::ExpectationFailed => "What the request expects can't be done.",
             Refusal::EmailRefused { message, .. } => message,
+            Refusal::FormUnreadable { .. } => "This form could not be read.",
             Refusal::InvalidDomain(_) | Refusal::InvalidEmail(_) | Refusal::InvalidTarget(_) => {
                 "Invalid email or domain format."
             }
@@ -158,11 +166,21 @@ impl Refusal {
         }
     }
 
+    /// The same on a route of the operator's own, whose clients know nothing of checks.
+    pub fn message_on_route(&self) -> &str {
+        match self {
+            Refusal::UpstreamUnavailable => "The service cannot be reached.",
+            Refusal::UpstreamTimeout => "The service did not answer in time.",
+            other => other.message(),
+        }
+    }
+
     /// The `detail` member of the body, if the refusal has one.
     pub fn detail(&self) -> Option<String> {
         match self {
             Refusal::Forbidden { origin } => Some(format!("Origin: {origin}")),
             Refusal::EmailRefused { reason, .. } => Some((*reason).to_owned()),
+            Refusal::FormUnreadable { why } => Some((*why).to_owned()),
             Refusal::InvalidDomain(error) => Some(error.to_string()),
             Refusal::InvalidEmail(error) => Some(error.to_string()),
             Refusal::InvalidTarget(expected) => Some((*expected).to_owned()),
@@ -217,11 +235,11 @@ impl Refusal {
     }
 
     /// The body for clients that accept only problem details (RFC 9457). `title` is the phrase of
-    /// the status, `detail` is the message with its detail. `error`, and `reset_at` if the quota is
+    /// the status, `detail` is `message` with the detail. `error`, and `reset_at` if the quota is
     /// spent, are the same as in [`Refusal::body`].
-    pub fn problem_details(&self, status: u16, title: &str) -> String {
+    pub fn problem_details(&self, status: u16, title: &str, message: &str) -> String {
         let detail: Vec<String> =
-            [Some(self.message().to_owned()), self.detail()].into_iter().flatten().collect();
+            [Some(message.to_owned()), self.detail()].into_iter().flatten().collect();
         let mut problem = json!({
             "type": "about:blank", "title": title, "status": status,
             "detail": detail.join(" "), "error": self.code(),
@@ -235,12 +253,17 @@ impl Refusal {
     /// The JSON body with `error`, `message` and `detail`, and with `reset_at` if the quota is
     /// spent.
     pub fn body(&self) -> String {
+        self.body_with(self.message())
+    }
+
+    /// The same with another message.
+    pub fn body_with(&self, message: &str) -> String {
         let detail = json!(self.detail());
         let reset_at = match self {
             Refusal::QuotaExceeded { reset_at, .. } => format!(r#","reset_at":"{reset_at}""#),
             _ => String::new(),
         };
-        let (code, message) = (self.code(), json!(self.message()));
+        let (code, message) = (self.code(), json!(message));
         format!(r#"{{"error":"{code}","message":{message},"detail":{detail}{reset_at}}}"#)
     }
 }

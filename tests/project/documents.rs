@@ -48,7 +48,7 @@ fn read_project_file(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn all_refusals() -> [Refusal; 20] {
+fn all_refusals() -> [Refusal; 21] {
     [
         Refusal::BadRequest,
         Refusal::Unauthorized,
@@ -64,6 +64,7 @@ fn all_refusals() -> [Refusal; 20] {
             reason: "disposable",
             suggestion: None,
         },
+        Refusal::FormUnreadable { why: "encoded" },
         Refusal::InvalidDomain(DomainError::InvalidLabel),
         Refusal::InvalidEmail(EmailError::NoAt),
         Refusal::InvalidTarget(""),

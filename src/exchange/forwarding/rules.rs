@@ -55,6 +55,17 @@ const DROPPED_RESPONSE_FIELDS: [&str; 18] = [
     "http2-settings",
 ];
 
+/// What an upstream server may set in its response, by the route of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerFreedom {
+    /// A check: no cookies, no CORS. A response without `Cache-Control` gets `no-store`.
+    Check,
+    /// A route with a key: cookies, and its own `Cache-Control` or none.
+    RouteWithKey,
+    /// A route without a key: cookies, its own `Cache-Control` or none, and the CORS fields.
+    RouteWithoutKey,
+}
+
 /// Returns true if a client's field is forwarded to the upstream server. Dropped fields and
 /// riskgate's own fields are not forwarded. A name with characters other than letters, digits and
 /// `-` is not forwarded either: many servers map `_` and `-` to the same variable, so the name
@@ -82,12 +93,13 @@ pub(crate) fn parse_connection_options<'v>(
 pub(crate) fn is_response_field_forwarded(
     name: &[u8],
     connection_options: &[&[u8]],
-    may_set_cookies: bool,
+    freedom: ServerFreedom,
 ) -> bool {
     is_framing_field(name)
-        || (may_set_cookies || !equals_ignore_case(name, "set-cookie"))
+        || (freedom != ServerFreedom::Check || !equals_ignore_case(name, "set-cookie"))
             && !DROPPED_RESPONSE_FIELDS.iter().any(|other| equals_ignore_case(name, other))
-            && !has_prefix_ignore_case(name, "access-control-")
+            && (freedom == ServerFreedom::RouteWithoutKey
+                || !has_prefix_ignore_case(name, "access-control-"))
             && !has_prefix_ignore_case(name, RISKGATE_FIELD_PREFIX)
             && !is_listed_as_hop_by_hop(name, connection_options)
 }

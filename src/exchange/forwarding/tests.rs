@@ -41,6 +41,8 @@ fn forwarded_fields_with(
         traceparent: None,
         is_new_trace: false,
         key_header: Some(&HeaderName::from_static("x-api-key")),
+        passes_authorization: false,
+        host: HostChoice::OfServer,
         screening: None,
     };
     let mut request = RequestHeader::build("GET", b"/asked", None).unwrap();
@@ -197,7 +199,7 @@ fn a_response_loses_the_fields_that_an_upstream_may_not_set() {
     ] {
         response.insert_header(name, value).unwrap();
     }
-    prepare_client_response(&mut response, false).unwrap();
+    prepare_client_response(&mut response, ServerFreedom::Check).unwrap();
     let has = |name: &str| response.headers.contains_key(name);
     assert!(!has("server") && !has("x-table-version") && !has("x-hop"));
     assert!(!has("access-control-allow-origin"));
@@ -211,7 +213,7 @@ fn a_response_has_one_content_length_or_chunks() {
         for (name, value) in fields {
             response.append_header(*name, *value).unwrap();
         }
-        prepare_client_response(&mut response, false)?;
+        prepare_client_response(&mut response, ServerFreedom::Check)?;
         let lengths = response.headers.get_all(CONTENT_LENGTH).iter();
         Ok(lengths.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<String>>())
     };

@@ -1,7 +1,7 @@
 //! The routes of `[[upstream.route]]`: path prefixes that are forwarded to the upstream servers.
 //!
-//! The longest matching prefix wins, whatever the order in the config. A path matches no route if
-//! an upstream server could read it as a path below a longer prefix.
+//! The longest prefix that an upstream server may read in a path wins, whatever the order in the
+//! config.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,24 @@ use std::time::Duration;
 use smol_str::SmolStr;
 
 use crate::gate::screen_rules::ScreenRules;
-use crate::model::domain::percent_decode;
+use crate::model::path_prefix::PathPrefix;
 use crate::support::client_rates::Rate;
+
+use super::path_reading::PathReadings;
+
+/// riskgate's own paths. Nothing at or below one of them is forwarded as a route.
+pub const OWN_PATHS: [&str; 4] = ["/v1/public", "/v1/check", "/v1/usage", "/v1/assess"];
 
 /// A path prefix that is forwarded to the upstream servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRoute {
-    /// The prefix: it matches this path and every path below. It begins with `/` and does not end
-    /// with `/`.
+    /// The prefix: it matches this path and every path below. It begins with `/`, and ends with `/`
+    /// only if it is `/`.
     pub path_prefix: String,
-    /// The methods that are forwarded, in upper case.
-    pub methods: Vec<String>,
-    /// The value of `Allow`: the methods, and OPTIONS.
-    pub allow_value: SmolStr,
+    /// The methods that are forwarded.
+    pub methods: RouteMethods,
+    /// The `Host` that the server gets; that of the client if `None`.
+    pub host: Option<String>,
     /// Whether a request on this route needs a key.
     pub needs_key: bool,
     /// Whether a request on this route spends a call of the quota; `counts` in the config.
@@ -38,58 +43,67 @@ pub struct UpstreamRoute {
     pub screen: Option<Arc<ScreenRules>>,
 }
 
-/// Returns the index of the route with the longest prefix that matches this path. `None` if no
-/// prefix matches, or if upstream servers may read the path in different ways.
-pub(super) fn find_upstream_route_index(routes: &[UpstreamRoute], path: &[u8]) -> Option<usize> {
-    let below = |index: &usize| is_at_or_below(&routes[*index].path_prefix, path, <[u8]>::eq);
-    let longest = (0..routes.len()).filter(below).max_by_key(|at| routes[*at].path_prefix.len())?;
-    let length = routes[longest].path_prefix.len();
-    let decoded = normalize_as_servers_may(&path[length..])?;
-    let decoded_path = [&path[..length], &decoded].concat();
-    // A server may decode the path, drop parameters or ignore case before it routes.
-    let is_longer_match = |prefix: &UpstreamRoute| {
-        prefix.path_prefix.len() > length
-            && is_at_or_below(&prefix.path_prefix, &decoded_path, <[u8]>::eq_ignore_ascii_case)
-    };
-    (!routes.iter().any(is_longer_match)).then_some(longest)
+/// The methods of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteMethods {
+    /// All but CONNECT and TRACE.
+    All,
+    /// These, in upper case.
+    Listed(Vec<String>),
 }
 
-/// Returns true if the path is this prefix or continues it with a `/`. `are_equal`
-/// compares bytes, with or without regard to case.
-fn is_at_or_below(prefix: &str, path: &[u8], are_equal: impl Fn(&[u8], &[u8]) -> bool) -> bool {
-    path.split_at_checked(prefix.len()).is_some_and(|(head, rest)| {
-        are_equal(head, prefix.as_bytes()) && (rest.is_empty() || rest.starts_with(b"/"))
-    })
-}
-
-/// Returns the path below a prefix as an upstream server may read it. Each segment is decoded and
-/// loses what some servers ignore: parameters (from a `;` or a `:`), and blanks and dots at its
-/// end. Returns `None` if servers may read the path in different ways, which has two causes.
-/// Nothing is left of a segment, as of a dot segment; only the last one may be empty. Or a segment
-/// contains a byte that some servers treat as a delimiter, such as `\` or an encoded `/`.
-fn normalize_as_servers_may(path_below_prefix: &[u8]) -> Option<Vec<u8>> {
-    let mut decoded_path = Vec::with_capacity(path_below_prefix.len());
-    let mut segments = path_below_prefix.split(|byte| *byte == b'/').skip(1).peekable();
-    while let Some(segment) = segments.next() {
-        let is_last = segments.peek().is_none();
-        let decoded = percent_decode(segment).ok()?;
-        // 0xC0 and 0xC1 start overlong forms, which are invalid UTF-8 (RFC 3629 section 3).
-        let is_ambiguous_byte = |byte: &u8| {
-            matches!(byte, b'/' | b'\\' | b'%' | b'?' | b'#' | 0xC0 | 0xC1)
-                || byte.is_ascii_control()
-        };
-        // Some servers strip parameters from a segment before they compare it.
-        let stripped = decoded.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
-        let end = stripped.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
-        let stripped = &stripped[..end.map_or(0, |last| last + 1)];
-        let is_empty = stripped.is_empty() && !(is_last && decoded.is_empty());
-        if is_empty || decoded.iter().any(is_ambiguous_byte) {
-            return None;
+impl RouteMethods {
+    /// Returns true if a request with this method is forwarded.
+    pub fn contains(&self, method: &str) -> bool {
+        match self {
+            RouteMethods::All => true,
+            RouteMethods::Listed(methods) => methods.iter().any(|listed| listed == method),
         }
-        decoded_path.push(b'/');
-        decoded_path.extend_from_slice(stripped);
     }
-    Some(decoded_path)
+
+    /// The value of `Allow`: the methods, and OPTIONS.
+    pub fn allow_value(&self) -> SmolStr {
+        match self {
+            RouteMethods::All => "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS".into(),
+            RouteMethods::Listed(methods) => format!("{}, OPTIONS", methods.join(", ")).into(),
+        }
+    }
+}
+
+/// Returns the index of the route with the longest prefix that an upstream server may read in this
+/// path. `None` if there is none, if servers disagree about where the path leads, or if one may
+/// read one of riskgate's own paths in it.
+pub(super) fn find_upstream_route_index(
+    routes: &[UpstreamRoute],
+    authz_path: Option<&PathPrefix>,
+    path: &[u8],
+) -> Option<usize> {
+    if routes.is_empty() {
+        return None;
+    }
+    let readings = PathReadings::of(path)?;
+    let mut own = OWN_PATHS.into_iter().chain(authz_path.map(PathPrefix::as_str));
+    if own.any(|own| readings.is_at_or_below(own)) {
+        return None;
+    }
+    let matches = |index: &usize| readings.is_at_or_below(&routes[*index].path_prefix);
+    (0..routes.len()).filter(matches).max_by_key(|index| routes[*index].path_prefix.len())
+}
+
+impl UpstreamRoute {
+    /// Returns true if the server decides which pages of other origins may read its responses.
+    pub fn has_server_cors(&self) -> bool {
+        !self.needs_key
+    }
+
+    /// Returns how a request for this path is screened; `None` if it is not.
+    pub fn screen_rules_for(&self, path: &[u8]) -> Option<&Arc<ScreenRules>> {
+        let rules = self.screen.as_ref()?;
+        let readings = || PathReadings::of(path);
+        let is_screened = rules.paths.is_empty()
+            || readings().is_none_or(|it| rules.paths.iter().any(|path| it.is_at_or_below(path)));
+        is_screened.then_some(rules)
+    }
 }
 
 #[cfg(test)]
@@ -99,8 +113,8 @@ mod tests {
     fn upstream_route(path: &str) -> UpstreamRoute {
         UpstreamRoute {
             path_prefix: path.to_owned(),
-            methods: vec!["GET".to_owned()],
-            allow_value: "GET, OPTIONS".into(),
+            methods: RouteMethods::Listed(vec!["GET".to_owned()]),
+            host: None,
             needs_key: true,
             is_counted: true,
             max_per_client: None,
@@ -112,7 +126,7 @@ mod tests {
 
     fn matched_prefix(paths: &[&str], path: &str) -> Option<String> {
         let prefixes: Vec<UpstreamRoute> = paths.iter().copied().map(upstream_route).collect();
-        find_upstream_route_index(&prefixes, path.as_bytes())
+        find_upstream_route_index(&prefixes, PathPrefix::parse("/authz").as_ref(), path.as_bytes())
             .map(|index| prefixes[index].path_prefix.clone())
     }
 
@@ -136,56 +150,37 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_respells_a_longer_prefix_gets_no_route() {
-        let paths = ["/open", "/open/admin"];
-        for path in [
-            "/open/%61dmin",
-            "/open/admi%6E/users",
-            "/open/admin;x=1",
-            "/open/admin;/users",
-            "/open/admin%3bx",
-            "/open/ADMIN",
-            "/open/%41dmin",
-            "/open/;x/admin",
-            "/open/%3b/admin",
-            "/open/;",
-            "/open/admin.",
-            "/open/admin%20/x",
-            "/open/admin::$DATA",
-            "/open/admin%3Fx",
-            "/open/admin%23x",
-            "/open/x/..%20/admin",
-            "/open/x/..%c0%afadmin",
-            "/open//admin",
-            "/open/./admin",
-            "/open/x/../admin",
-        ] {
-            assert_eq!(matched_prefix(&paths, path), None, "{path}");
+    fn a_path_that_respells_a_longer_prefix_gets_its_route() {
+        let paths = ["/", "/open", "/open/admin"];
+        for path in ["/open/%61dmin", "/open/admin;x=1", "/OPEN/admin.json", "//open//admin"] {
+            assert_eq!(matched_prefix(&paths, path).as_deref(), Some("/open/admin"), "{path}");
         }
-        assert_eq!(matched_prefix(&["/open"], "/open/%61dmin;x").as_deref(), Some("/open"));
+        assert_eq!(matched_prefix(&paths, "/open/%61dmins").as_deref(), Some("/open"));
+        assert_eq!(matched_prefix(&paths, "/else//where%2F100%").as_deref(), Some("/"));
+        assert_eq!(matched_prefix(&paths, "/").as_deref(), Some("/"));
     }
 
     #[test]
-    fn an_ambiguous_path_matches_no_route() {
-        let paths = ["/v1/signup"];
-        for path in ["/v1/signup", "/v1/signup/", "/v1/signup/a/b", "/v1/signup/b%C3%BC"] {
-            assert_eq!(matched_prefix(&paths, path).as_deref(), Some("/v1/signup"), "{path}");
-        }
+    fn a_dot_segment_and_an_own_path_in_any_spelling_match_no_route() {
         for path in [
-            "/v1/signups",
-            "/v1/signup/../usage",
-            "/v1/signup//a",
-            "/v1/signup/%2e%2e/a",
-            "/v1/signup/..;/a",
-            "/v1/signup/.%3bx/a",
-            "/v1/signup/a%2Fb",
-            "/v1/signup/a\\b",
-            "/v1/signup/a%5Cb",
-            "/v1/signup/%252e",
-            "/v1/signup/%00",
-            "/v1/signup/%zz",
+            "/open/../x",
+            "/a/%2e%2e/x",
+            "/a\\b",
+            "/a%00",
+            "/v1/public",
+            "/v1/public/other",
+            "/V1/Public/domain/x",
+            "/v1/%70ublic/domain/x",
+            "//v1/check/x",
+            "/v1/usage/",
+            "/v1/usage.json",
+            "/v1/assess",
+            "/authz",
+            "/Authz/x",
+            "/%61uthz",
         ] {
-            assert_eq!(matched_prefix(&paths, path), None, "{path}");
+            assert_eq!(matched_prefix(&["/", "/v1"], path), None, "{path}");
         }
+        assert_eq!(matched_prefix(&["/", "/v1"], "/v1/users").as_deref(), Some("/v1"));
     }
 }

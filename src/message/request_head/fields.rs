@@ -5,7 +5,9 @@
 
 use std::net::Ipv6Addr;
 
+use super::accepted::Accepted;
 use super::limits::RequestLimits;
+use super::list::list_members;
 use super::request_line::{RequestLine, takes_body};
 use crate::model::refusal::Refusal;
 use crate::support::byte_sets::is_token_byte;
@@ -49,9 +51,8 @@ pub struct RequestFields<'b> {
     pub request_id: Option<&'b [u8]>,
     /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
     pub has_cors_request_method: bool,
-    /// Whether the request has `Accept` and accepts nothing but problem details.
-    pub accepts_problems_only: bool,
-    has_accept: bool,
+    /// What `Accept` says.
+    pub accepted: Accepted,
     /// Whether only the Pingora path can handle the fields: one of them needs it, or one that
     /// should occur once is repeated.
     has_pingora_path_field: bool,
@@ -144,9 +145,7 @@ impl<'b> RequestFields<'b> {
             12 if name.eq_ignore_ascii_case(b"x-request-id") => &mut self.request_id,
             13 if name.eq_ignore_ascii_case(b"authorization") => &mut self.authorization,
             6 if name.eq_ignore_ascii_case(b"accept") => {
-                let is_first = !std::mem::replace(&mut self.has_accept, true);
-                self.accepts_problems_only =
-                    (is_first || self.accepts_problems_only) && accepts_problems_only(value);
+                self.accepted.add(value);
                 return;
             }
             6 if name.eq_ignore_ascii_case(b"cookie") => {
@@ -251,23 +250,6 @@ fn trim_ows(mut value: &[u8]) -> &[u8] {
 /// exit, so the compiler can test many bytes at a time.
 fn has_forbidden_control_byte(value: &[u8]) -> bool {
     value.iter().fold(false, |found, byte| found | (byte.is_ascii_control() & (*byte != b'\t')))
-}
-
-/// Iterates over the members of a list, without empty ones (RFC 9110 section 5.6.1.2).
-pub fn list_members(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    let members = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    members.filter(|member| !member.is_empty())
-}
-
-/// Returns true if a value of `Accept` names `application/problem+json` (RFC 9457) and nothing
-/// else.
-pub fn accepts_problems_only(value: &[u8]) -> bool {
-    let is_problem = |member: &[u8]| {
-        let media_type = member.split(|byte| *byte == b';').next().unwrap_or_default();
-        media_type.trim_ascii().eq_ignore_ascii_case(b"application/problem+json")
-    };
-    let mut members = list_members(value).peekable();
-    members.peek().is_some() && members.all(is_problem)
 }
 
 /// Returns the only one of a field's values; `None` if there is none or more than one.

@@ -60,6 +60,8 @@ pub static CONTENT_LENGTH: HeaderField =
 pub static TRANSFER_ENCODING: HeaderField =
     HeaderField::new(header::TRANSFER_ENCODING, "Transfer-Encoding: ");
 pub static CACHE_CONTROL: HeaderField = HeaderField::new(header::CACHE_CONTROL, "Cache-Control: ");
+pub static CONTENT_SECURITY_POLICY: HeaderField =
+    HeaderField::new(header::CONTENT_SECURITY_POLICY, "content-security-policy: ");
 pub static DATE: HeaderField = HeaderField::new(header::DATE, "Date: ");
 pub static CONNECTION: HeaderField = HeaderField::new(header::CONNECTION, "Connection: ");
 pub static ALLOW: HeaderField = HeaderField::new(header::ALLOW, "allow: ");

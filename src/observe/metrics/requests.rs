@@ -17,7 +17,7 @@ pub const DURATION_BUCKETS: [f64; 18] = [
 ];
 
 /// The outcomes of a request; the `outcome` label. A refusal uses its `error` code.
-pub const OUTCOMES: [&str; 24] = [
+pub const OUTCOMES: [&str; 25] = [
     "ok",
     "redirected",
     "fallback",
@@ -32,6 +32,7 @@ pub const OUTCOMES: [&str; 24] = [
     "expectation_failed",
     "validation_error",
     "email_refused",
+    "form_unreadable",
     "too_many_requests",
     "quota_exceeded",
     "headers_too_large",

@@ -22,7 +22,7 @@ use crate::message::response::{
 pub use body::BodyState;
 
 use crate::exchange::forwarding::{
-    is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
+    ServerFreedom, is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
     parse_connection_options, write_riskgate_response_fields,
 };
 
@@ -41,8 +41,8 @@ pub struct ResponseContext<'l> {
     pub should_close: bool,
     /// The request's method is HEAD.
     pub is_head_method: bool,
-    /// The server may set cookies.
-    pub may_set_cookies: bool,
+    /// What the server may set.
+    pub freedom: ServerFreedom,
 }
 
 /// The facts about an upstream server's response that are needed to forward its body.
@@ -113,15 +113,15 @@ fn write_client_header(
         BodyFraming::UntilClose => BodyState::UntilClose,
     };
     write_status_line(status, out);
-    let mut has_cache_control = false;
+    let mut keeps_cache_control = context.freedom != ServerFreedom::Check;
     let has_own_hsts = context.common_headers.hsts.is_some();
     for field in fields {
         let name = field.name.as_bytes();
         if !is_framing_field(name)
-            && is_response_field_forwarded(name, &connection_options, context.may_set_cookies)
+            && is_response_field_forwarded(name, &connection_options, context.freedom)
             && !(has_own_hsts && name.eq_ignore_ascii_case(b"strict-transport-security"))
         {
-            has_cache_control |= field.name.eq_ignore_ascii_case("cache-control");
+            keeps_cache_control |= field.name.eq_ignore_ascii_case("cache-control");
             let unfolded;
             let value = if field.value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
                 unfolded = pingora::http::header_value_from_slice(field.value);
@@ -142,7 +142,7 @@ fn write_client_header(
                 .write_h1_line(itoa::Buffer::new().format(length).as_bytes(), out);
         }
     }
-    write_riskgate_response_fields(status, has_cache_control, &mut |field, value| {
+    write_riskgate_response_fields(status, keeps_cache_control, &mut |field, value| {
         field.write_h1_line(value, out)
     });
     context.common_headers.for_each_field(&mut |field, value| field.write_h1_line(value, out));
@@ -182,7 +182,7 @@ mod tests {
             date: b"now",
             should_close: false,
             is_head_method,
-            may_set_cookies: false,
+            freedom: ServerFreedom::Check,
         };
         let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
         let mut parts = answer.as_bytes().chunks(part_size);

@@ -5,5 +5,6 @@ pub mod dns;
 mod domain_batch;
 mod domain_lookup;
 mod prefixes;
+mod site;
 mod syvel_sdk;
 mod top_domains;

@@ -33,7 +33,7 @@ settings:
   listen: [certificate]
   log: [access, format, fields, level, process_format]
   upstream: [route]
-  authz: [check, email, mode, block_score, block_reasons, message]
+  authz: [check, email, mode, block_score, block_reasons, unscreened, message]
   store: [on_failure]
   keys: [file, max_per_client, prefix]
 {{- end -}}

@@ -372,7 +372,7 @@ fn faulty_settings_are_reported_with_their_place() {
     for (rules, expected) in [
         ("path = \"/v1/check\"", "authz.path: expected a path such as /authz, apart from"),
         ("path = \"authz\"", "authz.path: expected a path such as /authz"),
-        ("path = \"/signup/authz\"", "authz.path: expected a path such as /authz"),
+        ("path = \"/signup\"", "authz.path: expected a path such as /authz"),
         ("path = \"/authz\"\ncheck = [\"quota\"]", "\"origin\" and \"quota\" need \"key\""),
         ("path = \"/authz\"\ncheck = []", "authz.check: expected a list of"),
         ("path = \"/authz\"\ncheck = [\"ip\"]", "authz.check: expected a list of"),

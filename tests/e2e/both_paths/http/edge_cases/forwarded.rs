@@ -150,7 +150,7 @@ fn forged_field_cases() -> Vec<Case> {
             forwarded_check(),
         ),
         Case::forwarded(
-            "a route without a key names none",
+            "a route without a key names none and passes none",
             get("/open/item").key("{key}").with_header("X-Riskgate-Account", "boss"),
             ForwardedRequest::with_request_line("GET /open/item HTTP/1.1").without_key(),
         )

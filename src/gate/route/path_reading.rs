@@ -1,0 +1,169 @@
+//! A path as upstream servers may read it.
+
+use std::borrow::Cow;
+
+/// What some servers ignore behind the name in a segment: an extension, parameters, blanks, and
+/// what they take for the start of a query.
+const IGNORED_BEHIND_NAME: &[u8] = b".;:?# \t";
+
+/// The ways in which upstream servers may read one path: as it is, decoded once, or twice.
+pub struct PathReadings<'p> {
+    readings: [Option<Cow<'p, [u8]>>; 3],
+}
+
+impl<'p> PathReadings<'p> {
+    /// Reads a path. `None` if it has a dot segment, a `\`, a NUL or another control character in
+    /// one of the readings: then servers disagree about where it leads.
+    pub fn of(path: &'p [u8]) -> Option<PathReadings<'p>> {
+        if path.first() != Some(&b'/') {
+            return None;
+        }
+        let once = decode_if_encoded(path);
+        let twice = once.as_deref().and_then(decode_if_encoded);
+        let readings = [Some(Cow::Borrowed(path)), once.map(Cow::Owned), twice.map(Cow::Owned)];
+        let is_clear = readings.iter().flatten().all(|reading| is_unambiguous(reading));
+        is_clear.then_some(PathReadings { readings })
+    }
+
+    /// Returns true if a server may read the path as `prefix`, or as a path below it. `prefix`
+    /// begins with `/`.
+    pub fn is_at_or_below(&self, prefix: &str) -> bool {
+        self.readings.iter().flatten().any(|reading| {
+            let mut segments = segments(reading);
+            let names = prefix.split('/').filter(|name| !name.is_empty());
+            names.into_iter().all(|name| segments.next().is_some_and(|it| has_name(it, name)))
+        })
+    }
+}
+
+/// Returns the segments without those of which nothing is left: servers merge repeated slashes, and
+/// some drop parameters before that.
+fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|segment| {
+        let name = segment.split(|byte| matches!(byte, b';' | b':')).next();
+        name.is_some_and(|name| name.iter().any(|byte| *byte != b' '))
+    })
+}
+
+fn has_name(segment: &[u8], name: &str) -> bool {
+    segment.split_at_checked(name.len()).is_some_and(|(start, rest)| {
+        start.eq_ignore_ascii_case(name.as_bytes())
+            && rest.first().is_none_or(|next| IGNORED_BEHIND_NAME.contains(next))
+    })
+}
+
+fn is_unambiguous(path: &[u8]) -> bool {
+    let is_dots = |segment: &[u8]| {
+        let name = segment.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
+        name.contains(&b'.') && name.iter().all(|byte| matches!(byte, b'.' | b' '))
+    };
+    !path.iter().any(|byte| byte.is_ascii_control() || *byte == b'\\')
+        && !segments(path).any(is_dots)
+}
+
+/// Decodes percent-encoding and overlong forms of ASCII characters (RFC 3629 section 3). `None` if
+/// there is nothing to decode.
+fn decode_if_encoded(path: &[u8]) -> Option<Vec<u8>> {
+    path.iter().find(|byte| matches!(byte, b'%' | 0xc0 | 0xc1))?;
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, after @ ..] = rest {
+        let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let byte = match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                rest = &after[2..];
+                (high << 4 | low) as u8
+            }
+            _ => {
+                rest = after;
+                *first
+            }
+        };
+        match (decoded.last(), byte) {
+            (Some(lead @ (0xc0 | 0xc1)), 0x80..=0xbf) => {
+                let character = (lead & 1) << 6 | byte & 0x3f;
+                decoded.pop();
+                decoded.push(character);
+            }
+            _ => decoded.push(byte),
+        }
+    }
+    (decoded != path).then_some(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_that_a_server_may_read_leads_to_the_prefix() {
+        for path in [
+            "/open/admin",
+            "/open/admin/",
+            "/open/admin/users",
+            "/open/%61dmin",
+            "/open/%2561dmin",
+            "/open/admi%6E/users",
+            "/open/admin;x=1",
+            "/open/admin;/users",
+            "/open/admin%3bx",
+            "/OPEN/ADMIN",
+            "/open/%41dmin",
+            "/open/;x/admin",
+            "/open/%3b/admin",
+            "/open/admin.",
+            "/open/admin.json",
+            "/open/admin.json/x",
+            "/open/admin%20/x",
+            "/open/admin::$DATA",
+            "/open/admin%3Fx",
+            "/open/admin%23x",
+            "/open//admin",
+            "//open/admin",
+            "/open%2Fadmin",
+            "/open%2fadmin/x",
+            "/open%c0%afadmin",
+            "/open/%20/admin",
+        ] {
+            let readings = PathReadings::of(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
+            assert!(readings.is_at_or_below("/open/admin"), "{path}");
+            assert!(readings.is_at_or_below("/open") && readings.is_at_or_below("/"), "{path}");
+        }
+        for path in ["/", "/open", "/open/administrators", "/open/x/admin", "/x/open/admin", "/%zz"]
+        {
+            let readings = PathReadings::of(path.as_bytes()).unwrap();
+            assert!(!readings.is_at_or_below("/open/admin"), "{path}");
+            assert!(readings.is_at_or_below("/"));
+        }
+    }
+
+    #[test]
+    fn a_path_that_leads_elsewhere_in_some_server_has_no_reading() {
+        for path in [
+            "",
+            "open",
+            "*",
+            "http://host/open",
+            "/open/./admin",
+            "/open/x/../admin",
+            "/open/..",
+            "/open/%2e%2e/a",
+            "/open/..;/a",
+            "/open/.%3bx/a",
+            "/open/x/..%20/admin",
+            "/open/x/..%c0%afadmin",
+            "/open/%252e%252e/a",
+            "/open/a\\b",
+            "/open/a%5Cb",
+            "/open/%00",
+            "/open/%0a",
+            "/open/%7f",
+            "/open/%c0%ae%c0%ae/x",
+        ] {
+            assert!(PathReadings::of(path.as_bytes()).is_none(), "{path}");
+        }
+        for path in ["/.well-known/x", "/a..b", "/b%C3%BC", "/a%2Fb", "/100%", "/a:b", "/a%20b"] {
+            assert!(PathReadings::of(path.as_bytes()).is_some(), "{path}");
+        }
+    }
+}

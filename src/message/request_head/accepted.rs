@@ -1,0 +1,86 @@
+//! What `Accept` says about the body of an error.
+
+use super::list::list_members;
+
+/// What the client accepts, by the values of `Accept` (RFC 9110 section 12.5.1) so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    has_members: bool,
+    has_others_than_problems: bool,
+    /// Whether HTML stands before JSON; `None` until one of them stands there.
+    is_html_first: Option<bool>,
+}
+
+impl Accepted {
+    /// Reads all values.
+    pub fn read<'v>(values: impl Iterator<Item = &'v [u8]>) -> Accepted {
+        let mut accepted = Accepted::default();
+        values.for_each(|value| accepted.add(value));
+        accepted
+    }
+
+    /// Reads one more value.
+    pub fn add(&mut self, value: &[u8]) {
+        for member in list_members(value) {
+            let media_type = member.split(|byte| *byte == b';').next().unwrap_or_default();
+            let is = |name: &[u8]| media_type.trim_ascii().eq_ignore_ascii_case(name);
+            self.has_members = true;
+            self.has_others_than_problems |= !is(b"application/problem+json");
+            if self.is_html_first.is_none() {
+                self.is_html_first = match (is(b"text/html"), is(b"application/json")) {
+                    (true, _) => Some(true),
+                    (_, true) => Some(false),
+                    _ => None,
+                };
+            }
+        }
+    }
+
+    /// Whether the client accepts nothing but problem details (RFC 9457).
+    pub fn is_problems_only(self) -> bool {
+        self.has_members && !self.has_others_than_problems
+    }
+
+    /// Whether a person reads the answer: `Accept` names HTML, and not JSON before it. Browsers
+    /// send this for forms and links, and Turbo for its forms.
+    pub fn is_html_first(self) -> bool {
+        self.is_html_first == Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn html_counts_unless_json_stands_before_it() {
+        for (accept, expected) in [
+            ("text/html,application/xhtml+xml,*/*;q=0.8", true),
+            ("Text/HTML ;q=0.9, application/json", true),
+            ("text/vnd.turbo-stream.html, text/html, application/xhtml+xml", true),
+            ("text/html-sandboxed, text/html", true),
+            ("application/json, text/html", false),
+            ("application/json, text/plain, */*", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            let accepted = Accepted::read([accept.as_bytes()].into_iter());
+            assert_eq!(accepted.is_html_first(), expected, "{accept}");
+        }
+        let two = [&b"application/xml"[..], b"text/html"];
+        assert!(Accepted::read(two.into_iter()).is_html_first());
+    }
+
+    #[test]
+    fn problem_details_count_alone() {
+        for (accept, expected) in [
+            ("application/problem+json", true),
+            ("application/problem+json;q=1, Application/Problem+JSON", true),
+            ("application/problem+json, */*", false),
+            ("", false),
+        ] {
+            let accepted = Accepted::read([accept.as_bytes()].into_iter());
+            assert_eq!(accepted.is_problems_only(), expected, "{accept}");
+        }
+    }
+}
