@@ -26,7 +26,8 @@ RATIOS = [
     ("proxied", "riskgate, proxy", "Envoy, proxy", 1.00, "cpu_us"),
     ("proxied", "riskgate, proxy", "Caddy, proxy", 1.00, "cpu_us"),
     ("proxied", "riskgate, proxy", "Traefik, proxy", 1.00, "cpu_us"),
-    ("screened", "riskgate, screened", "riskgate, not screened", 1.30, "cpu_us"),
+    ("screened", "riskgate, not screened", "nginx, forms", 1.00, "cpu_us"),
+    ("screened", "riskgate, screened", "nginx, forms", 1.25, "cpu_us"),
 ]
 # The lowest ratio of the rates. Section, subject, subject that it is compared with, ratio.
 RATES = [

@@ -384,7 +384,9 @@ impl Gate {
         let checks_origin = members.as_ref().map_or(true, |members| members.checks_origin);
         let authenticated = members.and_then(|members| {
             ctx.passes_authorization = members.key.is_none()
-                && request.authorization.is_some_and(|value| !names_key(value, ring));
+                && ring.is_some_and(|ring| {
+                    request.authorization.is_some_and(|value| !names_key(value, ring))
+                });
             if let Some(presented) = members.key {
                 authenticate(ring, presented, ctx)?;
             }

@@ -184,7 +184,7 @@ fn read_part(part: &[u8], context: Context<'_>, found: &mut FieldValues) {
         return;
     }
     // Only some servers read such a part as a text, and they decode it in different ways.
-    let has_own_encoding = header.is_encoded || header.charset == Charset::Other;
+    let has_own_encoding = header.is_encoded(content) || header.charset == Charset::Other;
     if header.is_file || !header.inner_boundaries.is_empty() || has_own_encoding {
         return found.mark_unread(UnreadCause::Broken);
     }
@@ -216,7 +216,7 @@ impl PartHeader {
         if is_upload && of_json == FieldValues::default() {
             return true;
         }
-        match is_upload || self.is_encoded {
+        match is_upload || self.is_encoded(content) {
             true => found.mark_unread(UnreadCause::Broken),
             false => found.append(of_json),
         }

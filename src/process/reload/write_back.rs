@@ -80,7 +80,37 @@ impl WriteBack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::redis_server::RedisServer;
     use crate::store::{RedisOptions, RingRows, StoreUrl};
+
+    #[test]
+    fn rows_that_a_replica_lacks_are_written_until_it_has_them() {
+        let server = RedisServer::start();
+        let url = StoreUrl::parse(&server.url()).unwrap();
+        let options = RedisOptions { wait_replicas: 1, ..RedisOptions::default() };
+        let mut store = Store::open(&url, &options, Duration::from_millis(400)).unwrap();
+        let account =
+            AccountRow { name: "acme".to_owned(), plan: Some("pro".to_owned()), own_limit: None };
+        let known = RingRows { accounts: vec![account], ..RingRows::default() };
+        let mut lost = LostRows::default();
+        lost.find_and_keep_lost_rows(&known, &mut RingRows::default(), true);
+        let (mut write_back, started) = (WriteBack::default(), Instant::now());
+        assert!(write_back.restore_if_due(&lost, &mut store, started));
+        let lacking = "what the store lost is written back, but 1 of store.wait_replicas lack it";
+        assert_eq!(write_back.problem(), Some(lacking));
+        // The rows are no longer lost, and no replica has them yet.
+        let none_lost = LostRows::default();
+        let minutes = |minutes: u64| started + Duration::from_secs(60 * minutes);
+        assert!(write_back.restore_if_due(&none_lost, &mut store, minutes(1)));
+        assert_eq!(write_back.problem(), Some(lacking));
+        let _replica = RedisServer::replica_of(&server);
+        let has_them = (2..50).any(|minute| {
+            write_back.restore_if_due(&none_lost, &mut store, minutes(minute));
+            write_back.problem().is_none()
+        });
+        assert!(has_them, "{:?}", write_back.problem());
+        assert!(!write_back.restore_if_due(&none_lost, &mut store, minutes(60)));
+    }
 
     #[test]
     fn a_store_that_never_accepts_lost_rows_is_tried_ever_less_often() {

@@ -27,8 +27,8 @@ pub(super) struct PartHeader {
     pub(super) is_file: bool,
     /// Whether a script of a page has made the file.
     pub(super) is_blob: bool,
-    /// Whether the content has a transfer encoding that changes it.
-    pub(super) is_encoded: bool,
+    /// The transfer encodings of the content that change some texts.
+    transfer_encodings: Vec<TransferEncoding>,
     pub(super) is_json: bool,
     /// The boundaries of the parts in the content.
     pub(super) inner_boundaries: Vec<String>,
@@ -60,8 +60,13 @@ pub(super) fn parse_part_header(text: &str, line_end: LineEnd) -> PartHeader {
             "content-type" => header.read_content_type(value),
             "content-transfer-encoding" => {
                 // All other values of RFC 2045 section 6.1 encode nothing.
-                let encoding = value.trim().to_ascii_lowercase();
-                header.is_encoded |= ["base64", "quoted-printable"].contains(&encoding.as_str());
+                header.transfer_encodings.extend(
+                    match value.trim().to_ascii_lowercase().as_str() {
+                        "base64" => Some(TransferEncoding::Base64),
+                        "quoted-printable" => Some(TransferEncoding::QuotedPrintable),
+                        _ => None,
+                    },
+                );
             }
             _ => {}
         }
@@ -70,7 +75,25 @@ pub(super) fn parse_part_header(text: &str, line_end: LineEnd) -> PartHeader {
     header
 }
 
+/// A transfer encoding that changes some texts (RFC 2045 section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TransferEncoding {
+    Base64,
+    QuotedPrintable,
+}
+
 impl PartHeader {
+    /// Returns true if a server that decodes the content reads another text than one that does not.
+    pub(super) fn is_encoded(&self, content: &[u8]) -> bool {
+        self.transfer_encodings.iter().any(|encoding| match encoding {
+            TransferEncoding::Base64 => true,
+            // Each escape begins with `=`, and blanks at the end of a line may go.
+            TransferEncoding::QuotedPrintable => {
+                content.iter().any(|byte| matches!(byte, b'=' | b' ' | b'\t' | b'\r' | b'\n'))
+            }
+        })
+    }
+
     /// Adds a name that some server reads.
     fn add_name(&mut self, name: Option<String>) {
         let Some(name) = name.map(|name| decode_browser_escapes(&name)) else { return };

@@ -132,6 +132,8 @@ mod tests {
             ("form-data; name=\"photo\"; filename=\"it's; x\"", Some("photo")),
             ("form-data; name=x'; y=\"'; name=email\"", Some("email\"")),
             ("form-data; name=\"a\\\"b\"", Some("a\"b")),
+            // The second backslash escapes the quote, so the text goes on.
+            ("form-data; name=\"a\\\\\"; name=b", Some("a\\")),
             ("form-data; filename*=utf-8''a.png; name=email", Some("email")),
             ("form-data", None),
         ] {

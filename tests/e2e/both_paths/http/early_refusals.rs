@@ -421,8 +421,10 @@ fn the_redirect_listener_obeys_the_limits_and_reads_a_proxy_header() {
     let setup = Setup::new().set_text("listen.redirect", &redirect.to_string());
     let (gateway, _) = start_with_tls(setup.set("listen.max_connections_per_address", "3"));
     let refused = || gateway.sum_of_samples("riskgate_connections_rejected_total", &[]);
+    let connections = || gateway.sum_of_samples("riskgate_connections", &[]);
+    wait_until("earlier connections are gone", || connections() == 0.0);
     let held: Vec<Connection> = (0..3).map(|_| Connection::open(redirect)).collect();
-    wait_until("they count", || gateway.sum_of_samples("riskgate_connections", &[]) >= 3.0);
+    wait_until("they count", || connections() >= 3.0);
     let mut fourth = Connection::open(redirect);
     assert!(fourth.read_to_end().is_empty());
     wait_until("the refusal is counted", || refused() >= 1.0);

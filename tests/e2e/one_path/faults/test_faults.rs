@@ -63,7 +63,8 @@ const TARGETS_TEST: &str =
     "both_paths::http::edge_cases::targets::only_an_unambiguous_target_matches_a_route";
 const UPSTREAMS_TEST: &str = "both_paths::http::edge_cases::upstreams::a_broken_upstream_response_never_looks_complete_or_reaches_another_client";
 const EXCHANGE_LIMIT_TEST: &str = "both_paths::quota::concurrency::a_client_address_gets_at_most_its_limit_of_concurrent_exchanges";
-const BODY_LIMIT_TEST: &str = "both_paths::quota::concurrency::a_client_address_gets_at_most_its_limit_of_buffered_request_bodies";
+const BODY_LIMIT_TEST: &str =
+    "both_paths::http::request_bodies::slow_bodies_of_one_client_take_its_share_and_no_more";
 
 /// The slowest rows come first, so that the others run beside them.
 const EXPECTED_FAILURES: [ExpectedFailure; 18] = [

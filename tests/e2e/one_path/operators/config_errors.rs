@@ -82,7 +82,7 @@ prefix = \"/v1/check\"
         format!("{at}:15: plans.free: expected calls in a month as a whole number"),
         format!("{at}:16: plans.gold: expected calls in a month as a whole number"),
         format!("{at}:19: nonsense.a: expected"),
-        format!("{at}:22: upstream.route.0.prefix: expected a path"),
+        format!("{at}:22: upstream.route.0.prefix: expected / or a path"),
     ];
     std::fs::write(&config, text).unwrap();
     let mut command = std::process::Command::new(crate::harness::BINARY);
