@@ -47,7 +47,7 @@ local function ask(txn)
     -- A body that is not whole is not screened: riskgate gets none of it.
     if length <= MAX_BODY_BYTES and txn.f:req_body_len() == length then
         options.body = txn.f:req_body()
-        -- riskgate takes no chunks.
+        -- With its length, riskgate knows at once whether the body is short.
         headers["content-length"] = { tostring(length) }
     end
     return core.httpclient():post(options)
