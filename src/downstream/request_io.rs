@@ -127,9 +127,10 @@ impl UnreadBody {
         match self {
             UnreadBody::Length { left, length } => {
                 // The gateway holds the first bytes of a longer body, and must not read its end.
-                let to_hold = MAX_HELD_BODY_BYTES.checked_sub(*length - *left).filter(|it| *it > 0);
-                let room = (*left).min(buffer.remaining()).min(to_hold.unwrap_or(usize::MAX));
-                let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+                let left_to_hold =
+                    MAX_HELD_BODY_BYTES.checked_sub(*length - *left).filter(|it| *it > 0);
+                let most = left_to_hold.unwrap_or(*left).min(*left).min(buffer.remaining());
+                let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
                 ready!(Pin::new(client_io).poll_read(context, &mut part))?;
                 let read = part.filled().len();
                 buffer.advance(read);

@@ -63,26 +63,12 @@ impl HoldError {
     }
 }
 
-/// Where a body comes from.
-pub trait BodySource {
-    /// Returns true if the whole body has been read.
-    fn is_done(&mut self) -> bool;
-
-    /// Returns the next part; `None` at the end.
-    fn next_part(&mut self) -> impl Future<Output = Result<Option<Bytes>, HoldError>> + Send;
-}
-
-impl BodySource for ServerSession {
-    fn is_done(&mut self) -> bool {
-        self.is_body_done()
-    }
-
-    async fn next_part(&mut self) -> Result<Option<Bytes>, HoldError> {
-        self.read_request_body().await.map_err(|error| match BodyFault::find_in(&error) {
-            Some(fault) => HoldError::Fault(fault),
-            None => HoldError::Gone(error.into_down()),
-        })
-    }
+/// Reads the next part of a body; `None` at its end.
+async fn read_next_part(client: &mut ServerSession) -> Result<Option<Bytes>, HoldError> {
+    client.read_request_body().await.map_err(|error| match BodyFault::find_in(&error) {
+        Some(fault) => HoldError::Fault(fault),
+        None => HoldError::Gone(error.into_down()),
+    })
 }
 
 /// What is known of a body before it is read.
@@ -114,7 +100,7 @@ impl BodyOutlook {
 /// keeps no server waiting and holds no exchange permit meanwhile. `first_part` was read before.
 /// `held` grows only if riskgate has to wait for the client.
 pub async fn hold_body(
-    source: &mut impl BodySource,
+    client: &mut ServerSession,
     outlook: BodyOutlook,
     first_part: Bytes,
     held: &mut HeldBytesGuard<'_>,
@@ -123,13 +109,13 @@ pub async fn hold_body(
     let mut body = Vec::from(first_part);
     let read = async {
         loop {
-            if source.is_done() {
+            if client.is_body_done() {
                 return Ok(true);
             }
             if outlook.is_longer(body.len()) {
                 return Ok(false);
             }
-            let mut next = pin!(source.next_part());
+            let mut next = pin!(read_next_part(client));
             let part = match poll_fn(|task| Poll::Ready(next.as_mut().poll(task))).await {
                 Poll::Ready(part) => part,
                 Poll::Pending if !held.grow_to(body.len().max(1)) => {
@@ -172,13 +158,13 @@ pub fn remove_expect(client: &mut ServerSession) {
 /// Waits for the start of a body whose client waits for a 100 that riskgate can't send. Returns it,
 /// empty at the end of the body.
 pub async fn wait_for_body_start(
-    source: &mut impl BodySource,
+    client: &mut ServerSession,
     held: &mut HeldBytesGuard<'_>,
 ) -> Result<Bytes, HoldError> {
     if !held.grow_to(1) {
         return Err(HoldError::TooManyHeld);
     }
-    match timeout(BODY_START_TIMEOUT, source.next_part()).await {
+    match timeout(BODY_START_TIMEOUT, read_next_part(client)).await {
         Ok(read) => read.map(Option::unwrap_or_default),
         Err(_) => Err(HoldError::ContinueNotSent),
     }

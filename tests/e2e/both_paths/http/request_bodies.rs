@@ -156,7 +156,7 @@ fn slow_bodies_of_one_client_take_its_share_and_no_more() {
         connection.send(&[b'b'; 60_000]);
         connection
     };
-    // A sixteenth of the memory is 65,536 bytes: room for one of these bodies.
+    // One client may use 65,536 bytes: enough for one of these bodies.
     let mut first = open("127.0.0.2");
     wait_until("the first body has arrived", || {
         gateway.sum_of_samples("riskgate_held_body_bytes", &[]) >= 60_000.0
