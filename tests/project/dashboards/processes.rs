@@ -80,7 +80,8 @@ impl Gateway {
                 && gateway.get_admin("readyz").contains("\"ready\": true")
         });
         // A reload creates the series of all parts.
-        assert!(run(&mut gateway.curl(&["-X", "POST"], &format!("http://{admin}/reload"))).is_good);
+        let reload = format!("http://{admin}/reload");
+        wait_until("a reload is done", || run(&mut gateway.curl(&["-X", "POST"], &reload)).is_good);
         gateway.send_requests();
         wait_until("every metric has a series", || {
             gateway.send_requests();

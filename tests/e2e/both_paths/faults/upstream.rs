@@ -12,10 +12,12 @@ use crate::harness::{
 };
 
 const CALLER_COUNT: usize = 6;
-/// Longer than the deadline of an exchange in these tests, which is one second.
-const ALL_EXCHANGES_END: Duration = Duration::from_millis(1_500);
+/// The deadline of an exchange: longer than a loaded machine stops a process.
+const DEADLINE: Duration = Duration::from_secs(3);
+/// Longer than that deadline.
+const ALL_EXCHANGES_END: Duration = Duration::from_millis(4_500);
 /// Far longer than that deadline.
-const LATENCY_LIMIT: Duration = Duration::from_secs(4);
+const LATENCY_LIMIT: Duration = Duration::from_secs(12);
 /// The offsets, in each response, of the end of the header and of the last digit of Content-Length.
 const HEADER_END_OFFSET: usize = 40;
 const LENGTH_DIGIT_OFFSET: usize = 35;
@@ -197,8 +199,9 @@ fn response_fault_scenario(fault: Fault, until: ExchangeOutcome) -> FaultScenari
 fn run_through_faults(scenarios: &[FaultScenario]) {
     let upstream = MockUpstream::with_script(respond_with_target);
     let proxy = FaultProxy::in_front_of(upstream.address);
-    let setup = Setup::new().with_upstreams(&[proxy.address]).set_text("upstream.deadline", "1s");
-    let setup = setup.set_text("upstream.connect_timeout", "300ms").set("plans.free", "1000000");
+    let setup = Setup::new().with_upstreams(&[proxy.address]);
+    let setup = setup.set_text("upstream.deadline", &format!("{}s", DEADLINE.as_secs()));
+    let setup = setup.set_text("upstream.connect_timeout", "1s").set("plans.free", "1000000");
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     let callers = Callers {
@@ -294,9 +297,9 @@ fn a_silent_upstream_is_a_500_and_the_call_stays_counted() {
 #[test]
 fn a_late_response_is_a_500_and_the_call_stays_counted() {
     run_through_faults(&[
-        response_fault_scenario(Fault::Delay(Duration::from_secs(2)), Timeout),
-        // About thirty bytes of the header arrive within the deadline of one second.
-        response_fault_scenario(Fault::Trickle(Duration::from_millis(35)), Timeout),
+        response_fault_scenario(Fault::Delay(2 * DEADLINE), Timeout),
+        // Thirty bytes of the header arrive within the deadline.
+        response_fault_scenario(Fault::Trickle(DEADLINE / 30), Timeout),
     ]);
 }
 
@@ -348,8 +351,8 @@ fn a_response_cut_within_its_body_never_looks_complete_and_stays_counted() {
             Fault::Cut { after: HEADER_END_OFFSET + 64, by: CloseMode::HalfClose },
             Truncated,
         ),
-        // The header arrives within the deadline of one second, the body does not.
-        response_fault_scenario(Fault::Trickle(Duration::from_millis(13)), Truncated)
+        // The header arrives within the deadline, the body does not.
+        response_fault_scenario(Fault::Trickle(DEADLINE / 75), Truncated)
             .also_allow(&[Timeout]),
     ]);
 }

@@ -7,6 +7,8 @@ use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::harness::{Gateway, Request, Setup, request, run_command, wait_until};
 use crate::one_path::quota::keys::{USAGE, is_key_accepted, sha256_hex};
 use crate::redis_server::RedisServer;
@@ -196,10 +198,15 @@ fn a_feed_that_needs_too_much_memory_is_refused() {
         limit_memory(&gateway, mebibytes);
         let feed = format!("[[table.feed]]\nname = \"daily\"\nurl = {list:?}\ntier = \"b\"\n");
         gateway.edit_config(|text| format!("{text}\n{feed}"));
-        let status = || gateway.get_admin_page("/status").json()["feeds"][0].clone();
-        wait_until("the list is refused", || {
-            status()["problem"].as_str().is_some_and(|found| found.contains("MiB of free memory"))
-        });
+        let mut last_status = Value::Null;
+        let is_refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until("the list is refused", || {
+                last_status = gateway.get_admin_page("/status").json();
+                let problem = last_status["feeds"][0]["problem"].as_str();
+                problem.is_some_and(|found| found.contains("MiB of free memory"))
+            });
+        }));
+        assert!(is_refused.is_ok(), "{mebibytes} MiB: {last_status}");
         assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0, "{mebibytes} MiB");
     }
 }
