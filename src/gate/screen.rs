@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use crate::message::request_head::{takes_body, value_if_single};
 use crate::message::response::Reply;
 use crate::model::domain::Domain;
-use crate::model::email::EmailAddress;
+use crate::model::email::{EmailAddress, without_invisible_characters};
 use crate::model::refusal::Refusal;
 use crate::model::verdict::{Reason, Score};
 use crate::screening::{
@@ -135,6 +135,12 @@ impl Gate {
     /// Judges the value of a field, which should be an address, or several with commas between
     /// them. An address has the verdict on its domain, and a second one if its local part counts.
     fn judge_value(&self, value: &str, table: &Table, ctx: &RequestContext) -> Vec<ValueVerdict> {
+        let visible = without_invisible_characters(value);
+        let value = visible.trim();
+        let meant_by_slip = || {
+            let behind_at = value.split_once('@')?.1;
+            table.suggest_provider_for_slip(behind_at, ctx.unix_now()).map(SmolStr::new)
+        };
         let judge = |domain: &Domain, local_part_verdict: Option<(Reason, Score)>| {
             let lookup = look_up_and_count(&self.state, table, domain, ctx);
             let suggestion = lookup.suggest_provider(domain).map(SmolStr::new);
@@ -153,7 +159,11 @@ impl Gate {
             judge(address.domain(), address.is_role().then_some(role))
         };
         if let Ok(address) = EmailAddress::parse(value) {
-            return judge_address(&address);
+            let mut verdicts = judge_address(&address);
+            if value.ends_with('.') {
+                verdicts.iter_mut().for_each(|it| it.suggestion = meant_by_slip());
+            }
+            return verdicts;
         }
         let members: Result<Vec<EmailAddress>, _> =
             value.split(',').map(|member| EmailAddress::parse(member.trim())).collect();
@@ -168,6 +178,7 @@ impl Gate {
         let score = if is_old_address(value) { OLD_ADDRESS_SCORE } else { NO_ADDRESS_SCORE };
         let domain = verdicts.last().and_then(|verdict| verdict.domain.clone());
         let suggestion = verdicts.last().and_then(|verdict| verdict.suggestion.clone());
+        let suggestion = suggestion.or_else(meant_by_slip);
         verdicts.push(ValueVerdict { reason: Reason::Undeliverable, score, domain, suggestion });
         verdicts
     }

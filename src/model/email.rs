@@ -4,6 +4,8 @@
 //! All other modules take an [`EmailAddress`], never an unchecked text. This module does not judge
 //! whether an address is risky, and does not ask whether its mailbox exists.
 
+use std::borrow::Cow;
+
 use crate::model::domain::{Domain, DomainError};
 
 /// Longest local part in bytes (RFC 5321 section 4.5.3.1.1).
@@ -150,6 +152,8 @@ impl AddressOrDomain {
     /// # Errors
     /// Returns an error if the text is neither.
     pub fn parse(text: &str) -> Result<AddressOrDomain, EmailError> {
+        let visible = without_invisible_characters(text);
+        let text = &*visible;
         match text.contains('@') {
             true => EmailAddress::parse(text).map(AddressOrDomain::Address),
             false => Ok(AddressOrDomain::Domain(Domain::parse(text)?)),
@@ -229,11 +233,37 @@ impl EmailAddress {
         let name = self.local_part.split('+').next().unwrap_or_default();
         let is_separator_char = |c: char| matches!(c, '-' | '_' | '.' | '"');
         let is_letter = |c: &char| !is_separator_char(*c);
+        let name: String = name.chars().map(narrow_character).collect();
         let letters: String =
             name.chars().filter(is_letter).map(|c| c.to_ascii_lowercase()).collect();
         // `h.r` and `i.t` are the initials of people.
         let has_initials = name.split(is_separator_char).any(|part| part.len() == 1);
         !has_initials && ROLE_LOCAL_PARTS.binary_search(&letters.as_str()).is_ok()
+    }
+}
+
+/// Returns the text without the characters that no reader sees, such as U+200B and U+200E, which
+/// phones paste beside an address. The mark of the byte order and the soft hyphen are among them.
+pub fn without_invisible_characters(text: &str) -> Cow<'_, str> {
+    let is_invisible = |c: char| {
+        matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}')
+    };
+    match text.is_ascii() || !text.contains(is_invisible) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(text.chars().filter(|c| !is_invisible(*c)).collect()),
+    }
+}
+
+/// Returns the ASCII character that a full-width one stands for, such as `i` for `ｉ`.
+fn narrow_character(c: char) -> char {
+    match c {
+        '\u{ff01}'..='\u{ff5e}' => {
+            char::from_u32(u32::from(c) - 0xff01 + u32::from('!')).unwrap_or(c)
+        }
+        _ => c,
     }
 }
 
@@ -348,6 +378,19 @@ mod tests {
     }
 
     #[test]
+    fn invisible_characters_do_not_count() {
+        for text in [
+            "in\u{200b}fo@gmail.com",
+            "info@gmail.com\u{200e}",
+            "\u{feff}info\u{ad}@g\u{2060}mail.com",
+        ] {
+            let checked = AddressOrDomain::parse(text).unwrap();
+            assert!(checked.is_role() && checked.domain().as_str() == "gmail.com", "{text:?}");
+        }
+        assert_eq!(AddressOrDomain::parse("gmail.com\u{200f}").unwrap().masked(), "gmail.com");
+    }
+
+    #[test]
     fn role_addresses_are_recognized_in_any_spelling() {
         for local_part in [
             "info",
@@ -358,6 +401,8 @@ mod tests {
             "do.not.reply",
             "info+news",
             "\"info\"",
+            "ＩＮＦＯ",
+            "ｎo-reply",
         ] {
             let text = format!("{local_part}@example.com");
             assert!(EmailAddress::parse(&text).unwrap().is_role(), "{text}");

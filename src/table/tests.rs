@@ -6,6 +6,7 @@ mod compiled;
 mod dns_facts;
 mod faults;
 mod lookup;
+mod slips;
 mod succession;
 mod support;
 mod unlisted_rules;

@@ -73,6 +73,15 @@ impl UnlistedRules {
         typos_of.iter().chain(suggest).any(|provider| provider == name)
     }
 
+    /// The first provider that has this name without its dots, or with it as its first label.
+    pub(super) fn find_provider_without_dots(&self, name: &str) -> Option<&str> {
+        let UnlistedRuleSettings { typos_of, suggest, .. } = &self.settings;
+        let is_meant = |provider: &&String| {
+            provider.split('.').next() == Some(name) || provider.replace('.', "") == name
+        };
+        typos_of.iter().chain(suggest).find(is_meant).map(String::as_str)
+    }
+
     /// The first provider that is one edit away from this name. If there is none and the name can't
     /// receive mail, the first provider that is two edits away.
     pub(super) fn suggest_provider(&self, name: &str, cannot_receive_mail: bool) -> Option<&str> {

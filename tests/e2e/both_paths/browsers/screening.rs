@@ -287,3 +287,34 @@ fn faulty_screening_settings_are_reported_with_their_place() {
         refused.stderr
     );
 }
+
+#[test]
+fn a_slip_of_the_finger_is_refused_with_the_provider_that_was_meant() {
+    let upstream = MockUpstream::start();
+    let gateway = start(&upstream, "mode = \"block\"");
+    for (typed, provider) in [
+        ("jane@gmail,com", Some("gmail.com")),
+        ("jane@gmail..com", Some("gmail.com")),
+        ("jane@gmailcom", Some("gmail.com")),
+        ("jane@@gmail.com", Some("gmail.com")),
+        ("jane@gmail.com,", Some("gmail.com")),
+        ("jane@gmx,de", Some("gmx.de")),
+        ("jane@example,com", None),
+        ("ja ne@gmail.com", None),
+        ("jane@@example.com", None),
+    ] {
+        let json = serde_json::json!({"email": typed}).to_string();
+        let refused = gateway.send_request(&post("application/json", &json)).expect(422);
+        assert_eq!(refused.header("X-Did-You-Mean"), provider, "{typed}");
+    }
+    // Such an address receives mail: only the server learns of the slip.
+    let json = |email: &str| serde_json::json!({ "email": email }).to_string();
+    let seen = forward(&gateway, &upstream, &post("application/json", &json("jane@gmail.com.")));
+    assert_eq!(screening_headers(&seen), ["pass", "0", "safe", "gmail.com", "gmail.com"]);
+    for email in
+        ["\u{feff}jane@gmail.com\u{200e}", "ja\u{200b}ne@g\u{ad}mail.com", "jane@gmail.com "]
+    {
+        let seen = forward(&gateway, &upstream, &post("application/json", &json(email)));
+        assert_eq!(screening_headers(&seen), ["pass", "0", "safe", "gmail.com"], "{email:?}");
+    }
+}

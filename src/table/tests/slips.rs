@@ -1,0 +1,54 @@
+//! Slips of the finger behind the `@`.
+
+use super::support::{BUNDLED_TABLE, NOW};
+
+fn suggest(text: &str) -> Option<String> {
+    BUNDLED_TABLE.suggest_provider_for_slip(text, NOW)
+}
+
+#[test]
+fn a_slip_suggests_the_provider_that_was_meant() {
+    for (text, provider) in [
+        ("gmail,com", "gmail.com"),
+        ("gmail..com", "gmail.com"),
+        ("gmailcom", "gmail.com"),
+        ("gmail", "gmail.com"),
+        ("gmail com", "gmail.com"),
+        ("gmail .com", "gmail.com"),
+        ("gmail.com,", "gmail.com"),
+        ("gmail.com.", "gmail.com"),
+        (".gmail.com", "gmail.com"),
+        ("@gmail.com", "gmail.com"),
+        ("@gmail,com", "gmail.com"),
+        ("GMAIL;COM", "gmail.com"),
+        ("gmial,com", "gmail.com"),
+        ("yahoocouk", "yahoo.co.uk"),
+        ("yahoo,co,uk", "yahoo.co.uk"),
+        ("aolcom", "aol.com"),
+        ("gmx,de", "gmx.de"),
+        ("outlook。com", "outlook.com"),
+    ] {
+        assert_eq!(suggest(text).as_deref(), Some(provider), "{text}");
+    }
+}
+
+#[test]
+fn a_domain_without_a_slip_and_an_unknown_one_suggest_nothing() {
+    for text in [
+        "",
+        "@",
+        "gmail.com",
+        "example.com",
+        "example,com",
+        "examplecom",
+        "a@gmail.com",
+        "com",
+        "@example.com",
+        "yopmail,com",
+        "mailinatorcom",
+        "x.gmail,com",
+    ] {
+        assert_eq!(suggest(text), None, "{text}");
+    }
+    assert_eq!(suggest(&"gmail,com".repeat(20)), None);
+}
