@@ -17,6 +17,7 @@ mod locations;
 mod logs;
 mod plans;
 mod raw_value;
+mod route_cors;
 mod routes;
 mod schema;
 mod screening;
@@ -28,6 +29,7 @@ mod tls;
 mod top;
 mod traces;
 mod upstream;
+mod warnings;
 mod webhook;
 
 use std::ffi::OsString;
@@ -308,36 +310,6 @@ impl Config {
                 admin_tokens,
             },
         }
-    }
-
-    /// Describes what is valid but surely not meant.
-    pub fn warnings(&self) -> Vec<String> {
-        let has_rate = self.reloadable.max_per_client_of_key.is_some();
-        let is_proxy_the_client =
-            self.startup.startup_rules.client_address.trusted_proxies.is_empty();
-        let shares_rate = self.reloadable.authz.is_some() && has_rate && is_proxy_the_client;
-        let has_useless_rotation =
-            self.startup.log_target.path.is_none() && self.startup.log_target.rotation.is_some();
-        let has_useless_hsts =
-            self.startup.startup_rules.hsts.is_some() && self.startup.https.is_none();
-        let warnings = [
-            (
-                shares_rate,
-                "keys.max_per_client: all clients of a proxy that asks on authz.path share one rate, \
-                 because listen.trusted_proxies does not name the proxy",
-            ),
-            (
-                has_useless_rotation,
-                "log.max_bytes: expected log.path too, because only a file is renamed",
-            ),
-            (
-                has_useless_hsts,
-                "listen.hsts: expected listen.https too, because only its answers \
-                                have the field",
-            ),
-        ];
-        let given = warnings.into_iter().filter(|(is_given, _)| *is_given);
-        given.map(|(_, warning)| warning.to_owned()).collect()
     }
 
     /// Reads an environment variable, for keys that are declared with `env`. Bytes that are not

@@ -28,6 +28,7 @@ mod override_file;
 mod resolve;
 mod rows;
 mod rules;
+mod slip;
 mod source_packages;
 mod succession;
 mod table_data;

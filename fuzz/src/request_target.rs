@@ -20,6 +20,7 @@ static UPSTREAM_ROUTES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
         max_per_client: None,
         has_gateway_statuses: false,
         deadline: None,
+        cors: None,
         screen: None,
     };
     vec![prefix("/v1/signup"), prefix("/v1/signup/deep"), prefix("/x")]
@@ -64,7 +65,7 @@ pub fn check_input(target: &[u8]) {
         Ok(Route::Upstream(index)) => {
             assert_below_prefix(&UPSTREAM_ROUTES[index].path_prefix, path)
         }
-        Ok(Route::Options(_) | Route::DomainBatch) => panic!("{route:?} for GET"),
+        Ok(Route::Options { .. } | Route::DomainBatch) => panic!("{route:?} for GET"),
         Err(Refusal::MethodNotAllowed { .. }) => assert_eq!(path, b"/v1/public/domains"),
         Err(refusal) => assert_eq!(refusal, Refusal::NotFound),
     }
@@ -81,7 +82,7 @@ fn assert_methods_follow_path(target: &[u8], get: &Result<Route<'_>, Refusal>) {
     let other = find_route("BREW", target);
     match get {
         Ok(route) => {
-            let Ok(Route::Options(named)) = options else { panic!("{options:?}") };
+            let Ok(Route::Options { allow: named, .. }) = options else { panic!("{options:?}") };
             assert_eq!(other, Err(Refusal::MethodNotAllowed { allow: named }));
             match route {
                 Route::Upstream(_) => assert_eq!(head, other, "a prefix names its methods"),
@@ -90,7 +91,7 @@ fn assert_methods_follow_path(target: &[u8], get: &Result<Route<'_>, Refusal>) {
         }
         Err(Refusal::MethodNotAllowed { allow }) => {
             assert!(is_same_match_result(&head, get) && is_same_match_result(&other, get));
-            assert!(matches!(options, Ok(Route::Options(named)) if named == *allow));
+            assert!(matches!(options, Ok(Route::Options { allow: named, .. }) if named == *allow));
         }
         Err(_) => {
             assert!([&head, &options, &other].iter().all(|found| is_same_match_result(found, get)))

@@ -42,7 +42,9 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     for fault in KeyRing::find_faults(&rows, declared, plans) {
         print_message(format!("warning: {fault}; its calls are answered with 500"));
     }
-    for warning in inputs.config.warnings() {
+    let has_origins = rows.keys.iter().any(|key| !key.origins.is_empty())
+        || declared.iter().any(|declared| !declared.key.origins.is_empty());
+    for warning in inputs.config.warnings(has_origins) {
         print_message(format!("warning: {warning}"));
     }
     for problem in upstreams.problems() {

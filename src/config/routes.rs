@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::description::toml_list;
 use super::raw_value::RawValue;
 use super::settings::Settings;
-use crate::gate::route::{OWN_PATHS, RouteMethods, UpstreamRoute};
+use crate::gate::route::{RouteMethods, UpstreamRoute};
 use crate::message::request_head::takes_body;
-use crate::model::path_prefix::PathPrefix;
+use crate::model::path_prefix::{OWN_PATHS, PathPrefix};
 
 /// The methods of a route that names none.
 const DEFAULT_METHODS: [&str; 2] = ["GET", "HEAD"];
@@ -73,6 +73,7 @@ impl Settings {
             max_per_client: self.read_rate(&format!("{entry_key}.max_per_client")),
             has_gateway_statuses,
             deadline: Some(deadline).filter(|deadline| !deadline.is_zero()),
+            cors: self.read_route_cors(entry_key, needs_key),
             screen: screen.map(Arc::new),
         })
     }

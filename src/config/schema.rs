@@ -17,6 +17,7 @@ chain = "chain.pem"
 [[upstream.route]]
 prefix = "/signup"
 [upstream.route.screen]
+[upstream.route.cors]
 [[table.feed]]
 name = "feed"
 [[admin.token]]

@@ -3,8 +3,10 @@
 //! Its callers have checked the key and charged the call, if the route needs that.
 
 use bytes::Bytes;
+use http::HeaderName;
 use smol_str::SmolStr;
 
+use crate::message::request_head::list_members;
 use crate::message::response::{Cors, Reply, VerdictFacts};
 use crate::model::domain::Domain;
 use crate::model::email::AddressOrDomain;
@@ -12,6 +14,7 @@ use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
 use crate::model::verdict::Rule;
 use crate::store::MonthlyLimit;
+use crate::support::byte_sets::is_token_byte;
 use crate::support::test_fault::{TestFault, is_injected};
 use crate::table::{Table, TableAnswer};
 
@@ -62,7 +65,9 @@ pub(super) fn serve_route(
         }
         Route::Domain(segment) => answer_domain(state, segment, ctx),
         Route::TopDomains => Ok(Reply::json(state.top_domains.response_body())),
-        Route::Options(allow) => answer_options(state, request, allow, ctx),
+        Route::Options { allow, upstream_route } => {
+            answer_options(state, request, allow, upstream_route, ctx)
+        }
         // The callers answer these routes: one waits for the store, the other for a body.
         Route::Usage | Route::DomainBatch => Err(Refusal::Internal),
     };
@@ -84,19 +89,31 @@ fn answer_options(
     state: &GateState,
     request: &RequestParts<'_>,
     allowed_methods: SmolStr,
-    ctx: &RequestContext,
+    upstream_route: Option<usize>,
+    ctx: &mut RequestContext,
 ) -> Result<Reply, Refusal> {
-    match (&request.origin, request.has_cors_request_method) {
-        (OriginHeader::Absent, _) | (_, false) => {
-            Ok(Reply::options_without_preflight(allowed_methods))
-        }
-        _ if state.keys.peek().is_none() => Err(Refusal::Internal),
-        _ => Ok(Reply::preflight(
-            matches!(ctx.common_headers.cors, Cors::Allowed(_)),
-            allowed_methods,
-            request.key_header.clone(),
-        )),
+    if matches!(request.origin, OriginHeader::Absent) || !request.has_cors_request_method {
+        return Ok(Reply::options_without_preflight(allowed_methods));
     }
+    let cors = &ctx.common_headers.cors;
+    let is_allowed = matches!(cors, Cors::Allowed { .. });
+    match upstream_route.is_some_and(|index| ctx.rules.upstream_routes[index].cors.is_some()) {
+        // A route's origins grant, but they refuse nothing.
+        true if !is_allowed => return Ok(Reply::options_without_preflight(allowed_methods)),
+        false if state.keys.peek().is_none() => return Err(Refusal::Internal),
+        false if !is_allowed => {
+            let reply = Reply::refused_preflight();
+            ctx.set_outcome_if_unset(reply.status(), "forbidden");
+            return Ok(reply);
+        }
+        _ => {}
+    }
+    let value = request.cors_request_headers.unwrap_or_default();
+    let is_name = |name: &&[u8]| name.iter().all(|byte| is_token_byte(*byte));
+    let names = list_members(value).filter(is_name).filter_map(|it| std::str::from_utf8(it).ok());
+    let key_header = request.key_header.as_ref().map(HeaderName::as_str);
+    let headers = cors.allowed_request_headers(names, key_header);
+    Ok(Reply::preflight(allowed_methods, headers))
 }
 
 /// Looks a domain up in the table and in the learned DNS facts. Counts the verdict, and a flagged

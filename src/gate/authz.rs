@@ -24,7 +24,7 @@ use crate::screening::{
 use super::admission::PresentedKey;
 use super::authz_rules::{AUTHZ_KEY_FIELD, AuthzRules, AuthzScreening};
 use super::beginning::{Head, HeaderFields, RequestParts};
-use super::judge::GateMembers;
+use super::judge::{GateMembers, OriginsOwner};
 use super::request_context::RequestContext;
 use super::route::query_of;
 use super::screen::body_headers;
@@ -81,7 +81,10 @@ impl Gate {
         };
         let members = GateMembers {
             key: rules.needs_key.then_some(presented),
-            checks_origin: rules.needs_key && rules.checks_origin,
+            origins: match rules.needs_key && rules.checks_origin {
+                true => OriginsOwner::Keys,
+                false => OriginsOwner::Server,
+            },
             upstream_route: None,
         };
         self.pass_gates_before_quota(Ok(members), request, ctx)?;

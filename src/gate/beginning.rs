@@ -4,7 +4,10 @@
 use std::net::IpAddr;
 
 use http::HeaderValue;
-use http::header::{ACCEPT, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, ORIGIN};
+use http::header::{
+    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION,
+    HeaderName, ORIGIN,
+};
 use pingora::http::RequestHeader;
 
 use crate::keys::{KeyRing, MIN_KEY_LEN, Token};
@@ -184,6 +187,8 @@ pub(crate) struct RequestParts<'r> {
     pub origin: OriginHeader,
     /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
     pub has_cors_request_method: bool,
+    /// The value of `Access-Control-Request-Headers`, if the request is a CORS preflight.
+    pub cors_request_headers: Option<&'r [u8]>,
 }
 
 impl Gate {
@@ -228,6 +233,8 @@ impl Gate {
 
     /// Returns the parts of a request that the gates read.
     pub(crate) fn read_parts<'r>(&self, head: impl Head<'r>) -> RequestParts<'r> {
+        let has_cors_request_method = head.has_cors_request_method();
+        let requested = || value_if_single(head.values(ACCESS_CONTROL_REQUEST_HEADERS));
         RequestParts {
             method: head.method(),
             target: head.target(),
@@ -235,7 +242,8 @@ impl Gate {
             key_header: self.startup_rules.key_header.clone(),
             authorization: value_if_single(head.authorization()),
             origin: OriginHeader::read(head.origin()),
-            has_cors_request_method: head.has_cors_request_method(),
+            has_cors_request_method,
+            cors_request_headers: has_cors_request_method.then(requested).flatten(),
         }
     }
 

@@ -46,15 +46,27 @@ pub(crate) struct MatchedRoute<'r> {
     needs_key: bool,
     /// Whether the request spends a call of the quota.
     is_counted: bool,
+    origins: OriginsOwner,
 }
 
 /// What the gates before the quota check.
 pub(super) struct GateMembers<'r> {
     /// The key that the request presents; `None` if it needs none.
     pub key: Option<PresentedKey<'r>>,
-    pub checks_origin: bool,
+    pub origins: OriginsOwner,
     /// The route whose `max_per_client` applies, by its index in `[[upstream.route]]`.
     pub upstream_route: Option<usize>,
+}
+
+/// Who decides which pages of other origins may read the response.
+#[derive(Clone, Copy)]
+pub(super) enum OriginsOwner {
+    /// The origins of the client's key, or else those of all keys. A key also refuses origins.
+    Keys,
+    /// The origins of this route, by its index in `[[upstream.route]]`.
+    Route(usize),
+    /// The server.
+    Server,
 }
 
 /// What [`Gate::judge_without_wait`] found.
@@ -381,7 +393,7 @@ impl Gate {
     ) -> Result<(), Refusal> {
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
-        let checks_origin = members.as_ref().map_or(true, |members| members.checks_origin);
+        let origins = members.as_ref().map_or(OriginsOwner::Keys, |members| members.origins);
         let authenticated = members.and_then(|members| {
             ctx.passes_authorization = members.key.is_none()
                 && ring.is_some_and(|ring| {
@@ -392,8 +404,14 @@ impl Gate {
             }
             Ok(members.upstream_route)
         });
-        if checks_origin {
-            set_cors_and_check_origin(ring, &request.origin, ctx)?;
+        match origins {
+            OriginsOwner::Keys => set_cors_and_check_origin(ring, &request.origin, ctx)?,
+            OriginsOwner::Route(index) => {
+                let cors = ctx.rules.upstream_routes[index].cors.as_ref();
+                ctx.common_headers.cors =
+                    cors.map(|it| it.headers_for(&request.origin)).unwrap_or_default();
+            }
+            OriginsOwner::Server => {}
         }
         check_client_rates(self, authenticated?, request, ctx)
     }
@@ -464,9 +482,7 @@ impl<'r> MatchedRoute<'r> {
             _ => None,
         };
         let key = self.needs_key.then_some(request.key);
-        // On a route without a key, the server decides about other origins.
-        let checks_origin = self.needs_key || upstream_route.is_none();
-        GateMembers { key, checks_origin, upstream_route }
+        GateMembers { key, origins: self.origins, upstream_route }
     }
 }
 
@@ -488,8 +504,19 @@ fn keep_route<'r>(
     ctx: &mut RequestContext,
 ) -> MatchedRoute<'r> {
     ctx.route = route.label();
+    let origins_of_route = |index: usize| match &ctx.rules.upstream_routes[index] {
+        route if route.has_server_cors() => OriginsOwner::Server,
+        route if route.cors.is_some() => OriginsOwner::Route(index),
+        _ => OriginsOwner::Keys,
+    };
+    let origins = match route {
+        Route::Upstream(index) | Route::Options { upstream_route: Some(index), .. } => {
+            origins_of_route(index)
+        }
+        _ => OriginsOwner::Keys,
+    };
     let (needs_key, is_counted) = match route {
-        Route::Options(_) => (false, false),
+        Route::Options { .. } => (false, false),
         Route::Usage => (true, false),
         Route::Upstream(index) => {
             let route = &ctx.rules.upstream_routes[index];
@@ -502,7 +529,7 @@ fn keep_route<'r>(
         }
         Route::TopDomains | Route::Domain(_) | Route::DomainBatch | Route::Check(_) => (true, true),
     };
-    MatchedRoute { route, needs_key, is_counted }
+    MatchedRoute { route, needs_key, is_counted, origins }
 }
 
 /// Runs the gate for the key. If no key set could be loaded, returns `Refusal::Internal`: every key
@@ -533,7 +560,7 @@ fn set_cors_and_check_origin(
     ctx.common_headers.cors = Cors::Denied;
     admission::check_origin(key, origin)?;
     if let OriginHeader::Valid(_, text) = origin {
-        ctx.common_headers.cors = Cors::Allowed(text.clone());
+        ctx.common_headers.cors = Cors::Allowed { origin: text.clone(), grant: None };
     }
     Ok(())
 }
@@ -544,7 +571,9 @@ fn set_cors_and_check_origin(
 fn cors_without_key(ring: Option<&KeyRing>, origin: &OriginHeader, unix_now: i64) -> Cors {
     let is_allowed = |origin| ring.is_none_or(|ring| ring.is_origin_allowed(origin, unix_now));
     match origin {
-        OriginHeader::Valid(origin, text) if is_allowed(origin) => Cors::Allowed(text.clone()),
+        OriginHeader::Valid(origin, text) if is_allowed(origin) => {
+            Cors::Allowed { origin: text.clone(), grant: None }
+        }
         _ => Cors::Denied,
     }
 }

@@ -243,8 +243,8 @@ impl RequestContext {
     pub(crate) fn server_freedom(&self) -> ServerFreedom {
         match self.upstream_route.map(|index| &self.rules.upstream_routes[index]) {
             None => ServerFreedom::Check,
-            Some(route) if route.has_server_cors() => ServerFreedom::RouteWithoutKey,
-            Some(_) => ServerFreedom::RouteWithKey,
+            Some(route) if route.has_server_cors() => ServerFreedom::RouteWithServerCors,
+            Some(_) => ServerFreedom::Route,
         }
     }
 

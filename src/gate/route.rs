@@ -16,7 +16,7 @@ use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
 
 use upstream_route::find_upstream_route_index;
-pub use upstream_route::{OWN_PATHS, RouteMethods, UpstreamRoute};
+pub use upstream_route::{RouteCors, RouteMethods, UpstreamRoute};
 
 /// The longest e-mail address or domain of a check, decoded, in bytes.
 const MAX_CHECK_TARGET_BYTES: usize = 1024;
@@ -44,8 +44,13 @@ pub enum Route<'a> {
     Usage,
     /// A route of `[[upstream.route]]`, by its index.
     Upstream(usize),
-    /// OPTIONS on any of these routes, with the value of `Allow`.
-    Options(SmolStr),
+    /// OPTIONS on any of these routes, which riskgate answers.
+    Options {
+        /// The value of `Allow`.
+        allow: SmolStr,
+        /// The route of `[[upstream.route]]`, by its index.
+        upstream_route: Option<usize>,
+    },
 }
 
 /// Who answers the checks of `/v1/check/`; `check.answer` in the config.
@@ -70,7 +75,7 @@ impl Route<'_> {
             Route::Check(_) => RouteLabel::Check,
             Route::Usage => RouteLabel::Usage,
             Route::Upstream(_) => RouteLabel::Upstream,
-            Route::Options(_) => RouteLabel::Options,
+            Route::Options { .. } => RouteLabel::Options,
         }
     }
 
@@ -83,7 +88,7 @@ impl Route<'_> {
             | Route::Domain(_)
             | Route::DomainBatch
             | Route::Usage
-            | Route::Options(_) => false,
+            | Route::Options { .. } => false,
         }
     }
 }
@@ -106,7 +111,7 @@ pub fn match_route<'a>(
         }
     };
     match (method, &route) {
-        ("OPTIONS", _) => Ok(Route::Options(allow)),
+        ("OPTIONS", _) => Ok(Route::Options { allow, upstream_route: None }),
         ("GET" | "HEAD", Route::TopDomains | Route::Domain(_) | Route::Check(_) | Route::Usage) => {
             Ok(route)
         }
@@ -129,7 +134,7 @@ fn match_upstream_method<'a>(
     let allow = || route.methods.allow_value();
     match (is_forwarded, method) {
         (true, _) => Ok(Route::Upstream(index)),
-        (false, "OPTIONS") => Ok(Route::Options(allow())),
+        (false, "OPTIONS") => Ok(Route::Options { allow: allow(), upstream_route: Some(index) }),
         (false, _) => Err(Refusal::MethodNotAllowed { allow: allow() }),
     }
 }
@@ -273,6 +278,7 @@ mod tests {
             max_per_client: None,
             has_gateway_statuses: false,
             deadline: None,
+            cors: None,
             screen: None,
         }
     }
@@ -331,7 +337,7 @@ mod tests {
         assert_eq!(match_method("get", "/v1/usage").map_err(|r| r.status()), Err(405));
         assert_eq!(
             match_method("OPTIONS", "/v1/usage"),
-            Ok(Route::Options("GET, HEAD, OPTIONS".into()))
+            Ok(Route::Options { allow: "GET, HEAD, OPTIONS".into(), upstream_route: None })
         );
         assert_eq!(match_method("OPTIONS", "/nothing").map_err(|r| r.status()), Err(404));
     }

@@ -22,6 +22,10 @@ impl AllowedOrigins {
         AllowedOrigins { expiry_by_pattern: HashMap::new(), unrestricted_key_until: i64::MIN }
     }
 
+    pub(super) fn has_patterns(&self) -> bool {
+        !self.expiry_by_pattern.is_empty()
+    }
+
     /// Adds the origins of these keys.
     pub(super) fn add_keys<'k>(&mut self, keys: impl Iterator<Item = &'k Key>) {
         keys.for_each(|key| self.add_key(key, |_| true));

@@ -132,6 +132,11 @@ impl KeyRing {
         (is_same && is_valid).then_some(key)
     }
 
+    /// Returns true if a key is restricted to origins.
+    pub fn has_origins(&self) -> bool {
+        self.allowed_origins.has_patterns()
+    }
+
     /// Whether at least one valid key allows this origin. riskgate decides by this rule how to
     /// answer a preflight, because a preflight carries no key. An unrestricted key allows every
     /// origin.

@@ -56,7 +56,7 @@ pub fn parse_request_head<'b>(
     }
     let mut lines = CrlfLines(&block[..end + 2]);
     let line = lines.next_line()?.unwrap_or_default();
-    if is_request_line_too_long(line, line.len() + 1, limits) {
+    if is_request_line_too_long(line, limits) {
         return Err(Refusal::UriTooLong);
     }
     let request = RequestLine::parse(line, limits)?;
@@ -88,6 +88,9 @@ pub fn parsed_request_line(header: &[u8]) -> (&[u8], &[u8]) {
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }
 
+/// The most bytes behind the target of a request line, with a CR: more than the version needs.
+const MAX_VERSION_BYTES: usize = 64;
+
 /// Refuses an incomplete head that no further bytes can make valid.
 fn check_incomplete_head(
     block: &[u8],
@@ -98,7 +101,7 @@ fn check_incomplete_head(
         return Err(oversized_head_refusal(block, limits));
     }
     let line_end = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
-    if is_request_line_too_long(block, line_end, limits) {
+    if is_request_line_too_long(&block[..line_end], limits) {
         return Err(oversized_head_refusal(block, limits));
     }
     // A bare line feed or a NUL makes the head invalid, so riskgate doesn't wait for the rest.
@@ -107,17 +110,23 @@ fn check_incomplete_head(
     if is_malformed { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
-/// Returns true if the request line at the front of `bytes`, with this length (with its CR,
-/// complete or not), is too long. Beside the target, 64 bytes are allowed: more than the method,
-/// two spaces and the version need.
-fn is_request_line_too_long(bytes: &[u8], length: usize, limits: &RequestLimits) -> bool {
-    let target = || bytes.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    length > limits.target_bytes + 64 && length > limits.max_target_bytes(target()) + 64
+/// Returns true if a part of the request line is too long. The line may lack its end: a line that
+/// is too long stays so, whatever follows.
+fn is_request_line_too_long(line: &[u8], limits: &RequestLimits) -> bool {
+    if line.len() <= limits.target_bytes {
+        return false;
+    }
+    let mut parts = line.splitn(3, |byte| *byte == b' ').map(|part| (part, part.len()));
+    let mut next = || parts.next().unwrap_or_default();
+    let ((_, method_bytes), (target, target_bytes), (_, version_bytes)) = (next(), next(), next());
+    method_bytes > limits.target_bytes
+        || target_bytes > limits.max_target_bytes(target)
+        || version_bytes > MAX_VERSION_BYTES
 }
 
 fn oversized_head_refusal(block: &[u8], limits: &RequestLimits) -> Refusal {
     let line_end = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
-    if is_request_line_too_long(block, line_end, limits) {
+    if is_request_line_too_long(&block[..line_end], limits) {
         Refusal::UriTooLong
     } else {
         Refusal::HeadersTooLarge

@@ -4,13 +4,14 @@
 //! and the fast path. It decides nothing: its callers pass the status, the body and the facts.
 
 mod common_headers;
+mod cors;
 mod error_page;
 pub(crate) mod header_field;
 
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderName, StatusCode};
+use http::StatusCode;
 use itoa::Buffer;
 use pingora::http::ResponseHeader;
 use smol_str::SmolStr;
@@ -20,11 +21,10 @@ use crate::model::verdict::VerdictSource;
 
 use error_page::{PAGE_POLICY, render_error_page};
 
-pub use common_headers::{CommonHeaders, Cors, StrictTransportSecurity};
+pub use common_headers::{CommonHeaders, StrictTransportSecurity};
+pub use cors::{Cors, CorsGrant};
 pub(crate) use header_field::HeaderField;
 pub use header_field::{TRACEPARENT, X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
-
-const CORS_ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
 
 /// The type of a page.
 const HTML: &str = "text/html; charset=utf-8";
@@ -62,10 +62,10 @@ enum ExtraHeaders {
     Allow(SmolStr),
     /// Seconds until the client may try again.
     RetryAfter(u64),
-    /// The methods that a page of another origin may use.
+    /// The methods that a page of another origin may use, and the fields that it may send.
     Preflight {
         methods: SmolStr,
-        key_header: Option<HeaderName>,
+        headers: String,
     },
 }
 
@@ -214,18 +214,15 @@ impl Reply {
         Reply::new(204, Bytes::new(), ExtraHeaders::Allow(allow))
     }
 
-    /// The response to a preflight: 204 if some key allows the origin, 403 otherwise. `key_header`
-    /// is the field that may contain the key instead of `Authorization`.
-    pub fn preflight(
-        is_origin_allowed: bool,
-        methods: SmolStr,
-        key_header: Option<HeaderName>,
-    ) -> Reply {
-        let extra = ExtraHeaders::Preflight { methods, key_header };
-        match is_origin_allowed {
-            true => Reply::new(204, Bytes::new(), extra),
-            false => Reply::new(403, Bytes::new(), ExtraHeaders::Nothing),
-        }
+    /// 204, in response to a preflight of an allowed origin: its pages may use these methods, and
+    /// send these fields.
+    pub fn preflight(methods: SmolStr, headers: String) -> Reply {
+        Reply::new(204, Bytes::new(), ExtraHeaders::Preflight { methods, headers })
+    }
+
+    /// 403, in response to a preflight of an origin that no key allows.
+    pub fn refused_preflight() -> Reply {
+        Reply::new(403, Bytes::new(), ExtraHeaders::Nothing)
     }
 
     /// Makes the response an answer to a proxy that asked whether to admit a request: with this
@@ -291,12 +288,8 @@ impl Reply {
             ExtraHeaders::RetryAfter(seconds) => {
                 put(&header_field::RETRY_AFTER, Buffer::new().format(*seconds).as_bytes());
             }
-            ExtraHeaders::Preflight { methods, key_header } => {
+            ExtraHeaders::Preflight { methods, headers } => {
                 put(&header_field::ACCESS_CONTROL_ALLOW_METHODS, methods.as_bytes());
-                let mut headers = CORS_ALLOWED_REQUEST_HEADERS.to_owned();
-                if let Some(name) = key_header {
-                    headers.extend([", ", name.as_str()]);
-                }
                 put(&header_field::ACCESS_CONTROL_ALLOW_HEADERS, headers.as_bytes());
                 put(&header_field::ACCESS_CONTROL_MAX_AGE, b"600");
             }

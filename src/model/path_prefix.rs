@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+/// riskgate's own paths. Nothing at or below one of them is forwarded as a route.
+pub const OWN_PATHS: [&str; 4] = ["/v1/public", "/v1/check", "/v1/usage", "/v1/assess"];
+
 /// A path and all paths below it: `/authz`, `/authz/…`. It begins with `/` and does not end with
 /// `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +29,18 @@ impl PathPrefix {
     /// Returns what follows the prefix in a request target: empty, or beginning with `/` or `?`.
     /// `None` if the target is not below the prefix.
     pub fn strip_from<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
-        let rest = target.strip_prefix(self.0.as_bytes())?;
-        (rest.is_empty() || matches!(rest[0], b'/' | b'?')).then_some(rest)
+        strip_path_from(target, &self.0)
     }
+}
+
+/// Returns true if a request target is at or below one of riskgate's own paths.
+pub fn is_own_target(target: &[u8]) -> bool {
+    OWN_PATHS.iter().any(|own| strip_path_from(target, own).is_some())
+}
+
+fn strip_path_from<'t>(target: &'t [u8], path: &str) -> Option<&'t [u8]> {
+    let rest = target.strip_prefix(path.as_bytes())?;
+    (rest.is_empty() || matches!(rest[0], b'/' | b'?')).then_some(rest)
 }
 
 #[cfg(test)]

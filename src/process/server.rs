@@ -328,7 +328,9 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
             configured.startup.upstream.max_in_flight_per_address,
         );
     }
-    for warning in config.warnings() {
+    let keys = state.keys.peek();
+    let ring = Option::as_ref(&keys);
+    for warning in config.warnings(ring.is_some_and(KeyRing::has_origins)) {
         log::warn!("{warning}");
     }
     let table = state.table.peek();
@@ -340,7 +342,7 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
         config.startup.admin,
         table.version(),
         table.row_count(),
-        state.keys.peek().as_ref().as_ref().map_or(0, KeyRing::len),
+        ring.map_or(0, KeyRing::len),
     );
 }
 

@@ -148,7 +148,7 @@ fn the_openapi_document_lists_every_response_header() {
     for name in names {
         assert!(document.contains(&format!("        {name}:")), "{name}");
     }
-    let reply = ["response.rs", "response/common_headers.rs"]
+    let reply = ["response.rs", "response/cors.rs"]
         .map(|file| read_project_file(&format!("src/message/{file}")))
         .concat();
     // A backslash at the end of a line continues the string in the next line.

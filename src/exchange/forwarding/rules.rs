@@ -60,10 +60,10 @@ const DROPPED_RESPONSE_FIELDS: [&str; 18] = [
 pub enum ServerFreedom {
     /// A check: no cookies, no CORS. A response without `Cache-Control` gets `no-store`.
     Check,
-    /// A route with a key: cookies, and its own `Cache-Control` or none.
-    RouteWithKey,
-    /// A route without a key: cookies, its own `Cache-Control` or none, and the CORS fields.
-    RouteWithoutKey,
+    /// A route: cookies, and its own `Cache-Control` or none.
+    Route,
+    /// A route on which the server decides about other origins: also the CORS fields.
+    RouteWithServerCors,
 }
 
 /// Returns true if a client's field is forwarded to the upstream server. Dropped fields and
@@ -98,7 +98,7 @@ pub(crate) fn is_response_field_forwarded(
     is_framing_field(name)
         || (freedom != ServerFreedom::Check || !equals_ignore_case(name, "set-cookie"))
             && !DROPPED_RESPONSE_FIELDS.iter().any(|other| equals_ignore_case(name, other))
-            && (freedom == ServerFreedom::RouteWithoutKey
+            && (freedom == ServerFreedom::RouteWithServerCors
                 || !has_prefix_ignore_case(name, "access-control-"))
             && !has_prefix_ignore_case(name, RISKGATE_FIELD_PREFIX)
             && !is_listed_as_hop_by_hop(name, connection_options)

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use smol_str::SmolStr;
 
+use crate::gate::admission::OriginHeader;
 use crate::gate::screen_rules::ScreenRules;
-use crate::model::path_prefix::PathPrefix;
+use crate::message::response::{Cors, CorsGrant};
+use crate::model::origin::OriginPattern;
+use crate::model::path_prefix::{OWN_PATHS, PathPrefix};
 use crate::support::client_rates::Rate;
 
 use super::path_reading::PathReadings;
-
-/// riskgate's own paths. Nothing at or below one of them is forwarded as a route.
-pub const OWN_PATHS: [&str; 4] = ["/v1/public", "/v1/check", "/v1/usage", "/v1/assess"];
 
 /// A path prefix that is forwarded to the upstream servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,34 @@ pub struct UpstreamRoute {
     /// The time from a complete request to the header of the response, and for each part of the
     /// response's body; `None` for any time.
     pub deadline: Option<Duration>,
+    /// The pages of other origins that may read the responses; `None` if the keys decide, or the
+    /// server where no key is needed.
+    pub cors: Option<RouteCors>,
     /// How posts on this route are screened; `None` if they are not.
     pub screen: Option<Arc<ScreenRules>>,
+}
+
+/// What a route grants to pages of other origins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteCors {
+    /// The origins.
+    pub origins: Vec<OriginPattern>,
+    /// What their pages may do.
+    pub grant: Arc<CorsGrant>,
+}
+
+impl RouteCors {
+    /// Returns the CORS headers of a response to a page of this origin.
+    pub fn headers_for(&self, origin: &OriginHeader) -> Cors {
+        match origin {
+            OriginHeader::Valid(origin, text)
+                if self.origins.iter().any(|it| it.matches(origin)) =>
+            {
+                Cors::Allowed { origin: text.clone(), grant: Some(Arc::clone(&self.grant)) }
+            }
+            _ => Cors::Denied,
+        }
+    }
 }
 
 /// The methods of a route.
@@ -93,7 +119,7 @@ pub(super) fn find_upstream_route_index(
 impl UpstreamRoute {
     /// Returns true if the server decides which pages of other origins may read its responses.
     pub fn has_server_cors(&self) -> bool {
-        !self.needs_key
+        !self.needs_key && self.cors.is_none()
     }
 
     /// Returns how a request for this path is screened; `None` if it is not.
@@ -120,6 +146,7 @@ mod tests {
             max_per_client: None,
             has_gateway_statuses: false,
             deadline: None,
+            cors: None,
             screen: None,
         }
     }

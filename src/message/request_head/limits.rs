@@ -1,6 +1,6 @@
 //! The size limits of a request.
 
-use crate::model::path_prefix::PathPrefix;
+use crate::model::path_prefix::{PathPrefix, is_own_target};
 
 /// The size limits of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,13 +9,13 @@ pub struct RequestLimits {
     pub header_bytes: usize,
     /// The most fields of a request head.
     pub header_fields: usize,
-    /// The most bytes of a request target.
+    /// The most bytes of a request target on riskgate's own paths. Another target may be as long as
+    /// a header.
     pub target_bytes: usize,
     /// The most bytes of a body that is forwarded.
     pub body_bytes: usize,
     /// The path on which proxies ask about the requests of their clients. There every method may
-    /// have a body, and a target may be as long as a header: a proxy may ask with GET, with the
-    /// client's body and behind its path with the client's target.
+    /// have a body: a proxy may ask with GET, with the client's body.
     pub authz_path: Option<PathPrefix>,
 }
 
@@ -27,6 +27,7 @@ impl RequestLimits {
 
     /// Returns the longest target that may begin like this one, in bytes.
     pub(super) fn max_target_bytes(&self, target: &[u8]) -> usize {
-        if self.is_authz_target(target) { self.header_bytes } else { self.target_bytes }
+        let is_bounded = target.first() != Some(&b'/') || is_own_target(target);
+        if is_bounded { self.target_bytes } else { self.header_bytes }
     }
 }

@@ -43,7 +43,7 @@ fn a_head_ends_before_the_next_request() {
 #[test]
 fn a_long_request_line_gets_only_414() {
     for length in 2_100..2_120 {
-        let line = format!("GET /{} HTTP/1.1", "a".repeat(length - 14));
+        let line = format!("GET /v1/usage?{} HTTP/1.1", "a".repeat(length - 23));
         let text = format!("{line}\r\nHost: a\r\n\r\n");
         assert_eq!(parse_lengths(&text), Err(414), "{length}");
         for cut in 0..text.len() {
@@ -160,12 +160,18 @@ fn unusual_requests_may_not_take_the_fast_path() {
 #[test]
 fn oversized_heads_get_414_or_431() {
     let long = "a".repeat(2048);
-    assert_eq!(parse_lengths(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), Err(414));
-    assert_eq!(parse_lengths(&format!("GET /{}", "a".repeat(3000))), Err(414));
-    let method = "M".repeat(200);
-    let text = format!("{method} /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(2_000));
+    assert_eq!(
+        parse_lengths(&format!("GET /v1/usage?{long} HTTP/1.1\r\nHost: a\r\n\r\n")),
+        Err(414)
+    );
+    assert_eq!(parse_lengths(&format!("GET /v1/check/{}", "a".repeat(3000))), Err(414));
+    assert_eq!(parse_lengths(&format!("GET /{}", "a".repeat(17_000))), Err(414));
+    assert_eq!(parse_lengths(&"M".repeat(3_000)), Err(414));
+    assert_eq!(parse_lengths(&format!("GET / {}", "V".repeat(3_000))), Err(414));
+    let text = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(2_049));
     assert_eq!(parse_lengths(&text), Err(414), "complete");
-    assert_eq!(parse_lengths(&text[..2_120]), Err(414), "incomplete");
+    assert_eq!(parse_lengths(&text[..2_049]), Err(414), "incomplete");
+    assert_eq!(parse_lengths(&text[..2_048]), Ok(None));
     let fields = "A: b\r\n".repeat(63);
     assert!(parse_lengths(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).is_ok());
     assert_eq!(
@@ -178,7 +184,7 @@ fn oversized_heads_get_414_or_431() {
 }
 
 #[test]
-fn a_proxy_may_ask_with_a_long_target_and_with_a_body() {
+fn a_target_is_bounded_on_own_paths_and_a_proxy_may_ask_with_a_body() {
     let authz_path = PathPrefix::parse("/authz");
     let limits = RequestLimits { header_bytes: 8_192, authz_path, ..TEST_LIMITS };
     let head = |target: &str, length: usize| {
@@ -189,12 +195,21 @@ fn a_proxy_may_ask_with_a_long_target_and_with_a_body() {
     let long = "x".repeat(3_000);
     assert_eq!(status(&head(&format!("/authz/{long}?{long}"), 5)), None);
     assert_eq!(status(&head(&format!("/authz?{long}"), 5)), None);
-    assert_eq!(status(&head(&format!("/authz/{long}{long}{long}"), 5)), Some(414));
-    for target in [format!("/authz2/{long}"), format!("/{long}"), format!("/a/authz/{long}")] {
+    for target in [format!("/authz2/{long}"), format!("/{long}"), format!("/v1/usages?{long}")] {
+        assert_eq!(status(&head(&target, 0)), None, "{target}");
+    }
+    for target in [
+        format!("/authz/{long}{long}{long}"),
+        format!("/{long}{long}{long}"),
+        format!("/v1/usage?{long}"),
+        format!("/v1/check/{long}"),
+        format!("http://a/{long}"),
+    ] {
         assert_eq!(status(&head(&target, 0)), Some(414), "{target}");
     }
     assert_eq!(status(&head("/authz2", 5)), Some(400));
     // While it arrives.
     assert_eq!(status(&format!("GET /authz/{long}")), None);
-    assert_eq!(status(&format!("GET /other/{long}")), Some(414));
+    assert_eq!(status(&format!("GET /other/{long}")), None);
+    assert_eq!(status(&format!("GET /v1/check/{long}")), Some(414));
 }

@@ -10,25 +10,10 @@ use pingora::Result;
 use pingora::http::ResponseHeader;
 use smol_str::SmolStr;
 
+use super::cors::Cors;
 use super::header_field::{self, HeaderField};
 use crate::message::request_id::RequestId;
 use crate::quota::Allowance;
-
-const CORS_EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, \
-                               X-Fail-Open, X-Table-Version, X-Matched-Domain, \
-                               X-Verdict-Source, X-Did-You-Mean";
-
-/// Whether a browser may let a page of another origin read the response.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Cors {
-    /// The response does not depend on the origin.
-    #[default]
-    NotOriginDependent,
-    /// The response depends on the origin. The request's origin may not read it, or is absent.
-    Denied,
-    /// This origin may read the response.
-    Allowed(SmolStr),
-}
 
 /// The value of `Strict-Transport-Security` (RFC 6797).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,15 +56,7 @@ impl CommonHeaders {
         if let Some(hsts) = &self.hsts {
             put(&header_field::STRICT_TRANSPORT_SECURITY, hsts.0.as_bytes());
         }
-        match &self.cors {
-            Cors::NotOriginDependent => return,
-            Cors::Denied => {}
-            Cors::Allowed(origin) => {
-                put(&header_field::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes());
-                put(&header_field::ACCESS_CONTROL_EXPOSE_HEADERS, CORS_EXPOSED_HEADERS.as_bytes());
-            }
-        }
-        put(&header_field::VARY, b"Origin");
+        self.cors.for_each_field(put);
     }
 
     /// Adds the common fields to the header of an upstream server's response. They replace the

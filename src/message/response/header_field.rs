@@ -97,6 +97,10 @@ pub static RATELIMIT: HeaderField =
     HeaderField::with_unique_values(HeaderName::from_static("ratelimit"), "ratelimit: ");
 pub static ACCESS_CONTROL_ALLOW_ORIGIN: HeaderField =
     HeaderField::new(header::ACCESS_CONTROL_ALLOW_ORIGIN, "access-control-allow-origin: ");
+pub static ACCESS_CONTROL_ALLOW_CREDENTIALS: HeaderField = HeaderField::new(
+    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    "access-control-allow-credentials: ",
+);
 pub static ACCESS_CONTROL_EXPOSE_HEADERS: HeaderField =
     HeaderField::new(header::ACCESS_CONTROL_EXPOSE_HEADERS, "access-control-expose-headers: ");
 pub static ACCESS_CONTROL_ALLOW_METHODS: HeaderField =
@@ -135,6 +139,7 @@ mod tests {
             &RATELIMIT_POLICY,
             &RATELIMIT,
             &ACCESS_CONTROL_ALLOW_ORIGIN,
+            &ACCESS_CONTROL_ALLOW_CREDENTIALS,
             &ACCESS_CONTROL_EXPOSE_HEADERS,
             &ACCESS_CONTROL_ALLOW_METHODS,
             &ACCESS_CONTROL_ALLOW_HEADERS,

@@ -1,6 +1,7 @@
 //! What riskgate answers itself: domains, checks, top domains, and which path leads where.
 
 mod check_answer;
+mod cors;
 pub mod dns;
 mod domain_batch;
 mod domain_lookup;

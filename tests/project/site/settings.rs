@@ -19,6 +19,9 @@ prefix = "/first"
 [[upstream.route]]
 prefix = "/second"
 methods = ["POST"]
+key = false
+origins = ["https://app.example.com"]
+[upstream.route.cors]
 [upstream.route.screen]
 fields = ["email"]
 [[table.feed]]

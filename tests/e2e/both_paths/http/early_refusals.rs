@@ -27,7 +27,7 @@ fn start_with_tls(setup: Setup) -> (Gateway, CertificateAuthority) {
 /// Requests with this method that riskgate refuses over HTTP/1.1, with the status.
 fn refused_requests(method: &str) -> Vec<(u16, String)> {
     let many: String = (0..70).map(|at| format!("x-{at}: 1\r\n")).collect();
-    let long = "a".repeat(3_000);
+    let long = format!("v1/usage?{}", "a".repeat(3_000));
     let big = "b".repeat(20_000);
     [
         (400, format!("{method} /v1/usage HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")),
@@ -70,7 +70,7 @@ fn a_refused_head_has_no_body_over_http_1_1() {
 #[test]
 fn a_refused_head_has_no_body_over_http_2() {
     let (gateway, _) = start_with_tls(Setup::new());
-    let long = format!("/{}", "a".repeat(3_000));
+    let long = format!("/v1/usage?{}", "a".repeat(3_000));
     let many: Vec<(String, String)> =
         (0..70).map(|at| (format!("x-{at}"), "1".to_owned())).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
@@ -157,7 +157,7 @@ impl SeenRefusal {
 
 /// Sends a request that riskgate refuses with this status over HTTP/1, on a connection of its own.
 fn ask_http1(mut connection: Connection, status: u16, method: &str, protocol: &str) -> SeenRefusal {
-    let long = "a".repeat(3_000);
+    let long = format!("v1/usage?{}", "a".repeat(3_000));
     let many: String = (0..70).map(|at| format!("x-{at}: 1\r\n")).collect();
     let (path, more) = match status {
         400 => ("v1/usage", "Host: other\r\n"),
@@ -178,7 +178,7 @@ fn ask_http2<S: Read + Write>(
     status: u16,
     method: &str,
 ) -> SeenRefusal {
-    let long = format!("/{}", "a".repeat(3_000));
+    let long = format!("/v1/usage?{}", "a".repeat(3_000));
     let path = if status == 414 { long.as_str() } else { "/v1/usage" };
     let mut block = encode_fields(&[(":method", method), (":scheme", "http"), (":path", path)]);
     let authority = if status == 400 { "gate.test:99999" } else { "gate.test" };
@@ -297,7 +297,7 @@ fn assert_logged(gateway: &Gateway, expected_lines: Vec<ExpectedLine>) {
 fn a_real_client_gets_the_status_of_a_refused_head() {
     let (gateway, authority) = start_with_tls(Setup::new());
     let at = gateway.https_address();
-    let long = "a".repeat(3_000);
+    let long = format!("v1/usage?{}", "a".repeat(3_000));
     for version in ["--http1.1", "--http2"] {
         for (status, path, field) in [
             ("414", long.as_str(), "A: b"),

@@ -1,5 +1,6 @@
 //! Origins: which origins a restricted key matches, and which responses a browser may read.
 
+use super::case::outcome_of_status;
 use super::targets::FIRST_TEST_VERDICT_BODY;
 use super::{Case, CaseGroup};
 use crate::harness::{Request, get, request};
@@ -188,8 +189,9 @@ fn preflight_case(name: &str, origin: &str, status: u16) -> Case {
         .with_header("Access-Control-Request-Method", "GET")
         .with_header("Access-Control-Request-Headers", "authorization");
     // A refused preflight has no body.
+    let outcome = outcome_of_status(status);
     let case =
-        Case::answered_by_gateway(name, status, request).expect_logs(&[(status, "ok", None)]);
+        Case::answered_by_gateway(name, status, request).expect_logs(&[(status, outcome, None)]);
     case.body("")
         .expect_header("Vary", "Origin")
         .expect_no_headers(&["Access-Control-Allow-Credentials"])

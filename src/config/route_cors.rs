@@ -1,0 +1,73 @@
+//! `origins` and `[upstream.route.cors]`: what a route grants to pages of other origins.
+
+use std::sync::Arc;
+
+use super::description::toml_list;
+use super::settings::Settings;
+use crate::gate::route::RouteCors;
+use crate::message::response::CorsGrant;
+use crate::model::origin::OriginPattern;
+use crate::support::byte_sets::is_token_byte;
+
+/// Fields that concern one connection alone (RFC 9110 section 7.6.1), so that no page sends or
+/// reads them.
+const HOP_BY_HOP_FIELDS: [&str; 9] = [
+    "connection",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl Settings {
+    /// Reads `origins` and `[cors]` of a route. Reports `origins` of a route with a key, because
+    /// the origins of the keys decide there, and `[cors]` without `origins`.
+    pub(super) fn read_route_cors(
+        &mut self,
+        entry_key: &str,
+        needs_key: bool,
+    ) -> Option<RouteCors> {
+        let key = format!("{entry_key}.origins");
+        let expected = "a list of origins such as [\"https://app.example.com\"]";
+        let origins = self.parse_list(&key, expected, |texts| {
+            let patterns = texts.iter().map(|text| OriginPattern::parse(text).ok());
+            patterns.collect::<Option<Vec<_>>>().filter(|patterns| !patterns.is_empty())
+        });
+        let has_origins = self.values.contains_key(&key);
+        if has_origins && needs_key {
+            self.parse_setting(&key, "none where key is true: the keys decide", |_| None::<()>);
+        }
+        let section = format!("{entry_key}.cors");
+        let location = self.section_locations.get(&section);
+        if let Some(location) = location.filter(|_| !has_origins) {
+            let fault =
+                format!("{location}: {section}: expected {key}, {expected}, but found none");
+            self.faults.push(fault);
+        }
+        let has_section = location.is_some();
+        let grant = has_section.then(|| self.read_cors_grant(&section));
+        let grant = Arc::new(grant.unwrap_or_else(|| CorsGrant::new(None, &[], false)));
+        Some(RouteCors { origins: origins?, grant })
+    }
+
+    fn read_cors_grant(&mut self, section: &str) -> CorsGrant {
+        let is_field = |name: &String| {
+            !name.is_empty()
+                && name != "*"
+                && name.bytes().all(is_token_byte)
+                && !HOP_BY_HOP_FIELDS.iter().any(|field| field.eq_ignore_ascii_case(name))
+        };
+        let expected = "a list of names of header fields such as [\"X-Total\"], without * and \
+                        fields of one connection";
+        let fields = |names: &[String]| names.iter().all(is_field).then(|| names.to_vec());
+        let allowed = self.parse_list(&format!("{section}.allow_headers"), expected, fields);
+        let exposed = self.parse_list(&format!("{section}.expose_headers"), expected, fields);
+        self.note_default(toml_list(&[]));
+        let allows_credentials = self.boolean(&format!("{section}.credentials"), false);
+        CorsGrant::new(allowed.as_deref(), &exposed.unwrap_or_default(), allows_credentials)
+    }
+}

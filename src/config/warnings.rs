@@ -1,0 +1,64 @@
+//! Settings that are valid but surely not meant.
+
+use super::Config;
+use crate::gate::ClientAddressSource;
+use crate::gate::route::UpstreamRoute;
+
+impl Config {
+    /// Describes settings that are valid but surely not meant. `has_origins_of_keys` tells whether
+    /// a key is restricted to origins.
+    pub fn warnings(&self, has_origins_of_keys: bool) -> Vec<String> {
+        let (startup, reloadable) = (&self.startup, &self.reloadable);
+        let routes = &reloadable.upstream_routes;
+        let client = &startup.startup_rules.client_address;
+        let has_proxies = !client.trusted_proxies.is_empty();
+        let has_rate_of_keys = reloadable.max_per_client_of_key.is_some();
+        let has_rate_of_route = |route: &UpstreamRoute| {
+            route.max_per_client.is_some()
+                || route.screen.as_ref().is_some_and(|screen| screen.max_per_client.is_some())
+        };
+        let has_rate = has_rate_of_keys || routes.iter().any(has_rate_of_route);
+        let is_proxy_the_client = client.source == ClientAddressSource::Peer
+            && startup.downstream.proxy_protocol_peers.is_none();
+        let asks_without_key = reloadable.authz.as_ref().is_some_and(|authz| !authz.needs_key);
+        let warnings = [
+            (
+                reloadable.authz.is_some() && has_rate_of_keys && !has_proxies,
+                "keys.max_per_client: all clients of a proxy that asks on authz.path share one rate, \
+                 because listen.trusted_proxies does not name the proxy",
+            ),
+            (
+                has_rate && has_proxies && is_proxy_the_client,
+                "listen.client_address: expected \"x-forwarded-for\" or \"forwarded\", because no \
+                 max_per_client counts requests of listen.trusted_proxies, and each such proxy is \
+                 the client",
+            ),
+            (
+                asks_without_key && routes.iter().any(|route| route.path_prefix == "/"),
+                "authz.check: expected \"key\", because the clients of the route / can ask on \
+                 authz.path too",
+            ),
+            (
+                startup.log_target.path.is_none() && startup.log_target.rotation.is_some(),
+                "log.max_bytes: expected log.path too, because only a file is renamed",
+            ),
+            (
+                startup.startup_rules.hsts.is_some() && startup.https.is_none(),
+                "listen.hsts: expected listen.https too, because only its answers have the field",
+            ),
+        ];
+        let given = warnings.into_iter().filter(|(is_given, _)| *is_given);
+        let mut texts: Vec<String> = given.map(|(_, warning)| warning.to_owned()).collect();
+        let relies_on_keys =
+            |route: &&UpstreamRoute| has_origins_of_keys && route.has_server_cors();
+        texts.extend(routes.iter().filter(relies_on_keys).map(|route| {
+            format!(
+                "the route {}: the origins of keys no longer count where key is false; the server \
+                 decides which pages of other origins may read its answers, unless the route has \
+                 origins",
+                route.path_prefix
+            )
+        }));
+        texts
+    }
+}

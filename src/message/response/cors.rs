@@ -1,0 +1,151 @@
+//! Which pages of other origins may read a response (Fetch standard, CORS protocol).
+
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use super::header_field::{self, HeaderField};
+
+const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
+                               X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean";
+/// The fields that a page may send in any request to riskgate.
+const ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
+
+/// Whether a browser may let a page of another origin read the response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cors {
+    /// The response does not depend on the origin.
+    #[default]
+    NotOriginDependent,
+    /// The response depends on the origin. The request's origin may not read it, or is absent.
+    Denied,
+    /// This origin may read the response.
+    Allowed {
+        /// The origin, as the client wrote it.
+        origin: SmolStr,
+        /// What the route grants; `None` if a key allows the origin.
+        grant: Option<Arc<CorsGrant>>,
+    },
+}
+
+/// What a route grants to pages of its `origins`; `[upstream.route.cors]` in the config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CorsGrant {
+    /// The fields that a page may send; `None` for those that the browser asks for.
+    allowed_headers: Option<String>,
+    /// The fields of the response that a page may read.
+    exposed_headers: String,
+    /// Whether the browser may send cookies, and let the page read the response to them.
+    allows_credentials: bool,
+}
+
+impl CorsGrant {
+    /// Returns a grant. A page may send the fields of `allow_headers`, or those that the browser
+    /// asks for if it is `None`. It may read the fields of `expose_headers` beside those of
+    /// riskgate.
+    pub fn new(
+        allow_headers: Option<&[String]>,
+        expose_headers: &[String],
+        allows_credentials: bool,
+    ) -> CorsGrant {
+        CorsGrant {
+            allowed_headers: allow_headers.map(|names| names.join(", ")),
+            exposed_headers: join_names(EXPOSED_HEADERS, expose_headers.iter().map(String::as_str)),
+            allows_credentials,
+        }
+    }
+}
+
+impl Cors {
+    pub(super) fn for_each_field(&self, put: &mut impl FnMut(&HeaderField, &[u8])) {
+        match self {
+            Cors::NotOriginDependent => return,
+            Cors::Denied => {}
+            Cors::Allowed { origin, grant } => {
+                put(&header_field::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes());
+                if grant.as_ref().is_some_and(|grant| grant.allows_credentials) {
+                    put(&header_field::ACCESS_CONTROL_ALLOW_CREDENTIALS, b"true");
+                }
+                let granted = grant.as_ref().map(|grant| grant.exposed_headers.as_str());
+                let exposed = granted.unwrap_or(EXPOSED_HEADERS);
+                put(&header_field::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.as_bytes());
+            }
+        }
+        put(&header_field::VARY, b"Origin");
+    }
+
+    /// Returns the fields that a page may send, for the response to a preflight. `requested` are
+    /// those that the browser asks for, and `key_header` is the field that may contain the key
+    /// instead of `Authorization`.
+    pub fn allowed_request_headers<'h>(
+        &'h self,
+        requested: impl Iterator<Item = &'h str>,
+        key_header: Option<&'h str>,
+    ) -> String {
+        let grant = match self {
+            Cors::Allowed { grant, .. } => grant.as_deref(),
+            _ => None,
+        };
+        match grant.and_then(|grant| grant.allowed_headers.as_ref()) {
+            Some(names) => names.clone(),
+            None => join_names(ALLOWED_REQUEST_HEADERS, key_header.into_iter().chain(requested)),
+        }
+    }
+}
+
+/// Joins a list of field names with those of `more` that it does not have.
+fn join_names<'n>(list: &'static str, more: impl Iterator<Item = &'n str>) -> String {
+    let mut names: Vec<&str> = list.split(", ").collect();
+    for name in more {
+        if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(grant: Option<CorsGrant>) -> Cors {
+        Cors::Allowed { origin: "https://a.example".into(), grant: grant.map(Arc::new) }
+    }
+
+    #[test]
+    fn a_page_may_send_what_the_browser_asks_for_unless_the_route_lists_it() {
+        let headers = |cors: &Cors| {
+            cors.allowed_request_headers(
+                ["content-type", "baggage", "baggage"].into_iter(),
+                Some("x-api-key"),
+            )
+        };
+        let usual = "Authorization, Content-Type, Traceparent, X-Request-Id, x-api-key, baggage";
+        assert_eq!(headers(&allowed(None)), usual);
+        assert_eq!(headers(&allowed(Some(CorsGrant::new(None, &[], true)))), usual);
+        let listed = ["X-A".to_owned(), "X-B".to_owned()];
+        let granted = |names| headers(&allowed(Some(CorsGrant::new(Some(names), &[], false))));
+        assert_eq!(granted(&listed), "X-A, X-B");
+        assert_eq!(granted(&[]), "");
+    }
+
+    #[test]
+    fn a_grant_exposes_fields_beside_the_usual_ones() {
+        let fields = |cors: Cors| {
+            let mut fields = Vec::new();
+            cors.for_each_field(&mut |field, value| {
+                fields.push(format!("{}: {}", field.name, String::from_utf8_lossy(value)));
+            });
+            fields
+        };
+        let usual = format!("access-control-expose-headers: {EXPOSED_HEADERS}");
+        let origin = "access-control-allow-origin: https://a.example";
+        assert_eq!(fields(allowed(None)), [origin, &usual, "vary: Origin"]);
+        let exposed = ["X-Total".to_owned(), "ratelimit".to_owned()];
+        let grant = CorsGrant::new(None, &exposed, true);
+        let more = format!("{usual}, X-Total");
+        let credentials = "access-control-allow-credentials: true";
+        assert_eq!(fields(allowed(Some(grant))), [origin, credentials, &more, "vary: Origin"]);
+        assert_eq!(fields(Cors::Denied), ["vary: Origin"]);
+    }
+}
