@@ -1,9 +1,9 @@
 //! Mounts riskgate's gates in your own Pingora proxy.
 //!
 //! Your proxy keeps its own context and its own upstream server. It holds a
-//! [`riskgate::RequestContext`] in its context and calls riskgate in five filters: to judge a
-//! request, to prepare the upstream request, to prepare the client's response, to answer if the
-//! upstream server fails, and to count and log the request.
+//! [`riskgate::RequestContext`] in its context and calls riskgate in six filters: to judge a
+//! request and screen its form, to prepare the upstream request, to pass its body on, to prepare
+//! the client's response, to answer if the upstream server fails, and to count and log the request.
 //!
 //! Create a key with `riskgate keys create -c CONFIG`, then run `mount LISTEN UPSTREAM CONFIG`.
 
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use riskgate::pingora::http::{RequestHeader, ResponseHeader};
 use riskgate::pingora::server::configuration::ServerConf;
 use riskgate::pingora::server::{RunArgs, Server};
@@ -69,6 +70,17 @@ impl ProxyHttp for MyProxy {
         self.gate.upstream_request_filter(session, request, &ctx.riskgate, &host)?;
         // Add your own fields after riskgate's filter.
         request.insert_header("X-Seen", ctx.request_filter_runs.to_string())
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut MyContext,
+    ) -> Result<()> {
+        self.gate.request_body_filter(body, end_of_stream, &mut ctx.riskgate);
+        Ok(())
     }
 
     async fn response_filter(

@@ -15,6 +15,7 @@
 //!
 //! ```no_run
 //! use async_trait::async_trait;
+//! use bytes::Bytes;
 //! use riskgate::pingora::prelude::{
 //!     Error, HttpPeer, RequestHeader, ResponseHeader, Result, Server,
 //! };
@@ -59,6 +60,17 @@
 //!         ctx: &mut RequestContext,
 //!     ) -> Result<()> {
 //!         self.gate.upstream_request_filter(session, request, ctx, UPSTREAM)
+//!     }
+//!
+//!     async fn request_body_filter(
+//!         &self,
+//!         _session: &mut Session,
+//!         body: &mut Option<Bytes>,
+//!         end_of_stream: bool,
+//!         ctx: &mut RequestContext,
+//!     ) -> Result<()> {
+//!         self.gate.request_body_filter(body, end_of_stream, ctx);
+//!         Ok(())
 //!     }
 //!
 //!     async fn response_filter(
@@ -106,9 +118,9 @@
 //! }
 //! ```
 //!
-//! A mounted gate checks keys, origins and quotas. It reads no request bodies, so it screens no
-//! forms; [`Gateway`] does. Only `riskgate run` also limits connections and
-//! checks the sizes and the grammar of request headers.
+//! A mounted gate checks keys, origins and quotas, and screens the forms of routes with
+//! `[upstream.route.screen]`. It reads the bodies of such routes alone. Only `riskgate run` also
+//! limits connections, and checks the sizes and the grammar of requests.
 //!
 //! # Versions
 //!

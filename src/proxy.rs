@@ -1,6 +1,7 @@
 //! The exchange with an upstream server, for a request that passed the gates: the proxy on the
 //! Pingora path, the reading of request bodies, and the upstream servers.
 
+mod admission;
 pub mod gateway;
 mod held_bytes;
 pub mod request_body;

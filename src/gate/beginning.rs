@@ -248,7 +248,7 @@ impl Gate {
     }
 
     /// Returns true if this peer is in `listen.trusted_proxies`.
-    pub(super) fn is_trusted_proxy(&self, peer: Option<IpAddr>) -> bool {
+    pub(crate) fn is_trusted_proxy(&self, peer: Option<IpAddr>) -> bool {
         peer.is_some_and(|peer| self.startup_rules.client_address.trusted_proxies.contains(peer))
     }
 

@@ -9,7 +9,6 @@ use crate::message::response::{Cors, Reply};
 use crate::model::path_prefix::PathPrefix;
 use crate::model::refusal::Refusal;
 use crate::quota::Denial;
-use crate::screening::ReceivedBody;
 use crate::support::test_fault::{TestFault, is_injected, replace_key};
 use crate::support::time_limit::TimeLimit;
 
@@ -19,7 +18,7 @@ use super::beginning::{RequestParts, names_key};
 use super::client_limit::check_client_rates;
 use super::request_context::{ConnectionFacts, RequestContext};
 use super::route::{self, Route};
-use super::session::{protocol_name, send_continue_if_awaited};
+use super::session::protocol_name;
 use super::state::Gate;
 
 /// What follows on the Pingora path after the gates.
@@ -78,49 +77,6 @@ pub(crate) enum Judgement<'r> {
 }
 
 impl Gate {
-    /// Judges a request by its route, key, origin, `max_per_client`, quota and format, in this
-    /// order. Call it first in your `request_filter`. If it returns true, riskgate has answered the
-    /// request with a result or a refusal: return true too. If it returns false, the request may be
-    /// forwarded. A client that waits for 100 Continue has then received the 100. Of all
-    /// bodies, this method reads only a batch of domains: it screens no form, and answers a proxy
-    /// that asks (`[authz]`) without its body.
-    ///
-    /// The future waits for the store only on `/v1/usage`, or if the account has no leased call
-    /// left. It waits at most `store.deadline`.
-    ///
-    /// # Errors
-    /// Returns an error if the client's connection can't be written to.
-    pub async fn request_filter(
-        &self,
-        session: &mut Session,
-        ctx: &mut RequestContext,
-    ) -> Result<bool> {
-        match self.answer_unless_forwarded(session, ctx).await? {
-            Gated::Answered => return Ok(true),
-            Gated::Charged => {}
-            Gated::Uncharged(route) => {
-                let target = session.req_header().raw_path();
-                if let Some(reply) = self.charge_after_body(target, route, ctx).await {
-                    ctx.send_reply(&reply, session).await?;
-                    return Ok(true);
-                }
-            }
-            Gated::AskedByProxy => {
-                let body = match session.as_downstream_mut().is_body_empty() {
-                    true => ReceivedBody::whole(b""),
-                    false => ReceivedBody::UNREAD,
-                };
-                let Some(reply) = self.screen(session.req_header(), body, ctx) else {
-                    return Ok(false);
-                };
-                ctx.send_reply(&reply, session).await?;
-                return Ok(true);
-            }
-        }
-        send_continue_if_awaited(session).await?;
-        Ok(false)
-    }
-
     /// Charges a request whose body is complete, or begins to go on. Returns the response if the
     /// request is refused.
     pub(crate) async fn charge_after_body(
@@ -170,8 +126,8 @@ impl Gate {
         ctx.send_reply(&reply, session).await
     }
 
-    /// Like [`Gate::request_filter`], for a proxy that reads bodies and handles 100 Continue
-    /// itself.
+    /// Runs the gates, and answers a request that is not forwarded. The caller reads the body and
+    /// handles 100 Continue.
     pub(crate) async fn answer_unless_forwarded(
         &self,
         session: &mut Session,

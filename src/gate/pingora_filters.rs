@@ -4,6 +4,7 @@
 //! and the error response if the exchange fails. The proxy that mounts the gate chooses the server
 //! and enforces the time limits.
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorSource, ErrorType, Result};
@@ -37,11 +38,11 @@ pub(crate) struct FailedExchange {
 }
 
 impl Gate {
-    /// Makes the request that the upstream server gets: the canonical target, `host` in `Host`, and
-    /// the client's identity in `X-Riskgate-` and `X-Forwarded-` fields. Fields that the client
-    /// could forge are removed, and so is the client's key. Call this method in your
-    /// `upstream_request_filter`, before you add fields of your own. `host` is the server's name,
-    /// with the port unless it is the default port.
+    /// Makes the request that the upstream server gets: the canonical target, the length of a body
+    /// that was read, `host` in `Host`, and the client's identity in `X-Riskgate-` and
+    /// `X-Forwarded-` fields. Fields that the client could forge are removed, and so is the client's
+    /// key. Call this method in your `upstream_request_filter`, before you add fields of your own.
+    /// `host` is the server's name, with the port unless it is the default port.
     ///
     /// # Errors
     /// Returns an error if the request did not pass the gates, or `host` is no valid field value.
@@ -52,11 +53,23 @@ impl Gate {
         ctx: &RequestContext,
         host: &str,
     ) -> Result<()> {
+        ctx.body.set_framing(request)?;
         let (Some(target), Some(_)) = (ctx.upstream_target(), &ctx.permit) else {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         };
         let client_info = self.collect_client_info(ctx);
         prepare_upstream_request(request, target, host, &client_info)
+    }
+
+    /// Adds the bytes of a longer body that were read to screen it, and that Pingora has not kept.
+    /// Call this method in your `request_body_filter`.
+    pub fn request_body_filter(
+        &self,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut RequestContext,
+    ) {
+        ctx.body.pass_part(body, end_of_stream);
     }
 
     /// Collects what the upstream server is told about the client.

@@ -10,6 +10,7 @@ use smol_str::SmolStr;
 use crate::exchange::forwarding::ServerFreedom;
 use crate::gate::admission::Permit;
 use crate::gate::authz_rules::AuthzRules;
+use crate::gate::body_to_forward::BodyToForward;
 use crate::gate::screen_rules::{ScreenRules, ScreeningResult};
 use crate::gate::state::ReloadableRules;
 use crate::keys::Key;
@@ -82,6 +83,8 @@ pub struct RequestContext {
     pub(super) screened: Option<Box<ScreeningResult>>,
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; `None` if no request could be parsed.
     pub(crate) protocol: Option<&'static str>,
+    /// What the server gets of the client's body, on the Pingora path.
+    pub(crate) body: BodyToForward,
     /// The bytes of the response's body that were sent.
     pub(crate) response_bytes: u64,
     /// The attempts to get a response from an upstream server that have ended.
@@ -166,6 +169,7 @@ impl RequestContext {
             authz: None,
             screened: None,
             protocol: None,
+            body: BodyToForward::Nothing,
             response_bytes: 0,
             attempts: Vec::new(),
             has_attempt_records: false,

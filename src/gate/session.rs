@@ -32,7 +32,7 @@ pub(super) fn close_if_process_ends(session: &mut Session) {
 
 /// Sends 100 Continue to a client that waits for it, because the expectation isn't forwarded to the
 /// upstream server. On HTTP/2 Pingora can't send a 100.
-pub(super) async fn send_continue_if_awaited(session: &mut Session) -> Result<()> {
+pub(crate) async fn send_continue_if_awaited(session: &mut Session) -> Result<()> {
     let client = session.as_downstream_mut();
     let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
     let awaits_continue =

@@ -23,14 +23,14 @@ use crate::exchange::{
     Attempts, BodyFault, BodyFraming, Failure, StatusKind, body_framing, parse_content_length,
 };
 use crate::gate::{
-    FailedExchange, Gate, Gated, RequestContext, classify_error, has_final_response_started,
+    BodyToForward, FailedExchange, Gate, RequestContext, classify_error, has_final_response_started,
 };
-use crate::proxy::request_body::{self, BodyOutlook, HeldBody, MAX_HELD_BODY_BYTES};
+use crate::proxy::admission::{BodyReading, admit_request};
+use crate::proxy::request_body;
 use crate::proxy::upstream::{
     AttemptTimer, ConnectionGuard, ExchangeDeadline, ExchangePermit, Upstreams, describe_error,
 };
 use crate::proxy::upstream_service::UpstreamService;
-use crate::screening::ReceivedBody;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`]
@@ -45,14 +45,9 @@ use crate::support::test_fault::{TestFault, is_injected};
 pub struct Gateway {
     gate: Gate,
     upstreams: Arc<Upstreams>,
-    /// Whether no read of an HTTP/1.1 body goes on beyond [`MAX_HELD_BODY_BYTES`].
+    /// Whether no read of an HTTP/1.1 body goes on beyond 64 KiB.
     are_parts_bounded: bool,
 }
-
-/// The most bytes of a frame that a client may send (RFC 9113 section 4.2).
-const HTTP2_FRAME_BYTES: usize = 16 * 1024;
-/// The most bytes of a body that Pingora reads at a time.
-const PINGORA_READ_BYTES: usize = 64 * 1024;
 
 /// The state of one request in the [`Gateway`]: its `ProxyHttp::CTX`. It has no public parts.
 #[derive(Default)]
@@ -60,7 +55,6 @@ pub struct ProxyContext {
     request_context: RequestContext,
     /// The deadline of the exchange; `None` before it begins.
     deadline: Option<ExchangeDeadline>,
-    body: BodyToForward,
     attempts: Attempts,
     /// What failed in the last attempt; `None` if nothing did, or if only Pingora knows.
     failure: Option<Failure>,
@@ -76,23 +70,6 @@ pub struct ProxyContext {
     exchange_permit: Option<ExchangePermit>,
 }
 
-/// What the server gets of the client's body.
-#[derive(Default)]
-enum BodyToForward {
-    /// Nothing: the client sent no body.
-    #[default]
-    Nothing,
-    /// This many bytes, which Pingora keeps.
-    Whole(usize),
-    /// A longer body, as it arrives.
-    Streamed {
-        /// What was read before the exchange began, and Pingora has not kept.
-        unsent_start: Bytes,
-        /// The bytes that passed in the current attempt.
-        received_bytes: usize,
-    },
-}
-
 impl Gateway {
     /// Creates a gateway from a gate and its upstream servers.
     #[doc(hidden)]
@@ -101,7 +78,7 @@ impl Gateway {
     }
 
     /// The same, behind listeners of riskgate: they let no read of an HTTP/1.1 body go on beyond
-    /// [`MAX_HELD_BODY_BYTES`].
+    /// 64 KiB.
     pub(crate) fn behind_own_listeners(gate: Gate, upstreams: Arc<Upstreams>) -> Gateway {
         Gateway { gate, upstreams, are_parts_bounded: true }
     }
@@ -141,59 +118,16 @@ impl Gateway {
         may_retry
     }
 
-    /// Reads the body of a request, as far as it is held before a server is asked. Returns `None`
-    /// if the request is answered because that failed.
-    async fn hold_body(
-        &self,
-        session: &mut Session,
-        ctx: &mut RequestContext,
-        is_start_needed: bool,
-    ) -> Result<Option<HeldBody>> {
-        let options = self.upstreams.body_options();
-        let client = session.as_downstream_mut();
-        client.set_read_timeout(Some(options.timeout));
-        let awaits_impossible_continue = request_body::awaits_impossible_continue(client);
-        request_body::remove_expect(client);
-        let announced_length = request_body::announced_length(client);
-        if announced_length.is_some_and(|length| length > MAX_HELD_BODY_BYTES) && !is_start_needed {
-            return Ok(Some(HeldBody::Start(Bytes::new())));
-        }
-        let max_last_part = match announced_length {
-            _ if client.is_http2() => HTTP2_FRAME_BYTES,
-            // The end of a chunked body is a part of its own.
-            None => 0,
-            Some(_) if self.are_parts_bounded => 0,
-            Some(_) => PINGORA_READ_BYTES,
-        };
-        let outlook = BodyOutlook { announced_length, max_last_part };
-        client.enable_retry_buffering();
-        let mut memory = self.upstreams.begin_held_body(ctx.client_address);
-        let held = async {
-            let first_part = match awaits_impossible_continue {
-                true => request_body::wait_for_body_start(client, &mut memory).await?,
-                false => Bytes::new(),
-            };
-            request_body::hold_body(client, outlook, first_part, &mut memory, options).await
-        };
-        match held.await {
-            Ok(body) => Ok(Some(body)),
-            Err(error) => {
-                self.gate.refuse(&error.into_refusal()?, session, ctx).await?;
-                Ok(None)
-            }
-        }
-    }
-
     /// Begins the exchange with a server.
     fn begin_exchange(&self, body: BodyToForward, ctx: &mut ProxyContext) {
-        ctx.request_context.has_attempt_records = true;
+        let request = &mut ctx.request_context;
+        request.has_attempt_records = true;
         let since = match body {
-            BodyToForward::Nothing => ctx.request_context.started_at(),
+            BodyToForward::Nothing => request.started_at(),
             BodyToForward::Whole(_) | BodyToForward::Streamed { .. } => Instant::now(),
         };
-        let limit = ctx.request_context.time_limit();
-        ctx.deadline = Some(self.upstreams.exchange_deadline(limit, since));
-        ctx.body = body;
+        ctx.deadline = Some(self.upstreams.exchange_deadline(request.time_limit(), since));
+        request.body = body;
     }
 }
 
@@ -240,48 +174,17 @@ impl ProxyHttp for Gateway {
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut ProxyContext) -> Result<bool> {
-        let gated = self.gate.answer_unless_forwarded(session, &mut ctx.request_context).await?;
-        let route = match gated {
-            Gated::Answered => return Ok(true),
-            Gated::Charged => {
-                request_body::remove_expect(session.as_downstream_mut());
-                self.begin_exchange(BodyToForward::Nothing, ctx);
-                return Ok(false);
-            }
-            Gated::Uncharged(route) => Some(route),
-            Gated::AskedByProxy => None,
+        let reading = |request: &RequestContext| BodyReading {
+            options: self.upstreams.body_options(),
+            held_bytes: self.upstreams.begin_held_body(request.client_address),
+            are_parts_bounded: self.are_parts_bounded,
+            is_for_screening_alone: false,
         };
-        let client = session.as_downstream_mut();
-        let announces_body =
-            !client.is_body_done() || request_body::announced_length(client).is_some();
-        let is_screened = ctx.request_context.is_body_screened();
         let request = &mut ctx.request_context;
-        let Some(held) = self.hold_body(session, request, is_screened).await? else {
+        let Some(body) = admit_request(&self.gate, session, request, reading).await? else {
             return Ok(true);
         };
-        if let Some(route) = route {
-            let target = session.req_header().raw_path();
-            if let Some(reply) = self.gate.charge_after_body(target, route, request).await {
-                request.send_reply(&reply, session).await?;
-                return Ok(true);
-            }
-        }
-        let (HeldBody::Whole(bytes) | HeldBody::Start(bytes)) = &held;
-        let received = ReceivedBody { bytes, is_whole: matches!(held, HeldBody::Whole(_)) };
-        if let Some(reply) = self.gate.screen(session.req_header(), received, request) {
-            request.send_reply(&reply, session).await?;
-            return Ok(true);
-        }
-        let body = match held {
-            HeldBody::Whole(_) if !announces_body => BodyToForward::Nothing,
-            HeldBody::Whole(body) => BodyToForward::Whole(body.len()),
-            HeldBody::Start(start) => {
-                // Pingora sends what it has kept.
-                let is_kept = session.as_downstream().get_retry_buffer().is_some();
-                let unsent_start = if is_kept { Bytes::new() } else { start };
-                BodyToForward::Streamed { unsent_start, received_bytes: 0 }
-            }
-        };
+        request_body::remove_expect(session.as_downstream_mut());
         self.begin_exchange(body, ctx);
         Ok(false)
     }
@@ -306,7 +209,7 @@ impl ProxyHttp for Gateway {
         let deadline = ctx.deadline.as_ref().ok_or_else(no_server)?;
         let peer = self.upstreams.select_peer(deadline, ctx.attempts.is_retry());
         let mut peer = peer.ok_or_else(no_server)?;
-        if matches!(ctx.body, BodyToForward::Streamed { .. }) {
+        if matches!(ctx.request_context.body, BodyToForward::Streamed { .. }) {
             // The server's time runs only once it has the whole body. The guard ends it.
             peer.options.read_timeout = None;
         }
@@ -359,19 +262,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         let host = self.upstreams.host_header(&ctx.server_address);
-        match &mut ctx.body {
-            BodyToForward::Nothing => {}
-            BodyToForward::Whole(length) => {
-                request.remove_header(&TRANSFER_ENCODING);
-                request.insert_header(CONTENT_LENGTH, *length)?;
-            }
-            BodyToForward::Streamed { received_bytes, .. } => {
-                *received_bytes = 0;
-                if !request.headers.contains_key(CONTENT_LENGTH) {
-                    request.insert_header(TRANSFER_ENCODING, "chunked")?;
-                }
-            }
-        }
+        ctx.request_context.body.restart();
         self.gate.upstream_request_filter(session, request, &ctx.request_context, host)
     }
 
@@ -428,16 +319,8 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         ctx: &mut ProxyContext,
     ) -> Result<()> {
-        if let BodyToForward::Streamed { unsent_start, received_bytes } = &mut ctx.body {
-            if !unsent_start.is_empty() {
-                let parts = [&unsent_start[..], body.as_deref().unwrap_or_default()];
-                *body = Some(parts.concat().into());
-                *unsent_start = Bytes::new();
-            }
-            // Pingora would write an empty part at the end as a last chunk, and then another one.
-            *body = body.take().filter(|part| !(end_of_stream && part.is_empty()));
-            *received_bytes += body.as_ref().map_or(0, Bytes::len);
-            if *received_bytes > self.upstreams.body_options().max_bytes {
+        if let Some(received_bytes) = ctx.request_context.body.pass_part(body, end_of_stream) {
+            if received_bytes > self.upstreams.body_options().max_bytes {
                 return Err(BodyFault::too_long_error());
             }
             if let Some(deadline) = &mut ctx.deadline {

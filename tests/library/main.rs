@@ -3,4 +3,5 @@
 
 mod deadline;
 mod mount;
+mod mount_forms;
 mod panic;

@@ -8,11 +8,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// The running example, its address and key, and the request headers that its upstream received.
-struct MountingProxy {
+pub struct MountingProxy {
     process: Child,
-    address: SocketAddr,
+    pub address: SocketAddr,
     key: String,
-    received_headers: Receiver<String>,
+    pub received_headers: Receiver<String>,
     _folder: tempfile::TempDir,
 }
 
@@ -73,10 +73,20 @@ fn start_mounting_proxy_for(
     upstream_address: SocketAddr,
     upstream: Receiver<String>,
 ) -> MountingProxy {
+    start_mounting_proxy_with(upstream_address, upstream, "")
+}
+
+/// The same, with these sections in its config.
+pub fn start_mounting_proxy_with(
+    upstream_address: SocketAddr,
+    upstream: Receiver<String>,
+    sections: &str,
+) -> MountingProxy {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("riskgate.toml");
     let store = folder.path().join("riskgate.db");
-    let text = format!("[store]\nurl = \"sqlite:{}\"\n[log]\naccess = false\n", store.display());
+    let store = store.display();
+    let text = format!("[store]\nurl = \"sqlite:{store}\"\n[log]\naccess = false\n{sections}");
     std::fs::write(&config, text).unwrap();
     let key = create_key(&config);
     let address = free_address();

@@ -352,8 +352,7 @@ fn a_response_cut_within_its_body_never_looks_complete_and_stays_counted() {
             Truncated,
         ),
         // The header arrives within the deadline, the body does not.
-        response_fault_scenario(Fault::Trickle(DEADLINE / 75), Truncated)
-            .also_allow(&[Timeout]),
+        response_fault_scenario(Fault::Trickle(DEADLINE / 75), Truncated).also_allow(&[Timeout]),
     ]);
 }
 
