@@ -12,8 +12,10 @@ use super::{run_riskgate, stderr_text};
 
 /// The first words of the info strings of fenced blocks. riskgate must accept a block `toml` as its
 /// config; TOML for another program has a second word, such as `toml cargo`.
-const LANGUAGES: [&str; 12] =
-    ["toml", "json", "sh", "bash", "python", "rust", "yaml", "nginx", "text", "promql", "ini", ""];
+const LANGUAGES: [&str; 16] = [
+    "toml", "json", "sh", "bash", "python", "rust", "yaml", "nginx", "text", "promql", "ini",
+    "html", "js", "php", "ruby", "",
+];
 
 /// The blocks of the documents with one of these info strings, and where they are. `None` stands
 /// for an indented block.
@@ -66,6 +68,25 @@ fn riskgate_accepts_every_config_in_the_documents() {
     }
     let refused = check_config(folder.path(), "[upstream]\nserver = \"127.0.0.1:9000\"\n");
     assert_eq!(refused.status.code(), Some(78), "{}", stderr_text(&refused));
+}
+
+#[test]
+fn every_block_of_a_program_parses() {
+    for (language, program, arguments, lead) in [
+        ("python", "python3", &["-c", "import ast, sys; ast.parse(sys.stdin.read())"][..], ""),
+        ("ruby", "ruby", &["-c"], ""),
+        ("js", "node", &["--check", "-"], ""),
+        ("php", "php", &["-l"], "<?php\n"),
+    ] {
+        let blocks = find_blocks(&[Some(language)]);
+        assert!(!blocks.is_empty(), "{language}");
+        for (at, block) in blocks {
+            let parsed = pipe_into(program, arguments, &format!("{lead}{}", block.text));
+            assert!(parsed.status.success(), "{at}: {}", stderr_text(&parsed));
+        }
+    }
+    let broken = pipe_into("php", &["-l"], "<?php\nif (");
+    assert!(!broken.status.success());
 }
 
 #[test]

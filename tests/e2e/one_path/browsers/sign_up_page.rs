@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{Browser, Demo, run_command, wait_until};
+use crate::harness::{
+    Browser, Demo, MockUpstream, Setup, Step, response_bytes, run_command, wait_until,
+};
 
 /// The config of the demo that keeps its files below `folder`.
 fn demo_config(folder: &Path) -> PathBuf {
@@ -91,4 +93,51 @@ fn the_page_of_the_demo_works_without_a_browser() {
     );
     assert!(post("<b>@gmail.com", "*/*").ends_with("\n422 "));
     assert!(post("o'neill@gmail.com", "*/*").contains("Welcome, <b>o&#39;neill@gmail.com</b>"));
+}
+
+/// The page with a script that docs/signup-form.md shows.
+fn page_of_the_document() -> String {
+    let document = include_str!("../../../../docs/signup-form.md");
+    let (_, rest) = document.split_once("```html\n").unwrap();
+    format!("<!doctype html><title>Sign up</title>{}", rest.split("```").next().unwrap())
+}
+
+/// The first route that docs/signup-form.md shows, in the mode `block`.
+fn route_of_the_document() -> String {
+    let document = include_str!("../../../../docs/signup-form.md");
+    let (_, rest) = document.split_once("[[upstream.route]]\n").unwrap();
+    let route = rest.split("```").next().unwrap().replace("\"shadow\"", "\"block\"");
+    format!("[[upstream.route]]\n{route}")
+}
+
+#[test]
+fn the_page_of_the_document_shows_what_riskgate_answers() {
+    let upstream = MockUpstream::with_script(|seen| {
+        let html = "Content-Type: text/html; charset=utf-8\r\n";
+        let answer = match seen.request_line().split(' ').take(2).collect::<Vec<_>>()[..] {
+            ["POST", "/signup"] => response_bytes(303, "Location: /welcome\r\n", ""),
+            ["GET", "/welcome"] => response_bytes(200, html, "<p role=status>Welcome.</p>"),
+            _ => response_bytes(200, html, &page_of_the_document()),
+        };
+        vec![Step::Send(answer)]
+    });
+    let setup = Setup::with_bundled_table().append_toml(&route_of_the_document());
+    let gateway = setup.with_upstreams(&[upstream.address]).start();
+    let browser = Browser::start();
+    let sign_up = |email: &str| {
+        browser.open(&format!("http://{}/signup", gateway.http));
+        browser.type_into("[name=email]", email);
+        browser.click("button");
+    };
+    for (email, text) in [
+        ("x@yopmail.com", "Please use another e-mail address."),
+        ("jane@gmial.com", "Did you mean jane@gmail.com?"),
+        ("jane@gmail", "Did you mean jane@gmail.com?"),
+    ] {
+        sign_up(email);
+        wait_until(text, || browser.text("[role=alert]") == text);
+    }
+    sign_up("jane@gmail.com");
+    wait_until("the user is welcome", || browser.url().ends_with("/welcome"));
+    assert_eq!(browser.text("[role=status]"), "Welcome.");
 }
