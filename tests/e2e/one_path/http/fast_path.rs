@@ -13,6 +13,7 @@ mod http2_exchange;
 mod http2_input;
 mod http2_odd_requests;
 mod normalization;
+mod random_posts;
 pub mod random_requests;
 mod upstream_script;
 

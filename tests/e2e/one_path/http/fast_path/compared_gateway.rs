@@ -9,6 +9,22 @@ use super::random_requests::{KEY, ORIGIN_BOUND_KEY, REVOKED_KEY};
 use super::upstream_script::{must_be_retried, respond_by_target};
 use crate::harness::{CertificateAuthority, Gateway, MockUpstream, Setup, Stream, TEST_TIMEOUT};
 
+/// A whole site with a form, and paths with a key.
+const ROUTES: &str = "
+[[upstream.route]]
+prefix = \"/\"
+key = false
+
+[upstream.route.screen]
+fields = [\"email\"]
+paths = [\"/form\"]
+mode = \"block\"
+
+[[upstream.route]]
+prefix = \"/paid\"
+methods = [\"GET\", \"POST\", \"PUT\"]
+";
+
 /// One of the two gateways, and its upstream server.
 pub struct ComparedGateway {
     pub gateway: Gateway,
@@ -24,6 +40,7 @@ impl ComparedGateway {
         let authority = CertificateAuthority::new(setup.path("").as_path());
         let certificate = authority.issue_certificate("gate", "DNS:gate.test");
         let setup = setup.with_certificates(&[certificate]).set("listen.h2c", "true");
+        let setup = setup.append_toml(ROUTES);
         // The top list is ranked once a second, so two gateways could show different lists.
         let setup = setup.set("top.min_accounts", "16");
         let key = |id: &str, key: &str, more: &str| {

@@ -21,6 +21,9 @@ pub enum Transport {
     Http2,
 }
 
+/// A client that sends as many bytes has a body that is longer than riskgate holds.
+const LONG_INPUT_BYTES: usize = 64 * 1024;
+
 /// What one connection to each gateway gave.
 struct Outcome {
     /// The normalized responses with the fast path and without.
@@ -94,7 +97,11 @@ fn send_and_read(stream: &mut dyn Stream, sent: &Http1Input) -> Vec<String> {
         Err(other) => format!("{other:?}"),
     };
     let mut responses = normalized_responses(&answers);
-    responses.push(end);
+    // After a refusal, the gateway discards only so much of a long body. Whether the rest of it
+    // meets a closed socket depends on time.
+    if sent.bytes.len() < LONG_INPUT_BYTES {
+        responses.push(end);
+    }
     responses
 }
 
@@ -146,8 +153,17 @@ fn compare_effects(transport: Transport, with: &ComparedGateway, without: &Compa
     assert_same_lines(&with.sorted_log_lines(), &without.sorted_log_lines());
     let used = |side: &ComparedGateway| side.gateway.get("/v1/usage", KEY).expect(200).text();
     assert_eq!(used(with), used(without));
-    for metric in ["domain", "top_domains", "check", "none"] {
-        for outcome in ["ok", "unauthorized", "forbidden", "validation_error", "bad_request"] {
+    let outcomes = [
+        "ok",
+        "unauthorized",
+        "forbidden",
+        "validation_error",
+        "bad_request",
+        "email_refused",
+        "form_unreadable",
+    ];
+    for metric in ["domain", "top_domains", "check", "upstream", "none"] {
+        for outcome in outcomes {
             let count = |side: &ComparedGateway| {
                 let labels = [format!("route=\"{metric}\""), format!("outcome=\"{outcome}\"")];
                 let labels: Vec<&str> = labels.iter().map(String::as_str).collect();

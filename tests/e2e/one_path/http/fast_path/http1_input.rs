@@ -1,6 +1,7 @@
 //! Generates the bytes of a client that speaks HTTP/1.1: random requests, most of which the fast
 //! path can serve.
 
+use super::random_posts::random_post;
 use super::random_requests::{KEY, random_plain_request};
 use crate::random_numbers::RandomNumbers;
 
@@ -18,10 +19,10 @@ pub fn random_http1_input(seed: u64) -> Http1Input {
     let mut sent = Http1Input { bytes: Vec::new(), cuts: Vec::new(), plain: 0 };
     let mut all_plain = true;
     for _ in 0..=random.number_below(5) {
-        let (request, is_plain) = if random.one_in(3) {
-            (random_pingora_path_request(&mut random), false)
-        } else {
-            (format_plain_request(&mut random), true)
+        let (request, is_plain) = match random.number_below(12) {
+            0..3 => (random_pingora_path_request(&mut random), false),
+            3..7 => (random_post(&mut random), false),
+            _ => (format_plain_request(&mut random), true),
         };
         all_plain &= is_plain;
         sent.plain += u64::from(all_plain);

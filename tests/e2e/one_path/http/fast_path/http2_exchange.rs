@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
 use super::http2_input::Http2Input;
-use super::normalization::{normalized_field, sorted_if_forwarded};
+use super::normalization::{normalized_field, sorted_by_name};
 use crate::harness::Stream;
 use crate::harness::http2_frames::{
     DATA, END_HEADERS, END_STREAM, FrameClient, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS,
@@ -126,7 +126,7 @@ impl ReadFrames {
             "ratelimit" | "content-length" if self.is_concurrent => format!("{name}: …"),
             name => normalized_field(name, value),
         };
-        let fields = sorted_if_forwarded(fields.iter().map(field).collect());
+        let fields = sorted_by_name(fields.iter().map(field));
         format!("{}\n\n", fields.join("\n"))
     }
 }

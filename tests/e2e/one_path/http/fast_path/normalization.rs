@@ -9,12 +9,12 @@ pub fn normalized_responses(answers: &[u8]) -> Vec<String> {
     };
     let answer = |answer: &str| {
         let Some((header, body)) = answer.split_once("\r\n\r\n") else { return answer.to_owned() };
-        let fields = header.split("\r\n").map(line).collect();
+        let fields = header.split("\r\n").map(line);
         let is_chunked = header.contains("x-riskgate-source")
             && header.contains("Transfer-Encoding: chunked")
             && !body.is_empty();
         let body = if is_chunked { joined_chunks_and_end(body) } else { body.to_owned() };
-        format!("{}\n\n{body}", sorted_if_forwarded(fields).join("\n"))
+        format!("{}\n\n{body}", sorted_by_name(fields).join("\n"))
     };
     text.split("HTTP/1.1 ").map(answer).collect()
 }
@@ -30,14 +30,6 @@ pub fn normalized_field(name: &str, value: &str) -> String {
             format!("{name}: {until};t=…")
         }
         _ => format!("{name}: {value}"),
-    }
-}
-
-/// Sorts the fields of a forwarded response by name.
-pub fn sorted_if_forwarded(fields: Vec<String>) -> Vec<String> {
-    match fields.iter().any(|field| field.starts_with("x-riskgate-source")) {
-        true => sorted_by_name(fields.into_iter()),
-        false => fields,
     }
 }
 

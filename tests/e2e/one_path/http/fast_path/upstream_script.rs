@@ -74,6 +74,9 @@ pub fn respond_by_target(seen: &ReceivedRequest) -> Vec<Step> {
         // riskgate sends the request again, on a new connection.
         RETRIED if seen.index_on_connection > 0 => vec![Step::Close],
         "fold" => vec![send("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n")],
+        path if path.starts_with('/') => {
+            vec![Step::Send(response_bytes(200, "X-Of-Site: 1\r\n", &body("a page")))]
+        }
         _ => vec![Step::Send(response_bytes(200, "", &body(r#"{"checked":true}"#)))],
     }
 }
