@@ -40,8 +40,8 @@ pub(crate) struct FailedExchange {
 impl Gate {
     /// Makes the request that the upstream server gets: the canonical target, the length of a body
     /// that was read, `host` in `Host`, and the client's identity in `X-Riskgate-` and
-    /// `X-Forwarded-` fields. Fields that the client could forge are removed, and so is the client's
-    /// key. Call this method in your `upstream_request_filter`, before you add fields of your own.
+    /// `X-Forwarded-` fields. Fields that the client could forge are removed, and so is its key.
+    /// Call this method in your `upstream_request_filter`, before you add fields of your own.
     /// `host` is the server's name, with the port unless it is the default port.
     ///
     /// # Errors

@@ -6,6 +6,10 @@ use std::borrow::Cow;
 /// what they take for the start of a query.
 const IGNORED_BEHIND_NAME: &[u8] = b".;:?# \t";
 
+/// What the names of programs end with, beside `.php` and its versions.
+const SCRIPT_EXTENSIONS: [&[u8]; 8] =
+    [b"asp", b"aspx", b"cgi", b"fcgi", b"phtml", b"pl", b"py", b"rb"];
+
 /// The ways in which upstream servers may read one path: as it is, decoded once, or twice.
 pub struct PathReadings<'p> {
     readings: [Option<Cow<'p, [u8]>>; 3],
@@ -29,11 +33,25 @@ impl<'p> PathReadings<'p> {
     /// begins with `/`.
     pub fn is_at_or_below(&self, prefix: &str) -> bool {
         self.readings.iter().flatten().any(|reading| {
-            let mut segments = segments(reading);
-            let names = prefix.split('/').filter(|name| !name.is_empty());
-            names.into_iter().all(|name| segments.next().is_some_and(|it| has_name(it, name)))
+            begins_with(segments(reading), prefix)
+                || segments(reading).any(is_script)
+                    && begins_with(segments(reading).filter(|segment| !is_script(segment)), prefix)
         })
     }
+}
+
+fn begins_with<'p>(mut segments: impl Iterator<Item = &'p [u8]>, prefix: &str) -> bool {
+    let mut names = prefix.split('/').filter(|name| !name.is_empty());
+    names.all(|name| segments.next().is_some_and(|segment| has_name(segment, name)))
+}
+
+/// Returns true for the name of a program such as `index.php`. Web servers pass what is behind it
+/// to the program, as `PATH_INFO` (RFC 3875 section 4.1.5), which takes it for the path.
+fn is_script(segment: &[u8]) -> bool {
+    let name = segment.split(|byte| matches!(byte, b';' | b':' | b' ')).next().unwrap_or_default();
+    let dot = name.iter().rposition(|byte| *byte == b'.');
+    let extension = dot.map_or(&b""[..], |dot| &name[dot + 1..]).to_ascii_lowercase();
+    extension.starts_with(b"php") || SCRIPT_EXTENSIONS.contains(&&*extension)
 }
 
 /// Returns the segments without those of which nothing is left: servers merge repeated slashes, and
@@ -124,13 +142,26 @@ mod tests {
             "/open%2fadmin/x",
             "/open%c0%afadmin",
             "/open/%20/admin",
+            "/index.php/open/admin",
+            "/open/INDEX.PHP/admin",
+            "/open/app.php7;x/admin/users",
+            "/cgi.fcgi/open/admin.json",
+            "/index%2Ephp/open/admin",
         ] {
             let readings = PathReadings::of(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
             assert!(readings.is_at_or_below("/open/admin"), "{path}");
             assert!(readings.is_at_or_below("/open") && readings.is_at_or_below("/"), "{path}");
         }
-        for path in ["/", "/open", "/open/administrators", "/open/x/admin", "/x/open/admin", "/%zz"]
-        {
+        for path in [
+            "/",
+            "/open",
+            "/open/administrators",
+            "/open/x/admin",
+            "/x/open/admin",
+            "/%zz",
+            "/index.html/open/admin",
+            "/index.php/administrators",
+        ] {
             let readings = PathReadings::of(path.as_bytes()).unwrap();
             assert!(!readings.is_at_or_below("/open/admin"), "{path}");
             assert!(readings.is_at_or_below("/"));

@@ -134,9 +134,16 @@ fn only_the_paths_of_the_form_are_screened_in_every_spelling() {
     let upstream = MockUpstream::start();
     let gateway = start(SITE, &upstream);
     let bad = "email=x%40yopmail.com";
-    for path in
-        ["/signup", "/signup/", "/signup.json", "/SignUp", "/%73ignup", "//signup", "/signup/2"]
-    {
+    for path in [
+        "/signup",
+        "/signup/",
+        "/signup.json",
+        "/SignUp",
+        "/%73ignup",
+        "//signup",
+        "/signup/2",
+        "/index.php/signup",
+    ] {
         let refused = gateway.send_request(&form(path, bad)).expect(422);
         assert_eq!(refused.json()["error"], "email_refused", "{path}");
     }
