@@ -209,7 +209,8 @@ async fn send_answer(
     request: &mut ProxyRequest,
     answer: Option<Reply>,
 ) -> ConnectionDisposition {
-    // It has left within its body. Over TLS, an orderly close still tells it that nothing follows.
+    // The client has left before its body was complete. Over TLS, an orderly close still tells it
+    // that nothing follows.
     let Some(reply) = answer else { return ConnectionDisposition::Close };
     let is_ending = context.tracker.is_draining();
     let should_close =

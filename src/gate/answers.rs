@@ -31,6 +31,9 @@ const VERDICT_BODY_START: &str = r#"{"domain":""#;
 /// because clients expect an integer. Above 2^53 - 1, JavaScript can't represent every integer.
 const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 
+/// The most fields of a preflight's `Access-Control-Request-Headers` that are allowed.
+const MAX_REQUESTED_HEADERS: usize = 64;
+
 /// The gates' decision about a request.
 pub(crate) enum Decision {
     /// riskgate answers the request itself.
@@ -110,7 +113,8 @@ fn answer_options(
     }
     let value = request.cors_request_headers.unwrap_or_default();
     let is_name = |name: &&[u8]| name.iter().all(|byte| is_token_byte(*byte));
-    let names = list_members(value).filter(is_name).filter_map(|it| std::str::from_utf8(it).ok());
+    let names = list_members(value).take(MAX_REQUESTED_HEADERS).filter(is_name);
+    let names = names.filter_map(|name| std::str::from_utf8(name).ok());
     let key_header = request.key_header.as_ref().map(HeaderName::as_str);
     let headers = cors.allowed_request_headers(names, key_header);
     Ok(Reply::preflight(allowed_methods, headers))

@@ -43,6 +43,8 @@ impl BodyToForward {
                 request.remove_header(&TRANSFER_ENCODING);
                 request.insert_header(CONTENT_LENGTH, *length)
             }
+            // HTTP/2 has no transfer codings (RFC 9113 section 8.2.2).
+            BodyToForward::Streamed { .. } if request.version == http::Version::HTTP_2 => Ok(()),
             BodyToForward::Streamed { .. } => match request.headers.contains_key(CONTENT_LENGTH) {
                 true => Ok(()),
                 false => request.insert_header(TRANSFER_ENCODING, "chunked"),
@@ -51,7 +53,7 @@ impl BodyToForward {
     }
 
     /// Adds the unsent start to a part of a longer body. Returns the bytes that have passed in the
-    /// attempt so far; `None` if the body is no longer one.
+    /// attempt so far; `None` unless the body is streamed.
     pub fn pass_part(&mut self, part: &mut Option<Bytes>, is_last: bool) -> Option<usize> {
         let BodyToForward::Streamed { unsent_start, received_bytes } = self else { return None };
         if !unsent_start.is_empty() {

@@ -17,7 +17,7 @@ use super::answers::{self, Decision};
 use super::beginning::{RequestParts, names_key};
 use super::client_limit::check_client_rates;
 use super::request_context::{ConnectionFacts, RequestContext};
-use super::route::{self, Route};
+use super::route::{self, Route, UpstreamRoute};
 use super::session::protocol_name;
 use super::state::Gate;
 
@@ -349,7 +349,10 @@ impl Gate {
     ) -> Result<(), Refusal> {
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
-        let origins = members.as_ref().map_or(OriginsOwner::Keys, |members| members.origins);
+        let origins = match &members {
+            Ok(members) => members.origins,
+            Err(refusal) => self.find_origins_owner(refusal, request, ctx),
+        };
         let authenticated = members.and_then(|members| {
             ctx.passes_authorization = members.key.is_none()
                 && ring.is_some_and(|ring| {
@@ -370,6 +373,23 @@ impl Gate {
             OriginsOwner::Server => {}
         }
         check_client_rates(self, authenticated?, request, ctx)
+    }
+
+    /// Returns who decides about other origins if a route does not take the method.
+    fn find_origins_owner(
+        &self,
+        refusal: &Refusal,
+        request: &RequestParts<'_>,
+        ctx: &RequestContext,
+    ) -> OriginsOwner {
+        let (routes, authz_path) =
+            (&ctx.rules.upstream_routes, self.startup_rules.authz_path.as_ref());
+        let is_of_method = matches!(refusal, Refusal::MethodNotAllowed { .. });
+        let index = || route::find_upstream_route(request.target, routes, authz_path);
+        match is_of_method.then(index).flatten() {
+            Some(index) => OriginsOwner::of_route(index, routes),
+            None => OriginsOwner::Keys,
+        }
     }
 
     /// The last gate, the quota: charges all these calls or none, and keeps the permit. A request
@@ -431,6 +451,16 @@ impl Gate {
     }
 }
 
+impl OriginsOwner {
+    fn of_route(index: usize, routes: &[UpstreamRoute]) -> OriginsOwner {
+        match &routes[index] {
+            route if route.has_server_cors() => OriginsOwner::Server,
+            route if route.cors.is_some() => OriginsOwner::Route(index),
+            _ => OriginsOwner::Keys,
+        }
+    }
+}
+
 impl<'r> MatchedRoute<'r> {
     fn members(&self, request: &RequestParts<'r>) -> GateMembers<'r> {
         let upstream_route = match self.route {
@@ -460,14 +490,9 @@ fn keep_route<'r>(
     ctx: &mut RequestContext,
 ) -> MatchedRoute<'r> {
     ctx.route = route.label();
-    let origins_of_route = |index: usize| match &ctx.rules.upstream_routes[index] {
-        route if route.has_server_cors() => OriginsOwner::Server,
-        route if route.cors.is_some() => OriginsOwner::Route(index),
-        _ => OriginsOwner::Keys,
-    };
     let origins = match route {
         Route::Upstream(index) | Route::Options { upstream_route: Some(index), .. } => {
-            origins_of_route(index)
+            OriginsOwner::of_route(index, &ctx.rules.upstream_routes)
         }
         _ => OriginsOwner::Keys,
     };

@@ -120,6 +120,19 @@ pub fn match_route<'a>(
     }
 }
 
+/// Returns the index of the route of `[[upstream.route]]` that a target leads to.
+pub(super) fn find_upstream_route(
+    target: &[u8],
+    upstream_routes: &[UpstreamRoute],
+    authz_path: Option<&PathPrefix>,
+) -> Option<usize> {
+    let path = split_path_and_query(target).0;
+    match match_builtin_path(path) {
+        Some(_) => None,
+        None => find_upstream_route_index(upstream_routes, authz_path, path),
+    }
+}
+
 fn match_upstream_method<'a>(
     method: &str,
     routes: &[UpstreamRoute],

@@ -161,7 +161,9 @@ impl Gate {
         if let Ok(address) = EmailAddress::parse(value) {
             let mut verdicts = judge_address(&address);
             if value.ends_with('.') {
-                verdicts.iter_mut().for_each(|it| it.suggestion = meant_by_slip());
+                verdicts.iter_mut().for_each(|it| {
+                    it.suggestion = meant_by_slip().or_else(|| it.suggestion.take());
+                });
             }
             return verdicts;
         }

@@ -230,10 +230,10 @@ impl EmailAddress {
     /// Returns true if the address belongs to a function or a machine, such as `info@` and
     /// `no-reply@`. What follows a `+` does not matter: mail to `info+news@` reaches `info@`.
     pub fn is_role(&self) -> bool {
-        let name = self.local_part.split('+').next().unwrap_or_default();
         let is_separator_char = |c: char| matches!(c, '-' | '_' | '.' | '"');
         let is_letter = |c: &char| !is_separator_char(*c);
-        let name: String = name.chars().map(narrow_character).collect();
+        let narrow = self.local_part.chars().map(narrow_character);
+        let name: String = narrow.take_while(|c| *c != '+').collect();
         let letters: String =
             name.chars().filter(is_letter).map(|c| c.to_ascii_lowercase()).collect();
         // `h.r` and `i.t` are the initials of people.
@@ -244,6 +244,8 @@ impl EmailAddress {
 
 /// Returns the text without the characters that no reader sees, such as U+200B and U+200E, which
 /// phones paste beside an address. The mark of the byte order and the soft hyphen are among them.
+/// U+200C and U+200D stay in an international domain, whose name they may be a part of (RFC 5892
+/// appendix A).
 pub fn without_invisible_characters(text: &str) -> Cow<'_, str> {
     let is_invisible = |c: char| {
         matches!(c,
@@ -251,10 +253,15 @@ pub fn without_invisible_characters(text: &str) -> Cow<'_, str> {
             | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}')
     };
-    match text.is_ascii() || !text.contains(is_invisible) {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(text.chars().filter(|c| !is_invisible(*c)).collect()),
+    if text.is_ascii() || !text.contains(is_invisible) {
+        return Cow::Borrowed(text);
     }
+    let (local_part, domain) = text.split_at(text.rfind('@').unwrap_or(0));
+    let is_international = domain.chars().any(|c| !c.is_ascii() && !is_invisible(c));
+    let is_joiner = |c: char| is_international && matches!(c, '\u{200c}' | '\u{200d}');
+    let local_part = local_part.chars().filter(|c| !is_invisible(*c));
+    let domain = domain.chars().filter(|c| !is_invisible(*c) || is_joiner(*c));
+    Cow::Owned(local_part.chain(domain).collect())
 }
 
 /// Returns the ASCII character that a full-width one stands for, such as `i` for `ｉ`.
@@ -382,11 +389,14 @@ mod tests {
         for text in [
             "in\u{200b}fo@gmail.com",
             "info@gmail.com\u{200e}",
-            "\u{feff}info\u{ad}@g\u{2060}mail.com",
+            "\u{feff}info\u{ad}@g\u{2060}ma\u{200d}il.com",
         ] {
             let checked = AddressOrDomain::parse(text).unwrap();
             assert!(checked.is_role() && checked.domain().as_str() == "gmail.com", "{text:?}");
         }
+        let joined =
+            AddressOrDomain::parse("j\u{200d}ane@\u{915}\u{94d}\u{200d}\u{937}.example").unwrap();
+        assert!(joined.masked().starts_with("j****@xn--"), "{}", joined.masked());
         assert_eq!(AddressOrDomain::parse("gmail.com\u{200f}").unwrap().masked(), "gmail.com");
     }
 
@@ -403,6 +413,7 @@ mod tests {
             "\"info\"",
             "ＩＮＦＯ",
             "ｎo-reply",
+            "ｉｎｆｏ＋ｘ",
         ] {
             let text = format!("{local_part}@example.com");
             assert!(EmailAddress::parse(&text).unwrap().is_role(), "{text}");

@@ -52,6 +52,8 @@ use webhook::Webhooks;
 pub struct Reloader {
     requests: tokio::sync::Mutex<ReloadRequests>,
     reload_state: Arc<Mutex<ReloadState>>,
+    /// `None` if there is none yet, or once the loop has taken it.
+    thread: tokio::sync::Mutex<Option<ReloadThread>>,
     status_reporter: StatusReporter,
     inputs: Arc<CurrentInputs>,
 }
@@ -142,9 +144,12 @@ impl Reloader {
         reload_state.report_keys_and_store(false);
         reload_state.update_gauges();
         reload_state.record_config_and_key_file();
+        let reload_state = Arc::new(Mutex::new(reload_state));
+        let thread = ReloadThread::start(Arc::clone(&reload_state)).ok();
         let reloader = Reloader {
             requests: tokio::sync::Mutex::new(requests),
-            reload_state: Arc::new(Mutex::new(reload_state)),
+            thread: tokio::sync::Mutex::new(thread),
+            reload_state,
             status_reporter,
             inputs,
         };
@@ -189,6 +194,7 @@ impl BackgroundService for Reloader {
         self.reload_state.lock().unwrap_or_else(PoisonError::into_inner).audit.begin();
         let mut requests = self.requests.lock().await;
         let mut requested: Option<RequestedReload> = None;
+        let (mut thread, mut has_told_fault) = (self.thread.lock().await.take(), false);
         loop {
             let interval = if requested.is_some() { SETTLE_POLL_INTERVAL } else { POLL_INTERVAL };
             let replies = tokio::select! {
@@ -203,24 +209,64 @@ impl BackgroundService for Reloader {
                 requested.get_or_insert_with(new).replies.extend(replies);
             }
             let requested_at = requested.as_ref().map(|reload| reload.begun_at);
-            let reload_state = Arc::clone(&self.reload_state);
-            // Reading and building block, so they run outside the runtime's threads.
-            let reloaded = tokio::task::spawn_blocking(move || {
-                let mut reload_state = reload_state.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(at) = requested_at
-                    && (reload_state.are_files_settled() || at.elapsed() >= MAX_SETTLE_WAIT)
-                {
-                    return Some(reload_state.reload_all_parts());
+            if thread.is_none() {
+                match ReloadThread::start(Arc::clone(&self.reload_state)) {
+                    Ok(started) => thread = Some(started),
+                    Err(error) if !has_told_fault => {
+                        has_told_fault = true;
+                        log::error!("reload: expected a thread, but found {error}; trying on");
+                    }
+                    Err(_) => {}
                 }
-                reload_state.reload_changed_parts();
-                None
-            });
-            if let Ok(Some((outcome, table))) = reloaded.await {
+            }
+            let Some(running) = &thread else { continue };
+            let Ok(reloaded) = running.reload(requested_at).await else {
+                // It panicked. The next pass starts another one.
+                thread = None;
+                continue;
+            };
+            if let Some((outcome, table)) = reloaded {
                 let replies = requested.take().map_or(Vec::new(), |reload| reload.replies);
                 // The table's thread may need long, so the loop does not wait for it.
                 tokio::spawn(add_table_outcome_and_send(replies, outcome, table));
             }
         }
+    }
+}
+
+/// The outcome of a requested reload, and where that of the table will come from. `None` if the
+/// reload was not requested, or still waits for files to settle.
+type Reloaded = Option<(ReloadOutcome, oneshot::Receiver<Option<String>>)>;
+
+/// The thread that reads and builds, which would block the runtime's threads. It is kept, because
+/// a process near its limit of memory may get no other.
+struct ReloadThread(std::sync::mpsc::Sender<(Option<Instant>, oneshot::Sender<Reloaded>)>);
+
+impl ReloadThread {
+    fn start(reload_state: Arc<Mutex<ReloadState>>) -> std::io::Result<ReloadThread> {
+        let (sender, passes) =
+            std::sync::mpsc::channel::<(Option<Instant>, oneshot::Sender<Reloaded>)>();
+        let reload = move || {
+            for (requested_at, reply) in passes {
+                let mut state = reload_state.lock().unwrap_or_else(PoisonError::into_inner);
+                // The loop may be gone.
+                let _ = reply.send(state.reload(requested_at));
+            }
+        };
+        std::thread::Builder::new().name("reload".to_owned()).spawn(reload)?;
+        Ok(ReloadThread(sender))
+    }
+
+    /// Reloads all parts if that was requested, else those that have changed. An error means that
+    /// the thread has panicked.
+    async fn reload(
+        &self,
+        requested_at: Option<Instant>,
+    ) -> Result<Reloaded, oneshot::error::RecvError> {
+        let (reply, reloaded) = oneshot::channel();
+        // If the thread is gone, the reply is dropped.
+        let _ = self.0.send((requested_at, reply));
+        reloaded.await
     }
 }
 
@@ -249,6 +295,16 @@ async fn add_table_outcome_and_send(
 }
 
 impl ReloadState {
+    fn reload(&mut self, requested_at: Option<Instant>) -> Reloaded {
+        if let Some(at) = requested_at
+            && (self.are_files_settled() || at.elapsed() >= MAX_SETTLE_WAIT)
+        {
+            return Some(self.reload_all_parts());
+        }
+        self.reload_changed_parts();
+        None
+    }
+
     /// Reloads each part whose source has changed, apart from the table: the table's thread polls
     /// its own files.
     fn reload_changed_parts(&mut self) {

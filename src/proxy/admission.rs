@@ -20,7 +20,8 @@ const HTTP2_FRAME_BYTES: usize = 16 * 1024;
 /// The most bytes of a body that Pingora reads at a time.
 const PINGORA_READ_BYTES: usize = 64 * 1024;
 
-/// The bodies that a mounted gate reads; the same as the defaults of `riskgate run`.
+/// The bodies that a mounted gate reads. It waits as long as `riskgate run` does by default, and
+/// holds as many bytes.
 static MOUNTED_BODY_OPTIONS: BodyOptions = BodyOptions {
     max_bytes: usize::MAX,
     timeout: Duration::from_secs(10),
@@ -96,7 +97,7 @@ pub(super) async fn admit_request<'r>(
     let announces_body = !client.is_body_done() || request_body::announced_length(client).is_some();
     let is_screened = ctx.is_body_screened();
     let reading = reading(ctx);
-    if reading.is_for_screening_alone {
+    if reading.is_for_screening_alone && is_screened {
         // The listeners of `riskgate run` send it when the body is read.
         send_continue_if_awaited(session).await?;
     }

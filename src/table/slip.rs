@@ -4,14 +4,14 @@ use super::Table;
 use crate::model::domain::Domain;
 
 /// The longest text that is repaired, in bytes.
-const MAX_REPAIRED_BYTES: usize = 64;
+const MAX_SLIP_BYTES: usize = 64;
 
 impl Table {
     /// Returns the provider that the user of an address meant, if it is clear: of `jane@gmail,com`,
     /// `gmail..com`, `gmailcom` and `@gmail.com`. `text` is what is behind the first `@`. `None` if
     /// the domain is right as it is, or if no known provider is meant.
     pub fn suggest_provider_for_slip(&self, text: &str, unix_now: i64) -> Option<String> {
-        if text.len() > MAX_REPAIRED_BYTES {
+        if text.len() > MAX_SLIP_BYTES {
             return None;
         }
         let repaired = repair_dots(text.trim_start_matches('@'));
@@ -19,35 +19,37 @@ impl Table {
             return None;
         }
         match repaired.contains('.') {
-            false => self.find_provider_without_dot(&repaired, unix_now),
+            false => self.find_provider_in_one_word(&repaired, unix_now),
             true if repaired == text.to_lowercase() => None,
             true => self.provider_or_suggestion(&repaired, unix_now),
         }
     }
 
     /// Returns the provider of a name whose dots are missing: `gmailcom`, `gmail`.
-    fn find_provider_without_dot(&self, name: &str, unix_now: i64) -> Option<String> {
+    fn find_provider_in_one_word(&self, name: &str, unix_now: i64) -> Option<String> {
         let compared = self.unlisted_rules.find_provider_without_dots(name);
         compared.map(str::to_owned).or_else(|| {
             let ends = (1..name.len()).filter(|at| name.is_char_boundary(*at));
             let with_dot = |at| format!("{}.{}", &name[..at], &name[at..]);
-            ends.map(with_dot).find(|name| self.is_provider(name, unix_now))
+            ends.map(with_dot).find_map(|name| self.find_provider(&name, unix_now))
         })
     }
 
     fn provider_or_suggestion(&self, name: &str, unix_now: i64) -> Option<String> {
-        let domain = Domain::parse(name).ok()?;
-        if self.is_provider(domain.as_str(), unix_now) {
-            return Some(domain.to_string());
-        }
-        self.lookup(&domain, unix_now).suggest_provider(&domain).map(str::to_owned)
+        self.find_provider(name, unix_now).or_else(|| {
+            let domain = Domain::parse(name).ok()?;
+            self.lookup(&domain, unix_now).suggest_provider(&domain).map(str::to_owned)
+        })
     }
 
-    fn is_provider(&self, name: &str, unix_now: i64) -> bool {
-        let Ok(domain) = Domain::parse(name) else { return false };
+    /// Returns the canonical name of a free provider.
+    fn find_provider(&self, name: &str, unix_now: i64) -> Option<String> {
+        let domain = Domain::parse(name).ok()?;
         let lookup = self.lookup(&domain, unix_now);
         let is_whole_name = lookup.matched_name_offset == Some(0);
-        is_whole_name && lookup.verdict.is_free_provider && !lookup.verdict.reason.is_flagged()
+        let is_provider =
+            is_whole_name && lookup.verdict.is_free_provider && !lookup.verdict.reason.is_flagged();
+        is_provider.then(|| domain.to_string())
     }
 }
 

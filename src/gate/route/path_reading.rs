@@ -10,9 +10,14 @@ const IGNORED_BEHIND_NAME: &[u8] = b".;:?# \t";
 const SCRIPT_EXTENSIONS: [&[u8]; 8] =
     [b"asp", b"aspx", b"cgi", b"fcgi", b"phtml", b"pl", b"py", b"rb"];
 
+/// The most names of programs in a path whose rest is read as a path.
+const MAX_SCRIPTS: usize = 8;
+
 /// The ways in which upstream servers may read one path: as it is, decoded once, or twice.
 pub struct PathReadings<'p> {
     readings: [Option<Cow<'p, [u8]>>; 3],
+    /// Whether a reading has the name of a program.
+    has_script: bool,
 }
 
 impl<'p> PathReadings<'p> {
@@ -26,7 +31,8 @@ impl<'p> PathReadings<'p> {
         let twice = once.as_deref().and_then(decode_if_encoded);
         let readings = [Some(Cow::Borrowed(path)), once.map(Cow::Owned), twice.map(Cow::Owned)];
         let is_clear = readings.iter().flatten().all(|reading| is_unambiguous(reading));
-        is_clear.then_some(PathReadings { readings })
+        let has_script = readings.iter().flatten().any(|reading| segments(reading).any(is_script));
+        is_clear.then_some(PathReadings { readings, has_script })
     }
 
     /// Returns true if a server may read the path as `prefix`, or as a path below it. `prefix`
@@ -34,8 +40,7 @@ impl<'p> PathReadings<'p> {
     pub fn is_at_or_below(&self, prefix: &str) -> bool {
         self.readings.iter().flatten().any(|reading| {
             begins_with(segments(reading), prefix)
-                || segments(reading).any(is_script)
-                    && begins_with(segments(reading).filter(|segment| !is_script(segment)), prefix)
+                || self.has_script && begins_with_script_or_behind(reading, prefix)
         })
     }
 }
@@ -45,13 +50,25 @@ fn begins_with<'p>(mut segments: impl Iterator<Item = &'p [u8]>, prefix: &str) -
     names.all(|name| segments.next().is_some_and(|segment| has_name(segment, name)))
 }
 
+/// Returns true if the prefix is what a program takes for its path: what is behind its name, or
+/// also the folders before it.
+fn begins_with_script_or_behind(path: &[u8], prefix: &str) -> bool {
+    let scripts = segments(path).enumerate().filter(|(_, segment)| is_script(segment));
+    scripts.take(MAX_SCRIPTS).any(|(at, _)| {
+        let others = segments(path).enumerate().filter(|(other, _)| *other != at);
+        begins_with(segments(path).skip(at + 1), prefix)
+            || begins_with(others.map(|(_, segment)| segment), prefix)
+    })
+}
+
 /// Returns true for the name of a program such as `index.php`. Web servers pass what is behind it
 /// to the program, as `PATH_INFO` (RFC 3875 section 4.1.5), which takes it for the path.
 fn is_script(segment: &[u8]) -> bool {
-    let name = segment.split(|byte| matches!(byte, b';' | b':' | b' ')).next().unwrap_or_default();
-    let dot = name.iter().rposition(|byte| *byte == b'.');
-    let extension = dot.map_or(&b""[..], |dot| &name[dot + 1..]).to_ascii_lowercase();
-    extension.starts_with(b"php") || SCRIPT_EXTENSIONS.contains(&&*extension)
+    let name = segment.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
+    let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |at| at + 1);
+    let extension = name[..end].rsplit(|byte| *byte == b'.').next().unwrap_or_default();
+    let is_php = extension.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"php"));
+    is_php || SCRIPT_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
 /// Returns the segments without those of which nothing is left: servers merge repeated slashes, and
@@ -147,6 +164,10 @@ mod tests {
             "/open/app.php7;x/admin/users",
             "/cgi.fcgi/open/admin.json",
             "/index%2Ephp/open/admin",
+            "/public/index.php/open/admin",
+            "/cgi-bin/app.cgi/open/admin/",
+            "/app.aspx./open/admin",
+            "/x.py/y.php/open/admin",
         ] {
             let readings = PathReadings::of(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
             assert!(readings.is_at_or_below("/open/admin"), "{path}");

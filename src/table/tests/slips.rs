@@ -50,5 +50,7 @@ fn a_domain_without_a_slip_and_an_unknown_one_suggest_nothing() {
     ] {
         assert_eq!(suggest(text), None, "{text}");
     }
+    // What is suggested is never the text itself.
+    assert_eq!(suggest("\u{ff47}mailcom").as_deref(), Some("gmail.com"));
     assert_eq!(suggest(&"gmail,com".repeat(20)), None);
 }

@@ -55,7 +55,9 @@ fn assert_grants_nothing(answer: &Response) {
 #[test]
 fn pages_of_a_routes_origins_may_read_every_response() {
     let upstream = start_permissive_upstream();
-    let gateway = start(ROUTE, &upstream);
+    let get_only = "[[upstream.route]]\nprefix = \"/read\"\nkey = false\norigins = [\"https://app.example.com\"]\n\
+                    [upstream.route.cors]\nexpose_headers = [\"X-Total\"]\ncredentials = true\n";
+    let gateway = start(&format!("{ROUTE}{get_only}"), &upstream);
     let form = |email: &str| {
         request("POST", "/signup")
             .with_header("Content-Type", "application/x-www-form-urlencoded")
@@ -67,6 +69,7 @@ fn pages_of_a_routes_origins_may_read_every_response() {
         (200, form("a%40gmail.com")),
         (422, bad()),
         (404, get("/v1/assess")),
+        (405, request("DELETE", "/read")),
         (422, bad()),
         (429, bad()),
     ] {
