@@ -50,10 +50,16 @@ impl Simulation<'_> {
         }
         let Some(month) = self.tallies.keys().next_back().copied() else { return };
         match self.random.random_below(4) {
-            0 => self.snapshot = self.store.take_snapshot(&self.account, month),
+            0 => self.snapshot = (Some(month), self.store.take_snapshot(&self.account, month)),
             1 => self.restart_store("restarts"),
             2 => self.lose_store_data(month, LedgerSnapshot::new()),
-            _ => self.lose_store_data(month, self.snapshot.clone()),
+            _ => {
+                // An older snapshot has no totals of a later month.
+                let (of_month, snapshot) = self.snapshot.clone();
+                let is_of_month = of_month == Some(month);
+                let kept = if is_of_month { snapshot } else { LedgerSnapshot::new() };
+                self.lose_store_data(month, kept);
+            }
         }
     }
 

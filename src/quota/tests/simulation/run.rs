@@ -106,7 +106,8 @@ pub struct Simulation<'e> {
     pub(super) recovering_until_ms: u64,
     pub(super) recovery_start_ms_by_month: BTreeMap<Month, u64>,
     pub(super) store_may_lose_data: bool,
-    pub(super) snapshot: LedgerSnapshot,
+    /// The totals of a month, for a later loss.
+    pub(super) snapshot: (Option<Month>, LedgerSnapshot),
 }
 
 impl<'e> Simulation<'e> {
@@ -144,7 +145,7 @@ impl<'e> Simulation<'e> {
             recovering_until_ms: 0,
             recovery_start_ms_by_month: BTreeMap::new(),
             store_may_lose_data,
-            snapshot: LedgerSnapshot::new(),
+            snapshot: (None, LedgerSnapshot::new()),
         };
         for _ in 0..=simulation.random.random_below(4) {
             simulation.start_node();

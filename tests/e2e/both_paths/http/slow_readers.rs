@@ -71,6 +71,9 @@ fn a_slow_reader_is_disconnected_at_the_deadline_and_its_call_stays_counted() {
         let rest = read_length_until_end(reader);
         assert!(rest < 1 << 20, "the kernel held {rest} bytes");
     }
+    wait_until("the exchanges have ended", || {
+        gateway.sum_of_samples("riskgate_requests_in_flight", &[]) == 0.0
+    });
     let response = get("/v1/check/a@b.com").key(&key).send(gateway.http).expect(200);
     assert!(response.is_complete, "the permits of the ended exchanges are free");
     assert_eq!(
