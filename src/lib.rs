@@ -119,7 +119,8 @@
 //! ```
 //!
 //! A mounted gate checks keys, origins and quotas, and screens the forms of routes with
-//! `[upstream.route.screen]`. It reads the bodies of such routes alone. Only `riskgate run` also
+//! `[upstream.route.screen]`. It reads these bodies, those of
+//! `[authz]` and batches of domains, and no others. Only `riskgate run` also
 //! limits connections, and checks the sizes and the grammar of requests.
 //!
 //! # Versions

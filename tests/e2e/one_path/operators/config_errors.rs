@@ -335,3 +335,23 @@ fn run_refuses_a_store_path_below_a_regular_file() {
     assert_ne!(ran.exit_code, 0);
     assert!(ran.stderr.contains("store.db"), "{}", ran.stderr);
 }
+
+#[test]
+fn check_warns_of_settings_that_are_surely_not_meant() {
+    let site = "[[upstream.route]]\nprefix = \"/\"\nkey = false\n";
+    let warnings = |setup: &Setup| setup.cli(&["check"]).expect(0).stderr;
+    let asked = "[authz]\npath = \"/authz\"\ncheck = [\"screen\"]\nemail = \"header:X-Email\"\n";
+    let shown = warnings(&Setup::new().append_toml(&format!("{asked}{site}")));
+    assert!(shown.contains("warning: authz.check: expected \"key\""), "{shown}");
+    let rated = format!("{site}max_per_client = \"9/h\"\n");
+    let proxies = ("listen.trusted_proxies", "[\"127.0.0.1\"]");
+    let setup = Setup::new().append_toml(&rated).set(proxies.0, proxies.1);
+    let shown = warnings(&setup);
+    assert!(shown.contains("warning: listen.client_address: expected"), "{shown}");
+    let shown = warnings(&setup.set_text("listen.client_address", "x-forwarded-for"));
+    assert!(!shown.contains("warning: listen.client_address"), "{shown}");
+    let setup = Setup::new().append_toml(site);
+    assert!(!warnings(&setup).contains("warning: the route /"));
+    setup.cli(&["keys", "create", "--account", "a", "--origin", "https://a.example"]).expect(0);
+    assert!(warnings(&setup).contains("warning: the route /: the origins of keys"));
+}
