@@ -30,7 +30,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a waiting process checks whether it should stop waiting.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a process waits for commands that look whether another one serves.
-const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most sockets that can be transferred.
 const MAX_SOCKETS: usize = 8;
 /// The successor's message: it accepts connections now.
@@ -118,7 +118,7 @@ impl RuntimeDir {
             if Instant::now() >= last_attempt {
                 return Ok(false);
             }
-            std::thread::sleep(PROBE_TIMEOUT / 10);
+            std::thread::sleep(PROBE_TIMEOUT / 50);
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
@@ -395,7 +395,7 @@ mod tests {
         let pid_file = File::create(serving.pid_file_path()).unwrap();
         pid_file.try_lock_shared().unwrap();
         let looks = std::thread::spawn(move || {
-            std::thread::sleep(PROBE_TIMEOUT / 4);
+            std::thread::sleep(PROBE_TIMEOUT / 20);
             drop(pid_file);
         });
         assert!(serving.claim().unwrap());
