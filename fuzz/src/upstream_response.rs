@@ -5,19 +5,32 @@ use bytes::BytesMut;
 use riskgate::exchange::MalformedResponse;
 use riskgate::exchange::forwarding::ServerFreedom;
 use riskgate::message::response::CommonHeaders;
-use riskgate::proxy::upstream::{BodyState, ResponseContext, forward_response_head};
+use riskgate::proxy::upstream::{
+    ClientHeader, Http1Header, Http2Header, ResponseContext, forward_response_head,
+};
 
 /// The header, the data of the body, true if the response was truncated, and the number of bytes
 /// after its end.
-type ForwardedResponse = Result<(Vec<u8>, Vec<u8>, bool, usize), MalformedResponse>;
+type ForwardedResponse<H> = Result<(H, Vec<u8>, bool, usize), MalformedResponse>;
 
 /// Panics if a promise is broken for this input.
 pub fn check_input(input: &[u8]) {
     let Some((first, answer)) = input.split_first() else { return };
     let (is_head, part) = (first & 1 == 1, usize::from(first >> 1) + 1);
-    let whole = forward_response_in_parts(answer, is_head, answer.len().max(1));
-    assert_eq!(whole, forward_response_in_parts(answer, is_head, part), "parts of {part}");
-    let Ok((header, body, is_cut, _)) = whole else { return };
+    let whole = forward_over_http1(answer, is_head, answer.len().max(1));
+    assert_eq!(whole, forward_over_http1(answer, is_head, part), "parts of {part}");
+    let over_http2 = forward_response_in_parts::<Http2Header>(answer, is_head, part);
+    let Ok((header, body, is_cut, unread)) = whole else {
+        assert!(over_http2.is_err(), "HTTP/1.1 and HTTP/2");
+        return;
+    };
+    let (header_over_http2, body_over_http2, is_cut_over_http2, unread_over_http2) =
+        over_http2.expect("forwarded over HTTP/2 as over HTTP/1.1");
+    assert_eq!((&body_over_http2, is_cut_over_http2, unread_over_http2), (&body, is_cut, unread));
+    let header_over_http2 = header_over_http2.finish().expect("a status");
+    for never in ["connection", "transfer-encoding"] {
+        assert!(!header_over_http2.headers.contains_key(never), "{never} over HTTP/2");
+    }
     let mut fields = [httparse::EMPTY_HEADER; 300];
     let mut read = httparse::Response::new(&mut fields);
     assert_eq!(read.parse(&header), Ok(httparse::Status::Complete(header.len())));
@@ -43,27 +56,31 @@ pub fn check_input(input: &[u8]) {
     }
 }
 
+fn forward_over_http1(answer: &[u8], is_head: bool, part: usize) -> ForwardedResponse<Vec<u8>> {
+    let forwarded = forward_response_in_parts::<Http1Header>(answer, is_head, part);
+    forwarded
+        .map(|(header, body, is_cut, unread)| (header.finish(b"now", false), body, is_cut, unread))
+}
+
 /// Forwards a response that arrives in parts of this size and then ends.
-fn forward_response_in_parts(answer: &[u8], is_head: bool, part: usize) -> ForwardedResponse {
+fn forward_response_in_parts<H: ClientHeader>(
+    answer: &[u8],
+    is_head: bool,
+    part: usize,
+) -> ForwardedResponse<H> {
     let common = CommonHeaders::default();
-    let context = ResponseContext {
-        common_headers: &common,
-        date: b"now",
-        should_close: false,
-        is_head_method: is_head,
-        freedom: ServerFreedom::Check,
-    };
-    let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
+    let freedom = ServerFreedom::Check;
+    let context = ResponseContext { common_headers: &common, is_head_method: is_head, freedom };
+    let (mut arrived, mut header, mut out) = (BytesMut::new(), H::default(), Vec::new());
     let mut parts = answer.chunks(part);
     let response = loop {
-        if let Some(answer) = forward_response_head(&mut arrived, &context, &mut out)? {
+        if let Some(answer) = forward_response_head(&mut arrived, &context, &mut header)? {
             break answer;
         }
         arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);
     };
-    let header = std::mem::take(&mut out);
-    let is_chunked = matches!(response.body, BodyState::UntilClose | BodyState::Chunks(_));
     let mut body = response.body;
+    let is_chunked = body.has_chunks();
     let mut is_cut = body.forward_arrived_bytes(&mut arrived, &mut out).is_err();
     for part in parts {
         arrived.extend_from_slice(part);

@@ -9,7 +9,7 @@ use super::boxed::box_future;
 use super::client_io::{ClientIo, LINGER_TIMEOUT};
 use super::context::ListenerContext;
 use super::fast_path::{BatchEnd, FastPath, NextAction};
-use super::fast_path_exchange::{ConnectionDisposition, proxy_request};
+use super::http1_exchange::{ConnectionDisposition, proxy_request};
 use super::idle_wait::{IdleOutcome, IdleWait};
 use super::options::DownstreamOptions;
 

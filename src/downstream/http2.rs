@@ -5,7 +5,8 @@
 //! request must satisfy the same grammar and limits as over HTTP/1.1.
 
 mod active_requests;
-mod plain_request;
+mod fast_path;
+mod stream_client;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -15,7 +16,6 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
 use pingora::apps::HttpServerApp;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::{
@@ -27,7 +27,7 @@ use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::time::{Instant, timeout};
 
 use active_requests::{ActiveRequestGuard, ActiveRequests};
-use plain_request::{RequestGuards, answer_or_return};
+use fast_path::{RequestGuards, serve_or_return};
 
 use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
@@ -261,7 +261,7 @@ where
         let active = ActiveRequestGuard::start(self.active_requests);
         let guards = (active, self.context.tracker.track_request());
         let unanswered = match self.context.options.is_fast_path_on {
-            true => answer_or_return(self.context, session, self.facts, guards).await,
+            true => serve_or_return(self.context, session, self.facts, guards).await,
             false => Some((session, guards)),
         };
         if let Some((session, guards)) = unanswered {
@@ -273,11 +273,8 @@ where
     /// Returns the length of the body that a request announces, at most the length of a body that
     /// riskgate reads; `None` if it has no body. A body without a length may have as many bytes.
     fn announced_body_bytes(&self, session: &HttpSession) -> Option<usize> {
-        let length = || {
-            let value = session.req_header().headers.get(CONTENT_LENGTH)?;
-            value.to_str().ok()?.parse().ok()
-        };
         let max = self.context.options.request_limits.body_bytes;
+        let length = || request_body::announced_length(session.req_header());
         (!session.is_body_done()).then(|| length().unwrap_or(max).min(max))
     }
 

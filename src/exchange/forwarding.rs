@@ -19,7 +19,7 @@ use super::forwarding_headers::{
 };
 use super::response::{MalformedResponse, parse_content_length};
 use crate::keys::Key;
-use crate::message::request_head::{iter_parsed_fields, join_cookie_fields};
+use crate::message::request_head::join_cookie_fields;
 use crate::message::response::{HeaderField, TRACEPARENT, header_field};
 use crate::message::riskgate_fields::{
     ScreeningFacts, write_identity_fields, write_screening_fields,
@@ -145,12 +145,12 @@ pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
     }
 }
 
-/// Appends the header of the request for the upstream server as HTTP/1.1 bytes. `client_header` is
-/// the header of a request on the fast path as bytes: it has at most one `Cookie`, and its
+/// Appends the header of the request for the upstream server as HTTP/1.1 bytes. `client_fields` are
+/// the fields of a request on the fast path, with `Host`: they have at most one `Cookie`, and their
 /// `Connection` lists no field. So this function removes no listed field. `body_length` is `None`
 /// if the client announced no body.
-pub(crate) fn write_upstream_request(
-    client_header: &[u8],
+pub(crate) fn write_upstream_request<'r>(
+    client_fields: impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone,
     (method, target): (&str, &[u8]),
     body_length: Option<usize>,
     upstream_host: &str,
@@ -161,7 +161,7 @@ pub(crate) fn write_upstream_request(
         out.extend_from_slice(part);
     }
     let mut received = ReceivedForwardingInfo::default();
-    let mut fields = iter_parsed_fields(client_header);
+    let mut fields = client_fields;
     while let Some((name, value)) = fields.next() {
         if is_framing_field(name) {
             // The body may have arrived in chunks.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::HeaderValue;
 use http::header::{
-    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION,
+    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST,
     HeaderName, ORIGIN,
 };
 use pingora::http::RequestHeader;
@@ -24,11 +24,23 @@ use super::state::Gate;
 
 /// The header fields of a request, which have been parsed.
 pub(crate) trait HeaderFields<'r>: Copy {
+    /// Iterates over the names and values of all fields. Over HTTP/2, `Host` has the authority.
+    fn iter(self) -> impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone;
+
     /// Returns all values of a field.
     fn values(self, name: HeaderName) -> impl Iterator<Item = &'r [u8]>;
 }
 
 impl<'r> HeaderFields<'r> for &'r RequestHeader {
+    fn iter(self) -> impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone {
+        let authority = self.uri.authority().map(|authority| authority.as_str().as_bytes());
+        let host = authority.map(|host| (HOST.as_str().as_bytes(), host));
+        let fields = self.headers.iter().filter(move |(name, _)| host.is_none() || *name != HOST);
+        let fields = fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+        // The iterator of a `HeaderMap` can't be cloned.
+        host.into_iter().chain(fields).collect::<Vec<_>>().into_iter()
+    }
+
     fn values(self, name: HeaderName) -> impl Iterator<Item = &'r [u8]> {
         self.headers.get_all(name).into_iter().map(HeaderValue::as_bytes)
     }
@@ -39,6 +51,10 @@ impl<'r> HeaderFields<'r> for &'r RequestHeader {
 pub(crate) struct ParsedBytes<'r>(pub &'r [u8]);
 
 impl<'r> HeaderFields<'r> for ParsedBytes<'r> {
+    fn iter(self) -> impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone {
+        iter_parsed_fields(self.0)
+    }
+
     fn values(self, name: HeaderName) -> impl Iterator<Item = &'r [u8]> {
         iter_parsed_fields(self.0)
             .filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_str().as_bytes()))
@@ -114,6 +130,10 @@ pub(crate) struct PlainHead<'k, 'r, F> {
 }
 
 impl<'r, F: HeaderFields<'r>> HeaderFields<'r> for PlainHead<'_, 'r, F> {
+    fn iter(self) -> impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone {
+        self.fields.iter()
+    }
+
     fn values(self, name: HeaderName) -> impl Iterator<Item = &'r [u8]> {
         self.fields.values(name)
     }
@@ -156,6 +176,10 @@ pub(super) struct UnreadHead {
 }
 
 impl<'r> HeaderFields<'r> for UnreadHead {
+    fn iter(self) -> impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone {
+        std::iter::empty()
+    }
+
     fn values(self, _name: HeaderName) -> impl Iterator<Item = &'r [u8]> {
         std::iter::empty()
     }

@@ -189,27 +189,6 @@ impl Gate {
         }
     }
 
-    /// Judges a request and answers it. Returns `None`, without judging it, if its route leads to
-    /// an upstream server.
-    pub(crate) async fn answer_unless_route_is_forwarded(
-        &self,
-        request: &RequestParts<'_>,
-        ctx: &mut RequestContext,
-    ) -> Option<Reply> {
-        let rules = &ctx.rules;
-        let authz_path = self.startup_rules.authz_path.as_ref();
-        let (method, target) = (request.method, request.target);
-        let route = route::match_route(method, target, &rules.upstream_routes, authz_path);
-        if route.is_ok_and(|route| route.is_forwarded(rules.check_answer)) {
-            return None;
-        }
-        match self.judge_request(request, ctx).await {
-            Decision::Reply(reply) => Some(reply),
-            // By the same rules, the route leads to no server.
-            Decision::Forward => None,
-        }
-    }
-
     /// Returns true if a proxy asks with a request for this target, which only the Pingora path
     /// answers.
     pub(crate) fn is_asked_by_proxy(&self, target: &[u8]) -> bool {

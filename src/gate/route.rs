@@ -78,19 +78,6 @@ impl Route<'_> {
             Route::Options { .. } => RouteLabel::Options,
         }
     }
-
-    /// Returns true if requests that pass the gates are forwarded to an upstream server.
-    pub fn is_forwarded(&self, check_answer: CheckAnswer) -> bool {
-        match self {
-            Route::Check(_) => check_answer != CheckAnswer::Table,
-            Route::Upstream(_) => true,
-            Route::TopDomains
-            | Route::Domain(_)
-            | Route::DomainBatch
-            | Route::Usage
-            | Route::Options { .. } => false,
-        }
-    }
 }
 
 /// Returns the route of a request target. The refusal is a 404 if no route has the path, and a 405

@@ -94,7 +94,8 @@ pub(super) async fn admit_request<'r>(
         Gated::AskedByProxy => None,
     };
     let client = session.as_downstream_mut();
-    let announces_body = !client.is_body_done() || request_body::announced_length(client).is_some();
+    let announces_body =
+        !client.is_body_done() || request_body::announced_length(client.req_header()).is_some();
     let is_screened = ctx.is_body_screened();
     let reading = reading(ctx);
     if reading.is_for_screening_alone && is_screened {
@@ -145,7 +146,7 @@ async fn hold_body(
     client.set_read_timeout(Some(reading.options.timeout));
     let awaits_impossible_continue = request_body::awaits_impossible_continue(client);
     request_body::remove_expect(client);
-    let announced_length = request_body::announced_length(client);
+    let announced_length = request_body::announced_length(client.req_header());
     if announced_length.is_some_and(|length| length > MAX_HELD_BODY_BYTES) && !is_start_needed {
         return Ok(Some(HeldBody::Start(Bytes::new())));
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora::Error;
+use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use tokio::time::timeout;
 
@@ -137,8 +138,8 @@ pub async fn hold_body(
 }
 
 /// Returns the length that the header announces; `None` if it announces none.
-pub fn announced_length(client: &ServerSession) -> Option<usize> {
-    client.req_header().headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+pub fn announced_length(header: &RequestHeader) -> Option<usize> {
+    header.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Returns true if the client waits for a 100 that riskgate can't send: over HTTP/2, Pingora sends

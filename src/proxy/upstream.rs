@@ -46,7 +46,10 @@ pub use health_check::describe_error;
 use health_check::{HealthClient, check_periodically, describe_connect_error};
 use name_resolver::NameResolver;
 pub use options::{BodyOptions, UpstreamOptions};
-pub use response::{BodyState, ResponseContext, ResponseHead, forward_response_head};
+pub use response::{
+    ClientHeader, Http1Header, Http2Header, ResponseBody, ResponseContext, ResponseHead,
+    forward_response_head,
+};
 pub use server_name::ServerName;
 use server_set::ServerSet;
 pub use tls::UpstreamTls;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::message::request_head::iter_parsed_fields;
 
 #[test]
 fn a_client_cannot_spoof_riskgate_fields_in_any_spelling() {
@@ -61,7 +62,7 @@ fn forwarded_fields_with(
         pairs.map(|(name, value)| text(name.as_str().as_bytes(), value.as_bytes())).collect();
     let mut out = Vec::new();
     write_upstream_request(
-        format!("{header}\r\n").as_bytes(),
+        iter_parsed_fields(format!("{header}\r\n").as_bytes()),
         ("GET", b"/target"),
         None,
         "server",

@@ -72,7 +72,7 @@ impl<'b> RequestFields<'b> {
     }
 
     /// The same, whatever the framing of the body.
-    pub(super) fn are_plain_beside_framing(&self) -> bool {
+    pub fn are_plain_beside_framing(&self) -> bool {
         self.host_count == 1 && !self.has_pingora_path_field
     }
 

@@ -1,9 +1,10 @@
 //! The fast path's forwarding of a response: its header (RFC 9112 section 4) and its body.
 //!
-//! Owns the conversion of an upstream server's bytes into bytes for an HTTP/1.1 client. It knows no
-//! connection.
+//! Owns the conversion of an upstream server's bytes into a response over HTTP/1.1 or HTTP/2. It
+//! knows no connection.
 
 mod body;
+mod client_header;
 
 use std::mem::MaybeUninit;
 
@@ -14,12 +15,10 @@ use crate::exchange::{
     BodyFraming, MalformedResponse, StatusKind, body_framing, may_have_framing_fields,
     parse_content_length,
 };
-use crate::message::chunks::{ChunkDecoder, ChunkSyntax};
-use crate::message::response::{
-    CommonHeaders, finish_http1_header, header_field, write_status_line,
-};
+use crate::message::response::{CommonHeaders, header_field};
 
-pub use body::BodyState;
+pub use body::ResponseBody;
+pub use client_header::{ClientHeader, Http1Header, Http2Header};
 
 use crate::exchange::forwarding::{
     ServerFreedom, is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
@@ -31,14 +30,10 @@ const MAX_RESPONSE_FIELDS: usize = 256;
 /// The most bytes of a header; Pingora's limit.
 const MAX_RESPONSE_HEADER_BYTES: usize = 1 << 20;
 
-/// The facts about the client's request and connection that a response's header depends on.
+/// The facts about the client's request that a response's header depends on.
 pub struct ResponseContext<'l> {
     /// The fields that every response to this request carries.
     pub common_headers: &'l CommonHeaders,
-    /// The value of `Date`.
-    pub date: &'l [u8],
-    /// The client's connection closes after the response.
-    pub should_close: bool,
     /// The request's method is HEAD.
     pub is_head_method: bool,
     /// What the server may set.
@@ -50,19 +45,22 @@ pub struct ResponseContext<'l> {
 pub struct ResponseHead {
     /// The status code.
     pub status: u16,
-    /// The part of the body that is still to be forwarded.
-    pub body: BodyState,
+    /// The body, which is still to be forwarded.
+    pub body: ResponseBody,
     /// Whether the connection to the server can be reused once the whole body has arrived.
     pub is_connection_reusable: bool,
 }
 
-/// If the header at the front of `arrived` is complete, removes it and appends the header for the
+/// If the header at the front of `arrived` is complete, removes it and writes the header for the
 /// client to `out`. Returns `None` if the header is incomplete. Drops informational responses
 /// (1xx).
-pub fn forward_response_head(
+///
+/// # Errors
+/// Returns an error if the bytes are no response that riskgate can forward.
+pub fn forward_response_head<H: ClientHeader>(
     arrived: &mut BytesMut,
     context: &ResponseContext<'_>,
-    out: &mut Vec<u8>,
+    out: &mut H,
 ) -> Result<Option<ResponseHead>, MalformedResponse> {
     loop {
         let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_RESPONSE_FIELDS];
@@ -89,11 +87,11 @@ pub fn forward_response_head(
     }
 }
 
-fn write_client_header(
+fn write_client_header<H: ClientHeader>(
     status: u16,
     response: &Response<'_, '_>,
     context: &ResponseContext<'_>,
-    out: &mut Vec<u8>,
+    out: &mut H,
 ) -> Result<ResponseHead, MalformedResponse> {
     let fields = &*response.headers;
     let values = |name: &'static str| {
@@ -106,13 +104,7 @@ fn write_client_header(
         is_chunked_if_supported(values("transfer-encoding")).ok_or(MalformedResponse)?;
     let length = if is_chunked { None } else { parse_content_length(values("content-length"))? };
     let framing = body_framing(status, context.is_head_method, is_chunked, length);
-    let body = match framing {
-        BodyFraming::Empty => BodyState::Complete,
-        BodyFraming::Chunked => BodyState::Chunks(ChunkDecoder::new(ChunkSyntax::PaddedSizes)),
-        BodyFraming::Length(length) => BodyState::BytesLeft(length),
-        BodyFraming::UntilClose => BodyState::UntilClose,
-    };
-    write_status_line(status, out);
+    out.set_status(status)?;
     let mut keeps_cache_control = context.freedom != ServerFreedom::Check;
     let has_own_hsts = context.common_headers.hsts.is_some();
     for field in fields {
@@ -129,30 +121,29 @@ fn write_client_header(
             } else {
                 field.value
             };
-            for part in [name, b": ", value, b"\r\n"] {
-                out.extend_from_slice(part);
-            }
+            out.add_server_field(name, value)?;
         }
     }
     if may_have_framing_fields(status) {
         if is_chunked || framing == BodyFraming::UntilClose {
-            header_field::TRANSFER_ENCODING.write_h1_line(b"chunked", out);
+            if H::HAS_CHUNKS {
+                out.add_own_field(&header_field::TRANSFER_ENCODING, b"chunked");
+            }
         } else if let Some(length) = length {
-            header_field::CONTENT_LENGTH
-                .write_h1_line(itoa::Buffer::new().format(length).as_bytes(), out);
+            let mut digits = itoa::Buffer::new();
+            out.add_own_field(&header_field::CONTENT_LENGTH, digits.format(length).as_bytes());
         }
     }
     write_riskgate_response_fields(status, keeps_cache_control, &mut |field, value| {
-        field.write_h1_line(value, out)
+        out.add_own_field(field, value)
     });
-    context.common_headers.for_each_field(&mut |field, value| field.write_h1_line(value, out));
-    finish_http1_header(context.date, context.should_close, out);
+    context.common_headers.for_each_field(&mut |field, value| out.add_own_field(field, value));
     // The connection is not reused if the end of the connection ends the body, or if an HTTP/1.0
     // server sends chunks.
     let is_last = framing == BodyFraming::UntilClose || is_chunked && response.version != Some(1);
     Ok(ResponseHead {
         status,
-        body,
+        body: ResponseBody::new(framing, H::HAS_CHUNKS),
         is_connection_reusable: !is_last
             && does_server_keep_alive(response.version, &connection_options),
     })
@@ -169,25 +160,33 @@ fn does_server_keep_alive(minor_version: Option<u8>, options: &[&[u8]]) -> bool 
 mod tests {
     use super::*;
 
-    /// Forwards a response that arrives in parts of this size. Returns the bytes for the client,
-    /// the head, and the number of bytes that arrived after the end of the response.
+    /// Forwards a response that arrives in parts of this size to a client of HTTP/1.1. Returns the
+    /// bytes for the client, the head, and the number of bytes that arrived after the end of the
+    /// response.
     fn forward_in_parts(
         answer: &str,
         is_head_method: bool,
         part_size: usize,
     ) -> Result<(String, ResponseHead, usize), MalformedResponse> {
+        let (header, body, head, left) =
+            forward_to_client::<Http1Header>(answer, is_head_method, part_size)?;
+        let forwarded = [header.finish(b"now", false), body].concat();
+        Ok((String::from_utf8(forwarded).unwrap(), head, left))
+    }
+
+    /// The same, with the header and the body apart.
+    fn forward_to_client<H: ClientHeader>(
+        answer: &str,
+        is_head_method: bool,
+        part_size: usize,
+    ) -> Result<(H, Vec<u8>, ResponseHead, usize), MalformedResponse> {
         let common = CommonHeaders::default();
-        let context = ResponseContext {
-            common_headers: &common,
-            date: b"now",
-            should_close: false,
-            is_head_method,
-            freedom: ServerFreedom::Check,
-        };
-        let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
+        let freedom = ServerFreedom::Check;
+        let context = ResponseContext { common_headers: &common, is_head_method, freedom };
+        let (mut arrived, mut header, mut out) = (BytesMut::new(), H::default(), Vec::new());
         let mut parts = answer.as_bytes().chunks(part_size);
         let mut answer = loop {
-            if let Some(answer) = forward_response_head(&mut arrived, &context, &mut out)? {
+            if let Some(answer) = forward_response_head(&mut arrived, &context, &mut header)? {
                 break answer;
             }
             arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);
@@ -197,10 +196,8 @@ mod tests {
             arrived.extend_from_slice(part);
             answer.body.forward_arrived_bytes(&mut arrived, &mut out)?;
         }
-        if answer.body != BodyState::Complete {
-            answer.body.finish_at_eof(&mut out)?;
-        }
-        Ok((String::from_utf8(out).unwrap(), answer, arrived.len()))
+        answer.body.finish_at_eof(&mut out)?;
+        Ok((header, out, answer, arrived.len()))
     }
 
     /// Returns the body of a forwarded response as a client reads it: decodes chunks, if any.
@@ -237,13 +234,18 @@ mod tests {
             for size in 1..=answer.len() {
                 let (forwarded, answer, rest) = forward_in_parts(&answer, false, size).unwrap();
                 assert!(forwarded.starts_with("HTTP/1.1 200 OK\r\nA: b\r\n"), "{forwarded}");
-                assert_eq!(
-                    (decode_body(&forwarded).as_str(), answer.body),
-                    ("hello", BodyState::Complete),
-                    "{framing}"
-                );
-                assert_eq!(rest, left, "{framing}");
+                assert_eq!(decode_body(&forwarded), "hello", "{framing}");
+                assert_eq!((rest, answer.body.is_complete()), (left, true), "{framing}");
             }
+            let (header, body, head, _) =
+                forward_to_client::<Http2Header>(&answer, false, 3).unwrap();
+            assert_eq!((body.as_slice(), head.body.is_complete()), (&b"hello"[..], true));
+            let header = header.finish().unwrap();
+            assert_eq!(
+                (&header.headers["a"], header.status.as_u16()),
+                (&"b".parse().unwrap(), 200)
+            );
+            assert!(!header.headers.contains_key("transfer-encoding"), "{framing}");
         }
     }
 
@@ -314,10 +316,8 @@ mod tests {
              Content-Length: 0\r\nx-riskgate-source: upstream\r\nx-fail-open: true\r\n\
              x-request-id: \r\nDate: now\r\nConnection: keep-alive\r\n\r\n"
         );
-        assert_eq!(
-            answer,
-            ResponseHead { status: 503, body: BodyState::Complete, is_connection_reusable: true }
-        );
+        assert_eq!((answer.status, answer.is_connection_reusable), (503, true));
+        assert!(answer.body.is_complete());
         let many = format!("HTTP/1.1 200 OK\r\nConnection: {}\r\n\r\n", "a,".repeat(65));
         assert_eq!(forward_in_parts(&many, false, 1_000).err(), Some(MalformedResponse));
     }

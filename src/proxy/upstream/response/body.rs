@@ -2,75 +2,120 @@
 
 use bytes::{Buf, BytesMut};
 
-use crate::exchange::MalformedResponse;
-use crate::message::chunks::{ChunkDecoder, LAST_CHUNK, MalformedChunks, write_chunk};
+use crate::exchange::{BodyFraming, MalformedResponse};
+use crate::message::chunks::{ChunkDecoder, ChunkSyntax, LAST_CHUNK, MalformedChunks, write_chunk};
+
+/// The body of a response that is being forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseBody {
+    rest: RestOfBody,
+    /// Whether the client gets the body in chunks.
+    has_chunks: bool,
+}
 
 /// The part of a response body that has still to arrive from the upstream server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyState {
+enum RestOfBody {
     /// Nothing.
-    Complete,
+    None,
     /// This many bytes.
-    BytesLeft(u64),
-    /// All bytes until the connection ends; the client gets them as chunks.
+    Bytes(u64),
+    /// All bytes until the connection ends.
     UntilClose,
     /// Chunks.
     Chunks(ChunkDecoder),
 }
 
-impl BodyState {
+impl ResponseBody {
+    /// A body of which nothing has arrived. The client's protocol has chunks if
+    /// `is_chunked_if_unbounded`; then a body whose length is unknown is sent in chunks.
+    pub(super) fn new(framing: BodyFraming, is_chunked_if_unbounded: bool) -> ResponseBody {
+        let rest = match framing {
+            BodyFraming::Empty => RestOfBody::None,
+            BodyFraming::Chunked => RestOfBody::Chunks(ChunkDecoder::new(ChunkSyntax::PaddedSizes)),
+            BodyFraming::Length(length) => RestOfBody::Bytes(length),
+            BodyFraming::UntilClose => RestOfBody::UntilClose,
+        };
+        let is_unbounded = matches!(rest, RestOfBody::Chunks(_) | RestOfBody::UntilClose);
+        ResponseBody { rest, has_chunks: is_chunked_if_unbounded && is_unbounded }
+    }
+
+    /// Returns true if the whole body has been forwarded.
+    pub fn is_complete(&self) -> bool {
+        self.rest == RestOfBody::None
+    }
+
+    /// Returns true if the client gets the body in chunks.
+    pub fn has_chunks(&self) -> bool {
+        self.has_chunks
+    }
+
     /// Moves the part of the body that has arrived from `arrived` to `out`. Bytes after the end of
     /// the body stay in `arrived`.
+    ///
+    /// # Errors
+    /// Returns an error if a chunk is malformed. The part before it is in `out`.
     pub fn forward_arrived_bytes(
         &mut self,
         arrived: &mut BytesMut,
         out: &mut Vec<u8>,
     ) -> Result<(), MalformedResponse> {
         while !arrived.is_empty() {
-            *self = match *self {
-                BodyState::Complete => return Ok(()),
-                BodyState::BytesLeft(left) => match forward_and_count_left(arrived, left, out) {
-                    0 => BodyState::Complete,
-                    left => BodyState::BytesLeft(left),
-                },
-                BodyState::UntilClose => {
-                    write_chunk(arrived, out);
-                    arrived.clear();
-                    BodyState::UntilClose
+            match self.rest {
+                RestOfBody::None => return Ok(()),
+                RestOfBody::Bytes(left) => {
+                    let length = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    self.write_part(&arrived[..length], out);
+                    arrived.advance(length);
+                    self.rest = match left - length as u64 {
+                        0 => RestOfBody::None,
+                        left => RestOfBody::Bytes(left),
+                    };
                 }
-                BodyState::Chunks(mut chunks) => {
-                    let decoded = chunks.decode(arrived, |data| write_chunk(data, out));
+                RestOfBody::UntilClose => {
+                    self.write_part(arrived, out);
+                    arrived.clear();
+                }
+                RestOfBody::Chunks(mut chunks) => {
+                    let decoded = chunks.decode(arrived, |data| self.write_part(data, out));
                     decoded.map_err(|MalformedChunks| MalformedResponse)?;
                     if !chunks.is_complete() {
-                        *self = BodyState::Chunks(chunks);
+                        self.rest = RestOfBody::Chunks(chunks);
                         return Ok(());
                     }
-                    out.extend_from_slice(LAST_CHUNK);
-                    BodyState::Complete
+                    self.end(out);
                 }
-            };
+            }
         }
         Ok(())
     }
 
-    /// Ends the body because the server has closed the connection. Returns an error if the body is
-    /// incomplete.
+    /// Ends the body because the server has closed the connection.
+    ///
+    /// # Errors
+    /// Returns an error if the body is incomplete.
     pub fn finish_at_eof(&mut self, out: &mut Vec<u8>) -> Result<(), MalformedResponse> {
-        match self {
-            BodyState::Complete => {}
-            BodyState::UntilClose => out.extend_from_slice(LAST_CHUNK),
-            BodyState::BytesLeft(_) | BodyState::Chunks(_) => return Err(MalformedResponse),
+        match self.rest {
+            RestOfBody::None => Ok(()),
+            RestOfBody::UntilClose => {
+                self.end(out);
+                Ok(())
+            }
+            RestOfBody::Bytes(_) | RestOfBody::Chunks(_) => Err(MalformedResponse),
         }
-        *self = BodyState::Complete;
-        Ok(())
     }
-}
 
-/// Moves up to `left` bytes from `arrived` to `out`. Returns how many of `left` have still to
-/// arrive.
-fn forward_and_count_left(arrived: &mut BytesMut, left: u64, out: &mut Vec<u8>) -> u64 {
-    let length = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-    out.extend_from_slice(&arrived[..length]);
-    arrived.advance(length);
-    left - length as u64
+    fn write_part(&self, data: &[u8], out: &mut Vec<u8>) {
+        match self.has_chunks {
+            true => write_chunk(data, out),
+            false => out.extend_from_slice(data),
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        self.rest = RestOfBody::None;
+        if self.has_chunks {
+            out.extend_from_slice(LAST_CHUNK);
+        }
+    }
 }

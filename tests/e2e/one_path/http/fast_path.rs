@@ -19,6 +19,10 @@ mod upstream_script;
 
 use std::time::Duration;
 
+use crate::harness::http2_frames::{
+    DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, RST_STREAM, encode_frame,
+    encode_request_fields,
+};
 use crate::harness::{Gateway, MockUpstream, Setup, Step, get, response_bytes, wait_until};
 
 use comparison::{Transport, compare_paths};
@@ -36,6 +40,75 @@ fn the_fast_path_and_the_pingora_path_respond_alike_over_tls() {
 #[test]
 fn the_fast_path_and_the_pingora_path_respond_alike_over_http2() {
     compare_paths(Transport::Http2);
+}
+
+/// Sends a request on each of these streams, in one write; returns the statuses.
+fn post_forms(frames: &mut FrameClient, first: u32, forms: &[(&str, &str)]) -> Vec<u16> {
+    let mut bytes = Vec::new();
+    for ((path, form), stream) in forms.iter().zip((first..).step_by(2)) {
+        let length = form.len().to_string();
+        let fields =
+            [("content-type", "application/x-www-form-urlencoded"), ("content-length", &*length)];
+        let block = encode_request_fields("POST", path, "none", &fields);
+        bytes.extend(encode_frame(HEADERS, END_HEADERS, stream, &block));
+        bytes.extend(encode_frame(DATA, END_STREAM, stream, form.as_bytes()));
+    }
+    assert!(frames.try_send(&bytes));
+    let streams = (first..).step_by(2).take(forms.len());
+    streams.map(|stream| frames.read_status(stream)).collect()
+}
+
+#[test]
+fn over_http2_the_fast_path_forwards_and_screens_forms() {
+    let upstream = MockUpstream::with_script(|_| vec![Step::Send(response_bytes(200, "", "ok"))]);
+    let gateway = start_with_form_route(&upstream, "");
+    let mut frames = FrameClient::open(gateway.http);
+    let forms = [
+        ("/signup", "email=jane%40gmail.com"),
+        ("/signup", "email=x%40first.test"),
+        ("/signup", ""),
+    ];
+    let mut statuses = Vec::new();
+    for form in forms {
+        let first = 1 + 2 * statuses.len() as u32;
+        statuses.extend(post_forms(&mut frames, first, &[form]));
+    }
+    assert_eq!(statuses, [200, 422, 200]);
+    let bodies = upstream.received_requests();
+    let bodies: Vec<&[u8]> = bodies.iter().map(|request| &*request.body).collect();
+    assert_eq!(bodies, [&b"email=jane%40gmail.com"[..], b""]);
+    let on_fast_path = || gateway.sum_of_samples("riskgate_fast_path_requests_total", &[]);
+    wait_until("all are counted", || on_fast_path() == 3.0);
+    // The connection to the server is kept for the next request.
+    assert_eq!(upstream.connection_count(), 1);
+}
+
+#[test]
+fn over_http2_a_reset_ends_the_exchange_with_the_server() {
+    let silent = MockUpstream::with_script(|_| vec![Step::StaySilent]);
+    let gateway = start_with_form_route(&silent, "deadline = \"1h\"\n");
+    let mut frames = FrameClient::open(gateway.http);
+    let block = encode_request_fields("GET", "/signup", "none", &[]);
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
+    let under_way = || gateway.sum_of_samples("riskgate_upstream_exchanges_in_flight", &[]);
+    wait_until("the exchange has begun", || under_way() == 1.0 && silent.request_count() == 1);
+    // 8 is CANCEL.
+    assert!(frames.try_send(&encode_frame(RST_STREAM, 0, 1, &[0, 0, 0, 8])));
+    wait_until("the exchange has ended", || under_way() == 0.0);
+    wait_until("the request is logged", || gateway.read_access_log().len() == 1);
+    assert_eq!(gateway.read_access_log()[0]["outcome"], "aborted");
+    assert_eq!(gateway.sum_of_samples("riskgate_fast_path_requests_total", &[]), 1.0);
+}
+
+/// A gateway in front of this server, with a screened route that needs no key.
+fn start_with_form_route(upstream: &MockUpstream, more: &str) -> Gateway {
+    let setup = Setup::new().with_upstreams(&[upstream.address]).set("listen.h2c", "true");
+    let setup = setup.set("listen.fast_path", "true");
+    let route = format!(
+        "[[upstream.route]]\nprefix = \"/signup\"\nkey = false\nmethods = [\"GET\", \"POST\"]\n{more}\
+         [upstream.route.screen]\nfields = [\"email\"]\nmode = \"block\"\n"
+    );
+    setup.append_toml(&route).start()
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use std::fmt;
 
 use super::http2_odd_requests::{random_connection_error, random_odd_request};
-use super::random_requests::{RandomRequest, random_plain_request};
+use super::random_posts::{POST_TARGETS, random_form};
+use super::random_requests::{KEY, RandomRequest, random_plain_request};
 use crate::harness::http2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, encode_field, encode_frame,
 };
@@ -134,12 +135,14 @@ pub fn random_http2_input(seed: u64) -> Http2Input {
         let mut round = Round::default();
         let request_count = [1, 1, 1, 2, 4, 12, 30][random.number_below(7)];
         for _ in 0..request_count {
-            let (mut request, is_plain) = match random.one_in(3) {
-                true => (random_odd_request(&mut random), false),
-                false => random_usual_request(&mut random),
+            let (mut request, is_plain) = match random.number_below(9) {
+                0..3 => (random_odd_request(&mut random), false),
+                3 => (random_form_request(&mut random), false),
+                _ => (as_http2(random_plain_request(&mut random)), true),
             };
             // Whether the upstream server gets a request whose stream was reset is a race.
-            request.is_reset = random.one_in(40) && !request.value(":path").contains("/v1/check");
+            let path = request.value(":path");
+            request.is_reset = random.one_in(40) && path.starts_with("/v1/public/");
             has_reset |= request.is_reset;
             input.plain += u64::from(is_plain && !request.is_reset);
             let frame_count = if random.one_in(10) { 3 } else { 1 };
@@ -162,12 +165,32 @@ pub fn random_http2_input(seed: u64) -> Http2Input {
     input
 }
 
-/// A request without a peculiarity of HTTP/2, and true if the fast path of HTTP/2 can serve it.
-fn random_usual_request(random: &mut RandomNumbers) -> (Http2Request, bool) {
-    let request = as_http2(random_plain_request(random));
-    // The fast path of HTTP/2 forwards no request.
-    let is_plain = !request.value(":path").starts_with("/v1/check/");
-    (request, is_plain)
+/// A request with a form. Most announce the length of their body.
+fn random_form_request(random: &mut RandomNumbers) -> Http2Request {
+    let method = random.pick_one(&["POST", "POST", "POST", "PUT", "PATCH", "DELETE", "GET"]);
+    let (content_type, body) = random_form(random, "");
+    let target = random.pick_one(&POST_TARGETS).to_owned();
+    let mut request = as_http2(RandomRequest { method, target, fields: Vec::new() });
+    if !content_type.is_empty() {
+        request.add("content-type", content_type);
+    }
+    if random.one_in(3) {
+        request.add("authorization", &format!("Bearer {KEY}"));
+    }
+    if random.one_in(4) {
+        let accepted = ["text/html,*/*;q=0.8", "application/json", "application/problem+json"];
+        request.add("accept", random.pick_one(&accepted));
+    }
+    if random.one_in(8) {
+        request.add("x-riskgate-action", "pass");
+    }
+    if !random.one_in(5) {
+        request.add("content-length", &body.len().to_string());
+    }
+    if !(body.is_empty() && random.one_in(2)) {
+        request.body = Some(body);
+    }
+    request
 }
 
 /// The same request in HTTP/2, which has no `Connection`.

@@ -3,10 +3,10 @@
 use super::random_requests::KEY;
 use crate::random_numbers::RandomNumbers;
 
-const TARGETS: [&str; 9] = [
+pub const POST_TARGETS: [&str; 9] = [
     "/form",
     "/form/",
-    "/form?email=x@yopmail.com",
+    "/form?email=x@first.test",
     "/%66orm.json",
     "/page",
     "/paid",
@@ -15,14 +15,15 @@ const TARGETS: [&str; 9] = [
     "/a/../form",
 ];
 const EMAILS: [&str; 6] =
-    ["jane@gmail.com", "x@yopmail.com", "info@gmail.com", "jane@gmial.com", "jane@gmail,com", ""];
+    ["jane@gmail.com", "x@first.test", "info@gmail.com", "jane@gmial.com", "jane@gmail,com", ""];
 
 /// A request with a body. Its framing is right in most cases.
 pub fn random_post(random: &mut RandomNumbers) -> String {
     let method = random.pick_one(&["POST", "POST", "POST", "PUT", "PATCH", "DELETE", "GET"]);
-    let (content_type, body) = random_form(random);
+    let padding = if random.one_in(20) { "y".repeat(70_000) } else { String::new() };
+    let (content_type, body) = random_form(random, &padding);
     let mut head =
-        format!("{method} {} HTTP/1.1\r\nHost: gate.test\r\n", random.pick_one(&TARGETS));
+        format!("{method} {} HTTP/1.1\r\nHost: gate.test\r\n", random.pick_one(&POST_TARGETS));
     if !content_type.is_empty() {
         head += &format!("Content-Type: {content_type}\r\n");
     }
@@ -62,10 +63,9 @@ pub fn random_post(random: &mut RandomNumbers) -> String {
     }
 }
 
-/// A type and a body of that type.
-fn random_form(random: &mut RandomNumbers) -> (&'static str, String) {
+/// A type and a body of that type, which contains the padding.
+pub fn random_form(random: &mut RandomNumbers, padding: &str) -> (&'static str, String) {
     let email = random.pick_one(&EMAILS);
-    let padding = if random.one_in(20) { "y".repeat(70_000) } else { String::new() };
     match random.number_below(6) {
         0..2 => ("application/x-www-form-urlencoded", format!("email={email}&x={padding}")),
         2 => ("application/json", format!("{{\"email\":\"{email}\",\"x\":\"{padding}\"}}")),

@@ -1,0 +1,41 @@
+//! The client's side of an exchange.
+
+use std::future::Future;
+
+use tokio::time::Instant;
+
+use crate::gate::RequestContext;
+use crate::message::response::Reply;
+use crate::proxy::upstream::ClientHeader;
+
+/// The client of an exchange: a connection of HTTP/1.1, or a stream of HTTP/2.
+pub trait ExchangeClient: Send {
+    /// The header of a response.
+    type Header: ClientHeader;
+
+    /// Waits until the client gives up its request. Over HTTP/1.1 it can't say so.
+    fn wait_until_gone(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Begins the response of a server. `should_close` says whether the client's connection closes
+    /// after it.
+    fn start_response(&mut self, header: Self::Header, should_close: bool);
+
+    /// The bytes of the response that are sent next; the caller appends the body.
+    fn output(&mut self) -> &mut Vec<u8>;
+
+    /// Sends the bytes in [`ExchangeClient::output`], until `latest_end` if there is one. Ends the
+    /// response if `is_end`. Returns false if the client has left or does not read.
+    fn send_output(
+        &mut self,
+        is_end: bool,
+        latest_end: Option<Instant>,
+    ) -> impl Future<Output = bool> + Send;
+
+    /// Sends a whole response of riskgate. Returns false if the client has left or does not read.
+    fn send_reply(
+        &mut self,
+        reply: &Reply,
+        should_close: bool,
+        ctx: &mut RequestContext,
+    ) -> impl Future<Output = bool> + Send;
+}

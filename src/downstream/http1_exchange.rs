@@ -1,0 +1,142 @@
+//! An exchange whose client speaks HTTP/1.1.
+
+use std::future::pending;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::boxed::box_future;
+use super::client_io::ClientIo;
+use super::context::ListenerContext;
+use super::exchange_client::ExchangeClient;
+use super::fast_path::{FastPath, ProxyRequest};
+use super::fast_path_exchange::{ExchangeEnd, ForwardedRequest, admit_body, exchange_with_server};
+use super::short_body::ShortBody;
+use crate::exchange::closes_after_response;
+use crate::gate::{ParsedBytes, RequestContext, UnchargedRoute};
+use crate::message::response::Reply;
+use crate::proxy::upstream::Http1Header;
+
+/// How the client's connection continues after a request.
+pub(super) enum ConnectionDisposition {
+    /// The next request may follow.
+    KeepAlive,
+    /// The connection closes in an orderly way, after the response.
+    Close,
+    /// The Pingora path takes over.
+    Fallback,
+    /// The connection is broken and can't be closed in an orderly way.
+    Broken,
+}
+
+/// A connection of HTTP/1.1.
+struct Http1Client<'c> {
+    context: &'c ListenerContext,
+    client_io: &'c mut ClientIo,
+    fast_path: &'c mut FastPath,
+    output: Vec<u8>,
+}
+
+/// Sends `pending_output`, the responses to the client's earlier requests, then forwards the
+/// request and its response. The request stays in its box: a value that an async function takes is
+/// copied into its future, and this future is made for each request.
+pub(super) async fn proxy_request(
+    context: &ListenerContext,
+    client_io: &mut ClientIo,
+    fast_path: &mut FastPath,
+    mut request: Box<ProxyRequest>,
+    pending_output: Vec<u8>,
+) -> ConnectionDisposition {
+    let header = client_io.read_buf.split_to(request.header_length);
+    let head = ParsedBytes(&header);
+    let ctx = &mut request.ctx;
+    let mut client = Http1Client { context, client_io, fast_path, output: pending_output };
+    if !client.send_output(false, None).await {
+        ctx.set_aborted_outcome();
+        context.gate.count_and_log_on_fast_path(ctx, head);
+        return ConnectionDisposition::Broken;
+    }
+    let admitted = match request.uncharged.take() {
+        None => Ok(None),
+        Some((body, route)) => {
+            let client_io = &mut *client.client_io;
+            let admitted = box_future(|| receive_body(context, client_io, head, body, route, ctx));
+            admitted.await.map(|body| Some(body).filter(|_| request.announces_body))
+        }
+    };
+    let ended = match admitted {
+        Ok(body) => {
+            let forwarded = ForwardedRequest { head, body, wants_close: request.wants_close };
+            exchange_with_server(context, &mut client, &forwarded, ctx).await
+        }
+        // The client has left before its body was complete. Over TLS, an orderly close still tells
+        // it that nothing follows.
+        Err(None) => ExchangeEnd::Aborted { is_client_gone: false },
+        Err(Some(reply)) => {
+            let is_ending = context.tracker.is_draining();
+            let should_close =
+                reply.closes_connection() || closes_after_response(request.wants_close, is_ending);
+            match client.send_reply(&reply, should_close, ctx).await {
+                true => ExchangeEnd::Answered { should_close },
+                false => ExchangeEnd::Aborted { is_client_gone: true },
+            }
+        }
+    };
+    context.gate.count_and_log_on_fast_path(ctx, head);
+    match ended {
+        ExchangeEnd::Answered { should_close: false } => ConnectionDisposition::KeepAlive,
+        // An orderly close after a part: the client must receive the part that has arrived.
+        ExchangeEnd::Answered { should_close: true }
+        | ExchangeEnd::Aborted { is_client_gone: false } => ConnectionDisposition::Close,
+        ExchangeEnd::Aborted { is_client_gone: true } => ConnectionDisposition::Broken,
+    }
+}
+
+/// Receives the body of a request, charges the call, and screens the form; see [`admit_body`].
+async fn receive_body(
+    context: &ListenerContext,
+    client_io: &mut ClientIo,
+    head: ParsedBytes<'_>,
+    body: ShortBody,
+    route: UnchargedRoute,
+    ctx: &mut RequestContext,
+) -> Result<Bytes, Option<Reply>> {
+    let upstreams = &context.upstreams;
+    let mut held = upstreams.begin_held_body(ctx.client_address);
+    let received = body.receive(client_io, &mut held, upstreams.body_options()).await;
+    admit_body(context, head, received, route, ctx).await
+}
+
+impl ExchangeClient for Http1Client<'_> {
+    type Header = Http1Header;
+
+    async fn wait_until_gone(&mut self) {
+        pending().await
+    }
+
+    fn start_response(&mut self, header: Http1Header, should_close: bool) {
+        self.output = header.finish(self.fast_path.date_header_value(), should_close);
+    }
+
+    fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    async fn send_output(&mut self, _is_end: bool, latest_end: Option<Instant>) -> bool {
+        let write_timeout = self.context.options.write_timeout;
+        let is_sent = self.client_io.send_bytes(&self.output, write_timeout, latest_end).await;
+        self.output.clear();
+        is_sent
+    }
+
+    async fn send_reply(
+        &mut self,
+        reply: &Reply,
+        should_close: bool,
+        ctx: &mut RequestContext,
+    ) -> bool {
+        let date = self.fast_path.date_header_value();
+        ctx.append_as_http1(reply, date, should_close, &mut self.output);
+        self.send_output(true, None).await
+    }
+}

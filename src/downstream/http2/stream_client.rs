@@ -1,0 +1,97 @@
+//! An exchange whose client speaks HTTP/2.
+
+use std::future::pending;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::HttpSession;
+use tokio::time::Instant;
+
+use crate::downstream::exchange_client::ExchangeClient;
+use crate::gate::RequestContext;
+use crate::message::response::Reply;
+use crate::proxy::upstream::Http2Header;
+
+/// A stream of HTTP/2, whose request has been read.
+pub(super) struct Http2Client {
+    session: ServerSession,
+    write_timeout: Duration,
+    /// The header of the response, if it is still to be sent.
+    header: Option<Box<ResponseHeader>>,
+    output: Vec<u8>,
+}
+
+impl Http2Client {
+    pub fn new(session: ServerSession, write_timeout: Duration) -> Http2Client {
+        Http2Client { session, write_timeout, header: None, output: Vec::new() }
+    }
+
+    async fn send(&mut self, body: Bytes, is_end: bool) -> bool {
+        let ServerSession::H2(stream) = &mut self.session else { return false };
+        send_on_stream(stream, self.header.take(), body, is_end).await
+    }
+
+    /// Returns the stream, to read the rest of its request.
+    pub fn into_session(self) -> ServerSession {
+        self.session
+    }
+}
+
+/// Sends the header of a response, if there is one, and a part of its body. Returns false if the
+/// client has left or does not read.
+pub(super) async fn send_on_stream(
+    stream: &mut HttpSession,
+    header: Option<Box<ResponseHeader>>,
+    body: Bytes,
+    is_end: bool,
+) -> bool {
+    let is_end_in_header = header.is_some() && body.is_empty() && is_end;
+    if let Some(header) = header
+        && stream.write_response_header(header, is_end_in_header).is_err()
+    {
+        return false;
+    }
+    let is_all_sent = is_end_in_header || body.is_empty() && !is_end;
+    is_all_sent || stream.write_body(body, is_end).await.is_ok()
+}
+
+impl ExchangeClient for Http2Client {
+    type Header = Http2Header;
+
+    async fn wait_until_gone(&mut self) {
+        match self.session.watch_h2_stream_close() {
+            Some(close) => drop(close.await),
+            None => pending().await,
+        }
+    }
+
+    fn start_response(&mut self, header: Http2Header, _should_close: bool) {
+        self.header = header.finish();
+    }
+
+    fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    async fn send_output(&mut self, is_end: bool, latest_end: Option<Instant>) -> bool {
+        let left = latest_end.map(|end| end.saturating_duration_since(Instant::now()));
+        let timeout = left.map_or(self.write_timeout, |left| left.min(self.write_timeout));
+        self.session.set_write_timeout(Some(timeout));
+        let body = Bytes::from(std::mem::take(&mut self.output));
+        self.send(body, is_end).await
+    }
+
+    async fn send_reply(
+        &mut self,
+        reply: &Reply,
+        _should_close: bool,
+        ctx: &mut RequestContext,
+    ) -> bool {
+        let (header, body) = ctx.header_and_body(reply);
+        self.header = Some(header);
+        self.session.set_write_timeout(Some(self.write_timeout));
+        self.send(body, true).await
+    }
+}

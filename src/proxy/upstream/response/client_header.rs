@@ -1,0 +1,103 @@
+//! The header of a forwarded response, as the client's protocol writes it.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use pingora::http::ResponseHeader;
+
+use crate::exchange::MalformedResponse;
+use crate::message::response::{HeaderField, finish_http1_header, write_status_line};
+
+/// The space of a header of HTTP/1.1 at first, in bytes.
+const EXPECTED_BYTES: usize = 1024;
+/// The number of fields for which a header of HTTP/2 has space at first.
+const EXPECTED_FIELDS: usize = 16;
+
+/// The header of a forwarded response that is being written.
+pub trait ClientHeader: Default + Send {
+    /// Whether a body without a length is sent in chunks. HTTP/2 marks the end of every body.
+    const HAS_CHUNKS: bool;
+
+    /// Sets the status; the first call.
+    fn set_status(&mut self, status: u16) -> Result<(), MalformedResponse>;
+
+    /// Adds a field of the server.
+    fn add_server_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), MalformedResponse>;
+
+    /// Adds a field of riskgate.
+    fn add_own_field(&mut self, field: &HeaderField, value: &[u8]);
+}
+
+/// The header of an HTTP/1.1 response, as bytes.
+pub struct Http1Header(Vec<u8>);
+
+impl Default for Http1Header {
+    fn default() -> Http1Header {
+        Http1Header(Vec::with_capacity(EXPECTED_BYTES))
+    }
+}
+
+impl Http1Header {
+    /// Ends the header with `Date`, `Connection` and the empty line. Returns its bytes.
+    pub fn finish(mut self, date: &[u8], should_close: bool) -> Vec<u8> {
+        finish_http1_header(date, should_close, &mut self.0);
+        self.0
+    }
+}
+
+impl ClientHeader for Http1Header {
+    const HAS_CHUNKS: bool = true;
+
+    fn set_status(&mut self, status: u16) -> Result<(), MalformedResponse> {
+        write_status_line(status, &mut self.0);
+        Ok(())
+    }
+
+    fn add_server_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), MalformedResponse> {
+        for part in [name, b": ", value, b"\r\n"] {
+            self.0.extend_from_slice(part);
+        }
+        Ok(())
+    }
+
+    fn add_own_field(&mut self, field: &HeaderField, value: &[u8]) {
+        field.write_h1_line(value, &mut self.0);
+    }
+}
+
+/// The header of a response on a stream of HTTP/2. Pingora adds `Date`.
+#[derive(Default)]
+pub struct Http2Header(Option<Box<ResponseHeader>>);
+
+impl Http2Header {
+    /// Returns the header as Pingora sends it; `None` if it has no status.
+    pub fn finish(self) -> Option<Box<ResponseHeader>> {
+        self.0
+    }
+
+    fn append(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), MalformedResponse> {
+        let header = self.0.as_mut().ok_or(MalformedResponse)?;
+        header.append_header(name, value).map(drop).map_err(|_| MalformedResponse)
+    }
+}
+
+impl ClientHeader for Http2Header {
+    const HAS_CHUNKS: bool = false;
+
+    fn set_status(&mut self, status: u16) -> Result<(), MalformedResponse> {
+        let header = ResponseHeader::build_no_case(status, Some(EXPECTED_FIELDS));
+        self.0 = Some(Box::new(header.map_err(|_| MalformedResponse)?));
+        Ok(())
+    }
+
+    fn add_server_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), MalformedResponse> {
+        let name = HeaderName::from_bytes(name).map_err(|_| MalformedResponse)?;
+        self.append(name, HeaderValue::from_bytes(value).map_err(|_| MalformedResponse)?)
+    }
+
+    fn add_own_field(&mut self, field: &HeaderField, value: &[u8]) {
+        // riskgate's own values are visible ASCII; any other value is a bug and left out.
+        if let Ok(value) = field.to_header_value(Bytes::copy_from_slice(value)) {
+            let _ = self.append(field.name.clone(), value);
+        }
+    }
+}
