@@ -55,7 +55,6 @@ impl ServerSet {
     /// Resolves the names. Returns the servers if they have changed.
     pub async fn resolve(&self) -> Option<Vec<SocketAddr>> {
         let Resolution { targets, problems } = self.resolver.lock().await.resolve().await;
-        self.report(problems);
         let mut servers: Vec<SocketAddr> = targets.iter().map(|target| target.address).collect();
         servers.sort_unstable();
         let has_changed = **self.servers.peek() != servers;
@@ -66,6 +65,8 @@ impl ServerSet {
         }
         // Weights may change while the servers stay.
         self.turns.publish(Turns::new(&targets));
+        // Readiness sees a name that resolves again only once requests reach its servers.
+        self.report(problems);
         has_changed.then_some(servers)
     }
 
