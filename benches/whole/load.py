@@ -10,6 +10,7 @@ import subprocess
 import time
 
 from . import checks, machine
+from .mix import FormWorkload
 
 CONNECTIONS = 64
 PIPELINED = 16
@@ -84,11 +85,17 @@ class Http2Load:
         self.requests = subject.folder / "requests"
         base = f"https://127.0.0.1:{subject.port}"
         self.requests.write_text("".join(f"{base}{path}\n" for path, _, _, _ in self.lines))
+        self.fields = ["-H", f"authorization: Bearer {self.lines[0][1]}"]
+        if isinstance(mix, FormWorkload):
+            # h2load posts the same form with all requests.
+            form = subject.folder / "form"
+            form.write_text(mix.forms[0])
+            self.fields += ["-d", form, "-H", "content-type: application/x-www-form-urlencoded"]
 
     def run(self, seconds):
         output = run_generator(self.subject, [
             "h2load", "-c", CONNECTIONS, "-m", self.streams, "-D", seconds, "-i", self.requests,
-            "-H", f"authorization: Bearer {self.lines[0][1]}"], seconds)
+            *self.fields], seconds)
         answers = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", output)
         broken = re.search(r"(\d+) failed, (\d+) errored, (\d+) timeout", output)
         sent = re.search(r"\((\d+)\) data", output)

@@ -129,7 +129,7 @@ class FormWorkload(Workload):
     """Requests that post a form: its body is a fifth column."""
 
     def __init__(self, lines, forms, path):
-        self.lines, self.path = lines, path
+        self.lines, self.forms, self.path = lines, forms, path
         path.write_text("".join("\t".join(line) + "\t" + form + "\n"
                                 for line, form in zip(lines, forms)))
 

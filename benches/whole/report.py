@@ -29,6 +29,7 @@ GROWTH = [("CPU µs", "cpu_us", number), ("user", "user_us", number),
 COLUMNS = {
     "lookup": THROUGHPUT, "pipelined": PIPELINED, "tls": THROUGHPUT, "http2": PIPELINED,
     "handshakes": PIPELINED[:-1] + [("resumed", "resumed", "{:.1%}".format), PIPELINED[-1]],
+    "http2-proxied": PIPELINED,
     "one-account": THROUGHPUT, "proxied": THROUGHPUT, "screened": THROUGHPUT, "workers": THROUGHPUT,
     "open-loop": [("most/s", "most", number)] + [
         (f"{share} %: {label}", f"{share} {name}", number) for share in (50, 80)
@@ -44,14 +45,19 @@ REFERENCE_SUBJECT = {"lookup": "nginx map", "pipelined": "nginx map", "tls": "ng
                      "proxied": "nginx, proxy", "screened": "nginx, forms",
                      "workers": "nginx map, 1 workers"}
 # In these sections, each subject has several rows: the ends of their names, each with a reference.
-REFERENCE_SUFFIXES = {"http2": (", 1 stream", ", 10 streams"), "handshakes": (", new", ", resumed")}
+REFERENCE_SUFFIXES = {
+    "http2": ("nginx map, TLS", (", 1 stream", ", 10 streams")),
+    "handshakes": ("nginx map, TLS", (", new", ", resumed")),
+    "http2-proxied": ("nginx, HTTP/2", (", GET", ", form")),
+}
 
 
 def reference(section, subject):
     """The row that a subject's CPU time is divided by; None without one."""
-    for suffix in REFERENCE_SUFFIXES.get(section.name, ()):
+    beside, suffixes = REFERENCE_SUFFIXES.get(section.name, (None, ()))
+    for suffix in suffixes:
         if subject.endswith(suffix):
-            return section.rows.get("nginx map, TLS" + suffix)
+            return section.rows.get(beside + suffix)
     return section.rows.get(REFERENCE_SUBJECT.get(section.name))
 
 

@@ -112,6 +112,18 @@ def screened(world):
             throughput(section, several, world.form_workload, world)
 
 
+def http2_proxied(world):
+    """Measures requests and posted forms over HTTP/2 and TLS that are forwarded."""
+    section = world.begin("http2-proxied",
+                          "Forwarded upstream, over HTTP/2 and TLS, 64 connections, 1 stream")
+    with running_upstream(world) as port:
+        several = subjects.http2_proxy_subjects(world, port)
+        with running(several):
+            throughput(section, several, world.check_workload, world, {
+                ", GET": lambda subject, asked: load.Http2Load(subject, asked, 1),
+                ", form": lambda subject, _: load.Http2Load(subject, world.form_workload, 1)})
+
+
 def open_loop(world):
     """Measures latency at a constant rate, below the highest rate of each subject."""
     section = world.begin(
@@ -181,8 +193,8 @@ def workers(world):
 
 ALL = {
     "lookup": lookup, "pipelined": pipelined, "tls": tls, "http2": http2, "handshakes": handshakes,
-    "one-account": one_account, "proxied": proxied, "screened": screened, "open-loop": open_loop,
-    "idle": idle,
+    "one-account": one_account, "proxied": proxied, "screened": screened,
+    "http2-proxied": http2_proxied, "open-loop": open_loop, "idle": idle,
     "reload": growth.reload, "table-size": growth.table_size, "key-count": growth.key_count,
     "workers": workers,
 }

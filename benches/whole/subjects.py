@@ -296,6 +296,19 @@ def form_subjects(world, upstream):
     return several
 
 
+def http2_proxy_subjects(world, upstream):
+    several = [
+        Riskgate("riskgate, HTTP/2", world, upstream=upstream, tls=True, route=FORM_ROUTE),
+        Riskgate("riskgate, HTTP/2, screened", world, upstream=upstream, tls=True,
+                 route=SCREENED_ROUTE),
+        Nginx("nginx, HTTP/2", world, "nginx-proxy.conf", "forwards", gates=False, tls=True,
+              UPSTREAM=upstream),
+    ]
+    for subject in several:
+        subject.gates, subject.does = False, "forwards"
+    return several
+
+
 def proxy_subjects(world, upstream):
     return riskgate_subjects(world, "proxy", upstream=upstream) + [
         Nginx("nginx, proxy", world, "nginx-proxy.conf", "forwards", gates=False,

@@ -28,6 +28,9 @@ RATIOS = [
     ("proxied", "riskgate, proxy", "Traefik, proxy", 1.00, "cpu_us"),
     ("screened", "riskgate, not screened", "nginx, forms", 1.00, "cpu_us"),
     ("screened", "riskgate, screened", "nginx, forms", 1.25, "cpu_us"),
+    ("http2-proxied", "riskgate, HTTP/2, GET", "nginx, HTTP/2, GET", 1.00, "cpu_us"),
+    ("http2-proxied", "riskgate, HTTP/2, form", "nginx, HTTP/2, form", 1.00, "cpu_us"),
+    ("http2-proxied", "riskgate, HTTP/2, screened, form", "nginx, HTTP/2, form", 1.25, "cpu_us"),
 ]
 # The lowest ratio of the rates. Section, subject, subject that it is compared with, ratio.
 RATES = [
