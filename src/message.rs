@@ -3,6 +3,7 @@
 
 pub mod chunks;
 pub(crate) mod forwarded;
+pub(crate) mod hop_by_hop;
 pub mod request_head;
 pub mod request_id;
 pub mod response;

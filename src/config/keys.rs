@@ -3,13 +3,13 @@
 use http::HeaderName;
 
 use super::settings::Settings;
+use crate::message::hop_by_hop::is_hop_by_hop;
 
 /// The fields that riskgate reads for another purpose, besides those with the prefixes below.
-const OTHERWISE_READ_FIELDS: [&str; 25] = [
+const OTHERWISE_READ_FIELDS: [&str; 18] = [
     "accept",
     "access-control-request-method",
     "authorization",
-    "connection",
     "content-encoding",
     "content-length",
     "content-type",
@@ -17,15 +17,9 @@ const OTHERWISE_READ_FIELDS: [&str; 25] = [
     "expect",
     "forwarded",
     "host",
-    "keep-alive",
     "origin",
-    "proxy-authorization",
-    "te",
     "traceparent",
     "tracestate",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
     "user-agent",
     "x-original-method",
     "x-original-uri",
@@ -45,6 +39,7 @@ impl Settings {
 fn parse_key_header(text: &str) -> Option<HeaderName> {
     let name: HeaderName = text.parse().ok()?;
     let is_taken = OTHERWISE_READ_FIELDS.contains(&name.as_str())
+        || is_hop_by_hop(name.as_str().as_bytes())
         || OTHERWISE_READ_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix));
     (!is_taken).then_some(name)
 }
@@ -58,7 +53,9 @@ mod tests {
         for text in ["X-Api-Key", "apikey", "x-key"] {
             assert!(parse_key_header(text).is_some(), "{text}");
         }
-        for text in ["", "X Key", "Key:", "HOST", "Authorization", "X-Forwarded-For", "Cookie"] {
+        for text in
+            ["", "X Key", "Key:", "HOST", "Authorization", "X-Forwarded-For", "Cookie", "TE"]
+        {
             assert_eq!(parse_key_header(text), None, "{text}");
         }
     }

@@ -5,23 +5,10 @@ use std::sync::Arc;
 use super::description::toml_list;
 use super::settings::Settings;
 use crate::gate::route::RouteCors;
+use crate::message::hop_by_hop::is_hop_by_hop;
 use crate::message::response::CorsGrant;
 use crate::model::origin::OriginPattern;
 use crate::support::byte_sets::is_token_byte;
-
-/// Fields that concern one connection alone (RFC 9110 section 7.6.1), so that no page sends or
-/// reads them.
-const HOP_BY_HOP_FIELDS: [&str; 9] = [
-    "connection",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 impl Settings {
     /// Reads `origins` and `[cors]` of a route. Reports `origins` of a route with a key, because
@@ -59,7 +46,7 @@ impl Settings {
             !name.is_empty()
                 && name != "*"
                 && name.bytes().all(is_token_byte)
-                && !HOP_BY_HOP_FIELDS.iter().any(|field| field.eq_ignore_ascii_case(name))
+                && !is_hop_by_hop(name.as_bytes())
         };
         let expected = "a list of names of header fields such as [\"X-Total\"], without * and \
                         fields of one connection";

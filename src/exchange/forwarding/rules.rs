@@ -1,13 +1,14 @@
 //! The rules for which header fields are forwarded, in each direction.
 
 use crate::exchange::forwarding_headers::is_x_forwarded_field;
+use crate::message::hop_by_hop::is_hop_by_hop;
 use crate::message::request_head::{MAX_CONNECTION_OPTIONS, list_members};
 
 const RISKGATE_FIELD_PREFIX: &str = "x-riskgate";
 /// Request fields that are not forwarded to the upstream server. Some are meant for riskgate or set
 /// by riskgate. Some could make the server choose another route than riskgate did (such as
-/// `X-Original-URL`). The others are hop-by-hop fields (RFC 9110 section 7.6.1).
-const DROPPED_REQUEST_FIELDS: [&str; 23] = [
+/// `X-Original-URL`).
+const DROPPED_REQUEST_FIELDS: [&str; 15] = [
     "authorization",
     "host",
     "expect",
@@ -23,19 +24,10 @@ const DROPPED_REQUEST_FIELDS: [&str; 23] = [
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "upgrade",
-    "http2-settings",
 ];
 /// Response fields that are not forwarded to the client: those that riskgate sets itself or that no
-/// upstream server may set, and hop-by-hop fields.
-const DROPPED_RESPONSE_FIELDS: [&str; 18] = [
-    "connection",
+/// upstream server may set.
+const DROPPED_RESPONSE_FIELDS: [&str; 10] = [
     "date",
     "server",
     "x-fail-open",
@@ -46,13 +38,6 @@ const DROPPED_RESPONSE_FIELDS: [&str; 18] = [
     "x-did-you-mean",
     "ratelimit",
     "ratelimit-policy",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "upgrade",
-    "http2-settings",
 ];
 
 /// What an upstream server may set in its response, by the route of the request.
@@ -66,12 +51,14 @@ pub enum ServerFreedom {
     RouteWithServerCors,
 }
 
-/// Returns true if a client's field is forwarded to the upstream server. Dropped fields and
-/// riskgate's own fields are not forwarded. A name with characters other than letters, digits and
-/// `-` is not forwarded either: many servers map `_` and `-` to the same variable, so the name
-/// could pass for riskgate's. `X-Forwarded-` fields are forwarded only from a trusted proxy.
+/// Returns true if a client's field is forwarded to the upstream server. Dropped fields, hop-by-hop
+/// fields that do not frame the body, and riskgate's own fields are not forwarded. A name with
+/// characters other than letters, digits and `-` is not forwarded either: many servers map `_` and
+/// `-` to the same variable, so the name could pass for riskgate's. `X-Forwarded-` fields are
+/// forwarded only from a trusted proxy.
 pub(super) fn is_request_field_forwarded(name: &[u8], is_trusted_proxy: bool) -> bool {
     !DROPPED_REQUEST_FIELDS.iter().any(|other| equals_ignore_case(name, other))
+        && (!is_hop_by_hop(name) || is_framing_field(name))
         && !has_prefix_ignore_case(name, RISKGATE_FIELD_PREFIX)
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
         && (is_trusted_proxy || !is_x_forwarded_field(name))
@@ -98,6 +85,7 @@ pub(crate) fn is_response_field_forwarded(
     is_framing_field(name)
         || (freedom != ServerFreedom::Check || !equals_ignore_case(name, "set-cookie"))
             && !DROPPED_RESPONSE_FIELDS.iter().any(|other| equals_ignore_case(name, other))
+            && !is_hop_by_hop(name)
             && (freedom == ServerFreedom::RouteWithServerCors
                 || !has_prefix_ignore_case(name, "access-control-"))
             && !has_prefix_ignore_case(name, RISKGATE_FIELD_PREFIX)
