@@ -79,8 +79,7 @@ impl ProxyHttp for MyProxy {
         end_of_stream: bool,
         ctx: &mut MyContext,
     ) -> Result<()> {
-        self.gate.request_body_filter(body, end_of_stream, &mut ctx.riskgate);
-        Ok(())
+        self.gate.request_body_filter(body, end_of_stream, &mut ctx.riskgate)
     }
 
     async fn response_filter(

@@ -43,14 +43,14 @@ use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::feed::Feeds;
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::route::UpstreamRoute;
-use crate::gate::{CheckAnswer, ReloadableRules, StartupRules};
+use crate::gate::{BodyOptions, CheckAnswer, ReloadableRules, StartupRules};
 use crate::keys::Plans;
 use crate::model::verdict::Score;
 use crate::observe::access_log::{AccessLogOptions, LogTarget};
 use crate::observe::process_log::ProcessLogOptions;
 use crate::observe::top_domains::TopDomainsOptions;
 use crate::observe::traces::TraceOptions;
-use crate::proxy::upstream::{BodyOptions, UpstreamOptions};
+use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
 use crate::support::certificates::CertificateFiles;
 use crate::support::client_rates::Rate;
@@ -268,13 +268,8 @@ impl Config {
                 threads: settings.integer("listen.threads", 1..=1024, cores as u64) as usize,
                 downstream,
                 connection_limits: settings.read_connection_limits(&trusted_proxies),
-                upstream: settings.read_upstream_options(&trusted_proxies, bodies),
-                startup_rules: StartupRules {
-                    client_address: settings.read_client_address_rule(trusted_proxies),
-                    authz_path: authz_path.clone(),
-                    key_header: settings.read_key_header(),
-                    hsts: settings.read_hsts(),
-                },
+                upstream: settings.read_upstream_options(&trusted_proxies),
+                startup_rules: settings.read_startup_rules(trusted_proxies, &authz_path, bodies),
                 log_target: settings.read_log_target(),
                 traces: settings.read_trace_options(),
                 store: settings.read_store_options(),
@@ -347,14 +342,13 @@ impl StartupConfig {
             audit_path,
             is_metrics_public,
         } = self;
-        let StartupRules { client_address, authz_path, key_header, hsts } = startup_rules;
+        let StartupRules { client_address, authz_path, key_header, hsts, bodies } = startup_rules;
         // The limits of requests have a copy of it.
         let mut new_downstream = new.downstream.clone();
         new_downstream.request_limits.authz_path.clone_from(authz_path);
-        // These limits are named on their own. The limits of requests have a copy of `max_bytes`.
-        let mut new_upstream = new.upstream.clone();
-        let new_bodies = std::mem::replace(&mut new_upstream.bodies, upstream.bodies.clone());
-        let new_bodies = BodyOptions { max_bytes: upstream.bodies.max_bytes, ..new_bodies };
+        // The limits of requests have a copy of `max_bytes`.
+        let new_bodies = new.startup_rules.bodies.clone();
+        let new_bodies = BodyOptions { max_bytes: bodies.max_bytes, ..new_bodies };
         [
             ("listen.http", *http == new.http),
             ("listen.https", *https == new.https),
@@ -369,11 +363,11 @@ impl StartupConfig {
             ("keys.header", *key_header == new.startup_rules.key_header),
             ("listen.hsts", *hsts == new.startup_rules.hsts),
             ("listen (timeouts, sizes, fast_path)", *downstream == new_downstream),
-            ("listen (body_timeout, max_held_bytes)", upstream.bodies == new_bodies),
+            ("listen (body_timeout, max_held_bytes)", *bodies == new_bodies),
             ("listen (connections)", *connection_limits == new.connection_limits),
             ("log (path, max_bytes, kept_files)", *log_target == new.log_target),
             ("traces", *traces == new.traces),
-            ("upstream", *upstream == new_upstream),
+            ("upstream", *upstream == new.upstream),
             ("store (but for on_failure)", *store == new.store),
             ("process.runtime_dir", *runtime_dir == new.runtime_dir),
             ("drain.delay", *drain_delay == new.drain_delay),

@@ -69,8 +69,7 @@
 //!         end_of_stream: bool,
 //!         ctx: &mut RequestContext,
 //!     ) -> Result<()> {
-//!         self.gate.request_body_filter(body, end_of_stream, ctx);
-//!         Ok(())
+//!         self.gate.request_body_filter(body, end_of_stream, ctx)
 //!     }
 //!
 //!     async fn response_filter(

@@ -3,7 +3,6 @@
 
 mod admission;
 pub mod gateway;
-mod held_bytes;
 pub mod request_body;
 pub mod upstream;
 pub mod upstream_service;

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use super::settings::Settings;
 use crate::downstream::{ConnectionLimits, DownstreamOptions};
-use crate::gate::{ClientAddressRule, ClientAddressSource};
+use crate::gate::{BodyOptions, ClientAddressRule, ClientAddressSource, StartupRules};
 use crate::message::request_head::RequestLimits;
 use crate::message::response::StrictTransportSecurity;
 use crate::model::network::Networks;
 use crate::model::path_prefix::PathPrefix;
-use crate::proxy::upstream::BodyOptions;
 
 /// The addresses of the listeners.
 pub struct ListenAddresses {
@@ -60,6 +59,22 @@ impl Settings {
     /// Reads `listen.hsts`.
     pub fn read_hsts(&mut self) -> Option<StrictTransportSecurity> {
         StrictTransportSecurity::new(self.duration("listen.hsts", Duration::ZERO))
+    }
+
+    /// Reads the rules of requests that take effect when the process starts.
+    pub fn read_startup_rules(
+        &mut self,
+        trusted_proxies: Networks,
+        authz_path: &Option<PathPrefix>,
+        bodies: BodyOptions,
+    ) -> StartupRules {
+        StartupRules {
+            client_address: self.read_client_address_rule(trusted_proxies),
+            authz_path: authz_path.clone(),
+            key_header: self.read_key_header(),
+            hsts: self.read_hsts(),
+            bodies,
+        }
     }
 
     /// Reads the limits on open connections. `trusted_proxies` are exempt.

@@ -8,15 +8,11 @@ use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::CheckAnswer;
 use crate::model::network::Networks;
-use crate::proxy::upstream::{BodyOptions, ServerName, UpstreamOptions};
+use crate::proxy::upstream::{ServerName, UpstreamOptions};
 
 impl Settings {
     /// Reads `[upstream]`. Clients in `trusted_proxies` are exempt from the limit per address.
-    pub fn read_upstream_options(
-        &mut self,
-        trusted_proxies: &Networks,
-        bodies: BodyOptions,
-    ) -> UpstreamOptions {
+    pub fn read_upstream_options(&mut self, trusted_proxies: &Networks) -> UpstreamOptions {
         let servers = self.read_upstream_servers();
         let host = self.text("upstream.host");
         let health_path = |raw: &RawValue| {
@@ -35,7 +31,6 @@ impl Settings {
                 half,
             ) as usize,
             exempt_networks: trusted_proxies.clone(),
-            bodies,
             servers,
             host_header: host,
             connect_timeout: self

@@ -8,7 +8,8 @@ use crate::gate::RequestContext;
 use crate::message::response::Reply;
 use crate::proxy::upstream::ClientHeader;
 
-/// The client of an exchange: a connection of HTTP/1.1, or a stream of HTTP/2.
+/// The client of an exchange: a connection of HTTP/1.1, or a stream of HTTP/2. `should_close` is
+/// for HTTP/1.1 alone: a connection of HTTP/2 ends with GOAWAY.
 pub trait ExchangeClient: Send {
     /// The header of a response.
     type Header: ClientHeader;
@@ -16,9 +17,8 @@ pub trait ExchangeClient: Send {
     /// Waits until the client gives up its request. Over HTTP/1.1 it can't say so.
     fn wait_until_gone(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Begins the response of a server. `should_close` says whether the client's connection closes
-    /// after it.
-    fn start_response(&mut self, header: Self::Header, should_close: bool);
+    /// Sets the header of a server's response, which is sent with the first bytes of the body.
+    fn set_response_header(&mut self, header: Self::Header, should_close: bool);
 
     /// The bytes of the response that are sent next; the caller appends the body.
     fn output(&mut self) -> &mut Vec<u8>;

@@ -15,7 +15,7 @@ use crate::gate::{
     ConnectionFacts, Decision, Gate, Judgement, MatchedRoute, ParsedBytes, PlainHead,
     RequestContext, RequestParts, StartTime, UnchargedRoute, unix_seconds_now,
 };
-use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
+use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head, takes_body};
 use crate::message::response::{Reply, format_http_date};
 
 /// If the buffered responses have at least this many bytes, the caller sends them before the fast
@@ -131,16 +131,16 @@ impl FastPath {
         while consumed < arrived.len() {
             let head = match parse_request_head(&arrived[consumed..], 0, &self.request_limits) {
                 Ok(Some(head)) if head.may_take_fast_path() => head,
-                Ok(Some(head)) if head.may_take_fast_path_with_body() => {
-                    let (length, action) =
-                        self.begin_request_with_body(&arrived[consumed..], head, start, out);
-                    return (consumed + length, BatchEnd::Next(action));
-                }
                 Ok(None) => return (consumed, BatchEnd::Next(NextAction::ReadMore)),
                 Ok(Some(_)) | Err(_) => return (consumed, BatchEnd::Next(NextAction::Fallback)),
             };
             if self.gate.is_asked_by_proxy(head.request_line.target) {
                 return (consumed, BatchEnd::Next(NextAction::Fallback));
+            }
+            if takes_body(head.request_line.method) {
+                let (length, action) =
+                    self.begin_request_with_body(&arrived[consumed..], head, start, out);
+                return (consumed + length, BatchEnd::Next(action));
             }
             let header = &arrived[consumed..consumed + head.head_length];
             let request = PlainRequest { head, header };
@@ -180,15 +180,14 @@ impl FastPath {
         out: &mut Vec<u8>,
     ) -> (usize, NextAction) {
         let (header, behind) = arrived.split_at(head.head_length);
-        let is_asked_by_proxy = self.gate.is_asked_by_proxy(head.request_line.target);
-        let Some(body) = ShortBody::find(head.body, behind).filter(|_| !is_asked_by_proxy) else {
+        let Some(body) = ShortBody::find(head.body, behind) else {
             return (0, NextAction::Fallback);
         };
         let request = PlainRequest { head, header };
         let gate_head = request.gate_head();
         let mut ctx = self.gate.begin_request(start, &self.connection, "HTTP/1.1", gate_head);
         let parts = self.gate.read_parts(gate_head);
-        match self.gate.admit_body(&parts, &mut ctx) {
+        match self.gate.pass_gates_before_body(&parts, &mut ctx) {
             // riskgate itself answers the request.
             None => (0, NextAction::Fallback),
             Some(Ok(route)) => {
@@ -253,8 +252,7 @@ impl FastPath {
 }
 
 impl ProxyRequest {
-    fn new(head: &RequestHead<'_>, mut ctx: RequestContext) -> ProxyRequest {
-        ctx.has_attempt_records = true;
+    fn new(head: &RequestHead<'_>, ctx: RequestContext) -> ProxyRequest {
         ProxyRequest {
             ctx,
             header_length: head.head_length,

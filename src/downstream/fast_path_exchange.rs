@@ -1,10 +1,10 @@
 //! The fast path's exchange with an upstream server: it sends a request that passed the gates as
 //! bytes, and forwards the response. The client speaks HTTP/1.1 or HTTP/2.
 //!
-//! An exchange takes the same steps as on the Pingora path, in the same order. It receives the
-//! body, charges the call and screens the form. It acquires a permit, selects a server, connects,
-//! and forwards the request and the response under one deadline. If that fails, it retries or
-//! refuses. Both paths call the same modules for the rules of these steps.
+//! An exchange takes the same steps as on the Pingora path, in the same order. When its caller has
+//! received the body, it charges the call and screens the form. It acquires a permit, selects a
+//! server, connects, and forwards the request and the response under one deadline. If that fails,
+//! it retries or refuses. Both paths call the same modules for the rules of these steps.
 
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
@@ -34,7 +34,7 @@ const BODY_READ_BYTES: usize = 16 * 1024;
 pub(super) enum ExchangeEnd {
     /// The client has the whole response of the server, or a refusal.
     Answered {
-        /// Whether the response says that the connection closes.
+        /// Whether a connection of HTTP/1.1 closes after it.
         should_close: bool,
     },
     /// The client does not have the whole response, which must not look complete.
@@ -45,7 +45,7 @@ pub(super) enum ExchangeEnd {
 }
 
 /// A request to forward.
-pub(super) struct ForwardedRequest<H> {
+pub(super) struct RequestToForward<H> {
     pub head: H,
     /// The client's body; `None` if it announced none.
     pub body: Option<Bytes>,
@@ -59,7 +59,7 @@ struct Exchange<'e, H, R> {
     context: &'e ListenerContext,
     client_info: ClientInfo<'e>,
     ctx: &'e RequestContext,
-    request: &'e ForwardedRequest<H>,
+    request: &'e RequestToForward<H>,
     attempts: Attempts,
     /// The attempt that is under way, if it asks a server.
     attempt_timer: Option<AttemptTimer>,
@@ -78,7 +78,7 @@ struct UpstreamResponse {
 
 /// Charges the call for a request whose body was received, and screens the form. Returns an error
 /// if the request is not to be forwarded: with the answer, or with `None` if the client has left.
-pub(super) async fn admit_body<'h>(
+pub(super) async fn charge_and_screen<'h>(
     context: &ListenerContext,
     head: impl Head<'h>,
     received: Result<Bytes, HoldError>,
@@ -106,7 +106,7 @@ pub(super) async fn admit_body<'h>(
 pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Send + Sync>(
     context: &ListenerContext,
     client: &mut C,
-    request: &ForwardedRequest<H>,
+    request: &RequestToForward<H>,
     ctx: &mut RequestContext,
 ) -> ExchangeEnd {
     ctx.has_attempt_records = true;
@@ -138,7 +138,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
     let (failure, has_response_started) = match fetched {
         Ok(response) => {
             ctx.set_upstream_outcome(response.head.status);
-            client.start_response(response_header, should_close);
+            client.set_response_header(response_header, should_close);
             let sent_bytes = &mut ctx.response_bytes;
             match forward_body(context, client, response, &mut deadline, sent_bytes).await {
                 Ok(()) => return ExchangeEnd::Answered { should_close },
@@ -155,12 +155,23 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         }
         FailedEnd::Refuse(refusal) => {
             let reply = context.gate.finish_with_refusal(&refusal, ctx);
-            match client.send_reply(&reply, true, ctx).await {
-                true => ExchangeEnd::Answered { should_close: true },
-                false => ExchangeEnd::Aborted { is_client_gone: true },
-            }
+            send_reply(client, &reply, true, ctx).await
         }
     }
+}
+
+/// Sends a response of riskgate. A connection of HTTP/1.1 closes after it if `should_close`.
+pub(super) async fn send_reply<C: ExchangeClient>(
+    client: &mut C,
+    reply: &Reply,
+    should_close: bool,
+    ctx: &mut RequestContext,
+) -> ExchangeEnd {
+    if client.send_reply(reply, should_close, ctx).await {
+        return ExchangeEnd::Answered { should_close };
+    }
+    ctx.record_unsent_reply();
+    ExchangeEnd::Aborted { is_client_gone: true }
 }
 
 /// Sends the header of the response, and forwards its body to the client. If the upstream
@@ -193,7 +204,12 @@ async fn forward_body<C: ExchangeClient>(
         if is_end {
             break;
         }
-        match deadline.limit(connection.read(&mut arrived, BODY_READ_BYTES)).await {
+        let read = tokio::select! {
+            biased;
+            () = client.wait_until_gone() => return Err(Failure::Client),
+            read = deadline.limit(connection.read(&mut arrived, BODY_READ_BYTES)) => read,
+        };
+        match read {
             Ok(Ok(1..)) => {}
             Ok(Ok(0)) => {
                 let finished = body.finish_at_eof(client.output());
@@ -218,11 +234,11 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
     ) -> Result<UpstreamResponse, Failure> {
         let failure = tokio::select! {
             biased;
+            () = client_left => Failure::Client,
             fetched = deadline.limit(self.fetch_response_head()) => match fetched {
                 Ok(fetched) => return fetched,
                 Err(DeadlinePassed) => Failure::TimedOut,
             },
-            () = client_left => Failure::Client,
         };
         self.count_attempt(Some(failure));
         Err(failure)
@@ -265,7 +281,7 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
         let mut connection = connected.map_err(|_| Failure::Connect)?;
         self.attempts.mark_connected();
         self.client_info.traceparent = self.ctx.traceparent_after(self.attempt_records.len());
-        let ForwardedRequest { head, body, .. } = self.request;
+        let RequestToForward { head, body, .. } = self.request;
         let body_bytes = body.as_deref().unwrap_or_default();
         let mut request = Vec::with_capacity(REQUEST_HEADER_BYTES + body_bytes.len());
         write_upstream_request(

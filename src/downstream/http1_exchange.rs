@@ -10,7 +10,9 @@ use super::client_io::ClientIo;
 use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
 use super::fast_path::{FastPath, ProxyRequest};
-use super::fast_path_exchange::{ExchangeEnd, ForwardedRequest, admit_body, exchange_with_server};
+use super::fast_path_exchange::{
+    ExchangeEnd, RequestToForward, charge_and_screen, exchange_with_server, send_reply,
+};
 use super::short_body::ShortBody;
 use crate::exchange::closes_after_response;
 use crate::gate::{ParsedBytes, RequestContext, UnchargedRoute};
@@ -66,7 +68,7 @@ pub(super) async fn proxy_request(
     };
     let ended = match admitted {
         Ok(body) => {
-            let forwarded = ForwardedRequest { head, body, wants_close: request.wants_close };
+            let forwarded = RequestToForward { head, body, wants_close: request.wants_close };
             exchange_with_server(context, &mut client, &forwarded, ctx).await
         }
         // The client has left before its body was complete. Over TLS, an orderly close still tells
@@ -76,10 +78,7 @@ pub(super) async fn proxy_request(
             let is_ending = context.tracker.is_draining();
             let should_close =
                 reply.closes_connection() || closes_after_response(request.wants_close, is_ending);
-            match client.send_reply(&reply, should_close, ctx).await {
-                true => ExchangeEnd::Answered { should_close },
-                false => ExchangeEnd::Aborted { is_client_gone: true },
-            }
+            send_reply(&mut client, &reply, should_close, ctx).await
         }
     };
     context.gate.count_and_log_on_fast_path(ctx, head);
@@ -92,7 +91,8 @@ pub(super) async fn proxy_request(
     }
 }
 
-/// Receives the body of a request, charges the call, and screens the form; see [`admit_body`].
+/// Receives the body of a request, charges the call, and screens the form: see
+/// [`charge_and_screen`].
 async fn receive_body(
     context: &ListenerContext,
     client_io: &mut ClientIo,
@@ -101,10 +101,10 @@ async fn receive_body(
     route: UnchargedRoute,
     ctx: &mut RequestContext,
 ) -> Result<Bytes, Option<Reply>> {
-    let upstreams = &context.upstreams;
-    let mut held = upstreams.begin_held_body(ctx.client_address);
-    let received = body.receive(client_io, &mut held, upstreams.body_options()).await;
-    admit_body(context, head, received, route, ctx).await
+    let mut held = context.gate.begin_held_body(ctx);
+    let received = body.receive(client_io, &mut held, context.gate.body_options()).await;
+    drop(held);
+    charge_and_screen(context, head, received, route, ctx).await
 }
 
 impl ExchangeClient for Http1Client<'_> {
@@ -114,7 +114,7 @@ impl ExchangeClient for Http1Client<'_> {
         pending().await
     }
 
-    fn start_response(&mut self, header: Http1Header, should_close: bool) {
+    fn set_response_header(&mut self, header: Http1Header, should_close: bool) {
         self.output = header.finish(self.fast_path.date_header_value(), should_close);
     }
 

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::client_io::ClientIo;
 use crate::exchange::BodyFault;
+use crate::gate::{BodyOptions, HeldBytesGuard};
 use crate::message::chunks::{ChunkDecoder, ChunkSyntax};
 use crate::message::request_head::RequestBodyFraming;
 use crate::proxy::request_body::{HoldError, MAX_HELD_BODY_BYTES};
-use crate::proxy::upstream::{BodyOptions, HeldBytesGuard};
 
 /// A body that is at the front of the bytes of a connection, or is still to arrive there.
 #[derive(Debug)]

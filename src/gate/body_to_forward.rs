@@ -1,5 +1,7 @@
 //! The client's body on its way to the upstream server, on the Pingora path.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use pingora::Result;
@@ -18,20 +20,20 @@ pub(crate) enum BodyToForward {
         /// What was read before the exchange began, and Pingora has not kept.
         unsent_start: Bytes,
         /// The bytes that passed in the current attempt.
-        received_bytes: usize,
+        received_bytes: AtomicUsize,
     },
 }
 
 impl BodyToForward {
     /// A longer body, of which `unsent_start` was read and is not kept by Pingora.
     pub fn streamed(unsent_start: Bytes) -> BodyToForward {
-        BodyToForward::Streamed { unsent_start, received_bytes: 0 }
+        BodyToForward::Streamed { unsent_start, received_bytes: AtomicUsize::new(0) }
     }
 
     /// Begins a further attempt.
-    pub fn restart(&mut self) {
+    pub fn restart(&self) {
         if let BodyToForward::Streamed { received_bytes, .. } = self {
-            *received_bytes = 0;
+            received_bytes.store(0, Ordering::Relaxed);
         }
     }
 
@@ -63,6 +65,7 @@ impl BodyToForward {
         }
         // Pingora would write an empty part at the end as a last chunk, and then another one.
         *part = part.take().filter(|part| !(is_last && part.is_empty()));
+        let received_bytes = received_bytes.get_mut();
         *received_bytes += part.as_ref().map_or(0, Bytes::len);
         Some(*received_bytes)
     }

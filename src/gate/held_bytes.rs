@@ -1,11 +1,24 @@
-//! The memory for request bodies that are arriving: bounded for all clients together, and for each.
+//! The limits of request bodies, and the memory for those that are arriving: bounded for all
+//! clients together, and for each.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::model::network::Networks;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
+
+/// The limits of request bodies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyOptions {
+    /// The most bytes of a body.
+    pub max_bytes: usize,
+    /// The time for a body that is held to arrive, and for each part of a longer one.
+    pub timeout: Duration,
+    /// The most bytes of all bodies that are arriving and held meanwhile.
+    pub max_held_bytes: usize,
+}
 
 /// One client may use this part of the memory.
 const CLIENT_SHARE: usize = 16;

@@ -16,6 +16,7 @@ use super::admission::{self, OriginHeader, Permit, PresentedKey};
 use super::answers::{self, Decision};
 use super::beginning::{RequestParts, names_key};
 use super::client_limit::check_client_rates;
+use super::held_bytes::{BodyOptions, HeldBytesGuard};
 use super::request_context::{ConnectionFacts, RequestContext};
 use super::route::{self, Route, UpstreamRoute};
 use super::session::protocol_name;
@@ -77,6 +78,17 @@ pub(crate) enum Judgement<'r> {
 }
 
 impl Gate {
+    /// The limits of request bodies.
+    pub(crate) fn body_options(&self) -> &BodyOptions {
+        &self.startup_rules.bodies
+    }
+
+    /// Returns the memory for the body of a request.
+    pub(crate) fn begin_held_body(&self, ctx: &RequestContext) -> HeldBytesGuard<'_> {
+        let client = ctx.client_address.filter(|_| !is_injected(TestFault::IgnoreClientLimit));
+        self.state.held_bytes.begin(client)
+    }
+
     /// Charges a request whose body is complete, or begins to go on. Returns the response if the
     /// request is refused.
     pub(crate) async fn charge_after_body(
@@ -97,7 +109,7 @@ impl Gate {
     /// Runs the gates before the quota for a request with a body. Returns the response if the
     /// request is refused; `None` if it is not on a route of `[[upstream.route]]`. Then nothing has
     /// happened.
-    pub(crate) fn admit_body(
+    pub(crate) fn pass_gates_before_body(
         &self,
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,

@@ -53,6 +53,7 @@ impl Gate {
         ctx: &RequestContext,
         host: &str,
     ) -> Result<()> {
+        ctx.body.restart();
         ctx.body.set_framing(request)?;
         let (Some(target), Some(_)) = (ctx.upstream_target(), &ctx.permit) else {
             return Error::e_explain(ErrorType::InternalError, "no permit");
@@ -63,13 +64,32 @@ impl Gate {
 
     /// Adds the bytes of a longer body that were read to screen it, and that Pingora has not kept.
     /// Call this method in your `request_body_filter`.
+    ///
+    /// # Errors
+    /// Returns an error if the body is longer than `listen.max_body_bytes`. Return the error from
+    /// your filter; Pingora then calls your `fail_to_proxy`.
     pub fn request_body_filter(
         &self,
         body: &mut Option<Bytes>,
         end_of_stream: bool,
         ctx: &mut RequestContext,
-    ) {
-        ctx.body.pass_part(body, end_of_stream);
+    ) -> Result<()> {
+        self.pass_body_part(body, end_of_stream, ctx).map(drop)
+    }
+
+    /// Like [`Gate::request_body_filter`]. Returns true if the body is streamed.
+    pub(crate) fn pass_body_part(
+        &self,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut RequestContext,
+    ) -> Result<bool> {
+        match ctx.body.pass_part(body, end_of_stream) {
+            Some(bytes) if bytes > self.body_options().max_bytes => {
+                Err(BodyFault::too_long_error())
+            }
+            passed => Ok(passed.is_some()),
+        }
     }
 
     /// Collects what the upstream server is told about the client.

@@ -291,6 +291,12 @@ impl RequestContext {
     pub(crate) fn set_aborted_outcome(&mut self) {
         self.outcome = Some("aborted");
     }
+
+    /// Records that a response of riskgate could not be sent.
+    pub(crate) fn record_unsent_reply(&mut self) {
+        self.set_aborted_outcome();
+        self.response_bytes = 0;
+    }
 }
 
 /// The machine's clock, in seconds since 1970.

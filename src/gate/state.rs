@@ -26,6 +26,7 @@ use crate::webhook::WebhookControl;
 use super::authz_rules::AuthzRules;
 use super::batch_permits::BatchPermits;
 use super::client_address::ClientAddressRule;
+use super::held_bytes::{BodyOptions, HeldBytes};
 use super::route::{CheckAnswer, UpstreamRoute};
 
 /// The longest time that [`Gate::close`] waits for the collector of traces.
@@ -46,6 +47,7 @@ impl GateState {
             process_log_lines_dropped,
             self.top_domains.dropped_lookups(),
         );
+        self.metrics.requests.set_held_body_bytes(self.held_bytes.used());
         if self.tracer.is_on() {
             let (exported, dropped) = self.tracer.span_counts();
             self.metrics.traces.set_span_counts(exported, dropped);
@@ -55,7 +57,7 @@ impl GateState {
 }
 
 /// The rules that take effect when the process starts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartupRules {
     /// The proxies in front of riskgate, and who the client behind them is.
     pub client_address: ClientAddressRule,
@@ -65,6 +67,8 @@ pub struct StartupRules {
     pub key_header: Option<HeaderName>,
     /// `Strict-Transport-Security` in responses over TLS; `None` if they have no such field.
     pub hsts: Option<StrictTransportSecurity>,
+    /// The limits of request bodies.
+    pub bodies: BodyOptions,
 }
 
 impl StartupRules {
@@ -122,6 +126,8 @@ pub struct GateState {
     pub screening_counts: ScreeningCounts,
     /// The requests that each client may still send.
     pub client_rates: ClientRates,
+    /// The memory for the bodies of requests that are arriving.
+    pub held_bytes: HeldBytes,
     /// The permits to wait for the body of a batch of domains.
     pub batch_permits: BatchPermits,
     /// The options of webhooks, and the end of their threads.

@@ -142,36 +142,18 @@ fn find_crlf_crlf(block: &[u8], search_start: usize) -> Option<usize> {
 }
 
 impl RequestHead<'_> {
-    /// Returns true for a plain request, which the fast path can serve: GET, HEAD or OPTIONS over
-    /// HTTP/1.1 for a path, without `Content-Length` and without a field that only the Pingora path
-    /// handles.
+    /// Returns true if the fast path can serve the request: one over HTTP/1.1 for a path, by
+    /// [`RequestFields::may_take_fast_path`].
     pub fn may_take_fast_path(&self) -> bool {
         self.request_line.is_http_11
-            && is_plain_method(self.request_line.method)
             && self.request_line.target.first() == Some(&b'/')
-            && self.fields.are_plain()
-    }
-}
-
-impl RequestHead<'_> {
-    /// Returns true for a request that the fast path can forward with its body: another method over
-    /// HTTP/1.1 for a path, without a field that only the Pingora path handles.
-    pub fn may_take_fast_path_with_body(&self) -> bool {
-        self.request_line.is_http_11
-            && takes_body(self.request_line.method)
-            && self.request_line.target.first() == Some(&b'/')
-            && self.fields.are_plain_beside_framing()
+            && self.fields.may_take_fast_path(self.request_line.method)
     }
 
     /// Returns true if the header tells where a body ends, even if that has no bytes.
     pub fn announces_body(&self) -> bool {
         self.body != RequestBodyFraming::Length(0) || !self.fields.has_no_content_length()
     }
-}
-
-/// Returns true for the methods of a plain request.
-pub fn is_plain_method(method: &[u8]) -> bool {
-    matches!(method, b"GET" | b"HEAD" | b"OPTIONS")
 }
 
 /// Returns the size that the header of an HTTP/2 request has over HTTP/1.1, in bytes.

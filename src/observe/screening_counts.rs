@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
+use smol_str::SmolStr;
 
 /// The most combinations of route, action, reason and domain that are counted apart. Forms beyond
 /// them are counted without their domain.
@@ -21,11 +22,11 @@ pub struct ScreeningCounts(Mutex<HashMap<FormKind, u64>>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct FormKind {
     /// The prefix of the route.
-    route: String,
+    route: SmolStr,
     action: &'static str,
     reason: &'static str,
     /// The domain of the worst address; `None` without a valid one.
-    domain: Option<String>,
+    domain: Option<SmolStr>,
 }
 
 impl ScreeningCounts {
@@ -37,8 +38,8 @@ impl ScreeningCounts {
         reason: &'static str,
         domain: Option<&str>,
     ) {
-        let mut kind =
-            FormKind { route: route.to_owned(), action, reason, domain: domain.map(str::to_owned) };
+        let (route, domain) = (SmolStr::new(route), domain.map(SmolStr::new));
+        let mut kind = FormKind { route, action, reason, domain };
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.len() >= MAX_FORM_KINDS && !counts.contains_key(&kind) {
             kind.domain = None;
@@ -51,11 +52,13 @@ impl ScreeningCounts {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sorted: Vec<(&FormKind, &u64)> = counts.iter().collect();
         sorted.sort_by_key(|(kind, count)| (std::cmp::Reverse(**count), *kind));
-        let forms = sorted.into_iter().map(|(FormKind { route, action, reason, domain }, count)| {
-            json!({
-                "route": route, "action": action, "reason": reason, "domain": domain, "count": count,
-            })
-        });
+        let forms =
+            sorted.into_iter().map(|(FormKind { route, action, reason, domain }, count)| {
+                json!({
+                    "route": route.as_str(), "action": action, "reason": reason,
+                    "domain": domain.as_ref().map(SmolStr::as_str), "count": count,
+                })
+            });
         forms.collect()
     }
 }

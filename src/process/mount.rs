@@ -22,8 +22,8 @@ use crate::proxy::gateway::Gateway;
 /// [`Gate::close`].
 ///
 /// A mount listens on no socket: your server has the listeners. Of `[listen]`, riskgate uses only
-/// `trusted_proxies`, `client_address` and `hsts`. A mount has no admin listener and handles no
-/// signals.
+/// `trusted_proxies`, `client_address`, `hsts`, `max_body_bytes`, `body_timeout` and
+/// `max_held_bytes`. A mount has no admin listener and handles no signals.
 pub struct Mount {
     gate: Gate,
     config: Config,

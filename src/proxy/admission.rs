@@ -1,18 +1,13 @@
 //! A request on the Pingora path until it may be forwarded: the gates, its body, the charge, the
 //! screening.
 
-use std::sync::LazyLock;
-use std::time::Duration;
-
 use bytes::Bytes;
 use pingora::Result;
 use pingora_proxy::Session;
 
-use super::held_bytes::{HeldBytes, HeldBytesGuard};
 use super::request_body::{self, BodyOutlook, HeldBody, MAX_HELD_BODY_BYTES};
-use super::upstream::BodyOptions;
 use crate::gate::{BodyToForward, Gate, Gated, RequestContext, send_continue_if_awaited};
-use crate::model::network::Networks;
+use crate::model::refusal::Refusal;
 use crate::screening::ReceivedBody;
 
 /// The most bytes of a frame that a client may send (RFC 9113 section 4.2).
@@ -20,20 +15,9 @@ const HTTP2_FRAME_BYTES: usize = 16 * 1024;
 /// The most bytes of a body that Pingora reads at a time.
 const PINGORA_READ_BYTES: usize = 64 * 1024;
 
-/// The bodies that a mounted gate reads. It waits as long as `riskgate run` does by default, and
-/// holds as many bytes.
-static MOUNTED_BODY_OPTIONS: BodyOptions = BodyOptions {
-    max_bytes: usize::MAX,
-    timeout: Duration::from_secs(10),
-    max_held_bytes: 64 * 1024 * 1024,
-};
-static MOUNTED_HELD_BYTES: LazyLock<HeldBytes> =
-    LazyLock::new(|| HeldBytes::new(MOUNTED_BODY_OPTIONS.max_held_bytes, Networks::default()));
-
 /// How the bodies of requests are read before they are forwarded.
-pub(super) struct BodyReading<'r> {
-    pub options: &'r BodyOptions,
-    pub held_bytes: HeldBytesGuard<'r>,
+#[derive(Clone, Copy)]
+pub(super) struct BodyReading {
     /// Whether no read of an HTTP/1.1 body goes on beyond [`MAX_HELD_BODY_BYTES`].
     pub are_parts_bounded: bool,
     /// Whether a body is read only if it is screened. Otherwise it is held, so that a slow client
@@ -52,8 +36,8 @@ impl Gate {
     /// and forwards it, but for the start of some longer bodies. Call [`Gate::request_body_filter`]
     /// in your `request_body_filter`, which adds that start.
     ///
-    /// The future waits for the client's body (at most 10 s), and for the store: on `/v1/usage`, or
-    /// if the account has no leased call left, at most `store.deadline`.
+    /// The future waits for the client's body, at most `listen.body_timeout`. It waits for the
+    /// store, at most `store.deadline`: on `/v1/usage`, or if the account has no leased call left.
     ///
     /// # Errors
     /// Returns an error if the client's connection can't be read from or written to.
@@ -62,14 +46,7 @@ impl Gate {
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
-        let reading = |ctx: &RequestContext| BodyReading {
-            options: &MOUNTED_BODY_OPTIONS,
-            // Clients of a trusted proxy that does not tell them apart have no limit of their own.
-            held_bytes: MOUNTED_HELD_BYTES
-                .begin(ctx.client_address().filter(|client| !self.is_trusted_proxy(Some(*client)))),
-            are_parts_bounded: false,
-            is_for_screening_alone: true,
-        };
+        let reading = BodyReading { are_parts_bounded: false, is_for_screening_alone: true };
         let Some(body) = admit_request(self, session, ctx, reading).await? else {
             return Ok(true);
         };
@@ -81,11 +58,11 @@ impl Gate {
 
 /// Runs the gates for a request, reads its body, charges the call, and screens the form. Returns
 /// the body to forward, or `None` if riskgate has answered the request.
-pub(super) async fn admit_request<'r>(
+pub(super) async fn admit_request(
     gate: &Gate,
     session: &mut Session,
     ctx: &mut RequestContext,
-    reading: impl FnOnce(&RequestContext) -> BodyReading<'r>,
+    reading: BodyReading,
 ) -> Result<Option<BodyToForward>> {
     let route = match gate.answer_unless_forwarded(session, ctx).await? {
         Gated::Answered => return Ok(None),
@@ -94,10 +71,15 @@ pub(super) async fn admit_request<'r>(
         Gated::AskedByProxy => None,
     };
     let client = session.as_downstream_mut();
-    let announces_body =
-        !client.is_body_done() || request_body::announced_length(client.req_header()).is_some();
+    let announced_length = request_body::announced_length(client.req_header());
+    let announces_body = announced_length.is_some() || !client.is_body_done();
+    let is_too_long = announced_length.is_some_and(|it| it > gate.body_options().max_bytes);
+    // Of a body that a proxy asks about, the start is read, however long it is.
+    if route.is_some() && is_too_long {
+        gate.refuse(&Refusal::ContentTooLarge, session, ctx).await?;
+        return Ok(None);
+    }
     let is_screened = ctx.is_body_screened();
-    let reading = reading(ctx);
     if reading.is_for_screening_alone && is_screened {
         // The listeners of `riskgate run` send it when the body is read.
         send_continue_if_awaited(session).await?;
@@ -139,11 +121,11 @@ async fn hold_body(
     gate: &Gate,
     session: &mut Session,
     ctx: &mut RequestContext,
-    mut reading: BodyReading<'_>,
+    reading: BodyReading,
     is_start_needed: bool,
 ) -> Result<Option<HeldBody>> {
     let client = session.as_downstream_mut();
-    client.set_read_timeout(Some(reading.options.timeout));
+    client.set_read_timeout(Some(gate.body_options().timeout));
     let awaits_impossible_continue = request_body::awaits_impossible_continue(client);
     request_body::remove_expect(client);
     let announced_length = request_body::announced_length(client.req_header());
@@ -159,13 +141,14 @@ async fn hold_body(
     };
     let outlook = BodyOutlook { announced_length, max_last_part };
     client.enable_retry_buffering();
+    let mut memory = gate.begin_held_body(ctx);
     let held = async {
-        let memory = &mut reading.held_bytes;
+        let memory = &mut memory;
         let first_part = match awaits_impossible_continue {
             true => request_body::wait_for_body_start(client, memory).await?,
             false => Bytes::new(),
         };
-        request_body::hold_body(client, outlook, first_part, memory, reading.options).await
+        request_body::hold_body(client, outlook, first_part, memory, gate.body_options()).await
     };
     match held.await {
         Ok(body) => Ok(Some(body)),

@@ -20,7 +20,7 @@ use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 
 use crate::exchange::{
-    Attempts, BodyFault, BodyFraming, Failure, StatusKind, body_framing, parse_content_length,
+    Attempts, BodyFraming, Failure, StatusKind, body_framing, parse_content_length,
 };
 use crate::gate::{
     BodyToForward, FailedExchange, Gate, RequestContext, classify_error, has_final_response_started,
@@ -174,9 +174,7 @@ impl ProxyHttp for Gateway {
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut ProxyContext) -> Result<bool> {
-        let reading = |request: &RequestContext| BodyReading {
-            options: self.upstreams.body_options(),
-            held_bytes: self.upstreams.begin_held_body(request.client_address),
+        let reading = BodyReading {
             are_parts_bounded: self.are_parts_bounded,
             is_for_screening_alone: false,
         };
@@ -262,7 +260,6 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         let host = self.upstreams.host_header(&ctx.server_address);
-        ctx.request_context.body.restart();
         self.gate.upstream_request_filter(session, request, &ctx.request_context, host)
     }
 
@@ -319,14 +316,11 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         ctx: &mut ProxyContext,
     ) -> Result<()> {
-        if let Some(received_bytes) = ctx.request_context.body.pass_part(body, end_of_stream) {
-            if received_bytes > self.upstreams.body_options().max_bytes {
-                return Err(BodyFault::too_long_error());
-            }
-            if let Some(deadline) = &mut ctx.deadline {
-                deadline.restart_after_request_part();
-                ctx.move_deadline_of_guard();
-            }
+        let is_streamed =
+            self.gate.pass_body_part(body, end_of_stream, &mut ctx.request_context)?;
+        if is_streamed && let Some(deadline) = &mut ctx.deadline {
+            deadline.restart_after_request_part();
+            ctx.move_deadline_of_guard();
         }
         if end_of_stream && ctx.is_upstream_response_complete {
             ctx.connection_guard = None;

@@ -17,10 +17,9 @@ use pingora::protocols::http::ServerSession;
 use tokio::time::timeout;
 
 use crate::exchange::BodyFault;
+use crate::gate::{BodyOptions, HeldBytesGuard};
 use crate::message::request_head::list_members;
 use crate::model::refusal::Refusal;
-use crate::proxy::held_bytes::HeldBytesGuard;
-use crate::proxy::upstream::BodyOptions;
 
 /// A body of at most this many bytes is held until it is complete. Pingora keeps as many bytes for
 /// a retry. After a response over HTTP/2, riskgate reads and discards at most this many bytes.
@@ -140,6 +139,11 @@ pub async fn hold_body(
 /// Returns the length that the header announces; `None` if it announces none.
 pub fn announced_length(header: &RequestHeader) -> Option<usize> {
     header.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Returns true if the header of a request tells that a body follows, even if that has no bytes.
+pub fn announces_body(client: &mut ServerSession, header: &RequestHeader) -> bool {
+    announced_length(header).is_some() || !client.is_body_done()
 }
 
 /// Returns true if the client waits for a 100 that riskgate can't send: over HTTP/2, Pingora sends

@@ -31,12 +31,10 @@ use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::observe::metrics::{UpstreamMetrics, UpstreamSnapshot};
-use crate::proxy::held_bytes::HeldBytes;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 use crate::support::test_fault::{TestFault, is_injected};
 use crate::support::time_limit::TimeLimit;
 
-pub use crate::proxy::held_bytes::HeldBytesGuard;
 pub use attempt_timer::AttemptTimer;
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
@@ -45,7 +43,7 @@ pub use deadline::{DeadlinePassed, ExchangeDeadline};
 pub use health_check::describe_error;
 use health_check::{HealthClient, check_periodically, describe_connect_error};
 use name_resolver::NameResolver;
-pub use options::{BodyOptions, UpstreamOptions};
+pub use options::UpstreamOptions;
 pub use response::{
     ClientHeader, Http1Header, Http2Header, ResponseBody, ResponseContext, ResponseHead,
     forward_response_head,
@@ -81,8 +79,6 @@ pub struct Upstreams {
     idle_pool: Arc<IdlePool>,
     exchange_permits: Arc<Semaphore>,
     exchanges_per_client: Arc<PerClientLimit>,
-    /// The memory for the bodies of requests that are arriving.
-    held_bytes: HeldBytes,
     /// Makes the group key of each retry unique, so that Pingora opens a new connection for it.
     retry_group_counter: AtomicU64,
 }
@@ -102,7 +98,6 @@ impl Upstreams {
             servers,
             exchange_permits: Arc::new(Semaphore::new(options.max_in_flight)),
             exchanges_per_client: Arc::new(PerClientLimit::new(per_address, exempt.clone())),
-            held_bytes: HeldBytes::new(options.bodies.max_held_bytes, exempt.clone()),
             idle_pool: Arc::new(IdlePool::new(
                 options.max_in_flight.min(MAX_IDLE_CONNECTIONS),
                 options.idle_timeout,
@@ -142,16 +137,6 @@ impl Upstreams {
         let client_guard = acquire_client_guard(&self.exchanges_per_client, client_address)?;
         let permit = Arc::clone(&self.exchange_permits).try_acquire_owned().ok()?;
         Some(ExchangePermit { _permit: permit, _client_guard: client_guard })
-    }
-
-    /// The limits of request bodies.
-    pub fn body_options(&self) -> &BodyOptions {
-        &self.options.bodies
-    }
-
-    /// Returns the memory for a body that arrives from a client of this address.
-    pub fn begin_held_body(&self, client_address: Option<IpAddr>) -> HeldBytesGuard<'_> {
-        self.held_bytes.begin(client_address.filter(|_| !is_injected(TestFault::IgnoreClientLimit)))
     }
 
     /// Selects the next server for the Pingora path; `None` if there is no server or no time left.
@@ -278,7 +263,6 @@ impl Upstreams {
     pub fn update_metrics(&self, metrics: &UpstreamMetrics) {
         metrics.set_gauges(&UpstreamSnapshot {
             is_healthy_by_server: self.servers.list_healths(),
-            held_body_bytes: self.held_bytes.used(),
             exchanges_in_flight: self.options.max_in_flight
                 - self.exchange_permits.available_permits(),
             idle_connections: self.idle_pool.connection_count(),

@@ -137,6 +137,28 @@ fn a_mounted_gate_screens_forms_of_any_length_and_framing() {
 }
 
 #[test]
+fn a_mounted_gate_keeps_the_limits_of_bodies_in_its_config() {
+    let (address, requests) = spawn_reading_upstream();
+    let limits = "[listen]\nmax_body_bytes = 100_000\nbody_timeout = \"300ms\"\n";
+    let mounted = start_mounting_proxy_with(address, requests, &format!("{limits}{ROUTES}"));
+    let long = format!("email=jane%40gmail.com&x={}", "y".repeat(100_000));
+    for framing in [Framing::Length, Framing::Chunks(40_000)] {
+        for path in ["/signup", "/login"] {
+            let refused = post(&mounted, path, &long, framing);
+            assert!(refused.starts_with("HTTP/1.1 413 "), "{framing:?} {path}: {refused}");
+        }
+    }
+    let mut slow = TcpStream::connect(mounted.address).unwrap();
+    slow.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let head = format!("POST /signup HTTP/1.1\r\nHost: h\r\nContent-Type: {FORM}\r\n");
+    slow.write_all(format!("{head}Content-Length: 22\r\n\r\nemail=").as_bytes()).unwrap();
+    let mut status = [0; 13];
+    slow.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 408 ");
+    assert!(post(&mounted, "/signup", "email=jane%40gmail.com", Framing::Length).contains(" 200 "));
+}
+
+#[test]
 fn a_mounted_gate_sends_100_before_it_reads_a_form() {
     let (address, requests) = spawn_reading_upstream();
     let mounted = start_mounting_proxy_with(address, requests, ROUTES);

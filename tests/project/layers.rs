@@ -105,7 +105,7 @@ const CRATES: [(&str, &[&str]); 38] = [
     ("rustls", &["store/redis", "support/certificates"]),
     ("sd_notify", &["process/systemd"]),
     ("sha2", &["feed/fetch", "keys/token", "store/audit", "webhook"]),
-    ("smol_str", &["model", "message", "gate", "downstream/fast_path"]),
+    ("smol_str", &["model", "message", "gate", "downstream/fast_path", "observe/screening_counts"]),
     ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
     ("strsim", &["table/unlisted_rules"]),
     ("tikv_jemallocator", &["main"]),

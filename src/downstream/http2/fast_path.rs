@@ -8,39 +8,39 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::HttpSession;
 
 use super::active_requests::ActiveRequestGuard;
-use super::stream_client::{Http2Client, send_on_stream};
+use super::stream_client::{Http2Client, send_part};
 use crate::downstream::boxed::box_future;
 use crate::downstream::connection_tracker::CountGuard;
 use crate::downstream::context::ListenerContext;
-use crate::downstream::exchange_client::ExchangeClient;
 use crate::downstream::fast_path_exchange::{
-    ExchangeEnd, ForwardedRequest, admit_body, exchange_with_server,
+    ExchangeEnd, RequestToForward, charge_and_screen, exchange_with_server, send_reply,
 };
+use crate::exchange::BodyFault;
 use crate::gate::{
     ConnectionFacts, Decision, PlainHead, RequestContext, StartTime, UnchargedRoute,
 };
-use crate::message::request_head::{
-    RequestFields, check_http2_request, is_plain_method, takes_body,
-};
+use crate::message::request_head::{RequestFields, check_http2_request, takes_body};
 use crate::message::response::Reply;
 use crate::proxy::request_body::{
-    BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES, announced_length, discard_rest_of_body,
-    hold_body,
+    BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES, announced_length, announces_body,
+    discard_rest_of_body, hold_body,
 };
 
 /// The guards of a request that is being served.
 pub(super) type RequestGuards = (ActiveRequestGuard, CountGuard);
 
-/// A request that is being served. It results in the request if the Pingora path has to serve it.
-type Serving = Pin<Box<dyn Future<Output = Option<(Box<HttpSession>, RequestGuards)>> + Send>>;
+/// The service of a request. It results in the request if the Pingora path has to serve it.
+type RequestFuture =
+    Pin<Box<dyn Future<Output = Option<(Box<HttpSession>, RequestGuards)>> + Send>>;
 
-/// What the gates decided about a request.
-enum Judged {
+/// What follows the gates.
+enum NextStep {
     /// riskgate answers it.
     Reply(Reply),
     /// It is forwarded. A request that may have a body is charged when the body is complete.
@@ -56,7 +56,8 @@ pub(super) async fn serve_or_return(
     guards: RequestGuards,
 ) -> Option<(Box<HttpSession>, RequestGuards)> {
     let connection = connection.clone();
-    let mut serving: Serving = Box::pin(serve(Arc::clone(context), session, connection, guards));
+    let mut serving: RequestFuture =
+        Box::pin(serve(Arc::clone(context), session, connection, guards));
     match poll_fn(|task| Poll::Ready(serving.as_mut().poll(task))).await {
         Poll::Ready(unserved) => unserved,
         Poll::Pending => {
@@ -68,7 +69,7 @@ pub(super) async fn serve_or_return(
 
 /// Returns the fields of a request that the fast path serves: one without a field that only the
 /// Pingora path handles, and with no body or with a short one whose length is announced.
-fn read_if_served<'s>(
+fn read_fields_for_fast_path<'s>(
     context: &ListenerContext,
     session: &'s HttpSession,
 ) -> Option<RequestFields<'s>> {
@@ -76,18 +77,13 @@ fn read_if_served<'s>(
     let (method, has_body) = (header.method.as_str().as_bytes(), !session.is_body_done());
     let is_body_short =
         || announced_length(header).is_some_and(|length| length <= MAX_HELD_BODY_BYTES);
-    if !takes_body(method) && (!is_plain_method(method) || has_body)
-        || has_body && !is_body_short()
+    if has_body && !(takes_body(method) && is_body_short())
         || context.gate.is_asked_by_proxy(header.raw_path())
     {
         return None;
     }
     let fields = check_http2_request(header, has_body, &context.options.request_limits).ok()?;
-    let is_served = match takes_body(method) {
-        true => fields.are_plain_beside_framing(),
-        false => fields.are_plain(),
-    };
-    is_served.then_some(fields)
+    fields.may_take_fast_path(method).then_some(fields)
 }
 
 async fn serve(
@@ -96,7 +92,7 @@ async fn serve(
     connection: ConnectionFacts,
     guards: RequestGuards,
 ) -> Option<(Box<HttpSession>, RequestGuards)> {
-    let Some(fields) = read_if_served(&context, &session) else {
+    let Some(fields) = read_fields_for_fast_path(&context, &session) else {
         return Some((session, guards));
     };
     let gate = &context.gate;
@@ -105,21 +101,23 @@ async fn serve(
     let head = PlainHead { method, target, known: &fields, fields: header };
     let mut ctx = gate.begin_request(StartTime::now(), &connection, "HTTP/2", head);
     let request = gate.read_parts(head);
-    let judged = match takes_body(method.as_bytes()) {
-        true => match gate.admit_body(&request, &mut ctx) {
+    let next = match takes_body(method.as_bytes()) {
+        true => match gate.pass_gates_before_body(&request, &mut ctx) {
             // riskgate itself answers the request.
             None => return Some((session, guards)),
-            Some(Ok(route)) => Judged::Forward(Some(route)),
-            Some(Err(reply)) => Judged::Reply(reply),
+            Some(Ok(route)) => NextStep::Forward(Some(route)),
+            Some(Err(reply)) => NextStep::Reply(reply),
         },
         false => match gate.judge_request(&request, &mut ctx).await {
-            Decision::Reply(reply) => Judged::Reply(reply),
-            Decision::Forward => Judged::Forward(None),
+            Decision::Reply(reply) => NextStep::Reply(reply),
+            Decision::Forward => NextStep::Forward(None),
         },
     };
-    match judged {
-        Judged::Reply(reply) => answer(&context, session, &reply, ctx).await,
-        Judged::Forward(route) => box_future(|| forward(&context, session, route, ctx)).await,
+    match next {
+        NextStep::Reply(reply) => answer(&context, session, &reply, &mut ctx).await,
+        NextStep::Forward(route) => {
+            box_future(|| forward(&context, session, route, &mut ctx)).await;
+        }
     }
     None
 }
@@ -129,17 +127,19 @@ async fn answer(
     context: &ListenerContext,
     mut session: Box<HttpSession>,
     reply: &Reply,
-    mut ctx: RequestContext,
+    ctx: &mut RequestContext,
 ) {
     session.set_write_timeout(Some(context.options.write_timeout));
     let (header, body) = ctx.header_and_body(reply);
-    if !send_on_stream(&mut session, Some(header), body, true).await {
-        ctx.set_aborted_outcome();
+    if !send_part(&mut session, Some(header), body, true).await {
+        ctx.record_unsent_reply();
     }
-    context.gate.count_and_log_on_fast_path(&ctx, session.req_header());
+    context.gate.count_and_log_on_fast_path(ctx, session.req_header());
     if !session.is_body_done() {
-        let mut session = ServerSession::new_http2(*session);
-        box_future(|| discard_rest_of_body(&mut session)).await;
+        box_future(|| async move {
+            discard_rest_of_body(&mut ServerSession::new_http2(*session)).await
+        })
+        .await;
     }
 }
 
@@ -148,55 +148,60 @@ async fn forward(
     context: &ListenerContext,
     session: Box<HttpSession>,
     route: Option<UnchargedRoute>,
-    mut ctx: RequestContext,
+    ctx: &mut RequestContext,
 ) {
-    let mut session = ServerSession::new_http2(*session);
-    // The header is borrowed while the stream is read and written.
-    let (no_header, ()) = http::Request::new(()).into_parts();
-    let header = std::mem::replace(session.req_header_mut(), RequestHeader::from(no_header));
-    let (head, ctx) = (&header, &mut ctx);
+    let session = ServerSession::new_http2(*session);
+    let mut client = Http2Client::new(session, context.options.write_timeout);
+    let header = take_header(&mut client.session);
+    let head = &header;
     let admitted = match route {
         None => Ok(None),
         Some(route) => {
-            let length = announced_length(head);
-            let announces_body = length.is_some() || !session.is_body_done();
-            let received = match announces_body {
-                true => receive_body(context, &mut session, length, ctx).await,
-                false => Ok(Bytes::new()),
-            };
-            let admitted = admit_body(context, head, received, route, ctx).await;
+            let announces_body = announces_body(&mut client.session, head);
+            let received = receive_body(context, &mut client.session, head, ctx).await;
+            let admitted = charge_and_screen(context, head, received, route, ctx).await;
             admitted.map(|body| Some(body).filter(|_| announces_body))
         }
     };
-    let mut client = Http2Client::new(session, context.options.write_timeout);
-    let is_answered = match admitted {
+    let ended = match admitted {
         Ok(body) => {
-            let request = ForwardedRequest { head, body, wants_close: false };
-            let ended = exchange_with_server(context, &mut client, &request, ctx).await;
-            matches!(ended, ExchangeEnd::Answered { .. })
+            let request = RequestToForward { head, body, wants_close: false };
+            exchange_with_server(context, &mut client, &request, ctx).await
         }
-        Err(None) => false,
-        Err(Some(reply)) => client.send_reply(&reply, false, ctx).await,
+        Err(None) => ExchangeEnd::Aborted { is_client_gone: true },
+        Err(Some(reply)) => send_reply(&mut client, &reply, false, ctx).await,
     };
     context.gate.count_and_log_on_fast_path(ctx, head);
-    if is_answered {
-        discard_rest_of_body(&mut client.into_session()).await;
+    if matches!(ended, ExchangeEnd::Answered { .. }) {
+        discard_rest_of_body(&mut client.session).await;
     }
     // Otherwise the end of the session resets the stream, behind what the client still gets.
+}
+
+/// Takes the header out of a session, because it is borrowed while the stream is read and written.
+/// The session keeps `Content-Length`, by which it knows a body of no bytes.
+fn take_header(session: &mut ServerSession) -> RequestHeader {
+    let (mut kept, ()) = http::Request::new(()).into_parts();
+    let length = session.req_header().headers.get(CONTENT_LENGTH);
+    kept.headers.extend(length.map(|length| (CONTENT_LENGTH, length.clone())));
+    std::mem::replace(session.req_header_mut(), RequestHeader::from(kept))
 }
 
 /// Receives the whole body of a request.
 async fn receive_body(
     context: &ListenerContext,
     session: &mut ServerSession,
-    announced_length: Option<usize>,
+    head: &RequestHeader,
     ctx: &RequestContext,
 ) -> Result<Bytes, HoldError> {
-    let upstreams = &context.upstreams;
-    let mut held = upstreams.begin_held_body(ctx.client_address);
-    let outlook = BodyOutlook { announced_length, max_last_part: 0 };
-    let options = upstreams.body_options();
+    if session.is_body_done() {
+        return Ok(Bytes::new());
+    }
+    let mut held = context.gate.begin_held_body(ctx);
+    let outlook = BodyOutlook { announced_length: announced_length(head), max_last_part: 0 };
+    let options = context.gate.body_options();
     match hold_body(session, outlook, Bytes::new(), &mut held, options).await? {
-        HeldBody::Whole(body) | HeldBody::Start(body) => Ok(body),
+        HeldBody::Whole(body) => Ok(body),
+        HeldBody::Start(_) => Err(HoldError::Fault(BodyFault::TooLong)),
     }
 }

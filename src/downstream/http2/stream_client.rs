@@ -16,7 +16,8 @@ use crate::proxy::upstream::Http2Header;
 
 /// A stream of HTTP/2, whose request has been read.
 pub(super) struct Http2Client {
-    session: ServerSession,
+    /// The stream; always of HTTP/2.
+    pub session: ServerSession,
     write_timeout: Duration,
     /// The header of the response, if it is still to be sent.
     header: Option<Box<ResponseHeader>>,
@@ -30,18 +31,13 @@ impl Http2Client {
 
     async fn send(&mut self, body: Bytes, is_end: bool) -> bool {
         let ServerSession::H2(stream) = &mut self.session else { return false };
-        send_on_stream(stream, self.header.take(), body, is_end).await
-    }
-
-    /// Returns the stream, to read the rest of its request.
-    pub fn into_session(self) -> ServerSession {
-        self.session
+        send_part(stream, self.header.take(), body, is_end).await
     }
 }
 
 /// Sends the header of a response, if there is one, and a part of its body. Returns false if the
 /// client has left or does not read.
-pub(super) async fn send_on_stream(
+pub(super) async fn send_part(
     stream: &mut HttpSession,
     header: Option<Box<ResponseHeader>>,
     body: Bytes,
@@ -67,7 +63,7 @@ impl ExchangeClient for Http2Client {
         }
     }
 
-    fn start_response(&mut self, header: Http2Header, _should_close: bool) {
+    fn set_response_header(&mut self, header: Http2Header, _should_close: bool) {
         self.header = header.finish();
     }
 

@@ -65,15 +65,14 @@ impl<'b> RequestFields<'b> {
         (self.host_count == 1).then_some(self.host)
     }
 
-    /// Returns true if a plain request may have these fields: one `Host`, no `Content-Length`, and
-    /// no field that only the Pingora path handles.
-    pub fn are_plain(&self) -> bool {
-        self.content_length_count == 0 && self.are_plain_beside_framing()
-    }
-
-    /// The same, whatever the framing of the body.
-    pub fn are_plain_beside_framing(&self) -> bool {
-        self.host_count == 1 && !self.has_pingora_path_field
+    /// Returns true if the fast path can serve a request of this method with these fields: GET,
+    /// HEAD or OPTIONS without `Content-Length`, or a method that takes a body; with one `Host`,
+    /// and without a field that only the Pingora path handles.
+    pub fn may_take_fast_path(&self, method: &[u8]) -> bool {
+        let is_plain = matches!(method, b"GET" | b"HEAD" | b"OPTIONS");
+        (takes_body(method) || is_plain && self.has_no_content_length())
+            && self.host_count == 1
+            && !self.has_pingora_path_field
     }
 
     /// Returns true if the request has no `Content-Length`.
@@ -149,7 +148,7 @@ impl<'b> RequestFields<'b> {
                 return;
             }
             6 if name.eq_ignore_ascii_case(b"cookie") => {
-                // Several Cookie fields must be joined, which only the Pingora path does.
+                // Several Cookie fields must be joined, which the fast path of HTTP/1.1 does not.
                 self.has_pingora_path_field |= std::mem::replace(&mut self.has_cookie, true);
                 return;
             }

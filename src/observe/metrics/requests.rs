@@ -5,7 +5,9 @@ use prometheus::{
     Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Registry,
 };
 
-use super::register::{raise_counter, register_counter, register_counter_vec, register_metric};
+use super::register::{
+    OptionalGauge, raise_counter, register_counter, register_counter_vec, register_metric,
+};
 use crate::model::route_label::RouteLabel;
 use crate::model::verdict::{Reason, VerdictSource};
 
@@ -83,6 +85,15 @@ pub struct RequestMetrics {
     /// Calls refunded because riskgate failed to serve them.
     pub quota_refunds: IntCounter,
     screened: IntCounterVec,
+    held_body_bytes: OptionalGauge,
+}
+
+fn register_held_body_bytes(registry: &Registry) -> Result<OptionalGauge, Error> {
+    OptionalGauge::register(
+        registry,
+        "riskgate_held_body_bytes",
+        "Bytes of the request bodies that are arriving and held meanwhile.",
+    )
 }
 
 impl RequestMetrics {
@@ -151,6 +162,7 @@ impl RequestMetrics {
                 "Posts screened, by the prefix of their route.",
                 &["route", "action", "reason"],
             )?,
+            held_body_bytes: register_held_body_bytes(registry)?,
         })
     }
 
@@ -206,6 +218,11 @@ impl RequestMetrics {
     pub fn count_verdict(&self, reason: Reason, source: VerdictSource) {
         let index = reason as usize * VerdictSource::ALL.len() + source as usize;
         self.verdicts_by_reason_and_source[index].inc();
+    }
+
+    /// Sets the gauge of the bodies that are arriving.
+    pub fn set_held_body_bytes(&self, bytes: usize) {
+        self.held_body_bytes.set(Some(bytes as i64));
     }
 
     /// Sets the counters of dropped records to these totals: lines of the access log, lines for

@@ -85,8 +85,6 @@ pub struct UpstreamSnapshot {
     pub is_healthy_by_server: Vec<(SocketAddr, bool)>,
     /// The exchanges under way.
     pub exchanges_in_flight: usize,
-    /// The bytes of the bodies that are arriving.
-    pub held_body_bytes: usize,
     /// The idle connections that the fast path keeps.
     pub idle_connections: usize,
 }
@@ -101,7 +99,6 @@ pub struct UpstreamMetrics {
     pub retries: IntCounter,
     healthy: GaugesByName,
     exchanges_in_flight: OptionalGauge,
-    held_body_bytes: OptionalGauge,
     idle_connections: OptionalGauge,
 }
 
@@ -141,11 +138,6 @@ impl UpstreamMetrics {
                 registry,
                 "riskgate_upstream_exchanges_in_flight",
                 "Exchanges under way with the servers.",
-            )?,
-            held_body_bytes: OptionalGauge::register(
-                registry,
-                "riskgate_held_body_bytes",
-                "Bytes of the request bodies that are arriving and held meanwhile.",
             )?,
             idle_connections: OptionalGauge::register(
                 registry,
@@ -191,7 +183,6 @@ impl UpstreamMetrics {
         let healths = healths.map(|(server, healthy)| (server.to_string(), i64::from(*healthy)));
         self.healthy.set_all(&healths.collect::<Vec<_>>());
         self.exchanges_in_flight.set(Some(snapshot.exchanges_in_flight as i64));
-        self.held_body_bytes.set(Some(snapshot.held_body_bytes as i64));
         self.idle_connections.set(Some(snapshot.idle_connections as i64));
     }
 
@@ -242,7 +233,6 @@ mod tests {
             metrics.set_gauges(&UpstreamSnapshot {
                 is_healthy_by_server: vec![(server(1), true)],
                 exchanges_in_flight: 0,
-                held_body_bytes: 0,
                 idle_connections: 0,
             });
             metrics.series_by_server.len()

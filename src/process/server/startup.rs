@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::startup_inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::{Config, ConfigSources};
 use crate::dns::DnsFactCache;
-use crate::gate::{BatchPermits, GateState};
+use crate::gate::{BatchPermits, GateState, HeldBytes};
 use crate::message::request_id::RequestIdGenerator;
 use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
@@ -68,6 +68,10 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         reloadable_rules: SnapshotCell::new(config.reloadable.rules()),
         screening_counts: ScreeningCounts::default(),
         client_rates: ClientRates::new(),
+        held_bytes: HeldBytes::new(
+            config.startup.startup_rules.bodies.max_held_bytes,
+            trusted_proxies.clone(),
+        ),
         batch_permits: BatchPermits::new(trusted_proxies),
         webhook: WebhookControl::default(),
         audit_writes: Mutex::default(),

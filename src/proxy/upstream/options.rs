@@ -7,17 +7,6 @@ use super::server_name::ServerName;
 use super::tls::UpstreamTls;
 use crate::model::network::Networks;
 
-/// The limits of request bodies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BodyOptions {
-    /// The most bytes of a body.
-    pub max_bytes: usize,
-    /// The time for a body that is held to arrive, and for each part of a longer one.
-    pub timeout: Duration,
-    /// The most bytes of all bodies that are arriving and held meanwhile.
-    pub max_held_bytes: usize,
-}
-
 /// The settings of upstream connections, deadlines and health checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamOptions {
@@ -42,8 +31,6 @@ pub struct UpstreamOptions {
     /// The time for the whole exchange of a check, from the request to the last byte of the
     /// response; also for a health check.
     pub exchange_time_limit: Duration,
-    /// The limits of request bodies.
-    pub bodies: BodyOptions,
     /// The time for which an idle connection is kept for reuse.
     pub idle_timeout: Duration,
     /// The interval of health checks; zero turns them off.

@@ -14,7 +14,6 @@ fn upstreams(servers: &[&str]) -> Upstreams {
         exempt_networks: Networks::parse(&[]).unwrap(),
         connect_timeout: second,
         exchange_time_limit: second,
-        bodies: BodyOptions { max_bytes: 1, timeout: second, max_held_bytes: 16 },
         idle_timeout: second,
         health_interval: Duration::ZERO,
         health_path: None,

@@ -103,7 +103,9 @@ fn an_address_in_a_header_or_a_query_is_judged() {
 
 #[test]
 fn an_address_in_a_body_is_judged() {
-    let gateway = start(&screening("[\"header:X-Email\", \"body:user.email\"]"));
+    let setup = setup(&screening("[\"header:X-Email\", \"body:user.email\"]"));
+    // The start of a body that a proxy asks about is judged, however long the body is.
+    let gateway = setup.set("listen.max_body_bytes", "66000").start();
     let ask = |method: &str, body: &str| {
         request(method, "/authz").with_header("Content-Type", FORM).body(body)
     };

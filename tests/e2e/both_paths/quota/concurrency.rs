@@ -255,7 +255,11 @@ fn a_request_is_retried_only_if_its_whole_body_was_buffered() {
         let get = get("/v1/form").key(&key);
         let is_long = length > 65_536;
         let get = if is_long { get.with_header("Keep-Alive", "timeout=5") } else { get };
+        let count_requests = || gateway.sum_of_samples("riskgate_requests_total", &[]);
+        let before = count_requests();
         gateway.send_request(&get).expect(200);
+        // A request is counted after its connection to the server was kept.
+        wait_until("the connection is kept", || count_requests() > before);
         let (seen, connections) = (upstream.request_count(), upstream.connection_count());
         let put = request("PUT", "/v1/form").key(&key).body(&"b".repeat(length));
         let failed = gateway.send_request(&put).expect(500);

@@ -85,8 +85,18 @@ fn over_http2_the_fast_path_forwards_and_screens_forms() {
 
 #[test]
 fn over_http2_a_reset_ends_the_exchange_with_the_server() {
-    let silent = MockUpstream::with_script(|_| vec![Step::StaySilent]);
-    let gateway = start_with_form_route(&silent, "deadline = \"1h\"\n");
+    let begin = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345";
+    for script in [
+        vec![Step::StaySilent],
+        // An event stream: the response has begun.
+        vec![Step::Send(begin.to_vec()), Step::StaySilent],
+    ] {
+        reset_during_exchange(&MockUpstream::with_script(move |_| script.clone()));
+    }
+}
+
+fn reset_during_exchange(silent: &MockUpstream) {
+    let gateway = start_with_form_route(silent, "deadline = \"1h\"\n");
     let mut frames = FrameClient::open(gateway.http);
     let block = encode_request_fields("GET", "/signup", "none", &[]);
     assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
@@ -98,6 +108,18 @@ fn over_http2_a_reset_ends_the_exchange_with_the_server() {
     wait_until("the request is logged", || gateway.read_access_log().len() == 1);
     assert_eq!(gateway.read_access_log()[0]["outcome"], "aborted");
     assert_eq!(gateway.sum_of_samples("riskgate_fast_path_requests_total", &[]), 1.0);
+}
+
+#[test]
+fn over_http2_a_body_of_no_bytes_is_complete_without_its_end() {
+    let upstream = MockUpstream::with_script(|_| vec![Step::Send(response_bytes(200, "", "ok"))]);
+    let gateway = start_with_form_route(&upstream, "");
+    let mut frames = FrameClient::open(gateway.http);
+    let block = encode_request_fields("POST", "/signup", "none", &[("content-length", "0")]);
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 1, &block)));
+    assert_eq!(frames.read_status(1), 200);
+    let head = upstream.last_request().head.to_ascii_lowercase();
+    assert!(head.contains("content-length: 0"), "{head}");
 }
 
 /// A gateway in front of this server, with a screened route that needs no key.
