@@ -29,7 +29,7 @@ GROWTH = [("CPU µs", "cpu_us", number), ("user", "user_us", number),
 COLUMNS = {
     "lookup": THROUGHPUT, "pipelined": PIPELINED, "tls": THROUGHPUT, "http2": PIPELINED,
     "handshakes": PIPELINED[:-1] + [("resumed", "resumed", "{:.1%}".format), PIPELINED[-1]],
-    "http2-proxied": PIPELINED,
+    "http2-proxied": PIPELINED, "mounted": THROUGHPUT,
     "one-account": THROUGHPUT, "proxied": THROUGHPUT, "screened": THROUGHPUT, "workers": THROUGHPUT,
     "open-loop": [("most/s", "most", number)] + [
         (f"{share} %: {label}", f"{share} {name}", number) for share in (50, 80)
@@ -49,6 +49,7 @@ REFERENCE_SUFFIXES = {
     "http2": ("nginx map, TLS", (", 1 stream", ", 10 streams")),
     "handshakes": ("nginx map, TLS", (", new", ", resumed")),
     "http2-proxied": ("nginx, HTTP/2", (", GET", ", form")),
+    "mounted": ("bare Pingora", (", GET", ", form")),
 }
 
 

@@ -124,6 +124,21 @@ def http2_proxied(world):
                 ", form": lambda subject, _: load.Http2Load(subject, world.form_workload, 1)})
 
 
+def mounted(world):
+    """Measures what a mounted gate adds to a proxy of bare Pingora."""
+    section = world.begin("mounted", "Mounted in another Pingora proxy, 64 connections")
+    with running_upstream(world) as port:
+        several = subjects.mounting_subjects(world, port)
+        missing = {str(each.program) for each in several if not each.program.is_file()}
+        if missing:
+            section.notes.append("not measured: it needs cargo build --release --examples")
+            return
+        with running(several):
+            throughput(section, several, world.check_workload, world, {
+                ", GET": load.WrkLoad,
+                ", form": lambda subject, _: load.WrkLoad(subject, world.form_workload)})
+
+
 def open_loop(world):
     """Measures latency at a constant rate, below the highest rate of each subject."""
     section = world.begin(
@@ -194,7 +209,7 @@ def workers(world):
 ALL = {
     "lookup": lookup, "pipelined": pipelined, "tls": tls, "http2": http2, "handshakes": handshakes,
     "one-account": one_account, "proxied": proxied, "screened": screened,
-    "http2-proxied": http2_proxied, "open-loop": open_loop, "idle": idle,
+    "http2-proxied": http2_proxied, "mounted": mounted, "open-loop": open_loop, "idle": idle,
     "reload": growth.reload, "table-size": growth.table_size, "key-count": growth.key_count,
     "workers": workers,
 }

@@ -309,6 +309,43 @@ def http2_proxy_subjects(world, upstream):
     return several
 
 
+class Mounting(Subject):
+    """A program of examples/: it listens and forwards; `mount` has riskgate's gates."""
+
+    def __init__(self, name, world, example, upstream, route=""):
+        super().__init__(name, "forwards", world, gates=False)
+        self.program = world.binary.parent / "examples" / example
+        self.arguments = [f"127.0.0.1:{self.port}", f"127.0.0.1:{upstream}"]
+        if example == "mount":
+            config = self.folder / "riskgate.toml"
+            config.write_text(f"""
+[log]
+access = false
+[table]
+path = "{world.folder / 'table'}"
+[store]
+url = "sqlite:{self.folder}/riskgate.db"
+[keys]
+file = "{world.folder / 'keys.toml'}"
+[plans]
+free = 100
+bench = {mix.LIMIT}
+{route}
+""")
+            self.arguments.append(config)
+
+    def command_line(self):
+        return [self.program, *self.arguments]
+
+
+def mounting_subjects(world, upstream):
+    return [
+        Mounting("bare Pingora", world, "bare_pingora", upstream),
+        Mounting("mounted gate", world, "mount", upstream, FORM_ROUTE),
+        Mounting("mounted gate, screened", world, "mount", upstream, SCREENED_ROUTE),
+    ]
+
+
 def proxy_subjects(world, upstream):
     return riskgate_subjects(world, "proxy", upstream=upstream) + [
         Nginx("nginx, proxy", world, "nginx-proxy.conf", "forwards", gates=False,

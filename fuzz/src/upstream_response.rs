@@ -63,7 +63,7 @@ fn forward_over_http1(answer: &[u8], is_head: bool, part: usize) -> ForwardedRes
 }
 
 /// Forwards a response that arrives in parts of this size and then ends.
-fn forward_response_in_parts<H: ClientHeader>(
+fn forward_response_in_parts<H: ClientHeader + Default>(
     answer: &[u8],
     is_head: bool,
     part: usize,

@@ -14,6 +14,9 @@ pub trait ExchangeClient: Send {
     /// The header of a response.
     type Header: ClientHeader;
 
+    /// Returns the header of a response, without a field.
+    fn begin_header(&mut self) -> Self::Header;
+
     /// Waits until the client gives up its request. Over HTTP/1.1 it can't say so.
     fn wait_until_gone(&mut self) -> impl Future<Output = ()> + Send;
 

@@ -6,7 +6,7 @@
 //! server, connects, and forwards the request and the response under one deadline. If that fails,
 //! it retries or refuses. Both paths call the same modules for the rules of these steps.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::context::ListenerContext;
@@ -23,8 +23,6 @@ use crate::proxy::upstream::{
 };
 use crate::screening::ReceivedBody;
 
-/// The space reserved for the header of a request for the server, in bytes.
-const REQUEST_HEADER_BYTES: usize = 2 * 1024;
 /// The space reserved for one read of a response header, in bytes.
 const HEADER_READ_BYTES: usize = 2 * 1024;
 /// The space reserved for one read of a response body, in bytes.
@@ -71,9 +69,8 @@ struct Exchange<'e, H, R> {
 /// A response whose header is written for the client, and whose body is still to be forwarded.
 struct UpstreamResponse {
     head: ResponseHead,
+    /// The connection, with the bytes that arrived after the header.
     connection: UpstreamConnection,
-    /// The bytes that arrived after the header.
-    bytes_after_header: BytesMut,
 }
 
 /// Charges the call for a request whose body was received, and screens the form. Returns an error
@@ -125,7 +122,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         attempts: Attempts::default(),
         attempt_timer: None,
         attempt_records: Vec::new(),
-        response_header: C::Header::default(),
+        response_header: client.begin_header(),
     };
     let permit = servers.acquire_exchange_permit(ctx.client_address);
     let fetched = match &permit {
@@ -187,12 +184,11 @@ async fn forward_body<C: ExchangeClient>(
     let UpstreamResponse {
         head: ResponseHead { mut body, is_connection_reusable, .. },
         mut connection,
-        bytes_after_header: mut arrived,
     } = response;
     let mut header_bytes = client.output().len();
     loop {
         deadline.restart_after_response_part();
-        let forwarded = body.forward_arrived_bytes(&mut arrived, client.output());
+        let forwarded = body.forward_arrived_bytes(&mut connection.arrived, client.output());
         let latest_end = deadline.whole_end().map(Instant::from_std);
         let part_bytes = client.output().len() - std::mem::take(&mut header_bytes);
         let is_end = forwarded.is_ok() && body.is_complete();
@@ -207,7 +203,7 @@ async fn forward_body<C: ExchangeClient>(
         let read = tokio::select! {
             biased;
             () = client.wait_until_gone() => return Err(Failure::Client),
-            read = deadline.limit(connection.read(&mut arrived, BODY_READ_BYTES)) => read,
+            read = deadline.limit(connection.read(BODY_READ_BYTES)) => read,
         };
         match read {
             Ok(Ok(1..)) => {}
@@ -219,7 +215,7 @@ async fn forward_body<C: ExchangeClient>(
             Err(DeadlinePassed) => return Err(Failure::TimedOut),
         }
     }
-    if is_connection_reusable && arrived.is_empty() {
+    if is_connection_reusable && connection.arrived.is_empty() {
         context.upstreams.return_to_idle_pool(connection);
     }
     Ok(())
@@ -282,38 +278,33 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
         self.attempts.mark_connected();
         self.client_info.traceparent = self.ctx.traceparent_after(self.attempt_records.len());
         let RequestToForward { head, body, .. } = self.request;
-        let body_bytes = body.as_deref().unwrap_or_default();
-        let mut request = Vec::with_capacity(REQUEST_HEADER_BYTES + body_bytes.len());
         write_upstream_request(
             head.iter(),
             (head.method(), target),
             body.as_ref().map(Bytes::len),
             self.context.upstreams.host_header(&connection.server_address),
             &self.client_info,
-            &mut request,
+            &mut connection.request_buffer,
         );
-        request.extend_from_slice(body_bytes);
-        let mut arrived = BytesMut::new();
-        let head = self.send_and_forward_head(&request, &mut connection, &mut arrived).await?;
-        Ok(UpstreamResponse { head, connection, bytes_after_header: arrived })
+        connection.request_buffer.extend_from_slice(body.as_deref().unwrap_or_default());
+        let head = self.send_and_forward_head(&mut connection).await?;
+        Ok(UpstreamResponse { head, connection })
     }
 
     /// Sends the request, reads until the response header is complete, and writes the header for
     /// the client to `response_header`.
     async fn send_and_forward_head(
         &mut self,
-        request: &[u8],
         connection: &mut UpstreamConnection,
-        arrived: &mut BytesMut,
     ) -> Result<ResponseHead, Failure> {
         let method = self.request.head.method();
         let is_repeatable =
             http::Method::from_bytes(method.as_bytes()).is_ok_and(|method| method.is_idempotent());
         let is_reused = connection.is_reused;
         let mut failure = Failure::ClosedEarly { is_reused, is_repeatable };
-        connection.send(request).await.map_err(|_| failure)?;
+        connection.send_request().await.map_err(|_| failure)?;
         loop {
-            match connection.read(arrived, HEADER_READ_BYTES).await {
+            match connection.read(HEADER_READ_BYTES).await {
                 Ok(1..) => failure = Failure::BrokenResponse,
                 Ok(0) | Err(_) => return Err(failure),
             }
@@ -322,7 +313,8 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
                 is_head_method: method == "HEAD",
                 freedom: self.ctx.server_freedom(),
             };
-            let head = forward_response_head(arrived, &context, &mut self.response_header);
+            let head =
+                forward_response_head(&mut connection.arrived, &context, &mut self.response_header);
             if let Some(head) = head.map_err(|MalformedResponse| Failure::BrokenResponse)? {
                 return Ok(head);
             }

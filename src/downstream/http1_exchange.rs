@@ -110,6 +110,11 @@ async fn receive_body(
 impl ExchangeClient for Http1Client<'_> {
     type Header = Http1Header;
 
+    fn begin_header(&mut self) -> Http1Header {
+        // The space for earlier output is free.
+        Http1Header::in_buffer(std::mem::take(&mut self.output))
+    }
+
     async fn wait_until_gone(&mut self) {
         pending().await
     }

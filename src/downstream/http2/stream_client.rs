@@ -56,6 +56,10 @@ pub(super) async fn send_part(
 impl ExchangeClient for Http2Client {
     type Header = Http2Header;
 
+    fn begin_header(&mut self) -> Http2Header {
+        Http2Header::default()
+    }
+
     async fn wait_until_gone(&mut self) {
         match self.session.watch_h2_stream_close() {
             Some(close) => drop(close.await),

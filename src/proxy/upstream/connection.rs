@@ -19,6 +19,10 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::socket_reset::duplicate_fd;
 
+/// The space that a connection keeps for the header of a request, in bytes.
+const REQUEST_HEADER_BYTES: usize = 2 * 1024;
+/// The most space that an idle connection keeps for the bytes that arrive.
+const MAX_IDLE_READ_BYTES: usize = 4 * 1024;
 /// The interval at which idle connections are inspected.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 /// The most connections that are taken out of the pool at a time to be inspected; requests can use
@@ -34,6 +38,10 @@ pub struct UpstreamConnection {
     pub server_address: String,
     /// Whether the connection has served an earlier exchange.
     pub is_reused: bool,
+    /// The space for the header of a request, kept from one exchange to the next.
+    pub request_buffer: Vec<u8>,
+    /// The bytes that have arrived from the server. The next exchange reuses their space.
+    pub arrived: BytesMut,
 }
 
 #[derive(Debug)]
@@ -63,27 +71,38 @@ impl UpstreamConnection {
     }
 
     fn new(stream: ServerStream, server: SocketAddr) -> UpstreamConnection {
-        UpstreamConnection { stream, server, server_address: server.to_string(), is_reused: false }
-    }
-
-    /// Sends a request.
-    pub async fn send(&mut self, request: &[u8]) -> Result<()> {
-        match &mut self.stream {
-            ServerStream::Tcp(stream) => stream.write_all(request).await,
-            ServerStream::Tls { stream, .. } => {
-                stream.write_all(request).await?;
-                stream.flush().await
-            }
+        UpstreamConnection {
+            stream,
+            server,
+            server_address: server.to_string(),
+            is_reused: false,
+            request_buffer: Vec::with_capacity(REQUEST_HEADER_BYTES),
+            arrived: BytesMut::new(),
         }
     }
 
-    /// Reads more of a response, after reserving `capacity` bytes. Returns 0 at the end of the
-    /// connection.
-    pub async fn read(&mut self, arrived: &mut BytesMut, capacity: usize) -> Result<usize> {
-        arrived.reserve(capacity);
+    /// Sends the request in `request_buffer`, and empties the buffer.
+    pub async fn send_request(&mut self) -> Result<()> {
+        let request = &self.request_buffer;
         match &mut self.stream {
-            ServerStream::Tcp(stream) => stream.read_buf(arrived).await,
-            ServerStream::Tls { stream, .. } => stream.read_buf(arrived).await,
+            ServerStream::Tcp(stream) => stream.write_all(request).await?,
+            ServerStream::Tls { stream, .. } => {
+                stream.write_all(request).await?;
+                stream.flush().await?;
+            }
+        }
+        self.request_buffer.clear();
+        self.request_buffer.shrink_to(REQUEST_HEADER_BYTES);
+        Ok(())
+    }
+
+    /// Reads more of a response into `arrived`, after reserving `capacity` bytes. Returns 0 at the
+    /// end of the connection.
+    pub async fn read(&mut self, capacity: usize) -> Result<usize> {
+        self.arrived.reserve(capacity);
+        match &mut self.stream {
+            ServerStream::Tcp(stream) => stream.read_buf(&mut self.arrived).await,
+            ServerStream::Tls { stream, .. } => stream.read_buf(&mut self.arrived).await,
         }
     }
 
@@ -149,7 +168,10 @@ impl IdlePool {
     }
 
     /// Keeps a connection whose exchange has ended, or closes it if the pool is full.
-    pub fn put(self: &Arc<Self>, connection: UpstreamConnection) {
+    pub fn put(self: &Arc<Self>, mut connection: UpstreamConnection) {
+        if connection.arrived.capacity() > MAX_IDLE_READ_BYTES {
+            connection.arrived = BytesMut::new();
+        }
         let mut state = self.lock_state();
         if state.connection_count() >= self.max_connections {
             return;

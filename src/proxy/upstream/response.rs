@@ -175,7 +175,7 @@ mod tests {
     }
 
     /// The same, with the header and the body apart.
-    fn forward_to_client<H: ClientHeader>(
+    fn forward_to_client<H: ClientHeader + Default>(
         answer: &str,
         is_head_method: bool,
         part_size: usize,

@@ -7,13 +7,11 @@ use pingora::http::ResponseHeader;
 use crate::exchange::MalformedResponse;
 use crate::message::response::{HeaderField, finish_http1_header, write_status_line};
 
-/// The space of a header of HTTP/1.1 at first, in bytes.
-const EXPECTED_BYTES: usize = 1024;
 /// The number of fields for which a header of HTTP/2 has space at first.
 const EXPECTED_FIELDS: usize = 16;
 
 /// The header of a forwarded response that is being written.
-pub trait ClientHeader: Default + Send {
+pub trait ClientHeader: Send {
     /// Whether a body without a length is sent in chunks. HTTP/2 marks the end of every body.
     const HAS_CHUNKS: bool;
 
@@ -28,15 +26,16 @@ pub trait ClientHeader: Default + Send {
 }
 
 /// The header of an HTTP/1.1 response, as bytes.
+#[derive(Default)]
 pub struct Http1Header(Vec<u8>);
 
-impl Default for Http1Header {
-    fn default() -> Http1Header {
-        Http1Header(Vec::with_capacity(EXPECTED_BYTES))
-    }
-}
-
 impl Http1Header {
+    /// Begins a header in this buffer, which is emptied.
+    pub fn in_buffer(mut buffer: Vec<u8>) -> Http1Header {
+        buffer.clear();
+        Http1Header(buffer)
+    }
+
     /// Ends the header with `Date`, `Connection` and the empty line. Returns its bytes.
     pub fn finish(mut self, date: &[u8], should_close: bool) -> Vec<u8> {
         finish_http1_header(date, should_close, &mut self.0);
