@@ -134,7 +134,7 @@ impl Worker {
         match std::thread::Builder::new().name("feed".to_owned()).spawn(update_and_report) {
             Ok(_) => drop(self.running.insert(name, Instant::now())),
             Err(error) => {
-                let fault = format!("{name}: expected a thread, but found {error}");
+                let fault = format!("{name}: expected free memory for a thread, but found {error}");
                 self.last_attempts.insert(name, (now, Some(fault)));
             }
         }
