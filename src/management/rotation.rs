@@ -5,7 +5,7 @@ use super::fault::ManagementFault;
 use super::keys::{draw_token, find_repeated_key, new_key_id, read_declared_keys};
 use super::repeatable::RepeatableRequest;
 use crate::config::{ReloadableConfig, parse_duration};
-use crate::keys::Token;
+use crate::keys::{Token, merge_keys};
 use crate::store::{ChangeAuthor, KeyRow, RequestRecord, Rotation, Store, StoreError};
 
 /// How long the old key still works, if the operator says nothing.
@@ -57,6 +57,7 @@ pub fn prepare_rotation(
     };
     let now = store.now();
     let unix_now = now.unix_now;
+    let settings = stricter_settings(&old, config, unix_now)?;
     let overlap = i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX);
     let repeated = find_repeated_key(store, config, request)?;
     let end_of_overlap = match repeated {
@@ -70,13 +71,14 @@ pub fn prepare_rotation(
     let (new_key, token, request) = match repeated {
         Some((row, token)) => (row, token, None),
         None => {
-            let same_term = old.expires_at.map(|at| unix_now.saturating_add(at - old.created_at));
+            let term = settings.expires_at.map(|at| at.saturating_sub(settings.created_at));
+            let same_term = term.map(|term| unix_now.saturating_add(term));
             let expires_at =
                 expires.map(|when| when.to_unix_seconds(now)).transpose()?.or(same_term);
             let id = new_key_id()?;
             let (token, record) = draw_token(config, &id, request)?;
             let (created_at, digest) = (unix_now, token.sha256());
-            let row = KeyRow { id, digest, created_at, expires_at, revoked_at: None, ..old };
+            let row = KeyRow { id, digest, created_at, expires_at, revoked_at: None, ..settings };
             (row, token, record)
         }
     };
@@ -120,6 +122,38 @@ impl PreparedRotation {
     pub fn undo(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
         store.changes_by(author).undo_rotation(&self.as_rotation(), self.former_expires_at)
     }
+}
+
+/// Returns the key with the settings that are in force: those of the store's row, restricted by the
+/// key file if it has the key too.
+///
+/// # Errors
+/// If the key file has ended the key, or if its settings can't be those of a key of the store.
+fn stricter_settings(
+    stored: &KeyRow,
+    config: &ReloadableConfig,
+    unix_now: i64,
+) -> Result<KeyRow, ManagementFault> {
+    let declared = read_declared_keys(config)?;
+    let declared = declared.into_iter().find(|declared| declared.key.digest == stored.digest);
+    let Some(declared) = declared else { return Ok(stored.clone()) };
+    let (rows, declared) = ([stored.clone()], [declared]);
+    let [merged] = &merge_keys(&rows, &declared)[..] else { return Ok(stored.clone()) };
+    let refuse = |found: &str| {
+        let expected = "a key that works, by the store and by keys.file";
+        ManagementFault::Conflict(format!("expected {expected}, but found {found}: {}", stored.id))
+    };
+    if declared[0].key.revoked_at.is_some() {
+        return Err(refuse("a revoked one"));
+    }
+    if merged.row.expires_at.is_some_and(|at| at <= unix_now) {
+        return Err(refuse("an expired one"));
+    }
+    if merged.is_origin_restricted && merged.origins.is_empty() {
+        return Err(refuse("one that allows no origin"));
+    }
+    let origins = merged.origins.iter().map(ToString::to_string).collect();
+    Ok(KeyRow { origins, ..merged.row.clone().into_owned() })
 }
 
 /// Finds the store's row of a key by its id, or by the digest that the key file has for this id.

@@ -52,13 +52,19 @@ pub struct TimeAnchor {
     pub unix_now: i64,
 }
 
+/// No anchor is further from 1970 than this, in seconds: some 30,000 years.
+const MAX_ANCHOR_SECONDS: i64 = 1 << 40;
+
 impl TimeAnchor {
     /// Parses what [`Display`](std::fmt::Display) writes. `None` for any other text.
     pub fn parse(text: &str) -> Option<TimeAnchor> {
         let mut words = text.split(' ');
         let (unix_now, boottime) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let boot_id = words.next()?.to_owned();
-        words.next().is_none().then_some(TimeAnchor { boot_id, boottime, unix_now })
+        let is_possible =
+            |seconds: i64| (-MAX_ANCHOR_SECONDS..=MAX_ANCHOR_SECONDS).contains(&seconds);
+        (words.next().is_none() && is_possible(unix_now) && is_possible(boottime))
+            .then_some(TimeAnchor { boot_id, boottime, unix_now })
     }
 }
 
@@ -77,7 +83,11 @@ mod tests {
     fn an_anchor_is_read_as_it_was_written() {
         let anchor = TimeAnchor { boot_id: "3f-a/7".to_owned(), boottime: 5, unix_now: -9 };
         assert_eq!(TimeAnchor::parse(&anchor.to_string()), Some(anchor));
-        for other in ["", "1 2", "1 x boot", "1 2 boot more"] {
+        for other in
+            ["", "1 2", "1 x boot", "1 2 boot more", "1 -9223372036854775808 x", "4e18 1 x"]
+                .into_iter()
+                .chain(["9223372036854775807 1 x"])
+        {
             assert_eq!(TimeAnchor::parse(other), None, "{other}");
         }
     }

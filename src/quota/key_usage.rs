@@ -13,8 +13,8 @@ use crate::model::month::Month;
 use crate::model::route_label::RouteLabel;
 use crate::store::UsageCount;
 
-/// How many days before the latest one a key keeps, so that the node can report them again after
-/// the store lost data.
+/// How many days a key keeps beside the one that was reported last, so that the node can report
+/// them again after the store lost data.
 const KEPT_PAST_DAYS: usize = 2;
 
 /// A day of a month in 17 bits: the number of the month, and in the lowest five bits the day.
@@ -95,6 +95,8 @@ struct PastCounts {
     calls: BTreeMap<(UsageDay, usize), u64>,
     /// What the store has acknowledged, by day and index of the route.
     reported: BTreeMap<(UsageDay, usize), u64>,
+    /// The days that were acknowledged last, the latest of them last.
+    recent_days: Vec<UsageDay>,
 }
 
 impl KeyUsage {
@@ -171,24 +173,28 @@ impl KeyUsage {
         }
     }
 
-    /// Notes that the store has acknowledged this count. Forgets days that are older than the kept
-    /// ones and that the store has.
+    /// Notes that the store has acknowledged this count. Forgets days that the store has, unless
+    /// they were counted lately, or may be counted again.
     fn confirm(&self, count: &UsageCount) {
         let route = RouteLabel::ALL.iter().position(|label| label.as_str() == count.route);
         let Some(route) = route else { return };
         let day = UsageDay::new(count.month, count.day);
         let mut past = self.lock_past();
         past.reported.insert((day, route), count.calls);
-        let PastCounts { calls, reported } = &mut *past;
-        // The entries are sorted by day.
-        let mut days: Vec<UsageDay> = reported.keys().map(|(day, _)| *day).collect();
-        days.dedup();
-        let Some(oldest_kept) = days.iter().rev().nth(KEPT_PAST_DAYS) else { return };
-        let is_kept = |key: &(UsageDay, usize), calls_of: Option<u64>, value: u64| {
-            key.0 >= *oldest_kept || calls_of != Some(value)
+        let PastCounts { calls, reported, recent_days } = &mut *past;
+        recent_days.retain(|known| *known != day);
+        recent_days.push(day);
+        if recent_days.len() > KEPT_PAST_DAYS + 1 {
+            recent_days.remove(0);
+        }
+        // A later day comes again: a clock was ahead. The count of a route's latest day is not
+        // among the past ones.
+        let is_kept = |(of, route): &(UsageDay, usize)| {
+            let latest = DayCount(self.latest[*route].load(Ordering::Relaxed)).day();
+            recent_days.contains(of) || *of > day || *of == latest
         };
-        calls.retain(|key, value| is_kept(key, reported.get(key).copied(), *value));
-        reported.retain(|key, _| key.0 >= *oldest_kept || calls.contains_key(key));
+        calls.retain(|key, value| is_kept(key) || reported.get(key) != Some(value));
+        reported.retain(|key, _| is_kept(key) || calls.contains_key(key));
     }
 }
 
@@ -296,6 +302,32 @@ mod tests {
         let past = key.lock_past();
         assert!(past.calls.len() <= KEPT_PAST_DAYS + 1, "{}", past.calls.len());
         assert!(past.reported.len() <= KEPT_PAST_DAYS + 1, "{}", past.reported.len());
+    }
+
+    #[test]
+    fn a_route_that_is_no_longer_used_is_not_reported_again() {
+        let usage = UsageByKey::default();
+        let key = usage.find_or_create("k1");
+        key.count_calls(RouteLabel::Domain, day(1), 1);
+        for number in 1..=5 {
+            key.count_calls(RouteLabel::Check, day(number), 1);
+            changes(&usage);
+            usage.confirm_in_flight();
+        }
+        assert_eq!(changes(&usage), []);
+    }
+
+    #[test]
+    fn days_before_those_of_a_clock_that_was_ahead_are_counted_in_full() {
+        let usage = UsageByKey::default();
+        let key = usage.find_or_create("k1");
+        let days = [15, 16, 17, 8, 8, 8, 9, 10, 11, 12, 15, 16];
+        let expected = [1, 1, 1, 1, 2, 3, 1, 1, 1, 1, 2, 2];
+        for (number, calls) in days.into_iter().zip(expected) {
+            key.count_calls(RouteLabel::Check, day(number), 1);
+            assert_eq!(changes(&usage), [(number, "check", calls)]);
+            usage.confirm_in_flight();
+        }
     }
 
     #[test]

@@ -33,7 +33,14 @@ impl LedgerBackend for Sqlite {
         }
         let mut grants = Vec::with_capacity(reports.len());
         for report in reports {
-            let grant = apply_report(&transaction, context.node_id, report).map_err(&failed)?;
+            let grant = match apply_report(&transaction, context.node_id, report) {
+                // Somebody has written something else there. It concerns this account alone.
+                Err(error) if is_unreadable_value(&error) => {
+                    grants.push(None);
+                    continue;
+                }
+                applied => applied.map_err(&failed)?,
+            };
             if grant.is_none() {
                 return Err(StoreError::Unusable {
                     location,
@@ -74,11 +81,17 @@ impl LedgerBackend for Sqlite {
             .map_err(&failed)?;
         let rows = statement
             .query_map(params![month.number(), only_account], |row| {
-                Ok(UsageRow {
-                    account: row.get(0)?,
-                    spent: to_u64_or_zero(row.get(1)?),
-                    leased: to_u64_or_zero(row.get(2)?),
-                    is_damaged: false,
+                let account = row.get(0)?;
+                let totals: rusqlite::Result<[i64; 2]> =
+                    row.get(1).and_then(|spent| Ok([spent, row.get(2)?]));
+                Ok(match totals {
+                    Ok([spent, leased]) => UsageRow {
+                        account,
+                        spent: to_u64_or_zero(spent),
+                        leased: to_u64_or_zero(leased),
+                        is_damaged: false,
+                    },
+                    Err(_) => UsageRow { account, spent: 0, leased: 0, is_damaged: true },
                 })
             })
             .map_err(&failed)?;
@@ -93,6 +106,15 @@ impl LedgerBackend for Sqlite {
     ) -> Result<Vec<DailyUsageRow>, StoreError> {
         self.read_daily_usage_page(month, only_account, after, count)
     }
+}
+
+/// Returns true if a value of a row is none that riskgate writes.
+fn is_unreadable_value(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
+    matches!(
+        error,
+        FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..)
+    )
 }
 
 /// Raises the store's latest month to `month`, unless it is `month` or a later one already. Returns
