@@ -8,7 +8,7 @@ use super::output::{format_columns, print_message, print_result};
 use super::store_access::open_store_to_read;
 use crate::management::{AuditFilter, read_audit_page};
 use crate::model::month::format_rfc3339;
-use crate::store::AuditRecord;
+use crate::store::{AuditRecord, Store, StoreError};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -48,18 +48,38 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     };
     let before = args.before.as_deref();
     let (records, next_id) = match open_store_to_read(&config)? {
-        Some(mut store) => read_audit_page(&mut store, &filter, before, args.limit)?,
+        Some(mut store) => read_matches(&mut store, &filter, before, args.limit)?,
         None => Default::default(),
     };
     if args.json {
-        return print_result(records.iter().map(format_json_line).collect::<String>());
+        print_result(records.iter().map(format_json_line).collect::<String>())?;
+    } else {
+        let header = ["TIME", "ACTOR", "VIA", "FROM", "OPERATION", "TARGET", "BEFORE", "AFTER"];
+        print_result(format_columns(&header, &records.iter().map(format_row).collect::<Vec<_>>()))?;
     }
-    let header = ["TIME", "ACTOR", "VIA", "FROM", "OPERATION", "TARGET", "BEFORE", "AFTER"];
-    print_result(format_columns(&header, &records.iter().map(format_row).collect::<Vec<_>>()))?;
     if let Some(id) = next_id {
         print_message(format!("there are older records: --before {id}"));
     }
     Ok(())
+}
+
+/// Reads pages until there are `limit` matches or no more records. A page may have few matches.
+fn read_matches(
+    store: &mut Store,
+    filter: &AuditFilter,
+    before_id: Option<&str>,
+    limit: usize,
+) -> Result<(Vec<AuditRecord>, Option<String>), StoreError> {
+    let (mut matches, mut next_id) = read_audit_page(store, filter, before_id, limit)?;
+    while matches.len() < limit
+        && let Some(before_id) = next_id
+    {
+        let left = limit - matches.len();
+        let (page, next) = read_audit_page(store, filter, Some(&before_id), left)?;
+        matches.extend(page);
+        next_id = next;
+    }
+    Ok((matches, next_id))
 }
 
 fn format_json_line(record: &AuditRecord) -> String {

@@ -138,10 +138,9 @@ pub fn override_file_state(path: &Path, rows: &[OverrideListRow]) -> SourceState
         let scope = if row.is_exact { "exact" } else { "subtree" };
         (format!("{} {scope}", row.domain), row.text.clone())
     };
-    SourceState {
-        subject: format!("overrides {} on {}", path.display(), machine_name()),
-        entries: rows.iter().map(entry).collect(),
-    }
+    let shared_subject = format!("overrides {}", path.display());
+    let subject = format!("{shared_subject} on {}", machine_name());
+    SourceState { subject, shared_subject, entries: rows.iter().map(entry).collect() }
 }
 
 /// Records the change, and then writes the file. If the file can't be written, records that the

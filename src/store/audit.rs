@@ -1,7 +1,7 @@
 //! The audit: who made which change, and the records of changes that a store keeps.
 //!
 //! Values only. The store writes a change and its record in one step, so there is no change without
-//! its record. No record contains the text or the digest of a key.
+//! its record. No record that is shown contains the text or the digest of a key.
 
 use std::collections::BTreeMap;
 
@@ -222,6 +222,9 @@ pub struct SourceState {
     /// Names the source by its kind, path and machine. A record of its change has this as its
     /// target.
     pub subject: String,
+    /// Names the source without its machine. The first state on a machine is compared with the
+    /// latest one on any machine: containers get a new name at each start.
+    pub shared_subject: String,
     /// The values by name. A secret must not be among them.
     pub entries: BTreeMap<String, String>,
 }
@@ -351,7 +354,11 @@ mod tests {
 
     fn state(entries: &[(&str, &str)]) -> SourceState {
         let entries = entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        SourceState { subject: "config".to_owned(), entries: entries.collect() }
+        SourceState {
+            subject: "config on a".to_owned(),
+            shared_subject: "config".to_owned(),
+            entries: entries.collect(),
+        }
     }
 
     #[test]

@@ -106,8 +106,9 @@ impl AuditRecorder {
         path: &str,
         entries: BTreeMap<String, String>,
     ) {
-        let subject = format!("{source_kind} {path} on {}", machine_name());
-        self.send_state(operation, SourceState { subject, entries }, path);
+        let shared_subject = format!("{source_kind} {path}");
+        let subject = format!("{shared_subject} on {}", machine_name());
+        self.send_state(operation, SourceState { subject, shared_subject, entries }, path);
     }
 
     fn send_state(&self, operation: AuditOperation, state: SourceState, path: &str) {

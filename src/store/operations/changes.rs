@@ -148,7 +148,8 @@ impl StoreChanges<'_> {
     }
 
     /// Remembers the state of a source, and appends a record of what differs from the state before.
-    /// Returns true if a record was appended. The first state of a source is no change.
+    /// Returns true if a record was appended. The state before is that of another machine if this
+    /// machine has none. The very first state of a source is no change.
     pub fn record_source_state(
         &mut self,
         operation: AuditOperation,

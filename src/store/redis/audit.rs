@@ -38,7 +38,8 @@ impl AuditBackend for Redis {
         let mut arguments = format_change(author, change).to_vec();
         arguments.push(self.read_end_of_wait()?);
         if let Some(state) = state {
-            arguments.extend([state.subject.clone(), state.to_stored_text()]);
+            let SourceState { subject, shared_subject, .. } = state;
+            arguments.extend([subject.clone(), shared_subject.clone(), state.to_stored_text()]);
         }
         self.run_record_change_script(&arguments).map(drop)
     }
@@ -55,14 +56,19 @@ impl AuditBackend for Redis {
             if stored.as_ref() == Some(&text) {
                 return Ok(false);
             }
-            let (before, after) = diff_source_states(stored.as_deref().unwrap_or(""), &text);
+            let before = match &stored {
+                Some(stored) => Some(stored.clone()),
+                None => self.read_source_state(&state.shared_subject)?,
+            };
+            let has_changed = before.as_ref().is_some_and(|before| *before != text);
+            let (before, after) = diff_source_states(before.as_deref().unwrap_or(""), &text);
             let change = Change { operation, target: state.subject.clone(), before, after };
             let mut arguments = format_change(author, &change).to_vec();
             arguments.push(self.read_end_of_wait()?);
-            let is_first = stored.is_none();
-            arguments.extend([state.subject.clone(), text.clone(), stored.unwrap_or_default()]);
+            arguments.extend([state.subject.clone(), state.shared_subject.clone(), text.clone()]);
+            arguments.extend([stored.unwrap_or_default(), u8::from(has_changed).to_string()]);
             if self.run_record_change_script(&arguments)? {
-                return Ok(!is_first);
+                return Ok(has_changed);
             }
         }
         Err(self.unavailable_error(RECORD_OPERATION, "a source that other nodes keep changing"))

@@ -29,8 +29,7 @@ impl AuditBackend for Sqlite {
         let transaction = self.begin_write_transaction("recording a change")?;
         append_record(&transaction, now, author, change).map_err(&failed)?;
         if let Some(state) = state {
-            let text = state.to_stored_text();
-            set_source_state(&transaction, &state.subject, &text).map_err(&failed)?;
+            remember_source_state(&transaction, state).map_err(&failed)?;
         }
         transaction.commit().map_err(failed)
     }
@@ -44,15 +43,18 @@ impl AuditBackend for Sqlite {
         let (failed, now) = (self.error_while("recording a change"), self.clock.now());
         let transaction = self.begin_write_transaction("recording a change")?;
         let record = || -> rusqlite::Result<bool> {
-            let (subject, text) = (&state.subject, state.to_stored_text());
-            let before = select_source_state(&transaction, subject)?;
+            let text = state.to_stored_text();
+            let mut before = select_source_state(&transaction, &state.subject)?;
             if before.as_ref() == Some(&text) {
                 return Ok(false);
             }
-            set_source_state(&transaction, subject, &text)?;
-            let Some(before) = before else { return Ok(false) };
+            if before.is_none() {
+                before = select_source_state(&transaction, &state.shared_subject)?;
+            }
+            remember_source_state(&transaction, state)?;
+            let Some(before) = before.filter(|before| *before != text) else { return Ok(false) };
             let (before, after) = diff_source_states(&before, &text);
-            let target = subject.clone();
+            let target = state.subject.clone();
             let change = Change { operation, target, before, after };
             append_record(&transaction, now, author, &change)?;
             Ok(true)
@@ -132,6 +134,15 @@ fn select_source_state(connection: &Connection, subject: &str) -> rusqlite::Resu
         .prepare_cached("SELECT entries FROM source_state WHERE subject = ?1")?
         .query_row([subject], |row| row.get(0))
         .optional()
+}
+
+fn remember_source_state(
+    transaction: &Transaction<'_>,
+    state: &SourceState,
+) -> rusqlite::Result<()> {
+    let text = state.to_stored_text();
+    set_source_state(transaction, &state.subject, &text)?;
+    set_source_state(transaction, &state.shared_subject, &text)
 }
 
 fn set_source_state(

@@ -144,7 +144,11 @@ fn run_gateway_operations(
     store.add_credits(&[credit("b.test")], &["a.test".to_owned()], 3, 100.0)?;
     store.top_rows_and_dedup_hashes(3)?;
     let author = tester();
-    let state = SourceState { subject: "config".to_owned(), entries: BTreeMap::new() };
+    let state = SourceState {
+        subject: "config on a".to_owned(),
+        shared_subject: "config".to_owned(),
+        entries: BTreeMap::new(),
+    };
     let mut changes = store.changes_by(&author);
     changes.record_source_state(AuditOperation::ConfigChange, &state)?;
     let change = Change {

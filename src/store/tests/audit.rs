@@ -166,10 +166,12 @@ fn records_are_read_in_pages_from_either_end() {
 fn a_source_is_recorded_only_when_it_changes() {
     on_both_stores(|location| {
         let (mut store, author) = (location.open(), tester());
-        let state = |limit: &str| SourceState {
-            subject: "config a.toml".to_owned(),
+        let state_on = |machine: &str, limit: &str| SourceState {
+            subject: format!("config a.toml on {machine}"),
+            shared_subject: "config a.toml".to_owned(),
             entries: BTreeMap::from([("plans.pro".to_owned(), limit.to_owned())]),
         };
+        let state = |limit: &str| state_on("a", limit);
         let mut record = |limit| {
             let mut changes = store.changes_by(&author);
             changes.record_source_state(AuditOperation::ConfigChange, &state(limit)).unwrap()
@@ -192,6 +194,22 @@ fn a_source_is_recorded_only_when_it_changes() {
         assert_eq!(
             (&records[0].2, &records[0].3),
             (&json!({ "plans.pro": "5" }), &json!({ "plans.pro": "6" }))
+        );
+        // Machines that were never seen: the file is the same on one, and has changed on another.
+        let mut record_on = |machine, limit| {
+            let mut changes = store.changes_by(&author);
+            let state = state_on(machine, limit);
+            changes.record_source_state(AuditOperation::ConfigChange, &state).unwrap()
+        };
+        assert!(!record_on("b", "7"));
+        assert!(record_on("c", "8"));
+        assert!(!record_on("d", "8"));
+        assert!(record_on("b", "8"), "the file has changed on b too");
+        let records = read_records(&mut store);
+        assert_eq!(records.len(), 4);
+        assert_eq!(
+            (&records[2].2, &records[2].3),
+            (&json!({ "plans.pro": "7" }), &json!({ "plans.pro": "8" }))
         );
     });
 }

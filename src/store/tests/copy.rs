@@ -67,7 +67,11 @@ fn write_rows_of_every_kind(store: &mut Store) {
     write_quota_events(store);
     for value in ["1", "2"] {
         let entries = [("plans.pro".to_owned(), value.to_owned())].into();
-        let state = SourceState { subject: "config a.toml".to_owned(), entries };
+        let state = SourceState {
+            subject: "config a.toml on a".to_owned(),
+            shared_subject: "config a.toml".to_owned(),
+            entries,
+        };
         store.changes().record_source_state(AuditOperation::ConfigChange, &state).unwrap();
     }
 }
@@ -123,7 +127,7 @@ fn a_copy_to_redis_and_back_is_the_same() {
         (TestStore::new_sqlite(), TestStore::new_redis(), TestStore::new_sqlite());
     write_rows_of_every_kind(&mut from.open());
     let first = read_contents(&mut from.open());
-    assert_eq!((first.usage.len(), first.source_states.len()), (2, 1));
+    assert_eq!((first.usage.len(), first.source_states.len()), (2, 2));
     let events: Vec<&str> = first.quota_events.iter().map(|event| event.key.as_str()).collect();
     assert_eq!(events, ["delivered", "given-up", "past-pending", "pending"]);
     server.open().changes().fill_empty_store(&first).unwrap();
