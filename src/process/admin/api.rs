@@ -25,7 +25,7 @@ use crate::config::{AdminToken, ReloadableConfig, StoreOptions};
 use crate::gate::GateState;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
 use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
-use request::{ApiError, ApiRequest};
+use request::{ApiError, ApiRequest, ChangeAfterStoreFailure};
 use ring_index::RingIndex;
 
 /// How long an operation of the store may take.
@@ -244,6 +244,7 @@ impl AdminApi {
     {
         let mut connection = lock(&self.read_store);
         self.use_store(&mut connection, read)
+            .map_err(|error| error.with_change(ChangeAfterStoreFailure::NotWanted))
     }
 
     /// Changes the store that this process serves. Waits until the change is in effect on this
@@ -282,7 +283,7 @@ impl AdminApi {
     /// file may have been moved or replaced, or its server emptied. Also fails if the server may
     /// evict what is written.
     fn open_served_store(&self, connection: &mut Option<Store>) -> Result<(), ApiError> {
-        let checked = self.use_store(connection, |store| {
+        let checked: Result<(), ApiError> = self.use_store(connection, |store| {
             let refuse =
                 |found: String| StoreError::Conflict(format!("{found}; nothing was changed"));
             // Another file at this path may look like the served store, because SQLite applies the
@@ -302,7 +303,10 @@ impl AdminApi {
             let is_same = ring.map_or(Ok(()), |ring| ring.check_same_store(version.as_ref()));
             is_same.map_err(|error| refuse(error.to_string()))
         });
-        checked.inspect_err(|_| *connection = None)
+        checked.map_err(|error| {
+            *connection = None;
+            error.with_change(ChangeAfterStoreFailure::NotMade)
+        })
     }
 
     fn use_store<T, E: From<StoreError>>(
@@ -314,18 +318,18 @@ impl AdminApi {
         ApiError: From<E>,
     {
         if self.state.ledger.status().store_down {
-            return Err(ApiError::store_unavailable(
-                "The store does not answer. Nothing was changed.",
-            ));
+            return Err(ApiError::store_down());
         }
-        let mut store = match connection.take() {
-            Some(store) => store,
-            None => {
-                let mut store = self.served_store.open_existing(STORE_TIMEOUT)?;
-                store.raise_busy_timeout()?;
-                store
-            }
+        let open = || {
+            let mut store = self.served_store.open_existing(STORE_TIMEOUT)?;
+            store.raise_busy_timeout()?;
+            Ok(store)
         };
+        let opened = connection.take().map_or_else(open, Ok);
+        let mut store = opened.map_err(|error: StoreError| {
+            <ApiError as From<StoreError>>::from(error)
+                .with_change(ChangeAfterStoreFailure::NotMade)
+        })?;
         store.set_time(self.state.ledger.believed_time());
         let done = operation(&mut store).map_err(ApiError::from);
         // After a failure of the store, the next request opens another connection.

@@ -101,7 +101,13 @@ impl AdminServerApp {
             Ok(Ok(true)) => {
                 let body = match timeout(PHASE_TIMEOUT, read_body(&mut session)).await {
                     Ok(Ok(body)) => body,
-                    _ => return,
+                    Ok(Err(_)) => return,
+                    Err(_) if announces_large_body(&session) => None,
+                    Err(_) => {
+                        let text = "expected the whole body within 15 s\n";
+                        let response = text_response(StatusCode::REQUEST_TIMEOUT, text);
+                        return send_last_response(session, response).await;
+                    }
                 };
                 // A connection that waits for its response must not be evicted.
                 let _busy = busy_flag.mark_busy();
@@ -118,9 +124,7 @@ impl AdminServerApp {
             }
             _ => return,
         };
-        session.set_keepalive(None);
-        // A failed or slow write concerns only this client, so it is not logged.
-        let _ = timeout(PHASE_TIMEOUT, send_response(session, response)).await;
+        send_last_response(session, response).await;
     }
 
     /// Resolves if a drain has started, and the client of a connection without a request has had
@@ -162,6 +166,13 @@ fn has_two_framings(session: &ServerSession) -> bool {
     count(CONTENT_LENGTH) > 0 && count(TRANSFER_ENCODING) > 0
 }
 
+/// Returns true if the request announces a larger body than [`MAX_BODY_BYTES`].
+fn announces_large_body(session: &ServerSession) -> bool {
+    let length = session.req_header().headers.get(CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    length.is_some_and(|length| length > MAX_BODY_BYTES)
+}
+
 /// Reads the body of a request; `None` if it is larger than [`MAX_BODY_BYTES`]. riskgate uses only
 /// the bodies of changes by the admin API.
 async fn read_body(session: &mut ServerSession) -> Result<Option<Vec<u8>>> {
@@ -178,6 +189,13 @@ async fn read_body(session: &mut ServerSession) -> Result<Option<Vec<u8>>> {
 /// Returns true if the client is gone and can't receive a response.
 fn is_disconnected(error: &ErrorType) -> bool {
     matches!(error, ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::ReadTimedout)
+}
+
+/// Sends the response, and closes the connection.
+async fn send_last_response(mut session: ServerSession, response: Response<Vec<u8>>) {
+    session.set_keepalive(None);
+    // A failed or slow write concerns only this client, so it is not logged.
+    let _ = timeout(PHASE_TIMEOUT, send_response(session, response)).await;
 }
 
 /// Sends the response, and ends the connection's session.

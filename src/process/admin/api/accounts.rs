@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::keys::{choose_visible_account, invalid_cursor};
-use super::request::{ApiError, ApiRequest, json_response, list_response};
+use super::request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_response, list_response};
 use super::ring_index::RingIndex;
 use super::{AdminApi, ChangePermit};
 use crate::management::{AccountEntry, limit_to_json, set_account};
@@ -105,8 +105,9 @@ impl AdminApi {
             }
         };
         let config = self.config();
-        // Before the change: if this fails, nothing was changed.
-        let calls = self.read_calls_by_account()?;
+        let calls = self
+            .read_calls_by_account()
+            .map_err(|error| error.with_change(ChangeAfterStoreFailure::NotMade))?;
         let account = self.change_store_and_wait(|store| {
             let (plan, limit) = (body.plan.as_deref(), limit.as_deref());
             set_account(store, &config, &permit.author, name, plan, limit)

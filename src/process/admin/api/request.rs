@@ -166,7 +166,20 @@ pub(in crate::process) struct ApiError {
     detail: Option<String>,
     /// Of a 405.
     allowed_methods: &'static [&'static str],
-    is_of_store: bool,
+    /// What a failure of the store means for the change that the client asked for; `None` if the
+    /// store did not fail.
+    change_after_store_failure: Option<ChangeAfterStoreFailure>,
+}
+
+/// What is known of a change if the store failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ChangeAfterStoreFailure {
+    /// The client asked for none.
+    NotWanted,
+    /// The store failed before the change.
+    NotMade,
+    /// The store may have made it.
+    Unknown,
 }
 
 impl ApiError {
@@ -181,7 +194,7 @@ impl ApiError {
             message: message.into(),
             detail: None,
             allowed_methods: &[],
-            is_of_store: false,
+            change_after_store_failure: None,
         }
     }
 
@@ -193,6 +206,12 @@ impl ApiError {
     /// A 503: the store can't be asked now, so the client may send the request again.
     pub(in crate::process) fn store_unavailable(message: &str) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
+    }
+
+    /// A 503: the store did not answer lately, and was not asked.
+    pub(super) fn store_down() -> ApiError {
+        let error = ApiError::store_unavailable("The store does not answer.");
+        ApiError { change_after_store_failure: Some(ChangeAfterStoreFailure::NotMade), ..error }
     }
 
     pub(super) fn conflict(detail: impl Into<String>) -> ApiError {
@@ -240,11 +259,24 @@ impl ApiError {
 
     /// Whether the store failed, so that its connection should be opened again.
     pub(super) fn is_of_store(&self) -> bool {
-        self.is_of_store
+        self.change_after_store_failure.is_some()
+    }
+
+    /// If the store failed, sets what is known of the change.
+    pub(super) fn with_change(mut self, change: ChangeAfterStoreFailure) -> ApiError {
+        self.change_after_store_failure = self.change_after_store_failure.map(|_| change);
+        self
     }
 
     pub(in crate::process) fn into_response(self) -> Response<Vec<u8>> {
-        let body = json!({ "error": self.code, "message": self.message, "detail": self.detail });
+        let message = match self.change_after_store_failure {
+            None | Some(ChangeAfterStoreFailure::NotWanted) => self.message,
+            Some(ChangeAfterStoreFailure::NotMade) => self.message + " Nothing was changed.",
+            Some(ChangeAfterStoreFailure::Unknown) => {
+                self.message + " It may have made the change."
+            }
+        };
+        let body = json!({ "error": self.code, "message": message, "detail": self.detail });
         let mut response = json_response(self.status.as_u16(), &body);
         let headers = response.headers_mut();
         if self.status == StatusCode::UNAUTHORIZED {
@@ -269,12 +301,15 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::Conflict(_) | StoreError::OtherPlan { .. } => ApiError::conflict(detail),
             _ => {
-                let message = match error {
-                    StoreError::Unusable { .. } => "The store can't be used as it is.",
-                    _ => "The store does not answer. It may have made the change.",
+                let (message, change) = match error {
+                    StoreError::Unusable { .. } => {
+                        ("The store can't be used as it is.", ChangeAfterStoreFailure::NotMade)
+                    }
+                    _ => ("The store does not answer.", ChangeAfterStoreFailure::Unknown),
                 };
-                let error = ApiError::store_unavailable(message);
-                ApiError { is_of_store: true, ..error.with_detail(detail) }
+                let change_after_store_failure = Some(change);
+                let error = ApiError::store_unavailable(message).with_detail(detail);
+                ApiError { change_after_store_failure, ..error }
             }
         }
     }

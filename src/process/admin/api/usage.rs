@@ -17,6 +17,8 @@ use crate::store::{DailyUsageCursor, DailyUsageRow, StoreError};
 
 /// For how long riskgate reuses the calls of all accounts. Nodes report them once a second.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(1);
+/// The fewest rows of one read: a filter may leave most of them out.
+const MIN_ROWS_PER_READ: usize = 1_000;
 /// The most rows that riskgate reads for a page, if a filter leaves rows out.
 const MAX_SCANNED_ROWS: usize = 20_000;
 
@@ -64,8 +66,9 @@ impl AdminApi {
             let month = asked.map_or_else(|| month_to_show(store), Ok)?;
             let (mut items, mut scanned) = (Vec::new(), 0);
             loop {
-                let rows = store.read_daily_usage(month, account, after.as_ref(), page.limit)?;
-                let is_last = rows.len() < page.limit;
+                let rows_per_read = page.limit.max(MIN_ROWS_PER_READ);
+                let rows = store.read_daily_usage(month, account, after.as_ref(), rows_per_read)?;
+                let is_last = rows.len() < rows_per_read;
                 scanned += rows.len();
                 for row in &rows {
                     if items.len() == page.limit {

@@ -20,6 +20,13 @@ fn localhost_request(method: &str, path: &str) -> Request {
 #[test]
 fn the_admin_listener_closes_slow_clients_and_every_answered_connection() {
     let gateway = Setup::new().start();
+    let announced = [(10, 408), (70_000, 413)].map(|(length, status)| {
+        let mut connection = Connection::open(gateway.admin);
+        let header =
+            format!("POST /reload HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+        connection.send(header.as_bytes());
+        (connection, status)
+    });
     let mut trickles = std::net::TcpStream::connect(gateway.admin).unwrap();
     // One field whose value never ends, because the number of fields has a limit of its own.
     trickles.write_all(b"GET /healthz HTTP/1.1\r\nX: ").unwrap();
@@ -31,6 +38,9 @@ fn the_admin_listener_closes_slow_clients_and_every_answered_connection() {
     let mut kept = Connection::open(gateway.admin);
     kept.send_request(&localhost_request("GET", "/healthz")).expect(200);
     assert!(kept.ends_without_more_bytes());
+    for (mut connection, status) in announced {
+        connection.read_response().expect("a response").expect(status);
+    }
 }
 
 /// One client holds 80 connections open and never sends a complete request.

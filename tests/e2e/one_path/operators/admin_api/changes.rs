@@ -155,8 +155,9 @@ fn an_imported_label_controls_no_terminal() {
     };
     for label in ["\\u001b]0;owned\\u0007", "two\\nlines", "\\u009b2J"] {
         std::fs::write(&file, text(label)).unwrap();
-        let refused = setup.cli(&["keys", "import", &file.display().to_string()]).expect(2);
-        assert!(refused.stderr.contains("label: expected"), "{}", refused.stderr);
+        let refused = setup.cli(&["keys", "import", &file.display().to_string()]).expect(78);
+        let place = format!("{}: keys.i.label: expected", file.display());
+        assert!(refused.stderr.contains(&place), "{}", refused.stderr);
     }
     // A key file is read as it is, and a list escapes what it prints.
     std::fs::write(&file, text("\\u001b]0;owned\\u0007")).unwrap();

@@ -66,6 +66,8 @@ fn probes_are_answered_while_changes_wait_for_a_store_that_hangs() {
     wait_until("the store counts as down", || {
         create.send(gateway.admin).expect(503).text().contains("Nothing was changed")
     });
+    let read = api_request("GET", "/audit", &tokens.write).send(gateway.admin).expect(503);
+    assert_eq!(read.json()["message"], "The store does not answer.");
     server.resume();
     wait_until("keys are created again", || create.send(gateway.admin).status == 201);
 }
