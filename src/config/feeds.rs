@@ -62,13 +62,15 @@ impl Settings {
         );
         let parse_url = |raw: &RawValue| FeedLocation::parse(raw.as_text()?);
         let expected = "https://…, http://… on this machine, or the path of a file";
-        let url_key = format!("{entry_key}.url");
-        let url = self.require_setting(&url_key, expected, parse_url).map(|url| match url {
-            FeedLocation::File(path) => FeedLocation::File(self.resolve_path(&url_key, path)),
+        let [url_key, sha256_key] = ["url", "sha256_url"].map(|key| format!("{entry_key}.{key}"));
+        let url = self.require_setting(&url_key, expected, parse_url);
+        let sha256_url = self.parse_setting(&sha256_key, expected, parse_url);
+        let resolve = |key: &str, url: FeedLocation| match url {
+            FeedLocation::File(path) => FeedLocation::File(self.resolve_path(key, path)),
             url => url,
-        });
-        let sha256_url =
-            self.parse_setting(&format!("{entry_key}.sha256_url"), expected, parse_url);
+        };
+        let url = url.map(|url| resolve(&url_key, url));
+        let sha256_url = sha256_url.map(|url| resolve(&sha256_key, url));
         let key = |raw: &RawValue| {
             raw.as_text().filter(|text| is_minisign_public_key(text)).map(str::to_owned)
         };

@@ -153,9 +153,14 @@ pub fn import_keys(
     file: &Path,
 ) -> Result<Vec<String>, ManagementFault> {
     let keys = read_keys_of_file(file)?;
-    for DeclaredKey { key, plan } in &keys {
-        check_plan(config, plan.as_deref())?;
-        check_label(key.label.as_ref())?;
+    let faults = keys.iter().flat_map(|DeclaredKey { key, plan }| {
+        let checks = [check_plan(config, plan.as_deref()), check_label(key.label.as_ref())];
+        let faults = checks.into_iter().filter_map(Result::err);
+        faults.map(|fault| format!("{}: keys.{}.{fault}", file.display(), key.id))
+    });
+    let faults: Vec<String> = faults.collect();
+    if !faults.is_empty() {
+        return Err(ManagementFault::File(faults));
     }
     let declared = read_declared_keys(config)?;
     let accounts_of_key_file = collect_accounts(&[], &declared);

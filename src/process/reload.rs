@@ -81,8 +81,20 @@ struct ReloadState {
     process_log: Option<Arc<ProcessLog>>,
     /// The file that tells commands which store serves, and what it says.
     served_store: Option<(ServedStoreFile, ServedStore)>,
-    /// Whether the audit is still to record the config, because its file could not be read.
+    /// Whether the config in force is what the last reading of its files found.
+    is_read_config_in_force: bool,
+    unfinished: Unfinished,
+}
+
+/// What a pass could not do, so that the next one tries it again.
+#[derive(Default)]
+struct Unfinished {
+    /// The audit does not have the config in force, because its file could not be read.
     is_config_unrecorded: bool,
+    /// The thread of `[dns]` could not be started.
+    are_dns_options_unapplied: bool,
+    /// The threads of `[webhook]` could not be started.
+    are_webhook_options_unapplied: bool,
 }
 
 impl Reloader {
@@ -139,11 +151,13 @@ impl Reloader {
             status_reporter: status_reporter.clone(),
             process_log: None,
             served_store: None,
-            is_config_unrecorded: false,
+            is_read_config_in_force: true,
+            unfinished: Unfinished::default(),
         };
         reload_state.report_keys_and_store(false);
         reload_state.update_gauges();
-        reload_state.record_config_and_key_file();
+        reload_state.record_config();
+        reload_state.record_key_file();
         let reload_state = Arc::new(Mutex::new(reload_state));
         let thread = ReloadThread::start(Arc::clone(&reload_state)).ok();
         let reloader = Reloader {
@@ -174,6 +188,20 @@ impl Reloader {
         state.update_served_store();
         drop(state);
         self
+    }
+
+    /// Reads all that has changed since the reloader was created: a successor may have waited long
+    /// for the process that it replaces. Waits for files that are being written, but not for long.
+    pub fn catch_up(&self) {
+        let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest_end = Instant::now() + MAX_CATCH_UP_TIME;
+        loop {
+            state.reload_changed_parts();
+            if state.are_all_files_read() || Instant::now() >= latest_end {
+                return;
+            }
+            std::thread::sleep(SETTLE_POLL_INTERVAL);
+        }
     }
 
     /// Returns the config and the rows of the keys, as the reloader last read them.
@@ -270,6 +298,8 @@ impl ReloadThread {
     }
 }
 
+/// How long a successor reads what has changed while it waited.
+const MAX_CATCH_UP_TIME: Duration = Duration::from_millis(1_500);
 /// How often riskgate checks whether the files of a requested reload are still being written.
 const SETTLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -321,8 +351,17 @@ impl ReloadState {
         }
         let declared = Arc::clone(self.keys.declared_keys());
         let keys_changed = self.keys.reload_if_changed(&self.gate_state, &self.config.plans);
-        if !Arc::ptr_eq(&declared, self.keys.declared_keys()) || self.is_config_unrecorded {
-            self.record_config_and_key_file();
+        if !Arc::ptr_eq(&declared, self.keys.declared_keys()) {
+            self.record_key_file();
+        }
+        if self.unfinished.is_config_unrecorded {
+            self.record_config();
+        }
+        if self.unfinished.are_dns_options_unapplied {
+            self.start_dns();
+        }
+        if self.unfinished.are_webhook_options_unapplied {
+            self.start_webhooks();
         }
         self.report_keys_and_store(keys_changed);
         self.update_gauges();
@@ -345,9 +384,17 @@ impl ReloadState {
         }
         self.keys.reload_store_and_key_file(&self.gate_state, &self.config.plans);
         outcome.insert("keys", self.report_keys_and_store(true));
-        self.record_config_and_key_file();
+        self.record_key_file();
         self.update_gauges();
         (outcome, table)
+    }
+
+    /// Returns true if no file has changed since it was read. The table's thread reads its own
+    /// files.
+    fn are_all_files_read(&self) -> bool {
+        !self.config_watch.has_changed_since_read()
+            && !self.certificate_watch.has_changed_since_read()
+            && !self.keys.has_key_file_changed()
     }
 
     /// Returns true unless one of the files may be being written at this moment. The table's thread
@@ -373,7 +420,8 @@ impl ReloadState {
                 certificates.publish(set);
                 None
             }
-            Ok(None) => Some("expected at least one listen.certificate, but found none".to_owned()),
+            // The listener serves until the restart that the removal of listen.https needs.
+            Ok(None) => None,
             Err(faults) => {
                 let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
                 Some(faults.join("\n"))
@@ -383,10 +431,16 @@ impl ReloadState {
         problem
     }
 
-    /// Lets the audit record what has changed in the config and in the key file.
-    fn record_config_and_key_file(&mut self) {
-        self.is_config_unrecorded =
-            !self.audit.record_config(&self.config_sources, &self.inputs.startup.admin);
+    /// Lets the audit record what has changed in the config. The audit reads the files once more,
+    /// so it must find in them what is in force; otherwise this is tried again on a later pass.
+    fn record_config(&mut self) {
+        self.unfinished.is_config_unrecorded = !self.is_read_config_in_force
+            || self.config_watch.has_changed_since_read()
+            || !self.audit.record_config(&self.config_sources, &self.inputs.startup.admin);
+    }
+
+    /// Lets the audit record what has changed in the key file.
+    fn record_key_file(&self) {
         self.audit.record_key_file(self.config.key_file.as_deref(), self.keys.declared_keys());
     }
 

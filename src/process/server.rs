@@ -73,7 +73,7 @@ pub fn run(
         build_gate_state_and_reloader(inputs, certificates.clone(), config_sources)?;
     install_panic_hook(&state);
     if let Some(upgrade_socket) = upgrade_socket {
-        take_over_sockets(&config, &mut prepared_start, upgrade_socket)?;
+        take_over_sockets(&config, &mut prepared_start, upgrade_socket, &reloader)?;
     }
     log_startup(&config, &configured, &state);
 
@@ -174,6 +174,7 @@ fn take_over_sockets(
     config: &Config,
     prepared_start: &mut PreparedStart,
     upgrade_socket: SuccessorSocket,
+    reloader: &Reloader,
 ) -> Result<(), StartError> {
     let Some(runtime_dir) = &prepared_start.runtime_dir else { return Ok(()) };
     log::info!("ready to take over: waiting for the serving process to get SIGQUIT");
@@ -188,6 +189,7 @@ fn take_over_sockets(
     }
     prepared_start.sockets = ListenSockets::bind(config, inherited.unwrap_or_default())?;
     prepared_start.predecessor = predecessor_stream;
+    reloader.catch_up();
     Ok(())
 }
 

@@ -4,15 +4,18 @@
 //! This module also writes files atomically, and checks whether a file could be created. It does
 //! not interpret what it reads.
 
-use std::fs::{File, FileType, OpenOptions};
+use std::fs::{File, FileType, OpenOptions, TryLockError};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The most symbolic links that Linux follows for one path.
 const MAX_SYMLINKS: usize = 40;
+/// How often a lock is tried that another process holds.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why a file was not read. The message says what was found instead.
 #[derive(Debug, thiserror::Error)]
@@ -132,6 +135,25 @@ pub fn check_creatable(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Locks a file, or a directory, that other processes lock too. Waits at most this long.
+///
+/// # Errors
+/// With [`ErrorKind::TimedOut`] if another process holds the lock for longer.
+pub fn lock_within(file: &File, max_wait: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + max_wait;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                let found = format!("another process has held the lock for {max_wait:?}");
+                return Err(io::Error::new(ErrorKind::TimedOut, found));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_INTERVAL),
+        }
+    }
+}
+
 /// The device and inode of a file; `None` if there is no file, or if the system refuses to say.
 pub fn file_identity(path: &Path) -> Option<(u64, u64)> {
     let meta = std::fs::metadata(path).ok()?;
@@ -179,11 +201,12 @@ fn sync_dir(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a temporary file in the same directory and renames it to `path`. A reader sees the old
-/// file or the new file, also after a power failure. If writing fails, the temporary file is
-/// removed.
+/// Writes a temporary file in the same directory and renames it to `path`, or to what it links to.
+/// A reader sees the old file or the new file, also after a power failure. If writing fails, the
+/// temporary file is removed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = parent_dir(path);
+    let target = follow_symlinks(path);
+    let (path, folder) = (target.as_path(), parent_dir(&target));
     let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
     let mut temp_name = path.file_name().unwrap_or_default().to_owned();
     temp_name.push(format!(".{random:016x}.new"));
@@ -221,6 +244,30 @@ pub fn check_dir_writable(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_is_awaited_for_some_time_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let [holder, waiter] = [(); 2].map(|()| File::open(folder.path()).unwrap());
+        holder.lock().unwrap();
+        let refused = lock_within(&waiter, Duration::from_millis(30)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TimedOut);
+        drop(holder);
+        lock_within(&waiter, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_link_stays_a_link_when_its_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, link) = (folder.path().join("shared/list"), folder.path().join("link"));
+        std::fs::create_dir(folder.path().join("shared")).unwrap();
+        std::os::unix::fs::symlink("shared/list", &link).unwrap();
+        for text in ["new", "replaced"] {
+            write_atomically(&link, text.as_bytes()).unwrap();
+            assert_eq!(std::fs::read_to_string(&shared).unwrap(), text);
+            assert!(link.is_symlink());
+        }
+    }
 
     #[test]
     fn a_byte_order_mark_is_no_part_of_a_text() {

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::aligned_bytes;
 use super::csv;
@@ -13,7 +14,12 @@ use super::fault::{TableFault, TableFaults, fault_from_read_error, quote_excerpt
 use super::location::MAX_LIST_BYTES;
 use crate::model::domain::DnsName;
 use crate::model::month::parse_day_as_unix_seconds;
-use crate::support::regular_file::{ReadError, parent_dir, read_regular_text};
+use crate::support::regular_file::{
+    ReadError, follow_symlinks, lock_within, parent_dir, read_regular_text,
+};
+
+/// How long a command waits while another process writes the file.
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(3);
 
 /// The operator's file of overrides.
 #[derive(Clone, Debug)]
@@ -153,12 +159,13 @@ impl OverrideFile {
     }
 
     /// Keeps other commands from writing the file until the returned lock is dropped. Creates the
-    /// directory of the file if there is none.
+    /// directory of the file if there is none. Waits at most [`MAX_LOCK_WAIT`].
     fn lock_directory(&self) -> Result<File, TableFaults> {
-        let directory = parent_dir(&self.path);
+        let target = follow_symlinks(&self.path);
+        let directory = parent_dir(&target);
         let locked = std::fs::create_dir_all(directory)
             .and_then(|()| File::open(directory))
-            .and_then(|file| file.lock().map(|()| file));
+            .and_then(|file| lock_within(&file, MAX_LOCK_WAIT).map(|()| file));
         locked.map_err(|error| TableFault::io(directory, error).into())
     }
 

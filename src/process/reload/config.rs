@@ -17,13 +17,16 @@ impl ReloadState {
         let problem = match config.filter(|_| faults.is_empty()) {
             Some(config) => {
                 self.config_watch.set_paths(files);
+                self.is_read_config_in_force = true;
                 self.apply_config(config);
-                self.record_config_and_key_file();
+                self.record_config();
+                self.record_key_file();
                 log::info!("config reloaded");
                 None
             }
             // The good config stays in force, so the files that it names stay watched too.
             None => {
+                self.is_read_config_in_force = false;
                 let known = self.config_watch.paths().to_vec();
                 let new = files.into_iter().filter(|file| !known.contains(file));
                 self.config_watch.set_paths(known.iter().cloned().chain(new).collect());
@@ -64,15 +67,11 @@ impl ReloadState {
         if config.feeds != previous_config.feeds {
             self.feeds.set_feeds(config.feeds.clone());
         }
-        if config.dns != previous_config.dns
-            && let Err(error) = self.dns.set_options(config.dns.clone())
-        {
-            log::error!("expected a thread for DNS queries, but found {error}");
+        if config.dns != previous_config.dns {
+            self.start_dns();
         }
-        if config.webhook != previous_config.webhook
-            && let Err(error) = self.webhooks.set_options(config.webhook.clone())
-        {
-            log::error!("expected threads for webhooks, but found {error}");
+        if self.config.webhook != previous_config.webhook {
+            self.start_webhooks();
         }
         if self.config.certificates != previous_config.certificates {
             self.certificate_watch.set_paths(list_certificate_files(&self.config));
@@ -84,8 +83,32 @@ impl ReloadState {
         }
         if key_file != previous_config.key_file {
             self.keys.set_key_file(key_file);
-            self.keys.reload_key_file(&self.gate_state, &plans);
+            if self.keys.is_key_file_settled() {
+                self.keys.reload_key_file(&self.gate_state, &plans);
+            }
             self.report_keys_and_store(true);
+        }
+    }
+
+    /// Applies the options of `[dns]`. If no thread can be started, this is tried again on each
+    /// pass.
+    pub(super) fn start_dns(&mut self) {
+        let started = self.dns.set_options(self.config.dns.clone());
+        self.unfinished.are_dns_options_unapplied = started.is_err();
+        if let Err(error) = started {
+            let problem = format!("expected a thread for DNS queries, but found {error}");
+            self.status_reporter.record_part("dns", Some(&problem), false);
+        }
+    }
+
+    /// Applies the options of `[webhook]`. If no threads can be started, this is tried again on
+    /// each pass.
+    pub(super) fn start_webhooks(&mut self) {
+        let started = self.webhooks.set_options(self.config.webhook.clone());
+        self.unfinished.are_webhook_options_unapplied = started.is_err();
+        if let Err(error) = started {
+            let problem = format!("expected threads for webhooks, but found {error}");
+            self.status_reporter.record_part("webhook", Some(&problem), false);
         }
     }
 

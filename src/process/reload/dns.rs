@@ -140,7 +140,7 @@ impl Worker {
                     let (Some(client), state) = (client, Arc::clone(&self.state)) else { continue };
                     queries.spawn_name_query(Arc::clone(&name), async move {
                         let table = state.table.snapshot();
-                        client.query_mail_hosts(&name, |host| table.is_known_mx_host(host)).await
+                        client.query_mail_hosts(&name, |host| table.known_mx_answer(host)).await
                     });
                 }
             }

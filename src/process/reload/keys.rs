@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::current_inputs::{CurrentInputs, KeyInputs};
-use super::watch::{FileWatch, InputWatches, MAX_SETTLE_WAIT, UNSETTLED};
+use super::watch::{FileWatch, InputWatches, UNSETTLED};
 use super::write_back::WriteBack;
 use crate::config::Config;
 use crate::gate::GateState;
@@ -30,6 +30,9 @@ const BYTES_PER_READ_KEY: u64 = 1_000;
 /// How often the updater checks whether the open store's file was replaced, or its server
 /// reconfigured.
 const STORE_USABILITY_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a reload waits for a key file that the config names for the first time. No key is
+/// revoked meanwhile.
+const MAX_NEW_FILE_WAIT: Duration = Duration::from_secs(1);
 /// At most this many faults of keys and accounts are listed one by one.
 const MAX_LISTED_FAULTS: usize = 8;
 
@@ -160,6 +163,11 @@ impl KeyRingUpdater {
         }
     }
 
+    /// Returns true if the key file has changed since it was read.
+    pub(super) fn has_key_file_changed(&self) -> bool {
+        self.key_file_watch.has_changed_since_read()
+    }
+
     /// Returns true unless the key file may be being written at this moment.
     pub(super) fn is_key_file_settled(&mut self) -> bool {
         self.key_file_watch.is_settled()
@@ -167,9 +175,9 @@ impl KeyRingUpdater {
 
     /// Watches another key file from now on, or none. Does not read it.
     pub(super) fn set_key_file(&mut self, key_file: Option<PathBuf>) {
-        // Somebody may still be writing it.
+        // Somebody may still be writing it: then a later pass reads it.
         self.key_file_watch = FileWatch::for_unread_paths(key_file.into_iter().collect());
-        self.key_file_watch.wait_until_settled(MAX_SETTLE_WAIT);
+        self.key_file_watch.wait_until_settled(MAX_NEW_FILE_WAIT);
     }
 
     /// Rebuilds the ring with changed plans.

@@ -23,7 +23,7 @@ const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// Path, inode, size, device, mtime and ctime of a file, or of each file of a directory.
-type Fingerprints = Vec<(PathBuf, u64, u64, u64, i64, i64)>;
+type Fingerprints = Vec<(PathBuf, [u64; 3], [i64; 4])>;
 
 /// Watches the files that a process reads at its start, from their state before they are read. So a
 /// change during the start is noticed.
@@ -193,14 +193,14 @@ fn fingerprint_paths(paths: &[PathBuf]) -> Fingerprints {
 fn fingerprint_path(path: &Path) -> Fingerprints {
     let fingerprint = |path: PathBuf| {
         // Follows links, so that a swapped link shows as another inode. A missing file has zeros.
-        let meta = std::fs::metadata(&path).ok();
-        let get = |read: fn(&std::fs::Metadata) -> u64| meta.as_ref().map_or(0, read);
-        let (inode, size, device) =
-            (get(MetadataExt::ino), get(MetadataExt::size), get(MetadataExt::dev));
-        let time = meta
-            .as_ref()
-            .map_or((0, 0), |m| (m.mtime() * 1_000_000_000 + m.mtime_nsec(), m.ctime_nsec()));
-        (path, inode, size, device, time.0, time.1)
+        let (identity, times) = std::fs::metadata(&path).map_or_else(
+            |_| Default::default(),
+            |meta| {
+                let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
+                ([meta.ino(), meta.size(), meta.dev()], times)
+            },
+        );
+        (path, identity, times)
     };
     let mut prints = vec![fingerprint(path.to_owned())];
     if let Ok(entries) = std::fs::read_dir(path) {
@@ -237,6 +237,19 @@ mod tests {
         watch.mark_read();
         assert!(!watch.is_read_due());
         assert!(FileWatch::for_unread_paths(Vec::new()).is_settled());
+    }
+
+    #[test]
+    fn files_may_have_any_time() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let long = Duration::from_secs(1 << 34);
+        for time in [std::time::UNIX_EPOCH + long, std::time::UNIX_EPOCH - long] {
+            let mut watch = FileWatch::for_paths(vec![file.path().to_owned()]);
+            // Not every file system has such a time; it then sets the nearest that it has.
+            file.as_file().set_modified(time).unwrap();
+            let_time_pass(&mut watch);
+            assert!(!watch.is_settled() && watch.has_changed_since_read());
+        }
     }
 
     #[test]

@@ -121,6 +121,11 @@ impl ShutdownSignalWatch for SignalHandler {
                     tokio::pin!(transfer);
                     let (is_transferred, terminated) = tokio::select! {
                         done = &mut transfer => (done, false),
+                        () = wait_for_signal(&mut interrupt) => {
+                            is_cancelled.store(true, Ordering::Relaxed);
+                            self.exit_tasks.run();
+                            return ShutdownSignal::FastShutdown;
+                        }
                         () = wait_for_signal(&mut terminate) => {
                             is_cancelled.store(true, Ordering::Relaxed);
                             (transfer.await, true)
