@@ -37,7 +37,7 @@ pub use held_bytes::{BodyOptions, HeldBytes, HeldBytesGuard};
 pub(crate) use judge::{Gated, Judgement, MatchedRoute, UnchargedRoute};
 pub(crate) use pingora_filters::{FailedExchange, classify_error};
 pub use request_context::RequestContext;
-pub(crate) use request_context::{ConnectionFacts, StartTime, unix_seconds_now};
+pub(crate) use request_context::{AttemptRecords, ConnectionFacts, StartTime, unix_seconds_now};
 pub use route::CheckAnswer;
 pub(crate) use session::{has_final_response_started, send_continue_if_awaited};
 pub use state::{Gate, GateState, ReloadableRules, StartupRules};

@@ -180,7 +180,8 @@ impl FastPath {
         out: &mut Vec<u8>,
     ) -> (usize, NextAction) {
         let (header, behind) = arrived.split_at(head.head_length);
-        let Some(body) = ShortBody::find(head.body, behind) else {
+        let max_bytes = self.request_limits.body_bytes;
+        let Some(body) = ShortBody::find(head.body, behind, max_bytes) else {
             return (0, NextAction::Fallback);
         };
         let request = PlainRequest { head, header };

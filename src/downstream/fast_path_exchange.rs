@@ -13,9 +13,8 @@ use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
 use crate::exchange::forwarding::{ClientInfo, write_upstream_request};
 use crate::exchange::{Attempts, FailedEnd, Failure, MalformedResponse, closes_after_response};
-use crate::gate::{Head, RequestContext, UnchargedRoute};
+use crate::gate::{AttemptRecords, Head, RequestContext, UnchargedRoute};
 use crate::message::response::Reply;
-use crate::observe::metrics::AttemptRecord;
 use crate::proxy::request_body::HoldError;
 use crate::proxy::upstream::{
     AttemptTimer, ClientHeader, DeadlinePassed, ExchangeDeadline, ResponseContext, ResponseHead,
@@ -62,7 +61,7 @@ struct Exchange<'e, H, R> {
     /// The attempt that is under way, if it asks a server.
     attempt_timer: Option<AttemptTimer>,
     /// The attempts that have ended.
-    attempt_records: Vec<AttemptRecord>,
+    attempt_records: AttemptRecords,
     response_header: R,
 }
 
@@ -113,7 +112,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         None => ctx.started_at(),
         Some(_) => std::time::Instant::now(),
     };
-    let mut deadline = servers.exchange_deadline(ctx.time_limit(), since);
+    let mut deadline = servers.exchange_deadline(ctx.time_limit(), Some(since));
     let mut exchange = Exchange {
         context,
         client_info: context.gate.collect_client_info(ctx),
@@ -121,7 +120,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         request,
         attempts: Attempts::default(),
         attempt_timer: None,
-        attempt_records: Vec::new(),
+        attempt_records: AttemptRecords::new(),
         response_header: client.begin_header(),
     };
     let permit = servers.acquire_exchange_permit(ctx.client_address);

@@ -38,6 +38,7 @@ use crate::message::request_head::{
 };
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
+use crate::proxy::upload_watch::serve_watched;
 
 /// The most bytes that one stream buffers for a client that doesn't read.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
@@ -58,13 +59,18 @@ const MAX_BATCHED_REQUESTS: usize = 32;
 /// even if requests are active.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How many times larger the headers are that the h2 crate accepts than those that riskgate does.
+const HEADER_LIST_FACTOR: usize = 4;
+
 /// The h2 crate's connection.
 type H2Conn = h2::server::Connection<Stream, Bytes>;
 
 fn build_h2_options(app: &DownstreamOptions) -> H2Options {
     let mut options = default_h2_options();
-    // Cookies count once they are joined, so the h2 crate accepts more than riskgate does.
-    let header_list_bytes = app.request_limits.header_bytes + MAX_DIVIDED_COOKIE_BYTES;
+    // Cookies count once they are joined. What exceeds this, the h2 crate refuses without the
+    // fields of a response of riskgate, and without a log line. So it accepts far more.
+    let header_list_bytes =
+        HEADER_LIST_FACTOR * (app.request_limits.header_bytes + MAX_DIVIDED_COOKIE_BYTES);
     options
         .max_concurrent_streams(app.max_streams)
         .max_header_list_size(u32::try_from(header_list_bytes).unwrap_or(u32::MAX))
@@ -281,7 +287,7 @@ where
     fn on_malformed_request(&mut self) -> LoopDecision {
         self.malformed_count += 1;
         self.frame_meter.count_request(Some(0));
-        // The stream was reset, so there is no response.
+        // Pingora has reset the stream, or has answered 400 itself.
         let gate = &self.context.gate;
         let refused = gate.refuse_before_gates(&Refusal::BadRequest, self.facts, "HTTP/2", false);
         refused.count_and_log(false);
@@ -304,6 +310,16 @@ where
             let has_body = !session.is_body_done();
             let header = session.req_header();
             match check_http2_request(header, has_body, &context.options.request_limits) {
+                Ok(_) if has_body => {
+                    let head = header.clone();
+                    let served = async {
+                        proxy.process_new_http(session, &shutdown).await;
+                    };
+                    let body_timeout = context.gate.body_options().timeout;
+                    if let Some(dropped) = serve_watched(served, body_timeout).await {
+                        context.gate.count_and_log_dropped(dropped, &head);
+                    }
+                }
                 Ok(_) => {
                     proxy.process_new_http(session, &shutdown).await;
                 }

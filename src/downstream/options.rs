@@ -21,8 +21,7 @@ pub struct DownstreamOptions {
     /// The size limits of requests.
     pub request_limits: RequestLimits,
     /// Whether the fast path serves plain requests: GET, HEAD or OPTIONS without a body, and
-    /// requests for an upstream server with a short body. Over HTTP/2, it serves only those that
-    /// riskgate answers itself.
+    /// requests for an upstream server with a short body.
     pub is_fast_path_on: bool,
     /// Whether riskgate accepts HTTP/2 without TLS, with prior knowledge.
     pub accepts_h2c: bool,

@@ -27,18 +27,23 @@ pub enum ShortBody {
 
 impl ShortBody {
     /// Returns the body behind a header. `arrived` are the bytes behind the header so far. Returns
-    /// `None` if the fast path does not receive it: it is longer than riskgate holds, or in chunks
-    /// that are malformed or have not arrived yet.
-    pub fn find(framing: RequestBodyFraming, arrived: &[u8]) -> Option<ShortBody> {
+    /// `None` if the fast path does not receive it: it is longer than riskgate holds or than
+    /// `max_bytes`, or in chunks that are malformed or have not arrived yet.
+    pub fn find(
+        framing: RequestBodyFraming,
+        arrived: &[u8],
+        max_bytes: usize,
+    ) -> Option<ShortBody> {
+        let max_bytes = max_bytes.min(MAX_HELD_BODY_BYTES);
         match framing {
             RequestBodyFraming::Length(length) => {
-                (length <= MAX_HELD_BODY_BYTES).then_some(ShortBody::Length(length))
+                (length <= max_bytes).then_some(ShortBody::Length(length))
             }
             RequestBodyFraming::Chunked => {
                 let (mut decoder, mut data) = (ChunkDecoder::new(ChunkSyntax::Strict), Vec::new());
                 let mut left = BytesMut::from(arrived);
                 decoder.decode(&mut left, |part| data.extend_from_slice(part)).ok()?;
-                let is_short = decoder.is_complete() && data.len() <= MAX_HELD_BODY_BYTES;
+                let is_short = decoder.is_complete() && data.len() <= max_bytes;
                 let encoded_length = arrived.len() - left.len();
                 is_short.then(|| ShortBody::Chunks { encoded_length, data: data.into() })
             }
@@ -109,11 +114,13 @@ mod tests {
 
     #[test]
     fn only_a_short_body_whose_end_is_known_is_found() {
-        let length = |length| ShortBody::find(RequestBodyFraming::Length(length), b"");
+        let length = |length| ShortBody::find(RequestBodyFraming::Length(length), b"", usize::MAX);
         assert!(matches!(length(0), Some(ShortBody::Length(0))));
         assert!(matches!(length(65_536), Some(ShortBody::Length(65_536))));
         assert!(length(65_537).is_none());
-        let chunks = |bytes: &[u8]| ShortBody::find(RequestBodyFraming::Chunked, bytes);
+        let chunks = |bytes: &[u8], max| ShortBody::find(RequestBodyFraming::Chunked, bytes, max);
+        assert!(chunks(b"5\r\nhello\r\n0\r\n\r\n", 4).is_none());
+        let chunks = |bytes: &[u8]| chunks(bytes, 1 << 20);
         let found = chunks(b"5\r\nhello\r\n0\r\n\r\nGET");
         let Some(ShortBody::Chunks { encoded_length: 15, data }) = found else {
             panic!("{found:?}");

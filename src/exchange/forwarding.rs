@@ -170,9 +170,7 @@ pub(crate) fn write_upstream_request<'r>(
         } else if !is_x_forwarded_field(name)
             || !fields.clone().any(|(other, _)| other.eq_ignore_ascii_case(name))
         {
-            for part in [name, b": ", value, b"\r\n"] {
-                out.extend_from_slice(part);
-            }
+            header_field::write_h1_line(name, value, out);
         }
     }
     write_riskgate_request_fields(&received, upstream_host, client_info, &mut |field, value| {

@@ -1,8 +1,8 @@
 //! Answers proxies that ask whether to admit a request of their client: `[authz]` in the config.
 //!
-//! nginx, Envoy, Traefik, Caddy and HAProxy can ask. They understand 200, 401 and 403 only, so
-//! riskgate answers nothing else. If riskgate fails, or the month is spent, it answers 200 with
-//! `X-Fail-Open`: the proxy must let the user through.
+//! nginx, Envoy, Traefik, Caddy and HAProxy can ask. They understand 200, 401 and 403 only, so the
+//! gates answer nothing else; a malformed question gets 400, 414, 417 or 431. If riskgate fails, or
+//! the month is spent, it answers 200 with `X-Fail-Open`: the proxy must let the user through.
 
 use http::HeaderName;
 use pingora::Result;

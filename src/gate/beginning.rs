@@ -299,9 +299,10 @@ impl Gate {
 }
 
 /// Returns true if a word of this value of `Authorization` is a key, or contains one.
-pub(super) fn names_key(value: &[u8], ring: &KeyRing) -> bool {
+/// Without a ring, only tokens that riskgate made are recognized.
+pub(super) fn names_key(value: &[u8], ring: Option<&KeyRing>) -> bool {
     let mut words = value.split(|byte| matches!(byte, b' ' | b',' | b'\t'));
-    words.any(|word| word.len() >= MIN_KEY_LEN && contains_key(word, Some(ring)))
+    words.any(|word| word.len() >= MIN_KEY_LEN && contains_key(word, ring))
 }
 
 /// Returns true if the text is a key, or has one as one of several parts, such as `a-KEY-b`.

@@ -168,6 +168,14 @@ impl Gate {
         self.count_and_log(ctx, head);
     }
 
+    /// Counts and logs a request that was dropped before it had ended.
+    pub(crate) fn count_and_log_dropped<'h>(&self, mut ctx: RequestContext, head: impl Head<'h>) {
+        if ctx.outcome.is_none() {
+            ctx.set_aborted_outcome();
+        }
+        self.count_and_log(&ctx, head);
+    }
+
     /// Counts and logs a finished request with this head.
     fn count_and_log<'h>(&self, ctx: &RequestContext, head: impl Head<'h>) {
         let elapsed = ctx.started_at().elapsed();

@@ -345,10 +345,9 @@ impl Gate {
             Err(refusal) => self.find_origins_owner(refusal, request, ctx),
         };
         let authenticated = members.and_then(|members| {
+            // Until the store has been read there is no ring, and users must not be logged out.
             ctx.passes_authorization = members.key.is_none()
-                && ring.is_some_and(|ring| {
-                    request.authorization.is_some_and(|value| !names_key(value, ring))
-                });
+                && request.authorization.is_some_and(|value| !names_key(value, ring));
             if let Some(presented) = members.key {
                 authenticate(ring, presented, ctx)?;
             }
@@ -493,7 +492,8 @@ fn keep_route<'r>(
         Route::Upstream(index) => {
             let route = &ctx.rules.upstream_routes[index];
             let path = route::split_path_and_query(request.target).0;
-            ctx.screen_rules = route.screen_rules_for(path).cloned();
+            let routes = &ctx.rules.upstream_routes;
+            ctx.screen_rules = route::find_screen_rules(routes, index, path).cloned();
             ctx.upstream_route = Some(index);
             ctx.has_gateway_statuses = route.has_gateway_statuses;
             ctx.time_limit = Some(TimeLimit::EachPart(route.deadline));

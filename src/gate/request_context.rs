@@ -4,9 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
+use arrayvec::ArrayVec;
 use pingora::protocols::Digest;
 use smol_str::SmolStr;
 
+use crate::exchange::MAX_ATTEMPTS;
 use crate::exchange::forwarding::ServerFreedom;
 use crate::gate::admission::Permit;
 use crate::gate::authz_rules::AuthzRules;
@@ -23,6 +25,9 @@ use crate::observe::traces::{RequestTrace, TRACEPARENT_LENGTH};
 use crate::support::machine_clock::since_epoch;
 use crate::support::snapshot::{Snapshot, snapshot_of};
 use crate::support::time_limit::TimeLimit;
+
+/// The records of all attempts of an exchange.
+pub(crate) type AttemptRecords = ArrayVec<AttemptRecord, MAX_ATTEMPTS>;
 
 /// The rules of a request that has not begun.
 static NO_RULES: LazyLock<Arc<ReloadableRules>> = LazyLock::new(Arc::default);
@@ -88,7 +93,7 @@ pub struct RequestContext {
     /// The bytes of the response's body that were sent.
     pub(crate) response_bytes: u64,
     /// The attempts to get a response from an upstream server that have ended.
-    pub(crate) attempts: Vec<AttemptRecord>,
+    pub(crate) attempts: AttemptRecords,
     /// Whether [`RequestContext::attempts`] is filled.
     pub(crate) has_attempt_records: bool,
     /// The request's place in its trace; `None` if traces are off.
@@ -171,7 +176,7 @@ impl RequestContext {
             protocol: None,
             body: BodyToForward::Nothing,
             response_bytes: 0,
-            attempts: Vec::new(),
+            attempts: AttemptRecords::new(),
             has_attempt_records: false,
             trace: None,
         }

@@ -139,10 +139,11 @@ pub struct GateState {
 
 /// The gates, to mount in a proxy of your own. [`Mount::gate`] creates one; clones share its state.
 ///
-/// Keep a [`RequestContext`](crate::RequestContext) in your proxy's context. In each of your five
-/// filters `request_filter`, `upstream_request_filter`, `response_filter`, `fail_to_proxy` and
-/// `logging`, call the method of the same name. If you leave one out, API keys reach your upstream
-/// server, clients can forge `X-Riskgate-` fields, or calls that failed stay counted.
+/// Keep a [`RequestContext`](crate::RequestContext) in your proxy's context. In each of your six
+/// filters `request_filter`, `request_body_filter`, `upstream_request_filter`, `response_filter`,
+/// `fail_to_proxy` and `logging`, call the method of the same name. If you leave one out, API keys
+/// reach your upstream server, the start of a longer form is missing, clients can forge
+/// `X-Riskgate-` fields, or calls that failed stay counted.
 ///
 /// [`Mount::gate`]: crate::Mount::gate
 #[derive(Clone)]

@@ -5,8 +5,10 @@ use bytes::Bytes;
 use pingora::Result;
 use pingora_proxy::Session;
 
-use super::request_body::{self, BodyOutlook, HeldBody, MAX_HELD_BODY_BYTES};
-use crate::gate::{BodyToForward, Gate, Gated, RequestContext, send_continue_if_awaited};
+use super::request_body::{self, BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES};
+use crate::gate::{
+    BodyOptions, BodyToForward, Gate, Gated, RequestContext, send_continue_if_awaited,
+};
 use crate::model::refusal::Refusal;
 use crate::screening::ReceivedBody;
 
@@ -70,12 +72,13 @@ pub(super) async fn admit_request(
         Gated::Uncharged(route) => Some(route),
         Gated::AskedByProxy => None,
     };
+    let is_asked_by_proxy = route.is_none();
     let client = session.as_downstream_mut();
     let announced_length = request_body::announced_length(client.req_header());
     let announces_body = announced_length.is_some() || !client.is_body_done();
-    let is_too_long = announced_length.is_some_and(|it| it > gate.body_options().max_bytes);
     // Of a body that a proxy asks about, the start is read, however long it is.
-    if route.is_some() && is_too_long {
+    let max_bytes = if is_asked_by_proxy { usize::MAX } else { gate.body_options().max_bytes };
+    if announced_length.is_some_and(|length| length > max_bytes) {
         gate.refuse(&Refusal::ContentTooLarge, session, ctx).await?;
         return Ok(None);
     }
@@ -85,9 +88,14 @@ pub(super) async fn admit_request(
         send_continue_if_awaited(session).await?;
     }
     let held = match is_screened || !reading.is_for_screening_alone {
-        true => match hold_body(gate, session, ctx, reading, is_screened).await? {
-            Some(held) => held,
-            None => return Ok(None),
+        true => match hold_body(gate, session, ctx, reading, (is_screened, max_bytes)).await? {
+            Ok(held) => held,
+            // What was not read is judged as such, or a slow body would pass every check.
+            Err(HoldError::Fault(_)) if is_asked_by_proxy => HeldBody::Start(Bytes::new()),
+            Err(error) => {
+                gate.refuse(&error.into_refusal()?, session, ctx).await?;
+                return Ok(None);
+            }
         },
         false => HeldBody::Start(Bytes::new()),
     };
@@ -115,22 +123,31 @@ pub(super) async fn admit_request(
     }))
 }
 
-/// Reads the body of a request, as far as it is held before a server is asked. Returns `None` if
-/// the request is answered because that failed.
+/// Reads the body of a request, as far as it is held before a server is asked.
 async fn hold_body(
     gate: &Gate,
     session: &mut Session,
     ctx: &mut RequestContext,
     reading: BodyReading,
-    is_start_needed: bool,
-) -> Result<Option<HeldBody>> {
+    (is_start_needed, max_bytes): (bool, usize),
+) -> Result<Result<HeldBody, HoldError>> {
     let client = session.as_downstream_mut();
     client.set_read_timeout(Some(gate.body_options().timeout));
     let awaits_impossible_continue = request_body::awaits_impossible_continue(client);
     request_body::remove_expect(client);
     let announced_length = request_body::announced_length(client.req_header());
+    let mut memory = gate.begin_held_body(ctx);
+    let mut first_part = Bytes::new();
+    if awaits_impossible_continue {
+        // Pingora keeps the part, and forwards it.
+        client.enable_retry_buffering();
+        match request_body::wait_for_body_start(client, &mut memory).await {
+            Ok(part) => first_part = part,
+            Err(error) => return Ok(Err(error)),
+        }
+    }
     if announced_length.is_some_and(|length| length > MAX_HELD_BODY_BYTES) && !is_start_needed {
-        return Ok(Some(HeldBody::Start(Bytes::new())));
+        return Ok(Ok(HeldBody::Start(first_part)));
     }
     let max_last_part = match announced_length {
         _ if client.is_http2() => HTTP2_FRAME_BYTES,
@@ -141,20 +158,6 @@ async fn hold_body(
     };
     let outlook = BodyOutlook { announced_length, max_last_part };
     client.enable_retry_buffering();
-    let mut memory = gate.begin_held_body(ctx);
-    let held = async {
-        let memory = &mut memory;
-        let first_part = match awaits_impossible_continue {
-            true => request_body::wait_for_body_start(client, memory).await?,
-            false => Bytes::new(),
-        };
-        request_body::hold_body(client, outlook, first_part, memory, gate.body_options()).await
-    };
-    match held.await {
-        Ok(body) => Ok(Some(body)),
-        Err(error) => {
-            gate.refuse(&error.into_refusal()?, session, ctx).await?;
-            Ok(None)
-        }
-    }
+    let options = BodyOptions { max_bytes, ..gate.body_options().clone() };
+    Ok(request_body::hold_body(client, outlook, first_part, &mut memory, &options).await)
 }

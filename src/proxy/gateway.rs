@@ -20,13 +20,14 @@ use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 
 use crate::exchange::{
-    Attempts, BodyFraming, Failure, StatusKind, body_framing, parse_content_length,
+    Attempts, BodyFault, BodyFraming, Failure, StatusKind, body_framing, parse_content_length,
 };
 use crate::gate::{
     BodyToForward, FailedExchange, Gate, RequestContext, classify_error, has_final_response_started,
 };
 use crate::proxy::admission::{BodyReading, admit_request};
 use crate::proxy::request_body;
+use crate::proxy::upload_watch;
 use crate::proxy::upstream::{
     AttemptTimer, ConnectionGuard, ExchangeDeadline, ExchangePermit, Upstreams, describe_error,
 };
@@ -68,6 +69,15 @@ pub struct ProxyContext {
     is_upstream_response_complete: bool,
     /// The permit for this request's exchange; `None` before and after the exchange.
     exchange_permit: Option<ExchangePermit>,
+    is_logged: bool,
+}
+
+impl Drop for ProxyContext {
+    fn drop(&mut self) {
+        if !self.is_logged {
+            upload_watch::keep_unlogged(std::mem::take(&mut self.request_context));
+        }
+    }
 }
 
 impl Gateway {
@@ -123,8 +133,9 @@ impl Gateway {
         let request = &mut ctx.request_context;
         request.has_attempt_records = true;
         let since = match body {
-            BodyToForward::Nothing => request.started_at(),
-            BodyToForward::Whole(_) | BodyToForward::Streamed { .. } => Instant::now(),
+            BodyToForward::Nothing => Some(request.started_at()),
+            BodyToForward::Whole(_) => Some(Instant::now()),
+            BodyToForward::Streamed { .. } => None,
         };
         ctx.deadline = Some(self.upstreams.exchange_deadline(request.time_limit(), since));
         request.body = body;
@@ -147,6 +158,9 @@ impl ProxyContext {
     /// server's connection for another request before it calls `logging` for this one. The deadline
     /// of this request must not end the other request's exchange.
     fn drop_connection_guard_if_complete(&mut self, session: &mut Session) {
+        if self.is_upstream_response_complete {
+            upload_watch::record_response_end();
+        }
         if self.is_upstream_response_complete && session.as_downstream_mut().is_body_done() {
             self.connection_guard = None;
         }
@@ -196,10 +210,15 @@ impl ProxyHttp for Gateway {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         }
         ctx.failure = Some(Failure::NotStarted);
+        let is_streamed = matches!(ctx.request_context.body, BodyToForward::Streamed { .. });
         if ctx.exchange_permit.is_none() {
             let too_many =
                 || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
-            let permit = self.upstreams.acquire_exchange_permit(ctx.request_context.client_address);
+            let client = ctx.request_context.client_address;
+            let permit = match is_streamed {
+                true => self.upstreams.acquire_upload_permit(client),
+                false => self.upstreams.acquire_exchange_permit(client),
+            };
             ctx.exchange_permit = Some(permit.ok_or_else(too_many)?);
         }
         ctx.attempts.start_attempt();
@@ -207,9 +226,11 @@ impl ProxyHttp for Gateway {
         let deadline = ctx.deadline.as_ref().ok_or_else(no_server)?;
         let peer = self.upstreams.select_peer(deadline, ctx.attempts.is_retry());
         let mut peer = peer.ok_or_else(no_server)?;
-        if matches!(ctx.request_context.body, BodyToForward::Streamed { .. }) {
-            // The server's time runs only once it has the whole body. The guard ends it.
+        if is_streamed {
+            // The server's time runs only once it has the whole body; the guard ends it. But the
+            // server must take what the client has sent.
             peer.options.read_timeout = None;
+            peer.options.write_timeout = deadline.longest_wait();
         }
         ctx.failure = None;
         ctx.server_address = peer._address.to_string();
@@ -250,6 +271,9 @@ impl ProxyHttp for Gateway {
         ctx.connection_guard = ctx
             .deadline
             .and_then(|deadline| self.upstreams.guard_connection(&deadline, connection));
+        if matches!(ctx.request_context.body, BodyToForward::Streamed { .. }) {
+            upload_watch::record_connection(ctx.connection_guard.as_ref().map(|it| it.socket()));
+        }
         Ok(())
     }
 
@@ -277,6 +301,7 @@ impl ProxyHttp for Gateway {
         let has_response_begun = has_final_response_started(session)
             || ctx.connection_guard.as_ref().is_none_or(ConnectionGuard::has_received_bytes);
         let failure = match classify_error(&error) {
+            _ if upload_watch::is_too_slow() => Failure::RequestBody(BodyFault::TooSlow),
             Failure::BrokenResponse if !has_response_begun => Failure::ClosedEarly {
                 is_reused: reused,
                 is_repeatable: is_idempotent && is_body_kept,
@@ -318,8 +343,14 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         let is_streamed =
             self.gate.pass_body_part(body, end_of_stream, &mut ctx.request_context)?;
-        if is_streamed && let Some(deadline) = &mut ctx.deadline {
-            deadline.restart_after_request_part();
+        if is_streamed {
+            upload_watch::record_part(end_of_stream);
+        }
+        if is_streamed
+            && end_of_stream
+            && let Some(deadline) = &mut ctx.deadline
+        {
+            deadline.start();
             ctx.move_deadline_of_guard();
         }
         if end_of_stream && ctx.is_upstream_response_complete {
@@ -373,7 +404,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut ProxyContext) {
-        (ctx.connection_guard, ctx.exchange_permit) = (None, None);
+        (ctx.connection_guard, ctx.exchange_permit, ctx.is_logged) = (None, None, true);
         self.gate.logging(session, error, &mut ctx.request_context);
         if session.is_http2() && session.response_written().is_some() {
             request_body::discard_rest_of_body(session.as_downstream_mut()).await;

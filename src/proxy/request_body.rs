@@ -107,6 +107,13 @@ pub async fn hold_body(
     options: &BodyOptions,
 ) -> Result<HeldBody, HoldError> {
     let mut body = Vec::from(first_part);
+    let too_slow = |_| HoldError::Fault(BodyFault::TooSlow);
+    let is_long = outlook.announced_length.is_some_and(|length| length > MAX_HELD_BODY_BYTES);
+    // A steady client with a slow link may send a photo for minutes.
+    let (whole_timeout, part_timeout) = match is_long {
+        true => (Duration::MAX, options.timeout),
+        false => (options.timeout, Duration::MAX),
+    };
     let read = async {
         loop {
             if client.is_body_done() {
@@ -121,7 +128,7 @@ pub async fn hold_body(
                 Poll::Pending if !held.grow_to(body.len().max(1)) => {
                     return Err(HoldError::TooManyHeld);
                 }
-                Poll::Pending => next.await,
+                Poll::Pending => timeout(part_timeout, next).await.map_err(too_slow)?,
             };
             let Some(part) = part? else { return Ok(true) };
             if body.len() + part.len() > options.max_bytes {
@@ -130,8 +137,7 @@ pub async fn hold_body(
             body.extend_from_slice(&part);
         }
     };
-    let too_slow = |_| HoldError::Fault(BodyFault::TooSlow);
-    let is_whole = timeout(options.timeout, read).await.map_err(too_slow).flatten()?;
+    let is_whole = timeout(whole_timeout, read).await.map_err(too_slow).flatten()?;
     let body = Bytes::from(body);
     Ok(if is_whole { HeldBody::Whole(body) } else { HeldBody::Start(body) })
 }

@@ -38,7 +38,7 @@ use crate::support::time_limit::TimeLimit;
 pub use attempt_timer::AttemptTimer;
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
-pub use connection_guard::ConnectionGuard;
+pub use connection_guard::{ConnectionGuard, GuardedSocket};
 pub use deadline::{DeadlinePassed, ExchangeDeadline};
 pub use health_check::describe_error;
 use health_check::{HealthClient, check_periodically, describe_connect_error};
@@ -55,6 +55,12 @@ pub use tls::UpstreamTls;
 /// The most idle upstream connections that the fast path keeps. Pingora's own pool, for the Pingora
 /// path, keeps as many.
 pub const MAX_IDLE_CONNECTIONS: usize = 512;
+/// There is one place for a streamed body for so many other exchanges.
+const UPLOAD_SHARE: usize = 4;
+/// One client may have this part of the places for streamed bodies.
+const UPLOAD_CLIENT_SHARE: usize = 16;
+/// A page may send so many files at a time.
+const MIN_UPLOADS_PER_CLIENT: usize = 8;
 /// The size of the kernel's receive buffer of an upstream connection, in bytes. If a client reads
 /// slowly, the buffer holds a part of its response. The kernel doubles this number for its own
 /// bookkeeping.
@@ -79,6 +85,10 @@ pub struct Upstreams {
     idle_pool: Arc<IdlePool>,
     exchange_permits: Arc<Semaphore>,
     exchanges_per_client: Arc<PerClientLimit>,
+    /// Exchanges whose body is streamed have places of their own: a client decides how long its
+    /// body takes.
+    upload_permits: Arc<Semaphore>,
+    uploads_per_client: Arc<PerClientLimit>,
     /// Makes the group key of each retry unique, so that Pingora opens a new connection for it.
     retry_group_counter: AtomicU64,
 }
@@ -98,6 +108,11 @@ impl Upstreams {
             servers,
             exchange_permits: Arc::new(Semaphore::new(options.max_in_flight)),
             exchanges_per_client: Arc::new(PerClientLimit::new(per_address, exempt.clone())),
+            upload_permits: Arc::new(Semaphore::new(max_uploads(options.max_in_flight))),
+            uploads_per_client: Arc::new(PerClientLimit::new(
+                max_uploads_per_client(options.max_in_flight),
+                exempt.clone(),
+            )),
             idle_pool: Arc::new(IdlePool::new(
                 options.max_in_flight.min(MAX_IDLE_CONNECTIONS),
                 options.idle_timeout,
@@ -134,9 +149,12 @@ impl Upstreams {
         &self,
         client_address: Option<IpAddr>,
     ) -> Option<ExchangePermit> {
-        let client_guard = acquire_client_guard(&self.exchanges_per_client, client_address)?;
-        let permit = Arc::clone(&self.exchange_permits).try_acquire_owned().ok()?;
-        Some(ExchangePermit { _permit: permit, _client_guard: client_guard })
+        acquire_permit(&self.exchange_permits, &self.exchanges_per_client, client_address)
+    }
+
+    /// The same, for an exchange that begins before the whole body of its request has arrived.
+    pub fn acquire_upload_permit(&self, client_address: Option<IpAddr>) -> Option<ExchangePermit> {
+        acquire_permit(&self.upload_permits, &self.uploads_per_client, client_address)
     }
 
     /// Selects the next server for the Pingora path; `None` if there is no server or no time left.
@@ -236,9 +254,14 @@ impl Upstreams {
         self.servers.record_connection(server, began_at);
     }
 
-    /// Returns the deadline of an exchange whose request was complete at `since`. `limit` is that
-    /// of its route; without one, it has the limit of a check.
-    pub fn exchange_deadline(&self, limit: Option<TimeLimit>, since: Instant) -> ExchangeDeadline {
+    /// Returns the deadline of an exchange whose request was complete at `since`; `None` if the
+    /// client is still sending. `limit` is that of its route; without one, it has the limit of a
+    /// check.
+    pub fn exchange_deadline(
+        &self,
+        limit: Option<TimeLimit>,
+        since: Option<Instant>,
+    ) -> ExchangeDeadline {
         let limit = limit.unwrap_or(TimeLimit::Whole(self.options.exchange_time_limit));
         ExchangeDeadline::new(limit, since)
     }
@@ -264,7 +287,9 @@ impl Upstreams {
         metrics.set_gauges(&UpstreamSnapshot {
             is_healthy_by_server: self.servers.list_healths(),
             exchanges_in_flight: self.options.max_in_flight
-                - self.exchange_permits.available_permits(),
+                + max_uploads(self.options.max_in_flight)
+                - self.exchange_permits.available_permits()
+                - self.upload_permits.available_permits(),
             idle_connections: self.idle_pool.connection_count(),
         });
     }
@@ -327,6 +352,27 @@ impl Upstreams {
         let address = server.to_string();
         self.health_client.request(&peer, self.host_header(&address), path).await
     }
+}
+
+/// The most exchanges whose body is streamed, beside this many others.
+fn max_uploads(max_in_flight: usize) -> usize {
+    (max_in_flight / UPLOAD_SHARE).max(MIN_UPLOADS_PER_CLIENT).min(max_in_flight)
+}
+
+/// The most exchanges whose body is streamed for one client.
+fn max_uploads_per_client(max_in_flight: usize) -> usize {
+    let all = max_uploads(max_in_flight);
+    (all / UPLOAD_CLIENT_SHARE).max(MIN_UPLOADS_PER_CLIENT).min(all)
+}
+
+fn acquire_permit(
+    permits: &Arc<Semaphore>,
+    per_client: &Arc<PerClientLimit>,
+    client_address: Option<IpAddr>,
+) -> Option<ExchangePermit> {
+    let client_guard = acquire_client_guard(per_client, client_address)?;
+    let permit = Arc::clone(permits).try_acquire_owned().ok()?;
+    Some(ExchangePermit { _permit: permit, _client_guard: client_guard })
 }
 
 /// Counts one more exchange for the client with this address, until the guard is dropped.

@@ -1,6 +1,7 @@
 //! The rules for which header fields are forwarded, in each direction.
 
 use crate::exchange::forwarding_headers::is_x_forwarded_field;
+use crate::message::field_names::FieldNames;
 use crate::message::hop_by_hop::is_hop_by_hop;
 use crate::message::request_head::{MAX_CONNECTION_OPTIONS, list_members};
 
@@ -8,7 +9,7 @@ const RISKGATE_FIELD_PREFIX: &str = "x-riskgate";
 /// Request fields that are not forwarded to the upstream server. Some are meant for riskgate or set
 /// by riskgate. Some could make the server choose another route than riskgate did (such as
 /// `X-Original-URL`).
-const DROPPED_REQUEST_FIELDS: [&str; 15] = [
+static DROPPED_REQUEST_FIELDS: FieldNames<15> = FieldNames::new([
     "authorization",
     "host",
     "expect",
@@ -24,10 +25,10 @@ const DROPPED_REQUEST_FIELDS: [&str; 15] = [
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
-];
+]);
 /// Response fields that are not forwarded to the client: those that riskgate sets itself or that no
 /// upstream server may set.
-const DROPPED_RESPONSE_FIELDS: [&str; 10] = [
+static DROPPED_RESPONSE_FIELDS: FieldNames<10> = FieldNames::new([
     "date",
     "server",
     "x-fail-open",
@@ -38,7 +39,7 @@ const DROPPED_RESPONSE_FIELDS: [&str; 10] = [
     "x-did-you-mean",
     "ratelimit",
     "ratelimit-policy",
-];
+]);
 
 /// What an upstream server may set in its response, by the route of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub enum ServerFreedom {
 /// `-` to the same variable, so the name could pass for riskgate's. `X-Forwarded-` fields are
 /// forwarded only from a trusted proxy.
 pub(super) fn is_request_field_forwarded(name: &[u8], is_trusted_proxy: bool) -> bool {
-    !DROPPED_REQUEST_FIELDS.iter().any(|other| equals_ignore_case(name, other))
+    !DROPPED_REQUEST_FIELDS.contains(name)
         && (!is_hop_by_hop(name) || is_framing_field(name))
         && !has_prefix_ignore_case(name, RISKGATE_FIELD_PREFIX)
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
@@ -84,7 +85,7 @@ pub(crate) fn is_response_field_forwarded(
 ) -> bool {
     is_framing_field(name)
         || (freedom != ServerFreedom::Check || !equals_ignore_case(name, "set-cookie"))
-            && !DROPPED_RESPONSE_FIELDS.iter().any(|other| equals_ignore_case(name, other))
+            && !DROPPED_RESPONSE_FIELDS.contains(name)
             && !is_hop_by_hop(name)
             && (freedom == ServerFreedom::RouteWithServerCors
                 || !has_prefix_ignore_case(name, "access-control-"))

@@ -39,10 +39,23 @@ impl HeaderField {
 
     /// Appends the HTTP/1.1 line of this field with this value.
     pub fn write_h1_line(&self, value: &[u8], out: &mut Vec<u8>) {
-        for part in [self.h1_prefix.as_bytes(), value, b"\r\n"] {
-            out.extend_from_slice(part);
-        }
+        out.reserve(self.h1_prefix.len() + value.len() + 2);
+        out.extend_from_slice(self.h1_prefix.as_bytes());
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
     }
+}
+
+/// What stands between the name and the value of a field.
+const FIELD_SEPARATOR: [u8; 2] = [b':', b' '];
+
+/// Appends the HTTP/1.1 line of a field of this name with this value.
+pub fn write_h1_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name);
+    out.extend_from_slice(&FIELD_SEPARATOR);
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// The request's id: the client may send one, and the upstream server and the client get it.

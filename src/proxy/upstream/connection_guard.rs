@@ -34,7 +34,7 @@ pub struct ConnectionGuard {
 
 /// The guard's own descriptor of the connection. `None` once the timer or the drop of the guard has
 /// taken it.
-struct GuardedSocket(Mutex<Option<OwnedFd>>);
+pub struct GuardedSocket(Mutex<Option<OwnedFd>>);
 
 impl ConnectionGuard {
     /// Starts the timer. Returns `None` if the connection's descriptor can't be duplicated; the
@@ -51,12 +51,14 @@ impl ConnectionGuard {
         let (deadline, current_deadline) = watch::channel(deadline);
         let timer = tokio::spawn(async move {
             wait_until_passed(current_deadline).await;
-            timer_socket.release_once_with(|connection| {
-                // The shutdown fails only if the other side has closed the connection already.
-                let _ = TcpStream::from(connection).shutdown(Shutdown::Both);
-            });
+            timer_socket.shut_down();
         });
         Some(ConnectionGuard { timer, deadline, socket, received_before, is_tls })
+    }
+
+    /// The descriptor of the connection.
+    pub fn socket(&self) -> &Arc<GuardedSocket> {
+        &self.socket
     }
 
     /// Sets another deadline.
@@ -107,6 +109,22 @@ impl Received {
 }
 
 impl GuardedSocket {
+    /// Shuts the connection down, unless the guard is gone.
+    pub fn shut_down(&self) {
+        self.release_once_with(|connection| {
+            // The shutdown fails only if the other side has closed the connection already.
+            let _ = TcpStream::from(connection).shutdown(Shutdown::Both);
+        });
+    }
+
+    /// Returns true if the kernel of the server has all bytes that were written to the connection,
+    /// or if the guard is gone.
+    pub fn has_sent_everything(&self) -> bool {
+        let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let info = socket.as_ref().and_then(|socket| get_tcp_info(socket.as_raw_fd()).ok());
+        info.is_none_or(|info| info.tcpi_notsent_bytes == 0 && info.tcpi_unacked == 0)
+    }
+
     /// Passes the descriptor to `release`, once: later calls do nothing. `release` runs under the
     /// lock, so that dropping the guard waits for a timer task that has just begun to shut the
     /// connection down.

@@ -7,11 +7,12 @@ use tokio::time::timeout_at;
 
 use crate::support::time_limit::TimeLimit;
 
-/// The deadline of one exchange. It is not running while the client sends its request.
+/// The deadline of one exchange. Its time does not run while the client sends its request.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeDeadline {
     limit: TimeLimit,
-    since: Instant,
+    /// When the time began to run; `None` while the client sends.
+    since: Option<Instant>,
 }
 
 /// The error if the deadline has passed.
@@ -19,30 +20,36 @@ pub struct ExchangeDeadline {
 pub struct DeadlinePassed;
 
 impl ExchangeDeadline {
-    /// The deadline of an exchange whose request was complete at `since`.
-    pub fn new(limit: TimeLimit, since: Instant) -> ExchangeDeadline {
+    /// The deadline of an exchange whose request was complete at `since`; `None` if the client is
+    /// still sending.
+    pub fn new(limit: TimeLimit, since: Option<Instant>) -> ExchangeDeadline {
         ExchangeDeadline { limit, since }
     }
 
-    /// Starts the time again, because a part of the request has arrived.
-    pub fn restart_after_request_part(&mut self) {
-        self.since = Instant::now();
+    /// Starts the time, because the request is complete.
+    pub fn start(&mut self) {
+        self.since = Some(Instant::now());
     }
 
     /// Starts the time again, because a part of the response has arrived; not if it is for the
     /// whole exchange.
     pub fn restart_after_response_part(&mut self) {
-        if let TimeLimit::EachPart(_) = self.limit {
-            self.since = Instant::now();
+        if let (TimeLimit::EachPart(_), Some(since)) = (self.limit, &mut self.since) {
+            *since = Instant::now();
         }
     }
 
-    /// When the time is over; `None` without a limit.
-    pub fn at(&self) -> Option<Instant> {
+    /// The longest time that the server gets; `None` without a limit.
+    pub fn longest_wait(&self) -> Option<Duration> {
         match self.limit {
-            TimeLimit::Whole(limit) | TimeLimit::EachPart(Some(limit)) => Some(self.since + limit),
+            TimeLimit::Whole(limit) | TimeLimit::EachPart(Some(limit)) => Some(limit),
             TimeLimit::EachPart(None) => None,
         }
+    }
+
+    /// When the time is over; `None` without a limit, and while the client sends.
+    pub fn at(&self) -> Option<Instant> {
+        Some(self.since? + self.longest_wait()?)
     }
 
     /// When the time for the whole exchange is over; `None` if the time is for each part.
@@ -82,17 +89,25 @@ mod tests {
     fn a_part_of_the_response_restarts_only_a_limit_for_parts() {
         let second = Duration::from_secs(1);
         let since = Instant::now() - second * 2;
-        let mut whole = ExchangeDeadline::new(TimeLimit::Whole(second), since);
+        let mut whole = ExchangeDeadline::new(TimeLimit::Whole(second), Some(since));
         assert!(whole.has_passed());
         whole.restart_after_response_part();
         assert!(whole.has_passed());
-        whole.restart_after_request_part();
-        assert!(!whole.has_passed());
-        let mut each_part = ExchangeDeadline::new(TimeLimit::EachPart(Some(second)), since);
+        let mut each_part = ExchangeDeadline::new(TimeLimit::EachPart(Some(second)), Some(since));
         assert!(each_part.has_passed());
         each_part.restart_after_response_part();
         assert!(!each_part.has_passed());
-        let unlimited = ExchangeDeadline::new(TimeLimit::EachPart(None), since);
+        let unlimited = ExchangeDeadline::new(TimeLimit::EachPart(None), Some(since));
         assert_eq!((unlimited.at(), unlimited.has_passed()), (None, false));
+    }
+
+    #[test]
+    fn the_time_does_not_run_while_the_client_sends() {
+        let nothing = Duration::ZERO;
+        let mut deadline = ExchangeDeadline::new(TimeLimit::EachPart(Some(nothing)), None);
+        deadline.restart_after_response_part();
+        assert_eq!((deadline.at(), deadline.has_passed()), (None, false));
+        deadline.start();
+        assert!(deadline.has_passed());
     }
 }

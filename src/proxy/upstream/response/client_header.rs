@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue};
 use pingora::http::ResponseHeader;
 
 use crate::exchange::MalformedResponse;
-use crate::message::response::{HeaderField, finish_http1_header, write_status_line};
+use crate::message::response::{HeaderField, finish_http1_header, header_field, write_status_line};
 
 /// The number of fields for which a header of HTTP/2 has space at first.
 const EXPECTED_FIELDS: usize = 16;
@@ -52,9 +52,7 @@ impl ClientHeader for Http1Header {
     }
 
     fn add_server_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), MalformedResponse> {
-        for part in [name, b": ", value, b"\r\n"] {
-            self.0.extend_from_slice(part);
-        }
+        header_field::write_h1_line(name, value, &mut self.0);
         Ok(())
     }
 

@@ -100,6 +100,7 @@ fn with_listen_h2c_http2_requests_are_checked_as_strictly_as_http_1_1() {
         (414, 0, encode_request_fields("GET", &long, &key, &[]), false),
         (431, 0, encode_request_fields("GET", DOMAIN, &key, &many), false),
         (431, 0, encode_request_fields("GET", DOMAIN, &key, &[("x-big", &big)]), false),
+        (431, 0, encode_request_fields("GET", DOMAIN, &key, &[("x-big", &big.repeat(3))]), false),
         // A method without a body accepts neither an announced nor an unannounced body.
         (400, 0, encode_request_fields("GET", DOMAIN, &key, &[("content-length", "3")]), true),
         (400, 0, encode_request_fields("GET", DOMAIN, &key, &[]), true),

@@ -96,6 +96,13 @@ fn a_body_over_the_limit_gets_413_and_is_not_counted() {
             assert!(above.contains("content_too_large"), "{above}");
             assert_eq!(upstream.request_count(), before, "the server got no whole request");
         }
+        // Chunks that arrive with the header.
+        let mut client = gateway.connect();
+        let fields = format!("Authorization: Bearer {key}\r\nTransfer-Encoding: chunked\r\n");
+        let head = format!("POST /v1/signup HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let chunk = format!("{:x}\r\n{}\r\n0\r\n\r\n", limit + 1, "b".repeat(limit + 1));
+        client.send((head + &chunk).as_bytes());
+        client.read_response().expect("an answer").expect(413);
         assert_eq!(gateway.get_month_count(&key), 2);
     }
 }
@@ -179,6 +186,95 @@ fn slow_bodies_of_one_client_take_its_share_and_no_more() {
     first.send(b"b");
     first.read_response().unwrap().expect(200);
     assert_eq!(gateway.get_month_count(&key), 3);
+}
+
+/// The exchanges that are under way.
+fn count_exchanges(gateway: &Gateway) -> f64 {
+    gateway.sum_of_samples("riskgate_upstream_exchanges_in_flight", &[])
+}
+
+/// Sends the header of a body of 100,000 bytes and its first 70,000, from this address.
+fn begin_upload(gateway: &Gateway, key: &str, client: &str) -> Connection {
+    let client: IpAddr = client.parse().unwrap();
+    let mut connection = Connection::open_from(client, gateway.http);
+    let fields = format!("Authorization: Bearer {key}\r\nContent-Length: 100000");
+    connection.send(format!("POST /v1/signup HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n").as_bytes());
+    connection.send(&[b'b'; 70_000]);
+    connection
+}
+
+#[test]
+fn uploads_take_no_place_of_other_requests_and_one_client_has_a_share() {
+    let upstream = MockUpstream::start();
+    // 10 places for others, and 8 for uploads.
+    let setup = Setup::new().set("upstream.max_in_flight", "10");
+    let (gateway, key) = start(setup, &upstream);
+    let mut uploads: Vec<Connection> =
+        (0..8).map(|_| begin_upload(&gateway, &key, "127.0.0.2")).collect();
+    wait_until("all uploads are under way", || count_exchanges(&gateway) == 8.0);
+    let mut above = begin_upload(&gateway, &key, "127.0.0.3");
+    let refused = above.read_response().expect("an answer").expect(500);
+    assert_eq!(refused.json()["error"], "upstream_unavailable");
+    for body in ["", "short"] {
+        let post = request("POST", "/v1/signup").key(&key).body(body);
+        gateway.send_request(&post).expect(200);
+    }
+    for upload in &mut uploads {
+        upload.send(&[b'b'; 30_000]);
+        upload.read_response().expect("an answer").expect(200);
+    }
+    wait_until("no exchange is under way", || count_exchanges(&gateway) == 0.0);
+    assert_eq!(gateway.get_month_count(&key), 10);
+}
+
+#[test]
+fn an_upload_over_http2_that_stalls_gets_408() {
+    let upstream = MockUpstream::start();
+    let (gateway, key) = start(Setup::new().set_text("listen.body_timeout", "1s"), &upstream);
+    let mut frames = FrameClient::open(gateway.http);
+    let block = encode_request_fields("POST", "/v1/signup", &key, &[("content-length", "100000")]);
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 1, &block)));
+    // The client may send 65,535 bytes before riskgate takes some.
+    for _ in 0..4 {
+        assert!(frames.try_send(&encode_frame(DATA, 0, 1, &[b'b'; 16_000])));
+    }
+    assert_eq!(frames.read_status(1), 408);
+    wait_until("no exchange is under way", || count_exchanges(&gateway) == 0.0);
+    assert_eq!(gateway.get_month_count(&key), 0);
+}
+
+/// A server may refuse an upload without reading it, and keep the connection open.
+#[test]
+fn an_upload_over_http2_that_stalls_after_its_answer_is_ended() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in server.incoming() {
+            let mut stream = stream.unwrap();
+            // Health checks connect and send nothing.
+            let mut seen = [0; 4096];
+            if std::io::Read::read(&mut stream, &mut seen).is_ok_and(|read| read > 0) {
+                stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno").unwrap();
+                open.push(stream);
+            }
+        }
+    });
+    let setup = Setup::new().append_toml(ROUTES).with_upstreams(&[address]);
+    let setup = setup.set("listen.h2c", "true").set_text("listen.body_timeout", "1s");
+    let log = setup.path("access.log");
+    let gateway = setup.set_text("log.path", &log.display().to_string()).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut frames = FrameClient::open(gateway.http);
+    let block = encode_request_fields("POST", "/v1/signup", &key, &[("content-length", "1000000")]);
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 1, &block)));
+    assert_eq!(frames.read_status(1), 404);
+    wait_until("no exchange is under way", || count_exchanges(&gateway) == 0.0);
+    assert_eq!(frames.read_status(1), 0, "the stream is reset");
+    wait_until("the request is logged", || {
+        let lines = std::fs::read_to_string(&log).unwrap_or_default();
+        lines.lines().filter(|line| line.contains("\"status\":404")).count() == 1
+    });
 }
 
 #[test]

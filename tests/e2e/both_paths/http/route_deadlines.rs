@@ -32,7 +32,7 @@ fn answer_in_parts() -> Vec<Step> {
 
 #[test]
 fn a_server_has_the_deadline_of_its_route_to_answer() {
-    let (gateway, upstream) = start("1s", || answer_after(Duration::from_millis(600)));
+    let (gateway, upstream) = start("5s", || answer_after(Duration::from_millis(600)));
     assert_eq!(gateway.send_request(&get("/app")).expect(200).text(), "late");
     let post = request("POST", "/app").body("form");
     assert_eq!(gateway.send_request(&post).expect(200).text(), "late");
@@ -50,7 +50,7 @@ fn a_server_has_the_deadline_of_its_route_to_answer() {
 
 #[test]
 fn each_part_of_a_response_has_the_whole_deadline() {
-    for deadline in ["1s", "0"] {
+    for deadline in ["3s", "0"] {
         let (gateway, _) = start(deadline, answer_in_parts);
         for request in [get("/app"), request("POST", "/app").body("form")] {
             let answer = gateway.send_request(&request).expect(200);
@@ -72,15 +72,17 @@ fn each_part_of_a_response_has_the_whole_deadline() {
 
 #[test]
 fn the_deadline_does_not_run_while_the_client_sends() {
-    let (gateway, _) = start("1s", || answer_after(Duration::from_millis(100)));
+    let (gateway, _) = start("2s", || answer_after(Duration::from_millis(100)));
     for length in [6, 120_000] {
         let mut client = gateway.connect();
         let framing = format!("Content-Length: {length}\r\n");
         client.send(format!("POST /app HTTP/1.1\r\nHost: a\r\n{framing}\r\n").as_bytes());
-        for part in vec![b'b'; length].chunks(length / 6) {
-            std::thread::sleep(Duration::from_millis(400));
-            client.send(part);
-        }
+        // Of the long body, riskgate passes the first half on before the pause.
+        let body = vec![b'b'; length];
+        let (first, second) = body.split_at(length * 3 / 4);
+        client.send(first);
+        std::thread::sleep(Duration::from_millis(2_500));
+        client.send(second);
         assert_eq!(client.read_response().unwrap().expect(200).text(), "late", "{length}");
     }
 }

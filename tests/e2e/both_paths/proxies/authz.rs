@@ -348,6 +348,21 @@ fn without_the_section_and_beside_its_path_there_is_no_such_route() {
 }
 
 #[test]
+fn a_long_or_slow_body_is_no_way_around_the_screening() {
+    let rules = screening("\"body:email\"") + "\nunscreened = \"block\"";
+    let setup = setup(&rules).set("listen.max_body_bytes", "1000");
+    let gateway = setup.set_text("listen.body_timeout", "1s").start();
+    let ask = |body: &str| request("POST", "/authz").with_header("Content-Type", FORM).body(body);
+    let padding = "b".repeat(20_000);
+    gateway.send_request(&ask(&format!("email=x%40yopmail.com&pad={padding}"))).expect(403);
+    gateway.send_request(&ask(&format!("email=jane%40gmail.com&pad={padding}"))).expect(200);
+    let mut slow = gateway.connect();
+    let head = format!("POST /authz HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\n");
+    slow.send(format!("{head}Content-Length: 30\r\n\r\nemail=x%40yopmail.com").as_bytes());
+    slow.read_response().expect("an answer").expect(403);
+}
+
+#[test]
 fn one_connection_carries_answers_with_and_without_a_body() {
     let setup = setup(&screening("\"body:email\"")).set("listen.h2c", "true");
     let gateway = setup.start();

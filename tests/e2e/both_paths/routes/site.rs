@@ -4,6 +4,7 @@
 use crate::harness::{
     Gateway, MockUpstream, Request, Setup, Step, free_address, get, request, response_bytes,
 };
+use crate::redis_server::RedisServer;
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const BROWSER: &str = "text/html,application/xhtml+xml,*/*;q=0.8";
@@ -81,6 +82,19 @@ fn the_site_gets_the_clients_host_or_that_of_the_route() {
     let seen = upstream.last_request();
     assert_eq!(seen.header("Host"), "inner.test:81");
     assert_eq!(seen.header("X-Forwarded-Host"), "www.example.com");
+}
+
+#[test]
+fn the_clients_own_authorization_passes_before_the_store_is_read() {
+    let (upstream, server) = (MockUpstream::start(), RedisServer::start());
+    let setup = Setup::with_bundled_table().append_toml(SITE).with_redis(&server);
+    let gateway = setup.with_upstreams(&[upstream.address]).start();
+    for post in [get("/"), form("/x", "a=b")] {
+        gateway
+            .send_request(&post.with_header("Authorization", "Bearer eyJh.e30.c2ln"))
+            .expect(200);
+        assert_eq!(upstream.last_request().header("Authorization"), "Bearer eyJh.e30.c2ln");
+    }
 }
 
 #[test]

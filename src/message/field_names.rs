@@ -1,0 +1,50 @@
+//! Sets of header field names.
+
+/// A set of header field names, which are compared without regard to case.
+pub struct FieldNames<const N: usize> {
+    names: [&'static str; N],
+    /// A bit for each length of a name in the set.
+    lengths: u64,
+}
+
+impl<const N: usize> FieldNames<N> {
+    /// Creates the set of these names.
+    pub const fn new(names: [&'static str; N]) -> FieldNames<N> {
+        let mut lengths = 0;
+        let mut index = 0;
+        while index < N {
+            lengths |= length_bit(names[index].len());
+            index += 1;
+        }
+        FieldNames { names, lengths }
+    }
+
+    /// Returns true if the name is in the set. For most names the length alone says that it is not.
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.lengths & length_bit(name.len()) != 0
+            && self.names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    }
+}
+
+/// Lengths from 63 on share the last bit.
+const fn length_bit(length: usize) -> u64 {
+    1 << if length < 63 { length } else { 63 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_contains_its_names_in_any_case_and_no_others() {
+        const LONG: &str = "x-a-name-of-64-characters-which-is-longer-than-the-lengths-told";
+        let names = FieldNames::new(["te", "trailer", LONG]);
+        for name in ["te", "TE", "Trailer", &LONG.to_uppercase()] {
+            assert!(names.contains(name.as_bytes()), "{name}");
+        }
+        for name in ["", "t", "et", "trailers", &LONG[1..], &format!("{LONG}x")] {
+            assert!(!names.contains(name.as_bytes()), "{name}");
+        }
+        assert!(!FieldNames::new([]).contains(b""));
+    }
+}
