@@ -2,6 +2,7 @@
 //! writes.
 
 pub mod chunks;
+pub(crate) mod field_names;
 pub(crate) mod forwarded;
 pub(crate) mod hop_by_hop;
 pub mod request_head;

@@ -4,5 +4,6 @@
 mod admission;
 pub mod gateway;
 pub mod request_body;
+pub mod upload_watch;
 pub mod upstream;
 pub mod upstream_service;

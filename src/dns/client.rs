@@ -56,12 +56,13 @@ impl DnsClient {
         Ok(DnsClient { resolver, pacer, timeout_per_name: TIMEOUT_PER_NAME })
     }
 
-    /// Finds the mail hosts of a name with one or more queries. A host for which `is_known_host`
-    /// returns true counts as reachable; its addresses are not queried.
-    pub async fn query_mail_hosts(
+    /// Finds the mail hosts of a name with one or more queries. `known_answer` returns what is
+    /// known of a host. If the same is known of all hosts, the first one counts as reachable, and
+    /// its addresses are not queried. If not, a dead host of a good provider could hide another.
+    pub async fn query_mail_hosts<A: PartialEq>(
         &self,
         name: &str,
-        is_known_host: impl Fn(&str) -> bool,
+        known_answer: impl Fn(&str) -> Option<A>,
     ) -> DnsFinding {
         let mut time_left = self.timeout_per_name;
         match finding::interpret_mx(
@@ -76,8 +77,11 @@ impl DnsClient {
             }
             MxInterpretation::Hosts(hosts, host_count, ttl) => {
                 let (mut reachabilities, mut min_ttl) = (Vec::new(), ttl);
+                let first = hosts.first().and_then(|host| known_answer(host));
+                let are_alike =
+                    first.is_some() && hosts.iter().all(|host| known_answer(host) == first);
                 for host in &hosts {
-                    let known = is_known_host(host).then_some((Reachability::Reachable, ttl));
+                    let known = are_alike.then_some((Reachability::Reachable, ttl));
                     let (reachability, ttl_of_addresses) = match known {
                         Some(known) => known,
                         None => self.check_reachability(host, &mut time_left).await,

@@ -77,9 +77,9 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Option<Refusal> {
         let (action, reason) = (screened.action.as_str(), screened.reason);
-        self.state.metrics.requests.count_screened(&policy.route, action, reason);
         let domain = screened.domain.as_ref().map(Domain::as_str);
-        self.state.screening_counts.count_form(&policy.route, action, reason, domain);
+        let metric = || self.state.metrics.requests.screened_forms(&policy.route, action, reason);
+        self.state.screening_counts.count_form(&policy.route, action, reason, domain, metric);
         let refusal = match (screened.action, screened.score) {
             (ScreenAction::Block, Some(_)) => Some(Refusal::EmailRefused {
                 message: policy.message.clone(),
@@ -115,7 +115,15 @@ impl Gate {
         let Some(worst) = worst else {
             return ScreeningResult::unread(UnreadCause::NoField, policy);
         };
-        let action = match (is_to_be_blocked(&worst), policy.mode, found.unread) {
+        let has_hidden = || {
+            let values = found.values.iter().filter(|value| !value.is_ascii());
+            let ascii = values.map(|value| value.replace(|c: char| !c.is_ascii(), ""));
+            ascii.flat_map(|value| self.judge_value(&value, &table, ctx)).any(|verdict| {
+                verdict.reason != Reason::Undeliverable && is_to_be_blocked(&verdict)
+            })
+        };
+        let unread = found.unread.or_else(|| has_hidden().then_some(UnreadCause::Broken));
+        let action = match (is_to_be_blocked(&worst), policy.mode, unread) {
             (true, ScreenMode::Block, _) => ScreenAction::Block,
             (true, ..) => ScreenAction::WouldBlock,
             // Another server might read the value that could not be read.
@@ -158,8 +166,12 @@ impl Gate {
             let role = (Reason::RoleAccount, table.role_score());
             judge(address.domain(), address.is_role().then_some(role))
         };
-        if let Ok(address) = EmailAddress::parse(value) {
+        let parse = |text: &str| EmailAddress::parse(text).ok().filter(|it| !it.hides_another());
+        if let Some(address) = parse(value) {
             let mut verdicts = judge_address(&address);
+            if let Some(other) = by_idna_2003(value).and_then(|it| parse(&it)) {
+                verdicts.extend(judge(other.domain(), None));
+            }
             if value.ends_with('.') {
                 verdicts.iter_mut().for_each(|it| {
                     it.suggestion = meant_by_slip().or_else(|| it.suggestion.take());
@@ -167,9 +179,9 @@ impl Gate {
             }
             return verdicts;
         }
-        let members: Result<Vec<EmailAddress>, _> =
-            value.split(',').map(|member| EmailAddress::parse(member.trim())).collect();
-        if let Ok(addresses) = members
+        let members: Option<Vec<EmailAddress>> =
+            value.split(',').map(|member| parse(member.trim())).collect();
+        if let Some(addresses) = members
             && addresses.len() <= MAX_ADDRESSES_IN_VALUE
         {
             return addresses.iter().flat_map(judge_address).collect();
@@ -186,6 +198,18 @@ impl Gate {
     }
 }
 
+/// Returns the address as software with the IDNA of 2003 reads it, if that may be another one:
+/// Python's codec and Java's `IDN` write `ss` for `ß` (RFC 3490, UTS 46 section 4).
+fn by_idna_2003(value: &str) -> Option<String> {
+    const DEVIATIONS: [char; 5] = ['ß', 'ẞ', 'ς', '\u{200c}', '\u{200d}'];
+    let (local_part, domain) = value.rsplit_once('@')?;
+    let mapped = |domain: &str| {
+        let domain = domain.replace(['ß', 'ẞ'], "ss").replace('ς', "σ");
+        domain.replace(['\u{200c}', '\u{200d}'], "")
+    };
+    domain.contains(DEVIATIONS).then(|| format!("{local_part}@{}", mapped(domain)))
+}
+
 /// Returns the domains behind each `@` of a text that is no address.
 fn domains_in(text: &str) -> Vec<Domain> {
     let is_in_domain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-');
@@ -198,7 +222,7 @@ fn domains_in(text: &str) -> Vec<Domain> {
 fn is_old_address(text: &str) -> bool {
     let Some((local_part, domain)) = text.split_once('@') else { return false };
     let without_dots: String = local_part.split('.').filter(|part| !part.is_empty()).collect();
-    EmailAddress::parse(&format!("{without_dots}@{domain}")).is_ok()
+    EmailAddress::parse(&format!("{without_dots}@{domain}")).is_ok_and(|it| !it.hides_another())
 }
 
 /// Returns the fields that tell how the body is to be read.

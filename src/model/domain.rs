@@ -4,6 +4,7 @@
 //! All other modules take a [`Domain`] or a [`DnsName`], never an unchecked text. This module does
 //! not judge whether a domain is risky, and sends no DNS queries.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
@@ -64,11 +65,10 @@ pub enum SuffixKind {
 impl Domain {
     /// Parses one raw path segment: decodes its percent-encoding once, and parses the result.
     pub fn from_path_segment(segment: &[u8]) -> Result<Domain, DomainError> {
-        if is_surely_canonical(segment) {
-            let text = std::str::from_utf8(segment).map_err(|_| DomainError::Utf8)?;
-            return Domain::from_canonical(text.into());
-        }
-        let decoded = percent_decode(segment)?;
+        let decoded = match segment.contains(&b'%') {
+            true => Cow::Owned(percent_decode(segment)?),
+            false => Cow::Borrowed(segment),
+        };
         let text = std::str::from_utf8(&decoded).map_err(|_| DomainError::Utf8)?;
         Domain::parse(text)
     }
@@ -105,13 +105,9 @@ impl Domain {
 impl DnsName {
     /// Parses a name of a list like [`Domain::parse`], but accepts a single label.
     pub fn parse(text: &str) -> Result<DnsName, DomainError> {
-        let name = if is_surely_canonical(text.as_bytes()) {
-            text.to_owned()
-        } else {
-            canonicalize(text)?
-        };
+        let name = canonicalize(text)?;
         check_labels(&name)?;
-        Ok(DnsName(name))
+        Ok(DnsName(name.into_owned()))
     }
 
     /// The canonical text.
@@ -187,7 +183,10 @@ fn is_surely_canonical(text: &[u8]) -> bool {
         && text.last() != Some(&b'.')
 }
 
-fn canonicalize(text: &str) -> Result<String, DomainError> {
+fn canonicalize(text: &str) -> Result<Cow<'_, str>, DomainError> {
+    if is_surely_canonical(text.as_bytes()) {
+        return Ok(Cow::Borrowed(text));
+    }
     let forbidden =
         |c: char| matches!(c, '@' | '/' | ':' | '_') || c.is_control() || c.is_whitespace();
     if text.chars().any(forbidden) {
@@ -201,10 +200,8 @@ fn canonicalize(text: &str) -> Result<String, DomainError> {
         .to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Ignore)
         .map_err(|_| DomainError::InvalidLabel)?
         .into_owned();
-    match mapped.strip_suffix('.') {
-        Some(stripped) => Ok(stripped.to_owned()),
-        None => Ok(mapped),
-    }
+    let stripped = mapped.strip_suffix('.').map(str::to_owned);
+    Ok(Cow::Owned(stripped.unwrap_or(mapped)))
 }
 
 /// Maps a host name to A-labels, as browsers send it (UTS-46, non-transitional). The host need not
@@ -220,7 +217,7 @@ pub fn host_to_ascii(host: &str) -> Option<String> {
         Hyphens::Allow,
         DnsLength::Ignore,
     );
-    ascii.ok().map(std::borrow::Cow::into_owned)
+    ascii.ok().map(Cow::into_owned)
 }
 
 fn check_labels(name: &str) -> Result<(), DomainError> {

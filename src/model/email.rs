@@ -6,12 +6,16 @@
 
 use std::borrow::Cow;
 
+use arrayvec::ArrayString;
+
 use crate::model::domain::{Domain, DomainError};
 
 /// Longest local part in bytes (RFC 5321 section 4.5.3.1.1).
 pub const MAX_LOCAL_PART_LEN: usize = 64;
 /// Longest address in bytes (RFC 5321 section 4.5.3.1.3, without the angle brackets).
 pub const MAX_ADDRESS_LEN: usize = 254;
+/// Longest of the names of [`ROLE_LOCAL_PARTS`], in bytes.
+const MAX_ROLE_LEN: usize = 15;
 /// How many characters of a local part stay visible at each end of a masked address.
 const VISIBLE_CHARACTERS: usize = 2;
 
@@ -213,6 +217,13 @@ impl EmailAddress {
         &self.domain
     }
 
+    /// Returns true if some mail programs send to another address: they read one in the quoted
+    /// local part (CVE-2025-13033), or decode an encoded word in it (RFC 2047). No honest address
+    /// has either.
+    pub fn hides_another(&self) -> bool {
+        self.local_part.contains('@') || self.local_part.contains("=?")
+    }
+
     /// The address with only the first and the last two characters of the local part. Of a local
     /// part of fewer than five characters, only the first is shown, since otherwise most of it
     /// would be. Log lines must not contain even this.
@@ -231,14 +242,17 @@ impl EmailAddress {
     /// `no-reply@`. What follows a `+` does not matter: mail to `info+news@` reaches `info@`.
     pub fn is_role(&self) -> bool {
         let is_separator_char = |c: char| matches!(c, '-' | '_' | '.' | '"');
-        let is_letter = |c: &char| !is_separator_char(*c);
-        let narrow = self.local_part.chars().map(narrow_character);
-        let name: String = narrow.take_while(|c| *c != '+').collect();
-        let letters: String =
-            name.chars().filter(is_letter).map(|c| c.to_ascii_lowercase()).collect();
+        let name = self.local_part.chars().map(narrow_character).take_while(|c| *c != '+');
+        let mut letters = ArrayString::<MAX_ROLE_LEN>::new();
+        for letter in name.clone().filter(|c| !is_separator_char(*c)) {
+            if letters.try_push(letter.to_ascii_lowercase()).is_err() {
+                return false;
+            }
+        }
         // `h.r` and `i.t` are the initials of people.
-        let has_initials = name.split(is_separator_char).any(|part| part.len() == 1);
-        !has_initials && ROLE_LOCAL_PARTS.binary_search(&letters.as_str()).is_ok()
+        let has_initials =
+            || name.collect::<String>().split(is_separator_char).any(|part| part.len() == 1);
+        ROLE_LOCAL_PARTS.binary_search(&letters.as_str()).is_ok() && !has_initials()
     }
 }
 
@@ -309,6 +323,7 @@ mod tests {
     #[test]
     fn the_role_names_are_sorted_and_have_no_separator() {
         assert!(ROLE_LOCAL_PARTS.is_sorted());
+        assert_eq!(ROLE_LOCAL_PARTS.iter().map(|name| name.len()).max(), Some(MAX_ROLE_LEN));
         assert!(ROLE_LOCAL_PARTS.iter().all(|name| name.bytes().all(|b| b.is_ascii_lowercase())));
     }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use prometheus::IntCounter;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
@@ -16,7 +17,7 @@ const MAX_FORM_KINDS: usize = 10_000;
 
 /// The counts of screened forms.
 #[derive(Default)]
-pub struct ScreeningCounts(Mutex<HashMap<FormKind, u64>>);
+pub struct ScreeningCounts(Mutex<HashMap<FormKind, FormCount>>);
 
 /// What is counted apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,14 +30,21 @@ struct FormKind {
     domain: Option<SmolStr>,
 }
 
+struct FormCount {
+    count: u64,
+    /// The metric of all forms with this route, action and reason.
+    metric: IntCounter,
+}
+
 impl ScreeningCounts {
-    /// Counts a form.
+    /// Counts a form, here and in the metric of all forms with this route, action and reason.
     pub fn count_form(
         &self,
         route: &str,
         action: &'static str,
         reason: &'static str,
         domain: Option<&str>,
+        metric: impl FnOnce() -> IntCounter,
     ) {
         let (route, domain) = (SmolStr::new(route), domain.map(SmolStr::new));
         let mut kind = FormKind { route, action, reason, domain };
@@ -44,14 +52,17 @@ impl ScreeningCounts {
         if counts.len() >= MAX_FORM_KINDS && !counts.contains_key(&kind) {
             kind.domain = None;
         }
-        *counts.entry(kind).or_insert(0) += 1;
+        let form = counts.entry(kind).or_insert_with(|| FormCount { count: 0, metric: metric() });
+        form.count += 1;
+        form.metric.inc();
     }
 
     /// Returns the counts as JSON, the highest first.
     pub fn to_json(&self) -> Value {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sorted: Vec<(&FormKind, &u64)> = counts.iter().collect();
-        sorted.sort_by_key(|(kind, count)| (std::cmp::Reverse(**count), *kind));
+        let forms = counts.iter().map(|(kind, form)| (kind, form.count));
+        let mut sorted: Vec<(&FormKind, u64)> = forms.collect();
+        sorted.sort_by_key(|(kind, count)| (std::cmp::Reverse(*count), *kind));
         let forms =
             sorted.into_iter().map(|(FormKind { route, action, reason, domain }, count)| {
                 json!({
@@ -70,10 +81,15 @@ mod tests {
     #[test]
     fn the_domains_that_are_counted_apart_are_limited() {
         let counts = ScreeningCounts::default();
+        let metric = IntCounter::new("screened", "Forms.").unwrap();
+        let count_form = |domain: &str| {
+            counts.count_form("/a", "pass", "safe", Some(domain), || metric.clone());
+        };
         for number in 0..MAX_FORM_KINDS + 100 {
-            counts.count_form("/a", "pass", "safe", Some(&format!("n{number}.com")));
+            count_form(&format!("n{number}.com"));
         }
-        counts.count_form("/a", "pass", "safe", Some("n7.com"));
+        count_form("n7.com");
+        assert_eq!(metric.get(), MAX_FORM_KINDS as u64 + 101);
         let forms = counts.to_json();
         let forms = forms.as_array().unwrap();
         assert_eq!(forms.len(), MAX_FORM_KINDS + 1);

@@ -1,6 +1,6 @@
 //! `Content-Type` (RFC 9110 section 8.3).
 
-use super::parameters::{is_token, parse_value_with_parameters};
+use super::parameters::{Parameter, is_token, parse_value_with_parameters};
 use super::server_parsers::{read_boundaries_as_servers, read_charset_as_tomcat};
 
 /// How a body, or a part of one, is to be read.
@@ -59,7 +59,10 @@ impl ContentType {
         let charsets = charsets.map(|it| Charset::of(&it.value));
         let of_tomcat = read_charset_as_tomcat(text).map(Charset::of);
         // Of several charsets, servers read the first or the last.
-        let charset = charsets.chain(of_tomcat).max().unwrap_or_default();
+        // Starlette, aiohttp and Django read the spellings of RFC 2231.
+        let is_extended = |it: &Parameter| it.name.starts_with("charset*");
+        let extended = parsed.parameters.iter().any(is_extended).then_some(Charset::Other);
+        let charset = charsets.chain(of_tomcat).chain(extended).max().unwrap_or_default();
         let media_type = parsed.value.to_ascii_lowercase();
         let kind = match media_type.split_once('/') {
             Some((kind, subtype)) if is_token(kind) && is_token(subtype) => match (kind, subtype) {
@@ -199,6 +202,8 @@ mod tests {
             ("a/b; charset=utf-7", Charset::Other),
             ("a/b; x=\"charset=utf-16;\"", Charset::Other),
             ("a/b; title=charset", Charset::Utf8),
+            ("a/b; charset*=utf-8''utf-7", Charset::Other),
+            ("a/b; charset*0=utf-7", Charset::Other),
         ] {
             assert_eq!(parse(text).charset, charset, "{text}");
         }

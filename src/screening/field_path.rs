@@ -34,7 +34,10 @@ impl FieldPath {
             return name.eq_ignore_ascii_case(&self.joined);
         }
         let (parts, joined) = (form_name_parts(name), self.joined.as_str());
-        let mangled = normalize(name).replace(['.', ' '], "_");
+        let mangled = normalize(name.split('\0').next().unwrap_or_default());
+        // Rack ignores brackets around a name.
+        let mangled = mangled.trim_start_matches(['[', ']']).trim_end_matches(']');
+        let mangled = mangled.replace(['.', ' '], "_");
         // PHP reads a `[` that no `]` closes as `_`.
         parts.starts_with(&self.parts)
             || names_of(&parts).starts_with(&self.parts)

@@ -1,5 +1,7 @@
 //! What was read from a body, and why not all was.
 
+use std::borrow::Cow;
+
 use super::field_path::FieldPath;
 
 /// The most values that are read: no honest form has more. It bounds the work for a body.
@@ -81,11 +83,16 @@ impl FieldValues {
 
     /// Adds the value of a form field with this name, if it is one of the fields. Returns whether
     /// it is one. Blanks around a value do not count: servers remove them.
-    pub(super) fn push_if_field(&mut self, name: &str, value: &[u8], fields: &[FieldPath]) -> bool {
+    pub(super) fn push_if_field<'v>(
+        &mut self,
+        name: &str,
+        value: impl FnOnce() -> Cow<'v, [u8]>,
+        fields: &[FieldPath],
+    ) -> bool {
         let Some(field) = fields.iter().find(|field| field.matches_form_name(name)) else {
             return false;
         };
-        match std::str::from_utf8(value) {
+        match std::str::from_utf8(&value()) {
             Ok(text) if field.is_part_of_field(name) && !text.contains('@') => {}
             Ok(text) => self.push_text(text),
             Err(_) => self.mark_unread(UnreadCause::OtherCharset),

@@ -4,6 +4,8 @@
 mod line_end;
 mod part_header;
 
+use std::borrow::Cow;
+
 use memchr::memmem;
 
 use super::content_type::Charset;
@@ -195,7 +197,7 @@ fn read_part(part: &[u8], context: Context<'_>, found: &mut FieldValues) {
         found.mark_unread(UnreadCause::OtherCharset);
     }
     for name in &header.names {
-        found.push_if_field(name, content, fields);
+        found.push_if_field(name, || Cow::Borrowed(content), fields);
     }
 }
 

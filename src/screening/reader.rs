@@ -54,7 +54,13 @@ pub fn read_field_values(
     fields: &[FieldPath],
 ) -> Result<FieldValues, UnreadCause> {
     let mut found = read_body_values(headers, body, fields);
-    found.append(read_query_values(query, fields));
+    let mut of_query = read_query_values(query, fields);
+    if !found.values.is_empty() && of_query.values.iter().any(|value| !value.contains('@')) {
+        // The link to a form may have a placeholder. Most servers prefer the value of the body.
+        of_query.values.retain(|value| value.contains('@'));
+        of_query.mark_unread(UnreadCause::Broken);
+    }
+    found.append(of_query);
     found.or_cause()
 }
 
@@ -130,7 +136,11 @@ fn has_value_in_another_kind(
     fields: &[FieldPath],
     found: &FieldValues,
 ) -> bool {
-    let is_new = |value: &String| !found.values.contains(value);
+    // In JSON, a text ends at a quote: an address may stand in the query of a URL.
+    let is_new = |value: &String| {
+        let text = value.split('"').next().unwrap_or_default();
+        !found.values.iter().any(|known| known == value || known == text)
+    };
     let boundaries = &content_type.disguised_boundaries;
     // Bottle reads each body that is not multipart as a form, too. A form without a `=` has no
     // values.

@@ -10,7 +10,7 @@ mod part_names;
 
 pub(super) use encoded_words::{DecodedWords, decode_words_as_tomcat};
 pub(super) use part_names::{
-    read_part_name_as_formidable, read_part_name_as_php, read_part_name_as_rack,
+    read_part_name_as_formidable, read_part_name_as_php, read_part_name_as_rack, search_part_names,
 };
 
 use super::parameters::Parameter;
@@ -115,7 +115,9 @@ pub(super) fn read_parameter_as_python(text: &str, name: &str) -> Option<String>
 /// Tomcat up to 9 (`getCharsetFromContentType` in coyote/Request.java): the text behind the first
 /// `charset=`, up to the next `;`.
 pub(super) fn read_charset_as_tomcat(content_type: &str) -> Option<&str> {
-    let (_, value) = content_type.split_once("charset=")?;
+    const NAME: &str = "charset=";
+    let at = memchr::memmem::find(content_type.as_bytes(), NAME.as_bytes())?;
+    let value = &content_type[at + NAME.len()..];
     let value = value.split(';').next().unwrap_or_default().trim();
     let unquoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
     Some(unquoted.unwrap_or(value).trim()).filter(|value| !value.is_empty())

@@ -12,21 +12,27 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     let mut found = FieldValues::default();
     for pair in body.split(|byte| *byte == b'&') {
         let mut has_field = false;
-        for part in pair.split(|byte| *byte == b';') {
+        for (index, part) in pair.split(|byte| *byte == b';').enumerate() {
             let (name, value) = match memchr::memchr(b'=', part) {
                 Some(at) => (&part[..at], &part[at + 1..]),
                 None => (part, &b""[..]),
             };
-            let value = decode(value);
+            let value = || decode(value);
             let plain_name = decode(name);
-            has_field |= found.push_if_field(&to_text(&plain_name), &value, fields);
+            let is_field = |field: &FieldPath| field.matches_form_name(&to_text(&plain_name));
+            if index > 0 && !value().contains(&b'@') && fields.iter().any(is_field) {
+                // To most servers this is a part of a text.
+                has_field = true;
+                continue;
+            }
+            has_field |= found.push_if_field(&to_text(&plain_name), value, fields);
             if !name.contains(&b'%') {
                 continue;
             }
             let without_bad_percents = remove_bad_percents(name);
             let other_names = [decode_as_asp_net(name), decode(&without_bad_percents).into_owned()];
             for name in other_names {
-                if name != *plain_name && found.push_if_field(&to_text(&name), &value, fields) {
+                if name != *plain_name && found.push_if_field(&to_text(&name), value, fields) {
                     found.mark_unread(UnreadCause::Broken);
                 }
             }
@@ -45,18 +51,20 @@ pub(super) fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
-    while let [first, after @ ..] = rest {
-        let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        rest = after;
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high << 4 | low) as u8);
-                rest = &after[2..];
-            }
-            (b'+', ..) => out.push(b' '),
-            _ => out.push(*first),
-        }
+    while let Some(at) = memchr::memchr2(b'%', b'+', rest) {
+        let (plain, encoded) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let digit = |at: usize| encoded.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let is_percent = encoded[0] == b'%';
+        let (byte, length) = match (digit(1), digit(2)) {
+            (Some(high), Some(low)) if is_percent => ((high << 4 | low) as u8, 3),
+            _ if is_percent => (b'%', 1),
+            _ => (b' ', 1),
+        };
+        out.push(byte);
+        rest = &encoded[length..];
     }
+    out.extend_from_slice(rest);
     Cow::Owned(out)
 }
 

@@ -8,10 +8,15 @@ use super::table_data::Table;
 use crate::model::verdict::Rule;
 
 impl Table {
-    /// Whether the table has an answer for this MX host. If so, riskgate trusts that the host
-    /// receives mail, and does not look up its addresses.
+    /// Whether the table has an answer for this MX host or for a suffix of it.
     pub fn is_known_mx_host(&self, host: &str) -> bool {
-        self.mx_answers.find_answer_indexes(host).is_some()
+        self.known_mx_answer(host).is_some()
+    }
+
+    /// The table's answer for this MX host or for its longest known suffix, as a number; `None` if
+    /// it has none.
+    pub fn known_mx_answer(&self, host: &str) -> Option<(u16, u16)> {
+        self.mx_answers.find_answer_indexes(host)
     }
 
     /// The providers under `typos_of` in the manifest. riskgate asks new resolvers for their mail

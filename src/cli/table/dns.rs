@@ -141,7 +141,7 @@ async fn query_names(
             let (client, table) = (Arc::clone(&client), Arc::clone(table));
             let name: Arc<str> = name.into();
             queries.spawn_name_query(Arc::clone(&name), async move {
-                client.query_mail_hosts(&name, |host| table.is_known_mx_host(host)).await
+                client.query_mail_hosts(&name, |host| table.known_mx_answer(host)).await
             });
         }
         match queries.next_finding().await {

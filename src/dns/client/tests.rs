@@ -58,8 +58,10 @@ async fn nxdomain_counts_only_with_the_soa_of_a_zone_of_the_name() {
         (|query| build_nxdomain_response(query, b"\x03sub\x04gone\x03com\0"), false),
     ];
     for (answer, is_believed) in zones {
-        let finding =
-            client_with_resolver(answer, 1_000).await.query_mail_hosts("gone.com", |_| false).await;
+        let finding = client_with_resolver(answer, 1_000)
+            .await
+            .query_mail_hosts("gone.com", |_| None::<()>)
+            .await;
         assert_eq!(matches!(finding, DnsFinding::Mx { .. }), is_believed, "{finding:?}");
     }
 }
@@ -85,7 +87,7 @@ fn spawn_name_queries(client: &Arc<DnsClient>, name_count: usize) -> JoinSet<Dns
     for number in 0..name_count {
         let client = Arc::clone(client);
         tasks.spawn(async move {
-            client.query_mail_hosts(&format!("name-{number}.com"), |_| false).await
+            client.query_mail_hosts(&format!("name-{number}.com"), |_| None::<()>).await
         });
     }
     tasks

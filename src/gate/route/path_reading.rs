@@ -18,6 +18,9 @@ pub struct PathReadings<'p> {
     readings: [Option<Cow<'p, [u8]>>; 3],
     /// Whether a reading has the name of a program.
     has_script: bool,
+    /// Whether a reading begins with `//`: what reads a target as a relative URL takes the first
+    /// segment for a host (RFC 3986 section 4.2).
+    has_authority: bool,
 }
 
 impl<'p> PathReadings<'p> {
@@ -32,7 +35,13 @@ impl<'p> PathReadings<'p> {
         let readings = [Some(Cow::Borrowed(path)), once.map(Cow::Owned), twice.map(Cow::Owned)];
         let is_clear = readings.iter().flatten().all(|reading| is_unambiguous(reading));
         let has_script = readings.iter().flatten().any(|reading| segments(reading).any(is_script));
-        is_clear.then_some(PathReadings { readings, has_script })
+        let has_authority = readings.iter().flatten().any(|reading| reading.starts_with(b"//"));
+        is_clear.then_some(PathReadings { readings, has_script, has_authority })
+    }
+
+    /// Returns true if some servers look for the path behind its first segments.
+    pub fn has_hidden_path(&self) -> bool {
+        self.has_script || self.has_authority
     }
 
     /// Returns true if a server may read the path as `prefix`, or as a path below it. `prefix`
@@ -41,6 +50,7 @@ impl<'p> PathReadings<'p> {
         self.readings.iter().flatten().any(|reading| {
             begins_with(segments(reading), prefix)
                 || self.has_script && begins_with_script_or_behind(reading, prefix)
+                || reading.starts_with(b"//") && begins_with(segments(reading).skip(1), prefix)
         })
     }
 }
@@ -168,6 +178,9 @@ mod tests {
             "/cgi-bin/app.cgi/open/admin/",
             "/app.aspx./open/admin",
             "/x.py/y.php/open/admin",
+            "//x/open/admin",
+            "//x:80/open/admin",
+            "/%2Fx/open/admin",
         ] {
             let readings = PathReadings::of(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
             assert!(readings.is_at_or_below("/open/admin"), "{path}");
@@ -182,6 +195,7 @@ mod tests {
             "/%zz",
             "/index.html/open/admin",
             "/index.php/administrators",
+            "//x/y/open/admin",
         ] {
             let readings = PathReadings::of(path.as_bytes()).unwrap();
             assert!(!readings.is_at_or_below("/open/admin"), "{path}");

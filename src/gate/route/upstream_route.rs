@@ -116,14 +116,31 @@ pub(super) fn find_upstream_route_index(
     (0..routes.len()).filter(matches).max_by_key(|index| routes[*index].path_prefix.len())
 }
 
+/// Returns how a request for this path is screened, if it is on the route with this index; `None`
+/// if it is not. If some servers look for a hidden path in it, the rules of all routes hold that
+/// servers may read in it.
+pub fn find_screen_rules<'r>(
+    routes: &'r [UpstreamRoute],
+    index: usize,
+    path: &[u8],
+) -> Option<&'r Arc<ScreenRules>> {
+    let rules = routes[index].screen_rules_for(path);
+    if rules.is_some() || routes.len() == 1 {
+        return rules;
+    }
+    let readings = PathReadings::of(path).filter(PathReadings::has_hidden_path)?;
+    let others = routes.iter().filter(|route| readings.is_at_or_below(&route.path_prefix));
+    others.filter_map(|route| route.screen_rules_for(path)).next()
+}
+
 impl UpstreamRoute {
     /// Returns true if the server decides which pages of other origins may read its responses.
     pub fn has_server_cors(&self) -> bool {
         !self.needs_key && self.cors.is_none()
     }
 
-    /// Returns how a request for this path is screened; `None` if it is not.
-    pub fn screen_rules_for(&self, path: &[u8]) -> Option<&Arc<ScreenRules>> {
+    /// Returns how a request for this path on this route is screened; `None` if it is not.
+    fn screen_rules_for(&self, path: &[u8]) -> Option<&Arc<ScreenRules>> {
         let rules = self.screen.as_ref()?;
         let readings = || PathReadings::of(path);
         let is_screened = rules.paths.is_empty()
@@ -135,6 +152,8 @@ impl UpstreamRoute {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::screen_rules::{ScreenMode, ScreenPolicy};
+    use crate::model::verdict::Score;
 
     fn upstream_route(path: &str) -> UpstreamRoute {
         UpstreamRoute {
@@ -173,6 +192,39 @@ mod tests {
             ] {
                 assert_eq!(matched_prefix(&paths, path).as_deref(), expected, "{path}");
             }
+        }
+    }
+
+    #[test]
+    fn a_hidden_path_takes_no_form_from_the_route_that_screens_it() {
+        let rules = Arc::new(ScreenRules {
+            policy: ScreenPolicy {
+                route: "/".to_owned(),
+                mode: ScreenMode::Block,
+                block_score: Score::new(80).unwrap(),
+                block_reasons: Vec::new(),
+                message: String::new(),
+                blocks_unscreened: false,
+            },
+            paths: vec!["/signup".to_owned()],
+            fields: Vec::new(),
+            max_per_client: None,
+            redirect: None,
+        });
+        let site = UpstreamRoute { screen: Some(rules), ..upstream_route("/") };
+        let routes = [site, upstream_route("/assets")];
+        for (path, is_screened) in [
+            ("/signup", true),
+            ("//x/signup", true),
+            ("/signup.php/assets", true),
+            ("//assets/signup", true),
+            ("/assets/signup", false),
+            ("/assets/app.js", false),
+            ("/index.php/assets", false),
+        ] {
+            let index = find_upstream_route_index(&routes, None, path.as_bytes()).unwrap();
+            let found = find_screen_rules(&routes, index, path.as_bytes());
+            assert_eq!(found.is_some(), is_screened, "{path}");
         }
     }
 

@@ -166,9 +166,9 @@ impl RequestMetrics {
         })
     }
 
-    /// Counts a screened post. `route` is a prefix of the config.
-    pub fn count_screened(&self, route: &str, action: &str, reason: &str) {
-        self.screened.with_label_values(&[route, action, reason]).inc();
+    /// Returns the counter of screened forms of these kinds. `route` is a prefix of the config.
+    pub fn screened_forms(&self, route: &str, action: &str, reason: &str) -> IntCounter {
+        self.screened.with_label_values(&[route, action, reason])
     }
 
     /// Counts a request that is over, and observes its duration.

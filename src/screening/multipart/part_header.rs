@@ -5,7 +5,7 @@ use crate::screening::content_type::{BodyKind, Charset, ContentType};
 use crate::screening::parameters::{is_token, parse_value_with_parameters};
 use crate::screening::server_parsers::{
     DecodedWords, decode_words_as_tomcat, read_parameter_as_python, read_part_name_as_formidable,
-    read_part_name_as_php, read_part_name_as_rack,
+    read_part_name_as_php, read_part_name_as_rack, search_part_names,
 };
 use crate::screening::urlencoded;
 
@@ -20,7 +20,7 @@ const MAX_PART_NAMES: usize = 8;
 /// What the header of a part tells.
 #[derive(Default)]
 pub(super) struct PartHeader {
-    /// The names that servers may read. All servers read the only one.
+    /// The names that servers may read.
     pub(super) names: Vec<String>,
     /// Whether the disposition has a name.
     pub(super) has_name: bool,
@@ -59,19 +59,20 @@ pub(super) fn parse_part_header(text: &str, line_end: LineEnd) -> PartHeader {
             }
             "content-type" => header.read_content_type(value),
             "content-transfer-encoding" => {
-                // All other values of RFC 2045 section 6.1 encode nothing.
-                header.transfer_encodings.extend(
-                    match value.trim().to_ascii_lowercase().as_str() {
-                        "base64" => Some(TransferEncoding::Base64),
-                        "quoted-printable" => Some(TransferEncoding::QuotedPrintable),
-                        _ => None,
-                    },
-                );
+                // Django reads the text before parameters. The other values of RFC 2045 section 6.1
+                // encode nothing.
+                let encoding = value.split(';').next().unwrap_or_default().trim();
+                header.transfer_encodings.extend(match encoding.to_ascii_lowercase().as_str() {
+                    "base64" => Some(TransferEncoding::Base64),
+                    "quoted-printable" => Some(TransferEncoding::QuotedPrintable),
+                    _ => None,
+                });
             }
             _ => {}
         }
     }
     header.add_name(read_part_name_as_rack(text));
+    search_part_names(text).into_iter().for_each(|name| header.add_name(Some(name)));
     header
 }
 
@@ -105,6 +106,11 @@ impl PartHeader {
         if name.contains(SKIPPED) {
             self.add_name(Some(name.replace(SKIPPED, "")));
         }
+        // aiohttp removes the slashes before a name, and Netty the other characters around it.
+        let bare = name.trim_matches(['/', '\\', ':', ',', '=', ';', '"', '\'', '\t']).trim();
+        if bare != name {
+            self.add_name(Some(bare.to_owned()));
+        }
         match self.names.len() < MAX_PART_NAMES {
             true => self.names.push(name),
             false => self.is_broken = true,
@@ -122,6 +128,8 @@ impl PartHeader {
                     self.is_broken |= std::mem::replace(&mut self.has_name, true);
                     // Tomcat decodes what .NET encodes; others don't.
                     match decode_words_as_tomcat(&parameter.value) {
+                        // ASP.NET decodes words that others don't.
+                        DecodedWords::Text(name) if name.contains("=?") => self.is_broken = true,
                         DecodedWords::Text(name) => self.add_name(Some(name)),
                         DecodedWords::Unreadable => self.is_broken = true,
                     }

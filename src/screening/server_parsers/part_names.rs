@@ -1,5 +1,7 @@
 //! The names that servers read out of the header of a part.
 
+use crate::support::byte_sets::is_token_byte;
+
 /// PHP (`php_ap_getword` in main/rfc1867.c): an apostrophe quotes like a quote does, anywhere in a
 /// parameter, and the last name counts.
 pub(in crate::screening) fn read_part_name_as_php(disposition: &str) -> Option<String> {
@@ -113,9 +115,48 @@ pub(in crate::screening) fn read_part_name_as_formidable(disposition: &str) -> O
         if let Some((quoted, _)) = value.strip_prefix('"').and_then(|it| it.split_once('"')) {
             return Some(quoted.to_owned());
         }
-        let is_end = |c: char| c.is_whitespace() || "()<>{}[]@,;:\"?=/".contains(c);
+        let is_end = |c: char| c.is_whitespace() || "()<>{}[]@,;:\\\"?=/".contains(c);
         value.split(is_end).next().filter(|value| !value.is_empty()).map(str::to_owned)
     })
+}
+
+/// The most names of one part that are searched for; an honest part has one or two.
+const MAX_SEARCHED_NAMES: usize = 8;
+/// Rack from 3.1 on skips a longer disposition, and reads `Content-ID`.
+const MAX_RACK_DISPOSITION_BYTES: usize = 1_536;
+
+/// Searches the header of a part for all names that a parser may take, wherever they stand: behind
+/// each `name=` that is no part of a word. Werkzeug, Sanic, multiparty and Undertow take some of
+/// them even if they stand in a quoted value.
+pub(in crate::screening) fn search_part_names(header: &str) -> Vec<String> {
+    let lower = header.to_ascii_lowercase();
+    let mut names: Vec<String> = Vec::new();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let places = lower.match_indices("name").filter(|(at, _)| !lower[..*at].ends_with(is_word));
+    for (at, name) in places {
+        let behind = header[at + name.len()..].trim_start();
+        let Some(value) = behind.strip_prefix('=').map(str::trim_start) else { continue };
+        let candidates = match value.strip_prefix('"') {
+            Some(quoted) => [quoted.split('"').next(), None],
+            None => [
+                value.split(|c: char| !c.is_ascii() || !is_token_byte(c as u8)).next(),
+                value.split([';', '\r', '\n']).next().map(str::trim_end),
+            ],
+        };
+        for candidate in candidates.into_iter().flatten() {
+            if !candidate.is_empty() && !names.iter().any(|name| name == candidate) {
+                names.push(candidate.to_owned());
+            }
+        }
+    }
+    if header.len() > MAX_RACK_DISPOSITION_BYTES
+        && let Some(at) = lower.find("content-id:")
+    {
+        let value = header[at + "content-id:".len()..].split(['\r', '\n']).next();
+        names.extend(value.map(|value| value.trim().to_owned()));
+    }
+    names.truncate(MAX_SEARCHED_NAMES);
+    names
 }
 
 #[cfg(test)]

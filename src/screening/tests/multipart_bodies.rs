@@ -259,3 +259,70 @@ fn a_body_is_read_by_each_boundary_that_it_has_and_some_server_reads() {
     assert_eq!(found.values.last().unwrap(), "c@d.com");
     assert_eq!(found.unread, Some(UnreadCause::Broken));
 }
+
+/// Asserts that the form is no `pass`.
+#[track_caller]
+fn assert_no_pass(content_type: &str, body: &str) {
+    if let Ok(found) = read(content_type, body.as_bytes()) {
+        assert!(found.unread.is_some(), "{content_type}\n{body}\n{found:?}");
+    }
+}
+
+/// riskgate ignores the case of a name, and many servers do not. So the first part is none of the
+/// field to them.
+#[test]
+fn a_second_address_that_only_some_server_reads_is_no_pass() {
+    let long = "a".repeat(1_600);
+    for header in [
+        "name=\"/email\"".to_owned(),
+        "name=\":email\"".to_owned(),
+        "name=\"email;\"".to_owned(),
+        "name=\"=?utf-8?B?ZW1h aWw=?=\"".to_owned(),
+        "x=\"-name=foo\"; name=email?; y=\"; name=bar\"".to_owned(),
+        "x=\"-name=foo\"; y=\"\\\"; name=email; z=\"\"; name=\"foo\"".to_owned(),
+        "x=\"-name=email\\\"; name=\"foo\"".to_owned(),
+        format!("name=\"foo\"; x=\"{long}\"\r\nContent-ID: email"),
+    ] {
+        let header = format!("Content-Disposition: form-data; {header}");
+        let decoy = "Content-Disposition: form-data; name=\"EMAIL\"";
+        for parts in
+            [[(decoy, "a@b.com"), (&header, "x@y.com")], [(&header, "x@y.com"), (decoy, "a@b.com")]]
+        {
+            assert_no_pass(MULTIPART, &multipart(&parts));
+        }
+    }
+    // Django decodes the content.
+    let encoded = format!("{EMAIL}\r\nContent-Transfer-Encoding: base64; x");
+    assert_no_pass(MULTIPART, &multipart(&[(&encoded, "eEB5LmNvbQ==@gmail.com")]));
+    for charset in ["charset*=utf-8''utf-7", "charset*0=utf-7"] {
+        let parts =
+            [(EMAIL, "a@b.com"), ("Content-Disposition: form-data; name=\"+AGU-mail\"", "x@y.com")];
+        assert_no_pass(&format!("{MULTIPART}; {charset}"), &multipart(&parts));
+        let typed = format!("{EMAIL}\r\nContent-Type: text/plain; {charset}");
+        assert_no_pass(MULTIPART, &multipart(&[(&typed, "+AHg-@y.com")]));
+        let body = "EMAIL=a@b.com&+AGU-mail=x@y.com";
+        assert_no_pass(&format!("{URLENCODED}; {charset}"), body);
+    }
+    for name in ["user_email%00", "]user_email", "user_email%5D", "[]user_email", "%5Buser_email]"]
+    {
+        let found = read(URLENCODED, format!("{name}=x@y.com").as_bytes()).unwrap();
+        assert_eq!(found.values, ["x@y.com"], "{name}");
+    }
+}
+
+#[test]
+fn a_text_beside_the_address_is_no_second_one() {
+    let page = r#"{"email":"a@b.com","page":"https://c.com/signup?plan=pro&email=a%40b.com"}"#;
+    assert_values(JSON, page, &["a@b.com"]);
+    // To most servers, the second is a part of the message.
+    let found = read(URLENCODED, b"email=a@b.com&msg=x;email=1").unwrap();
+    assert_eq!(found.values, ["a@b.com"]);
+    let fields = [FieldPath::parse("email").unwrap()];
+    let headers = BodyHeaders { content_type: Some(URLENCODED.as_bytes()), is_encoded: false };
+    let body = ReceivedBody::whole(b"email=a@b.com");
+    let found = read_field_values(headers, b"email=%7B%7Bemail%7D%7D", body, &fields).unwrap();
+    assert_eq!(
+        (found.values, found.unread),
+        (vec!["a@b.com".to_owned()], Some(UnreadCause::Broken))
+    );
+}

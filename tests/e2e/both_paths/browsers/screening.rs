@@ -150,6 +150,28 @@ fn a_compressed_or_long_body_is_forwarded_unscreened() {
     gateway.send_request(&put.body("email=x@yopmail.com")).expect(422);
 }
 
+/// Software behind the site may send to another address than riskgate reads.
+#[test]
+fn an_address_that_hides_another_is_no_pass() {
+    let upstream = MockUpstream::start();
+    let gateway = start(&upstream, "mode = \"annotate\"");
+    for (email, expected) in [
+        // nodemailer (CVE-2025-13033), and Ruby's mail.
+        ("%22x@yopmail.com%20a%22@gmail.com", &["would_block", "100"][..]),
+        ("=?utf-8?q?x=40yopmail.com=3e=00?=@gmail.com", &["would_block", "100"]),
+        // Python's codec and Java map the name to assurmail.net.
+        ("x@a%C3%9Furmail.net", &["would_block", "100"]),
+        // PHP's FILTER_SANITIZE_EMAIL removes the letter.
+        ("x@yop%C3%A9mail.com", &["unscreened"]),
+        ("j%C3%B6rg@m%C3%BCller.de", &["pass"]),
+        ("%22jane%20doe%22@gmail.com", &["pass", "0"]),
+    ] {
+        let seen = forward(&gateway, &upstream, &post(FORM, &format!("email={email}")));
+        let found = screening_headers(&seen);
+        assert_eq!(found.get(..expected.len()), Some(expected), "{email} {found:?}");
+    }
+}
+
 #[test]
 fn a_blocked_post_never_reaches_the_server() {
     let upstream = MockUpstream::start();
