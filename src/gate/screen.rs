@@ -115,15 +115,20 @@ impl Gate {
         let Some(worst) = worst else {
             return ScreeningResult::unread(UnreadCause::NoField, policy);
         };
-        let has_hidden = || {
-            let values = found.values.iter().filter(|value| !value.is_ascii());
-            let ascii = values.map(|value| value.replace(|c: char| !c.is_ascii(), ""));
-            ascii.flat_map(|value| self.judge_value(&value, &table, ctx)).any(|verdict| {
-                verdict.reason != Reason::Undeliverable && is_to_be_blocked(&verdict)
-            })
+        // PHP's FILTER_SANITIZE_EMAIL removes what is no ASCII character.
+        let hides_blocked_address = || {
+            let domains = found.values.iter().filter_map(|value| Some(value.rsplit_once('@')?.1));
+            let ascii = domains.filter(|domain| !domain.is_ascii());
+            let ascii = ascii.map(|domain| domain.replace(|c: char| !c.is_ascii(), ""));
+            let domains = ascii.filter_map(|domain| Domain::parse(&domain).ok());
+            domains
+                .map(|domain| look_up_alone(&table, &domain, ctx))
+                .any(|it| is_to_be_blocked(&it))
         };
-        let unread = found.unread.or_else(|| has_hidden().then_some(UnreadCause::Broken));
-        let action = match (is_to_be_blocked(&worst), policy.mode, unread) {
+        let is_blocked = is_to_be_blocked(&worst);
+        let is_hiding = !is_blocked && found.unread.is_none() && hides_blocked_address();
+        let unread = found.unread.or(is_hiding.then_some(UnreadCause::Broken));
+        let action = match (is_blocked, policy.mode, unread) {
             (true, ScreenMode::Block, _) => ScreenAction::Block,
             (true, ..) => ScreenAction::WouldBlock,
             // Another server might read the value that could not be read.
@@ -166,11 +171,12 @@ impl Gate {
             let role = (Reason::RoleAccount, table.role_score());
             judge(address.domain(), address.is_role().then_some(role))
         };
-        let parse = |text: &str| EmailAddress::parse(text).ok().filter(|it| !it.hides_another());
+        let parse =
+            |text: &str| EmailAddress::parse(text).ok().filter(|it| !it.hides_another_address());
         if let Some(address) = parse(value) {
             let mut verdicts = judge_address(&address);
             if let Some(other) = by_idna_2003(value).and_then(|it| parse(&it)) {
-                verdicts.extend(judge(other.domain(), None));
+                verdicts.push(look_up_alone(table, other.domain(), ctx));
             }
             if value.ends_with('.') {
                 verdicts.iter_mut().for_each(|it| {
@@ -198,6 +204,14 @@ impl Gate {
     }
 }
 
+/// Looks up a domain that only some software reads in a value. It is not counted, and the DNS is
+/// not asked about it.
+fn look_up_alone(table: &Table, domain: &Domain, ctx: &RequestContext) -> ValueVerdict {
+    let verdict = table.lookup(domain, ctx.unix_now()).verdict;
+    let (reason, score, domain) = (verdict.reason, verdict.score, Some(domain.clone()));
+    ValueVerdict { reason, score, domain, suggestion: None }
+}
+
 /// Returns the address as software with the IDNA of 2003 reads it, if that may be another one:
 /// Python's codec and Java's `IDN` write `ss` for `ß` (RFC 3490, UTS 46 section 4).
 fn by_idna_2003(value: &str) -> Option<String> {
@@ -222,7 +236,8 @@ fn domains_in(text: &str) -> Vec<Domain> {
 fn is_old_address(text: &str) -> bool {
     let Some((local_part, domain)) = text.split_once('@') else { return false };
     let without_dots: String = local_part.split('.').filter(|part| !part.is_empty()).collect();
-    EmailAddress::parse(&format!("{without_dots}@{domain}")).is_ok_and(|it| !it.hides_another())
+    EmailAddress::parse(&format!("{without_dots}@{domain}"))
+        .is_ok_and(|it| !it.hides_another_address())
 }
 
 /// Returns the fields that tell how the body is to be read.

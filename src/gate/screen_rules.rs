@@ -42,8 +42,8 @@ pub struct ScreenPolicy {
     pub blocks_unscreened: bool,
 }
 
-/// What follows from the verdict on a form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What follows from the verdict on a form, the mildest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ScreenMode {
     /// riskgate only counts and logs.
     Shadow,

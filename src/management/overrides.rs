@@ -9,7 +9,6 @@ use crate::model::domain::{DnsName, Domain};
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::Rule;
 use crate::store::{AuditOperation, Change, ChangeAuthor, SourceState, Store};
-use crate::support::machine_name::machine_name;
 use crate::table::{
     NewOverride, OverrideAction, OverrideFile, OverrideListRow, PreparedOverrideFile, Table,
     TableInputs, TableRow,
@@ -139,8 +138,7 @@ pub fn override_file_state(path: &Path, rows: &[OverrideListRow]) -> SourceState
         (format!("{} {scope}", row.domain), row.text.clone())
     };
     let shared_subject = format!("overrides {}", path.display());
-    let subject = format!("{shared_subject} on {}", machine_name());
-    SourceState { subject, shared_subject, entries: rows.iter().map(entry).collect() }
+    SourceState::on_this_machine(shared_subject, rows.iter().map(entry).collect())
 }
 
 /// Records the change, and then writes the file. If the file can't be written, records that the

@@ -57,7 +57,6 @@ pub fn prepare_rotation(
     };
     let now = store.now();
     let unix_now = now.unix_now;
-    let settings = stricter_settings(&old, config, unix_now)?;
     let overlap = i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX);
     let repeated = find_repeated_key(store, config, request)?;
     let end_of_overlap = match repeated {
@@ -71,6 +70,7 @@ pub fn prepare_rotation(
     let (new_key, token, request) = match repeated {
         Some((row, token)) => (row, token, None),
         None => {
+            let settings = stricter_settings(&old, config, unix_now)?;
             let term = settings.expires_at.map(|at| at.saturating_sub(settings.created_at));
             let same_term = term.map(|term| unix_now.saturating_add(term));
             let expires_at =

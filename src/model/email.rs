@@ -220,7 +220,7 @@ impl EmailAddress {
     /// Returns true if some mail programs send to another address: they read one in the quoted
     /// local part (CVE-2025-13033), or decode an encoded word in it (RFC 2047). No honest address
     /// has either.
-    pub fn hides_another(&self) -> bool {
+    pub fn hides_another_address(&self) -> bool {
         self.local_part.contains('@') || self.local_part.contains("=?")
     }
 

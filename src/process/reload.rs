@@ -82,13 +82,13 @@ struct ReloadState {
     /// The file that tells commands which store serves, and what it says.
     served_store: Option<(ServedStoreFile, ServedStore)>,
     /// Whether the config in force is what the last reading of its files found.
-    is_read_config_in_force: bool,
-    unfinished: Unfinished,
+    is_latest_config_in_force: bool,
+    pending_work: PendingWork,
 }
 
 /// What a pass could not do, so that the next one tries it again.
 #[derive(Default)]
-struct Unfinished {
+struct PendingWork {
     /// The audit does not have the config in force, because its file could not be read.
     is_config_unrecorded: bool,
     /// The thread of `[dns]` could not be started.
@@ -151,8 +151,8 @@ impl Reloader {
             status_reporter: status_reporter.clone(),
             process_log: None,
             served_store: None,
-            is_read_config_in_force: true,
-            unfinished: Unfinished::default(),
+            is_latest_config_in_force: true,
+            pending_work: PendingWork::default(),
         };
         reload_state.report_keys_and_store(false);
         reload_state.update_gauges();
@@ -354,14 +354,14 @@ impl ReloadState {
         if !Arc::ptr_eq(&declared, self.keys.declared_keys()) {
             self.record_key_file();
         }
-        if self.unfinished.is_config_unrecorded {
+        if self.pending_work.is_config_unrecorded {
             self.record_config();
         }
-        if self.unfinished.are_dns_options_unapplied {
-            self.start_dns();
+        if self.pending_work.are_dns_options_unapplied {
+            self.apply_dns_options();
         }
-        if self.unfinished.are_webhook_options_unapplied {
-            self.start_webhooks();
+        if self.pending_work.are_webhook_options_unapplied {
+            self.apply_webhook_options();
         }
         self.report_keys_and_store(keys_changed);
         self.update_gauges();
@@ -434,7 +434,7 @@ impl ReloadState {
     /// Lets the audit record what has changed in the config. The audit reads the files once more,
     /// so it must find in them what is in force; otherwise this is tried again on a later pass.
     fn record_config(&mut self) {
-        self.unfinished.is_config_unrecorded = !self.is_read_config_in_force
+        self.pending_work.is_config_unrecorded = !self.is_latest_config_in_force
             || self.config_watch.has_changed_since_read()
             || !self.audit.record_config(&self.config_sources, &self.inputs.startup.admin);
     }

@@ -69,13 +69,17 @@ pub struct ProxyContext {
     is_upstream_response_complete: bool,
     /// The permit for this request's exchange; `None` before and after the exchange.
     exchange_permit: Option<ExchangePermit>,
+    /// The bytes of the response's body that were passed to the client.
+    passed_response_bytes: u64,
     is_logged: bool,
 }
 
 impl Drop for ProxyContext {
     fn drop(&mut self) {
         if !self.is_logged {
-            upload_watch::keep_unlogged(std::mem::take(&mut self.request_context));
+            let mut request = std::mem::take(&mut self.request_context);
+            request.response_bytes = self.passed_response_bytes;
+            upload_watch::keep_unlogged(request);
         }
     }
 }
@@ -150,7 +154,7 @@ impl ProxyContext {
     /// Tells the guard of the connection that the deadline has changed.
     fn move_deadline_of_guard(&self) {
         if let (Some(guard), Some(deadline)) = (&self.connection_guard, &self.deadline) {
-            guard.set_deadline(deadline.at());
+            guard.set_end_time(deadline.end_time());
         }
     }
 
@@ -227,10 +231,9 @@ impl ProxyHttp for Gateway {
         let peer = self.upstreams.select_peer(deadline, ctx.attempts.is_retry());
         let mut peer = peer.ok_or_else(no_server)?;
         if is_streamed {
-            // The server's time runs only once it has the whole body; the guard ends it. But the
-            // server must take what the client has sent.
+            // The server's time runs only once the whole body has arrived. The guard ends it, and
+            // before that it ends an exchange whose server does not take what has arrived.
             peer.options.read_timeout = None;
-            peer.options.write_timeout = deadline.longest_wait();
         }
         ctx.failure = None;
         ctx.server_address = peer._address.to_string();
@@ -302,6 +305,9 @@ impl ProxyHttp for Gateway {
             || ctx.connection_guard.as_ref().is_none_or(ConnectionGuard::has_received_bytes);
         let failure = match classify_error(&error) {
             _ if upload_watch::is_too_slow() => Failure::RequestBody(BodyFault::TooSlow),
+            _ if ctx.connection_guard.as_ref().is_some_and(ConnectionGuard::has_ended_exchange) => {
+                Failure::TimedOut
+            }
             Failure::BrokenResponse if !has_response_begun => Failure::ClosedEarly {
                 is_reused: reused,
                 is_repeatable: is_idempotent && is_body_kept,
@@ -367,6 +373,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<Option<Duration>> {
         ctx.is_upstream_response_complete |= end_of_stream;
+        ctx.passed_response_bytes += body.as_ref().map_or(0, |body| body.len() as u64);
         ctx.drop_connection_guard_if_complete(session);
         if let (Some(body), true) = (body, is_injected(TestFault::AlterResponseBody)) {
             *body = vec![b'x'; body.len()].into();

@@ -72,7 +72,7 @@ async fn wait_until_too_slow(upload: &Mutex<Upload>, body_timeout: Duration) {
             return;
         }
         if is_waiting_for_client {
-            // The client can't send, because the server does not read. Its own deadline ends that.
+            // The client can't send, because the server does not read. The guard ends that.
             upload.last_part_at = Some(Instant::now());
         }
     }
@@ -92,7 +92,7 @@ pub(super) fn record_part(is_last: bool) {
     change(|upload| upload.last_part_at = Some(Instant::now()).filter(|_| !is_last));
 }
 
-/// Records that the client has the whole response.
+/// Records that the whole response of the server has arrived.
 pub(super) fn record_response_end() {
     change(|upload| upload.is_response_complete = true);
 }

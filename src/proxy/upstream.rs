@@ -57,10 +57,10 @@ pub use tls::UpstreamTls;
 pub const MAX_IDLE_CONNECTIONS: usize = 512;
 /// There is one place for a streamed body for so many other exchanges.
 const UPLOAD_SHARE: usize = 4;
-/// One client may have this part of the places for streamed bodies.
-const UPLOAD_CLIENT_SHARE: usize = 16;
+/// The same for one client, which has fewer, so that a few clients don't take all.
+const UPLOAD_SHARE_OF_CLIENT: usize = 8;
 /// A page may send so many files at a time.
-const MIN_UPLOADS_PER_CLIENT: usize = 8;
+const MIN_UPLOADS: usize = 8;
 /// The size of the kernel's receive buffer of an upstream connection, in bytes. If a client reads
 /// slowly, the buffer holds a part of its response. The kernel doubles this number for its own
 /// bookkeeping.
@@ -108,9 +108,12 @@ impl Upstreams {
             servers,
             exchange_permits: Arc::new(Semaphore::new(options.max_in_flight)),
             exchanges_per_client: Arc::new(PerClientLimit::new(per_address, exempt.clone())),
-            upload_permits: Arc::new(Semaphore::new(max_uploads(options.max_in_flight))),
+            upload_permits: Arc::new(Semaphore::new(max_uploads(
+                options.max_in_flight,
+                UPLOAD_SHARE,
+            ))),
             uploads_per_client: Arc::new(PerClientLimit::new(
-                max_uploads_per_client(options.max_in_flight),
+                max_uploads(per_address, UPLOAD_SHARE_OF_CLIENT),
                 exempt.clone(),
             )),
             idle_pool: Arc::new(IdlePool::new(
@@ -273,7 +276,7 @@ impl Upstreams {
         deadline: &ExchangeDeadline,
         connection_fd: RawFd,
     ) -> Option<ConnectionGuard> {
-        ConnectionGuard::start(deadline.at(), connection_fd, self.options.tls.is_some())
+        ConnectionGuard::start(deadline.end_time(), connection_fd, self.options.tls.is_some())
     }
 
     /// Returns the value of `Host` for a request to this server: the configured value, or else the
@@ -287,7 +290,7 @@ impl Upstreams {
         metrics.set_gauges(&UpstreamSnapshot {
             is_healthy_by_server: self.servers.list_healths(),
             exchanges_in_flight: self.options.max_in_flight
-                + max_uploads(self.options.max_in_flight)
+                + max_uploads(self.options.max_in_flight, UPLOAD_SHARE)
                 - self.exchange_permits.available_permits()
                 - self.upload_permits.available_permits(),
             idle_connections: self.idle_pool.connection_count(),
@@ -354,15 +357,9 @@ impl Upstreams {
     }
 }
 
-/// The most exchanges whose body is streamed, beside this many others.
-fn max_uploads(max_in_flight: usize) -> usize {
-    (max_in_flight / UPLOAD_SHARE).max(MIN_UPLOADS_PER_CLIENT).min(max_in_flight)
-}
-
-/// The most exchanges whose body is streamed for one client.
-fn max_uploads_per_client(max_in_flight: usize) -> usize {
-    let all = max_uploads(max_in_flight);
-    (all / UPLOAD_CLIENT_SHARE).max(MIN_UPLOADS_PER_CLIENT).min(all)
+/// The most exchanges whose body is streamed, beside this many others: of all clients, or of one.
+fn max_uploads(max_others: usize, share: usize) -> usize {
+    (max_others / share).max(MIN_UPLOADS).min(max_others)
 }
 
 fn acquire_permit(

@@ -11,6 +11,7 @@ use super::new_key_plan::NewKeyPlan;
 use super::rows::{AccountRow, KeyRow};
 use crate::model::month::{Month, format_rfc3339};
 use crate::model::monthly_limit::MonthlyLimit;
+use crate::support::machine_name::machine_name;
 
 /// For how long a store keeps its records, in seconds.
 pub const AUDIT_RETENTION_SECONDS: i64 = 400 * 86_400;
@@ -230,6 +231,15 @@ pub struct SourceState {
 }
 
 impl SourceState {
+    /// The state of a source on this machine. `shared_subject` names the source without it.
+    pub fn on_this_machine(
+        shared_subject: String,
+        entries: BTreeMap<String, String>,
+    ) -> SourceState {
+        let subject = format!("{shared_subject} on {}", machine_name());
+        SourceState { subject, shared_subject, entries }
+    }
+
     /// Renders the entries for the store. Too many entries become their number and their digest.
     pub fn to_stored_text(&self) -> String {
         let text = json!(self.entries).to_string();

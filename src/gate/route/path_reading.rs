@@ -18,9 +18,8 @@ pub struct PathReadings<'p> {
     readings: [Option<Cow<'p, [u8]>>; 3],
     /// Whether a reading has the name of a program.
     has_script: bool,
-    /// Whether a reading begins with `//`: what reads a target as a relative URL takes the first
-    /// segment for a host (RFC 3986 section 4.2).
-    has_authority: bool,
+    /// Whether a reading may begin with a host.
+    may_have_host: bool,
 }
 
 impl<'p> PathReadings<'p> {
@@ -35,13 +34,31 @@ impl<'p> PathReadings<'p> {
         let readings = [Some(Cow::Borrowed(path)), once.map(Cow::Owned), twice.map(Cow::Owned)];
         let is_clear = readings.iter().flatten().all(|reading| is_unambiguous(reading));
         let has_script = readings.iter().flatten().any(|reading| segments(reading).any(is_script));
-        let has_authority = readings.iter().flatten().any(|reading| reading.starts_with(b"//"));
-        is_clear.then_some(PathReadings { readings, has_script, has_authority })
+        let may_have_host = readings.iter().flatten().any(|reading| may_begin_with_host(reading));
+        is_clear.then_some(PathReadings { readings, has_script, may_have_host })
     }
 
-    /// Returns true if some servers look for the path behind its first segments.
-    pub fn has_hidden_path(&self) -> bool {
-        self.has_script || self.has_authority
+    /// Returns true if some servers may look for the path behind its first segments.
+    pub fn may_have_hidden_path(&self) -> bool {
+        self.has_script || self.may_have_host
+    }
+
+    /// Lists the segments of each path that some server reads.
+    pub fn list_paths(&self) -> Vec<Vec<&[u8]>> {
+        let mut paths = Vec::new();
+        for reading in self.readings.iter().flatten() {
+            let all: Vec<&[u8]> = segments(reading).collect();
+            let scripts = (0..all.len()).filter(|at| is_script(all[*at]) && at + 1 < all.len());
+            for at in scripts.take(MAX_SCRIPTS) {
+                paths.push(all[at + 1..].to_vec());
+                paths.push([&all[..at], &all[at + 1..]].concat());
+            }
+            if may_begin_with_host(reading) {
+                paths.push(all.iter().skip(1).copied().collect());
+            }
+            paths.push(all);
+        }
+        paths
     }
 
     /// Returns true if a server may read the path as `prefix`, or as a path below it. `prefix`
@@ -50,12 +67,19 @@ impl<'p> PathReadings<'p> {
         self.readings.iter().flatten().any(|reading| {
             begins_with(segments(reading), prefix)
                 || self.has_script && begins_with_script_or_behind(reading, prefix)
-                || reading.starts_with(b"//") && begins_with(segments(reading).skip(1), prefix)
+                || may_begin_with_host(reading) && begins_with(segments(reading).skip(1), prefix)
         })
     }
 }
 
-fn begins_with<'p>(mut segments: impl Iterator<Item = &'p [u8]>, prefix: &str) -> bool {
+/// What reads a target as a relative URL takes the first segment behind `//` for a host (RFC 3986
+/// section 4.2).
+fn may_begin_with_host(path: &[u8]) -> bool {
+    path.starts_with(b"//")
+}
+
+/// Returns true if a server may read these segments as `prefix`, or as a path below it.
+pub fn begins_with<'p>(mut segments: impl Iterator<Item = &'p [u8]>, prefix: &str) -> bool {
     let mut names = prefix.split('/').filter(|name| !name.is_empty());
     names.all(|name| segments.next().is_some_and(|segment| has_name(segment, name)))
 }

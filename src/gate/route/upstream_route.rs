@@ -15,7 +15,7 @@ use crate::model::origin::OriginPattern;
 use crate::model::path_prefix::{OWN_PATHS, PathPrefix};
 use crate::support::client_rates::Rate;
 
-use super::path_reading::PathReadings;
+use super::path_reading::{PathReadings, begins_with};
 
 /// A path prefix that is forwarded to the upstream servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,20 +117,27 @@ pub(super) fn find_upstream_route_index(
 }
 
 /// Returns how a request for this path is screened, if it is on the route with this index; `None`
-/// if it is not. If some servers look for a hidden path in it, the rules of all routes hold that
-/// servers may read in it.
+/// if it is not. If some servers look for a hidden path in it, it has a route for each way to read
+/// it, and the strictest of their rules hold.
 pub fn find_screen_rules<'r>(
     routes: &'r [UpstreamRoute],
     index: usize,
     path: &[u8],
 ) -> Option<&'r Arc<ScreenRules>> {
     let rules = routes[index].screen_rules_for(path);
-    if rules.is_some() || routes.len() == 1 {
-        return rules;
-    }
-    let readings = PathReadings::of(path).filter(PathReadings::has_hidden_path)?;
-    let others = routes.iter().filter(|route| readings.is_at_or_below(&route.path_prefix));
-    others.filter_map(|route| route.screen_rules_for(path)).next()
+    let may_have_others = routes.len() > 1;
+    let readings = may_have_others.then(|| PathReadings::of(path)).flatten();
+    let Some(readings) = readings.filter(PathReadings::may_have_hidden_path) else { return rules };
+    let rules_of = |segments: Vec<&[u8]>| {
+        let is_at_or_below = |prefix: &str| begins_with(segments.iter().copied(), prefix);
+        let matching = routes.iter().filter(|route| is_at_or_below(&route.path_prefix));
+        let rules = matching.max_by_key(|route| route.path_prefix.len())?.screen.as_ref()?;
+        let is_screened =
+            rules.paths.is_empty() || rules.paths.iter().any(|path| is_at_or_below(path));
+        is_screened.then_some(rules)
+    };
+    let others = readings.list_paths().into_iter().filter_map(rules_of);
+    rules.into_iter().chain(others).max_by_key(|rules| rules.policy.mode)
 }
 
 impl UpstreamRoute {
@@ -221,7 +228,20 @@ mod tests {
             ("/assets/signup", false),
             ("/assets/app.js", false),
             ("/index.php/assets", false),
+            ("/assets/admin.php", false),
         ] {
+            let index = find_upstream_route_index(&routes, None, path.as_bytes()).unwrap();
+            let found = find_screen_rules(&routes, index, path.as_bytes());
+            assert_eq!(found.is_some(), is_screened, "{path}");
+        }
+        // A route whose forms are all screened, and one that is exempt.
+        let mut all = ScreenRules::clone(routes[0].screen.as_ref().unwrap());
+        all.paths.clear();
+        let site = UpstreamRoute { screen: Some(Arc::new(all)), ..upstream_route("/") };
+        let routes = [site, upstream_route("/admin")];
+        for (path, is_screened) in
+            [("/x.php", true), ("/admin/x.php", false), ("/x.php/admin", true)]
+        {
             let index = find_upstream_route_index(&routes, None, path.as_bytes()).unwrap();
             let found = find_screen_rules(&routes, index, path.as_bytes());
             assert_eq!(found.is_some(), is_screened, "{path}");

@@ -106,9 +106,8 @@ impl AuditRecorder {
         path: &str,
         entries: BTreeMap<String, String>,
     ) {
-        let shared_subject = format!("{source_kind} {path}");
-        let subject = format!("{shared_subject} on {}", machine_name());
-        self.send_state(operation, SourceState { subject, shared_subject, entries }, path);
+        let state = SourceState::on_this_machine(format!("{source_kind} {path}"), entries);
+        self.send_state(operation, state, path);
     }
 
     fn send_state(&self, operation: AuditOperation, state: SourceState, path: &str) {

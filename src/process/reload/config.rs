@@ -17,16 +17,15 @@ impl ReloadState {
         let problem = match config.filter(|_| faults.is_empty()) {
             Some(config) => {
                 self.config_watch.set_paths(files);
-                self.is_read_config_in_force = true;
+                self.is_latest_config_in_force = true;
                 self.apply_config(config);
                 self.record_config();
-                self.record_key_file();
                 log::info!("config reloaded");
                 None
             }
             // The good config stays in force, so the files that it names stay watched too.
             None => {
-                self.is_read_config_in_force = false;
+                self.is_latest_config_in_force = false;
                 let known = self.config_watch.paths().to_vec();
                 let new = files.into_iter().filter(|file| !known.contains(file));
                 self.config_watch.set_paths(known.iter().cloned().chain(new).collect());
@@ -68,10 +67,10 @@ impl ReloadState {
             self.feeds.set_feeds(config.feeds.clone());
         }
         if config.dns != previous_config.dns {
-            self.start_dns();
+            self.apply_dns_options();
         }
         if self.config.webhook != previous_config.webhook {
-            self.start_webhooks();
+            self.apply_webhook_options();
         }
         if self.config.certificates != previous_config.certificates {
             self.certificate_watch.set_paths(list_certificate_files(&self.config));
@@ -85,6 +84,7 @@ impl ReloadState {
             self.keys.set_key_file(key_file);
             if self.keys.is_key_file_settled() {
                 self.keys.reload_key_file(&self.gate_state, &plans);
+                self.record_key_file();
             }
             self.report_keys_and_store(true);
         }
@@ -92,9 +92,13 @@ impl ReloadState {
 
     /// Applies the options of `[dns]`. If no thread can be started, this is tried again on each
     /// pass.
-    pub(super) fn start_dns(&mut self) {
+    pub(super) fn apply_dns_options(&mut self) {
         let started = self.dns.set_options(self.config.dns.clone());
-        self.unfinished.are_dns_options_unapplied = started.is_err();
+        let has_failed_before = self.pending_work.are_dns_options_unapplied;
+        self.pending_work.are_dns_options_unapplied = started.is_err();
+        if started.is_ok() && has_failed_before {
+            self.status_reporter.record_part("dns", None, false);
+        }
         if let Err(error) = started {
             let problem = format!("expected a thread for DNS queries, but found {error}");
             self.status_reporter.record_part("dns", Some(&problem), false);
@@ -103,9 +107,13 @@ impl ReloadState {
 
     /// Applies the options of `[webhook]`. If no threads can be started, this is tried again on
     /// each pass.
-    pub(super) fn start_webhooks(&mut self) {
+    pub(super) fn apply_webhook_options(&mut self) {
         let started = self.webhooks.set_options(self.config.webhook.clone());
-        self.unfinished.are_webhook_options_unapplied = started.is_err();
+        let has_failed_before = self.pending_work.are_webhook_options_unapplied;
+        self.pending_work.are_webhook_options_unapplied = started.is_err();
+        if started.is_ok() && has_failed_before {
+            self.status_reporter.record_part("webhook", None, false);
+        }
         if let Err(error) = started {
             let problem = format!("expected threads for webhooks, but found {error}");
             self.status_reporter.record_part("webhook", Some(&problem), false);

@@ -25,7 +25,8 @@ pub(super) struct Webhooks {
     state: Arc<GateState>,
     status_reporter: StatusReporter,
     store: StoreOptions,
-    is_running: bool,
+    is_detection_running: bool,
+    is_delivery_running: bool,
 }
 
 impl Webhooks {
@@ -36,7 +37,9 @@ impl Webhooks {
         store: StoreOptions,
         options: Option<WebhookOptions>,
     ) -> std::io::Result<Webhooks> {
-        let mut webhooks = Webhooks { state, status_reporter, store, is_running: false };
+        let (is_detection_running, is_delivery_running) = (false, false);
+        let mut webhooks =
+            Webhooks { state, status_reporter, store, is_detection_running, is_delivery_running };
         webhooks.set_options(options)?;
         Ok(webhooks)
     }
@@ -45,14 +48,17 @@ impl Webhooks {
     pub(super) fn set_options(&mut self, options: Option<WebhookOptions>) -> std::io::Result<()> {
         let is_needed = options.is_some();
         self.state.webhook.set_options(options);
-        if is_needed && !self.is_running {
+        if is_needed && !self.is_detection_running {
             let detection = DetectionThread::new(Arc::clone(&self.state), self.store.clone());
+            spawn_thread("webhook", move || detection.run())?;
+            self.is_detection_running = true;
+        }
+        if is_needed && !self.is_delivery_running {
             let reporter = self.status_reporter.clone();
             let delivery =
                 DeliveryThread::new(Arc::clone(&self.state), reporter, self.store.clone());
-            spawn_thread("webhook", move || detection.run())?;
             spawn_thread("webhook-send", move || delivery.run())?;
-            self.is_running = true;
+            self.is_delivery_running = true;
         }
         Ok(())
     }

@@ -4,17 +4,23 @@
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pingora::protocols::l4::ext::get_tcp_info;
 use tokio::sync::watch;
 
+use super::deadline::ExchangeEndTime;
 use crate::support::socket_reset::duplicate_fd;
 
 /// The most bytes that the kernel counts if a TLS server closes without a response: its alert has
 /// in TLS 1.2 a header of 5 bytes, a nonce of 8, the alert of 2, and a tag of 16 (RFC 5288). The
 /// end of the connection counts as one byte more. Every HTTP response is longer.
 const MAX_TLS_CLOSE_BYTES: u64 = 32;
+
+/// How often a guard looks whether the server takes what the client sends.
+const MIN_STALL_CHECK_PAUSE: Duration = Duration::from_millis(20);
+/// See [`MIN_STALL_CHECK_PAUSE`].
+const MAX_STALL_CHECK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Watches the connection of one exchange. At the deadline, if there is one, it shuts the
 /// connection down.
@@ -25,7 +31,7 @@ const MAX_TLS_CLOSE_BYTES: u64 = 32;
 /// connection down, so drop it before another exchange can use the connection.
 pub struct ConnectionGuard {
     timer: tokio::task::JoinHandle<()>,
-    deadline: watch::Sender<Option<Instant>>,
+    end_time: watch::Sender<ExchangeEndTime>,
     socket: Arc<GuardedSocket>,
     /// What the connection had received when the exchange began.
     received_before: Received,
@@ -40,7 +46,7 @@ impl ConnectionGuard {
     /// Starts the timer. Returns `None` if the connection's descriptor can't be duplicated; the
     /// exchange then has no guard.
     pub(super) fn start(
-        deadline: Option<Instant>,
+        end_time: ExchangeEndTime,
         connection: RawFd,
         is_tls: bool,
     ) -> Option<ConnectionGuard> {
@@ -48,12 +54,17 @@ impl ConnectionGuard {
         let received_before = Received::on(&connection)?;
         let socket = Arc::new(GuardedSocket(Mutex::new(Some(connection))));
         let timer_socket = Arc::clone(&socket);
-        let (deadline, current_deadline) = watch::channel(deadline);
+        let (end_time, current_end_time) = watch::channel(end_time);
         let timer = tokio::spawn(async move {
-            wait_until_passed(current_deadline).await;
+            wait_until_passed(current_end_time, &timer_socket).await;
             timer_socket.shut_down();
         });
-        Some(ConnectionGuard { timer, deadline, socket, received_before, is_tls })
+        Some(ConnectionGuard { timer, end_time, socket, received_before, is_tls })
+    }
+
+    /// Returns true if the guard has ended the exchange.
+    pub fn has_ended_exchange(&self) -> bool {
+        self.socket.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     /// The descriptor of the connection.
@@ -61,9 +72,9 @@ impl ConnectionGuard {
         &self.socket
     }
 
-    /// Sets another deadline.
-    pub fn set_deadline(&self, deadline: Option<Instant>) {
-        self.deadline.send_replace(deadline);
+    /// Sets another end.
+    pub fn set_end_time(&self, end_time: ExchangeEndTime) {
+        self.end_time.send_replace(end_time);
     }
 
     /// Returns true if a part of the response has arrived, or if the deadline has passed.
@@ -78,16 +89,32 @@ impl ConnectionGuard {
     }
 }
 
-/// Waits until the deadline has passed, however often it changes meanwhile. The timer runs on if
-/// the deadline is postponed, so a postponement costs nothing until then.
-async fn wait_until_passed(mut current: watch::Receiver<Option<Instant>>) {
+/// Waits until the exchange ends, however often its end changes meanwhile. The timer runs on if the
+/// end is postponed, so a postponement costs nothing until then.
+async fn wait_until_passed(mut current: watch::Receiver<ExchangeEndTime>, socket: &GuardedSocket) {
+    // The time since which the server has not taken all, and how much it had acknowledged then.
+    let mut stalled: Option<(Instant, u64)> = None;
     loop {
-        let deadline = *current.borrow_and_update();
-        match deadline {
-            Some(deadline) if deadline <= Instant::now() => return,
-            Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-            // The sender lives as long as the timer.
-            None => drop(current.changed().await),
+        let end_time = *current.borrow_and_update();
+        match end_time {
+            ExchangeEndTime::At(Some(deadline)) if deadline <= Instant::now() => return,
+            ExchangeEndTime::At(Some(deadline)) => tokio::time::sleep_until(deadline.into()).await,
+            ExchangeEndTime::IfServerTakesNothingFor(Some(limit)) => {
+                stalled = match (socket.acknowledged_if_more_is_due(), stalled) {
+                    (None, _) => None,
+                    (Some(now), Some((since, before))) if now == before => Some((since, before)),
+                    (Some(now), _) => Some((Instant::now(), now)),
+                };
+                if stalled.is_some_and(|(since, _)| since.elapsed() >= limit) {
+                    return;
+                }
+                let pause = (limit / 8).clamp(MIN_STALL_CHECK_PAUSE, MAX_STALL_CHECK_PAUSE);
+                // The sender lives as long as the timer.
+                let _ = tokio::time::timeout(pause, current.changed()).await;
+            }
+            ExchangeEndTime::At(None) | ExchangeEndTime::IfServerTakesNothingFor(None) => {
+                drop(current.changed().await);
+            }
         }
     }
 }
@@ -120,9 +147,16 @@ impl GuardedSocket {
     /// Returns true if the kernel of the server has all bytes that were written to the connection,
     /// or if the guard is gone.
     pub fn has_sent_everything(&self) -> bool {
+        self.acknowledged_if_more_is_due().is_none()
+    }
+
+    /// Returns how many bytes the kernel of the server has acknowledged; `None` if it has all bytes
+    /// that were written to the connection, or if the guard is gone.
+    fn acknowledged_if_more_is_due(&self) -> Option<u64> {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let info = socket.as_ref().and_then(|socket| get_tcp_info(socket.as_raw_fd()).ok());
-        info.is_none_or(|info| info.tcpi_notsent_bytes == 0 && info.tcpi_unacked == 0)
+        let info = get_tcp_info(socket.as_ref()?.as_raw_fd()).ok()?;
+        let is_more_due = info.tcpi_notsent_bytes > 0 || info.tcpi_unacked > 0;
+        is_more_due.then_some(info.tcpi_bytes_acked)
     }
 
     /// Passes the descriptor to `release`, once: later calls do nothing. `release` runs under the
@@ -148,7 +182,6 @@ mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     #[test]
     fn a_socket_is_released_once_under_the_lock() {

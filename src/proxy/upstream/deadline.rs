@@ -15,6 +15,16 @@ pub struct ExchangeDeadline {
     since: Option<Instant>,
 }
 
+/// When an exchange ends, as its guard sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeEndTime {
+    /// At this time; never if `None`.
+    At(Option<Instant>),
+    /// While the client sends: once the server has not taken what arrived for this long; never if
+    /// `None`.
+    IfServerTakesNothingFor(Option<Duration>),
+}
+
 /// The error if the deadline has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadlinePassed;
@@ -40,10 +50,18 @@ impl ExchangeDeadline {
     }
 
     /// The longest time that the server gets; `None` without a limit.
-    pub fn longest_wait(&self) -> Option<Duration> {
+    fn longest_wait(&self) -> Option<Duration> {
         match self.limit {
             TimeLimit::Whole(limit) | TimeLimit::EachPart(Some(limit)) => Some(limit),
             TimeLimit::EachPart(None) => None,
+        }
+    }
+
+    /// When the exchange ends.
+    pub fn end_time(&self) -> ExchangeEndTime {
+        match self.since {
+            Some(_) => ExchangeEndTime::At(self.at()),
+            None => ExchangeEndTime::IfServerTakesNothingFor(self.longest_wait()),
         }
     }
 

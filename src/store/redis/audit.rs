@@ -53,13 +53,11 @@ impl AuditBackend for Redis {
         let text = state.to_stored_text();
         for _ in 0..MAX_SOURCE_STATE_TRIES {
             let stored = self.read_source_state(&state.subject)?;
-            if stored.as_ref() == Some(&text) {
+            let shared = self.read_source_state(&state.shared_subject)?;
+            if stored.as_ref() == Some(&text) && shared.is_some() {
                 return Ok(false);
             }
-            let before = match &stored {
-                Some(stored) => Some(stored.clone()),
-                None => self.read_source_state(&state.shared_subject)?,
-            };
+            let before = stored.clone().or_else(|| shared.clone());
             let has_changed = before.as_ref().is_some_and(|before| *before != text);
             let (before, after) = diff_source_states(before.as_deref().unwrap_or(""), &text);
             let change = Change { operation, target: state.subject.clone(), before, after };
@@ -67,6 +65,7 @@ impl AuditBackend for Redis {
             arguments.push(self.read_end_of_wait()?);
             arguments.extend([state.subject.clone(), state.shared_subject.clone(), text.clone()]);
             arguments.extend([stored.unwrap_or_default(), u8::from(has_changed).to_string()]);
+            arguments.push(shared.unwrap_or_default());
             if self.run_record_change_script(&arguments)? {
                 return Ok(has_changed);
             }

@@ -45,12 +45,11 @@ impl AuditBackend for Sqlite {
         let record = || -> rusqlite::Result<bool> {
             let text = state.to_stored_text();
             let mut before = select_source_state(&transaction, &state.subject)?;
-            if before.as_ref() == Some(&text) {
+            let shared = select_source_state(&transaction, &state.shared_subject)?;
+            if before.as_ref() == Some(&text) && shared.is_some() {
                 return Ok(false);
             }
-            if before.is_none() {
-                before = select_source_state(&transaction, &state.shared_subject)?;
-            }
+            before = before.or(shared);
             remember_source_state(&transaction, state)?;
             let Some(before) = before.filter(|before| *before != text) else { return Ok(false) };
             let (before, after) = diff_source_states(&before, &text);

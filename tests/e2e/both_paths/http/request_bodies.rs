@@ -208,6 +208,7 @@ fn uploads_take_no_place_of_other_requests_and_one_client_has_a_share() {
     let upstream = MockUpstream::start();
     // 10 places for others, and 8 for uploads.
     let setup = Setup::new().set("upstream.max_in_flight", "10");
+    let setup = setup.set("upstream.max_in_flight_per_address", "10");
     let (gateway, key) = start(setup, &upstream);
     let mut uploads: Vec<Connection> =
         (0..8).map(|_| begin_upload(&gateway, &key, "127.0.0.2")).collect();
@@ -241,6 +242,38 @@ fn an_upload_over_http2_that_stalls_gets_408() {
     assert_eq!(frames.read_status(1), 408);
     wait_until("no exchange is under way", || count_exchanges(&gateway) == 0.0);
     assert_eq!(gateway.get_month_count(&key), 0);
+}
+
+/// The client sends as much as the gateway takes.
+#[test]
+fn an_upload_to_a_server_that_stops_reading_is_ended() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let open: Vec<_> = server.incoming().map(Result::unwrap).collect();
+        drop(open);
+    });
+    let route = format!("{ROUTES}deadline = \"1s\"\n");
+    let setup = Setup::new().append_toml(&route).with_upstreams(&[address]);
+    let gateway = setup.set("listen.h2c", "true").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let fields = format!("Authorization: Bearer {key}\r\nContent-Length: 30000000");
+    let head = format!("POST /v1/signup HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+    let mut client = std::net::TcpStream::connect(gateway.http).unwrap();
+    client.set_read_timeout(Some(crate::harness::TEST_TIMEOUT)).unwrap();
+    client.write_all(head.as_bytes()).unwrap();
+    let mut sender = client.try_clone().unwrap();
+    let sending = std::thread::spawn(move || {
+        let part = vec![b'b'; 1 << 20];
+        while sender.write_all(&part).is_ok() {}
+    });
+    let mut answer = [0; 4096];
+    let length = std::io::Read::read(&mut client, &mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer[..length]);
+    assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("upstream_timeout"), "{answer}");
+    client.shutdown(std::net::Shutdown::Both).unwrap();
+    sending.join().unwrap();
+    wait_until("no exchange is under way", || count_exchanges(&gateway) == 0.0);
 }
 
 /// A server may refuse an upload without reading it, and keep the connection open.
