@@ -64,11 +64,21 @@ impl<'p> PathReadings<'p> {
     /// Returns true if a server may read the path as `prefix`, or as a path below it. `prefix`
     /// begins with `/`.
     pub fn is_at_or_below(&self, prefix: &str) -> bool {
+        self.is_at_or_below_without_host(prefix) || self.is_at_or_below_behind_host(prefix)
+    }
+
+    /// The same, for servers that merge repeated slashes.
+    pub fn is_at_or_below_without_host(&self, prefix: &str) -> bool {
         self.readings.iter().flatten().any(|reading| {
             begins_with(segments(reading), prefix)
                 || self.has_script && begins_with_script_or_behind(reading, prefix)
-                || may_begin_with_host(reading) && begins_with(segments(reading).skip(1), prefix)
         })
+    }
+
+    /// The same, for servers that take the first segment behind `//` for a host.
+    pub fn is_at_or_below_behind_host(&self, prefix: &str) -> bool {
+        let mut readings = self.readings.iter().flatten().filter(|it| may_begin_with_host(it));
+        readings.any(|reading| begins_with(segments(reading).skip(1), prefix))
     }
 }
 

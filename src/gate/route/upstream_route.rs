@@ -97,8 +97,8 @@ impl RouteMethods {
 }
 
 /// Returns the index of the route with the longest prefix that an upstream server may read in this
-/// path. `None` if there is none, if servers disagree about where the path leads, or if one may
-/// read one of riskgate's own paths in it.
+/// path. `None` if there is none, if servers disagree about where the path leads, if one may read
+/// one of riskgate's own paths in it, or if some read a route with a key and others one without.
 pub(super) fn find_upstream_route_index(
     routes: &[UpstreamRoute],
     authz_path: Option<&PathPrefix>,
@@ -112,8 +112,15 @@ pub(super) fn find_upstream_route_index(
     if own.any(|own| readings.is_at_or_below(own)) {
         return None;
     }
-    let matches = |index: &usize| readings.is_at_or_below(&routes[*index].path_prefix);
-    (0..routes.len()).filter(matches).max_by_key(|index| routes[*index].path_prefix.len())
+    let longest = |matches: &dyn Fn(&str) -> bool| {
+        let indexes = (0..routes.len()).filter(|index| matches(&routes[*index].path_prefix));
+        indexes.max_by_key(|index| routes[*index].path_prefix.len())
+    };
+    let found = longest(&|prefix| readings.is_at_or_below_without_host(prefix))?;
+    let behind_host = longest(&|prefix| readings.is_at_or_below_behind_host(prefix));
+    // Nobody reaches a route with a key in the name of one without.
+    let avoids_key = behind_host.is_some_and(|it| routes[it].needs_key && !routes[found].needs_key);
+    (!avoids_key).then_some(found)
 }
 
 /// Returns how a request for this path is screened, if it is on the route with this index; `None`
@@ -200,6 +207,23 @@ mod tests {
                 assert_eq!(matched_prefix(&paths, path).as_deref(), expected, "{path}");
             }
         }
+    }
+
+    #[test]
+    fn a_host_in_a_path_opens_no_route() {
+        let open = UpstreamRoute { needs_key: false, ..upstream_route("/") };
+        let routes = [open, upstream_route("/admin")];
+        for (path, expected) in [
+            ("//x/y", Some(0)),
+            ("//x/admin", None),
+            ("//admin/x", Some(1)),
+            ("//admin/admin", Some(1)),
+        ] {
+            let found = find_upstream_route_index(&routes, None, path.as_bytes());
+            assert_eq!(found, expected, "{path}");
+        }
+        // A server that merges slashes would read a path that no route names.
+        assert_eq!(matched_prefix(&["/x"], "//v/x"), None);
     }
 
     #[test]
