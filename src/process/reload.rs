@@ -439,8 +439,11 @@ impl ReloadState {
             || !self.audit.record_config(&self.config_sources, &self.inputs.startup.admin);
     }
 
-    /// Lets the audit record what has changed in the key file.
+    /// Lets the audit record what has changed in the key file, if the file was read as it is now.
     fn record_key_file(&self) {
+        if self.keys.has_key_file_changed() {
+            return;
+        }
         self.audit.record_key_file(self.config.key_file.as_deref(), self.keys.declared_keys());
     }
 

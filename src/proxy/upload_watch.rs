@@ -72,7 +72,8 @@ async fn wait_until_too_slow(upload: &Mutex<Upload>, body_timeout: Duration) {
             return;
         }
         if is_waiting_for_client {
-            // The client can't send, because the server does not read. The guard ends that.
+            // The client can't send, because the server does not read. The guard ends that, if the
+            // server has a deadline.
             upload.last_part_at = Some(Instant::now());
         }
     }

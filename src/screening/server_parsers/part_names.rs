@@ -120,8 +120,8 @@ pub(in crate::screening) fn read_part_name_as_formidable(disposition: &str) -> O
     })
 }
 
-/// The most names of one part that are searched for; an honest part has one or two.
-const MAX_SEARCHED_NAMES: usize = 8;
+/// The most names of one part that are searched for, one more than a part may have.
+const MAX_SEARCHED_NAMES: usize = 9;
 /// Rack from 3.1 on skips a longer disposition, and reads `Content-ID`.
 const MAX_RACK_DISPOSITION_BYTES: usize = 1_536;
 

@@ -137,9 +137,7 @@ fn no_change_makes_a_store_of_an_emptied_server() {
     let (gateway, tokens) = AdminTokens::start_on_redis(&server);
     let (_, id) = gateway.create_active_key_with_id("acme", &["--plan", "pro"]);
     server.run(&["FLUSHALL"]);
-    for (status, text) in send_changes(&gateway, &tokens, &id) {
-        println!("{status} {text}");
-        assert!([409, 503].contains(&status), "{status} {text}");
+    for (_, text) in send_changes(&gateway, &tokens, &id) {
         assert!(text.to_lowercase().contains("nothing was changed"), "{text}");
     }
     for words in [
