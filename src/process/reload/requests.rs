@@ -81,15 +81,16 @@ impl ReloadRequests {
 
     /// Waits for a request or a call of [`ReloadTrigger::check_for_changes`], for at most
     /// `max_wait`, and takes all requests from the queue. Returns `None` if there was no request,
-    /// else one sender for each requester that waits for the outcome.
+    /// else one sender for each requester that waits for the outcome. It waits for `max_wait` even
+    /// if no trigger is left: a mounted gate has none.
     pub(super) async fn wait_and_take_all(
         &mut self,
         max_wait: Duration,
     ) -> Option<Vec<oneshot::Sender<ReloadOutcome>>> {
-        let request = tokio::time::timeout(max_wait, self.requests.recv());
         let first = tokio::select! {
-            request = request => request.ok().flatten(),
+            Some(request) = self.requests.recv() => Some(request),
             () = self.wakeup.notified() => None,
+            () = tokio::time::sleep(max_wait) => None,
         };
         let mut requests: Vec<ReplyTo> = first.into_iter().collect();
         // Also after the timeout: a request may arrive just then.
@@ -103,6 +104,15 @@ impl ReloadRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn without_a_trigger_each_wait_lasts_its_time() {
+        let (trigger, mut requests) = ReloadRequests::new();
+        drop(trigger);
+        let (begun_at, max_wait) = (std::time::Instant::now(), Duration::from_millis(20));
+        assert!(requests.wait_and_take_all(max_wait).await.is_none());
+        assert!(begun_at.elapsed() >= max_wait);
+    }
 
     #[tokio::test]
     async fn a_request_that_arrives_with_the_timeout_is_taken() {
