@@ -17,8 +17,8 @@ pub trait ExchangeClient: Send {
     /// Returns the header of a response, without a field.
     fn begin_header(&mut self) -> Self::Header;
 
-    /// Waits until the client gives up its request. Over HTTP/1.1, riskgate does not read
-    /// meanwhile, so it does not notice.
+    /// Waits until the client gives up its request. Over HTTP/1.1, a client that closes its sending
+    /// side may still wait for the response, so it is taken as gone only after the response began.
     fn wait_until_gone(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Sets the header of a server's response, which is sent with the first bytes of the body.

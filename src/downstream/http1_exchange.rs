@@ -37,6 +37,8 @@ struct Http1Client<'c> {
     client_io: &'c mut ClientIo,
     fast_path: &'c mut FastPath,
     output: Vec<u8>,
+    /// Whether the response of a server has begun.
+    has_response_begun: bool,
 }
 
 /// Sends `pending_output`, the responses to the client's earlier requests, then forwards the
@@ -52,7 +54,13 @@ pub(super) async fn proxy_request(
     let header = client_io.read_buf.split_to(request.header_length);
     let head = ParsedBytes(&header);
     let ctx = &mut request.ctx;
-    let mut client = Http1Client { context, client_io, fast_path, output: pending_output };
+    let mut client = Http1Client {
+        context,
+        client_io,
+        fast_path,
+        output: pending_output,
+        has_response_begun: false,
+    };
     if !client.send_output(false, None).await {
         ctx.set_aborted_outcome();
         context.gate.count_and_log_on_fast_path(ctx, head);
@@ -116,10 +124,14 @@ impl ExchangeClient for Http1Client<'_> {
     }
 
     async fn wait_until_gone(&mut self) {
-        pending().await
+        match self.has_response_begun {
+            false => pending().await,
+            true => self.client_io.wait_until_client_closes().await,
+        }
     }
 
     fn set_response_header(&mut self, header: Http1Header, should_close: bool) {
+        self.has_response_begun = true;
         self.output = header.finish(self.fast_path.date_header_value(), should_close);
     }
 

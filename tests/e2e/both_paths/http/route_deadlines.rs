@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, MockUpstream, Setup, Step, get, request, response_bytes};
+use crate::harness::{Gateway, MockUpstream, Setup, Step, get, request, response_bytes, wait_until};
 
 fn start(deadline: &str, steps: fn() -> Vec<Step>) -> (Gateway, MockUpstream) {
     let upstream = MockUpstream::with_script(move |_| steps());
@@ -68,6 +68,25 @@ fn each_part_of_a_response_has_the_whole_deadline() {
         let answer = gateway.send_request(&request).expect(200);
         assert!(!answer.is_complete, "the last parts never came");
     }
+}
+
+#[test]
+fn a_client_that_leaves_a_silent_event_stream_frees_its_place() {
+    let (gateway, upstream) = start("0", || {
+        let header = "Content-Type: text/event-stream\r\n";
+        let bytes = response_bytes(200, header, "data: 1\n\n");
+        // The rest of the body would come in an hour.
+        vec![Step::Send(bytes[..bytes.len() - 2].to_vec()), Step::Pause(Duration::from_secs(3600))]
+    });
+    let mut client = gateway.connect();
+    client.send(b"GET /app HTTP/1.1\r\nHost: a\r\n\r\nGET /app HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("the stream has begun", || upstream.request_count() == 1);
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(gateway.sum_of_samples("riskgate_requests_in_flight", &[]), 1.0, "the client listens");
+    drop(client);
+    wait_until("the request has ended", || {
+        gateway.sum_of_samples("riskgate_requests_in_flight", &[]) == 0.0
+    });
 }
 
 #[test]
