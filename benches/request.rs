@@ -20,8 +20,10 @@ use riskgate::message::request_head::{RequestLimits, parse_request_head};
 use riskgate::message::request_id::RequestId;
 use riskgate::message::response::{CommonHeaders, RenderOptions, Reply};
 use riskgate::model::domain::Domain;
+use riskgate::model::email::EmailAddress;
 use riskgate::model::origin::Origin;
 use riskgate::quota::Allowance;
+use riskgate::screening::{BodyHeaders, FieldPath, ReceivedBody, read_field_values};
 use riskgate::{Gate, Mount};
 
 const LIMITS: RequestLimits = RequestLimits {
@@ -163,6 +165,32 @@ fn bench_response_rendering(c: &mut Criterion) {
     group.finish();
 }
 
+/// Times what screening adds to a form: its address is read, parsed and looked up.
+fn bench_form(c: &mut Criterion) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_mount, gate, _) = create_gate_with_keys(folder.path());
+    let table = gate.state().table.snapshot();
+    let fields = [FieldPath::parse("email").expect("a name")];
+    let form =
+        b"email=ada.lovelace%40mail.yopmail.com&password=a-long-passphrase&terms=on&plan=free&n=1";
+    let headers =
+        BodyHeaders { content_type: Some(b"application/x-www-form-urlencoded"), is_encoded: false };
+    let mut group = c.benchmark_group("form");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("baseline: the end of its field", |b| {
+        b.iter(|| assert!(black_box(form).iter().position(|byte| *byte == b'&').is_some()));
+    });
+    group.bench_function("read, parsed and looked up", |b| {
+        b.iter(|| {
+            let body = ReceivedBody { bytes: black_box(form), is_whole: true };
+            let found = read_field_values(headers, b"", body, &fields).expect("a value");
+            let address = EmailAddress::parse(&found.values[0]).expect("an address");
+            assert!(table.lookup(address.domain(), 0).verdict.score.get() >= 80);
+        });
+    });
+    group.finish();
+}
+
 /// Creates a gate like that of `riskgate run` with keys of many accounts. Returns the keys too.
 fn create_gate_with_keys(folder: &Path) -> (Mount, Gate, Vec<String>) {
     let (mut file, mut keys) = (String::new(), Vec::new());
@@ -257,5 +285,5 @@ fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
     });
 }
 
-criterion_group!(benches, bench_request_parts, bench_whole_decision);
+criterion_group!(benches, bench_request_parts, bench_form, bench_whole_decision);
 criterion_main!(benches);
