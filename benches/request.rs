@@ -185,7 +185,7 @@ fn bench_form(c: &mut Criterion) {
             let body = ReceivedBody { bytes: black_box(form), is_whole: true };
             let found = read_field_values(headers, b"", body, &fields).expect("a value");
             let address = EmailAddress::parse(&found.values[0]).expect("an address");
-            assert!(table.lookup(address.domain(), 0).verdict.score.get() >= 80);
+            assert!(table.lookup(address.domain(), 0).verdict.score.value() >= 80);
         });
     });
     group.finish();
