@@ -77,6 +77,7 @@ impl<'t> EmailVerdict<'t> {
             | Rule::DisposableC
             | Rule::DisposableD
             | Rule::Role
+            | Rule::LookAlike
             | Rule::Typo
             | Rule::FreeSubdomain
             | Rule::ThrowawayName

@@ -91,6 +91,16 @@ impl Domain {
         &self.0
     }
 
+    /// The name in Unicode. `None` if no label is an A-label.
+    pub fn to_unicode(&self) -> Option<String> {
+        let has_a_label = self.0.as_bytes().contains(&b'-')
+            && self.0.split('.').any(|label| label.starts_with("xn--"));
+        has_a_label.then(|| {
+            let (ascii, hyphens) = (AsciiDenyList::STD3, Hyphens::CheckFirstLast);
+            Uts46::new().to_unicode(self.0.as_bytes(), ascii, hyphens).0.into_owned()
+        })
+    }
+
     /// Returns the byte offset at which the public suffix begins, and the suffix's kind.
     pub fn public_suffix_start(&self) -> (usize, SuffixKind) {
         find_public_suffix_start(&self.0)

@@ -104,18 +104,21 @@ pub enum Rule {
     Role = 13,
     /// A free mailbox provider.
     Free = 14,
-    /// In no list, and one edit away from the name of a large provider.
-    Typo = 15,
+    /// In no list, and its letters of other scripts look like a provider's name, or stand among
+    /// Latin ones that they look like.
+    LookAlike = 15,
+    /// In no list, and a slip of the finger away from the name of a large provider.
+    Typo = 16,
     /// In no list, and below a suffix that gives out names for free.
-    FreeSubdomain = 16,
+    FreeSubdomain = 17,
     /// In no list, and the registrable name contains a word such as "tempmail".
-    ThrowawayName = 17,
+    ThrowawayName = 18,
     /// The MX host belongs to a professional mail service.
-    Professional = 18,
+    Professional = 19,
     /// In no list, and the registrable name contains a word such as "mail".
-    MailInName = 19,
+    MailInName = 20,
     /// No other rule applies.
-    Unknown = 20,
+    Unknown = 21,
 }
 
 /// Where a verdict comes from: the value of `X-Verdict-Source`.
@@ -149,7 +152,7 @@ impl VerdictSource {
 
 impl Rule {
     /// All rules, in their order.
-    pub const ALL: [Rule; 20] = [
+    pub const ALL: [Rule; 21] = [
         Rule::Override,
         Rule::SpecialUse,
         Rule::UnknownTld,
@@ -164,6 +167,7 @@ impl Rule {
         Rule::DisposableMx,
         Rule::Role,
         Rule::Free,
+        Rule::LookAlike,
         Rule::Typo,
         Rule::FreeSubdomain,
         Rule::ThrowawayName,
@@ -186,6 +190,7 @@ impl Rule {
             | Rule::Role
             | Rule::Free => VerdictSource::List,
             Rule::UnknownTld
+            | Rule::LookAlike
             | Rule::Typo
             | Rule::FreeSubdomain
             | Rule::ThrowawayName
@@ -214,6 +219,7 @@ impl Rule {
             Rule::DisposableMx => "disposable_mx",
             Rule::Role => "role",
             Rule::Free => "free",
+            Rule::LookAlike => "look_alike",
             Rule::Typo => "typo",
             Rule::FreeSubdomain => "free_subdomain",
             Rule::ThrowawayName => "throwaway_name",

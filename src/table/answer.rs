@@ -138,33 +138,28 @@ impl<'t> TableAnswer<'t> {
     }
 
     /// The well-known provider that the user probably meant, if the name is close to its name.
-    /// `None` if the name is known to receive mail: a list says so, or the name is not flagged and
-    /// has a mail host in the DNS. Also `None` if a parent matched and not the name itself.
+    /// `None` if the name is real: a list says so, or the name is not flagged and has a mail host in
+    /// the DNS. Also `None` if a parent matched and not the name itself. A disposable name gets a
+    /// suggestion even if it has a mail host: that of a person who waits for such slips.
     pub fn suggest_provider(&self, domain: &Domain) -> Option<&'t str> {
         let rule = self.verdict.rule;
-        let is_known_to_work = match rule {
+        let is_real = match rule {
             Rule::Override | Rule::Protected | Rule::Alias => true,
             Rule::Role | Rule::Free | Rule::Professional | Rule::FreeSubdomain => true,
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
-                let answer = &self.table.decoded_table.answers[usize::from(self.answer_index)];
-                answer.is_known_or_cleared
-                    || self.table.unlisted_rules.has_verified_mx(answer.vote_bits)
+                self.table.decoded_table.answers[usize::from(self.answer_index)].is_known_or_cleared
             }
-            Rule::DisposableMx | Rule::Typo | Rule::ThrowawayName | Rule::MailInName => false,
+            Rule::DisposableMx | Rule::ThrowawayName | Rule::MailInName => false,
+            Rule::LookAlike | Rule::Typo => false,
             // If a row matched and no rule applies, the row says that the name is real, or has only
             // its label.
             Rule::Unknown => self.matched_name_offset.is_some(),
         };
-        let is_known_to_work =
-            is_known_to_work || self.has_mail_host && !self.verdict.reason.is_flagged();
+        let is_real = is_real || self.has_mail_host && !self.verdict.reason.is_flagged();
         // If a parent matched, the mistyped name itself has no row.
         let parent_matched = self.matched_name_offset.is_some_and(|at| at > 0);
-        if is_known_to_work || parent_matched {
-            return None;
-        }
-        let cannot_receive_mail = matches!(rule, Rule::UnknownTld | Rule::NoMail);
-        self.table.unlisted_rules.suggest_provider(domain.as_str(), cannot_receive_mail)
+        if is_real || parent_matched { None } else { self.table.find_similar_provider(domain) }
     }
 
     /// The rule, lists and sources behind the answer.

@@ -14,7 +14,7 @@ pub(super) const ANSWER_UNKNOWN: u16 = 0;
 /// The answer for names whose top-level domain does not exist.
 pub(super) const ANSWER_UNKNOWN_TLD: u16 = 1;
 
-/// The answer for names without a row that are one edit away from a large provider.
+/// The answer for names without a row that are a slip of the finger away from a large provider.
 pub(super) const ANSWER_TYPO: u16 = 2;
 
 /// The answer for names without a row that contain a word such as "tempmail".
@@ -29,8 +29,11 @@ pub(super) const ANSWER_NO_MAIL: u16 = 5;
 /// The answer for names that are parked according to the DNS.
 pub(super) const ANSWER_PARKED: u16 = 6;
 
+/// The answer for names without a row in letters that look like Latin ones.
+pub(super) const ANSWER_LOOK_ALIKE: u16 = 7;
+
 /// The rules of the answers with a fixed index, in the order of the indexes.
-pub(super) const RULES_OF_FIXED_ANSWERS: [Rule; 7] = [
+pub(super) const RULES_OF_FIXED_ANSWERS: [Rule; 8] = [
     Rule::Unknown,
     Rule::UnknownTld,
     Rule::Typo,
@@ -38,6 +41,7 @@ pub(super) const RULES_OF_FIXED_ANSWERS: [Rule; 7] = [
     Rule::MailInName,
     Rule::NoMail,
     Rule::Parked,
+    Rule::LookAlike,
 ];
 
 /// The number of answers with a fixed index.

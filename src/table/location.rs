@@ -42,6 +42,7 @@ const BUNDLED_FILES: &[(&str, &str)] = &[
     ("free.txt", include_str!("../../data/free.txt")),
     ("free-subdomains.txt", include_str!("../../data/free-subdomains.txt")),
     ("known.txt", include_str!("../../data/known.txt")),
+    ("real-names.txt", include_str!("../../data/real-names.txt")),
     ("cleared.txt", include_str!("../../data/cleared.txt")),
     ("labels.csv", include_str!("../../data/labels.csv")),
     ("mx-labels.csv", include_str!("../../data/mx-labels.csv")),

@@ -7,10 +7,12 @@
 use super::answer::{TableAnswer, TableRow};
 use super::buckets;
 use super::entry::{
-    ANSWER_MAIL_IN_NAME, ANSWER_THROWAWAY_NAME, ANSWER_TYPO, ANSWER_UNKNOWN, ANSWER_UNKNOWN_TLD,
-    NO_ANSWER, NameEntry, TLD_COVERS_ALL, TLD_EXISTS, TLD_HAS_COVERING_SUFFIX,
+    ANSWER_LOOK_ALIKE, ANSWER_MAIL_IN_NAME, ANSWER_THROWAWAY_NAME, ANSWER_TYPO, ANSWER_UNKNOWN,
+    ANSWER_UNKNOWN_TLD, NO_ANSWER, NameEntry, TLD_COVERS_ALL, TLD_EXISTS, TLD_HAS_COVERING_SUFFIX,
 };
+use super::look_alikes::{LookAlike, read_look_alike};
 use super::manifest::MAX_TLD_LIST_AGE_DAYS;
+use super::similar_names::{SuffixState, TypedName};
 use super::source_packages::SECONDS_PER_DAY;
 use super::table_data::Table;
 use super::unlisted_rules::UnlistedRule;
@@ -30,7 +32,7 @@ impl Table {
         if let Some((answer, at)) = found.filter(|(answer, _)| *answer != NO_ANSWER) {
             return match self.answer_yields_to_unlisted_rules[usize::from(answer)] {
                 true => self
-                    .apply_unlisted_rules(name, registrable_start)
+                    .apply_unlisted_rules(domain, registrable_start)
                     .unwrap_or_else(|| self.make_answer(answer, Some(at))),
                 false => self.make_answer(answer, Some(at)),
             };
@@ -50,24 +52,60 @@ impl Table {
         if tld_flags & TLD_EXISTS == 0 && is_tld_list_recent {
             return self.make_answer(ANSWER_UNKNOWN_TLD, None);
         }
-        self.apply_unlisted_rules(name, registrable_start)
+        self.apply_unlisted_rules(domain, registrable_start)
             .unwrap_or_else(|| self.make_answer(ANSWER_UNKNOWN, None))
     }
 
     /// The answer of the rules for unlisted names, if one applies.
     fn apply_unlisted_rules(
         &self,
-        name: &str,
+        domain: &Domain,
         registrable_start: Option<usize>,
     ) -> Option<TableAnswer<'_>> {
+        let name = domain.as_str();
         let label = registrable_start
             .map_or("", |registrable_start| first_label_of_registrable(&name[registrable_start..]));
-        let answer = match self.unlisted_rules.find_rule(name, label)? {
+        let typed = || self.split_typed_name(name, registrable_start);
+        let look_alike = read_domain_as_look_alike(domain);
+        let rule = self.unlisted_rules.find_rule(name, typed, look_alike.as_ref(), label)?;
+        let answer = match rule {
+            UnlistedRule::LookAlike => ANSWER_LOOK_ALIKE,
             UnlistedRule::Typo => ANSWER_TYPO,
             UnlistedRule::ThrowawayName => ANSWER_THROWAWAY_NAME,
             UnlistedRule::MailInName => ANSWER_MAIL_IN_NAME,
         };
         Some(self.make_answer(answer, None))
+    }
+
+    /// Splits a name as it is compared with providers. `None` if it is a public suffix or too long.
+    fn split_typed_name<'n>(
+        &self,
+        name: &'n str,
+        registrable_start: Option<usize>,
+    ) -> Option<TypedName<'n>> {
+        let tld = &name[name.rfind('.').map_or(0, |dot| dot + 1)..];
+        let has_tld_list = self.decoded_table.meta.tlds_date.is_some();
+        let is_tld = !has_tld_list || self.tld_flags.flags_of(tld) & TLD_EXISTS != 0;
+        let suffix_state = match registrable_start? {
+            0 if is_tld => SuffixState::Exists,
+            _ => SuffixState::IsNoSuffix,
+        };
+        TypedName::new(name, suffix_state)
+    }
+
+    /// The provider that was probably meant by the name, whatever lists say about the name: the one
+    /// that it looks like, or that slips of the finger lead from.
+    pub(super) fn find_similar_provider(&self, domain: &Domain) -> Option<&str> {
+        let apparent = read_domain_as_look_alike(domain).map(|it| it.apparent_name);
+        let apparent = apparent.and_then(|name| Domain::parse(&name).ok());
+        if let Some(apparent) = &apparent
+            && let Some(provider) = self.unlisted_rules.find_provider(apparent.as_str())
+        {
+            return Some(provider);
+        }
+        let domain = apparent.as_ref().unwrap_or(domain);
+        let typed = self.split_typed_name(domain.as_str(), domain.registrable_start())?;
+        self.unlisted_rules.suggest_provider(&typed)
     }
 
     /// Whether the name is one of the providers under `typos_of` and `suggest` in the manifest.
@@ -155,6 +193,11 @@ impl Table {
         self.iter_names_with_entry_index()
             .filter_map(|(name, number)| self.make_row(name, &self.decoded_table.entries[number]))
     }
+}
+
+/// What a name with letters of other scripts seems to say.
+fn read_domain_as_look_alike(domain: &Domain) -> Option<LookAlike> {
+    read_look_alike(&domain.to_unicode()?)
 }
 
 /// The first label of a registrable domain, which its owner chose.

@@ -85,7 +85,7 @@ impl ListKind {
 }
 
 /// The rules that have a score, with their default scores.
-pub(super) const DEFAULT_SCORES: [(Rule, u8); 19] = [
+pub(super) const DEFAULT_SCORES: [(Rule, u8); 20] = [
     (Rule::SpecialUse, 100),
     (Rule::UnknownTld, 100),
     (Rule::Protected, 0),
@@ -99,6 +99,7 @@ pub(super) const DEFAULT_SCORES: [(Rule, u8); 19] = [
     (Rule::DisposableMx, 85),
     (Rule::Role, 70),
     (Rule::Free, 0),
+    (Rule::LookAlike, 75),
     (Rule::Typo, 60),
     (Rule::FreeSubdomain, 70),
     (Rule::ThrowawayName, 70),
@@ -172,6 +173,8 @@ struct RawRules {
     typos_of: Vec<Spanned<String>>,
     #[serde(default)]
     suggest: Vec<Spanned<String>>,
+    #[serde(default)]
+    sole_domains: Vec<Spanned<String>>,
     #[serde(default)]
     throwaway_words: Vec<Spanned<String>>,
     #[serde(default)]
@@ -364,6 +367,7 @@ fn parse_unlisted_rules(
     UnlistedRuleSettings {
         typos_of: parse_texts("typos_of", raw.typos_of, domain_format, is_domain),
         suggest: parse_texts("suggest", raw.suggest, domain_format, is_domain),
+        sole_domains: parse_texts("sole_domains", raw.sole_domains, domain_format, is_domain),
         throwaway_words: parse_texts("throwaway_words", raw.throwaway_words, word_format, is_word),
         mail_words: parse_texts("mail_words", raw.mail_words, word_format, is_word),
         verified_mx_vote: raw.verified_mx_vote,

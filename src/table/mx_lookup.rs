@@ -31,9 +31,11 @@ impl TableAnswer<'_> {
     /// Whether DNS records may change the answer. They may if no list and no override decided it.
     pub fn is_undecided_by_lists(&self) -> bool {
         match self.verdict.rule {
-            Rule::Typo | Rule::ThrowawayName | Rule::MailInName | Rule::Unknown => {
-                self.matched_name_offset.is_none()
-            }
+            Rule::LookAlike
+            | Rule::Typo
+            | Rule::ThrowawayName
+            | Rule::MailInName
+            | Rule::Unknown => self.matched_name_offset.is_none(),
             // The matching row is that of the free suffix. If another list has a row too, that list
             // decided the answer.
             Rule::FreeSubdomain => self.is_only_in_lists_of_kind(ListKind::FreeSubdomain),

@@ -153,9 +153,12 @@ pub(super) fn decide_answer(
 /// reason, or keeps the reason of the rule that would apply without the override.
 pub(super) fn reason_of_rule(rule: Rule) -> Reason {
     match rule {
-        Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked | Rule::Typo => {
-            Reason::Undeliverable
-        }
+        Rule::SpecialUse
+        | Rule::UnknownTld
+        | Rule::NoMail
+        | Rule::Parked
+        | Rule::LookAlike
+        | Rule::Typo => Reason::Undeliverable,
         Rule::DisposableA
         | Rule::DisposableB
         | Rule::DisposableC

@@ -8,5 +8,6 @@ mod faults;
 mod lookup;
 mod slips;
 mod succession;
+mod suggestions;
 mod support;
 mod unlisted_rules;

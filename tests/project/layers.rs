@@ -56,7 +56,7 @@ const FOLDERS_WITHOUT_HTTP: [&str; 11] = [
 ];
 
 /// Crates, each with the only folders or modules that may use it.
-const CRATES: [(&str, &[&str]); 38] = [
+const CRATES: [(&str, &[&str]); 37] = [
     ("anstream", &["cli/output"]),
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
@@ -107,7 +107,6 @@ const CRATES: [(&str, &[&str]); 38] = [
     ("sha2", &["feed/fetch", "keys/token", "store/audit", "webhook"]),
     ("smol_str", &["model", "message", "gate", "downstream/fast_path", "observe/screening_counts"]),
     ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
-    ("strsim", &["table/unlisted_rules"]),
     ("tikv_jemallocator", &["main"]),
     // Not `message`, `exchange` and `gate`: what they compute needs no runtime.
     (

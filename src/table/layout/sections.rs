@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::table::fault::TableFault;
 
 /// The version of the layout.
-pub(in crate::table) const FORMAT_VERSION: u32 = 4;
+pub(in crate::table) const FORMAT_VERSION: u32 = 5;
 /// The first bytes of every compiled table.
 pub(super) const MAGIC: &[u8; 8] = b"riskgate";
 /// The size of the header, in bytes.

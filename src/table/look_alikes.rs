@@ -1,0 +1,82 @@
+//! Names in letters that look like the Latin ones: `gmаil.com` with a Cyrillic `а` (UTS 39).
+//!
+//! No lists of names: `unlisted_rules` decides what follows.
+
+/// The letters that look like each ASCII character, as Unicode's `confusables.txt` says.
+const LOOK_ALIKES: &str = include_str!("look_alikes.txt");
+
+/// What a name with look-alikes seems to say.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LookAlike {
+    /// The name in ASCII, as a person reads it.
+    pub apparent_name: String,
+    /// Whether a label has ASCII letters and letters of another script side by side.
+    pub is_mixed: bool,
+}
+
+/// Reads a name in Unicode as a person would. `None` if a character looks like none of ASCII: then
+/// the name does not pretend to be Latin.
+pub(super) fn read_look_alike(name: &str) -> Option<LookAlike> {
+    let apparent_name = name.chars().map(apparent_character).collect::<Option<String>>()?;
+    let is_mixed = name.split('.').any(|label| {
+        label.contains(|c: char| c.is_ascii_alphabetic())
+            && label.contains(|c: char| !c.is_ascii() && !is_latin(c))
+    });
+    (apparent_name != name).then_some(LookAlike { apparent_name, is_mixed })
+}
+
+/// The ASCII character that this one looks like.
+fn apparent_character(c: char) -> Option<char> {
+    if c.is_ascii() {
+        return Some(c);
+    }
+    let lines = LOOK_ALIKES.lines().filter(|line| !line.starts_with('#'));
+    let mut ascii_and_look_alikes = lines.filter_map(|line| line.split_once(' '));
+    ascii_and_look_alikes.find(|(_, look_alikes)| look_alikes.contains(c))?.0.chars().next()
+}
+
+/// Whether a letter is in one of Unicode's blocks for Latin letters.
+fn is_latin(c: char) -> bool {
+    matches!(
+        c,
+        '\u{aa}'..='\u{2af}'
+            | '\u{1d00}'..='\u{1eff}'
+            | '\u{2c60}'..='\u{2c7f}'
+            | '\u{a720}'..='\u{a7ff}'
+            | '\u{ab30}'..='\u{ab6f}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_alike_is_read_as_latin() {
+        for (name, apparent_name, is_mixed) in [
+            ("gm\u{430}il.com", "gmail.com", true),
+            ("\u{43e}utl\u{43e}\u{43e}k.com", "outlook.com", true),
+            ("h\u{3bf}tmail.com", "hotmail.com", true),
+            ("\u{443}\u{430}\u{4bb}\u{43e}\u{43e}.com", "yahoo.com", false),
+            ("\u{261}mail.com", "gmail.com", false),
+            ("gma\u{131}l.com", "gmail.com", false),
+            ("gm\u{e1}il.com", "gmail.com", false),
+            ("z\u{fc}rich.ch", "zurich.ch", false),
+        ] {
+            let expected = LookAlike { apparent_name: apparent_name.to_owned(), is_mixed };
+            assert_eq!(read_look_alike(name), Some(expected), "{name}");
+        }
+        for name in
+            ["gmail.com", "\u{43f}\u{43e}\u{447}\u{442}\u{430}.\u{440}\u{444}", "例え.jp", ""]
+        {
+            assert_eq!(read_look_alike(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_lower_case_letter_has_look_alikes() {
+        for letter in 'a'..='z' {
+            assert!(LOOK_ALIKES.lines().any(|line| line.starts_with(&format!("{letter} "))));
+        }
+    }
+}

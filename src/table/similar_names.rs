@@ -1,0 +1,466 @@
+//! Which slips of the finger lead from the name of a provider to a typed name.
+//!
+//! No I/O and no lists: `unlisted_rules` has the providers, and decides what follows.
+
+/// Two neighbours swapped, or a double letter in place of a single one or the reverse.
+const SWAPPED: u8 = 5;
+/// A letter missing or at a near place, a key beside the right one, or one vowel for another.
+const NEAR: u8 = 6;
+/// Any other edit of one letter.
+const OTHER: u8 = 9;
+/// What a slip in the first letter costs besides: people mistype it least.
+const FIRST: u8 = 2;
+/// The same if the first letter is missing.
+const FIRST_MISSING: u8 = 4;
+/// What counts against a provider that is not one of the largest, if a name may mean two.
+const SMALL_PROVIDER: u8 = 4;
+/// The highest limit.
+const MAX_COST: u8 = 2 * NEAR;
+/// A cost above every limit.
+const NEVER: u8 = 100;
+/// The longest label and the longest suffix that are compared, in bytes.
+const MAX_COMPARED_BYTES: usize = 20;
+
+/// Whether the suffix behind the first label of a typed name is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SuffixState {
+    /// It is a public suffix, and its top-level domain exists.
+    Exists,
+    /// It is no public suffix, or its top-level domain does not exist.
+    IsNoSuffix,
+}
+
+/// A name as a person typed it.
+#[derive(Clone, Copy)]
+pub(super) struct TypedName<'n> {
+    name: &'n str,
+    label: &'n str,
+    suffix: &'n str,
+    suffix_state: SuffixState,
+    letters: u32,
+}
+
+impl<'n> TypedName<'n> {
+    /// Splits a name behind its first label. `None` if the name is too long to be compared.
+    pub(super) fn new(name: &'n str, suffix_state: SuffixState) -> Option<TypedName<'n>> {
+        let (label, suffix) = name.split_once('.')?;
+        let is_compared = label.len().max(suffix.len()) <= MAX_COMPARED_BYTES;
+        let letters = letter_bits(label);
+        is_compared.then_some(TypedName { name, label, suffix, suffix_state, letters })
+    }
+}
+
+/// The providers that typed names are compared with.
+pub(super) struct SimilarNames {
+    /// The labels of the largest providers.
+    large_labels: Vec<ProviderLabel>,
+    /// The other labels, the shortest first.
+    small_labels: Vec<ProviderLabel>,
+    largest_count: usize,
+}
+
+/// A first label of providers, such as `hotmail`.
+struct ProviderLabel {
+    label: String,
+    letters: u32,
+    /// Whether one of the providers is among the largest. Then two slips may lead to the label.
+    is_large: bool,
+    providers: Vec<Provider>,
+}
+
+struct Provider {
+    name: String,
+    suffix_start: usize,
+    /// The place in the order of the providers, the largest first.
+    rank: usize,
+    /// Whether the provider has no other domain with the same label.
+    is_sole_domain: bool,
+}
+
+impl SimilarNames {
+    /// `largest` and `others` are the names of providers, each in the order in which they are
+    /// suggested. `sole_domains` are those that have no other domain with the same label.
+    pub(super) fn new(
+        largest: &[String],
+        others: &[String],
+        sole_domains: &[String],
+    ) -> SimilarNames {
+        let mut labels: Vec<ProviderLabel> = Vec::new();
+        for (rank, name) in largest.iter().chain(others).enumerate() {
+            let Some((label, _)) = name.split_once('.') else { continue };
+            let provider = Provider {
+                name: name.clone(),
+                suffix_start: label.len() + 1,
+                rank,
+                is_sole_domain: sole_domains.contains(name),
+            };
+            match labels.iter_mut().find(|it| it.label == label) {
+                Some(known) => known.providers.push(provider),
+                None => labels.push(ProviderLabel {
+                    label: label.to_owned(),
+                    letters: letter_bits(label),
+                    is_large: rank < largest.len(),
+                    providers: vec![provider],
+                }),
+            }
+        }
+        labels.sort_by_key(|label| label.label.len());
+        let (large_labels, small_labels) = labels.into_iter().partition(|label| label.is_large);
+        SimilarNames { large_labels, small_labels, largest_count: largest.len() }
+    }
+
+    /// The names of all providers, those with the same label side by side.
+    pub(super) fn providers(&self) -> impl Iterator<Item = &str> {
+        let labels = self.large_labels.iter().chain(&self.small_labels);
+        labels.flat_map(|label| &label.providers).map(|provider| &*provider.name)
+    }
+
+    /// Whether slips may lead from one of the largest providers to a name that begins with this
+    /// label. Quick, and false for nearly all names.
+    pub(super) fn is_near_largest(&self, label: &str) -> bool {
+        let mut letters = None;
+        self.large_labels.iter().any(|large| {
+            large.has_near_length(label)
+                && large.has_near_letters(*letters.get_or_insert_with(|| letter_bits(label)))
+        })
+    }
+
+    /// Whether slips lead from one of the largest providers to the typed name.
+    pub(super) fn is_slip_of_largest(&self, typed: &TypedName<'_>) -> bool {
+        let mut costs = self.large_labels.iter().flat_map(|label| label.slip_costs(typed));
+        costs.any(|(_, provider)| provider.rank < self.largest_count)
+    }
+
+    /// The provider that was meant: the one with the fewest and commonest slips.
+    pub(super) fn find_meant(&self, typed: &TypedName<'_>) -> Option<&str> {
+        let length = typed.label.len();
+        let start = self.small_labels.partition_point(|label| label.label.len() + 1 < length);
+        let end = self.small_labels.partition_point(|label| label.label.len() <= length + 1);
+        let small_labels = self.small_labels.get(start..end).unwrap_or_default();
+        let of_small = small_labels.iter().flat_map(|label| label.slip_costs(typed));
+        let of_small = of_small.map(|(cost, provider)| (cost + SMALL_PROVIDER, provider));
+        let of_large = self.large_labels.iter().flat_map(|label| label.slip_costs(typed));
+        let nearest = of_large.chain(of_small).min_by_key(|(cost, it)| (*cost, it.rank));
+        nearest.map(|(_, provider)| &*provider.name)
+    }
+}
+
+impl ProviderLabel {
+    /// The providers from which slips lead to the typed name, with the cost of the slips. Slips that
+    /// are too many or too rare for a name of its length do not count, and neither does the
+    /// provider's own name.
+    fn slip_costs(&self, typed: &TypedName<'_>) -> impl Iterator<Item = (u8, &Provider)> {
+        let is_near = self.has_near_length(typed.label) && self.has_near_letters(typed.letters);
+        let providers = if is_near { &*self.providers } else { &[] };
+        let mut label_cost = None;
+        providers.iter().filter_map(move |provider| {
+            if provider.differs_only_in_dots(typed.name) {
+                return Some((SWAPPED, provider));
+            }
+            let is_same_label = self.label == typed.label;
+            let suffix_cost = self.find_suffix_cost(provider, is_same_label, typed)?;
+            if is_same_label {
+                return (suffix_cost > 0).then_some((suffix_cost, provider));
+            }
+            let label_cost = *label_cost.get_or_insert_with(|| self.find_label_cost(typed.label));
+            let is_likely = label_cost <= self.label_limit(provider, suffix_cost, typed);
+            is_likely.then(|| (label_cost + suffix_cost, provider))
+        })
+    }
+
+    /// The most edits that lead from the label to a typed one.
+    fn max_edits(&self) -> usize {
+        if self.is_large { 2 } else { 1 }
+    }
+
+    fn has_near_length(&self, typed: &str) -> bool {
+        let max_difference = if self.label.len() > 5 { self.max_edits() } else { 1 };
+        self.label.len().abs_diff(typed.len()) <= max_difference
+    }
+
+    /// Whether the edits can change the set of letters into that of the label. An edit changes at
+    /// most two letters of the set, and `rn` for `m` three.
+    fn has_near_letters(&self, typed_letters: u32) -> bool {
+        let clear_lowest_bit = |bits: u32| bits & bits.wrapping_sub(1);
+        let bits = self.letters ^ typed_letters;
+        let without_three = clear_lowest_bit(clear_lowest_bit(clear_lowest_bit(bits)));
+        match self.is_large {
+            true => clear_lowest_bit(without_three) == 0,
+            false => without_three == 0,
+        }
+    }
+
+    fn find_label_cost(&self, typed: &str) -> u8 {
+        let (typed, label) = (typed.as_bytes(), self.label.as_bytes());
+        let prefix = typed.iter().zip(label).take_while(|(a, b)| a == b).count();
+        let rest = typed[prefix..].iter().rev().zip(label[prefix..].iter().rev());
+        let suffix = rest.take_while(|(a, b)| a == b).count();
+        // One edit changes three letters side by side at most.
+        let is_one_edit = label.len().max(typed.len()) - prefix - suffix <= 3;
+        match label.len() {
+            ..=2 => NEVER,
+            _ if !self.is_large && !is_one_edit => NEVER,
+            3 | 4 => find_short_label_cost(typed, label),
+            _ => edit_cost(typed, label),
+        }
+    }
+
+    /// What the slips in the label may cost.
+    fn label_limit(&self, provider: &Provider, suffix_cost: u8, typed: &TypedName<'_>) -> u8 {
+        let (length, is_com) = (self.label.len(), provider.name.ends_with(".com"));
+        // A name that is shorter than a short one is often a real one.
+        let is_too_short = length <= 5 && typed.label.len() < length;
+        match (suffix_cost, typed.suffix_state) {
+            (0, _) if self.is_large && is_too_short => NEAR + FIRST_MISSING,
+            (0, _) if self.is_large && is_com && length > 5 => 2 * NEAR,
+            (0, _) if self.is_large && (is_com || length > 5) => SWAPPED + NEAR,
+            (0, _) if !self.is_large && length > 6 => NEAR + FIRST_MISSING,
+            (0, _) if self.is_large || length > 5 => OTHER,
+            (0, _) if is_too_short => SWAPPED,
+            (0, _) => NEAR,
+            (_, SuffixState::IsNoSuffix) if self.is_large => OTHER,
+            (_, SuffixState::IsNoSuffix) if length > 4 => NEAR,
+            (_, SuffixState::Exists) if self.is_large => NEAR,
+            _ => 0,
+        }
+    }
+
+    /// The cost of the slips in the suffix. `None` if the typed suffix was probably meant.
+    fn find_suffix_cost(
+        &self,
+        provider: &Provider,
+        is_same_label: bool,
+        typed: &TypedName<'_>,
+    ) -> Option<u8> {
+        let suffix = &provider.name[provider.suffix_start..];
+        if typed.suffix == suffix {
+            return Some(0);
+        }
+        if typed.suffix_state == SuffixState::IsNoSuffix {
+            let cost = edit_cost(typed.suffix.as_bytes(), suffix.as_bytes());
+            let limit = if suffix.len() <= 2 { NEAR + FIRST_MISSING } else { 2 * NEAR };
+            return (cost <= limit).then_some(cost);
+        }
+        let is_one_letter_short =
+            matches!((suffix, typed.suffix), ("com", "cm" | "co" | "om") | ("net", "ne"));
+        if is_one_letter_short && (self.is_large || is_same_label) {
+            return Some(NEAR);
+        }
+        // `uk` for `co.uk`, and `net` for `com`.
+        let missing = suffix.strip_suffix(typed.suffix).unwrap_or_default();
+        let is_generic = self.is_large && suffix == "com" && matches!(typed.suffix, "net" | "org");
+        let is_slip = matches!(missing, "co." | "com.") || is_generic || provider.is_sole_domain;
+        (is_same_label && is_slip).then_some(OTHER)
+    }
+}
+
+impl Provider {
+    /// Whether a dot stands at the wrong place, is missing or too many: `gmailc.om`.
+    fn differs_only_in_dots(&self, name: &str) -> bool {
+        fn letters(name: &str) -> impl Iterator<Item = u8> + '_ {
+            name.bytes().filter(|byte| *byte != b'.')
+        }
+        self.name.len().abs_diff(name.len()) <= 1
+            && self.name != name
+            && letters(&self.name).eq(letters(name))
+    }
+}
+
+/// A bit for each letter. Other characters share the bits of letters.
+fn letter_bits(label: &str) -> u32 {
+    label.bytes().fold(0, |bits, byte| bits | 1 << (byte % 32))
+}
+
+/// The cost of a slip in a label of three or four letters. Most names that are so near are real, so
+/// only a double letter counts, and in four letters a swap.
+fn find_short_label_cost(typed: &[u8], label: &[u8]) -> u8 {
+    let is_considered = typed.len() > label.len() || label.len() == 4 && typed.len() == label.len();
+    match edit_cost(typed, label) {
+        SWAPPED if is_considered => SWAPPED,
+        _ => NEVER,
+    }
+}
+
+/// The cost of the cheapest slips that lead from the meant text to the typed text: their distance of
+/// optimal string alignment (Damerau 1964, Levenshtein 1966), with a cost for each kind of slip.
+fn edit_cost(typed: &[u8], meant: &[u8]) -> u8 {
+    if typed.len().max(meant.len()) > MAX_COMPARED_BYTES {
+        return NEVER;
+    }
+    let mut costs = [[NEVER; MAX_COMPARED_BYTES + 1]; MAX_COMPARED_BYTES + 1];
+    costs[0][0] = 0;
+    let mut last_likely = 0;
+    for t in 0..=typed.len() {
+        // A row depends on the three rows before it.
+        if t > last_likely + 3 {
+            return NEVER;
+        }
+        // Two edits shift a letter by at most two places.
+        for m in t.saturating_sub(2)..=(t + 2).min(meant.len()) {
+            let mut cheapest = costs[t][m];
+            let mut offer = |before: u8, cost: u8| {
+                cheapest = cheapest.min(before.saturating_add(cost));
+            };
+            if t > 0 {
+                offer(costs[t - 1][m], cost_of_extra(typed, t - 1));
+            }
+            if m > 0 {
+                offer(costs[t][m - 1], cost_of_missing(meant, m - 1));
+            }
+            if t > 0 && m > 0 {
+                let is_first = t == 1 && m == 1;
+                let cost = cost_of_replaced(typed[t - 1], meant[m - 1], is_first);
+                offer(costs[t - 1][m - 1], cost);
+            }
+            if t > 1 && m > 1 && typed[t - 2..t] == [meant[m - 1], meant[m - 2]] {
+                offer(costs[t - 2][m - 2], SWAPPED);
+            }
+            if t > 2 && m > 2 && is_rotated(&typed[t - 3..t], &meant[m - 3..m]) {
+                offer(costs[t - 3][m - 3], NEAR);
+            }
+            if t > 1 && m > 0 && typed[t - 2..t] == *b"rn" && meant[m - 1] == b'm' {
+                offer(costs[t - 2][m - 1], NEAR);
+            }
+            costs[t][m] = cheapest;
+            if cheapest <= MAX_COST {
+                last_likely = t;
+            }
+        }
+    }
+    costs[typed.len()][meant.len()]
+}
+
+/// Whether one letter of three stands two places too early or too late: `icould`.
+fn is_rotated(typed: &[u8], meant: &[u8]) -> bool {
+    *typed == [meant[1], meant[2], meant[0]] || *typed == [meant[2], meant[0], meant[1]]
+}
+
+/// The cost of a letter that was typed and not meant.
+fn cost_of_extra(typed: &[u8], at: usize) -> u8 {
+    let letter = typed[at];
+    let before = at.checked_sub(1).map(|before| typed[before]);
+    let mut neighbours = before.into_iter().chain(typed.get(at + 1).copied());
+    if letter.is_ascii_alphabetic() && before == Some(letter) {
+        return SWAPPED;
+    }
+    match neighbours.any(|other| are_keys_near(letter, other)) {
+        true if at == 0 => NEAR + FIRST,
+        true => NEAR,
+        // Numbers and letters before a name are chosen, not mistyped.
+        false if at == 0 || letter.is_ascii_digit() => NEVER,
+        false => OTHER,
+    }
+}
+
+/// The cost of a letter that was meant and not typed.
+fn cost_of_missing(meant: &[u8], at: usize) -> u8 {
+    match at.checked_sub(1) {
+        Some(before) if meant[before] == meant[at] => SWAPPED,
+        Some(_) => NEAR,
+        None => NEAR + FIRST_MISSING,
+    }
+}
+
+fn cost_of_replaced(typed: u8, meant: u8, is_first: bool) -> u8 {
+    let is_vowel = |letter: u8| b"aeiou".contains(&letter);
+    match typed == meant {
+        true => 0,
+        false if are_keys_near(typed, meant) => NEAR + if is_first { FIRST } else { 0 },
+        false if is_first || typed.is_ascii_digit() => NEVER,
+        false if is_vowel(typed) && is_vowel(meant) => NEAR,
+        false => OTHER,
+    }
+}
+
+/// Whether two keys are neighbours on a QWERTY keyboard, or their characters look alike.
+fn are_keys_near(key: u8, other: u8) -> bool {
+    let near: &[u8] = match key {
+        b'0' => b"op",
+        b'1' => b"liq",
+        b'2' => b"qw",
+        b'3' => b"we",
+        b'4' => b"er",
+        b'5' => b"rts",
+        b'6' => b"ty",
+        b'7' => b"yu",
+        b'8' => b"ui",
+        b'9' => b"io",
+        b'a' => b"qwsz",
+        b'b' => b"ghvn",
+        b'c' => b"dfxv",
+        b'd' => b"ersfxc",
+        b'e' => b"34wrsd",
+        b'f' => b"rtdgcv",
+        b'g' => b"tyfhvb",
+        b'h' => b"yugjbn",
+        b'i' => b"189uojkl",
+        b'j' => b"uihknm",
+        b'k' => b"iojlm",
+        b'l' => b"1iopk",
+        b'm' => b"jkn",
+        b'n' => b"hjbm",
+        b'o' => b"09ipkl",
+        b'p' => b"0ol",
+        b'q' => b"12wa",
+        b'r' => b"45etdf",
+        b's' => b"5wedazx",
+        b't' => b"56ryfg",
+        b'u' => b"78yihj",
+        b'v' => b"fgcb",
+        b'w' => b"23qeas",
+        b'x' => b"sdzc",
+        b'y' => b"67tugh",
+        b'z' => b"asx",
+        _ => b"",
+    };
+    near.contains(&other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_slip_has_its_cost() {
+        for (typed, meant, cost) in [
+            ("gmail", "gmail", 0),
+            ("gmial", "gmail", SWAPPED),
+            ("gmaill", "gmail", SWAPPED),
+            ("outlok", "outlook", SWAPPED),
+            ("gmil", "gmail", NEAR),
+            ("gmsil", "gmail", NEAR),
+            ("gmeil", "gmail", NEAR),
+            ("gmai1", "gmail", NEAR),
+            ("gmaikl", "gmail", NEAR),
+            ("grnail", "gmail", NEAR),
+            ("icould", "icloud", NEAR),
+            ("gmxil", "gmail", OTHER),
+            ("g-mail", "gmail", OTHER),
+            ("hmail", "gmail", NEAR + FIRST),
+            ("hgmail", "gmail", NEAR + FIRST),
+            ("mail", "gmail", NEAR + FIRST_MISSING),
+            ("gmailll", "gmail", 2 * SWAPPED),
+            ("gmial", "gmali", NEAR),
+        ] {
+            assert_eq!(edit_cost(typed.as_bytes(), meant.as_bytes()), cost, "{typed} {meant}");
+        }
+        for (typed, meant) in [("pmail", "gmail"), ("xgmail", "gmail"), ("7gmail", "gmail")] {
+            assert!(edit_cost(typed.as_bytes(), meant.as_bytes()) >= NEVER, "{typed}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_name_is_a_slip_of_itself_and_none_panics(label in "[a-z0-9-]{0,25}", suffix in "[a-z.]{0,25}") {
+            let name = format!("{label}.{suffix}");
+            let others = ["gmail.com", "sfr.fr", "yahoo.co.uk"].map(str::to_owned);
+            for state in [SuffixState::Exists, SuffixState::IsNoSuffix] {
+                let Some(typed) = TypedName::new(&name, state) else { continue };
+                let own = std::slice::from_ref(&name);
+                let own = SimilarNames::new(own, &[], own);
+                proptest::prop_assert_eq!(own.find_meant(&typed), None);
+                SimilarNames::new(&others, &[], &[]).find_meant(&typed);
+            }
+        }
+    }
+}
