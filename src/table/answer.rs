@@ -138,9 +138,9 @@ impl<'t> TableAnswer<'t> {
     }
 
     /// The well-known provider that the user probably meant, if the name is close to its name.
-    /// `None` if the name is real: a list says so, or the name is not flagged and has a mail host in
-    /// the DNS. Also `None` if a parent matched and not the name itself. A disposable name gets a
-    /// suggestion even if it has a mail host: that of a person who waits for such slips.
+    /// `None` if the name is real: a list says so, or the name is not flagged and has a mail host
+    /// in the DNS. `None` if a parent matched and not the name itself. A disposable name gets a
+    /// suggestion even if its mail host answers, because squatters collect mistyped mail.
     pub fn suggest_provider(&self, domain: &Domain) -> Option<&'t str> {
         let rule = self.verdict.rule;
         let is_real = match rule {

@@ -146,9 +146,9 @@ impl SimilarNames {
 }
 
 impl ProviderLabel {
-    /// The providers from which slips lead to the typed name, with the cost of the slips. Slips that
-    /// are too many or too rare for a name of its length do not count, and neither does the
-    /// provider's own name.
+    /// The providers from which slips lead to the typed name, with the cost of the slips. Slips do
+    /// not count if they are too many or too rare for a name of its length. The provider's own name
+    /// does not count.
     fn slip_costs(&self, typed: &TypedName<'_>) -> impl Iterator<Item = (u8, &Provider)> {
         let is_near = self.has_near_length(typed.label) && self.has_near_letters(typed.letters);
         let providers = if is_near { &*self.providers } else { &[] };
@@ -281,8 +281,8 @@ fn find_short_label_cost(typed: &[u8], label: &[u8]) -> u8 {
     }
 }
 
-/// The cost of the cheapest slips that lead from the meant text to the typed text: their distance of
-/// optimal string alignment (Damerau 1964, Levenshtein 1966), with a cost for each kind of slip.
+/// The cost of the cheapest slips that lead from the meant text to the typed text: their distance
+/// of optimal string alignment (Damerau 1964, Levenshtein 1966), with a cost for each kind of slip.
 fn edit_cost(typed: &[u8], meant: &[u8]) -> u8 {
     if typed.len().max(meant.len()) > MAX_COMPARED_BYTES {
         return NEVER;

@@ -1,4 +1,4 @@
-//! Rules for names in no list: typing errors of large providers, look-alikes, and words in the name.
+//! Rules for names in no list: typing errors of large providers, look-alikes, and words in names.
 //!
 //! The table stores the answer and score of each rule.
 
