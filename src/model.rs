@@ -10,5 +10,6 @@ pub mod origin;
 pub mod path_prefix;
 pub mod plan;
 pub mod refusal;
+mod role_names;
 pub mod route_label;
 pub mod verdict;

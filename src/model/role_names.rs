@@ -1,0 +1,202 @@
+//! The names of functions and machines in local parts: which addresses belong to no person.
+//!
+//! No I/O. [`crate::model::email::EmailAddress::is_role`] asks it.
+
+/// The local parts that belong to functions and machines rather than to people (RFC 2142, and what
+/// sites and companies use besides, in the languages with most speakers and their neighbours),
+/// without separators, sorted by bytes. Nobody's first or last name is here, unless companies use
+/// it far more often than people.
+#[rustfmt::skip]
+const ROLE_NAMES: [&str; 420] = [
+    "abonnement", "abuse", "account", "accounting", "accounts", "accountspayable", "accueil",
+    "achats", "acquisti", "admin", "administracao", "administracion", "administrador",
+    "administratie", "administration", "administrator", "admins", "admissions", "ads",
+    "advertising", "aide", "ajuda", "aldaam", "alert", "alerts", "all", "amministrazione",
+    "anfrage", "anfragen", "announcements", "apps", "assistance", "assistenza", "atencion",
+    "atencionalcliente", "atendimento", "auskunft", "autoreply", "autoresponder", "ayuda",
+    "bestellingen", "bestellung", "bestellungen", "bewerbung", "bewerbungen", "bikri", "bilgi",
+    "billing", "biuro", "board", "boekhouding", "booking", "bookings", "bounce", "bounces",
+    "boutique", "buchhaltung", "buergerbuero", "buero", "buhgalteria", "buhgalteriya", "caiwu",
+    "calidad", "careers", "claims", "clientele", "clientes", "clients", "cobranca", "cobranza",
+    "cobranzas", "comercial", "commande", "commandes", "commercial", "commerciale",
+    "communication", "community", "complaints", "compliance", "compras", "comptabilite",
+    "comunicacao", "contabilidad", "contabilidade", "contabilita", "contact", "contacto",
+    "contactus", "contato", "contatti", "contatto", "customercare", "customers",
+    "customerservice", "customersupport", "daemon", "datenschutz", "destek", "devis", "devnull",
+    "direccion", "direction", "diretoria", "direzione", "dns", "donations", "donotreply", "dpo",
+    "editor", "eigyo", "einkauf", "empfang", "empleo", "emploi", "enquiries", "enquiry", "event",
+    "events", "everyone", "facturacion", "facturas", "facturation", "facture", "faleconosco",
+    "fatturazione", "fatture", "faturamento", "feedback", "finance", "financeiro", "formation",
+    "ftp", "gdpr", "gerencia", "geschaeftsfuehrung", "geschaeftsleitung", "gongguan",
+    "guanliyuan", "hello", "help", "helpdesk", "helpline", "hilfe", "hostmaster", "hr",
+    "iletisim", "imprensa", "info", "informacao", "informacion", "informaciones", "informacoes",
+    "information", "inkoop", "inquiries", "inquiry", "insankaynaklari", "investorrelations",
+    "investors", "invoice", "invoices", "invoicing", "it", "itsupport", "jinji", "jobs", "kadry",
+    "karriere", "kefu", "keineantwort", "keiri", "khidma", "klantenservice", "kontakt",
+    "ksiegowosc", "kundenbetreuung", "kundendienst", "kundenservice", "lavoraconnoi", "legal",
+    "lianxi", "lianxiwomen", "list", "logistics", "loja", "mabiat", "mailadmin", "mailer",
+    "mailerdaemon", "marketing", "media", "membership", "mercadeo", "mitteilungen", "moderator",
+    "moderators", "muhasebe", "musterihizmetleri", "naoresponda", "naoresponder", "negozio",
+    "nepasrepondre", "news", "newsletter", "nichtantworten", "nobody", "noc", "nonrispondere",
+    "noreplies", "noreply", "noresponder", "noresponse", "notice", "notification",
+    "notifications", "notify", "null", "obslugaklienta", "office", "oficina", "operations",
+    "ops", "orcamento", "orcamentos", "orders", "ordini", "otdelkadrov", "otoiawase",
+    "ouvidoria", "pagos", "partners", "partnership", "partnerships", "payment", "payments",
+    "payroll", "pedidos", "personalabteilung", "pochta", "podderjka", "podderzhka", "pomoc",
+    "pomosh", "post", "postmaster", "poststelle", "postventa", "prenotazioni", "prensa", "press",
+    "presse", "priemnaya", "privacy", "procurement", "prodaja", "prodazhi", "proveedores",
+    "publicidad", "publicrelations", "purchasing", "quality", "rathaus", "recepcion", "receptie",
+    "reception", "rechnung", "rechnungen", "recruiting", "recruitment", "recrutamento",
+    "recrutement", "recursoshumanos", "redaktion", "refunds", "registrar", "registration",
+    "reklama", "rekrutacja", "reply", "reservas", "reservation", "reservations",
+    "ressourceshumaines", "returns", "rezeption", "rh", "root", "rrhh", "sac", "sahayata",
+    "sahayta", "saiyo", "sales", "sampark", "sav", "secretaria", "secretariaat", "secretariat",
+    "secretary", "security", "segreteria", "sekretar", "sekretariat", "service", "serviceclient",
+    "serviceclients", "servicedesk", "servicioalcliente", "servizioclienti", "shangwu",
+    "shichang", "shop", "siparis", "sistemas", "snabzhenie", "soporte", "soumu", "spam",
+    "sprzedaz", "staff", "stampa", "subscribe", "suporte", "support", "supporto", "sysadmin",
+    "tawasol", "team", "technik", "termine", "tesoreria", "tienda", "toiawase", "training",
+    "ufficio", "unsubscribe", "usenet", "uucp", "vacatures", "vendas", "vendite", "ventas",
+    "vente", "ventes", "verkauf", "verkoop", "versand", "vertrieb", "verwaltung", "volunteer",
+    "volunteers", "vorstand", "warehouse", "webadmin", "webmaster", "werbung", "wholesale",
+    "www", "xiaoshou", "zakaz", "zakazy", "zamowienia", "zentrale", "zhaopin", "zhichi", "админ",
+    "бухгалтерия", "заказ", "заказы", "инфо", "кадры", "контакт", "контакты", "отделкадров",
+    "поддержка", "помощь", "приемная", "приёмная", "продажи", "реклама", "секретарь", "اتصل",
+    "الدعم", "المبيعات", "المحاسبة", "خدمةالعملاء", "معلومات", "जानकारी", "बिक्री", "संपर्क",
+    "सहायता", "তথ্য", "বিক্রয়", "যোগাযোগ", "সহায়তা", "お問い合わせ", "サポート", "人事", "信息", "商务",
+    "問い合わせ", "営業", "客服", "市场", "広報", "招聘", "採用", "支持", "管理员", "管理員", "経理", "総務", "联系", "联系我们",
+    "聯繫", "財務", "财务", "銷售", "销售",
+];
+
+/// The role names that may begin a longer name, such as `info.berlin`, sorted by bytes. Names that
+/// are last names too are not here: `sales.maria` and `jobs.anna` are people.
+#[rustfmt::skip]
+const FIRST_ROLE_NAMES: [&str; 63] = [
+    "admin", "administracao", "administracion", "administrador", "administrator", "assistenza",
+    "atencion", "atendimento", "bewerbung", "billing", "biuro", "buchhaltung", "buero",
+    "comptabilite", "contabilidad", "contabilidade", "contabilita", "contact", "contacto",
+    "contato", "contatti", "donotreply", "facturacion", "faturamento", "helpdesk", "hostmaster",
+    "iletisim", "info", "informacion", "informacoes", "information", "kefu", "kontakt",
+    "kundenservice", "marketing", "newsletter", "noreply", "office", "oficina", "postmaster",
+    "secretaria", "secretariat", "segreteria", "sekretariat", "serviceclient", "soporte",
+    "suporte", "support", "supporto", "vendas", "vendite", "ventas", "ventes", "verkauf",
+    "vertrieb", "webmaster", "инфо", "контакт", "поддержка", "продажи", "お問い合わせ", "客服", "销售",
+];
+
+/// The words that stand beside a role name, such as `team` in `sales-team`, or are a part of one,
+/// such as `do`, `not` in `do-not-reply`; sorted by bytes. No first name is here.
+#[rustfmt::skip]
+const WORDS_BESIDE_ROLE_NAMES: [&str; 124] = [
+    "abteilung", "ae", "africa", "america", "antworten", "apac", "ar", "asia", "at", "au",
+    "auto", "be", "bitte", "br", "ca", "care", "center", "central", "centre", "ch", "cl",
+    "client", "cliente", "cn", "co", "customer", "de", "department", "dept", "desk", "dev", "dk",
+    "do", "east", "email", "emea", "es", "eu", "europe", "fi", "fr", "general", "global",
+    "group", "head", "host", "hq", "humaines", "human", "humanos", "in", "international", "intl",
+    "jp", "kr", "latam", "leitung", "line", "local", "mail", "main", "master", "member",
+    "members", "mx", "nao", "ne", "net", "new", "nicht", "nl", "no", "non", "nord", "north",
+    "not", "nz", "online", "ost", "partner", "pas", "payable", "pe", "pl", "please", "pt",
+    "public", "receivable", "recursos", "relations", "repondre", "resources", "responda",
+    "responder", "response", "ressources", "rispondere", "ru", "se", "services", "site", "south",
+    "student", "students", "sud", "sued", "supplier", "suppliers", "sys", "system", "systems",
+    "teams", "tr", "uk", "us", "usa", "user", "users", "vendor", "vendors", "web", "west",
+    "world", "za",
+];
+
+/// Whether a local part in lower case, without what follows `+`, belongs to a function or a
+/// machine. Several words count only if their separators stand between whole words: `ad.min` and
+/// `mark.eting` are people.
+pub(super) fn is_role_name(local_part: &str) -> bool {
+    if is_listed(&ROLE_NAMES, local_part) {
+        return true;
+    }
+    let words = || local_part.split(['-', '_', '.']).filter(|word| !word.is_empty());
+    let mut further_words = words();
+    let (Some(first), Some(_)) = (further_words.next(), further_words.next()) else {
+        return false;
+    };
+    if is_listed(&FIRST_ROLE_NAMES, first) {
+        return true;
+    }
+    let is_role = |word| is_listed(&ROLE_NAMES, word);
+    let is_known = |word| is_role(word) || is_listed(&WORDS_BESIDE_ROLE_NAMES, word);
+    words().all(is_known) && (words().any(is_role) || is_role(&words().collect::<String>()))
+}
+
+fn is_listed(sorted_names: &[&str], name: &str) -> bool {
+    sorted_names.binary_search(&name).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_are_sorted_and_have_no_separator() {
+        for names in [&ROLE_NAMES[..], &FIRST_ROLE_NAMES, &WORDS_BESIDE_ROLE_NAMES] {
+            assert!(names.is_sorted_by(|a, b| a < b));
+            assert!(names.iter().all(|name| !name.contains(['-', '_', '.', '+', '"'])));
+            assert!(names.iter().all(|name| name.to_lowercase() == **name));
+        }
+        assert!(FIRST_ROLE_NAMES.iter().all(|name| is_listed(&ROLE_NAMES, name)));
+        assert!(WORDS_BESIDE_ROLE_NAMES.iter().all(|word| !is_listed(&ROLE_NAMES, word)));
+    }
+
+    #[test]
+    fn role_names_of_several_words_and_languages_are_recognized() {
+        for name in [
+            "sales-team",
+            "info.berlin",
+            "kontakt",
+            "ventas",
+            "no-reply",
+            "do.not.reply",
+            "contact_us",
+            "web-master",
+            "accounts.payable",
+            "it-support",
+            "us.sales",
+            "atencion-al-cliente",
+            "recursos.humanos",
+            "ne-pas-repondre",
+            "service.client",
+            "nao-responda",
+            "buchhaltung",
+            "suporte-br",
+            "segreteria.roma",
+            "客服",
+            "поддержка",
+            "kefu",
+            "sampark",
+        ] {
+            assert!(is_role_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_people_are_no_role_names() {
+        for name in [
+            "li.st",
+            "ad.min",
+            "mark.eting",
+            "h.r",
+            "i_t",
+            "d.n.s",
+            "reply-to-jane",
+            "pedro.sales",
+            "sales.pedro",
+            "steve.jobs",
+            "jobs.steve",
+            "emily.post",
+            "jane.info",
+            "informer",
+            "salesman",
+            "kontakter",
+            "al.press",
+            "",
+            "-",
+            "do.not",
+        ] {
+            assert!(!is_role_name(name), "{name}");
+        }
+    }
+}
