@@ -11,6 +11,7 @@ mod aligned_bytes;
 mod answer;
 mod buckets;
 mod build;
+mod bulk_names;
 mod csv;
 mod csv_lists;
 mod embedded_lists;

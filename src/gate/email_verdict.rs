@@ -68,6 +68,7 @@ impl<'t> EmailVerdict<'t> {
             Rule::Parked => PARKED_DELIVERABILITY,
             Rule::Protected
             | Rule::Alias
+            | Rule::AgentInbox
             | Rule::Free
             | Rule::Professional
             | Rule::DisposableMx => KNOWN_DELIVERABILITY,
@@ -81,6 +82,7 @@ impl<'t> EmailVerdict<'t> {
             | Rule::Typo
             | Rule::FreeSubdomain
             | Rule::ThrowawayName
+            | Rule::BulkName
             | Rule::MailInName
             | Rule::Unknown => match self.lookup.has_known_mail_host() {
                 true => KNOWN_DELIVERABILITY,

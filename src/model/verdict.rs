@@ -86,39 +86,43 @@ pub enum Rule {
     Protected = 4,
     /// A relay or an alias service.
     Alias = 5,
+    /// A service that gives inboxes to programs, such as AI agents.
+    AgentInbox = 6,
     /// In a list of disposable domains of tier A: people reviewed the source.
-    DisposableA = 6,
+    DisposableA = 7,
     /// In a list of disposable domains of tier B: two sources agree.
-    DisposableB = 7,
+    DisposableB = 8,
     /// In a list of disposable domains of tier C: one source.
-    DisposableC = 8,
+    DisposableC = 9,
     /// In a list of disposable domains of tier D: one source that is probably out of date.
-    DisposableD = 9,
+    DisposableD = 10,
     /// The domain has a null MX (RFC 7505) or no mail host at all, or does not exist (NXDOMAIN).
-    NoMail = 10,
+    NoMail = 11,
     /// The domain's mail hosts have no addresses, or only loopback addresses.
-    Parked = 11,
+    Parked = 12,
     /// The MX host belongs to a known operator of disposable domains.
-    DisposableMx = 12,
+    DisposableMx = 13,
     /// A host of mailing lists, or a domain of noreply addresses.
-    Role = 13,
+    Role = 14,
     /// A free mailbox provider.
-    Free = 14,
+    Free = 15,
     /// In no list, and its letters of other scripts look like a provider's name, or stand among
     /// Latin ones that they look like.
-    LookAlike = 15,
+    LookAlike = 16,
     /// In no list, and a slip of the finger away from the name of a large provider.
-    Typo = 16,
+    Typo = 17,
     /// In no list, and below a suffix that gives out names for free.
-    FreeSubdomain = 17,
+    FreeSubdomain = 18,
     /// In no list, and the registrable name contains a word such as "tempmail".
-    ThrowawayName = 18,
+    ThrowawayName = 19,
     /// The MX host belongs to a professional mail service.
-    Professional = 19,
+    Professional = 20,
+    /// In no list, and spelled like the names that abusers register in bulk.
+    BulkName = 21,
     /// In no list, and the registrable name contains a word such as "mail".
-    MailInName = 20,
+    MailInName = 22,
     /// No other rule applies.
-    Unknown = 21,
+    Unknown = 23,
 }
 
 /// Where a verdict comes from: the value of `X-Verdict-Source`.
@@ -152,12 +156,13 @@ impl VerdictSource {
 
 impl Rule {
     /// All rules, in their order.
-    pub const ALL: [Rule; 21] = [
+    pub const ALL: [Rule; 23] = [
         Rule::Override,
         Rule::SpecialUse,
         Rule::UnknownTld,
         Rule::Protected,
         Rule::Alias,
+        Rule::AgentInbox,
         Rule::DisposableA,
         Rule::DisposableB,
         Rule::DisposableC,
@@ -172,6 +177,7 @@ impl Rule {
         Rule::FreeSubdomain,
         Rule::ThrowawayName,
         Rule::Professional,
+        Rule::BulkName,
         Rule::MailInName,
         Rule::Unknown,
     ];
@@ -183,6 +189,7 @@ impl Rule {
             | Rule::SpecialUse
             | Rule::Protected
             | Rule::Alias
+            | Rule::AgentInbox
             | Rule::DisposableA
             | Rule::DisposableB
             | Rule::DisposableC
@@ -194,6 +201,7 @@ impl Rule {
             | Rule::Typo
             | Rule::FreeSubdomain
             | Rule::ThrowawayName
+            | Rule::BulkName
             | Rule::MailInName => VerdictSource::Rule,
             Rule::NoMail | Rule::Parked | Rule::DisposableMx | Rule::Professional => {
                 VerdictSource::Dns
@@ -210,6 +218,7 @@ impl Rule {
             Rule::UnknownTld => "unknown_tld",
             Rule::Protected => "protected",
             Rule::Alias => "alias",
+            Rule::AgentInbox => "agent_inbox",
             Rule::DisposableA => "disposable_a",
             Rule::DisposableB => "disposable_b",
             Rule::DisposableC => "disposable_c",
@@ -224,6 +233,7 @@ impl Rule {
             Rule::FreeSubdomain => "free_subdomain",
             Rule::ThrowawayName => "throwaway_name",
             Rule::Professional => "professional",
+            Rule::BulkName => "bulk_name",
             Rule::MailInName => "mail_in_name",
             Rule::Unknown => "unknown",
         }

@@ -87,13 +87,14 @@ impl<'t> TableAnswer<'t> {
     }
 
     /// Applies the operator's score for unknown names, if there is one. An unlisted name that
-    /// contains a word such as "mail" never gets a lower score than an unknown name.
+    /// contains a word such as "mail", or is spelled like a bulk registration, never gets a lower
+    /// score than an unknown name.
     pub fn with_unknown_score(mut self, unknown_score: Option<Score>) -> Self {
         if let Some(unknown_score) = unknown_score {
             let score = &mut self.verdict.score;
             match self.verdict.rule {
                 Rule::Unknown => *score = unknown_score,
-                Rule::MailInName => *score = unknown_score.max(*score),
+                Rule::BulkName | Rule::MailInName => *score = unknown_score.max(*score),
                 _ => {}
             }
         }
@@ -144,14 +145,18 @@ impl<'t> TableAnswer<'t> {
     pub fn suggest_provider(&self, domain: &Domain) -> Option<&'t str> {
         let rule = self.verdict.rule;
         let is_real = match rule {
-            Rule::Override | Rule::Protected | Rule::Alias => true,
+            Rule::Override | Rule::Protected | Rule::Alias | Rule::AgentInbox => true,
             Rule::Role | Rule::Free | Rule::Professional | Rule::FreeSubdomain => true,
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
                 self.table.decoded_table.answers[usize::from(self.answer_index)].is_known_or_cleared
             }
-            Rule::DisposableMx | Rule::ThrowawayName | Rule::MailInName => false,
-            Rule::LookAlike | Rule::Typo => false,
+            Rule::DisposableMx
+            | Rule::LookAlike
+            | Rule::Typo
+            | Rule::ThrowawayName
+            | Rule::BulkName
+            | Rule::MailInName => false,
             // If a row matched and no rule applies, the row says that the name is real, or has only
             // its label.
             Rule::Unknown => self.matched_name_offset.is_some(),

@@ -32,8 +32,11 @@ pub(super) const ANSWER_PARKED: u16 = 6;
 /// The answer for names without a row in letters that look like Latin ones.
 pub(super) const ANSWER_LOOK_ALIKE: u16 = 7;
 
+/// The answer for names without a row that are spelled like bulk registrations.
+pub(super) const ANSWER_BULK_NAME: u16 = 8;
+
 /// The rules of the answers with a fixed index, in the order of the indexes.
-pub(super) const RULES_OF_FIXED_ANSWERS: [Rule; 8] = [
+pub(super) const RULES_OF_FIXED_ANSWERS: [Rule; 9] = [
     Rule::Unknown,
     Rule::UnknownTld,
     Rule::Typo,
@@ -42,6 +45,7 @@ pub(super) const RULES_OF_FIXED_ANSWERS: [Rule; 8] = [
     Rule::NoMail,
     Rule::Parked,
     Rule::LookAlike,
+    Rule::BulkName,
 ];
 
 /// The number of answers with a fixed index.

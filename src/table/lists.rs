@@ -116,6 +116,7 @@ impl<'a> ParsedLists<'a> {
                     ListKind::Protected => rules::rule_bit(Rule::Protected),
                     ListKind::Corporate => rules::rule_bit(Rule::Protected) | rules::CORPORATE_BIT,
                     ListKind::Alias => rules::rule_bit(Rule::Alias),
+                    ListKind::AgentInbox => rules::rule_bit(Rule::AgentInbox),
                     ListKind::Disposable(rule) => rules::rule_bit(rule),
                     ListKind::Role => rules::rule_bit(Rule::Role),
                     ListKind::FreeSubdomain => rules::rule_bit(Rule::FreeSubdomain),

@@ -7,8 +7,9 @@
 use super::answer::{TableAnswer, TableRow};
 use super::buckets;
 use super::entry::{
-    ANSWER_LOOK_ALIKE, ANSWER_MAIL_IN_NAME, ANSWER_THROWAWAY_NAME, ANSWER_TYPO, ANSWER_UNKNOWN,
-    ANSWER_UNKNOWN_TLD, NO_ANSWER, NameEntry, TLD_COVERS_ALL, TLD_EXISTS, TLD_HAS_COVERING_SUFFIX,
+    ANSWER_BULK_NAME, ANSWER_LOOK_ALIKE, ANSWER_MAIL_IN_NAME, ANSWER_THROWAWAY_NAME, ANSWER_TYPO,
+    ANSWER_UNKNOWN, ANSWER_UNKNOWN_TLD, NO_ANSWER, NameEntry, TLD_COVERS_ALL, TLD_EXISTS,
+    TLD_HAS_COVERING_SUFFIX,
 };
 use super::look_alikes::{LookAlike, read_look_alike};
 use super::manifest::MAX_TLD_LIST_AGE_DAYS;
@@ -63,15 +64,15 @@ impl Table {
         registrable_start: Option<usize>,
     ) -> Option<TableAnswer<'_>> {
         let name = domain.as_str();
-        let label = registrable_start
-            .map_or("", |registrable_start| first_label_of_registrable(&name[registrable_start..]));
         let typed = || self.split_typed_name(name, registrable_start);
         let look_alike = read_domain_as_look_alike(domain);
-        let rule = self.unlisted_rules.find_rule(name, typed, look_alike.as_ref(), label)?;
+        let rules = &self.unlisted_rules;
+        let rule = rules.find_rule(name, typed, look_alike.as_ref(), registrable_start)?;
         let answer = match rule {
             UnlistedRule::LookAlike => ANSWER_LOOK_ALIKE,
             UnlistedRule::Typo => ANSWER_TYPO,
             UnlistedRule::ThrowawayName => ANSWER_THROWAWAY_NAME,
+            UnlistedRule::BulkName => ANSWER_BULK_NAME,
             UnlistedRule::MailInName => ANSWER_MAIL_IN_NAME,
         };
         Some(self.make_answer(answer, None))
@@ -198,9 +199,4 @@ impl Table {
 /// What a name with letters of other scripts seems to say.
 fn read_domain_as_look_alike(domain: &Domain) -> Option<LookAlike> {
     read_look_alike(&domain.to_unicode()?)
-}
-
-/// The first label of a registrable domain, which its owner chose.
-fn first_label_of_registrable(registrable: &str) -> &str {
-    registrable.split('.').next().unwrap_or_default()
 }

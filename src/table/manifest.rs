@@ -8,6 +8,7 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
+use super::bulk_names::BulkNameSettings;
 use super::fault::{TableFault, TableFaults, fault_from_toml_error, line_number, quote_excerpt};
 use super::source_packages::SourcePackage;
 use super::unlisted_rules::UnlistedRuleSettings;
@@ -31,6 +32,8 @@ pub(super) enum ListKind {
     Protected,
     Corporate,
     Alias,
+    /// Services that give inboxes to programs.
+    AgentInbox,
     /// One of the four disposable rules.
     Disposable(Rule),
     Role,
@@ -46,13 +49,14 @@ pub(super) enum ListKind {
     Seed,
 }
 
-const LIST_KINDS: [(&str, ListKind); 16] = [
+const LIST_KINDS: [(&str, ListKind); 17] = [
     ("override", ListKind::Override),
     ("special_use", ListKind::SpecialUse),
     ("tlds", ListKind::Tlds),
     ("protected", ListKind::Protected),
     ("corporate", ListKind::Corporate),
     ("alias", ListKind::Alias),
+    ("agent_inbox", ListKind::AgentInbox),
     ("disposable", ListKind::Disposable(Rule::DisposableA)),
     ("mx", ListKind::Mx),
     ("mx_label", ListKind::MxLabel),
@@ -85,11 +89,12 @@ impl ListKind {
 }
 
 /// The rules that have a score, with their default scores.
-pub(super) const DEFAULT_SCORES: [(Rule, u8); 20] = [
+pub(super) const DEFAULT_SCORES: [(Rule, u8); 22] = [
     (Rule::SpecialUse, 100),
     (Rule::UnknownTld, 100),
     (Rule::Protected, 0),
     (Rule::Alias, 35),
+    (Rule::AgentInbox, 50),
     (Rule::DisposableA, 100),
     (Rule::DisposableB, 90),
     (Rule::DisposableC, 80),
@@ -104,6 +109,7 @@ pub(super) const DEFAULT_SCORES: [(Rule, u8); 20] = [
     (Rule::FreeSubdomain, 70),
     (Rule::ThrowawayName, 70),
     (Rule::Professional, 0),
+    (Rule::BulkName, 60),
     (Rule::MailInName, 30),
     (Rule::Unknown, 10),
 ];
@@ -178,8 +184,23 @@ struct RawRules {
     #[serde(default)]
     throwaway_words: Vec<Spanned<String>>,
     #[serde(default)]
+    bulk: RawBulkNames,
+    #[serde(default)]
     mail_words: Vec<Spanned<String>>,
     verified_mx_vote: Option<char>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawBulkNames {
+    #[serde(default)]
+    suffixes: Vec<Spanned<String>>,
+    #[serde(default)]
+    short_name_suffixes: Vec<Spanned<String>>,
+    #[serde(default)]
+    short_label_suffixes: Vec<Spanned<String>>,
+    #[serde(default)]
+    label_words: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -362,6 +383,11 @@ fn parse_unlisted_rules(
         let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         text.len() >= 3 && text.bytes().all(is_valid)
     };
+    let is_suffix = |text: &str| {
+        let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
+        text.len() >= 2 && text.bytes().all(is_valid)
+    };
+    let suffix_format = "a public suffix in its canonical form, such as \"xyz\" or \"my.id\"";
     let word_format = "three or more of a-z, 0-9 and -";
     let domain_format = "a domain in its canonical form";
     UnlistedRuleSettings {
@@ -370,6 +396,27 @@ fn parse_unlisted_rules(
         sole_domains: parse_texts("sole_domains", raw.sole_domains, domain_format, is_domain),
         throwaway_words: parse_texts("throwaway_words", raw.throwaway_words, word_format, is_word),
         mail_words: parse_texts("mail_words", raw.mail_words, word_format, is_word),
+        bulk: BulkNameSettings {
+            suffixes: parse_texts("bulk.suffixes", raw.bulk.suffixes, suffix_format, is_suffix),
+            short_name_suffixes: parse_texts(
+                "bulk.short_name_suffixes",
+                raw.bulk.short_name_suffixes,
+                suffix_format,
+                is_suffix,
+            ),
+            short_label_suffixes: parse_texts(
+                "bulk.short_label_suffixes",
+                raw.bulk.short_label_suffixes,
+                suffix_format,
+                is_suffix,
+            ),
+            label_words: parse_texts(
+                "bulk.label_words",
+                raw.bulk.label_words,
+                word_format,
+                is_word,
+            ),
+        },
         verified_mx_vote: raw.verified_mx_vote,
     }
 }

@@ -14,23 +14,37 @@ use crate::model::verdict::Rule;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MxSuffixAnswers {
     pub suffix: String,
-    /// The index of the answer that replaces the answer of `Rule::Unknown`.
-    pub unknown: u16,
-    /// The index of the answer that replaces the answer of `Rule::MailInName`.
-    pub mail_in_name: u16,
+    #[serde(flatten)]
+    pub indexes: MxAnswerIndexes,
 }
 
-/// The indexes of the answers `unknown` and `mail_in_name` by MX host suffix.
-pub(super) struct MxAnswerMap(HashMap<String, (u16, u16)>);
+/// The indexes of the answers that an MX host gives to names in no list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MxAnswerIndexes {
+    /// Replaces the answer of `Rule::Unknown`.
+    pub(super) unknown: u16,
+    /// Replaces the answer of `Rule::BulkName`.
+    pub(super) bulk_name: u16,
+    /// Replaces the answer of `Rule::MailInName`.
+    pub(super) mail_in_name: u16,
+}
+
+impl MxAnswerIndexes {
+    pub(super) fn all(self) -> [u16; 3] {
+        [self.unknown, self.bulk_name, self.mail_in_name]
+    }
+}
+
+/// The indexes of the answers by MX host suffix.
+pub(super) struct MxAnswerMap(HashMap<String, MxAnswerIndexes>);
 
 impl MxAnswerMap {
     pub(super) fn new(answers: &[MxSuffixAnswers]) -> MxAnswerMap {
-        let host =
-            |entry: &MxSuffixAnswers| (entry.suffix.clone(), (entry.unknown, entry.mail_in_name));
+        let host = |entry: &MxSuffixAnswers| (entry.suffix.clone(), entry.indexes);
         MxAnswerMap(answers.iter().map(host).collect())
     }
 
-    pub(super) fn find_answer_indexes(&self, host: &str) -> Option<(u16, u16)> {
+    pub(super) fn find_answer_indexes(&self, host: &str) -> Option<MxAnswerIndexes> {
         find_longest_suffix(&self.0, host).copied()
     }
 }

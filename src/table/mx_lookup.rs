@@ -3,7 +3,7 @@
 use super::answer::TableAnswer;
 use super::entry::{ANSWER_NO_MAIL, ANSWER_PARKED};
 use super::manifest::ListKind;
-use super::mx::{IMPLICIT_MX, rule_for_special_mx};
+use super::mx::{IMPLICIT_MX, MxAnswerIndexes, rule_for_special_mx};
 use super::table_data::Table;
 use crate::model::verdict::Rule;
 
@@ -15,7 +15,7 @@ impl Table {
 
     /// The table's answer for this MX host or for its longest known suffix, as a number; `None` if
     /// it has none.
-    pub fn known_mx_answer(&self, host: &str) -> Option<(u16, u16)> {
+    pub fn known_mx_answer(&self, host: &str) -> Option<MxAnswerIndexes> {
         self.mx_answers.find_answer_indexes(host)
     }
 
@@ -34,6 +34,7 @@ impl TableAnswer<'_> {
             Rule::LookAlike
             | Rule::Typo
             | Rule::ThrowawayName
+            | Rule::BulkName
             | Rule::MailInName
             | Rule::Unknown => self.matched_name_offset.is_none(),
             // The matching row is that of the free suffix. If another list has a row too, that list
@@ -69,9 +70,11 @@ impl TableAnswer<'_> {
     /// The index of the answer that replaces this one if the name has this MX host. `None` if the
     /// host is unknown or changes nothing.
     fn find_mx_answer_index(&self, host: &str) -> Option<u16> {
-        let (unknown, mail_in_name) = self.table.mx_answers.find_answer_indexes(host)?;
+        let MxAnswerIndexes { unknown, bulk_name, mail_in_name } =
+            self.table.mx_answers.find_answer_indexes(host)?;
         match self.verdict.rule {
             Rule::Unknown => Some(unknown),
+            Rule::BulkName => Some(bulk_name),
             Rule::MailInName => Some(mail_in_name),
             _ => {
                 let verdict = self.table.decoded_table.answers[usize::from(unknown)].verdict;

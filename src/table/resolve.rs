@@ -18,7 +18,7 @@ use super::inheritance::{
     InheritableFacts, InheritedFacts, collect_inheritable_facts, facts_of_row,
 };
 use super::manifest::{ListKind, Manifest};
-use super::mx::MxSuffixAnswers;
+use super::mx::{MxAnswerIndexes, MxSuffixAnswers};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, FLAGGING_LIST_BITS, Facts, StoredAnswer};
 use crate::model::domain::{DnsName, self_and_parent_offsets};
@@ -303,7 +303,7 @@ impl<'r> EntryBuilder<'r> {
     }
 
     /// For each suffix of MX hosts, computes the answers for unlisted names with such a host. They
-    /// replace the answers of the rules `unknown` and `mail_in_name`. A disposable suffix that is a
+    /// replace the answers of the rules `unknown`, `bulk_name` and `mail_in_name`. A disposable suffix that is a
     /// protected name, or below one, is a fault.
     fn build_mx_answers(&mut self, faults: &mut TableFaults) {
         let lists: &'r ParsedLists<'r> = self.lists;
@@ -331,9 +331,13 @@ impl<'r> EntryBuilder<'r> {
                 let facts = Facts { fact_bits: bits, mx_label_number: *label, ..Facts::default() };
                 self.intern_answer(rules::decide_answer(&facts, None, &self.manifest.scores))
             };
-            let (unknown, mail_in_name) = (answer(Rule::Unknown), answer(Rule::MailInName));
+            let indexes = MxAnswerIndexes {
+                unknown: answer(Rule::Unknown),
+                bulk_name: answer(Rule::BulkName),
+                mail_in_name: answer(Rule::MailInName),
+            };
             let suffix = suffix.clone();
-            self.resolved_table.mx_answers.push(MxSuffixAnswers { suffix, unknown, mail_in_name });
+            self.resolved_table.mx_answers.push(MxSuffixAnswers { suffix, indexes });
         }
     }
 

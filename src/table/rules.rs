@@ -170,8 +170,10 @@ pub(super) fn reason_of_rule(rule: Rule) -> Reason {
         Rule::Override
         | Rule::Protected
         | Rule::Alias
+        | Rule::AgentInbox
         | Rule::Free
         | Rule::Professional
+        | Rule::BulkName
         | Rule::MailInName
         | Rule::Unknown => Reason::Safe,
     }

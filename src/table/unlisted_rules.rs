@@ -5,6 +5,7 @@
 use aho_corasick::AhoCorasick;
 use serde::{Deserialize, Serialize};
 
+use super::bulk_names::{BulkNameSettings, BulkNames};
 use super::look_alikes::LookAlike;
 use super::similar_names::{SimilarNames, TypedName};
 use super::source_packages::vote_bit;
@@ -29,6 +30,9 @@ pub(super) struct UnlistedRuleSettings {
     pub verified_mx_vote: Option<char>,
     /// Words that are rare in names of companies and common in names of mail services.
     pub mail_words: Vec<String>,
+    /// How names look that abusers register in bulk.
+    #[serde(default)]
+    pub bulk: BulkNameSettings,
 }
 
 /// A rule that applies to an unlisted name.
@@ -37,6 +41,7 @@ pub(super) enum UnlistedRule {
     LookAlike,
     Typo,
     ThrowawayName,
+    BulkName,
     MailInName,
 }
 
@@ -47,6 +52,7 @@ pub(super) struct UnlistedRules {
     similar_names: SimilarNames,
     /// Finds the words of the settings: `throwaway_words`, then `mail_words`.
     word_finder: Option<AhoCorasick>,
+    bulk_names: BulkNames,
 }
 
 impl UnlistedRules {
@@ -56,19 +62,19 @@ impl UnlistedRules {
         let word_finder = AhoCorasick::new(words).ok();
         let UnlistedRuleSettings { typos_of, suggest, sole_domains, .. } = settings;
         let similar_names = SimilarNames::new(typos_of, suggest, sole_domains);
-        UnlistedRules { settings: settings.clone(), similar_names, word_finder }
+        let bulk_names = BulkNames::new(&settings.bulk);
+        UnlistedRules { settings: settings.clone(), similar_names, word_finder, bulk_names }
     }
 
     /// The first rule that applies to this unlisted name. `split_typed_name` is called for few
     /// names. `look_alike` is what the name seems to say, if it has letters of other scripts.
-    /// `registrable_label` is the first label of the name's
-    /// registrable domain: the label that the owner chose.
+    /// `registrable_start` is the byte offset of its registrable domain; a public suffix has none.
     pub(super) fn find_rule<'n>(
         &self,
         name: &str,
         split_typed_name: impl FnOnce() -> Option<TypedName<'n>>,
         look_alike: Option<&LookAlike>,
-        registrable_label: &str,
+        registrable_start: Option<usize>,
     ) -> Option<UnlistedRule> {
         let is_deceptive =
             |it: &LookAlike| it.is_mixed || self.is_compared_provider(&it.apparent_name);
@@ -81,13 +87,20 @@ impl UnlistedRules {
         {
             return Some(UnlistedRule::Typo);
         }
-        let found_words = self.word_finder.as_ref()?.find_overlapping_iter(registrable_label);
+        let (labels_below, registrable_name) = name.split_at_checked(registrable_start?)?;
+        let (label, suffix) = registrable_name.split_once('.')?;
+        let found_words = self.word_finder.as_ref()?.find_overlapping_iter(label);
         // The throw-away words have the lowest numbers, and take precedence.
-        let first_word = found_words.map(|found| found.pattern().as_usize()).min()?;
-        Some(match first_word < self.settings.throwaway_words.len() {
-            true => UnlistedRule::ThrowawayName,
-            false => UnlistedRule::MailInName,
-        })
+        let first_word = found_words.map(|found| found.pattern().as_usize()).min();
+        let throwaway_word_count = self.settings.throwaway_words.len();
+        if first_word.is_some_and(|word| word < throwaway_word_count) {
+            return Some(UnlistedRule::ThrowawayName);
+        }
+        let has_mail_word = first_word.is_some();
+        if self.bulk_names.is_bulk_name(labels_below, label, suffix, has_mail_word) {
+            return Some(UnlistedRule::BulkName);
+        }
+        has_mail_word.then_some(UnlistedRule::MailInName)
     }
 
     /// Whether these votes include the source that checks MX hosts.

@@ -68,8 +68,7 @@ impl InnerIo {
     pub fn has_client_closed(&self) -> bool {
         let Some(socket) = duplicate_fd(self.id()) else { return true };
         let mut polled = [PollFd::new(&socket, PollFlags::RDHUP)];
-        poll(&mut polled, Some(&Timespec::default())).is_ok()
-            && !polled[0].revents().is_empty()
+        poll(&mut polled, Some(&Timespec::default())).is_ok() && !polled[0].revents().is_empty()
     }
 }
 

@@ -31,13 +31,14 @@ pub(super) const OVERRIDE_HEADER: &str =
 
 /// For each file name that a test may use, the kind of list. Some kinds bring a further line of the
 /// manifest with them.
-const LIST_KIND_BY_FILE: [(&str, &str); 19] = [
+const LIST_KIND_BY_FILE: [(&str, &str); 20] = [
     ("overrides.csv", "override"),
     ("special.txt", "special_use"),
     ("tlds.txt", "tlds\"\nsource = \"tlds"),
     ("protected.txt", "protected"),
     ("corporate.txt", "corporate"),
     ("alias.txt", "alias"),
+    ("agent-inboxes.txt", "agent_inbox"),
     ("a.txt", "disposable\"\ntier = \"a"),
     ("b.txt", "disposable\"\ntier = \"b"),
     ("c.txt", "disposable\"\ntier = \"c"),

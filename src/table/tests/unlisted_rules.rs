@@ -116,6 +116,80 @@ fn a_word_for_mail_in_an_unlisted_registrable_name_raises_its_score() {
 }
 
 #[test]
+fn a_name_spelled_like_a_bulk_registration_has_a_raised_score() {
+    let manifest = (
+        "manifest.toml",
+        "[rules]\nthrowaway_words = [\"tempmail\"]\nmail_words = [\"mail\"]\n[rules.bulk]\n\
+         suffixes = [\"cc\", \"com.ua\"]\nshort_name_suffixes = [\"org\"]\n\
+         short_label_suffixes = [\"com\"]\nlabel_words = [\"grok\"]\n",
+    );
+    let table = load_lists(&[
+        manifest,
+        TLDS_FILE,
+        ("known.txt", "known.cc\nhope.org\n"),
+        ("free.txt", "777.cc\n"),
+        ("mx.csv", "domain,mx\n888.cc,mx.pro.net\n889.cc,.\n"),
+        ("mx-labels.csv", "suffix,label,class\npro.net,Pro,professional\n"),
+    ]);
+    assert_answers(
+        &table,
+        &[
+            // Below a suffix with cheap names: numbers, words for mail, and any subdomain.
+            ("123456.cc", "safe 60"),
+            ("123456.com", "safe 10"),
+            ("a23456.cc", "safe 10"),
+            ("quickmail.cc", "safe 60"),
+            ("quickmail.com", "safe 30"),
+            ("quicktempmail.cc", "disposable 70"),
+            ("any.quick.cc", "safe 60"),
+            ("any.quick.com.ua", "safe 60"),
+            ("any.quick.ua", "safe 10"),
+            ("quick.cc", "safe 10"),
+            // Four or five letters.
+            ("abcd.org", "safe 60"),
+            ("abcde.org", "safe 60"),
+            ("abc.org", "safe 10"),
+            ("abcdef.org", "safe 10"),
+            ("abc4.org", "safe 10"),
+            ("abcd.net", "safe 10"),
+            // A short label with a digit, below a registrable name.
+            ("0d.quick.com", "safe 60"),
+            ("7.quick.com", "safe 60"),
+            ("hr.quick.com", "safe 10"),
+            ("a12.quick.com", "safe 10"),
+            ("0d.x.quick.com", "safe 10"),
+            ("0d.quick.net", "safe 10"),
+            // The name of a service in a label.
+            ("grok.quick.net", "safe 60"),
+            ("grok.net", "safe 10"),
+            // What a list or the DNS says has precedence.
+            ("known.cc", "safe 10"),
+            ("any.known.cc", "safe 10"),
+            ("hope.org", "safe 10"),
+            ("777.cc", "safe 0 +free"),
+            ("888.cc", "safe 0 +corporate Pro"),
+            ("889.cc", "undeliverable 95"),
+        ],
+    );
+    assert_eq!(look_up(&table, "123456.cc").verdict.rule.as_str(), "bulk_name");
+    let learned = look_up(&table, "123456.cc").apply_mx_fact("a.pro.net");
+    assert_eq!((learned.verdict.rule.as_str(), learned.verdict.score.value()), ("professional", 0));
+    assert_eq!(look_up(&table, "123456.cc").apply_mx_fact("mx.example").verdict.score.value(), 60);
+}
+
+#[test]
+fn an_inbox_of_a_program_has_a_rule_of_its_own() {
+    let table = load_lists(&[
+        TLDS_FILE,
+        ("alias.txt", "relay.com\n"),
+        ("agent-inboxes.txt", "agents.com\n"),
+        ("a.txt", "agents.com\n"),
+    ]);
+    assert_answers(&table, &[("relay.com", "safe 35"), ("bot.agents.com", "safe 50")]);
+    assert_eq!(look_up(&table, "agents.com").verdict.rule.as_str(), "agent_inbox");
+}
+
+#[test]
 fn invalid_settings_of_rules_are_faults_with_their_line() {
     for (rules, expected) in [
         (
@@ -127,6 +201,11 @@ fn invalid_settings_of_rules_are_faults_with_their_line() {
             "mail_words = [\"a\"]\n",
             "manifest.toml:6: rules.mail_words: expected three or more of a-z, 0-9 and -, but \
              found \"a\"",
+        ),
+        (
+            "bulk.suffixes = [\"*.xyz\"]\n",
+            "manifest.toml:6: rules.bulk.suffixes: expected a public suffix in its canonical form, \
+             such as \"xyz\" or \"my.id\", but found \"*.xyz\"",
         ),
     ] {
         let text = format!("[rules]\n{rules}");

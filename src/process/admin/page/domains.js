@@ -17,6 +17,7 @@ const RULES = {
   unknown_tld: "Its top-level domain does not exist.",
   protected: "It is protected: no list may flag it.",
   alias: "It is a relay or an alias service.",
+  agent_inbox: "It gives inboxes to programs, such as AI agents.",
   disposable_a: "A list of disposable domains has it; people reviewed the source.",
   disposable_b: "Two lists of disposable domains have it.",
   disposable_c: "One list of disposable domains has it.",
@@ -31,6 +32,7 @@ const RULES = {
   free_subdomain: "No list has it; it lies below a suffix with free registration.",
   throwaway_name: "No list has it; its name contains a word such as “tempmail”.",
   professional: "Its mail host belongs to a professional mail service.",
+  bulk_name: "No list has it; it is spelled like the names that abusers register in bulk.",
   mail_in_name: "No list has it; its name contains a word such as “mail”.",
   unknown: "No list has it, and no other rule applies.",
 };

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, MockUpstream, Setup, Step, get, request, response_bytes, wait_until};
+use crate::harness::{
+    Gateway, MockUpstream, Setup, Step, get, request, response_bytes, wait_until,
+};
 
 fn start(deadline: &str, steps: fn() -> Vec<Step>) -> (Gateway, MockUpstream) {
     let upstream = MockUpstream::with_script(move |_| steps());
@@ -82,7 +84,11 @@ fn a_client_that_leaves_a_silent_event_stream_frees_its_place() {
     client.send(b"GET /app HTTP/1.1\r\nHost: a\r\n\r\nGET /app HTTP/1.1\r\nHost: a\r\n\r\n");
     wait_until("the stream has begun", || upstream.request_count() == 1);
     std::thread::sleep(Duration::from_secs(6));
-    assert_eq!(gateway.sum_of_samples("riskgate_requests_in_flight", &[]), 1.0, "the client listens");
+    assert_eq!(
+        gateway.sum_of_samples("riskgate_requests_in_flight", &[]),
+        1.0,
+        "the client listens"
+    );
     drop(client);
     wait_until("the request has ended", || {
         gateway.sum_of_samples("riskgate_requests_in_flight", &[]) == 0.0

@@ -1,0 +1,70 @@
+//! How names look that abusers register in bulk, or make by the thousand below one name.
+//!
+//! Owns the shapes. The manifest holds the suffixes and words, and the score.
+
+use serde::{Deserialize, Serialize};
+
+/// The lengths of the names that generators make below `short_name_suffixes`.
+const SHORT_NAME_LENGTHS: std::ops::RangeInclusive<usize> = 4..=5;
+/// The longest label that counts as a short label.
+const MAX_SHORT_LABEL_LEN: usize = 2;
+
+/// The settings under `[rules.bulk]` in the manifest. A suffix is a public suffix: the part of a
+/// name above its registrable name's first label.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BulkNameSettings {
+    /// Suffixes below which a name costs about a dollar.
+    pub suffixes: Vec<String>,
+    /// Suffixes below which generators register names of four or five letters.
+    pub short_name_suffixes: Vec<String>,
+    /// Further suffixes below whose registrable names abusers make labels such as `0d` and `7x`.
+    pub short_label_suffixes: Vec<String>,
+    /// Words in labels below a registrable name. They name the service that the abuser signs up
+    /// with, or that the name pretends to be.
+    pub label_words: Vec<String>,
+}
+
+/// Recognizes names that are spelled like bulk registrations.
+pub(super) struct BulkNames {
+    settings: BulkNameSettings,
+}
+
+impl BulkNames {
+    pub(super) fn new(settings: &BulkNameSettings) -> BulkNames {
+        BulkNames { settings: settings.clone() }
+    }
+
+    /// Whether an unlisted name is spelled like a bulk registration. `labels_below` are the labels
+    /// below the registrable name with their dots, `label` and `suffix` are the two parts of the
+    /// registrable name, and `has_mail_word` says whether `label` contains a word such as "mail".
+    pub(super) fn is_bulk_name(
+        &self,
+        labels_below: &str,
+        label: &str,
+        suffix: &str,
+        has_mail_word: bool,
+    ) -> bool {
+        let has_suffix = |suffixes: &[String]| suffixes.iter().any(|listed| listed == suffix);
+        let settings = &self.settings;
+        if labels_below.is_empty() {
+            let is_number = label.bytes().all(|b| b.is_ascii_digit());
+            let is_short_name = SHORT_NAME_LENGTHS.contains(&label.len())
+                && label.bytes().all(|b| b.is_ascii_lowercase());
+            (is_number || has_mail_word) && has_suffix(&settings.suffixes)
+                || is_short_name && has_suffix(&settings.short_name_suffixes)
+        } else {
+            settings.label_words.iter().any(|word| labels_below.contains(word.as_str()))
+                || has_suffix(&settings.suffixes)
+                || is_short_label_with_digit(labels_below)
+                    && has_suffix(&settings.short_label_suffixes)
+        }
+    }
+}
+
+/// Whether the text is one label of at most two characters, with a digit among them, and its dot.
+fn is_short_label_with_digit(labels_below: &str) -> bool {
+    let label = labels_below.trim_end_matches('.');
+    label.len() <= MAX_SHORT_LABEL_LEN
+        && label.bytes().any(|b| b.is_ascii_digit())
+        && !label.contains('.')
+}
