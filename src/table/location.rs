@@ -34,6 +34,7 @@ const BUNDLED_FILES: &[(&str, &str)] = &[
     ("organisations.txt", include_str!("../../data/organisations.txt")),
     ("corporate.txt", include_str!("../../data/corporate.txt")),
     ("alias.txt", include_str!("../../data/alias.txt")),
+    ("agent-inboxes.txt", include_str!("../../data/agent-inboxes.txt")),
     ("disposable-a.txt", include_str!("../../data/disposable-a.txt")),
     ("disposable-castle.txt", include_str!("../../data/disposable-castle.txt")),
     ("disposable-b.txt", include_str!("../../data/disposable-b.txt")),

@@ -20,7 +20,7 @@ fn the_bundled_table_flags_no_well_known_domain_and_no_icann_suffix() {
         "nus.edu.sg",
         "microsoft.com",
         "com.ar",
-        "x.ddns.net",
+        "x.eu.org",
     ] {
         assert_eq!(look_up(&BUNDLED_TABLE, name).verdict.reason, Reason::Safe, "{name}");
     }
@@ -43,6 +43,24 @@ fn the_bundled_table_flags_known_services_and_has_rows_and_seed() {
     assert_eq!(BUNDLED_TABLE.top_list_seed()[0], "mailinator.com");
     assert!(BUNDLED_TABLE.top_list_seed().len() > 100);
     assert!(BUNDLED_TABLE.warnings(NOW).is_empty(), "{:?}", BUNDLED_TABLE.warnings(NOW));
+}
+
+#[test]
+fn the_bundled_table_knows_providers_agents_dynamic_dns_and_bulk_names() {
+    for (name, rule) in [
+        ("engineer.com", Rule::Protected),
+        ("hansen.dk", Rule::Free),
+        ("online.ms", Rule::Free),
+        ("bravealias.com", Rule::Alias),
+        ("agentmail.to", Rule::AgentInbox),
+        ("any-name.camdvr.org", Rule::FreeSubdomain),
+        ("any-name.ddns.net", Rule::FreeSubdomain),
+        ("6230145.xyz", Rule::BulkName),
+        ("qwrtz.makeup", Rule::BulkName),
+        ("edu.any-name.online", Rule::BulkName),
+    ] {
+        assert_eq!(look_up(&BUNDLED_TABLE, name).verdict.rule, rule, "{name}");
+    }
 }
 
 #[test]
