@@ -7,12 +7,12 @@
 //! or a request. It never spends a call that the store has not granted, except unbacked calls. If
 //! the policy is open, the ledger admits these while the store is down or recovering.
 
+mod account_faults;
 mod accounting;
 mod atomic_lease;
 mod calendar;
 mod charge;
 mod clock;
-mod invalid_grants;
 mod judged_time;
 mod key_usage;
 mod known_time;
@@ -25,6 +25,7 @@ mod packed_lease;
 mod shared;
 mod spending;
 mod sync;
+mod unsettled_calls;
 mod worker;
 
 pub use charge::{Allowance, Charge, Denial, FailurePolicy};

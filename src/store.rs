@@ -30,7 +30,7 @@ pub use crate::model::monthly_limit::MonthlyLimit;
 pub use audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, ChangeSurface, SourceState};
 pub use contents::StoreContents;
 pub use error::StoreError;
-pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe, UsageCount};
+pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe, ReportOutcome, UsageCount};
 pub use lost::LostRows;
 pub use new_key_plan::NewKeyPlan;
 pub use operations::changes::StoreChanges;

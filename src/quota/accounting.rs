@@ -40,6 +40,9 @@ pub(super) struct LeaseAccounting {
     pub(super) calls_to_return: u64,
     /// Unbacked calls that the store has not confirmed, so that `own_leased` lacks them.
     pub(super) unsettled_calls: u64,
+    /// The reports of this account fail although the store answers. Its unsettled calls then count
+    /// apart from those of other accounts.
+    pub fails_alone: bool,
     /// Calls leased by all other nodes, from the latest grant.
     pub(super) others_leased: u64,
     /// Calls spent by all other nodes, from the latest grant.
@@ -139,6 +142,17 @@ impl LeaseAccounting {
         Some(limit.map(|limit| limit - known - calls))
     }
 
+    /// The unbacked calls of this and of past months that the store has not confirmed.
+    pub fn unsettled_of_all_months(&self) -> u64 {
+        let past = self.final_reports.iter().map(|final_report| final_report.unsettled_calls);
+        self.unsettled_calls + past.sum::<u64>()
+    }
+
+    /// The same number if the account's unsettled calls count apart, else `None`.
+    pub fn unsettled_apart(&self) -> Option<u64> {
+        self.fails_alone.then(|| self.unsettled_of_all_months())
+    }
+
     /// Refunds unbacked calls, all or none. Returns false if they may have been reported to the
     /// store already.
     pub(super) fn refund_unbacked(&mut self, month: Month, calls: u64) -> bool {
@@ -214,6 +228,7 @@ impl LeaseAccounting {
             last_report_sequence: self.last_report_sequence,
             last_read_of_others_spent: self.last_read_of_others_spent,
             wanted_calls: self.wanted_calls,
+            fails_alone: self.fails_alone,
             final_reports: std::mem::take(&mut self.final_reports),
             ..LeaseAccounting::default()
         };

@@ -11,10 +11,11 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::accounting::{LeaseAccounting, RefundOutcome};
 use super::atomic_lease::AtomicLease;
-use super::charge::Charge;
+use super::charge::{Charge, Denial};
 use super::key_usage::{KeyUsage, UsageByKey};
 use super::lease_report::{OutgoingReports, ReportReason};
 use super::sync::lock_ignoring_poison;
+use super::unsettled_calls::UnsettledCalls;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::Grant;
@@ -161,17 +162,28 @@ impl Lease {
         Some((charge, urgency))
     }
 
-    /// Admits unbacked calls, which no lease covers, all or none. Returns `None` if the known total
-    /// would exceed the limit.
-    pub(super) fn spend_unbacked(&self, month: Month, calls: u64) -> Option<Charge> {
+    /// Admits unbacked calls, which no lease covers, all or none. Denies them if too many calls are
+    /// unsettled, or if the known total would exceed the limit.
+    pub(super) fn spend_unbacked(
+        &self,
+        month: Month,
+        calls: u64,
+        unsettled_calls: &UnsettledCalls,
+    ) -> Result<Charge, Denial> {
         let mut accounting = self.lock_accounting();
         if accounting.month < month.number() {
             self.exhausted_until_ms.store(0, Ordering::Release);
         }
-        let remaining = accounting.spend_unbacked(&self.hot.atomic_lease, month, calls)?;
+        if !unsettled_calls.try_add(calls, accounting.unsettled_apart()) {
+            return Err(Denial::StoreUnavailable);
+        }
+        let spent = accounting.spend_unbacked(&self.hot.atomic_lease, month, calls);
+        let (Some(remaining), Some(month)) = (spent, Month::from_number(accounting.month)) else {
+            unsettled_calls.subtract(calls, accounting.fails_alone);
+            return Err(Denial::Exhausted);
+        };
         let epoch = self.hot.atomic_lease.load().epoch() as u16;
-        let month = Month::from_number(accounting.month)?;
-        Some(Charge { month, calls, lease_epoch: epoch, is_unbacked: true, remaining })
+        Ok(Charge { month, calls, lease_epoch: epoch, is_unbacked: true, remaining })
     }
 
     /// Refunds a charge: to this lease, or to the store if this node may not hold its calls.
@@ -188,8 +200,17 @@ impl Lease {
 
     /// Refunds an unbacked charge. Returns false if the call may have been reported to the store
     /// already.
-    pub(super) fn refund_unbacked(&self, charge: &Charge) -> bool {
-        self.lock_accounting().refund_unbacked(charge.month, charge.calls)
+    pub(super) fn refund_unbacked(
+        &self,
+        charge: &Charge,
+        unsettled_calls: &UnsettledCalls,
+    ) -> bool {
+        let mut accounting = self.lock_accounting();
+        let refunded = accounting.refund_unbacked(charge.month, charge.calls);
+        if refunded {
+            unsettled_calls.subtract(charge.calls, accounting.fails_alone);
+        }
+        refunded
     }
 
     // --- the wait queue, and the flags by which the worker finds the lease ---
@@ -348,6 +369,22 @@ impl Lease {
         self.lock_accounting().mark_report_unanswered();
         if others_were_answered {
             self.store_unavailable_until_ms.store(uptime_ms + ACCOUNT_OUTAGE_MS, Ordering::Release);
+        }
+    }
+
+    /// Returns true if a report of this account failed although the store answered: its latest one,
+    /// or that about a past month.
+    pub(super) fn fails_alone(&self) -> bool {
+        self.lock_accounting().fails_alone
+    }
+
+    /// Records whether the reports of this account fail alone. If they do, its unsettled calls
+    /// count apart. Only the worker calls this.
+    pub(super) fn set_fails_alone(&self, fails_alone: bool, unsettled_calls: &UnsettledCalls) {
+        let mut accounting = self.lock_accounting();
+        if accounting.fails_alone != fails_alone {
+            accounting.fails_alone = fails_alone;
+            unsettled_calls.transfer(accounting.unsettled_of_all_months(), fails_alone);
         }
     }
 

@@ -278,13 +278,19 @@ impl Ledger {
             missing_replicas: health.missing_replicas.load(Ordering::Relaxed),
             store_commits: health.committed_batches.load(Ordering::Relaxed),
             store_failures: health.failed_operations.load(Ordering::Relaxed),
-            unsettled_calls: health.unsettled_calls.load(Ordering::Relaxed),
+            unsettled_calls: self.shared.node.unsettled_calls.total(),
         }
     }
 
     /// The latest error of the store, if the store counts as down; else `None`.
     pub fn store_problem(&self) -> Option<String> {
         self.shared.node.store_problem()
+    }
+
+    /// The accounts whose reports fail although the store answers, each with the reason: the first
+    /// ten, and how many follow.
+    pub fn account_faults(&self) -> Vec<String> {
+        self.shared.node.account_faults.list()
     }
 
     /// Returns every unspent call to the store, stops the worker and waits for its end. The caller

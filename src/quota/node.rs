@@ -11,15 +11,16 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use dashmap::DashMap;
 
+use super::account_faults::AccountFaults;
 use super::calendar::Calendar;
 use super::charge::FailurePolicy;
-use super::invalid_grants::GrantChecker;
 use super::lease::Lease;
 use super::lease_report::ReportReason;
 use super::sync::lock_ignoring_poison;
+use super::unsettled_calls::UnsettledCalls;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
-use crate::store::{Grant, LeaseReport, Probe, StoreError};
+use crate::store::{LeaseReport, Probe, ReportOutcome, StoreError};
 
 /// Failures in a row after which the store counts as down: one slow commit is not an outage.
 const FAILURES_UNTIL_DOWN: u32 = 3;
@@ -31,14 +32,13 @@ pub(super) struct Node {
     pub calendar: Calendar,
     pub leases: DashMap<String, Arc<Lease>>,
     pub health: StoreHealth,
-    grant_checker: GrantChecker,
+    pub account_faults: AccountFaults,
     lease_queue: Mutex<LeaseQueue>,
     /// A queued lease needs calls at once, so the worker must not wait to gather more leases.
     pub has_urgent_request: AtomicBool,
     pub worker_wakeup: Condvar,
     fails_closed: AtomicBool,
-    /// The most unbacked calls at a time that the store has not confirmed yet.
-    pub(super) max_unsettled: u64,
+    pub(super) unsettled_calls: UnsettledCalls,
 }
 
 #[derive(Default)]
@@ -65,7 +65,6 @@ pub(super) struct StoreHealth {
     recovering_until_ms: AtomicU64,
     pub committed_batches: AtomicU64,
     pub failed_operations: AtomicU64,
-    pub unsettled_calls: AtomicU64,
 }
 
 /// Reports of several leases for the store. `grant_recipients` has the leases that get the grants,
@@ -87,12 +86,12 @@ impl Node {
             calendar,
             leases: DashMap::new(),
             health: StoreHealth::default(),
-            grant_checker: GrantChecker::default(),
+            account_faults: AccountFaults::default(),
             lease_queue: Mutex::default(),
             has_urgent_request: AtomicBool::new(false),
             worker_wakeup: Condvar::new(),
             fails_closed: AtomicBool::new(on_failure == FailurePolicy::Closed),
-            max_unsettled,
+            unsettled_calls: UnsettledCalls::new(max_unsettled),
         }
     }
 
@@ -180,31 +179,41 @@ impl Node {
         batch
     }
 
-    /// Delivers the store's grants to the leases; `grants` is `None` if the store did not answer.
+    /// Delivers the outcomes of the reports to the leases; `outcomes` is `None` if the store did
+    /// not answer.
     pub(super) fn deliver_grants(
         &self,
         batch: ReportBatch,
-        grants: Option<Vec<Option<Grant>>>,
+        outcomes: Option<Vec<ReportOutcome>>,
         uptime_ms: u64,
     ) {
-        let answered = grants.is_some();
-        let grants = grants.unwrap_or_default().into_iter().zip(&batch.reports);
-        let check = |(grant, report)| self.grant_checker.keep_if_valid(report, grant, uptime_ms);
-        let mut grants = grants.map(check);
+        let answered = outcomes.is_some();
+        let outcomes = outcomes.unwrap_or_default().into_iter().zip(&batch.reports);
+        let keep_valid_grant =
+            |(outcome, report)| self.account_faults.keep_valid_grant(report, outcome, uptime_ms);
+        let mut grants = outcomes.map(keep_valid_grant);
         for (lease, sequence, months) in batch.grant_recipients {
-            let mut settled = 0;
+            let has_reports = sequence.is_some() || !months.is_empty();
+            let (mut settled, mut failed) = (0, false);
             if let Some(sequence) = sequence {
                 match grants.next().flatten() {
                     Some(grant) => settled += lease.apply_grant(sequence, grant, uptime_ms),
-                    None => lease.mark_report_unanswered(answered, uptime_ms),
+                    None => {
+                        failed = true;
+                        lease.mark_report_unanswered(answered, uptime_ms);
+                    }
                 }
             }
             for month in months {
-                if grants.next().flatten().is_some() {
-                    settled += lease.confirm_final_report(month);
+                match grants.next().flatten() {
+                    Some(_) => settled += lease.confirm_final_report(month),
+                    None => failed = true,
                 }
             }
-            self.health.unsettled_calls.fetch_sub(settled, Ordering::Relaxed);
+            self.unsettled_calls.subtract(settled, lease.fails_alone());
+            if answered && has_reports {
+                lease.set_fails_alone(failed, &self.unsettled_calls);
+            }
             lease.wake_waiters();
         }
     }

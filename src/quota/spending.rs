@@ -106,24 +106,13 @@ impl Node {
             return Err(Denial::StoreUnavailable);
         }
         let month = month.min(self.calendar.latest_month());
-        let unsettled = &self.health.unsettled_calls;
-        if unsettled.fetch_add(calls, Ordering::Relaxed) + calls > self.max_unsettled {
-            unsettled.fetch_sub(calls, Ordering::Relaxed);
-            return Err(Denial::StoreUnavailable);
-        }
-        lease.spend_unbacked(month, calls).ok_or_else(|| {
-            unsettled.fetch_sub(calls, Ordering::Relaxed);
-            Denial::Exhausted
-        })
+        lease.spend_unbacked(month, calls, &self.unsettled_calls)
     }
 
     /// Refunds a charge. Returns false if it stays spent, because it is too late to refund it.
     pub(super) fn refund(&self, lease: &Arc<Lease>, charge: Charge) -> bool {
         if charge.is_unbacked {
-            let refunded = lease.refund_unbacked(&charge);
-            let settled = if refunded { charge.calls } else { 0 };
-            self.health.unsettled_calls.fetch_sub(settled, Ordering::Relaxed);
-            return refunded;
+            return lease.refund_unbacked(&charge, &self.unsettled_calls);
         }
         let refund = lease.refund(&charge);
         if refund != RefundOutcome::Stale {

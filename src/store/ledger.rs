@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::error::StoreError;
 use crate::model::month::Month;
 
 /// The context of a batch of reports.
@@ -81,6 +82,10 @@ pub struct KnownState {
     /// Calls spent by all nodes, including those that this node has spent since.
     pub spent_by_all: u64,
 }
+
+/// The store's answer to one report of a batch: a grant, or why this report alone failed. After an
+/// error, the store may or may not have applied the report.
+pub type ReportOutcome = Result<Grant, StoreError>;
 
 /// The store's answer to a [`LeaseReport`]: the totals after the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -71,6 +71,8 @@ impl AdminApp {
                  is stored on one server alone"
             )),
         }
+        let faults = self.state.ledger.account_faults();
+        degraded.extend(faults.iter().map(|why| format!("{store_name}: {why}")));
         if store.store_recovering {
             degraded.push(format!(
                 "{store_name}: it may have lost data; all nodes report their totals again"

@@ -162,6 +162,48 @@ fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
     assert!(matches!(sound, ChargeProgress::Done(Ok(charge)) if !charge.is_unbacked));
 }
 
+#[test]
+fn unsettled_calls_of_an_account_that_fails_alone_take_none_from_other_accounts() {
+    let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 10);
+    let [faulty, sound] =
+        ["faulty", "sound"].map(|name| node.lease_with_limit(name, MonthlyLimit::Calls(10_000)));
+    let month = Month::containing(NOVEMBER_END);
+    node.health.is_down.store(true, Ordering::Relaxed);
+    let admit = |lease, calls: usize| -> Vec<_> {
+        let admit_one = || match node.charge(lease, month, 1, 1) {
+            ChargeProgress::Done(outcome) => outcome.ok(),
+            ChargeProgress::Wait => panic!("the store is down"),
+        };
+        (0..calls).map_while(|_| admit_one()).collect()
+    };
+    let report = |reply: fn(&crate::store::LeaseReport) -> crate::store::ReportOutcome| {
+        let leases = std::slice::from_ref(&faulty);
+        let batch = node.collect_reports(leases, ReportReason::CallsNeeded);
+        let replies = batch.reports.iter().map(reply).collect();
+        node.deliver_grants(batch, Some(replies), 1);
+    };
+    assert_eq!(admit(&faulty, 4).len(), 4);
+    report(|_| Err(crate::store::StoreError::Conflict("lost".to_owned())));
+    assert_eq!(node.account_faults.list(), ["account faulty: lost"]);
+    let mut own = admit(&faulty, 20);
+    assert_eq!((own.len(), admit(&sound, 20).len()), (6, 10));
+    assert_eq!(node.unsettled_calls.total(), 20);
+    assert!(node.refund(&faulty, own.remove(0)));
+    assert_eq!((admit(&faulty, 20).len(), admit(&sound, 20).len()), (1, 0));
+    report(|report| {
+        let totals = crate::store::Grant {
+            own_leased: report.floor,
+            others_leased: 0,
+            others_spent: 0,
+            revision: 0,
+            is_recovering: false,
+        };
+        Ok(totals)
+    });
+    assert_eq!((node.unsettled_calls.total(), node.account_faults.list().len()), (10, 0));
+    assert_eq!((admit(&faulty, 1).len(), admit(&sound, 1).len()), (0, 0), "together again");
+}
+
 /// A release build panics too, because Cargo.toml sets `overflow-checks`.
 #[test]
 #[should_panic(expected = "overflow")]

@@ -14,8 +14,8 @@ use crate::model::month::Month;
 use crate::store::redis_server::RedisServer;
 use crate::store::tests::{TestStore, on_both_stores};
 use crate::store::{
-    BatchContext, Grant, KnownState, LeaseReport, RedisOptions, Store, StoreError, StoreUrl,
-    UsageRow,
+    BatchContext, Grant, KnownState, LeaseReport, RedisOptions, ReportOutcome, Store, StoreError,
+    StoreUrl, UsageRow,
 };
 
 /// January 2100. The totals of a past month would expire at once.
@@ -93,15 +93,14 @@ impl TestNode {
     }
 
     fn send_report(&self, store: &mut Store, report: &LeaseReport) -> Result<Grant, StoreError> {
-        let grants = self.send_reports(store, std::slice::from_ref(report))?;
-        Ok(grants[0].expect("a report that does not fail alone"))
+        self.send_reports(store, std::slice::from_ref(report))?.remove(0)
     }
 
     fn send_reports(
         &self,
         store: &mut Store,
         reports: &[LeaseReport],
-    ) -> Result<Vec<Option<Grant>>, StoreError> {
+    ) -> Result<Vec<ReportOutcome>, StoreError> {
         let context = BatchContext {
             node_id: &self.id,
             latest_begun_month: test_month(),

@@ -2,7 +2,7 @@
 
 use crate::model::month::Month;
 use crate::store::error::StoreError;
-use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
+use crate::store::ledger::{BatchContext, LeaseReport, Probe, ReportOutcome};
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
 /// What both kinds of store do with the ledger. The callers of [`Store`](crate::store::Store) get
@@ -19,15 +19,14 @@ pub trait LedgerBackend {
         previous_probe: Option<&Probe>,
     ) -> Result<Probe, StoreError>;
 
-    /// Applies the reports of one node, each atomically, and returns a grant for each, in the same
-    /// order. A report whose sequence is not higher than the one in the store changes nothing.
-    /// `None` in place of a grant means that only this report failed. The store may or may not have
-    /// applied that report.
+    /// Applies the reports of one node, each atomically, and returns the outcome of each, in the
+    /// same order. A report whose sequence is not higher than the one in the store changes nothing.
+    /// A report fails alone if the totals of its account can't be read, or if SQLite lost them.
     fn report_leases(
         &mut self,
         context: BatchContext<'_>,
         reports: &[LeaseReport],
-    ) -> Result<Vec<Option<Grant>>, StoreError>;
+    ) -> Result<Vec<ReportOutcome>, StoreError>;
 
     /// How many of `store.wait_replicas` replicas lack the latest report; 0 with SQLite, and if no
     /// replicas are required.

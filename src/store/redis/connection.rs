@@ -3,7 +3,6 @@
 //! If sending or receiving fails in any way, the connection is dropped, because it may still
 //! deliver replies to earlier commands.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -61,8 +60,6 @@ pub struct Redis {
     pub(super) missing_replicas: usize,
     /// Entries that riskgate did not write, among those of the keys and accounts.
     pub(super) foreign_entries: ForeignEntries,
-    /// The accounts whose totals can't be read, and when the latest warning about each was logged.
-    pub(super) warned_accounts: HashMap<String, Instant>,
     pub(in crate::store) clock: StoreClock,
 }
 
@@ -154,7 +151,6 @@ impl Redis {
             script_digests: Vec::new(),
             missing_replicas: 0,
             foreign_entries: ForeignEntries::default(),
-            warned_accounts: HashMap::new(),
             clock: StoreClock::new(),
         })
     }

@@ -1,7 +1,7 @@
 //! The ledger operations on a server: one script for each report.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{Pipeline, Value};
 
@@ -15,7 +15,7 @@ use super::reply::{error_reply_text, info_field, reply_number_or_zero, reply_tex
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
-use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
+use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe, ReportOutcome};
 use crate::store::operations::ledger::LedgerBackend;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
@@ -46,11 +46,6 @@ fn count_live_replicas(replication_info: &str) -> usize {
     };
     replication_info.lines().filter(is_replica).filter(is_connected).count()
 }
-
-/// The interval between two warnings about the same account.
-const ACCOUNT_WARN_INTERVAL: Duration = Duration::from_secs(60);
-/// The most accounts that riskgate warns about in one interval.
-const MAX_WARNED_ACCOUNTS: usize = 100;
 
 impl LedgerBackend for Redis {
     fn probe(
@@ -114,7 +109,7 @@ impl LedgerBackend for Redis {
         &mut self,
         context: BatchContext<'_>,
         reports: &[LeaseReport],
-    ) -> Result<Vec<Option<Grant>>, StoreError> {
+    ) -> Result<Vec<ReportOutcome>, StoreError> {
         const OPERATION: &str = "reporting leases";
         if !self.is_connected() {
             // The caller must probe first, because another server may answer on a new connection.
@@ -156,11 +151,10 @@ impl LedgerBackend for Redis {
             self.connection = None;
             return Err(self.unavailable_error(OPERATION, found));
         }
-        let mut grants = Vec::with_capacity(reports.len());
+        let mut outcomes = Vec::with_capacity(reports.len());
         for (report, reply) in reports.iter().zip(replies) {
             if let Some(found) = error_reply_text(&reply) {
-                self.warn_about_account(OPERATION, &report.account, &found.to_string());
-                grants.push(None);
+                outcomes.push(Err(self.unavailable_error(OPERATION, found)));
                 continue;
             }
             let Some(grant) = parse_grant(report.sequence, reply) else {
@@ -168,9 +162,9 @@ impl LedgerBackend for Redis {
                 self.connection = None;
                 return Err(self.unavailable_error(OPERATION, "an answer to another request"));
             };
-            grants.push(Some(grant));
+            outcomes.push(Ok(grant));
         }
-        Ok(grants)
+        Ok(outcomes)
     }
 
     fn missing_replicas(&self) -> usize {
@@ -238,18 +232,6 @@ impl LedgerBackend for Redis {
 }
 
 impl Redis {
-    /// Warns that one account's totals can't be read. Warns at most once a minute about each
-    /// account, because every call of the account leads to another report.
-    fn warn_about_account(&mut self, operation: &str, account: &str, found: &str) {
-        self.warned_accounts.retain(|_, warned_at| warned_at.elapsed() < ACCOUNT_WARN_INTERVAL);
-        if self.warned_accounts.len() < MAX_WARNED_ACCOUNTS
-            && !self.warned_accounts.contains_key(account)
-        {
-            log::warn!("{}: {operation}: account {account}: {found}", self.location);
-            self.warned_accounts.insert(account.to_owned(), Instant::now());
-        }
-    }
-
     /// The timeout of WAIT in milliseconds: three quarters of the operation's timeout, so that the
     /// reply arrives in time even if no replica acknowledges. Never 0, because WAIT takes 0 as no
     /// timeout.

@@ -7,7 +7,7 @@ use super::daily_usage::write_usage_counts;
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::month::Month;
 use crate::store::error::StoreError;
-use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
+use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe, ReportOutcome};
 use crate::store::operations::ledger::LedgerBackend;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
@@ -16,13 +16,14 @@ impl LedgerBackend for Sqlite {
         Ok(Probe::default())
     }
 
-    /// Applies all reports in one commit. Fails as a whole if the store has lost a row that it
-    /// acknowledged to this node, or has an older one: then the file was replaced.
+    /// Applies all reports in one commit. A report fails alone if another program has written
+    /// something else into the account's rows, or if the store has lost the row that it
+    /// acknowledged to this node, or has an older one.
     fn report_leases(
         &mut self,
         context: BatchContext<'_>,
         reports: &[LeaseReport],
-    ) -> Result<Vec<Option<Grant>>, StoreError> {
+    ) -> Result<Vec<ReportOutcome>, StoreError> {
         let failed = self.error_while("reporting leases");
         let location = self.path.display().to_string();
         let may_delete = self.clock.now().allows_deletion();
@@ -31,28 +32,20 @@ impl LedgerBackend for Sqlite {
         if raise_latest_month(&transaction, month).map_err(&failed)? && may_delete {
             delete_old_totals(&transaction, month).map_err(&failed)?;
         }
-        let mut grants = Vec::with_capacity(reports.len());
+        let lost_row = || StoreError::Unusable {
+            location: location.clone(),
+            expected: "the totals that this process wrote",
+            found: "older totals or none; restart riskgate to continue with this file".to_owned(),
+        };
+        let mut outcomes = Vec::with_capacity(reports.len());
         for report in reports {
-            let grant = match apply_report(&transaction, context.node_id, report) {
-                // Somebody has written something else there. It concerns this account alone.
-                Err(error) if is_unreadable_value(&error) => {
-                    grants.push(None);
-                    continue;
-                }
-                applied => applied.map_err(&failed)?,
-            };
-            if grant.is_none() {
-                return Err(StoreError::Unusable {
-                    location,
-                    expected: "the totals that this process wrote",
-                    found: "older totals or none; restart riskgate to continue with this file"
-                        .to_owned(),
-                });
-            }
-            grants.push(grant);
+            outcomes.push(match apply_report(&transaction, context.node_id, report) {
+                Err(error) if is_unreadable_value(&error) => Err(failed(error)),
+                applied => applied.map_err(&failed)?.ok_or_else(lost_row),
+            });
         }
         transaction.commit().map_err(&failed)?;
-        Ok(grants)
+        Ok(outcomes)
     }
 
     fn read_spent_by_others(

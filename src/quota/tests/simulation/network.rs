@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::run::{InFlight, Message, Simulation, network_error};
 use crate::quota::lease_report::ReportReason;
 use crate::quota::node::ReportBatch;
-use crate::store::{BatchContext, Grant, Probe, StoreError};
+use crate::store::{BatchContext, Probe, ReportOutcome, StoreError};
 
 impl Simulation<'_> {
     /// Sends reports as the worker does. If the last operation failed, the node probes the store
@@ -137,7 +137,7 @@ impl Simulation<'_> {
         &mut self,
         node_index: usize,
         batch: ReportBatch,
-        grants: Result<Vec<Option<Grant>>, StoreError>,
+        grants: Result<Vec<ReportOutcome>, StoreError>,
     ) {
         let uptime_ms = self.uptime_ms(node_index);
         let node = &mut self.nodes[node_index];
@@ -171,7 +171,7 @@ impl Simulation<'_> {
     pub(super) fn apply_at_store(
         &mut self,
         message: &Message,
-    ) -> Result<Vec<Option<Grant>>, StoreError> {
+    ) -> Result<Vec<ReportOutcome>, StoreError> {
         let context = BatchContext {
             node_id: &message.node_id,
             latest_begun_month: message.month,
@@ -185,7 +185,7 @@ impl Simulation<'_> {
             self.trace(format_args!("node {} reports {report:?}: {grants:?}", message.node_id[0]));
         }
         for (report, grant) in message.reports.iter().zip(grants.as_ref().unwrap()) {
-            if grant.is_some_and(|grant| grant.is_recovering) {
+            if grant.as_ref().is_ok_and(|grant| grant.is_recovering) {
                 self.recovery_start_ms_by_month.entry(report.month).or_insert(self.now_ms);
             }
         }

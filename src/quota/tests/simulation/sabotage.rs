@@ -11,7 +11,7 @@ use super::run::Simulation;
 use super::simulated_store::{RedisServer, SimulatedStore};
 use crate::model::month::Month;
 use crate::quota::lease::Lease;
-use crate::store::{BatchContext, Grant, LeaseReport, StoreError};
+use crate::store::{BatchContext, LeaseReport, ReportOutcome, StoreError};
 
 /// The simulation must notice each fault with one of this many seeds. The highest seed that a fault
 /// has needed so far is 35.
@@ -57,7 +57,7 @@ impl SabotagedStore {
         &mut self,
         context: BatchContext<'_>,
         reports: &[LeaseReport],
-    ) -> Result<Vec<Option<Grant>>, StoreError> {
+    ) -> Result<Vec<ReportOutcome>, StoreError> {
         let node = self.reported_node_id(context.node_id);
         let reports: Vec<LeaseReport> =
             reports.iter().map(|report| self.alter_report(report.clone(), &node)).collect();

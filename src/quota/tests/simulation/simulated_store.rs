@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::model::month::Month;
-use crate::store::{BatchContext, Grant, LeaseReport, RedisOptions, Store, StoreError, StoreUrl};
+use crate::store::{
+    BatchContext, LeaseReport, RedisOptions, ReportOutcome, Store, StoreError, StoreUrl,
+};
 
 pub use crate::store::redis_server::RedisServer;
 
@@ -51,7 +53,7 @@ impl SimulatedStore {
         &mut self,
         context: BatchContext<'_>,
         reports: &[LeaseReport],
-    ) -> Result<Vec<Option<Grant>>, StoreError> {
+    ) -> Result<Vec<ReportOutcome>, StoreError> {
         self.store.report_leases(context, reports)
     }
 

@@ -19,7 +19,7 @@ fn an_account_whose_key_is_of_a_wrong_type_fails_alone() {
     ];
     let grants = alice.send_reports(&mut store, &batch).unwrap();
     let owns: Vec<Option<u64>> =
-        grants.iter().map(|grant| grant.map(|grant| grant.own_leased)).collect();
+        grants.into_iter().map(|grant| grant.ok().map(|grant| grant.own_leased)).collect();
     assert_eq!(owns, [Some(5), None, Some(7)]);
     assert_eq!(server.run(&["GET", ACME_LEDGER_KEY]), "somebody's");
     let others = store.read_usage(test_month(), Some("after")).unwrap();

@@ -158,7 +158,10 @@ fn ledger_scripts_are_loaded_again_after_a_flush() {
     let batch =
         [alice.next_report(50, [4, 4], LIMIT_1000), alice.next_report(51, [5, 5], LIMIT_1000)];
     let grants = alice.send_reports(&mut store, &batch).unwrap();
-    assert_eq!(grants.iter().map(|grant| grant.unwrap().own_leased).collect::<Vec<_>>(), [50, 51]);
+    assert_eq!(
+        grants.into_iter().map(|grant| grant.unwrap().own_leased).collect::<Vec<_>>(),
+        [50, 51]
+    );
     assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 5, 51)]);
 }
 

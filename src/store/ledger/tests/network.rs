@@ -75,7 +75,7 @@ fn reports_need_replicas_only_if_required() {
     for target in 11..31 {
         let raise = alice.next_report(target, [2, 2], LIMIT_1000);
         let started = Instant::now();
-        let grant = store.report_leases(context, &[raise]).unwrap()[0].unwrap();
+        let grant = store.report_leases(context, &[raise]).unwrap().remove(0).unwrap();
         assert_eq!((grant.own_leased, store.missing_replicas()), (target, 1));
         assert!(started.elapsed() < Duration::from_millis(400), "{:?}", started.elapsed());
     }

@@ -228,6 +228,67 @@ fn bad_counts_of_one_account_fail_only_that_account() {
 }
 
 #[test]
+fn a_lost_row_of_one_account_stops_the_reports_of_no_other() {
+    let gateway = Setup::new().set_text("store.on_failure", "closed").start();
+    let [lost, good] = ["lost", "good"].map(|account| gateway.create_active_key(account, &[]));
+    for key in [&lost, &good] {
+        gateway.get_domain("first.test", key).expect(200);
+    }
+    let store = rusqlite::Connection::open(gateway.path("riskgate.db")).unwrap();
+    store.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    let spent = |account: &str| -> i64 {
+        let total = "SELECT coalesce(sum(spent), 0) FROM ledger WHERE account = ?1";
+        store.query_row(total, [account], |row| row.get(0)).unwrap()
+    };
+    wait_until("both are reported", || spent("lost") == 1 && spent("good") == 1);
+    store.execute("DELETE FROM ledger WHERE account = 'lost'", []).unwrap();
+    wait_until("the account without its totals gets a 500", || {
+        gateway.get_domain("first.test", &lost).status == 500
+    });
+    let told = "store: account lost: ";
+    assert!(degraded_reasons(&gateway).contains(told), "{}", degraded_reasons(&gateway));
+    assert_eq!(gateway.stderr().matches("account lost: ").count(), 1, "{}", gateway.stderr());
+    // Other accounts are served, those that this process does not know yet too, and counted.
+    let later = gateway.create_active_key("later", &[]);
+    for key in [&good, &later] {
+        for _ in 0..30 {
+            assert_eq!(gateway.get_domain("first.test", key).status, 200);
+        }
+    }
+    wait_until("their calls are counted", || spent("good") == 31 && spent("later") == 30);
+    assert_eq!(gateway.sum_of_samples("riskgate_store_down", &[]), 0.0);
+    let gateway = gateway.restart();
+    assert_eq!(gateway.get_domain("first.test", &lost).status, 200);
+    assert_eq!(degraded_reasons(&gateway), "[]");
+}
+
+#[test]
+fn an_account_with_bad_counts_takes_no_unsettled_calls_from_others() {
+    let mut server = RedisServer::start();
+    let setup = setup_with_long_deadline(&server).set("store.max_unsettled", "50");
+    let gateway = setup.set("plans.free", "100000").start();
+    let [broken, good] = ["broken", "good"].map(|name| gateway.create_active_key(name, &[]));
+    gateway.get_domain("first.test", &broken).expect(200);
+    let totals = || server.matching_keys("riskgate:ledger:{broken}:*");
+    wait_until("the totals are in the store", || totals().len() == 1);
+    server.run(&["SET", &totals()[0], "garbage"]);
+    wait_until("it has used all that it may", || {
+        gateway.get_domain("first.test", &broken).status == 500
+    });
+    assert!(degraded_reasons(&gateway).contains("store: account broken: "));
+    gateway.get_domain("first.test", &good).expect(200);
+    server.kill();
+    let is_down = || gateway.sum_of_samples("riskgate_store_down", &[]) == 1.0;
+    wait_until("the store counts as down", || {
+        gateway.get_domain("first.test", &good);
+        is_down()
+    });
+    let admitted =
+        (0..100).take_while(|_| gateway.get_domain("first.test", &good).status == 200).count();
+    assert!(admitted >= 30, "{admitted}");
+}
+
+#[test]
 fn an_unreadable_row_of_the_top_list_is_ignored_and_replaced() {
     let server = RedisServer::start();
     let gateway = Setup::with_bundled_table().with_redis(&server).start();

@@ -1,0 +1,83 @@
+//! The accounts whose reports fail although the store takes those of other accounts: the store
+//! can't read their totals, has lost them, or grants calls against a rule of the ledger.
+//!
+//! Such a report counts as unanswered, and `on_failure` decides about the calls of its account.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use super::sync::lock_ignoring_poison;
+use crate::model::month::Month;
+use crate::store::{Grant, LeaseReport, ReportOutcome, StoreError, check_grant};
+
+/// The period in which at most [`MAX_LOGGED_FAULTS`] faults are logged, in milliseconds: a fault
+/// may begin and end with each report.
+const LOG_PERIOD_MS: u64 = 60_000;
+const MAX_LOGGED_FAULTS: u32 = 100;
+/// The most faults that [`AccountFaults::list`] returns.
+const MAX_LISTED_FAULTS: usize = 10;
+
+#[derive(Default)]
+pub(super) struct AccountFaults(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The present faults, by account and by the month of the report.
+    faults: BTreeMap<(String, Month), String>,
+    /// Uptime of the ledger in milliseconds at which the present [`LOG_PERIOD_MS`] began.
+    log_period_began_ms: u64,
+    logged_in_period: u32,
+}
+
+impl AccountFaults {
+    /// Returns the grant if the report has one that keeps the rules, else `None`. Logs a fault when
+    /// it begins.
+    pub(super) fn keep_valid_grant(
+        &self,
+        report: &LeaseReport,
+        outcome: ReportOutcome,
+        uptime_ms: u64,
+    ) -> Option<Grant> {
+        let mut state = lock_ignoring_poison(&self.0);
+        match outcome.and_then(|grant| check_grant(report, &grant).map(|()| grant)) {
+            Ok(grant) => {
+                if !state.faults.is_empty() {
+                    state.faults.remove(&(report.account.clone(), report.month));
+                }
+                Some(grant)
+            }
+            Err(error) => {
+                state.begin_fault(report, &error, uptime_ms);
+                None
+            }
+        }
+    }
+
+    /// The present faults, each with its account: the first ten, and how many follow.
+    pub(super) fn list(&self) -> Vec<String> {
+        let faults = &lock_ignoring_poison(&self.0).faults;
+        let mut listed: Vec<String> = faults.values().take(MAX_LISTED_FAULTS).cloned().collect();
+        if let more @ 1.. = faults.len() - listed.len() {
+            listed.push(format!("{more} more accounts have such a fault"));
+        }
+        listed
+    }
+}
+
+impl State {
+    fn begin_fault(&mut self, report: &LeaseReport, error: &StoreError, uptime_ms: u64) {
+        let account = &report.account;
+        let text = match error {
+            StoreError::InvalidReply { .. } => error.to_string(),
+            _ => format!("account {account}: {error}"),
+        };
+        if uptime_ms >= self.log_period_began_ms + LOG_PERIOD_MS {
+            (self.log_period_began_ms, self.logged_in_period) = (uptime_ms, 0);
+        }
+        let is_new = self.faults.insert((account.clone(), report.month), text.clone()).is_none();
+        if is_new && self.logged_in_period < MAX_LOGGED_FAULTS {
+            self.logged_in_period += 1;
+            log::error!("{text}");
+        }
+    }
+}
