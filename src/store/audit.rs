@@ -348,14 +348,21 @@ pub(super) fn change_of_restored_rows(count: usize) -> Change {
     Change { operation, target, before: Value::Null, after: json!({ "rows": count }) }
 }
 
-/// The change that returns the store to an earlier month.
-pub(super) fn change_of_repaired_month(before: Option<Month>, after: Month) -> Change {
-    Change {
+/// The change that returns the store to an earlier month, or only deletes totals of later months.
+/// `None` if neither is necessary.
+pub(super) fn change_of_repaired_month(
+    before: Option<Month>,
+    month: Month,
+    deleted_totals: u64,
+) -> Option<Change> {
+    let after = before.map(|before| before.min(month));
+    let text = |month: Option<Month>| month.map(|month| month.to_string());
+    (after != before || deleted_totals > 0).then(|| Change {
         operation: AuditOperation::StoreRepairMonth,
         target: "the store".to_owned(),
-        before: json!({ "month": before.map(|month| month.to_string()) }),
-        after: json!({ "month": after.to_string() }),
-    }
+        before: json!({ "month": text(before) }),
+        after: json!({ "month": text(after), "deleted_totals": deleted_totals }),
+    })
 }
 
 #[cfg(test)]

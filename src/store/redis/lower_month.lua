@@ -1,19 +1,21 @@
--- Lowers the store's latest month to the given month, if it is later: the first step of the
--- operation `repair_month`.
+-- Lowers the store's latest month to the given month, if it is later, and records what the operation
+-- `repair_month` changes. This script is its first step.
 --
 -- KEYS 1 metadata of the ring, 2 the audit
--- ARGV 1 the month, 2 the author, 3 what the audit says of the month after, in JSON
--- Returns the latest month before, or -1 if there was none.
+-- ARGV 1 the latest month as the caller has read it ('': none), 2 the month, 3 the author,
+--      4 and 5 what the audit says of the states before and after, in JSON ('': nothing changes)
+-- Returns 1.
 
 local known = redis.call('HGET', KEYS[1], 'month')
 -- Without a value, or with one that is not a number, no month is known.
-local previous = known and string.match(known, '^%d+$') and tonumber(known) or -1
--- A month is counted from January 2000.
-local previous_text = previous < 0 and 'null'
-    or string.format('"%04d-%02d"', 2000 + math.floor(previous / 12), previous % 12 + 1)
-record_change(KEYS[2], ARGV[2], 'store.repair_month', 'the store', 'json',
-    '{"month":' .. previous_text .. '}', ARGV[3])
-if previous > tonumber(ARGV[1]) then redis.call('HSET', KEYS[1], 'month', ARGV[1]) end
+local previous = known and string.match(known, '^%d+$') or ''
+if ARGV[1] ~= '' and previous ~= ARGV[1] then return redis.error_reply('CHANGED meanwhile: a node counts') end
+if ARGV[5] ~= '' then
+    record_change(KEYS[2], ARGV[3], 'store.repair_month', 'the store', 'json', ARGV[4], ARGV[5])
+end
+if previous ~= '' and tonumber(previous) > tonumber(ARGV[2]) then
+    redis.call('HSET', KEYS[1], 'month', ARGV[2])
+end
 -- The operator vouches for the clocks, and not for what a gateway believed.
 redis.call('HDEL', KEYS[1], 'time')
-return previous
+return 1

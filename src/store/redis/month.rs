@@ -1,19 +1,21 @@
 //! The latest month and the clock of a server, and the repair of the month.
 
-use redis::Value;
-use serde_json::json;
+use std::collections::BTreeSet;
+
+use redis::Value as Reply;
+use serde_json::Value;
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{AUDIT, DAILY_USAGE_PREFIX, LEDGER_PREFIX, RING_META_KEY};
-use super::reply::reply_number_or_zero;
 use super::scripts::Script;
 use crate::model::believed_time::TimeAnchor;
 use crate::model::month::Month;
-use crate::store::audit::ChangeAuthor;
+use crate::store::audit::{ChangeAuthor, change_of_repaired_month};
 use crate::store::error::StoreError;
 use crate::store::operations::time::TimeBackend;
 use crate::store::rows::MonthRepair;
 
+const REPAIR_OPERATION: &str = "repairing the month";
 /// The field of the believed time of a gateway.
 const TIME_ANCHOR_FIELD: &str = "time";
 
@@ -21,7 +23,7 @@ impl TimeBackend for Redis {
     fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
         let mut read = redis::pipe();
         read.cmd("HGET").arg(RING_META_KEY).arg("month");
-        let reply = self.query_with_retry("reading the month", &read)?.pop().unwrap_or(Value::Nil);
+        let reply = self.query_with_retry("reading the month", &read)?.pop().unwrap_or(Reply::Nil);
         let number = redis::from_redis_value::<Option<u16>>(reply).unwrap_or(None);
         Ok(number.and_then(Month::from_number))
     }
@@ -30,7 +32,7 @@ impl TimeBackend for Redis {
         const OPERATION: &str = "reading its clock";
         let mut read = redis::pipe();
         read.cmd("TIME");
-        let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Value::Nil);
+        let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Reply::Nil);
         let (seconds, _micros): (i64, i64) = self.parse_reply(OPERATION, reply)?;
         Ok(Some(seconds))
     }
@@ -55,44 +57,64 @@ impl TimeBackend for Redis {
         author: &ChangeAuthor,
         month: Month,
     ) -> Result<MonthRepair, StoreError> {
-        const OPERATION: &str = "repairing the month";
-        let after = json!({ "month": month.to_string() }).to_string();
-        let arguments = [month.number().to_string(), author.to_json().to_string(), after];
+        let previous = self.latest_month()?;
+        let totals = self.find_keys_of_later_months(LEDGER_PREFIX, month)?;
+        let usage = self.find_keys_of_later_months(DAILY_USAGE_PREFIX, month)?;
+        let deleted_totals = totals.len() as u64;
+        let change = change_of_repaired_month(previous, month, deleted_totals);
+        let state = |state: Option<&Value>| state.map_or(String::new(), Value::to_string);
+        let arguments = [
+            previous.map_or(String::new(), |previous| previous.number().to_string()),
+            month.number().to_string(),
+            author.to_json().to_string(),
+            state(change.as_ref().map(|change| &change.before)),
+            state(change.as_ref().map(|change| &change.after)),
+        ];
         let keys = [RING_META_KEY, AUDIT];
-        let reply = self.run_write_script(OPERATION, Script::LowerMonth, &keys, &arguments)?;
-        let previous: i64 = self.parse_reply(OPERATION, reply)?;
-        let previous = u16::try_from(previous).ok().and_then(Month::from_number);
-        self.delete_quota_events_after(OPERATION, month)?;
-        let mut dropped = 0;
+        self.run_write_script(REPAIR_OPERATION, Script::LowerMonth, &keys, &arguments)?;
+        self.delete_quota_events_after(REPAIR_OPERATION, month)?;
+        for chunk in [totals, usage].concat().chunks(CHUNK_ROWS) {
+            let mut delete = redis::pipe();
+            delete.cmd("DEL").arg(chunk);
+            self.query_with_retry_within(REPAIR_OPERATION, BULK_TIMEOUT, &delete)?;
+        }
+        Ok(MonthRepair { latest_month_before: previous, deleted_totals })
+    }
+}
+
+impl Redis {
+    /// The Redis keys with this prefix that are about a later month than `month`.
+    fn find_keys_of_later_months(
+        &mut self,
+        prefix: &str,
+        month: Month,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut found = self.find_keys_by_month(REPAIR_OPERATION, prefix)?;
+        found.retain(|(of_key, _)| *of_key > month);
+        Ok(found.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// The Redis keys with this prefix that are about a month, each once, with that month.
+    pub(super) fn find_keys_by_month(
+        &mut self,
+        operation: &'static str,
+        prefix: &str,
+    ) -> Result<BTreeSet<(Month, Vec<u8>)>, StoreError> {
+        let mut found = BTreeSet::new();
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
-            // Finds the Redis keys of the totals and of the usage by day, and some others.
-            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg("riskgate:*{*}:*").arg("COUNT");
+            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{prefix}*}}:*")).arg("COUNT");
             scan.arg(CHUNK_ROWS);
-            let (next, names): (u64, Vec<Vec<u8>>) = self.query_last_reply(OPERATION, &scan)?;
-            for prefix in [LEDGER_PREFIX, DAILY_USAGE_PREFIX] {
-                let is_later = |name: &&Vec<u8>| {
-                    let name = String::from_utf8_lossy(name);
-                    let month_of_key = name.strip_prefix(prefix).and_then(|rest| {
-                        rest.rsplit_once("}:").and_then(|(_, text)| Month::parse(text))
-                    });
-                    month_of_key.is_some_and(|month_of_key| month_of_key > month)
-                };
-                let later_keys: Vec<&Vec<u8>> = names.iter().filter(is_later).collect();
-                if later_keys.is_empty() {
-                    continue;
-                }
-                let mut delete = redis::pipe();
-                delete.cmd("DEL").arg(&later_keys);
-                let replies = self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &delete)?;
-                if prefix == LEDGER_PREFIX {
-                    dropped += replies.into_iter().map(reply_number_or_zero).sum::<u64>();
-                }
+            let (next, names): (u64, Vec<Vec<u8>>) = self.query_last_reply(operation, &scan)?;
+            for name in names {
+                let text = String::from_utf8_lossy(&name);
+                let month = text.rsplit_once("}:").and_then(|(_, text)| Month::parse(text));
+                found.extend(month.map(|month| (month, name.clone())));
             }
             cursor = next;
             if cursor == 0 {
-                return Ok(MonthRepair { latest_month_before: previous, deleted_totals: dropped });
+                return Ok(found);
             }
         }
     }

@@ -42,10 +42,12 @@ impl TimeBackend for Sqlite {
         // The operator vouches for the clocks, and not for what the gateway believed.
         let forget_time = "DELETE FROM meta WHERE key = ?1";
         transaction.execute(forget_time, [TIME_ANCHOR]).map_err(&failed)?;
-        let change = change_of_repaired_month(previous, month);
-        append_record(&transaction, now, author, &change).map_err(&failed)?;
+        let dropped = to_u64_or_zero(dropped);
+        if let Some(change) = change_of_repaired_month(previous, month, dropped) {
+            append_record(&transaction, now, author, &change).map_err(&failed)?;
+        }
         transaction.commit().map_err(failed)?;
-        Ok(MonthRepair { latest_month_before: previous, deleted_totals: to_u64_or_zero(dropped) })
+        Ok(MonthRepair { latest_month_before: previous, deleted_totals: dropped })
     }
 
     fn time_anchor(&mut self) -> Result<Option<TimeAnchor>, StoreError> {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 
@@ -387,5 +388,48 @@ fn repair_month_deletes_totals_of_later_months_only() {
         }
         assert_eq!(store.latest_month().unwrap(), Some(before));
         assert_eq!(store.read_usage(before, None).unwrap(), [usage_row("acme", 70, 70)]);
+    });
+}
+
+#[test]
+fn a_repair_of_the_month_records_only_what_it_changed() {
+    on_both_stores(|location| {
+        let mut store = open_and_probe(location);
+        let later = Month::from_number(test_month().number() + 3).unwrap();
+        let report_about_later = |store: &mut Store, begun_month: Month| {
+            let mut report = TestNode::new(ALICE).next_report(9, [9, 9], LIMIT_100);
+            report.month = later;
+            let context = BatchContext {
+                node_id: &ALICE,
+                latest_begun_month: begun_month,
+                recovery_left: Duration::ZERO,
+                needs_replicas: true,
+            };
+            store.probe(begun_month, None).unwrap();
+            store.report_leases(context, &[report]).unwrap();
+        };
+        let records = |store: &mut Store| -> Vec<_> {
+            let mut records = store.read_audit_after(None, 100).unwrap();
+            records.retain(|record| record.operation == "store.repair_month");
+            records.into_iter().map(|record| (record.before, record.after)).collect()
+        };
+        let (now, later_text) = (test_month().to_string(), later.to_string());
+        for month in [test_month(), later] {
+            store.changes().repair_month(month).unwrap();
+        }
+        assert_eq!(records(&mut store), [], "there was nothing to repair");
+        report_about_later(&mut store, later);
+        for _ in 0..2 {
+            store.changes().repair_month(test_month()).unwrap();
+        }
+        let repaired =
+            (json!({ "month": later_text }), json!({ "month": now, "deleted_totals": 1 }));
+        assert_eq!(records(&mut store), std::slice::from_ref(&repaired));
+        // Totals of a later month, whose beginning no node has told the store.
+        report_about_later(&mut store, test_month());
+        store.changes().repair_month(test_month()).unwrap();
+        let deleted = (json!({ "month": now }), json!({ "month": now, "deleted_totals": 1 }));
+        assert_eq!(records(&mut store), [repaired, deleted]);
+        assert_eq!(store.read_usage(later, None).unwrap(), []);
     });
 }
