@@ -30,7 +30,12 @@ impl Store {
         let audit = self.read_audit_up_to(last_record_id.as_deref())?;
         // The month is read from the store, because a wrong clock of this machine would move the
         // other store to a wrong month.
-        let usage_month = self.latest_month()?.unwrap_or(Month::FIRST);
+        let mut usage_month = self.latest_month()?.unwrap_or(Month::FIRST);
+        if usage_month == Month::FIRST {
+            // No node has believed the server's clock yet. Then nodes count in the month by the
+            // clocks of their machines, and don't tell it to the store.
+            usage_month = self.latest_month_with_totals()?.unwrap_or(usage_month);
+        }
         let usage = self.read_usage(usage_month, None)?;
         let mut daily_usage = Vec::new();
         for age in (0..=KEPT_MONTHS_OF_DAILY_USAGE).rev() {

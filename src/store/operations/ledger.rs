@@ -42,6 +42,10 @@ pub trait LedgerBackend {
         node_id: &[u8; 16],
     ) -> Result<u64, StoreError>;
 
+    /// The latest month that has totals. On a server, it may be later than the store's latest
+    /// month, which no node raises by the clock of its machine alone.
+    fn latest_month_with_totals(&mut self) -> Result<Option<Month>, StoreError>;
+
     /// Reads the spent and leased calls of a month by account: of all accounts, or of
     /// `only_account`.
     fn read_usage(

@@ -7,7 +7,8 @@
 use redis::Value as Reply;
 use serde_json::Value;
 
-use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
+use super::connection::{CHUNK_ROWS, Redis};
+use super::fill::{OnExisting, STAGED_TTL_SECONDS, Staging};
 use super::key_names::{AUDIT, REQUESTS, SOURCE_STATES};
 use super::rows::{parse_account, parse_key};
 use super::scripts::Script;
@@ -162,37 +163,64 @@ impl Redis {
     }
 
     /// Writes the records of another store into an empty one. Their times become their new ids.
-    pub(super) fn fill_audit(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
-        // A copy that was interrupted may have left records behind.
-        let mut clear = redis::pipe();
-        clear.cmd("UNLINK").arg(AUDIT).arg(SOURCE_STATES);
-        self.query_with_retry_within(RECORD_OPERATION, BULK_TIMEOUT, &clear)?;
-        let (mut milliseconds, mut number) = (1, 0);
-        for chunk in contents.audit.chunks(CHUNK_ROWS) {
+    /// Stages the states of sources of another store.
+    pub(super) fn stage_source_states(
+        &mut self,
+        staging: &mut Staging,
+        states: &[(String, String)],
+    ) -> Result<(), StoreError> {
+        self.stage_hash(staging, SOURCE_STATES, OnExisting::MergeHash, states)
+    }
+
+    /// Stages the records of another store together with those that this store has, in the order of
+    /// their times. Returns the id of the last one that this store has.
+    pub(super) fn stage_audit(
+        &mut self,
+        staging: &mut Staging,
+        contents: &StoreContents,
+    ) -> Result<Option<String>, StoreError> {
+        let own = self.read_all_records()?;
+        let last_own = own.last().map(|record| record.id.clone());
+        let mut latest = 0;
+        let copied = contents.audit.iter().map(|record| {
+            // The id must not go back, even if a clock did. So the time has a field of its own.
+            latest = latest.max(u64::try_from(record.at).unwrap_or(0).saturating_mul(1_000));
+            ((latest, 0), record)
+        });
+        let mut records: Vec<((u64, u64), &AuditRecord)> = copied.collect();
+        records.extend(own.iter().map(|it| (AuditRecord::parse_id(&it.id).unwrap_or((0, 0)), it)));
+        // The sort is stable, so records of one store stay in their order.
+        records.sort_by_key(|(id, _)| *id);
+        let staged = staging.staged_name(AUDIT);
+        let mut last_id = (0, 0);
+        for chunk in records.chunks(CHUNK_ROWS) {
             let mut write = redis::pipe();
-            for record in chunk {
-                let at = record.at.saturating_mul(1_000);
-                number = if at > milliseconds { 0 } else { number + 1 };
-                milliseconds = milliseconds.max(at);
+            for (id, record) in chunk {
+                last_id = if *id > last_id { *id } else { (last_id.0, last_id.1 + 1) };
                 let AuditRecord { author, operation, target, before, after, .. } = record;
-                write.cmd("XADD").arg(AUDIT).arg(format!("{milliseconds}-{number}"));
-                // The id must not go back, even if a clock did. So the time has a field of its own.
+                write.cmd("XADD").arg(&staged).arg(format!("{}-{}", last_id.0, last_id.1));
                 write.arg("at").arg(record.at).arg("author").arg(author.to_json().to_string());
                 write.arg("operation").arg(operation).arg("target").arg(target);
                 write.arg("form").arg("json").arg("before").arg(before.to_string());
                 write.arg("after").arg(after.to_string());
             }
-            self.query_with_retry_within(RECORD_OPERATION, BULK_TIMEOUT, &write)?;
+            write.cmd("EXPIRE").arg(&staged).arg(STAGED_TTL_SECONDS);
+            self.send_staged(staging, write)?;
         }
-        for chunk in contents.source_states.chunks(CHUNK_ROWS) {
-            let mut write = redis::pipe();
-            let states = write.cmd("HSET").arg(SOURCE_STATES);
-            for (subject, state) in chunk {
-                states.arg(subject).arg(state);
+        Ok(last_own)
+    }
+
+    fn read_all_records(&mut self) -> Result<Vec<AuditRecord>, StoreError> {
+        let mut records: Vec<AuditRecord> = Vec::new();
+        loop {
+            let after_id = records.last().map(|record| record.id.clone());
+            let page = self.read_audit_after(after_id.as_deref(), CHUNK_ROWS)?;
+            let is_last = page.len() < CHUNK_ROWS;
+            records.extend(page);
+            if is_last {
+                return Ok(records);
             }
-            self.query_with_retry_within(RECORD_OPERATION, BULK_TIMEOUT, &write)?;
         }
-        Ok(())
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::fill::COPY_NODE_ID;
+use super::connection::{CHUNK_ROWS, Redis};
+use super::fill::{COPY_NODE_ID, OnExisting, Staging};
 use super::key_names::{DAILY_USAGE_PREFIX, DAILY_USAGE_TTL_SECONDS, daily_usage_key};
 use crate::model::month::Month;
 use crate::store::contents::StoreContents;
@@ -77,18 +77,27 @@ impl Redis {
         Ok(calls_by_key.into_iter().map(row).collect())
     }
 
-    /// Writes the usage of another store into an empty one.
-    pub(super) fn fill_daily_usage(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
+    /// Stages the usage of another store.
+    pub(super) fn stage_daily_usage(
+        &mut self,
+        staging: &mut Staging,
+        contents: &StoreContents,
+    ) -> Result<(), StoreError> {
         for (month, rows) in &contents.daily_usage {
+            // The rows of one account follow each other.
+            let mut staged_key = (None, String::new());
             for chunk in rows.chunks(CHUNK_ROWS) {
                 let mut write = redis::pipe();
                 for DailyUsageRow { account, day, route, key_id, calls } in chunk {
-                    let key = daily_usage_key(account, *month);
+                    if staged_key.0 != Some(account) {
+                        let key = daily_usage_key(account, *month);
+                        let ttl = Some(DAILY_USAGE_TTL_SECONDS);
+                        staged_key = (Some(account), staging.add(&key, OnExisting::MergeHash, ttl));
+                    }
                     let field = format!("{day} {route} {COPY_NODE_ID} {key_id}");
-                    write.cmd("HSET").arg(&key).arg(field).arg(calls);
-                    write.cmd("EXPIRE").arg(&key).arg(DAILY_USAGE_TTL_SECONDS);
+                    write.cmd("HSET").arg(&staged_key.1).arg(field).arg(calls);
                 }
-                self.query_with_retry_within("filling the store", BULK_TIMEOUT, &write)?;
+                self.send_staged(staging, write)?;
             }
         }
         Ok(())

@@ -1,16 +1,16 @@
 //! Fills an empty server with the contents of another store.
 //!
-//! Totals, top counts and quota events are written first, under their final names. No gateway uses
-//! them while the store has no keys. Keys and accounts are staged under temporary names, and one
-//! short script at the end renames them. If a copy is interrupted, its staged rows expire, and the
-//! next copy deletes its totals.
+//! Everything is staged under temporary names, and one script at the end gives the Redis keys their
+//! final names. So if a copy is interrupted, the store is as it was before, and what was staged
+//! expires.
 
 use redis::Pipeline;
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::key_names::TOP_ROWS_KEY;
-use super::key_names::{ACCOUNTS, CHANGES, KEYS, RING_REDIS_KEYS};
-use super::key_names::{LEDGER_PREFIX, LEDGER_TTL_SECONDS, ledger_key};
+use super::key_names::{
+    ACCOUNTS, AUDIT, CHANGES, DIGESTS, KEYS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_REDIS_KEYS,
+    TOP_ROWS_KEY, ledger_key,
+};
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use super::top::format_top_row;
@@ -21,9 +21,74 @@ use crate::store::error::StoreError;
 
 /// The node id of copied totals; no running node has it.
 pub(super) const COPY_NODE_ID: &str = "00000000000000000000000000000000";
-/// Staged rows of an interrupted copy expire after this many seconds.
-const STAGED_TTL_SECONDS: u64 = 600;
+/// What an interrupted copy has staged expires after this many seconds.
+pub(super) const STAGED_TTL_SECONDS: u64 = 3_600;
 const OPERATION: &str = "filling the store";
+
+/// What the last step of a copy does with a staged Redis key, if there is one of its final name
+/// already.
+#[derive(Clone, Copy)]
+pub(super) enum OnExisting {
+    /// The copy fails: the store is not empty.
+    Fail,
+    /// The fields of the staged hash are added.
+    MergeHash,
+    /// The members of the staged sorted set are added.
+    MergeSortedSet,
+}
+
+/// The Redis keys that a copy has staged.
+pub(super) struct Staging {
+    id: String,
+    /// A hash: the staged Redis keys, each with what the last step does with it. See
+    /// `fill_ring.lua`.
+    moves_key: String,
+    /// The staged Redis keys of the last chunk that have no entry in `moves_key` yet.
+    moves: Vec<(String, String)>,
+    move_count: usize,
+}
+
+impl Staging {
+    fn new(id: String) -> Staging {
+        let moves_key = format!("riskgate:{{ring}}:staged:{id}:moves");
+        Staging { id, moves_key, moves: Vec::new(), move_count: 0 }
+    }
+
+    /// Returns the temporary name of a Redis key. It is in the same hash slot.
+    pub(super) fn staged_name(&self, final_name: &str) -> String {
+        let rest = final_name.strip_prefix("riskgate:").unwrap_or(final_name);
+        format!("riskgate:staged:{}:{rest}", self.id)
+    }
+
+    /// Returns the temporary name of a Redis key that the last step gives its final name. With
+    /// `ttl_seconds`, the Redis key then expires.
+    pub(super) fn add(
+        &mut self,
+        final_name: &str,
+        on_existing: OnExisting,
+        ttl_seconds: Option<i64>,
+    ) -> String {
+        let staged = self.staged_name(final_name);
+        let kind = match on_existing {
+            OnExisting::Fail => "fail",
+            OnExisting::MergeHash => "hash",
+            OnExisting::MergeSortedSet => "sorted_set",
+        };
+        let step = format!("{kind} {} {final_name}", ttl_seconds.unwrap_or(0));
+        self.moves.push((staged.clone(), step));
+        self.move_count += 1;
+        staged
+    }
+
+    /// Lets everything that was staged expire, unless the last step comes first.
+    fn push_expiry_and_moves(&mut self, staging: &mut Pipeline) {
+        for (staged, step) in self.moves.drain(..) {
+            staging.cmd("EXPIRE").arg(&staged).arg(STAGED_TTL_SECONDS);
+            staging.cmd("HSET").arg(&self.moves_key).arg(staged).arg(step);
+        }
+        staging.cmd("EXPIRE").arg(&self.moves_key).arg(STAGED_TTL_SECONDS);
+    }
+}
 
 impl Redis {
     pub(super) fn fill(
@@ -46,18 +111,32 @@ impl Redis {
             clear.cmd("UNLINK").arg(chunk);
             self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &clear)?;
         }
-        self.fill_ledger(contents)?;
-        self.fill_top(contents)?;
-        self.fill_daily_usage(contents)?;
-        self.fill_audit(contents)?;
-        self.fill_quota_events(OPERATION, &contents.quota_events)?;
-        match self.fill_ring(author, contents)? {
+        let mut staging = Staging::new(self.random_id()?);
+        self.stage_ledger(&mut staging, contents)?;
+        self.stage_top(&mut staging, contents)?;
+        self.stage_daily_usage(&mut staging, contents)?;
+        self.stage_quota_events(&mut staging, &contents.quota_events)?;
+        self.stage_source_states(&mut staging, &contents.source_states)?;
+        self.stage_ring(&mut staging, contents)?;
+        let last_own_record = self.stage_audit(&mut staging, contents)?;
+        match self.finish_copy(author, contents, &staging, last_own_record)? {
             0 => Err(not_empty),
             _ => Ok(()),
         }
     }
 
-    /// The Redis keys of the totals that an interrupted copy left behind. `None` if a node has
+    /// Sends a chunk of a copy, and lets what it staged expire.
+    pub(super) fn send_staged(
+        &mut self,
+        staging: &mut Staging,
+        mut commands: Pipeline,
+    ) -> Result<(), StoreError> {
+        staging.push_expiry_and_moves(&mut commands);
+        self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &commands).map(drop)
+    }
+
+    /// The Redis keys of the totals that an interrupted copy of an earlier riskgate left behind,
+    /// which wrote them under their final names. `None` if a node has
     /// written totals, so that the store is not empty.
     fn find_leftover_ledger_keys(&mut self) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         let mut leftovers = Vec::new();
@@ -84,81 +163,130 @@ impl Redis {
         }
     }
 
-    fn fill_ledger(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
+    fn stage_ledger(
+        &mut self,
+        staging: &mut Staging,
+        contents: &StoreContents,
+    ) -> Result<(), StoreError> {
         let month = contents.usage_month;
         for chunk in contents.usage.chunks(CHUNK_ROWS) {
             let mut write = redis::pipe();
             for row in chunk {
                 let key = ledger_key(&row.account, month);
+                let key = staging.add(&key, OnExisting::Fail, Some(LEDGER_TTL_SECONDS));
                 write.cmd("HSET").arg(&key).arg(COPY_NODE_ID);
                 write.arg(format!("1 {} {}", row.leased, row.spent));
                 write.arg("leased").arg(row.leased).arg("spent").arg(row.spent);
                 write.arg("revision").arg(1).arg("base").arg(0).arg("claim").arg("0 0");
-                write.cmd("EXPIRE").arg(&key).arg(LEDGER_TTL_SECONDS);
             }
-            self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &write)?;
+            self.send_staged(staging, write)?;
         }
         Ok(())
     }
 
-    fn fill_top(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
-        for chunk in contents.top_rows.chunks(CHUNK_ROWS) {
+    fn stage_top(
+        &mut self,
+        staging: &mut Staging,
+        contents: &StoreContents,
+    ) -> Result<(), StoreError> {
+        let rows: Vec<_> =
+            contents.top_rows.iter().map(|row| (&row.domain, format_top_row(row))).collect();
+        self.stage_hash(staging, TOP_ROWS_KEY, OnExisting::MergeHash, &rows)
+    }
+
+    /// Stages a hash with these fields and values. Without any, stages nothing.
+    pub(super) fn stage_hash<F: redis::ToRedisArgs, V: redis::ToRedisArgs>(
+        &mut self,
+        staging: &mut Staging,
+        final_name: &str,
+        on_existing: OnExisting,
+        fields: &[(F, V)],
+    ) -> Result<(), StoreError> {
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let staged = staging.add(final_name, on_existing, None);
+        for chunk in fields.chunks(CHUNK_ROWS) {
             let mut write = redis::pipe();
-            let rows = write.cmd("HSET").arg(TOP_ROWS_KEY);
-            for row in chunk {
-                rows.arg(&row.domain).arg(format_top_row(row));
+            let hash = write.cmd("HSET").arg(&staged);
+            for (field, value) in chunk {
+                hash.arg(field).arg(value);
             }
-            self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &write)?;
+            self.send_staged(staging, write)?;
         }
         Ok(())
     }
 
-    /// Stages the keys and accounts under temporary names, and then makes them the ring of the
-    /// store in one step. Returns the new version, or 0 if the ring is no longer empty.
-    fn fill_ring(
+    /// Stages a sorted set with these scores and members. Without any, stages nothing.
+    pub(super) fn stage_sorted_set<M: redis::ToRedisArgs>(
+        &mut self,
+        staging: &mut Staging,
+        final_name: &str,
+        on_existing: OnExisting,
+        members: &[(i64, M)],
+    ) -> Result<(), StoreError> {
+        if members.is_empty() {
+            return Ok(());
+        }
+        let staged = staging.add(final_name, on_existing, None);
+        for chunk in members.chunks(CHUNK_ROWS) {
+            let mut write = redis::pipe();
+            let set = write.cmd("ZADD").arg(&staged);
+            for (score, member) in chunk {
+                set.arg(score).arg(member);
+            }
+            self.send_staged(staging, write)?;
+        }
+        Ok(())
+    }
+
+    /// Stages the keys and accounts. The last step lets none of their Redis keys exist before.
+    fn stage_ring(
+        &mut self,
+        staging: &mut Staging,
+        contents: &StoreContents,
+    ) -> Result<(), StoreError> {
+        let (keys, accounts) = (&contents.ring.keys, &contents.ring.accounts);
+        let rows: Vec<_> =
+            keys.iter().map(|key| (&key.id, format!("- {}", format_key(key)))).collect();
+        self.stage_hash(staging, KEYS, OnExisting::Fail, &rows)?;
+        let digests: Vec<_> = keys.iter().map(|key| (hex::encode(key.digest), &key.id)).collect();
+        self.stage_hash(staging, DIGESTS, OnExisting::Fail, &digests)?;
+        let rows: Vec<_> = accounts
+            .iter()
+            .map(|account| (&account.name, format!("- {}", format_account(account))))
+            .collect();
+        self.stage_hash(staging, ACCOUNTS, OnExisting::Fail, &rows)?;
+        // The last step changes all scores to the version that it leads to.
+        let members: Vec<(i64, String)> = keys
+            .iter()
+            .map(|key| (1, format!("key:{}", key.id)))
+            .chain(accounts.iter().map(|account| (1, format!("account:{}", account.name))))
+            .collect();
+        self.stage_sorted_set(staging, CHANGES, OnExisting::Fail, &members)
+    }
+
+    /// Gives everything that was staged its final name, in one step. Returns the new version of the
+    /// ring, or 0 if the store is no longer empty.
+    fn finish_copy(
         &mut self,
         author: &ChangeAuthor,
         contents: &StoreContents,
+        staging: &Staging,
+        last_own_record: Option<String>,
     ) -> Result<u64, StoreError> {
-        let id = self.random_id()?;
-        let [rows, digests, accounts, changed] = ["keys", "digests", "accounts", "changed"]
-            .map(|part| format!("riskgate:{{ring}}:staged:{id}:{part}"));
-        let expire = |staging: &mut Pipeline| {
-            for name in [&rows, &digests, &accounts, &changed] {
-                staging.cmd("EXPIRE").arg(name).arg(STAGED_TTL_SECONDS);
-            }
-        };
-        for chunk in contents.ring.keys.chunks(CHUNK_ROWS) {
-            let mut staging = redis::pipe();
-            for key in chunk {
-                staging.cmd("HSET").arg(&rows).arg(&key.id).arg(format!("- {}", format_key(key)));
-                staging.cmd("HSET").arg(&digests).arg(hex::encode(key.digest)).arg(&key.id);
-                staging.cmd("ZADD").arg(&changed).arg(1).arg(format!("key:{}", key.id));
-            }
-            expire(&mut staging);
-            self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &staging)?;
-        }
-        for chunk in contents.ring.accounts.chunks(CHUNK_ROWS) {
-            let mut staging = redis::pipe();
-            for account in chunk {
-                staging
-                    .cmd("HSET")
-                    .arg(&accounts)
-                    .arg(&account.name)
-                    .arg(format!("- {}", format_account(account)));
-                staging.cmd("ZADD").arg(&changed).arg(1).arg(format!("account:{}", account.name));
-            }
-            expire(&mut staging);
-            self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &staging)?;
-        }
-        let names = [&RING_REDIS_KEYS[..], &[&rows, &digests, &accounts, &changed]].concat();
+        let staged = [CHANGES, AUDIT].map(|name| staging.staged_name(name));
+        let [changes, audit] = staged.each_ref().map(String::as_str);
+        let names = [&RING_REDIS_KEYS[..], &[&staging.moves_key, changes, audit]].concat();
+        let (keys, accounts) = (contents.ring.keys.len(), contents.ring.accounts.len());
         let arguments = [
             self.random_id()?,
             author.to_json().to_string(),
             contents.usage_month.number().to_string(),
-            contents.ring.keys.len().to_string(),
-            contents.ring.accounts.len().to_string(),
+            (keys + accounts).to_string(),
+            staging.move_count.to_string(),
             change_of_filled_store(contents).after.to_string(),
+            last_own_record.unwrap_or_default(),
         ];
         let reply = self.run_write_script(OPERATION, Script::FillRing, &names, &arguments)?;
         self.parse_reply(OPERATION, reply)

@@ -1,36 +1,89 @@
--- Makes the staged keys and accounts the ring of an empty store: the last step of the operation
+-- Gives everything that a copy has staged its final name: the last step of the operation
 -- `fill_empty_store`.
 --
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit,
---      8-11 the staged counterparts of 2-5
+--      8 a hash: each staged Redis key with "KIND TTL NAME": what to do if there is one of the final
+--        name, after how many seconds it expires (0: never), and its final name,
+--      9 the staged counterpart of 5, 10 that of 7, which has the records of 7 too
 -- ARGV 1 an id for the change, 2 the author, 3 the month of the totals,
---      4 and 5 how many keys and accounts were staged, 6 what the audit says of them, in JSON
+--      4 how many keys and accounts were staged, 5 how many Redis keys were staged,
+--      6 what the audit says of the copy, in JSON, 7 the id of the last record of 7 that 10 has
 -- Returns the version that it leads to; 0 if the store is no longer empty.
 
-local meta = KEYS[1]
+local meta, moves, changes, audit = KEYS[1], KEYS[8], KEYS[9], KEYS[10]
+
+-- Passes each staged Redis key to `visit`, with what to do with it. HSCAN may return one twice.
+local function visit_moves(visit)
+    local cursor = '0'
+    repeat
+        local page = redis.call('HSCAN', moves, cursor, 'COUNT', 1000)
+        cursor = page[1]
+        for at = 1, #page[2], 2 do
+            local kind, ttl, name = string.match(page[2][at + 1], '^(%S+) (%d+) (.*)$')
+            visit(page[2][at], kind, ttl, name)
+        end
+    until cursor == '0'
+end
+
+-- All checks come before the first write: a script that fails is not rolled back.
 for at = 2, 5 do
     if redis.call('EXISTS', KEYS[at]) == 1 then return 0 end
 end
-local keys, accounts = tonumber(ARGV[4]), tonumber(ARGV[5])
-local is_complete = redis.call('HLEN', KEYS[8]) == keys and redis.call('HLEN', KEYS[9]) == keys
-    and redis.call('HLEN', KEYS[10]) == accounts
-    and redis.call('ZCARD', KEYS[11]) == keys + accounts
+local is_complete, is_empty = redis.call('HLEN', moves) == tonumber(ARGV[5]), true
+visit_moves(function(staged, kind, _, name)
+    is_complete = is_complete and redis.call('EXISTS', staged) == 1
+    is_empty = is_empty and (kind ~= 'fail' or redis.call('EXISTS', name) == 0)
+end)
+if redis.call('ZCARD', changes) ~= tonumber(ARGV[4]) then is_complete = false end
 if not is_complete then return redis.error_reply('LOST a part of the copy before it was complete') end
+if not is_empty then return 0 end
+local last = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)[1]
+if (last and last[1] or '') ~= ARGV[7] then
+    return redis.error_reply('CHANGED meanwhile: the store has new records; copy again')
+end
+
+-- A user without one of these rights fails here, where only staged Redis keys have changed. Renaming
+-- a Redis key to itself changes nothing.
+redis.call('RENAME', moves, moves)
+redis.call('PERSIST', moves)
+redis.call('EXPIRE', moves, 3600)
+redis.call('UNLINK', moves .. ':none')
+redis.call('ZUNIONSTORE', moves .. ':none', 1, moves .. ':none')
+record_change(audit, ARGV[2], 'store.fill', 'the store', 'json', '', ARGV[6])
+redis.call('EXPIRE', audit, 3600)
 
 local version = next_version(meta, ARGV[1])
-record_change(KEYS[7], ARGV[2], 'store.fill', 'the store', 'json', '', ARGV[6])
 local month = redis.call('HGET', meta, 'month')
 if tonumber(ARGV[3]) > (month and string.match(month, '^%d+$') and tonumber(month) or -1) then
     redis.call('HSET', meta, 'month', ARGV[3])
 end
--- All changes were staged with the score 1. Renaming a key to itself first makes the script fail
--- for a user without that permission, before any staged key gets its final name.
-if keys + accounts > 0 then
-    redis.call('RENAME', KEYS[11], KEYS[11])
-    redis.call('ZUNIONSTORE', KEYS[11], 1, KEYS[11], 'WEIGHTS', version)
+-- All changes were staged with the score 1.
+if ARGV[4] ~= '0' then redis.call('ZUNIONSTORE', changes, 1, changes, 'WEIGHTS', version) end
+
+local function merge_hash(staged, name)
+    local cursor = '0'
+    repeat
+        local page = redis.call('HSCAN', staged, cursor, 'COUNT', 1000)
+        cursor = page[1]
+        for at = 1, #page[2], 2 do redis.call('HSET', name, page[2][at], page[2][at + 1]) end
+    until cursor == '0'
 end
-for at = 8, 11 do redis.call('PERSIST', KEYS[at]) end
-for at = 8, 11 do
-    if redis.call('EXISTS', KEYS[at]) == 1 then redis.call('RENAME', KEYS[at], KEYS[at - 6]) end
+
+local function move(staged, kind, ttl, name)
+    if redis.call('EXISTS', staged) == 0 then return end
+    if kind == 'hash' and redis.call('EXISTS', name) == 1 then
+        merge_hash(staged, name)
+        redis.call('UNLINK', staged)
+    elseif kind == 'sorted_set' and redis.call('EXISTS', name) == 1 then
+        redis.call('ZUNIONSTORE', name, 2, name, staged)
+        redis.call('UNLINK', staged)
+    else
+        redis.call('RENAME', staged, name)
+    end
+    if ttl == '0' then redis.call('PERSIST', name) else redis.call('EXPIRE', name, ttl) end
 end
+
+visit_moves(move)
+move(audit, 'fail', '0', KEYS[7])
+redis.call('UNLINK', moves)
 return version

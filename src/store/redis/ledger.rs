@@ -185,6 +185,11 @@ impl LedgerBackend for Redis {
         Ok(all.unwrap_or(0).saturating_sub(own))
     }
 
+    fn latest_month_with_totals(&mut self) -> Result<Option<Month>, StoreError> {
+        let found = self.find_keys_by_month("reading usage", LEDGER_PREFIX)?;
+        Ok(found.last().map(|(month, _)| *month))
+    }
+
     fn read_usage(
         &mut self,
         month: Month,

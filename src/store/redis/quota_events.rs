@@ -7,6 +7,7 @@
 use redis::{Pipeline, Value};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
+use super::fill::{OnExisting, Staging};
 use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::model::month::Month;
@@ -98,31 +99,32 @@ impl QuotaEventBackend for Redis {
 }
 
 impl Redis {
-    /// Writes copied events. Pending ones are due at once.
-    pub(super) fn fill_quota_events(
+    /// Stages copied events. Pending ones are due at once.
+    pub(super) fn stage_quota_events(
         &mut self,
-        operation: &'static str,
+        staging: &mut Staging,
         events: &[QuotaEventRow],
     ) -> Result<(), StoreError> {
-        for chunk in events.chunks(CHUNK_ROWS) {
-            let mut write = redis::pipe();
-            for event in chunk {
-                let (set, at, word) = match event.state {
-                    QuotaEventState::Pending => (DUE_KEY, event.created_at, ""),
-                    QuotaEventState::Delivered(at) => (FINISHED_KEY, at, "delivered"),
-                    QuotaEventState::GivenUp(at) => (FINISHED_KEY, at, "given_up"),
-                };
-                let QuotaEventRow { key, account, month, body, created_at, attempts, .. } = event;
-                let text = match event.state {
-                    QuotaEventState::Pending => {
-                        format_pending(*attempts, *created_at, *month, account, body)
-                    }
-                    _ => format!("{word} {attempts} {created_at} {} {at}", month.number()),
-                };
-                write.cmd("HSET").arg(EVENTS_KEY).arg(key).arg(text);
-                write.cmd("ZADD").arg(set).arg(at).arg(key);
-            }
-            self.query_with_retry_within(operation, BULK_TIMEOUT, &write)?;
+        let (mut texts, mut due, mut finished) = (Vec::new(), Vec::new(), Vec::new());
+        for event in events {
+            let (set, at, word) = match event.state {
+                QuotaEventState::Pending => (&mut due, event.created_at, ""),
+                QuotaEventState::Delivered(at) => (&mut finished, at, "delivered"),
+                QuotaEventState::GivenUp(at) => (&mut finished, at, "given_up"),
+            };
+            let QuotaEventRow { key, account, month, body, created_at, attempts, .. } = event;
+            let text = match event.state {
+                QuotaEventState::Pending => {
+                    format_pending(*attempts, *created_at, *month, account, body)
+                }
+                _ => format!("{word} {attempts} {created_at} {} {at}", month.number()),
+            };
+            texts.push((key, text));
+            set.push((at, key));
+        }
+        self.stage_hash(staging, EVENTS_KEY, OnExisting::MergeHash, &texts)?;
+        for (name, members) in [(DUE_KEY, due), (FINISHED_KEY, finished)] {
+            self.stage_sorted_set(staging, name, OnExisting::MergeSortedSet, &members)?;
         }
         Ok(())
     }

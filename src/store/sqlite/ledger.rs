@@ -59,6 +59,15 @@ impl LedgerBackend for Sqlite {
             .map_err(self.error_while("reading usage"))
     }
 
+    fn latest_month_with_totals(&mut self) -> Result<Option<Month>, StoreError> {
+        let select = "SELECT max(month) FROM ledger";
+        let month: Option<u16> = self
+            .connection
+            .query_row(select, [], |row| row.get(0))
+            .map_err(self.error_while("reading usage"))?;
+        Ok(month.and_then(Month::from_number))
+    }
+
     fn read_usage(
         &mut self,
         month: Month,

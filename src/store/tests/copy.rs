@@ -9,7 +9,7 @@ use super::super::{
     QuotaEventOutcome, SourceState, Store, StoreContents, TopCredit, TopRow, UsageRow,
 };
 use super::quota_events::quota_event;
-use super::{TestStore, account, add_keys, key, on_both_stores, ring_version, rows, sort_rows};
+use super::{TestStore, add_keys, key, on_both_stores, rows, sort_rows};
 use crate::model::month::Month;
 
 /// A future month: the totals of a past month would expire at once.
@@ -200,40 +200,102 @@ fn only_an_empty_store_is_filled() {
 }
 
 #[test]
-fn an_interrupted_copy_is_invisible_and_can_be_repeated() {
+fn contents_have_the_totals_of_a_store_whose_month_no_clock_has_confirmed() {
+    on_both_stores(|location| {
+        let mut store = location.open();
+        add_keys(&mut store, &[key(1, "acme")]);
+        // As a node probes a server whose clock it does not believe.
+        store.probe(Month::FIRST, None).unwrap();
+        report_leased(&mut store, "acme", 70, 64);
+        let contents = read_contents(&mut store);
+        assert_eq!(contents.usage_month, january_2100());
+        assert_eq!(contents.usage, [usage_row("acme", 64, 70)]);
+        let to = TestStore::new_sqlite();
+        to.open().changes().fill_empty_store(&contents).unwrap();
+        assert_same_contents(&contents, &read_contents(&mut to.open()));
+    });
+}
+
+/// What a store has but for keys and accounts, as text.
+fn describe_other_contents(store: &mut Store) -> String {
+    let sources = ["config a.toml on a", "config own.toml on b"];
+    let sources = sources.map(|subject| store.read_source_state(subject).unwrap());
+    let audit = store.read_audit_after(None, 10_000).unwrap();
+    let usage = store.read_usage(january_2100(), None).unwrap();
+    let daily = store.read_daily_usage(january_2100(), None, None, 10_000).unwrap();
+    let events = store.quota_events_to_copy(january_2100()).unwrap();
+    format!("{sources:?} {audit:?} {usage:?} {daily:?} {events:?} {:?}", store.top_rows().unwrap())
+}
+
+#[test]
+fn an_interrupted_copy_changes_nothing_and_can_be_repeated() {
+    let from = TestStore::new_sqlite();
+    write_rows_of_every_kind(&mut from.open());
+    let mut held = read_contents(&mut from.open());
+    let day = |calls| super::super::DailyUsageRow {
+        account: "account-1".to_owned(),
+        day: 3,
+        route: "domain".to_owned(),
+        key_id: "key_1".to_owned(),
+        calls,
+    };
+    held.daily_usage = vec![(january_2100(), vec![day(7)])];
     let location = TestStore::new_redis();
     let TestStore::Server(server) = &location else { return };
-    let held = StoreContents {
-        ring: super::RingRows {
-            keys: (0..1_500).map(|n| key(n, "acme")).collect(),
-            accounts: vec![account("acme", Some("pro"))],
-            ..Default::default()
-        },
-        usage_month: january_2100(),
-        usage: vec![usage_row("acme", 5, 6), usage_row("gone", 1, 1)],
-        top_rows: Vec::new(),
-        audit: Vec::new(),
-        source_states: Vec::new(),
-        daily_usage: Vec::new(),
-        quota_events: Vec::new(),
-    };
-    // Everything but the last step runs.
-    server.run(&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all", "-evalsha"]);
-    super::open(&server.url_as("half", "pass")).changes().fill_empty_store(&held).unwrap_err();
     let mut store = location.open();
-    assert_eq!(store.ring_version().unwrap(), None);
-    assert!(!server.matching_keys("riskgate:{ring}:staged:*").is_empty());
-    for staged in server.matching_keys("riskgate:{ring}:staged:*") {
+    store.changes().mark_as_store().unwrap();
+    let own_state = SourceState {
+        subject: "config own.toml on b".to_owned(),
+        shared_subject: "config own.toml".to_owned(),
+        entries: BTreeMap::new(),
+    };
+    store.changes().record_source_state(AuditOperation::ConfigChange, &own_state).unwrap();
+    let before = describe_other_contents(&mut store);
+    let own_records = store.read_audit_after(None, 10).unwrap();
+    assert_eq!(own_records.len(), 1);
+    for denied in ["-evalsha", "-rename", "-zunionstore", "-persist", "-zadd"] {
+        let user = ["ACL", "SETUSER", "half", "reset", "on", ">pass", "~*", "+@all"];
+        server.run(&[&user[..], &[denied]].concat());
+        let mut half = super::open(&server.url_as("half", "pass"));
+        half.changes().fill_empty_store(&held).unwrap_err();
+        assert!(describe_other_contents(&mut store) == before, "{denied}");
+        assert!(rows(&mut store).keys.is_empty());
+    }
+    let staged = server.matching_keys("riskgate:*staged:*");
+    assert!(staged.len() > 9, "{staged:?}");
+    for staged in staged {
         let ttl: i64 = server.run(&["TTL", &staged]).parse().unwrap();
-        assert!((1..=600).contains(&ttl), "{staged} expires by itself: {ttl}");
+        assert!((1..=3_600).contains(&ttl), "{staged} expires by itself: {ttl}");
     }
-    let held = StoreContents { usage: vec![held.usage[0].clone()], ..held };
     store.changes().fill_empty_store(&held).unwrap();
-    assert_same_contents(&held, &read_contents(&mut store));
-    assert_eq!(ring_version(&mut store), 2);
-    for kept in ["keys", "digests", "accounts", "changed"] {
-        assert_eq!(server.run(&["TTL", &format!("riskgate:{{ring}}:{kept}")]), "-1");
+    let filled = read_contents(&mut store);
+    held.source_states.push(("config own.toml".to_owned(), "{}".to_owned()));
+    held.source_states.push(("config own.toml on b".to_owned(), "{}".to_owned()));
+    held.source_states.sort();
+    let mut filled_states = filled.source_states.clone();
+    filled_states.sort();
+    assert_eq!(filled_states, held.source_states);
+    held.source_states.clone_from(&filled.source_states);
+    assert_same_contents(&held, &filled);
+    assert_eq!(filled.daily_usage, [(january_2100(), vec![day(7)])]);
+    let operations = |records: &[super::super::AuditRecord]| -> Vec<String> {
+        let mut operations: Vec<String> = records.iter().map(|it| it.operation.clone()).collect();
+        operations.sort();
+        operations
+    };
+    let mut expected = operations(&[&held.audit[..], &own_records].concat());
+    expected.push("store.fill".to_owned());
+    expected.sort();
+    assert_eq!(operations(&filled.audit), expected);
+    assert_eq!(filled.audit.last().unwrap().operation, "store.fill");
+    for kept in
+        ["{ring}:keys", "{ring}:digests", "{ring}:accounts", "{ring}:changed", "{ring}:audit"]
+    {
+        assert_eq!(server.run(&["TTL", &format!("riskgate:{kept}")]), "-1");
     }
+    let totals = format!("riskgate:ledger:{{account-1}}:{}", january_2100());
+    let ttl: i64 = server.run(&["TTL", &totals]).parse().unwrap();
+    assert!((399 * 86_400..=400 * 86_400).contains(&ttl), "{ttl}");
 }
 
 #[test]

@@ -43,8 +43,14 @@ const CLOCK_CODE: [(&str, &[&str], &str); 12] = [
     ("'EX'", &[], "Redis deletes by the server's clock"),
     (
         "EXPIRE'",
-        &["store/redis/report_lease.lua", "store/redis/credit_top.lua", "store/redis/add_keys.lua"],
-        "totals outlive a clock that is a year ahead; the others are marks of a day and an import",
+        &[
+            "store/redis/report_lease.lua",
+            "store/redis/credit_top.lua",
+            "store/redis/add_keys.lua",
+            "store/redis/fill_ring.lua",
+        ],
+        "totals outlive a clock that is a year ahead; the others are marks of a day, an import and \
+         what a copy has staged",
     ),
 ];
 
