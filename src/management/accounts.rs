@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
-use super::keys::{check_account_name, check_plan, read_declared_keys};
+use super::keys::{check_account_name, check_name_if_new, check_plan, read_declared_keys};
 use crate::config::ReloadableConfig;
 use crate::keys::{AccountSources, DeclaredKey, Plans, collect_accounts};
 use crate::store::{AccountRow, ChangeAuthor, MonthlyLimit, Store, StoreError};
@@ -72,6 +72,7 @@ pub fn set_account(
     limit: Option<&str>,
 ) -> Result<AccountEntry, ManagementFault> {
     check_account_name("account", name)?;
+    check_name_if_new(store, config, name)?;
     check_plan(config, plan)?;
     if plan.is_none() && limit.is_none() {
         return Err(ManagementFault::invalid("plan", "a plan or a limit", "neither"));

@@ -66,6 +66,7 @@ pub fn prepare_key(
         return Ok(PreparedKey { row, token, plan: None, request: None, is_in_store: true });
     }
     check_account_name("account", &new.account)?;
+    check_name_if_new(store, config, &new.account)?;
     check_plan(config, new.plan.as_deref())?;
     check_label_and_origins(new)?;
     let expires = new.expires.as_deref().map(Expiry::parse).transpose()?;
@@ -154,7 +155,11 @@ pub fn import_keys(
 ) -> Result<Vec<String>, ManagementFault> {
     let keys = read_keys_of_file(file)?;
     let faults = keys.iter().flat_map(|DeclaredKey { key, plan }| {
-        let checks = [check_plan(config, plan.as_deref()), check_label(key.label.as_ref())];
+        let checks = [
+            check_plan(config, plan.as_deref()),
+            check_label(key.label.as_ref()),
+            check_name_if_new(store, config, &key.account),
+        ];
         let faults = checks.into_iter().filter_map(Result::err);
         faults.map(|fault| format!("{}: keys.{}.{fault}", file.display(), key.id))
     });
@@ -209,6 +214,31 @@ pub fn check_account_name(field: &'static str, name: &str) -> Result<(), Managem
         true => Ok(()),
         false => Err(ManagementFault::invalid(field, ID_OR_ACCOUNT_FORMAT, format!("{name:?}"))),
     }
+}
+
+/// Checks the name of an account that may be new. The name of a new one must not begin with `}`:
+/// the Redis keys of the account have the name between braces, and a Redis cluster would read an
+/// empty hash tag there, and put these keys on several servers.
+///
+/// # Errors
+/// Returns a fault if the account is new and its name begins so, or if the store fails.
+pub(super) fn check_name_if_new(
+    store: &mut Store,
+    config: &ReloadableConfig,
+    name: &str,
+) -> Result<(), ManagementFault> {
+    let is_known = |store: &mut Store| -> Result<bool, ManagementFault> {
+        let is_declared = || {
+            read_declared_keys(config)
+                .map(|keys| keys.iter().any(|declared| declared.key.account == name))
+        };
+        Ok(store.find_account(name)?.is_some() || is_declared()?)
+    };
+    if !name.starts_with('}') || is_known(store)? {
+        return Ok(());
+    }
+    let expected = "the name of a new account not to begin with }";
+    Err(ManagementFault::invalid("account", expected, format!("{name:?}")))
 }
 
 /// Checks that the config has this plan.

@@ -136,6 +136,32 @@ fn keys_import_imports_all_keys_of_a_file_or_none() {
 }
 
 #[test]
+fn a_new_account_does_not_begin_with_a_closing_brace_and_a_known_one_may() {
+    let setup = Setup::new();
+    let (file, import) = (setup.path("keys.toml"), setup.path("import.toml"));
+    let entry = |id: &str, account: &str| {
+        let hash = sha256_hex(id);
+        format!("[[key]]\nid = \"{id}\"\naccount = \"{account}\"\nhash = \"sha256:{hash}\"\n")
+    };
+    std::fs::write(&file, entry("known", "}known")).unwrap();
+    std::fs::write(&import, entry("one", "acme") + &entry("two", "}imported")).unwrap();
+    let gateway = setup.set_text("keys.file", &file.display().to_string()).start();
+    let import = import.to_str().unwrap();
+    for (words, exit_code) in [
+        (&["keys", "create", "--account", "}new"][..], 2),
+        (&["accounts", "set", "}new", "--limit", "5"], 2),
+        (&["keys", "import", import], 78),
+    ] {
+        let refused = gateway.cli(words).expect(exit_code).stderr;
+        assert!(refused.contains("not to begin with }"), "{words:?}: {refused}");
+    }
+    assert!(!gateway.cli(&["keys", "list"]).expect(0).stdout.contains("one"));
+    gateway.cli(&["accounts", "set", "}known", "--limit", "5"]).expect(0);
+    let key = gateway.create_active_key("}known", &[]);
+    assert_eq!(gateway.get(USAGE, &key).json()["monthly_limit"], 5);
+}
+
+#[test]
 fn keys_of_16_to_256_visible_characters_work_and_shorter_ones_do_not() {
     let gateway = Setup::new();
     let tokens = ["t".repeat(16), "t".repeat(256), "!#$%&'()*+-./:;<=>?@[]^_`{|}~".to_owned()];
