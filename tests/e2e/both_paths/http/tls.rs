@@ -72,6 +72,27 @@ fn the_tls_listener_accepts_tls_1_2_and_1_3_but_no_older_tls_and_no_plain_http()
 }
 
 #[test]
+fn a_removed_https_listener_serves_until_the_restart_and_is_no_fault() {
+    let (gateway, authority, key) = start_with_certificates();
+    gateway.edit_config(|text| {
+        let kept = text.lines().take_while(|line| *line != "[[listen.certificate]]");
+        let kept: Vec<&str> = kept.filter(|line| !line.starts_with("https = ")).collect();
+        assert!(kept.len() + 7 <= text.lines().count() && kept.len() > 5, "{text}");
+        kept.join("\n") + "\n"
+    });
+    let status = || gateway.get_admin_page("/status").json();
+    wait_until("the change is seen", || {
+        status()["needs_restart"].to_string().contains("listen.https")
+    });
+    assert_eq!(status()["degraded"].to_string(), "[]");
+    gateway.send_signal("HUP");
+    wait_until("it is reloaded", || gateway.stderr().contains("reload"));
+    assert_eq!(status()["degraded"].to_string(), "[]");
+    let mut connection = authority.connect_with_tls(gateway.https_address(), "gate.test");
+    connection.send_request(&get(DOMAIN).key(&key)).expect(200);
+}
+
+#[test]
 fn a_client_without_a_common_protocol_gets_the_alert_no_application_protocol() {
     let (gateway, authority, _) = start_with_certificates();
     let at = gateway.https_address();

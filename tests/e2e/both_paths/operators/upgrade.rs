@@ -82,6 +82,42 @@ fn if_the_successor_fails_the_old_process_keeps_serving() {
 }
 
 #[test]
+fn an_interrupt_ends_a_process_that_waits_for_its_successor() {
+    let mut gateway = Setup::new().start();
+    let path = gateway.path("run/successor.sock");
+    let _ = std::fs::remove_file(&path);
+    let impostor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    gateway.send_signal("QUIT");
+    // A successor that says nothing.
+    let (stream, _) = impostor.accept().unwrap();
+    gateway.send_signal("INT");
+    assert!(gateway.wait_for_exit().success());
+    drop(stream);
+}
+
+#[test]
+fn a_successor_serves_by_the_key_file_as_it_is_when_it_takes_over() {
+    let (kept, added) = ("sv_in_the_file_from_the_start", "sv_in_the_file_since_then");
+    let entry = |id: &str, token: &str| {
+        let hash = crate::one_path::quota::keys::sha256_hex(token);
+        format!("[[key]]\nid = \"{id}\"\naccount = \"filed\"\nhash = \"sha256:{hash}\"\n")
+    };
+    let setup = Setup::new();
+    let file = setup.path("keys.toml");
+    std::fs::write(&file, entry("kept", kept)).unwrap();
+    let mut gateway = setup.set_text("keys.file", &file.display().to_string()).start();
+    let successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    std::fs::write(&file, entry("added", added)).unwrap();
+    wait_until("the old process has read the file", || {
+        gateway.get(DOMAIN, added).status == 200 && gateway.get(DOMAIN, kept).status == 401
+    });
+    gateway.send_signal("QUIT");
+    gateway.replace_process(successor);
+    assert_eq!((gateway.get(DOMAIN, added).status, gateway.get(DOMAIN, kept).status), (200, 401));
+}
+
+#[test]
 fn a_reload_does_not_end_a_waiting_successor() {
     let mut gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);

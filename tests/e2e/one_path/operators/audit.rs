@@ -43,6 +43,23 @@ fn a_successor_that_never_serves_records_nothing() {
 }
 
 #[test]
+fn the_command_finds_a_record_behind_fifty_thousand_others() {
+    let setup = Setup::new();
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let store = rusqlite::Connection::open(setup.path("riskgate.db")).unwrap();
+    let author = r#"{"actor":"a","via":"cli","from":"b"}"#;
+    let fill = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 60000)
+         INSERT INTO audit (at, author, operation, target, before, after)
+         SELECT at, ?1, 'account.set', n, 'null', 'null' FROM numbers, audit LIMIT 60000";
+    assert_eq!(store.execute(fill, [author]).unwrap(), 60_000);
+    let words = ["audit", "--json", "--operation", "key.create", "--limit", "1"];
+    let found = setup.cli(&words).expect(0).stdout;
+    assert_eq!(found.lines().count(), 1, "{found}");
+    let all = setup.cli(&["audit", "--json", "--limit", "60001"]).expect(0).stdout;
+    assert_eq!(all.lines().count(), 60_001);
+}
+
+#[test]
 fn commands_and_the_api_leave_one_record_for_each_change() {
     let (setup, tokens) = AdminTokens::add_to(Setup::new());
     let file = setup.path("audit.jsonl");

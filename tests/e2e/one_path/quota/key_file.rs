@@ -156,6 +156,32 @@ fn a_rotated_key_that_the_file_declares_too_ends_after_its_overlap() {
 }
 
 #[test]
+fn a_rotated_key_keeps_what_the_file_restricts() {
+    let gateway = start_with_key_file("# none yet\n");
+    let token = "sv_that_the_file_restricts";
+    let hash = sha256_hex(token);
+    let key = format!("[[key]]\nid = \"r\"\naccount = \"a\"\nhash = \"sha256:{hash}\"\n");
+    let import = gateway.path("import.toml");
+    std::fs::write(&import, &key).unwrap();
+    gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
+    let app = "https://app.example.com";
+    let restricted = format!("{key}origins = [\"{app}\"]\nrequire_origin = true\n");
+    std::fs::write(gateway.path("keys.toml"), restricted).unwrap();
+    let new = gateway.cli(&["keys", "rotate", "r", "--overlap", "1h"]).expect(0);
+    let new = new.stdout.trim_end();
+    let status = |origin: Option<&str>| {
+        let request = crate::harness::get("/v1/usage").key(new);
+        let request = match origin {
+            Some(origin) => request.with_header("Origin", origin),
+            None => request,
+        };
+        gateway.send_request(&request).status
+    };
+    wait_until("the new key works", || status(Some(app)) == 200);
+    assert_eq!((status(None), status(Some("https://other.example.com"))), (403, 403));
+}
+
+#[test]
 fn a_changed_key_file_takes_effect_and_a_broken_one_keeps_the_last_keys() {
     let gateway = start_with_key_file(&key_file_with_three_keys());
     let file = gateway.path("keys.toml");
