@@ -14,6 +14,9 @@ use crate::store::{Grant, LeaseReport, ReportOutcome, StoreError, check_grant};
 /// may begin and end with each report.
 const LOG_PERIOD_MS: u64 = 60_000;
 const MAX_LOGGED_FAULTS: u32 = 100;
+/// A fault that no report has shown for this long, in milliseconds, is over: while it lasts,
+/// the account is reported every second.
+const FAULT_END_MS: u64 = 60_000;
 /// The most faults that [`AccountFaults::list`] returns.
 const MAX_LISTED_FAULTS: usize = 10;
 
@@ -22,8 +25,9 @@ pub(super) struct AccountFaults(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The present faults, by account and by the month of the report.
-    faults: BTreeMap<(String, Month), String>,
+    /// The present faults, by account and by the month of the report, each with the uptime of the
+    /// ledger in milliseconds at which a report last showed it.
+    faults: BTreeMap<(String, Month), (String, u64)>,
     /// Uptime of the ledger in milliseconds at which the present [`LOG_PERIOD_MS`] began.
     log_period_began_ms: u64,
     logged_in_period: u32,
@@ -54,10 +58,12 @@ impl AccountFaults {
     }
 
     /// The present faults, each with its account: the first ten, and how many follow.
-    pub(super) fn list(&self) -> Vec<String> {
-        let faults = &lock_ignoring_poison(&self.0).faults;
-        let mut listed: Vec<String> = faults.values().take(MAX_LISTED_FAULTS).cloned().collect();
-        if let more @ 1.. = faults.len() - listed.len() {
+    pub(super) fn list(&self, uptime_ms: u64) -> Vec<String> {
+        let mut state = lock_ignoring_poison(&self.0);
+        state.faults.retain(|_, (_, shown_at_ms)| uptime_ms < *shown_at_ms + FAULT_END_MS);
+        let texts = state.faults.values().map(|(text, _)| text.clone());
+        let mut listed: Vec<String> = texts.take(MAX_LISTED_FAULTS).collect();
+        if let more @ 1.. = state.faults.len() - listed.len() {
             listed.push(format!("{more} more accounts have such a fault"));
         }
         listed
@@ -74,7 +80,8 @@ impl State {
         if uptime_ms >= self.log_period_began_ms + LOG_PERIOD_MS {
             (self.log_period_began_ms, self.logged_in_period) = (uptime_ms, 0);
         }
-        let is_new = self.faults.insert((account.clone(), report.month), text.clone()).is_none();
+        let fault = (text.clone(), uptime_ms);
+        let is_new = self.faults.insert((account.clone(), report.month), fault).is_none();
         if is_new && self.logged_in_period < MAX_LOGGED_FAULTS {
             self.logged_in_period += 1;
             log::error!("{text}");

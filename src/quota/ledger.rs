@@ -290,7 +290,7 @@ impl Ledger {
     /// The accounts whose reports fail although the store answers, each with the reason: the first
     /// ten, and how many follow.
     pub fn account_faults(&self) -> Vec<String> {
-        self.shared.node.account_faults.list()
+        self.shared.node.account_faults.list(self.shared.uptime_ms())
     }
 
     /// Returns every unspent call to the store, stops the worker and waits for its end. The caller

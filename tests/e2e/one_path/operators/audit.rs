@@ -48,7 +48,8 @@ fn the_command_finds_a_record_behind_fifty_thousand_others() {
     setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let store = rusqlite::Connection::open(setup.path("riskgate.db")).unwrap();
     let author = r#"{"actor":"a","via":"cli","from":"b"}"#;
-    let fill = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 60000)
+    let fill = "WITH RECURSIVE numbers(n) AS
+             (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 60000)
          INSERT INTO audit (at, author, operation, target, before, after)
          SELECT at, ?1, 'account.set', n, 'null', 'null' FROM numbers, audit LIMIT 60000";
     assert_eq!(store.execute(fill, [author]).unwrap(), 60_000);

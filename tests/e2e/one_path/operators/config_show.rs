@@ -212,3 +212,15 @@ fn a_secret_is_in_one_place_and_its_file_is_readable() {
     let refused = show("admin.token_file = \"none\"\n", &[]).expect(78).stderr;
     assert!(refused.contains("given.toml:1: admin.token_file: expected a readable file none"));
 }
+
+#[test]
+fn the_config_of_the_package_names_the_runtime_dir_of_its_service() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let unit = std::fs::read_to_string(project.join("conf/systemd/riskgate@.service")).unwrap();
+    let folder = unit.lines().find_map(|line| line.strip_prefix("RuntimeDirectory=")).unwrap();
+    let config = project.join("packaging/riskgate.toml");
+    let words = ["show", "--json", "-c", config.to_str().unwrap()];
+    let shown = run_config(project, &words, &[]).expect(0).json();
+    let (value, _) = find_setting(&shown, "process.runtime_dir");
+    assert_eq!(value, format!("\"/run/{folder}\""));
+}
