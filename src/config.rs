@@ -10,7 +10,9 @@ mod client_rates;
 mod description;
 mod dns;
 mod effective;
+mod fault;
 mod feeds;
+mod hints;
 mod keys;
 mod listen;
 mod locations;
@@ -28,6 +30,7 @@ mod store;
 mod tls;
 mod top;
 mod traces;
+mod unknown_keys;
 mod upstream;
 mod warnings;
 mod webhook;
@@ -59,6 +62,7 @@ use crate::webhook::WebhookOptions;
 
 pub use admin::{AdminToken, TokenScope};
 pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
+pub use fault::ConfigFault;
 use listen::ListenAddresses;
 pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 pub use raw_value::parse_duration;
@@ -162,7 +166,7 @@ pub struct ConfigReading {
     /// The config, with defaults in place of faulty settings; `None` if no TOML could be read.
     pub config: Option<Config>,
     /// Every fault, each as `file:line: key: expected …, but found …`.
-    pub faults: Vec<String>,
+    pub faults: Vec<ConfigFault>,
     /// The config file and the files of secrets that it names.
     pub files: Vec<PathBuf>,
     /// True if the system could not read one of these files for now. A later read may succeed,
@@ -173,7 +177,7 @@ pub struct ConfigReading {
 impl Config {
     /// Reads file, environment and flags. Returns every fault, each as
     /// `file:line: key: expected …, but found …`.
-    pub fn read(sources: &ConfigSources) -> Result<Config, Vec<String>> {
+    pub fn read(sources: &ConfigSources) -> Result<Config, Vec<ConfigFault>> {
         match Config::read_collecting_faults(sources) {
             (Some(config), faults) if faults.is_empty() => Ok(config),
             (_, faults) => Err(faults),
@@ -182,7 +186,7 @@ impl Config {
 
     /// Like [`Config::read`], but gives faulty settings their defaults, so that the caller can also
     /// check the files that the config names. Returns no config if no TOML could be read.
-    pub fn read_collecting_faults(sources: &ConfigSources) -> (Option<Config>, Vec<String>) {
+    pub fn read_collecting_faults(sources: &ConfigSources) -> (Option<Config>, Vec<ConfigFault>) {
         let ConfigReading { config, faults, .. } = Config::read_with_files(sources);
         (config, faults)
     }
@@ -210,7 +214,7 @@ impl Config {
     /// from.
     pub fn read_effective_settings(
         sources: &ConfigSources,
-    ) -> Result<EffectiveSettings, Vec<String>> {
+    ) -> Result<EffectiveSettings, Vec<ConfigFault>> {
         let mut settings = Settings::default();
         settings.read_sources(sources)?;
         Config::from_settings(sources.file_path(), &mut settings);
@@ -224,7 +228,7 @@ impl Config {
     /// Reads the settings of the file alone, as [`Config::read_effective_settings`] lists them:
     /// without those of the environment and the command line, which differ between processes. Does
     /// not check them together, because the file alone may be incomplete.
-    pub fn read_settings_of_file(file: &Path) -> Result<EffectiveSettings, Vec<String>> {
+    pub fn read_settings_of_file(file: &Path) -> Result<EffectiveSettings, Vec<ConfigFault>> {
         let mut settings = Settings::default();
         settings.read_file(file)?;
         Config::from_settings(Some(file.to_owned()), &mut settings);
@@ -250,10 +254,7 @@ impl Config {
         let upstream_routes = settings.read_upstream_routes();
         let authz_path = settings.read_authz_path(&upstream_routes);
         if !admin.ip().is_loopback() && admin_tokens.is_empty() {
-            settings.report_missing(
-                "admin.token",
-                "a token of 16 characters or more, since listen.admin is not loopback",
-            );
+            settings.report_admin_without_token(admin);
         }
         let feeds = settings.read_feeds();
         let downstream = settings.read_downstream_options(&trusted_proxies, authz_path.as_ref());

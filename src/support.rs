@@ -10,6 +10,7 @@ pub mod machine_name;
 #[cfg(all(target_arch = "x86_64", any(test, target_env = "musl")))]
 mod memmove;
 pub mod memory;
+pub mod peer_close;
 pub mod per_client_limit;
 pub mod regular_file;
 pub mod snapshot;

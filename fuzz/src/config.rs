@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use riskgate::config::{Config, ConfigFile, ConfigSources};
+use riskgate::config::{Config, ConfigFault, ConfigFile, ConfigSources};
 
 use super::ScratchFolder;
 
@@ -20,10 +20,15 @@ pub fn check_input(data: &[u8]) {
         Config::read_collecting_faults(&ConfigSources { file, flags: Vec::new() });
     assert!(config.is_some() || !faults.is_empty(), "nothing read and nothing wrong");
     let lines = 1 + data.iter().filter(|byte| **byte == b'\n').count();
+    // With the line of the file and what to write, as the command line shows them.
+    let faults: Vec<String> = faults.iter().map(ConfigFault::to_text).collect();
     for fault in &faults {
         if let Some(rest) = fault.strip_prefix(&place) {
-            let line = rest.strip_prefix(':').and_then(|rest| rest.split_once(": "));
-            let line = line.and_then(|(line, _)| line.parse::<usize>().ok());
+            let at = rest.strip_prefix(':').and_then(|rest| rest.split_once(": "));
+            let at = at.and_then(|(at, _)| at.split_once(':'));
+            let column = at.and_then(|(_, column)| column.parse::<usize>().ok());
+            let line = at.and_then(|(line, _)| line.parse::<usize>().ok());
+            let line = line.filter(|_| column.is_some_and(|column| column <= data.len() + 1));
             let whole_file_faults = [
                 ": expected a config file, but found ",
                 ": expected settings, but found an empty file",

@@ -30,7 +30,7 @@ pub fn run(command: ConfigCommand) -> Result<(), CommandFailure> {
         ConfigCommand::Check(args) => check::run(&args),
         ConfigCommand::Show { config, json } => {
             let settings = Config::read_effective_settings(&config.config_sources());
-            let settings = settings.map_err(CommandFailure::config)?;
+            let settings = settings.map_err(CommandFailure::config_faults)?;
             match json {
                 true => print_result(format!("{:#}\n", settings.to_json())),
                 false => print_result(settings.to_toml()),

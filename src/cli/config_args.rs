@@ -16,7 +16,7 @@ pub struct ConfigArgs {
 
 impl ConfigArgs {
     pub fn read_config(&self) -> Result<Config, CommandFailure> {
-        Config::read(&self.config_sources()).map_err(CommandFailure::config)
+        Config::read(&self.config_sources()).map_err(CommandFailure::config_faults)
     }
 
     pub fn config_sources(&self) -> ConfigSources {

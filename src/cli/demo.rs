@@ -130,7 +130,7 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
     std::fs::write(&config, sign_up_config())?;
     let config_sources = ConfigSources { file: ConfigFile::Path(config.clone()), flags };
     // Faults are reported before the demo prints any request.
-    Config::read(&config_sources).map_err(CommandFailure::config)?;
+    Config::read(&config_sources).map_err(CommandFailure::config_faults)?;
     std::thread::spawn(move || {
         if wait_until_accepting(http) {
             print_example_requests(http, admin, &config, &token);

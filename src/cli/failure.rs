@@ -1,5 +1,6 @@
 //! Failures of commands: their messages and exit codes.
 
+use crate::config::ConfigFault;
 use crate::management::ManagementFault;
 use crate::process::server::StartError;
 use crate::store::StoreError;
@@ -23,6 +24,11 @@ impl CommandFailure {
     /// Wrong arguments: exit code 2.
     pub fn usage(line: impl Into<String>) -> CommandFailure {
         CommandFailure { message_lines: vec![line.into()], exit_code: 2 }
+    }
+
+    /// Faults of the config: exit code 78.
+    pub fn config_faults(faults: Vec<ConfigFault>) -> CommandFailure {
+        CommandFailure::config(faults.iter().map(ConfigFault::to_text).collect())
     }
 
     /// Bad config or data: exit code 78.

@@ -1,8 +1,9 @@
 //! `[admin]` and `[audit]`: who may use the admin listener, and where the audit is written.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 
-use super::description::SettingKind;
+use super::description::{SettingKind, toml_text};
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::keys::{is_valid_id_or_account, parse_sha256_field, sha256};
@@ -61,21 +62,29 @@ impl Settings {
         let repeated = tokens.iter().find(|token| !names.insert(token.name.as_str()));
         if let Some(token) = repeated {
             let name = &token.name;
-            let location = self.location_of("admin.token");
-            let expected = "expected a name that no other token has";
-            self.faults.push(format!("{location}: admin.token: {expected}, but found {name:?}"));
+            let problem = format!("expected a name that no other token has, but found {name:?}");
+            self.report_at_key("admin.token", &problem, None);
         }
         let mut digests = HashMap::new();
         for token in &tokens {
             if let Some(other) = digests.insert(token.digest, &token.name) {
-                let (name, location) = (&token.name, self.location_of("admin.token"));
-                let expected = "expected a token of its own";
-                self.faults.push(format!(
-                    "{location}: admin.token: {name}: {expected}, but found that of {other}"
-                ));
+                let name = &token.name;
+                let problem =
+                    format!("{name}: expected a token of its own, but found that of {other}");
+                self.report_at_key("admin.token", &problem, None);
             }
         }
         tokens
+    }
+
+    /// Reports that the admin listener would answer anybody.
+    pub fn report_admin_without_token(&mut self, admin: SocketAddr) {
+        let problem = format!(
+            "expected an address of loopback, or a token of 16 characters or more in admin.token, \
+             but found {admin} and no token"
+        );
+        let hint = format!("write \"127.0.0.1:{}\", or make a token", admin.port());
+        self.report_at_value("listen.admin", &toml_text(&admin.to_string()), &problem, Some(hint));
     }
 
     fn read_plain_token(&mut self) -> Option<AdminToken> {
@@ -89,7 +98,7 @@ impl Settings {
                 expires_at: None,
             }),
             None => {
-                self.report_hidden_fault("admin.token", &setting, "16 or more ASCII characters");
+                self.report_hidden_fault("admin.token", "16 or more ASCII characters");
                 None
             }
         }
@@ -128,7 +137,7 @@ impl Settings {
         let digest = setting.raw.as_text().and_then(parse_sha256_field);
         if digest.is_none() {
             // Somebody may have written the token in place of its hash.
-            self.report_hidden_fault(key, &setting, expected);
+            self.report_hidden_fault(key, expected);
         }
         digest
     }

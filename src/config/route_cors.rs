@@ -29,13 +29,11 @@ impl Settings {
             self.parse_setting(&key, "none where key is true: the keys decide", |_| None::<()>);
         }
         let section = format!("{entry_key}.cors");
-        let location = self.section_locations.get(&section);
-        if let Some(location) = location.filter(|_| !has_origins) {
-            let fault =
-                format!("{location}: {section}: expected {key}, {expected}, but found none");
-            self.faults.push(fault);
+        let has_section = self.section_spans.contains_key(&section);
+        if has_section && !has_origins {
+            let problem = format!("expected origins beside it, {expected}, but found none");
+            self.report_at_section(&section, &problem, None);
         }
-        let has_section = location.is_some();
         let grant = has_section.then(|| self.read_cors_grant(&section));
         let grant = Arc::new(grant.unwrap_or_else(|| CorsGrant::new(None, &[], false)));
         Some(RouteCors { origins: origins?, grant })

@@ -37,9 +37,9 @@ impl Settings {
             let is_path = text == "/" || PathPrefix::parse(text).is_some();
             (is_path && !is_own_path(text)).then(|| text.to_owned())
         };
-        let expected =
-            "/ or a path such as /v1/signup, apart from riskgate's own, without a / at its end";
         let key = format!("{entry_key}.prefix");
+        let found = self.values.get(&key).and_then(|setting| setting.raw.as_text());
+        let expected = expected_prefix(found);
         if !self.values.contains_key(&key) {
             self.report_missing(&key, expected);
         }
@@ -100,10 +100,12 @@ impl Settings {
             RouteMethods::All => true,
             RouteMethods::Listed(listed) => listed.iter().any(|it| takes_body(it.as_bytes())),
         };
-        let is_screened = self.section_locations.contains_key(&format!("{entry_key}.screen"));
+        let is_screened = self.section_spans.contains_key(&format!("{entry_key}.screen"));
         if is_screened && !takes_forms {
             let key = format!("{entry_key}.methods");
-            self.report_missing(&key, "POST, PUT or PATCH, because the route is screened");
+            let hint = "write methods = [\"GET\", \"POST\"]".to_owned();
+            let expected = "POST, PUT or PATCH, because the route is screened";
+            self.report_missing_with_hint(&key, expected, Some(hint));
         }
         methods
     }
@@ -116,6 +118,25 @@ impl Settings {
         };
         let expected = "a host such as www.example.com, without a scheme and a path";
         self.parse_setting(&format!("{entry_key}.host"), expected, host)
+    }
+}
+
+/// Returns the rule for prefixes that this one breaks, or else all of them.
+fn expected_prefix(found: Option<&str>) -> &'static str {
+    match found {
+        Some(text) if is_own_path(text) => {
+            "a path apart from riskgate's own, which are /v1/public, /v1/check, /v1/usage and \
+             /v1/assess"
+        }
+        Some(text) if text.contains("://") => "a path such as /v1/signup, without scheme and host",
+        Some(text) if !text.starts_with('/') => "a path with a / at its start, such as /v1/signup",
+        Some(text) if text.contains(['*', ':', '{']) => {
+            "a path such as /v1/signup: all paths below it belong to it, without a pattern"
+        }
+        Some(text) if text.contains(['?', '#']) => "a path such as /v1/signup, without a query",
+        Some(text) if text.ends_with('/') => "a path without a / at its end, such as /v1/signup",
+        Some(_) => "a path of letters, digits, -, ., _ and ~, such as /v1/signup",
+        None => "/ or a path such as /v1/signup",
     }
 }
 

@@ -19,7 +19,7 @@ impl Settings {
         section: &str,
         route: Option<&str>,
     ) -> Option<ScreenRules> {
-        if !self.section_locations.contains_key(section) {
+        if !self.section_spans.contains_key(section) {
             return None;
         }
         let key = |name: &str| format!("{section}.{name}");

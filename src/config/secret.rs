@@ -13,11 +13,9 @@ impl Settings {
     pub fn read_secret_file(&mut self, key: &str) {
         let file_key = format!("{key}_file");
         let Some(path) = self.path(&file_key) else { return };
-        let location = self.location_of(&file_key);
         if self.values.contains_key(key) {
-            self.faults.push(format!(
-                "{location}: {file_key}: expected no {key} beside it, but found one"
-            ));
+            let problem = format!("expected no {key} beside it, but found one");
+            self.report_at_key(&file_key, &problem, None);
             return;
         }
         self.files.push(path.clone());
@@ -27,15 +25,16 @@ impl Settings {
                 let is_from_process =
                     self.values.get(&file_key).is_some_and(|setting| setting.is_from_process);
                 let location = path.display().to_string();
-                let setting = RawSetting { raw, location, is_from_file: false, is_from_process };
+                let span = None;
+                let setting =
+                    RawSetting { raw, location, span, is_from_file: false, is_from_process };
                 self.values.insert(key.to_owned(), setting);
             }
             Err(found) => {
                 let file = path.display();
                 self.has_transient_fault |= found.is_transient();
-                self.faults.push(format!(
-                    "{location}: {file_key}: expected a readable file {file}, but found {found}"
-                ));
+                let problem = format!("expected a readable file {file}, but found {found}");
+                self.report_at_key(&file_key, &problem, None);
             }
         }
     }

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
+use super::fault::{ConfigFault, ConfigText, SettingSpan};
+use super::hints::{nearest_name, suggest_value};
 use super::raw_value::{RawValue, parse_duration};
 
 use crate::keys::Plans;
@@ -21,6 +23,8 @@ use crate::store::{MonthlyLimit, STORE_URL_SYNTAX, StoreUrl};
 pub struct RawSetting {
     pub raw: RawValue,
     pub location: String,
+    /// The place in the text of the file, if it is from there.
+    pub span: Option<SettingSpan>,
     pub is_from_file: bool,
     /// Whether the value is from the environment or the command line of the process, or from a file
     /// that they name.
@@ -30,7 +34,7 @@ pub struct RawSetting {
 impl RawSetting {
     /// A value from the environment or the command line.
     pub fn new(raw: RawValue, location: String) -> RawSetting {
-        RawSetting { raw, location, is_from_file: false, is_from_process: true }
+        RawSetting { raw, location, span: None, is_from_file: false, is_from_process: true }
     }
 }
 
@@ -38,14 +42,16 @@ impl RawSetting {
 #[derive(Default)]
 pub struct Settings {
     pub values: BTreeMap<String, RawSetting>,
-    /// The location of each section by its dotted name, including empty sections.
-    pub section_locations: BTreeMap<String, String>,
+    /// The place of each section by its dotted name, including empty sections.
+    pub section_spans: BTreeMap<String, SettingSpan>,
+    /// The text of the config file.
+    pub file_text: ConfigText,
     /// The settings that the program has asked for so far. At the end, all other keys are unknown.
     pub descriptions: Vec<SettingDescription>,
     /// The folder at which relative paths in the file start.
     pub base_folder: PathBuf,
     /// The faults found so far.
-    pub faults: Vec<String>,
+    pub faults: Vec<ConfigFault>,
     /// The files that were read, or could not be read: the config file and files of secrets.
     pub files: Vec<PathBuf>,
     /// True if the system could not read one of these files for now.
@@ -53,36 +59,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reports each setting and section that the program never read.
-    pub fn report_unknown_keys(&mut self) {
-        let is_known = |key: &String| self.descriptions.iter().any(|known| known.key == *key);
-        let unknown = self.values.iter().filter(|(key, _)| !is_known(key));
-        let faults = unknown.map(|(key, setting)| {
-            let section = key.rsplit_once('.').map_or("", |(section, _)| section);
-            let same_section = |k: &&str| k.rsplit_once('.').is_some_and(|(s, _)| s == section);
-            let known = self.descriptions.iter().map(|known| known.key.as_str());
-            let known: Vec<&str> = known.filter(same_section).collect();
-            let expected = match known.is_empty() {
-                true => "a known section".to_owned(),
-                false => format!("one of {}", known.join(", ")),
-            };
-            format!("{}: {key}: expected {expected}, but found an unknown key", setting.location)
-        });
-        let has_known_key = |section: &str| {
-            let prefix = format!("{section}.");
-            self.descriptions.iter().any(|known| known.key.starts_with(&prefix))
-        };
-        let unknown_sections = self.section_locations.iter().filter(|(section, _)| {
-            let holds_keys = self.values.keys().any(|key| key.starts_with(&format!("{section}.")));
-            !holds_keys && !has_known_key(section)
-        });
-        let unknown_sections = unknown_sections.map(|(section, at)| {
-            format!("{at}: {section}: expected a known section, but found an unknown one")
-        });
-        let faults: Vec<String> = faults.chain(unknown_sections).collect();
-        self.faults.extend(faults);
-    }
-
     /// Returns where the setting is from: file and line, variable or command line.
     pub fn location_of(&self, key: &str) -> String {
         self.values.get(key).map_or("config".to_owned(), |setting| setting.location.clone())
@@ -105,21 +81,114 @@ impl Settings {
         }
     }
 
-    fn report_fault(&mut self, key: &str, setting: &RawSetting, expected: &str) {
-        let found = setting.raw.to_redacted_string();
-        self.faults
-            .push(format!("{}: {key}: expected {expected}, but found {found}", setting.location));
-    }
-
     /// Reports a fault without the value, which may be a secret.
-    pub(super) fn report_hidden_fault(&mut self, key: &str, setting: &RawSetting, expected: &str) {
-        let at = &setting.location;
-        self.faults.push(format!("{at}: {key}: expected {expected}, but found something else"));
+    pub(super) fn report_hidden_fault(&mut self, key: &str, expected: &str) {
+        let problem = format!("expected {expected}, but found something else");
+        self.report_at_value(key, "…", &problem, None);
     }
 
-    /// Reports a missing setting.
+    /// Reports a missing setting, or one that contradicts another: at its value, or else at its
+    /// section.
     pub fn report_missing(&mut self, key: &str, expected: &str) {
-        self.faults.push(format!("config: {key}: expected {expected}, but found nothing"));
+        self.report_missing_with_hint(key, expected, None);
+    }
+
+    /// Like [`Settings::report_missing`], with what to write.
+    pub fn report_missing_with_hint(&mut self, key: &str, expected: &str, hint: Option<String>) {
+        match self.values.get(key) {
+            Some(setting) => {
+                let found = setting.raw.to_redacted_string();
+                let problem = format!("expected {expected}, but found {found}");
+                self.report_at_value(key, &found, &problem, hint);
+            }
+            None => {
+                let problem = format!("expected {expected}, but found nothing");
+                self.report_at_key(key, &problem, hint);
+                let fault = self.faults.pop().map(|fault| fault.of_missing(key));
+                self.faults.extend(fault);
+            }
+        }
+    }
+
+    /// Reports a fault of a value. `shown_value` is the value as a fault may show it.
+    pub(super) fn report_at_value(
+        &mut self,
+        key: &str,
+        shown_value: &str,
+        problem: &str,
+        hint: Option<String>,
+    ) {
+        let problem = format!("{}: {problem}", self.shown_key(key));
+        let setting = self.values.get(key);
+        let span = setting.and_then(|setting| setting.span.as_ref());
+        let is_unsupported = |it: &RawSetting| matches!(it.raw, RawValue::Unsupported(_));
+        let shown = if setting.is_some_and(is_unsupported) { "…" } else { shown_value };
+        let fault = match span {
+            Some(span) => self.file_text.fault_at_value(span, shown, &problem),
+            None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
+        };
+        self.faults.push(fault.with_hint(hint));
+    }
+
+    /// Reports a fault at the name of a setting, or else at the section that lacks it.
+    pub(super) fn report_at_key(&mut self, key: &str, problem: &str, hint: Option<String>) {
+        let problem = format!("{}: {problem}", self.shown_key(key));
+        let setting = self.values.get(key).and_then(|setting| setting.span.as_ref());
+        let enclosing = || {
+            let ends = key.match_indices('.').rev().map(|(at, _)| at);
+            ends.map(|end| &key[..end]).find_map(|section| self.section_spans.get(section))
+        };
+        let fault = match setting.or_else(enclosing) {
+            Some(span) => self.file_text.fault_at_key(span, &problem),
+            None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
+        };
+        self.faults.push(fault.with_hint(hint));
+    }
+
+    /// Adds words to the hint of the last fault.
+    pub(super) fn add_hint(&mut self, words: &str) {
+        let fault = self.faults.pop().map(|fault| fault.with_more_hint(words));
+        self.faults.extend(fault);
+    }
+
+    /// Returns the texts of a list, or a text in place of a list of one.
+    pub(super) fn list_texts(&self, key: &str) -> impl Iterator<Item = String> {
+        let texts = self.values.get(key).and_then(|setting| setting.raw.as_text_or_list());
+        texts.unwrap_or_default().into_iter()
+    }
+
+    /// Reports a fault of a whole section.
+    pub(super) fn report_at_section(&mut self, section: &str, problem: &str, hint: Option<String>) {
+        let problem = format!("{section}: {problem}");
+        let first_entry = || self.section_spans.get(&format!("{section}.0"));
+        let fault = match self.section_spans.get(section).or_else(first_entry) {
+            Some(span) => self.file_text.fault_at_key(span, &problem),
+            None => {
+                let prefix = format!("{section}.");
+                let inside = self.values.keys().find(|key| key.starts_with(&prefix));
+                let at = inside.map_or("config".to_owned(), |key| self.location_of(key));
+                ConfigFault::new(format!("{at}: {problem}"))
+            }
+        };
+        self.faults.push(fault.with_hint(hint));
+    }
+
+    /// Returns the key as faults show it: an entry of an array has its prefix or its name in place
+    /// of its index, or else its number.
+    fn shown_key(&self, key: &str) -> String {
+        let parts: Vec<&str> = key.split('.').collect();
+        let Some(at) = parts.iter().position(|part| part.parse::<usize>().is_ok()) else {
+            return key.to_owned();
+        };
+        let (array, rest) = (parts[..at].join("."), parts[at + 1..].join("."));
+        let entry = format!("{array}.{}", parts[at]);
+        let text = |name: &str| self.values.get(&format!("{entry}.{name}"))?.raw.as_text();
+        let number = parts[at].parse::<usize>().unwrap_or_default() + 1;
+        let entry = match text("prefix").or_else(|| text("name")) {
+            Some(name) => format!("{array} {}", toml_text(name)),
+            None => format!("{array} {number}"),
+        };
+        if rest.is_empty() { entry } else { format!("{entry}: {rest}") }
     }
 
     /// Parses a text. Returns None if the setting is missing or faulty. Reports a faulty one.
@@ -160,10 +229,21 @@ impl Settings {
         expected: &str,
         parse: impl Fn(&RawValue) -> Option<T>,
     ) -> Option<T> {
+        let choices = match &kind {
+            SettingKind::Choice(choices) => choices.clone(),
+            _ => Vec::new(),
+        };
         let setting = self.read_and_mark_known(key, kind)?;
         let value = parse(&setting.raw);
         if value.is_none() {
-            self.report_fault(key, &setting, expected);
+            let found = setting.raw.to_redacted_string();
+            let near = setting.raw.as_text().and_then(|it| nearest_name(it, choices.into_iter()));
+            let hint = match near {
+                Some(near) => Some(format!("did you mean {}?", toml_text(near))),
+                None => suggest_value(&setting.raw, |guess| parse(guess).is_some()),
+            };
+            let problem = format!("expected {expected}, but found {found}");
+            self.report_at_value(key, &found, &problem, hint);
         }
         value
     }
@@ -275,10 +355,8 @@ impl Settings {
         for (at, (key, address)) in set.iter().enumerate() {
             let other = set[..at].iter().find(|(_, other)| do_addresses_conflict(address, other));
             if let Some((other, _)) = other {
-                let location = self.location_of(key);
-                self.faults.push(format!(
-                    "{location}: {key}: expected another address than {other}, but found {address}"
-                ));
+                let problem = format!("expected another address than {other}, but found {address}");
+                self.report_at_value(key, &format!("\"{address}\""), &problem, None);
             }
         }
     }
@@ -297,7 +375,7 @@ impl Settings {
         let indexes: std::collections::BTreeSet<usize> = self
             .values
             .keys()
-            .chain(self.section_locations.keys())
+            .chain(self.section_spans.keys())
             .filter_map(|key| key.strip_prefix(&prefix)?.split('.').next()?.parse().ok())
             .collect();
         indexes.into_iter().map(|index| format!("{prefix}{index}")).collect()
@@ -312,12 +390,12 @@ impl Settings {
                 Some(Ok(url)) => Some(url),
                 // The URL may contain a password, so the error does not contain the URL.
                 Some(Err(error)) if !self.values.contains_key(&format!("{key}_file")) => {
-                    self.faults.push(format!("{}: {key}: {error}", setting.location));
+                    self.report_at_value(key, "…", &error.to_string(), hint_for_store(&setting));
                     None
                 }
                 // A wrong file may contain another secret, so the error does not contain its text.
                 _ => {
-                    self.report_hidden_fault(key, &setting, STORE_URL_SYNTAX);
+                    self.report_hidden_fault(key, STORE_URL_SYNTAX);
                     None
                 }
             },
@@ -373,6 +451,15 @@ impl Settings {
         }
         limits
     }
+}
+
+/// Returns what to write for the path of a file that stands in place of a store's URL.
+fn hint_for_store(setting: &RawSetting) -> Option<String> {
+    let text = setting.raw.as_text()?;
+    let path = text.strip_prefix("sqlite://").unwrap_or(text);
+    let is_path = !path.contains([':', '@', '?', '#']) && !path.contains("//");
+    let is_file = path.ends_with(".db") || path.ends_with(".sqlite");
+    (is_path && is_file).then(|| format!("write {}", toml_text(&format!("sqlite:{path}"))))
 }
 
 /// Returns true if the two addresses can't be bound at the same time. Port 0, which is any free

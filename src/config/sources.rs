@@ -5,6 +5,7 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
+use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::locations::ConfigSources;
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
@@ -17,7 +18,7 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 impl Settings {
     /// Reads the raw settings of all sources; each overrides those before it. Fails as
     /// [`Settings::read_file`] does.
-    pub fn read_sources(&mut self, sources: &ConfigSources) -> Result<(), Vec<String>> {
+    pub fn read_sources(&mut self, sources: &ConfigSources) -> Result<(), Vec<ConfigFault>> {
         if let Some(file) = sources.file_path() {
             self.read_file(&file)?;
         }
@@ -30,58 +31,52 @@ impl Settings {
 
     /// Stores the raw settings of a file. Returns an error if the file can't be read, is empty or
     /// is not TOML. All other faults are found later, when the settings are parsed one by one.
-    pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<String>> {
+    pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<ConfigFault>> {
         let name = path.display().to_string();
         self.files.push(path.to_owned());
         let text = read_regular_text(path, MAX_CONFIG_BYTES).map_err(|found| {
             self.has_transient_fault |= found.is_transient();
-            vec![format!("{name}: expected a config file, but found {found}")]
+            vec![format!("{name}: expected a config file, but found {found}").into()]
         })?;
         if text.trim_ascii().is_empty() {
-            return Err(vec![format!("{name}: expected settings, but found an empty file")]);
+            let problem = format!("{name}: expected settings, but found an empty file");
+            return Err(vec![problem.into()]);
         }
-        self.read_toml(&name, &text)?;
+        self.read_toml(&name, &text).map_err(|fault| vec![fault])?;
         self.base_folder = base_folder(path).to_owned();
         Ok(())
     }
 
     /// Stores the raw settings of a text. `name` names it in faults. Returns an error if the text
     /// is not TOML.
-    pub fn read_toml(&mut self, name: &str, text: &str) -> Result<(), Vec<String>> {
-        let line = |offset: usize| {
-            let before = text.get(..offset).unwrap_or_default();
-            format!("{name}:{}", before.matches('\n').count() + 1)
-        };
+    pub fn read_toml(&mut self, name: &str, text: &str) -> Result<(), ConfigFault> {
+        self.file_text = ConfigText { name: name.to_owned(), text: text.to_owned() };
         let table = DeTable::parse(text).map_err(|error| {
-            let at = line(error.span().map_or(0, |span| span.start));
-            vec![format!("{at}: expected TOML, but found: {}", error.message().replace('\n', " "))]
+            let span = error.span().unwrap_or_default();
+            let message = error.message().replace('\n', " ");
+            self.file_text.syntax_fault(span, &format!("expected TOML, but found: {message}"))
         })?;
-        self.read_toml_table("", table.get_ref(), &line);
+        self.read_toml_table("", table.get_ref());
         Ok(())
     }
 
-    fn read_toml_table(
-        &mut self,
-        prefix: &str,
-        table: &DeTable<'_>,
-        location_of: &dyn Fn(usize) -> String,
-    ) {
+    fn read_toml_table(&mut self, prefix: &str, table: &DeTable<'_>) {
         for (key, value) in table {
             let dotted = format!("{prefix}{}", key.get_ref());
-            let at = location_of(key.span().start);
             match value.get_ref() {
                 DeValue::Table(inner) => {
-                    self.section_locations.insert(dotted.clone(), at);
-                    self.read_toml_table(&format!("{dotted}."), inner, location_of);
+                    let span = SettingSpan { key: key.span(), value: 0..0 };
+                    self.section_spans.insert(dotted.clone(), span);
+                    self.read_toml_table(&format!("{dotted}."), inner);
                 }
                 DeValue::Array(items)
                     if items.iter().any(|i| matches!(i.get_ref(), DeValue::Table(_))) =>
                 {
                     for (index, item) in items.iter().enumerate() {
                         if let DeValue::Table(inner) = item.get_ref() {
-                            let at = location_of(item.span().start);
-                            self.section_locations.insert(format!("{dotted}.{index}"), at);
-                            self.read_toml_table(&format!("{dotted}.{index}."), inner, location_of);
+                            let span = SettingSpan { key: item.span(), value: 0..0 };
+                            self.section_spans.insert(format!("{dotted}.{index}"), span);
+                            self.read_toml_table(&format!("{dotted}.{index}."), inner);
                         }
                     }
                 }
@@ -89,7 +84,8 @@ impl Settings {
                     let raw = RawValue::from_toml(other);
                     let setting = RawSetting {
                         raw,
-                        location: at,
+                        location: self.file_text.file_and_line(key.span().start),
+                        span: Some(SettingSpan { key: key.span(), value: value.span() }),
                         is_from_file: true,
                         is_from_process: false,
                     };
@@ -115,7 +111,7 @@ impl Settings {
                 // The value may be a secret, so the fault does not contain it.
                 Err(_) => self
                     .faults
-                    .push(format!("{at}: {dotted}: expected UTF-8, but found other bytes")),
+                    .push(format!("{at}: {dotted}: expected UTF-8, but found other bytes").into()),
             }
         }
     }

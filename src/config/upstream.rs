@@ -60,6 +60,11 @@ impl Settings {
                         \"_check._tcp.internal\"]";
         let default = ServerName::Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)));
         let servers = self.parse_list("upstream.servers", expected, parse);
+        if servers.is_none()
+            && self.list_texts("upstream.servers").any(|it| it.starts_with("https:"))
+        {
+            self.add_hint("and tls = true");
+        }
         self.note_default(toml_list(&[&default.to_string()]));
         servers.unwrap_or_else(|| vec![default])
     }

@@ -19,11 +19,9 @@ impl Settings {
         let allow_private = self.boolean("webhook.allow_private", false);
         let timeout = self.nonzero_duration("webhook.timeout", DEFAULT_TIMEOUT);
         if timeout > MAX_TIMEOUT {
-            let location = self.location_of("webhook.timeout");
-            let found = timeout.as_secs();
-            self.faults.push(format!(
-                "{location}: webhook.timeout: expected at most 2m, but found {found}s"
-            ));
+            let found = format!("{}s", timeout.as_secs());
+            let problem = format!("expected at most 2m, but found {found}");
+            self.report_at_value("webhook.timeout", &found, &problem, None);
         }
         let url = self.read_webhook_url(allow_private);
         let secret = self.read_webhook_secret(url.is_some());
@@ -40,8 +38,8 @@ impl Settings {
                 Some(_) => format!("{:?}", redact_url(text)),
                 None => "something else".to_owned(),
             };
-            let at = &setting.location;
-            self.faults.push(format!("{at}: webhook.url: expected {expected}, but found {found}"));
+            let problem = format!("expected {expected}, but found {found}");
+            self.report_at_value("webhook.url", &found, &problem, None);
             return None;
         }
         Some(WebhookUrl::from_checked(text.to_owned()))
@@ -59,7 +57,7 @@ impl Settings {
         };
         let secret = setting.raw.as_text().and_then(WebhookSecret::parse);
         if secret.is_none() {
-            self.report_hidden_fault("webhook.secret", &setting, SECRET_SYNTAX);
+            self.report_hidden_fault("webhook.secret", SECRET_SYNTAX);
         }
         secret
     }

@@ -31,9 +31,11 @@ impl StoreUrl {
         if let Some(path) = text.strip_prefix("sqlite:") {
             // A path is shown in full, so URLs with passwords are refused here.
             let is_url = path.contains("//") && path.contains('@') || path.starts_with("file:");
+            // Other programs read `sqlite://state/x.db` as a path below the working directory.
+            let has_host = path.starts_with("//") && !path.starts_with("///");
             let names_no_file =
                 path.is_empty() || path.ends_with('/') || path == ":memory:" || path.contains('\0');
-            return match names_no_file || path.contains('?') || is_url {
+            return match names_no_file || path.contains('?') || is_url || has_host {
                 true => Err(url_error()),
                 false => Ok(StoreUrl::Sqlite(PathBuf::from(path))),
             };

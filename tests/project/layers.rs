@@ -56,7 +56,7 @@ const FOLDERS_WITHOUT_HTTP: [&str; 11] = [
 ];
 
 /// Crates, each with the only folders or modules that may use it.
-const CRATES: [(&str, &[&str]); 37] = [
+const CRATES: [(&str, &[&str]); 38] = [
     ("anstream", &["cli/output"]),
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
@@ -101,12 +101,23 @@ const CRATES: [(&str, &[&str]); 37] = [
     ("psl", &["model/domain"]),
     ("redis", &["store"]),
     ("rusqlite", &["store"]),
-    ("rustix", &["quota", "process", "cli/output", "cli/author", "store/sqlite/open"]),
+    (
+        "rustix",
+        &[
+            "quota",
+            "process",
+            "cli/output",
+            "cli/author",
+            "store/sqlite/open",
+            "support/peer_close",
+        ],
+    ),
     ("rustls", &["store/redis", "support/certificates"]),
     ("sd_notify", &["process/systemd"]),
     ("sha2", &["feed/fetch", "keys/token", "store/audit", "webhook"]),
     ("smol_str", &["model", "message", "gate", "downstream/fast_path", "observe/screening_counts"]),
     ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
+    ("strsim", &["config/hints"]),
     ("tikv_jemallocator", &["main"]),
     // Not `message`, `exchange` and `gate`: what they compute needs no runtime.
     (

@@ -9,11 +9,8 @@ use std::task::{Context, Poll};
 
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::protocols::{SocketDigest, Stream, UniqueIDType};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-
-use crate::support::socket_reset::duplicate_fd;
 
 /// The stream that a `ClientIo` reads from and writes to.
 #[derive(Debug)]
@@ -61,14 +58,6 @@ impl InnerIo {
             InnerIo::Tcp(stream, _) => stream.poll_read_ready(context),
             InnerIo::Pingora(_) => Poll::Ready(Ok(())),
         }
-    }
-
-    /// Returns true if the client has closed the connection, or only its sending side. Asks the
-    /// kernel, so bytes that arrived before do not hide it.
-    pub fn has_client_closed(&self) -> bool {
-        let Some(socket) = duplicate_fd(self.id()) else { return true };
-        let mut polled = [PollFd::new(&socket, PollFlags::RDHUP)];
-        poll(&mut polled, Some(&Timespec::default())).is_ok() && !polled[0].revents().is_empty()
     }
 }
 

@@ -29,7 +29,7 @@ impl ReloadState {
                 let known = self.config_watch.paths().to_vec();
                 let new = files.into_iter().filter(|file| !known.contains(file));
                 self.config_watch.set_paths(known.iter().cloned().chain(new).collect());
-                Some(faults.join("\n"))
+                Some(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
             }
         };
         self.config_watch.schedule_retry_if(has_transient_fault);

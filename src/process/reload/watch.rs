@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, ConfigSources, ReloadableConfig};
+use crate::config::{Config, ConfigFault, ConfigSources, ReloadableConfig};
 
 /// How often files are polled.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -40,7 +40,7 @@ pub struct InputWatches {
 impl InputWatches {
     /// Begins to watch, and then reads the config. Returns its faults too, and no config if no TOML
     /// could be read.
-    pub fn begin(sources: &ConfigSources) -> (InputWatches, Option<Config>, Vec<String>) {
+    pub fn begin(sources: &ConfigSources) -> (InputWatches, Option<Config>, Vec<ConfigFault>) {
         // Only a config that has been read names the files, so it is read once more.
         let first = Config::read_with_files(sources);
         let paths_of = |list: fn(&Config) -> Vec<PathBuf>| {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, ConfigSources};
+use crate::config::{Config, ConfigFault, ConfigSources};
 use crate::keys::read_key_file;
 use crate::management::read_present_time;
 use crate::observe::access_log::LogTarget;
@@ -44,7 +44,8 @@ pub struct StartupInputs {
 impl StartupInputs {
     /// Reads config, table, key file and certificates. Returns every fault of all of them.
     pub fn read(config_sources: &ConfigSources) -> Result<StartupInputs, Vec<String>> {
-        let (watches, config, mut faults) = InputWatches::begin(config_sources);
+        let (watches, config, faults) = InputWatches::begin(config_sources);
+        let mut faults: Vec<String> = faults.iter().map(ConfigFault::to_text).collect();
         let Some(config) = config else { return Err(faults) };
         let now = read_present_time(&config.startup.store, config.startup.store.deadline);
         let table = Table::build(&config.reloadable.table, now);

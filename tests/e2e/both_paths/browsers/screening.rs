@@ -295,7 +295,8 @@ fn faulty_screening_settings_are_reported_with_their_place() {
         ("block_score = 101", "screen.block_score: expected a whole number from 0 to 100"),
         ("block_reasons = [\"spam\"]", "screen.block_reasons: expected a list of reasons"),
         ("redirect = \"javascript:x\"", "screen.redirect: expected a path or an https URL"),
-        ("field = \"email\"", "screen.field: expected one of"),
+        ("field = \"email\"", "^^^^^ did you mean `fields`?"),
+        ("mode = \"Block\"", "^^^^^^^ did you mean \"block\"?"),
     ] {
         let refused = Setup::new().append_toml(&screened_route(rules)).cli(&["check"]).expect(78);
         assert!(refused.stderr.contains(expected), "{expected}: {}", refused.stderr);

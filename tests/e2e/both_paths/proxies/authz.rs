@@ -402,7 +402,7 @@ fn faulty_settings_are_reported_with_their_place() {
             "path = \"/authz\"\nemail = \"query:\"",
             "authz.email: expected one or several of header:NAME",
         ),
-        ("path = \"/authz\"\nfields = []", "authz.fields: expected one of"),
+        ("path = \"/authz\"\nfields = []", "[authz] has block_reasons, block_score, check"),
     ] {
         let route = "[[upstream.route]]\nprefix = \"/signup\"\n[authz]\n";
         let refused = Setup::new().append_toml(&format!("{route}{rules}\n")).cli(&["check"]);

@@ -156,33 +156,39 @@ fn faults_of_origins_and_cors_are_told_with_their_place() {
         Setup::new().append_toml(&toml).cli(&["check"]).expect(78).stderr
     };
     for (route, expected) in [
-        ("key = false\norigins = []", "upstream.route.0.origins: expected a list of origins"),
-        ("key = false\norigins = [\"*\"]", "upstream.route.0.origins: expected a list of origins"),
+        (
+            "key = false\norigins = []",
+            "upstream.route \"/api\": origins: expected a list of origins",
+        ),
+        (
+            "key = false\norigins = [\"*\"]",
+            "upstream.route \"/api\": origins: expected a list of origins",
+        ),
         (
             "key = false\norigins = [\"https://a.example/x\"]",
-            "upstream.route.0.origins: expected a list of origins",
+            "upstream.route \"/api\": origins: expected a list of origins",
         ),
         (
             "origins = [\"https://a.example\"]",
-            "upstream.route.0.origins: expected none where key is true",
+            "upstream.route \"/api\": origins: expected none where key is true",
         ),
         (
             "key = false\n[upstream.route.cors]\ncredentials = true",
-            "upstream.route.0.cors: expected upstream.route.0.origins",
+            "upstream.route \"/api\": cors: expected origins beside it",
         ),
         (
             "key = false\norigins = [\"https://a.example\"]\n[upstream.route.cors]\nallow_headers = [\"*\"]",
-            "upstream.route.0.cors.allow_headers: expected a list of names",
+            "upstream.route \"/api\": cors.allow_headers: expected a list of names",
         ),
         (
             "key = false\norigins = [\"https://a.example\"]\n[upstream.route.cors]\n\
              expose_headers = [\"Transfer-Encoding\"]",
-            "upstream.route.0.cors.expose_headers: expected a list of names",
+            "upstream.route \"/api\": cors.expose_headers: expected a list of names",
         ),
         (
             "key = false\norigins = [\"https://a.example\"]\n[upstream.route.cors]\n\
              allow_headers = [\"x a\"]",
-            "upstream.route.0.cors.allow_headers: expected a list of names",
+            "upstream.route \"/api\": cors.allow_headers: expected a list of names",
         ),
     ] {
         let text = refused(route);

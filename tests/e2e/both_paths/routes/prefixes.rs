@@ -80,7 +80,7 @@ fn a_route_that_needs_a_key_below_a_keyless_route_refuses_calls_without_a_key() 
 fn check_refuses_two_routes_with_the_same_prefix() {
     let twice = "[[upstream.route]]\nprefix = \"/open\"\nkey = false\n".repeat(2);
     let checked = Setup::new().append_toml(&twice).cli(&["check"]).expect(78);
-    let expected = "upstream.route.1.prefix: expected a prefix that no other upstream.route has, \
+    let expected = "upstream.route \"/open\": prefix: expected a prefix that no other upstream.route has, \
                     but found \"/open\"";
     assert!(checked.stderr.contains(expected), "{}", checked.stderr);
 }

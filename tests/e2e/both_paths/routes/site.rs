@@ -234,19 +234,30 @@ fn in_shadow_the_rate_of_the_form_refuses_nobody() {
 #[test]
 fn check_names_what_is_wrong_with_a_route() {
     for (wrong, expected) in [
-        ("host = \"http://a.test\"", "upstream.route.0.host: expected a host such as"),
-        ("host = \"a.test/x\"", "upstream.route.0.host: expected a host such as"),
-        ("deadline = \"soon\"", "upstream.route.0.deadline: expected a duration"),
-        ("methods = []", "upstream.route.0.methods: expected a list of methods"),
+        ("host = \"http://a.test\"", "upstream.route \"/app\": host: expected a host such as"),
+        ("host = \"a.test/x\"", "upstream.route \"/app\": host: expected a host such as"),
+        ("deadline = \"soon\"", "upstream.route \"/app\": deadline: expected a duration"),
+        ("methods = []", "upstream.route \"/app\": methods: expected a list of methods"),
     ] {
         let toml = format!("[[upstream.route]]\nprefix = \"/app\"\n{wrong}\n");
         let checked = Setup::new().append_toml(&toml).cli(&["check"]).expect(78);
         assert!(checked.stderr.contains(expected), "{wrong}: {}", checked.stderr);
     }
-    for prefix in ["/v1/usage", "/V1/public/x", "/v1/assess", "/a/", "a", "/a b"] {
+    for (prefix, expected) in [
+        ("/v1/usage", "expected a path apart from riskgate's own"),
+        ("/V1/public/x", "expected a path apart from riskgate's own"),
+        ("/v1/assess", "expected a path apart from riskgate's own"),
+        ("/a/", "expected a path without a / at its end"),
+        ("a", "expected a path with a / at its start"),
+        ("/a/*", "all paths below it belong to it, without a pattern"),
+        ("/a?b", "expected a path such as /v1/signup, without a query"),
+        ("https://a.test/b", "without scheme and host"),
+        ("/a b", "expected a path of letters, digits, -, ., _ and ~"),
+    ] {
         let toml = format!("[[upstream.route]]\nprefix = \"{prefix}\"\n");
         let checked = Setup::new().append_toml(&toml).cli(&["check"]).expect(78);
-        let expected = "upstream.route.0.prefix: expected / or a path such as";
+        let place = format!("upstream.route \"{prefix}\": prefix: ");
+        assert!(checked.stderr.contains(&place), "{prefix}: {}", checked.stderr);
         assert!(checked.stderr.contains(expected), "{prefix}: {}", checked.stderr);
     }
     let outside = SITE.replace("prefix = \"/\"", "prefix = \"/app\"\nmethods = [\"POST\"]");

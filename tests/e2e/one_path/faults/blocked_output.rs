@@ -145,7 +145,8 @@ fn a_failed_start_writes_every_config_fault_but_does_not_wait_for_a_reader() {
     };
     let output = start(Stdio::piped()).wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(78));
-    assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), faults);
+    // Each fault has a line, and three with the line of the file and a mark.
+    assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 4 * faults);
 
     let pipe = FullPipe::create_and_fill(setup.path("stderr"));
     let mut blocked = start(OpenOptions::new().write(true).open(&pipe.path).unwrap().into());

@@ -71,18 +71,18 @@ prefix = \"/v1/check\"
     let at = config.display();
     let expected = [
         format!(
-            r#"{at}:2: listen.http: expected an address such as 127.0.0.1:8080, but found "nowhere""#
+            r#"{at}:2:8: listen.http: expected an address such as 127.0.0.1:8080, but found "nowhere""#
         ),
-        format!("{at}:3: listen.port: expected one of listen."),
-        format!("{at}:4: listen.threads: expected a whole number from 1 to 1024, but found 0"),
-        format!("{at}:7: store.url: expected sqlite:PATH"),
-        format!(r#"{at}:8: store.on_failure: expected "open" or "closed", but found "maybe""#),
-        format!("{at}:11: upstream.servers: expected a list of servers"),
-        format!("{at}:12: upstream.deadline: expected a duration"),
-        format!("{at}:15: plans.free: expected calls in a month as a whole number"),
-        format!("{at}:16: plans.gold: expected calls in a month as a whole number"),
-        format!("{at}:19: nonsense.a: expected"),
-        format!("{at}:22: upstream.route.0.prefix: expected / or a path"),
+        format!("{at}:3:1: listen.port: expected a known setting"),
+        format!("{at}:4:11: listen.threads: expected a whole number from 1 to 1024, but found 0"),
+        format!("{at}:7:7: store.url: expected sqlite:PATH"),
+        format!(r#"{at}:8:14: store.on_failure: expected "open" or "closed", but found "maybe""#),
+        format!("{at}:11:11: upstream.servers: expected a list of servers"),
+        format!("{at}:12:12: upstream.deadline: expected a duration"),
+        format!("{at}:15:8: plans.free: expected calls in a month as a whole number"),
+        format!("{at}:16:8: plans.gold: expected calls in a month as a whole number"),
+        format!("{at}:18:2: nonsense: expected a known section"),
+        format!("{at}:22:10: upstream.route \"/v1/check\": prefix: expected a path apart"),
     ];
     std::fs::write(&config, text).unwrap();
     let mut command = std::process::Command::new(crate::harness::BINARY);
@@ -90,7 +90,13 @@ prefix = \"/v1/check\"
     for line in expected {
         assert!(ran.stderr.lines().any(|error| error.starts_with(&line)), "{line}\n{}", ran.stderr);
     }
-    for line in ran.stderr.lines() {
+    // Below each fault is its line, with a mark under what is faulty.
+    assert!(
+        ran.stderr.contains("\n2 | http = \"nowhere\"\n  |        ^^^^^^^^^"),
+        "{}",
+        ran.stderr
+    );
+    for line in ran.stderr.lines().filter(|line| !line.contains(" |")) {
         let (_, words) = line.split_once(": expected ").unwrap_or_else(|| panic!("{line}"));
         assert!(words.contains(", but found "), "{line}");
         assert!(!line.ends_with('.'), "{line}");
@@ -105,12 +111,13 @@ fn an_unreadable_or_malformed_config_is_reported_in_one_line() {
         let mut command = std::process::Command::new(crate::harness::BINARY);
         let ran =
             crate::harness::run_command(command.arg("check").arg("-c").arg(&config)).expect(78);
-        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+        let faults = ran.stderr.lines().filter(|line| !line.contains(" |"));
+        assert_eq!(faults.count(), 1, "{}", ran.stderr);
         ran.stderr
     };
     assert!(check().starts_with(&format!("{}: expected", config.display())));
     std::fs::write(&config, "[listen]\nhttp = \n").unwrap();
-    assert!(check().starts_with(&format!("{}:2: expected TOML, but found", config.display())));
+    assert!(check().starts_with(&format!("{}:2:8: expected TOML, but found", config.display())));
     std::fs::write(&config, b"[listen]\n# \xff\n").unwrap();
     check();
     std::fs::remove_file(&config).unwrap();
@@ -130,7 +137,7 @@ fn a_fault_in_an_environment_variable_is_reported_with_its_name() {
 #[test]
 fn an_admin_address_other_than_loopback_needs_a_long_enough_token() {
     let errors = errors_of_check_and_run(&Setup::new().set_text("listen.admin", "0.0.0.0:0"));
-    assert!(errors[0].contains("admin.token: expected"), "{errors:?}");
+    assert!(errors[0].contains("in admin.token, but found 0.0.0.0:0 and no token"), "{errors:?}");
     let short = Setup::new().set_text("admin.token", "short-secret");
     let errors = errors_of_check_and_run(&short).join("\n");
     assert!(

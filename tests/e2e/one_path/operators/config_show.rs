@@ -208,9 +208,9 @@ fn a_secret_is_in_one_place_and_its_file_is_readable() {
     assert!(!shown.contains("pass-word"), "{shown}");
     let both = [("RISKGATE__STORE__URL", "sqlite:x.db")];
     let refused = show("store.url_file = \"url\"\n", &both).expect(78).stderr;
-    assert!(refused.contains("given.toml:1: store.url_file: expected no store.url beside it"));
+    assert!(refused.contains("given.toml:1:7: store.url_file: expected no store.url beside it"));
     let refused = show("admin.token_file = \"none\"\n", &[]).expect(78).stderr;
-    assert!(refused.contains("given.toml:1: admin.token_file: expected a readable file none"));
+    assert!(refused.contains("given.toml:1:7: admin.token_file: expected a readable file none"));
 }
 
 #[test]

@@ -217,11 +217,11 @@ fn check_refuses_malformed_feed_settings_and_names_the_setting() {
         (feed_toml("A b", "https://example.com/list", ""), "name: expected a name of a-z"),
         (
             feed_toml("a", "/x", "") + &feed_toml("a", "/y", ""),
-            "table.feed.1.name: expected a name of",
+            "table.feed \"a\": name: expected a name of",
         ),
         (feed_toml("a", "/x", "public_key = \"x\""), "public_key: expected the base64 line of"),
         (feed_toml("a", "/x", "kind = \"bad\""), "kind: expected"),
-        ("\n[[table.feed]]\nname = \"a\"\n".to_owned(), "table.feed.0.url: expected"),
+        ("\n[[table.feed]]\nname = \"a\"\n".to_owned(), "table.feed \"a\": url: expected"),
     ] {
         let printed = faults(&text);
         assert!(printed.contains(expected), "{printed}");

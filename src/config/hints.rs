@@ -1,0 +1,272 @@
+//! What to write in place of a faulty value or name.
+//!
+//! A hint for a value is a guess that the setting's own parser accepts, so a hint is never wrong by
+//! the rules of the setting.
+
+use super::description::{toml_list, toml_text};
+use super::raw_value::RawValue;
+
+/// Names that people know from other servers, each with the name that riskgate uses.
+const OTHER_NAMES: [(&str, &str); 24] = [
+    ("address", "http"),
+    ("bind", "http"),
+    ("port", "http"),
+    ("url", "servers"),
+    ("backend", "upstream"),
+    ("backends", "upstream"),
+    ("proxy", "upstream"),
+    ("server", "listen"),
+    ("tls", "listen"),
+    ("logging", "log"),
+    ("database", "store"),
+    ("redis", "store"),
+    ("cache", "store"),
+    ("path", "prefix"),
+    ("location", "prefix"),
+    ("method", "methods"),
+    ("timeout", "deadline"),
+    ("field", "fields"),
+    ("threshold", "block_score"),
+    ("min_score", "block_score"),
+    ("action", "mode"),
+    ("workers", "threads"),
+    ("level", "block_score"),
+    ("rate_limit", "max_per_client"),
+];
+
+/// Returns the one of `known` that `name` is surely meant for.
+pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let folded = name.to_ascii_lowercase().replace('-', "_");
+    let other = OTHER_NAMES.iter().find(|(other, _)| *other == folded).map(|(_, own)| *own);
+    // Short names have fewer letters that may be wrong.
+    let most_edits = (folded.len() / 3).clamp(1, 3);
+    let mut nearest: Option<(usize, &str)> = None;
+    for candidate in known {
+        let edits = match other == Some(candidate) || folded == candidate {
+            true => 0,
+            false => strsim::damerau_levenshtein(&folded, candidate),
+        };
+        if edits <= most_edits && nearest.is_none_or(|(fewest, _)| edits < fewest) {
+            nearest = Some((edits, candidate));
+        }
+    }
+    nearest.map(|(_, candidate)| candidate)
+}
+
+/// Returns a hint with the first guess at what `raw` was meant for that `is_valid` accepts.
+pub fn suggest_value(raw: &RawValue, is_valid: impl Fn(&RawValue) -> bool) -> Option<String> {
+    let guess = guesses(raw).into_iter().find(is_valid)?;
+    Some(format!("write {}", render(&guess)?))
+}
+
+/// Returns a value as TOML.
+fn render(value: &RawValue) -> Option<String> {
+    match value {
+        RawValue::Text(text) | RawValue::Untyped(text) => Some(toml_text(text)),
+        RawValue::Integer(integer) => Some(integer.to_string()),
+        RawValue::Boolean(flag) => Some(flag.to_string()),
+        RawValue::List(items) => {
+            let texts: Option<Vec<&str>> = items.iter().map(RawValue::as_text).collect();
+            Some(toml_list(&texts?))
+        }
+        RawValue::Unsupported(_) => None,
+    }
+}
+
+/// Returns what a value may have been meant for, the likeliest first.
+fn guesses(raw: &RawValue) -> Vec<RawValue> {
+    match raw {
+        RawValue::Text(text) | RawValue::Untyped(text) => {
+            let mut guesses = Vec::new();
+            for text in std::iter::once(text.clone()).chain(text_guesses(text)) {
+                guesses.push(RawValue::Text(text.clone()));
+                guesses.extend(text.parse().map(RawValue::Integer));
+                guesses.extend(boolean(&text).map(RawValue::Boolean));
+                guesses.push(RawValue::List(vec![RawValue::Text(text.clone())]));
+                guesses.extend(list_in(&text));
+            }
+            guesses
+        }
+        RawValue::Integer(number) => {
+            let mut guesses: Vec<RawValue> = ["{}s", "127.0.0.1:{}", "{}", "{}/h"]
+                .iter()
+                .map(|form| RawValue::Text(form.replace("{}", &number.to_string())))
+                .collect();
+            guesses.extend(matches!(number, 0 | 1).then_some(RawValue::Boolean(*number == 1)));
+            guesses
+        }
+        RawValue::Boolean(flag) => vec![RawValue::Text(flag.to_string())],
+        RawValue::List(items) => {
+            let mut guesses: Vec<RawValue> = items.iter().take(1).cloned().collect();
+            guesses.extend(guess_items(items));
+            guesses
+        }
+        RawValue::Unsupported(_) => Vec::new(),
+    }
+}
+
+/// Returns lists in which the same kind of change was made to each text that it changes.
+fn guess_items(items: &[RawValue]) -> Vec<RawValue> {
+    let texts: Option<Vec<&str>> = items.iter().map(RawValue::as_text).collect();
+    let Some(texts) = texts else { return Vec::new() };
+    REWRITES
+        .iter()
+        .map(|rewrite| {
+            let item = |text: &&str| RawValue::Text(rewrite(text).unwrap_or((*text).to_owned()));
+            RawValue::List(texts.iter().map(item).collect())
+        })
+        .collect()
+}
+
+/// Ways in which a text may have been meant. Each returns the text that was meant.
+const REWRITES: [fn(&str) -> Option<String>; 14] = [
+    |text| Some(text.trim().to_owned()),
+    |text| Some(text.to_ascii_lowercase()),
+    |text| Some(text.to_ascii_uppercase()),
+    without_scheme_and_path,
+    // An address without its host, or with a name for it.
+    |text| Some(format!("0.0.0.0{}", text.strip_prefix('*').unwrap_or(text))),
+    |text| Some(format!("127.0.0.1{}", text.strip_prefix("localhost")?)),
+    |text| Some(format!("127.0.0.1:{text}")),
+    with_port_of_scheme,
+    // A path.
+    |text| Some(format!("/{}", text.trim_matches('/'))),
+    |text| Some(format!("/{}", text.trim_end_matches(['*', '/']).trim_start_matches('/'))),
+    // An origin.
+    |text| Some(text.trim_end_matches('/').to_owned()),
+    |text| Some(format!("https://{}", text.trim_end_matches('/'))),
+    // A store.
+    |text| Some(format!("sqlite:{}", text.strip_prefix("sqlite://")?)),
+    duration_or_rate,
+];
+
+fn text_guesses(text: &str) -> impl Iterator<Item = String> {
+    let sized = size_in_bytes(text).map(|bytes| bytes.to_string());
+    REWRITES.iter().filter_map(move |rewrite| rewrite(text)).chain(sized)
+}
+
+/// Returns `127.0.0.1:9000` for `http://127.0.0.1:9000/path`.
+fn without_scheme_and_path(text: &str) -> Option<String> {
+    let rest = text.split_once("://")?.1;
+    Some(rest.split(['/', '?', '#']).next()?.to_owned())
+}
+
+/// Returns `backend:80` for `http://backend`.
+fn with_port_of_scheme(text: &str) -> Option<String> {
+    let port = if text.starts_with("https://") { 443 } else { 80 };
+    Some(format!("{}:{port}", without_scheme_and_path(text)?))
+}
+
+/// Returns `30s` for `30`, `30 s`, `30sec` and `30 seconds`, and `20/h` for `20 per hour`.
+fn duration_or_rate(text: &str) -> Option<String> {
+    let text = text.trim().to_ascii_lowercase().replace(" per ", "/").replace(' ', "");
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let (slash, unit) = match unit.strip_prefix('/') {
+        Some(unit) => ("/", unit),
+        None => ("", unit),
+    };
+    let short = match unit {
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        "ms" | "msec" | "millis" | "milliseconds" => "ms",
+        "m" | "min" | "mins" | "minute" | "minutes" => "m",
+        "h" | "hr" | "hour" | "hours" => "h",
+        "d" | "day" | "days" => "d",
+        _ => return None,
+    };
+    (!number.is_empty()).then(|| format!("{number}{slash}{short}"))
+}
+
+/// Returns the bytes of a size such as `32MiB`, `64k` or `1 MB`.
+fn size_in_bytes(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_lowercase();
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let factor: u64 = match unit.trim() {
+        "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" | "enabled" => Some(true),
+        "false" | "no" | "off" | "0" | "disabled" => Some(false),
+        _ => None,
+    }
+}
+
+/// Returns a text with commas or blanks as a list.
+fn list_in(text: &str) -> Option<RawValue> {
+    let parts = text.split([',', ' ']).map(str::trim).filter(|part| !part.is_empty());
+    let parts: Vec<RawValue> = parts.map(|part| RawValue::Text(part.to_owned())).collect();
+    (parts.len() > 1).then_some(RawValue::List(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::raw_value::parse_duration;
+
+    fn text(text: &str) -> RawValue {
+        RawValue::Text(text.to_owned())
+    }
+
+    #[test]
+    fn a_hint_is_a_value_that_the_setting_takes() {
+        let is_duration =
+            |raw: &RawValue| raw.as_text().and_then(parse_duration).is_some_and(|it| !it.is_zero());
+        for (found, meant) in
+            [("30", "30s"), ("30 sec", "30s"), ("2 minutes", "2m"), (" 5s", "5s"), ("5S", "5s")]
+        {
+            let expected = Some(format!("write \"{meant}\""));
+            assert_eq!(suggest_value(&text(found), is_duration), expected, "{found}");
+        }
+        assert_eq!(
+            suggest_value(&RawValue::Integer(30), is_duration).as_deref(),
+            Some("write \"30s\"")
+        );
+        assert_eq!(suggest_value(&text("soon"), is_duration), None);
+        let is_number = |raw: &RawValue| matches!(raw, RawValue::Integer(1..));
+        let hint = suggest_value(&text("32MiB"), is_number);
+        assert_eq!(hint.as_deref(), Some("write 33554432"));
+        let is_flag = |raw: &RawValue| matches!(raw, RawValue::Boolean(_));
+        assert_eq!(suggest_value(&text("yes"), is_flag).as_deref(), Some("write true"));
+    }
+
+    #[test]
+    fn an_address_is_found_in_other_forms() {
+        let is_address = |raw: &RawValue| {
+            raw.as_text().is_some_and(|it| it.parse::<std::net::SocketAddr>().is_ok())
+        };
+        for (found, meant) in [
+            (":8080", "0.0.0.0:8080"),
+            ("*:8080", "0.0.0.0:8080"),
+            ("localhost:8080", "127.0.0.1:8080"),
+            ("8080", "127.0.0.1:8080"),
+            ("http://10.0.0.1:9000/", "10.0.0.1:9000"),
+            ("https://10.0.0.1", "10.0.0.1:443"),
+        ] {
+            let expected = Some(format!("write \"{meant}\""));
+            assert_eq!(suggest_value(&text(found), is_address), expected, "{found}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_is_found_for_slips_and_for_names_of_other_servers() {
+        let known = ["http", "https", "admin", "redirect", "threads"];
+        for (found, meant) in [
+            ("httpp", Some("http")),
+            ("htps", Some("https")),
+            ("HTTP", Some("http")),
+            ("bind", Some("http")),
+            ("thread", Some("threads")),
+            ("colour", None),
+        ] {
+            assert_eq!(nearest_name(found, known.into_iter()), meant, "{found}");
+        }
+    }
+}

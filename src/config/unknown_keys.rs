@@ -1,0 +1,154 @@
+//! Reports settings and sections that riskgate does not know, with the ones that were surely meant.
+
+use std::collections::BTreeSet;
+
+use super::Config;
+use super::hints::nearest_name;
+use super::schema::ONE_OF_EACH_SECTION;
+use super::settings::Settings;
+
+/// Sections of which a config may have several.
+const TABLE_ARRAYS: [&str; 4] =
+    ["admin.token", "listen.certificate", "table.feed", "upstream.route"];
+
+impl Settings {
+    /// Reports each setting and section that the program never read. Of an unknown section, only
+    /// the section is reported.
+    pub fn report_unknown_keys(&mut self) {
+        let read: BTreeSet<&str> = self.descriptions.iter().map(|it| it.key.as_str()).collect();
+        let is_known_section = |section: &str| {
+            let prefix = format!("{section}.");
+            section.is_empty()
+                || read.range(prefix.as_str()..).next().is_some_and(|key| key.starts_with(&prefix))
+        };
+        let is_unknown = |key: &&String| !read.contains(key.as_str());
+        let (mut sections, mut settings) = (BTreeSet::new(), Vec::new());
+        for key in self.values.keys().filter(is_unknown) {
+            let section = key.rsplit_once('.').map_or("", |(section, _)| section);
+            match is_known_section(section) {
+                true => settings.push(key.clone()),
+                false => drop(sections.insert(topmost_unknown(section, is_known_section))),
+            }
+        }
+        for section in self.section_spans.keys().filter(|it| !is_known_section(it)) {
+            sections.insert(topmost_unknown(section, is_known_section));
+        }
+        if sections.is_empty() && settings.is_empty() {
+            return;
+        }
+        let known = known_keys();
+        for section in sections {
+            let hint = hint_for_section(&section, &known);
+            // The fault of the section tells why its settings are missing.
+            self.faults.retain(|fault| !fault.is_of_missing(&section));
+            let problem = "expected a known section, but found an unknown one";
+            self.report_at_section(&section, problem, Some(hint));
+        }
+        for key in settings {
+            let (section, name) = key.rsplit_once('.').unwrap_or(("", &key));
+            let near = nearest_name(name, names_in(&general(section), &known));
+            if let Some(near) = near {
+                let meant = format!("{section}.{near}");
+                self.faults.retain(|fault| !fault.is_of_missing(&meant));
+            }
+            let hint = match near {
+                Some(near) => Some(format!("did you mean `{near}`?")),
+                None => hint_for_setting(section, name, &known),
+            };
+            self.report_at_key(&key, "expected a known setting, but found an unknown one", hint);
+        }
+    }
+}
+
+/// Returns the names of the settings in a section.
+fn names_in<'k>(section: &str, known: &'k BTreeSet<String>) -> impl Iterator<Item = &'k str> {
+    known.iter().filter_map(move |key| {
+        let (of, name) = key.rsplit_once('.')?;
+        (of == section).then_some(name)
+    })
+}
+
+/// Returns a hint for a setting whose name is near to none of its section.
+fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
+    let section = general(section);
+    let whole = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
+    if known.iter().any(|it| it.starts_with(&format!("{whole}."))) {
+        return Some(format!("write a section, {}", header(&whole)));
+    }
+    let elsewhere = known.iter().filter_map(|it| it.strip_suffix(name)?.strip_suffix('.'));
+    let elsewhere: Vec<&str> = elsewhere.collect();
+    if let [only] = elsewhere[..] {
+        return Some(format!("write it below {}", header(only)));
+    }
+    let names: Vec<&str> = names_in(&section, known).collect();
+    match names.is_empty() {
+        true => Some("write it below a section such as [listen]".to_owned()),
+        false => Some(format!("{} has {}", header(&section), names.join(", "))),
+    }
+}
+
+/// Returns the first part of a section's name that is not known.
+fn topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
+    let ends = section.match_indices('.').map(|(at, _)| at).chain([section.len()]);
+    let mut parts = ends.map(|end| &section[..end]);
+    let unknown = parts.find(|part| !is_known(part)).unwrap_or(section);
+    // An entry of an array has the name of the array.
+    let array = unknown.rsplit_once('.').filter(|(_, last)| is_index(last));
+    array.map_or(unknown, |(array, _)| array).to_owned()
+}
+
+fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
+    let name = general(section);
+    let is_array = section.split('.').any(is_index);
+    let sections: BTreeSet<&str> =
+        known.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
+    if sections.contains(name.as_str()) && (is_array || TABLE_ARRAYS.contains(&name.as_str())) {
+        return format!("write {}", header(&name));
+    }
+    let (parent, last) = name.rsplit_once('.').unwrap_or(("", &name));
+    let beside = sections.iter().filter_map(|it| match it.rsplit_once('.') {
+        Some((of, name)) => (of == parent).then_some(name),
+        None => parent.is_empty().then_some(*it),
+    });
+    // A section may lack the name of the one that it is in.
+    let inside =
+        sections.iter().find(|it| it.rsplit_once('.').is_some_and(|(_, name)| name == last));
+    match (nearest_name(last, beside), inside) {
+        (Some(near), _) if parent.is_empty() => format!("did you mean {}?", header(near)),
+        (Some(near), _) => format!("did you mean {}?", header(&format!("{parent}.{near}"))),
+        (None, Some(inside)) => format!("write {}", header(inside)),
+        (None, None) => {
+            let top: BTreeSet<&str> =
+                sections.iter().filter_map(|it| it.split('.').next()).collect();
+            let top: Vec<&str> = top.into_iter().collect();
+            format!("the sections are {}", top.join(", "))
+        }
+    }
+}
+
+/// Returns the header of a section, as a config file has it.
+fn header(section: &str) -> String {
+    match TABLE_ARRAYS.contains(&section) {
+        true => format!("[[{section}]]"),
+        false => format!("[{section}]"),
+    }
+}
+
+fn is_index(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns a key without the indexes of entries.
+fn general(key: &str) -> String {
+    let parts: Vec<&str> = key.split('.').filter(|part| !is_index(part)).collect();
+    parts.join(".")
+}
+
+/// Returns every setting that a config may have, without the indexes of entries.
+fn known_keys() -> BTreeSet<String> {
+    let mut settings = Settings::default();
+    // The text is TOML, so this can't fail.
+    let _ = settings.read_toml("config", ONE_OF_EACH_SECTION);
+    Config::from_settings(None, &mut settings);
+    settings.descriptions.iter().map(|description| general(&description.key)).collect()
+}
