@@ -7,7 +7,7 @@
 /// without separators, sorted by bytes. Nobody's first or last name is here, unless companies use
 /// it far more often than people.
 #[rustfmt::skip]
-const ROLE_NAMES: [&str; 420] = [
+const ROLE_NAMES: [&str; 417] = [
     "abonnement", "abuse", "account", "accounting", "accounts", "accountspayable", "accueil",
     "achats", "acquisti", "admin", "administracao", "administracion", "administrador",
     "administratie", "administration", "administrator", "admins", "admissions", "ads",
@@ -23,7 +23,7 @@ const ROLE_NAMES: [&str; 420] = [
     "comunicacao", "contabilidad", "contabilidade", "contabilita", "contact", "contacto",
     "contactus", "contato", "contatti", "contatto", "customercare", "customers",
     "customerservice", "customersupport", "daemon", "datenschutz", "destek", "devis", "devnull",
-    "direccion", "direction", "diretoria", "direzione", "dns", "donations", "donotreply", "dpo",
+    "direccion", "direction", "diretoria", "direzione", "dns", "donations", "donotreply",
     "editor", "eigyo", "einkauf", "empfang", "empleo", "emploi", "enquiries", "enquiry", "event",
     "events", "everyone", "facturacion", "facturas", "facturation", "facture", "faleconosco",
     "fatturazione", "fatture", "faturamento", "feedback", "finance", "financeiro", "formation",
@@ -49,9 +49,9 @@ const ROLE_NAMES: [&str; 420] = [
     "reception", "rechnung", "rechnungen", "recruiting", "recruitment", "recrutamento",
     "recrutement", "recursoshumanos", "redaktion", "refunds", "registrar", "registration",
     "reklama", "rekrutacja", "reply", "reservas", "reservation", "reservations",
-    "ressourceshumaines", "returns", "rezeption", "rh", "root", "rrhh", "sac", "sahayata",
-    "sahayta", "saiyo", "sales", "sampark", "sav", "secretaria", "secretariaat", "secretariat",
-    "secretary", "security", "segreteria", "sekretar", "sekretariat", "service", "serviceclient",
+    "ressourceshumaines", "returns", "rezeption", "rh", "root", "rrhh", "sahayata", "sahayta",
+    "saiyo", "sales", "sampark", "secretaria", "secretariaat", "secretariat", "secretary",
+    "security", "segreteria", "sekretar", "sekretariat", "service", "serviceclient",
     "serviceclients", "servicedesk", "servicioalcliente", "servizioclienti", "shangwu",
     "shichang", "shop", "siparis", "sistemas", "snabzhenie", "soporte", "soumu", "spam",
     "sprzedaz", "staff", "stampa", "subscribe", "suporte", "support", "supporto", "sysadmin",
