@@ -159,7 +159,7 @@ impl Settings {
 
     /// Reports a fault of a whole section.
     pub(super) fn report_at_section(&mut self, section: &str, problem: &str, hint: Option<String>) {
-        let problem = format!("{section}: {problem}");
+        let problem = format!("{}: {problem}", self.shown_key(section));
         let first_entry = || self.section_spans.get(&format!("{section}.0"));
         let fault = match self.section_spans.get(section).or_else(first_entry) {
             Some(span) => self.file_text.fault_at_key(span, &problem),

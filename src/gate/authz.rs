@@ -38,6 +38,9 @@ const ORIGINAL_METHOD_FIELDS: [HeaderName; 2] =
 const ORIGINAL_TARGET_FIELDS: [HeaderName; 2] =
     [HeaderName::from_static("x-original-uri"), HeaderName::from_static("x-forwarded-uri")];
 
+/// The field with which Envoy says that it sends only the start of the client's body.
+const PARTIAL_BODY_FIELD: HeaderName = HeaderName::from_static("x-envoy-auth-partial-body");
+
 impl Gate {
     /// Answers a proxy that asks. Returns false, without an answer, if the body is still to be
     /// screened: then the caller reads it and calls [`Gate::screen`].
@@ -205,7 +208,15 @@ fn read_addresses<'r>(
         found.append(read_query_values(query_of(target), &screening.query_fields));
     }
     if !screening.body_fields.is_empty() {
+        let is_whole = body.is_whole && !is_body_cut(head);
+        let body = ReceivedBody { is_whole, ..body };
         found.append(read_body_values(body_headers(head), body, &screening.body_fields));
+        // The client may have posted a body that its proxy does not send with the question.
+        let is_body_withheld =
+            body.bytes.is_empty() && is_post(head) && !takes_body(head.method().as_bytes());
+        if is_body_withheld && !found.values.is_empty() {
+            found.mark_unread(UnreadCause::TooLong);
+        }
     }
     found.or_cause()
 }
@@ -229,6 +240,11 @@ fn push_header_value(text: &str, found: &mut FieldValues) {
 fn is_options_request(header: &RequestHeader) -> bool {
     let mut methods = iter_original_methods(header).peekable();
     methods.peek().is_some() && methods.all(|method| method == b"OPTIONS")
+}
+
+/// Returns true if Envoy sends the start of a longer body.
+fn is_body_cut<'r>(head: impl Head<'r>) -> bool {
+    head.values(PARTIAL_BODY_FIELD).any(|value| value.eq_ignore_ascii_case(b"true"))
 }
 
 /// Returns true if the client's request may have posted a form.

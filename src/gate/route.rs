@@ -148,7 +148,10 @@ pub fn split_path_and_query(target: &[u8]) -> (&[u8], &[u8]) {
 
 /// Returns the query of a target, without its `?`.
 pub fn query_of(target: &[u8]) -> &[u8] {
-    split_path_and_query(target).1.strip_prefix(b"?").unwrap_or_default()
+    let query = split_path_and_query(target).1;
+    // Some servers, such as PHP's own, ignore further question marks before a name.
+    let start = query.iter().position(|byte| *byte != b'?').unwrap_or(query.len());
+    &query[start..]
 }
 
 /// Returns true if the target is that of a batch of domains.

@@ -66,7 +66,7 @@ impl FieldValues {
     }
 
     /// Notes that there may be further values. The first cause counts.
-    pub(super) fn mark_unread(&mut self, cause: UnreadCause) {
+    pub fn mark_unread(&mut self, cause: UnreadCause) {
         self.unread.get_or_insert(cause);
     }
 

@@ -220,6 +220,11 @@ fn a_mounting_proxy_answers_verdicts_refuses_unknown_keys_and_forwards_checks() 
     assert!(head.starts_with("HTTP/1.1 401 "), "{head}");
     assert!(body.starts_with(r#"{"error":"unauthorized""#), "{body}");
 
+    // Servers read the body of a GET in different ways.
+    let with_body = "Content-Length: 5\r\n\r\nhello";
+    let (head, _) = get_with_fields(&mounted, "/v1/check/a@b.com", &mounted.key, with_body);
+    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+
     let (head, body) = get_and_close(&mounted, "/v1/check/a@b.com", &mounted.key);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(body.contains("hi"), "{body}");

@@ -26,6 +26,40 @@ static DROPPED_REQUEST_FIELDS: FieldNames<15> = FieldNames::new([
     "x-http-method-override",
     "x-method-override",
 ]);
+/// Request fields in which proxies report the client's address, host or scheme. They are forwarded
+/// only from a trusted proxy: a server may believe them, and a client can write them.
+static FIELDS_OF_PROXIES: FieldNames<30> = FieldNames::new([
+    "client-ip",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "fastly-client-ip",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-appengine-user-ip",
+    "x-envoy-external-address",
+    "x-originating-ip",
+    "x-remote-ip",
+    "x-remote-addr",
+    "x-proxyuser-ip",
+    "proxy-client-ip",
+    "wl-proxy-client-ip",
+    "x-forwarded",
+    "forwarded-for",
+    "x-host",
+    "x-original-host",
+    "x-original-uri",
+    "x-envoy-original-path",
+    "x-script-name",
+    "x-url-scheme",
+    "x-scheme",
+    "front-end-https",
+    "proxy",
+    "x-original-method",
+]);
 /// Response fields that are not forwarded to the client: those that riskgate sets itself or that no
 /// upstream server may set.
 static DROPPED_RESPONSE_FIELDS: FieldNames<10> = FieldNames::new([
@@ -55,14 +89,14 @@ pub enum ServerFreedom {
 /// Returns true if a client's field is forwarded to the upstream server. Dropped fields, hop-by-hop
 /// fields that do not frame the body, and riskgate's own fields are not forwarded. A name with
 /// characters other than letters, digits and `-` is not forwarded either: many servers map `_` and
-/// `-` to the same variable, so the name could pass for riskgate's. `X-Forwarded-` fields are
-/// forwarded only from a trusted proxy.
+/// `-` to the same variable, so the name could pass for riskgate's. Fields in which proxies report
+/// the client are forwarded only from a trusted proxy.
 pub(super) fn is_request_field_forwarded(name: &[u8], is_trusted_proxy: bool) -> bool {
     !DROPPED_REQUEST_FIELDS.contains(name)
         && (!is_hop_by_hop(name) || is_framing_field(name))
         && !has_prefix_ignore_case(name, RISKGATE_FIELD_PREFIX)
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
-        && (is_trusted_proxy || !is_x_forwarded_field(name))
+        && (is_trusted_proxy || !is_x_forwarded_field(name) && !FIELDS_OF_PROXIES.contains(name))
 }
 
 /// Returns the field names that the values of `Connection` list as hop-by-hop (RFC 9110 section

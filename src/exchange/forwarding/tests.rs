@@ -16,6 +16,10 @@ fn a_client_cannot_spoof_riskgate_fields_in_any_spelling() {
     assert!(!is_request_field_forwarded(b"X-Forwarded-Prefix", false));
     assert!(is_request_field_forwarded(b"X-Forwarded-Prefix", true));
     assert!(is_request_field_forwarded(b"Traceparent", false));
+    for name in ["CF-Connecting-IP", "True-Client-IP", "Client-IP", "X-Script-Name", "Proxy"] {
+        assert!(!is_request_field_forwarded(name.as_bytes(), false), "{name}");
+        assert!(is_request_field_forwarded(name.as_bytes(), true), "{name}");
+    }
 }
 
 /// Returns the fields that the upstream server gets for a request with these fields, without

@@ -26,7 +26,7 @@ impl Accepted {
             let is = |name: &[u8]| media_type.trim_ascii().eq_ignore_ascii_case(name);
             self.has_members = true;
             self.has_others_than_problems |= !is(b"application/problem+json");
-            if self.is_html_first.is_none() {
+            if self.is_html_first.is_none() && !has_zero_weight(member) {
                 self.is_html_first = match (is(b"text/html"), is(b"application/json")) {
                     (true, _) => Some(true),
                     (_, true) => Some(false),
@@ -48,6 +48,16 @@ impl Accepted {
     }
 }
 
+/// Returns true if the member has the weight 0: the client does not accept it (RFC 9110 section
+/// 12.4.2).
+fn has_zero_weight(member: &[u8]) -> bool {
+    let mut parameters = member.split(|byte| *byte == b';').skip(1).map(<[u8]>::trim_ascii);
+    parameters.any(|parameter| {
+        let weight = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="));
+        weight.is_some_and(|it| !it.is_empty() && it.iter().all(|byte| b"0.".contains(byte)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +71,8 @@ mod tests {
             ("text/html-sandboxed, text/html", true),
             ("application/json, text/html", false),
             ("application/json, text/plain, */*", false),
+            ("text/html;q=0, application/json", false),
+            ("application/json; q=0.0, text/html; q=0.5", true),
             ("*/*", false),
             ("", false),
         ] {

@@ -311,6 +311,19 @@ fn faulty_screening_settings_are_reported_with_their_place() {
     );
 }
 
+/// PHP's own server ignores further question marks before the first name of a query.
+#[test]
+fn a_value_behind_two_question_marks_is_judged() {
+    let upstream = MockUpstream::start();
+    let gateway = start(&upstream, "mode = \"block\"");
+    for (query, status) in [("??email=x@yopmail.com", 422), ("??email=x@gmail.com", 200)] {
+        let posted = request("POST", &format!("/signup{query}"))
+            .with_header("Content-Type", "application/json")
+            .body("{\"email\": \"jane@gmail.com\"}");
+        gateway.send_request(&posted).expect(status);
+    }
+}
+
 #[test]
 fn a_slip_of_the_finger_is_refused_with_the_provider_that_was_meant() {
     let upstream = MockUpstream::start();

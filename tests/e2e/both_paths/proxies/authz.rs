@@ -176,6 +176,31 @@ fn a_body_that_is_not_read_is_unscreened_and_hides_no_missing_key() {
     connection.read_response().unwrap().expect(404);
 }
 
+/// nginx and Caddy send no body with their question, and Envoy sends only the start of a longer one.
+#[test]
+fn a_question_without_the_posted_body_is_never_a_pass() {
+    let gateway = start(&screening("[\"query:email\", \"header:X-Email\", \"body:email\"]"));
+    let unread = &["unscreened", "too_long"][..];
+    let of_post = |target: &str| {
+        let asked = get("/authz").with_header("X-Original-Method", "POST");
+        asked.with_header("X-Original-URI", target)
+    };
+    expect_facts(&gateway, &of_post("/signup?email=a@gmail.com"), unread);
+    expect_facts(&gateway, &of_post("/signup").with_header("X-Email", "a@gmail.com"), unread);
+    expect_facts(&gateway, &of_post("/signup?email=a@yopmail.com"), REFUSED);
+    // A page that is only read has no body.
+    let page = get("/authz").with_header("X-Original-URI", "/signup?email=a@gmail.com");
+    expect_facts(&gateway, &page, ADMITTED);
+    let form = |email: &str| {
+        let asked = request("POST", "/authz/signup").with_header("Content-Type", FORM);
+        asked.body(&format!("email={email}"))
+    };
+    expect_facts(&gateway, &form("a@gmail.com"), ADMITTED);
+    let cut = |email: &str| form(email).with_header("X-Envoy-Auth-Partial-Body", "true");
+    expect_facts(&gateway, &cut("a@gmail.com&x=1"), unread);
+    expect_facts(&gateway, &cut("a@yopmail.com&x=1"), REFUSED);
+}
+
 #[test]
 fn shadow_tells_the_proxy_nothing() {
     let rules = screening("\"header:X-Email\"").replace("block", "shadow");
