@@ -13,6 +13,7 @@ mod finding;
 mod options;
 mod pacer;
 mod queries;
+mod shared_addresses;
 mod status;
 mod sync;
 
@@ -23,5 +24,6 @@ pub use finding::DnsFinding;
 pub use options::DnsOptions;
 pub use pacer::Pacer;
 pub use queries::NameQueryTasks;
+pub use shared_addresses::find_shared_addresses_in_store;
 pub use status::DnsStatus;
 pub use sync::DnsFactSync;

@@ -9,6 +9,7 @@ pub mod network;
 pub mod origin;
 pub mod path_prefix;
 pub mod plan;
+pub mod public_address;
 pub mod refusal;
 mod role_names;
 pub mod route_label;

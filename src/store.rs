@@ -42,9 +42,9 @@ pub use quota_events::{
 pub use redis::connection::{Redis, RedisOptions};
 pub use reply_check::check_grant;
 pub use rows::{
-    AccountRow, DailyUsageCursor, DailyUsageRow, DamagedRows, DnsFactRow, KeyRow, MAX_DNS_FACTS,
-    MAX_TOP_ROW_ACCOUNTS, MonthRepair, RequestRecord, RingChanges, RingRows, RingVersion, Rotation,
-    TopCredit, TopRow, UsageRow,
+    AccountRow, DailyUsageCursor, DailyUsageRow, DamagedRows, DnsFactRow, KeyRow,
+    MAX_ADDRESSES_PER_DNS_FACT, MAX_DNS_FACTS, MAX_TOP_ROW_ACCOUNTS, MonthRepair, RequestRecord,
+    RingChanges, RingRows, RingVersion, Rotation, TopCredit, TopRow, UsageRow,
 };
 pub use sqlite::connection::Sqlite;
 pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};

@@ -1,10 +1,9 @@
 //! Quota webhooks: riskgate tells a receiver that an account has used 80 or 100 % of its month.
 //!
-//! Owns the thresholds, the events, their signatures, the times of further attempts, and the rule
-//! for the addresses that may receive events. This module does no I/O and reads no clock. `store`
-//! keeps the events; the threads of `process/reload/webhook` find and send them.
+//! Owns the thresholds, the events, their signatures, and the times of further attempts. This module
+//! does no I/O and reads no clock. `store` keeps the events; the threads of `process/reload/webhook`
+//! find and send them.
 
-mod address;
 mod backoff;
 mod control;
 mod detector;
@@ -14,7 +13,6 @@ mod signature;
 mod status;
 mod threshold;
 
-pub use address::is_public_address;
 pub use backoff::{GIVE_UP_AFTER_SECONDS, retry_delay_seconds};
 pub use control::WebhookControl;
 pub use detector::ThresholdDetector;

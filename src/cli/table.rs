@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 mod diff;
 mod dns;
 mod feeds;
+mod hosts;
 mod lookup;
 mod overrides;
 
@@ -109,20 +110,28 @@ pub enum TableCommand {
         /// The file to write instead of standard output.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Write the addresses of the mail hosts too, for `suggest-hosts`. A list of kind `mx` can't
+        /// have this third column.
+        #[arg(long)]
+        addresses: bool,
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Propose MX hosts of disposable operators for a person to review: hosts that serve many
-    /// listed names and no protected one.
+    /// Propose MX hosts and addresses of disposable operators for a person to review: those that
+    /// serve more listed names than others, and no protected one.
     SuggestHosts {
-        /// The output of `resolve` for listed and other names.
+        /// The output of `resolve` for listed and other names. Without it, the command reads only
+        /// what riskgate learned from the DNS.
         #[arg(value_name = "MX")]
-        mx: PathBuf,
-        /// How many listed names a host must serve at least.
-        #[arg(long, value_name = "N", default_value_t = 5)]
+        mx: Option<PathBuf>,
+        /// How many names a host or an address must serve at least.
+        #[arg(long, value_name = "N", default_value_t = 3)]
         min: usize,
         #[command(flatten)]
         config: ConfigArgs,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Compare two tables, each a directory or a compiled file.
     Diff {
@@ -186,11 +195,13 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
                 Err(CommandFailure { message_lines: refused, exit_code: 1 })
             };
         }
-        TableCommand::Resolve { names, output, config } => {
-            return dns::resolve_names(&names, output.as_deref(), &config.read_config()?);
+        TableCommand::Resolve { names, output, addresses, config } => {
+            let (output, config) = (output.as_deref(), config.read_config()?);
+            return dns::resolve_names(&names, output, addresses, &config);
         }
-        TableCommand::SuggestHosts { mx, min, config } => {
-            dns::suggest_disposable_hosts(&mut out, &mx, min, &config.read_config()?)?;
+        TableCommand::SuggestHosts { mx, min, config, json } => {
+            let config = config.read_config()?;
+            hosts::suggest_disposable_hosts(&mut out, mx.as_deref(), min, json, &config)?;
         }
         TableCommand::Diff { old, new, json } => diff::print_diff(&mut out, old, new, json)?,
     }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::description::SettingKind;
 use super::settings::Settings;
+use crate::model::public_address::is_public_address;
 use crate::store::redact_url;
-use crate::webhook::{WebhookOptions, WebhookSecret, WebhookUrl, is_public_address};
+use crate::webhook::{WebhookOptions, WebhookSecret, WebhookUrl};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// With a longer timeout, a slow receiver would delay the other events for too long.

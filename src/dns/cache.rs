@@ -5,6 +5,7 @@
 //! concurrent map. If another thread holds the lock of the queue, a look-up doesn't wait for it.
 
 use std::collections::{HashSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,9 +15,10 @@ use tokio::sync::Notify;
 use super::fact::apply_fact_if_usable;
 use super::finding::DnsFinding;
 use super::finding::OUTCOME_LABELS;
+use super::shared_addresses::SharedAddresses;
 use crate::model::domain::Domain;
 use crate::store::DnsFactRow;
-use crate::table::TableAnswer;
+use crate::table::{Table, TableAnswer};
 
 /// The largest size of the cache, in bytes.
 const MAX_CACHE_BYTES: usize = 32 << 20;
@@ -42,6 +44,7 @@ pub struct DnsFactCache {
     /// first, unless they were looked up since.
     eviction_order: Mutex<VecDeque<Arc<str>>>,
     names_to_resolve: Mutex<NamesToResolve>,
+    shared_addresses: SharedAddresses,
     name_queued: Notify,
     /// The number of names that were not queued because the queue was full.
     dropped_name_count: AtomicU64,
@@ -54,6 +57,8 @@ pub struct DnsFactCache {
 struct CacheEntry {
     /// The fact, as in a list of kind `mx`; `None` if no resolver has answered yet.
     mx: Option<Box<str>>,
+    /// Addresses of the MX host; empty if they are not known.
+    addresses: Box<[IpAddr]>,
     /// When the fact expires, in seconds since 1970.
     expires_at: i64,
     /// When riskgate resolves the name again, in seconds since 1970.
@@ -92,9 +97,12 @@ impl DnsFactCache {
                 if !entry.was_looked_up.load(Ordering::Relaxed) {
                     entry.was_looked_up.store(true, Ordering::Relaxed);
                 }
-                let mx = entry.mx.as_ref();
-                let applied =
-                    mx.and_then(|mx| apply_fact_if_usable(answer, mx, entry.expires_at, now));
+                let is_shared =
+                    |address| self.shared_addresses.is_shared(address, answer.table_version(), now);
+                let applied = entry.mx.as_ref().and_then(|mx| {
+                    let fact = (&**mx, &*entry.addresses);
+                    apply_fact_if_usable(answer, fact, entry.expires_at, now, is_shared)
+                });
                 (applied.unwrap_or(answer), now >= entry.refresh_at)
             }
         };
@@ -158,11 +166,13 @@ impl DnsFactCache {
     }
 
     /// Records the finding about a name. Returns the fact that was learned, if any. If no resolver
-    /// answered reliably, the previous fact is kept and the name is resolved again later.
+    /// answered reliably, the previous fact is kept and the name is resolved again later. `table`
+    /// tells whether the fact is about a real name.
     pub fn record_finding(
         &self,
         name: &Arc<str>,
         finding: DnsFinding,
+        table: &Table,
         now: i64,
     ) -> Option<DnsFactRow> {
         let index = OUTCOME_LABELS
@@ -170,14 +180,11 @@ impl DnsFactCache {
             .position(|outcome| *outcome == finding.outcome_label())
             .unwrap_or_default();
         self.outcome_counts[index].fetch_add(1, Ordering::Relaxed);
-        let learned = finding.into_mx_value_and_ttl().map(|(mx, ttl_seconds)| {
-            let expires_at = now.saturating_add(ttl_seconds);
-            DnsFactRow { name: name.to_string(), mx, expires_at }
-        });
+        let learned = finding.into_fact(name, now);
         match &learned {
             Some(learned) => {
                 self.last_answered_at.store(now, Ordering::Relaxed);
-                self.insert_fact(learned);
+                self.insert_fact(learned, table, now);
             }
             None => self.schedule_retry(name, now),
         }
@@ -185,20 +192,38 @@ impl DnsFactCache {
         learned
     }
 
-    /// Inserts a fact that this node or another node learned, unless the cache is disabled.
-    pub fn insert_fact(&self, DnsFactRow { name, mx, expires_at }: &DnsFactRow) {
+    /// Inserts a fact that this node or another node learned, unless the cache is disabled. `table`
+    /// tells whether the fact is about a real name.
+    pub fn insert_fact(&self, fact: &DnsFactRow, table: &Table, now: i64) {
         if self.is_enabled() {
-            let (mx, was_used) = (Some(mx.as_str().into()), AtomicBool::new(false));
-            let (expires_at, refresh_at) =
-                (*expires_at, expires_at.saturating_sub(REFRESH_AHEAD_SECONDS));
             let entry = CacheEntry {
-                mx,
-                expires_at,
-                refresh_at,
+                mx: Some(fact.mx.as_str().into()),
+                addresses: fact.addresses.as_slice().into(),
+                expires_at: fact.expires_at,
+                refresh_at: fact.expires_at.saturating_sub(REFRESH_AHEAD_SECONDS),
                 consecutive_failures: 0,
-                was_looked_up: was_used,
+                was_looked_up: AtomicBool::new(false),
             };
-            self.insert_entry_and_evict(&name.as_str().into(), entry);
+            self.shared_addresses.record_fact(fact, table, now);
+            self.insert_entry_and_evict(&fact.name.as_str().into(), entry);
+        }
+    }
+
+    /// If the table has changed, finds out again which listed addresses real names use too. Until
+    /// then, no address counts with the new table.
+    pub fn update_shared_addresses(&self, table: &Table, now: i64) {
+        if self.shared_addresses.is_of_table(table.version()) {
+            return;
+        }
+        self.shared_addresses.reset_for_table(table);
+        for entry in self.entries.iter().filter(|entry| !entry.addresses.is_empty()) {
+            let fact = DnsFactRow {
+                name: entry.key().to_string(),
+                mx: entry.mx.as_deref().unwrap_or_default().to_owned(),
+                addresses: entry.addresses.to_vec(),
+                expires_at: entry.expires_at,
+            };
+            self.shared_addresses.record_fact(&fact, table, now);
         }
     }
 
@@ -217,6 +242,7 @@ impl DnsFactCache {
             name,
             CacheEntry {
                 mx: None,
+                addresses: Box::default(),
                 expires_at: 0,
                 refresh_at,
                 consecutive_failures: 1,
@@ -284,7 +310,10 @@ impl DnsFactCache {
 
 impl CacheEntry {
     fn estimated_bytes(&self, name: &str) -> usize {
-        name.len() + self.mx.as_ref().map_or(0, |mx| mx.len()) + ENTRY_OVERHEAD_BYTES
+        name.len()
+            + self.mx.as_ref().map_or(0, |mx| mx.len())
+            + size_of_val(&*self.addresses)
+            + ENTRY_OVERHEAD_BYTES
     }
 }
 

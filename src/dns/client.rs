@@ -27,6 +27,20 @@ const MAX_PROBED_PROVIDERS: usize = 3;
 /// How long the resolvers may take for all queries about one name.
 const TIMEOUT_PER_NAME: Duration = Duration::from_secs(15);
 
+/// What the queries about the addresses of a host found.
+struct CheckedHost {
+    reachability: Reachability,
+    addresses: Vec<IpAddr>,
+    /// For how many seconds the result holds.
+    ttl: u32,
+}
+
+impl CheckedHost {
+    fn without_addresses(reachability: Reachability, ttl: u32) -> CheckedHost {
+        CheckedHost { reachability, addresses: Vec::new(), ttl }
+    }
+}
+
 /// Resolves the mail hosts of names.
 pub struct DnsClient {
     resolver: DnsResolver,
@@ -71,28 +85,29 @@ impl DnsClient {
         ) {
             MxInterpretation::Finding(finding) => finding,
             MxInterpretation::ImplicitMx(ttl) => {
-                let (reachability, ttl_of_addresses) =
-                    self.check_reachability(name, &mut time_left).await;
-                finding::interpret_implicit_mx(reachability, ttl.min(ttl_of_addresses))
+                let checked = self.check_reachability(name, &mut time_left).await;
+                finding::interpret_implicit_mx(checked.reachability, ttl.min(checked.ttl))
             }
             MxInterpretation::Hosts(hosts, host_count, ttl) => {
-                let (mut reachabilities, mut min_ttl) = (Vec::new(), ttl);
+                let (mut reachabilities, mut addresses) = (Vec::new(), Vec::new());
+                let mut min_ttl = ttl;
                 let first = hosts.first().and_then(|host| known_answer(host));
                 let are_alike =
                     first.is_some() && hosts.iter().all(|host| known_answer(host) == first);
                 for host in &hosts {
-                    let known = are_alike.then_some((Reachability::Reachable, ttl));
-                    let (reachability, ttl_of_addresses) = match known {
-                        Some(known) => known,
-                        None => self.check_reachability(host, &mut time_left).await,
+                    let checked = match are_alike {
+                        true => CheckedHost::without_addresses(Reachability::Reachable, ttl),
+                        false => self.check_reachability(host, &mut time_left).await,
                     };
-                    reachabilities.push(reachability);
-                    if matches!(reachability, Reachability::Reachable | Reachability::Unclear) {
+                    reachabilities.push(checked.reachability);
+                    if !checked.reachability.is_dead() {
+                        addresses = checked.addresses;
                         break;
                     }
-                    min_ttl = min_ttl.min(ttl_of_addresses);
+                    min_ttl = min_ttl.min(checked.ttl);
                 }
                 finding::interpret_hosts(&hosts, host_count, &reachabilities, min_ttl)
+                    .with_host_addresses(addresses)
             }
         }
     }
@@ -129,35 +144,36 @@ impl DnsClient {
         problem.map_or(Ok(()), Err)
     }
 
-    /// Whether mail can reach a host's addresses, and for how many seconds that result holds.
-    async fn check_reachability(
-        &self,
-        host: &str,
-        time_left: &mut Duration,
-    ) -> (Reachability, u32) {
+    /// Whether mail can reach a host's addresses, its addresses, and for how many seconds that
+    /// result holds. IPv6 addresses are only queried if no IPv4 address is reachable.
+    async fn check_reachability(&self, host: &str, time_left: &mut Duration) -> CheckedHost {
+        let without_addresses = CheckedHost::without_addresses;
         let is_address = host.parse::<IpAddr>().is_ok();
         if is_address || host == "localhost" || host.ends_with(".localhost") {
             // Mail can't reach such a host. An MX host must be a name (RFC 5321 section 5.1), so an
             // address in its place counts like a loopback host.
-            return (Reachability::Loopback, u32::MAX);
+            return without_addresses(Reachability::Loopback, u32::MAX);
         }
         let mut result_so_far = (Reachability::NoAddress, u32::MAX);
         for kind in [RecordType::A, RecordType::AAAA] {
-            let is_reachable =
-                |data: &RData| data.ip_addr().map(|ip| !ip.is_loopback() && !ip.is_unspecified());
-            let (reachability, ttl) =
-                match self.query_at_limited_rate(host, kind, time_left, is_reachable).await {
-                    DnsAnswer::Records(is_public, ttl) if is_public.contains(&true) => {
-                        return (Reachability::Reachable, ttl);
-                    }
-                    DnsAnswer::Records(_, ttl) => (Reachability::Loopback, ttl),
-                    DnsAnswer::NoData(ttl) => (result_so_far.0, ttl),
-                    DnsAnswer::NxDomain(ttl) => return (result_so_far.0, result_so_far.1.min(ttl)),
-                    DnsAnswer::Unclear(_) => return (Reachability::Unclear, 0),
-                };
+            let is_dead = |ip: &IpAddr| ip.is_loopback() || ip.is_unspecified();
+            let (reachability, ttl) = match self
+                .query_at_limited_rate(host, kind, time_left, RData::ip_addr)
+                .await
+            {
+                DnsAnswer::Records(addresses, ttl) if !addresses.iter().all(is_dead) => {
+                    return CheckedHost { reachability: Reachability::Reachable, addresses, ttl };
+                }
+                DnsAnswer::Records(_, ttl) => (Reachability::Loopback, ttl),
+                DnsAnswer::NoData(ttl) => (result_so_far.0, ttl),
+                DnsAnswer::NxDomain(ttl) => {
+                    return without_addresses(result_so_far.0, result_so_far.1.min(ttl));
+                }
+                DnsAnswer::Unclear(_) => return without_addresses(Reachability::Unclear, 0),
+            };
             result_so_far = (reachability, result_so_far.1.min(ttl));
         }
-        result_so_far
+        without_addresses(result_so_far.0, result_so_far.1)
     }
 
     /// Waits for a slot of the pacer, then sends one query. Subtracts the time that the query took

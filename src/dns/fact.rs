@@ -1,5 +1,7 @@
 //! How long a learned fact counts, and how it changes an answer.
 
+use std::net::IpAddr;
+
 use crate::table::TableAnswer;
 
 /// A fact that does not flag the name counts for at most this time after its expiry, unless a new
@@ -9,20 +11,27 @@ const MAX_STALE_SECONDS: i64 = 86_400;
 /// Returns true unless the fact expired a day ago or earlier. Both times are in seconds since 1970.
 /// A fact that flags its name no longer counts earlier; see [`apply_fact_if_usable`].
 pub(super) fn is_before_stale_limit(expires_at: i64, now: i64) -> bool {
-    now < expires_at.saturating_add(MAX_STALE_SECONDS)
+    now < stale_limit(expires_at)
 }
 
-/// Applies a learned fact to a table's answer; `None` if the fact no longer counts.
+/// When a fact ends that does not flag its name, in seconds since 1970.
+pub(super) fn stale_limit(expires_at: i64) -> i64 {
+    expires_at.saturating_add(MAX_STALE_SECONDS)
+}
+
+/// Applies a learned fact to a table's answer; `None` if the fact no longer counts. `is_shared_address`
+/// returns true for an address of an MX host that real names use too.
 ///
 /// A fact that flags the name counts only until it expires, even while no resolver answers. The
 /// name may have been registered since then, and an outage must not lock its users out.
 pub fn apply_fact_if_usable<'t>(
     answer: TableAnswer<'t>,
-    mx: &str,
+    (mx, addresses): (&str, &[IpAddr]),
     expires_at: i64,
     now: i64,
+    is_shared_address: impl Fn(IpAddr) -> bool,
 ) -> Option<TableAnswer<'t>> {
-    let applied = answer.apply_mx_fact(mx);
+    let applied = answer.apply_mx_fact(mx).apply_mx_addresses(addresses, is_shared_address);
     let still_counts = now < expires_at
         || is_before_stale_limit(expires_at, now) && !applied.is_flagged_by_learned_fact();
     still_counts.then_some(applied)

@@ -3,6 +3,10 @@
 //! No I/O. An unclear answer never makes a name undeliverable or parked. If riskgate wrongly called
 //! a name undeliverable, the operator would lose a customer.
 
+use std::net::IpAddr;
+
+use crate::model::public_address::is_public_address;
+use crate::store::{DnsFactRow, MAX_ADDRESSES_PER_DNS_FACT};
 use crate::table::IMPLICIT_MX;
 
 /// The outcomes of a finding, as a metric labels them.
@@ -44,6 +48,13 @@ pub(super) enum Reachability {
     Unclear,
 }
 
+impl Reachability {
+    /// Whether mail surely can't reach the host.
+    pub(super) fn is_dead(self) -> bool {
+        matches!(self, Reachability::Loopback | Reachability::NoAddress)
+    }
+}
+
 /// One MX record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MxRecord {
@@ -59,6 +70,8 @@ pub enum DnsFinding {
     Mx {
         /// The best MX host, or `.`, `nxdomain` or `parked`.
         mx_value: String,
+        /// Public addresses of that host, sorted; empty if they were not looked up.
+        addresses: Vec<IpAddr>,
         /// How long the finding holds, in seconds.
         ttl_seconds: i64,
     },
@@ -73,7 +86,20 @@ pub enum DnsFinding {
 
 impl DnsFinding {
     fn from_mx_value(text: impl Into<String>, ttl: u32, is_negative: bool) -> DnsFinding {
-        DnsFinding::Mx { mx_value: text.into(), ttl_seconds: clamp_ttl(ttl, is_negative) }
+        let (mx_value, ttl_seconds) = (text.into(), clamp_ttl(ttl, is_negative));
+        DnsFinding::Mx { mx_value, addresses: Vec::new(), ttl_seconds }
+    }
+
+    /// Adds the addresses of the MX host that the finding names.
+    pub(super) fn with_host_addresses(mut self, found_addresses: Vec<IpAddr>) -> DnsFinding {
+        if let DnsFinding::Mx { addresses, .. } = &mut self {
+            *addresses = found_addresses.into_iter().map(|ip| ip.to_canonical()).collect();
+            addresses.retain(|address| is_public_address(*address));
+            addresses.sort_unstable();
+            addresses.dedup();
+            addresses.truncate(MAX_ADDRESSES_PER_DNS_FACT);
+        }
+        self
     }
 
     /// The finding's outcome, one of `OUTCOME_LABELS`.
@@ -89,13 +115,20 @@ impl DnsFinding {
         }
     }
 
-    /// The fact to keep, and how long it holds in seconds. `None` for an unknown finding.
-    pub(super) fn into_mx_value_and_ttl(self) -> Option<(String, i64)> {
-        match self {
-            DnsFinding::Mx { mx_value: text, ttl_seconds } => Some((text, ttl_seconds)),
-            DnsFinding::ImplicitMx { ttl_seconds } => Some((IMPLICIT_MX.to_owned(), ttl_seconds)),
-            DnsFinding::Unknown(_) => None,
-        }
+    /// The fact to keep about a name from `now` on, in seconds since 1970. `None` for an unknown
+    /// finding.
+    pub(super) fn into_fact(self, name: &str, now: i64) -> Option<DnsFactRow> {
+        let (mx, addresses, ttl_seconds) = match self {
+            DnsFinding::Mx { mx_value, addresses, ttl_seconds } => {
+                (mx_value, addresses, ttl_seconds)
+            }
+            DnsFinding::ImplicitMx { ttl_seconds } => {
+                (IMPLICIT_MX.to_owned(), Vec::new(), ttl_seconds)
+            }
+            DnsFinding::Unknown(_) => return None,
+        };
+        let expires_at = now.saturating_add(ttl_seconds);
+        Some(DnsFactRow { name: name.to_owned(), mx, addresses, expires_at })
     }
 }
 
@@ -147,10 +180,7 @@ pub(super) fn interpret_hosts(
     checked_reachabilities: &[Reachability],
     ttl: u32,
 ) -> DnsFinding {
-    let is_dead = |reachability: &Reachability| {
-        matches!(reachability, Reachability::Loopback | Reachability::NoAddress)
-    };
-    match checked_reachabilities.iter().position(|reachability| !is_dead(reachability)) {
+    match checked_reachabilities.iter().position(|reachability| !reachability.is_dead()) {
         Some(first_live) => DnsFinding::from_mx_value(&hosts_by_preference[first_live], ttl, false),
         // A host whose addresses were not looked up may be reachable.
         None if total_host_count > checked_reachabilities.len() => {
@@ -192,7 +222,7 @@ mod tests {
     }
 
     fn mx_finding(text: &str, ttl_seconds: i64) -> DnsFinding {
-        DnsFinding::Mx { mx_value: text.to_owned(), ttl_seconds }
+        DnsFinding::Mx { mx_value: text.to_owned(), addresses: Vec::new(), ttl_seconds }
     }
 
     #[test]
@@ -215,6 +245,23 @@ mod tests {
             interpret_with_reachable_hosts(DnsAnswer::Records(beside, 600)),
             mx_finding("a.test", 600)
         );
+    }
+
+    #[test]
+    fn a_finding_keeps_the_first_public_addresses_of_its_host() {
+        let with = |texts: &[&str]| {
+            let addresses = texts.iter().map(|text| text.parse().unwrap()).collect();
+            match mx_finding("a.test", 600).with_host_addresses(addresses) {
+                DnsFinding::Mx { addresses, .. } => {
+                    addresses.iter().map(IpAddr::to_string).collect()
+                }
+                _ => vec![],
+            }
+        };
+        assert_eq!(with(&["10.0.0.1", "9.9.9.9", "127.0.0.1", "9.9.9.9"]), ["9.9.9.9"]);
+        assert_eq!(with(&["::ffff:9.9.9.9", "2620:fe::9"]), ["9.9.9.9", "2620:fe::9"]);
+        let many = ["9.9.9.5", "9.9.9.4", "9.9.9.3", "9.9.9.2", "9.9.9.1"];
+        assert_eq!(with(&many), ["9.9.9.1", "9.9.9.2", "9.9.9.3", "9.9.9.4"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use super::cache::DnsFactCache;
 use super::fact::is_before_stale_limit;
 use crate::store::{DnsFactRow, Store, StoreError};
+use crate::table::Table;
 
 /// The most facts that wait to be written. While the store is down, further facts are not shared.
 const MAX_UNSAVED_FACTS: usize = 10_000;
@@ -30,12 +31,17 @@ impl DnsFactSync {
         }
     }
 
-    /// Writes the queued facts, and adds the facts of other nodes to the cache. `now` is in seconds
-    /// since 1970.
+    /// Writes the queued facts, and adds the facts of other nodes to the cache. `table` tells which
+    /// facts are about real names. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// If the store did not answer. The next sync writes the facts that were not written.
-    pub fn sync_with_store(&mut self, cache: &DnsFactCache, now: i64) -> Result<(), StoreError> {
+    pub fn sync_with_store(
+        &mut self,
+        cache: &DnsFactCache,
+        table: &Table,
+        now: i64,
+    ) -> Result<(), StoreError> {
         if !self.unsaved_facts.is_empty() {
             self.store.save_dns_facts(&self.unsaved_facts)?;
             self.unsaved_facts.clear();
@@ -43,7 +49,7 @@ impl DnsFactSync {
         loop {
             let (rows, version) = self.store.read_dns_facts_page(self.last_read_version)?;
             let rows = rows.iter().filter(|row| is_before_stale_limit(row.expires_at, now));
-            rows.for_each(|row| cache.insert_fact(row));
+            rows.for_each(|row| cache.insert_fact(row, table, now));
             if std::mem::replace(&mut self.last_read_version, version) == version {
                 return Ok(());
             }

@@ -71,7 +71,8 @@ impl<'t> EmailVerdict<'t> {
             | Rule::AgentInbox
             | Rule::Free
             | Rule::Professional
-            | Rule::DisposableMx => KNOWN_DELIVERABILITY,
+            | Rule::DisposableMx
+            | Rule::DisposableMxAddress => KNOWN_DELIVERABILITY,
             Rule::Override
             | Rule::DisposableA
             | Rule::DisposableB

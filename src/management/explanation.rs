@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::dns::apply_fact_if_usable;
+use crate::dns::{apply_fact_if_usable, find_shared_addresses_in_store};
 use crate::model::domain::Domain;
-use crate::model::verdict::Score;
+use crate::model::verdict::{Rule, Score};
 use crate::store::{DnsFactRow, Store, StoreError};
 use crate::table::{Table, TableAnswer};
 
@@ -29,15 +29,32 @@ pub fn explain_domain<'t>(
     unix_now: i64,
 ) -> Result<ExplainedDomain<'t>, StoreError> {
     let found = table.lookup(domain, unix_now);
-    let row = match store {
-        Some(store) if found.is_undecided_by_lists() => store.find_dns_fact(domain.as_str())?,
-        _ => None,
+    let (answer, learned) = match store {
+        Some(store) if found.is_undecided_by_lists() => {
+            apply_stored_fact(found, table, domain, store, unix_now)?
+        }
+        _ => (found, None),
     };
-    let applied = row.and_then(|row| {
-        Some((apply_fact_if_usable(found, &row.mx, row.expires_at, unix_now)?, row))
-    });
-    let (answer, learned) = applied.map_or((found, None), |(found, row)| (found, Some(row)));
     Ok(ExplainedDomain { answer: answer.with_unknown_score(unknown_score), learned })
+}
+
+/// Applies the fact about a domain in the store, if it counts.
+fn apply_stored_fact<'t>(
+    found: TableAnswer<'t>,
+    table: &'t Table,
+    domain: &Domain,
+    store: &mut Store,
+    unix_now: i64,
+) -> Result<(TableAnswer<'t>, Option<DnsFactRow>), StoreError> {
+    let Some(row) = store.find_dns_fact(domain.as_str())? else { return Ok((found, None)) };
+    let fact = (row.mx.as_str(), row.addresses.as_slice());
+    let mut applied = apply_fact_if_usable(found, fact, row.expires_at, unix_now, |_| false);
+    if applied.is_some_and(|answer| answer.verdict.rule == Rule::DisposableMxAddress) {
+        let shared = find_shared_addresses_in_store(store, table, unix_now)?;
+        let is_shared = |address| shared.contains(&address);
+        applied = apply_fact_if_usable(found, fact, row.expires_at, unix_now, is_shared);
+    }
+    Ok(applied.map_or((found, None), |answer| (answer, Some(row))))
 }
 
 impl ExplainedDomain<'_> {

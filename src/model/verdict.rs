@@ -115,14 +115,17 @@ pub enum Rule {
     FreeSubdomain = 18,
     /// In no list, and the registrable name contains a word such as "tempmail".
     ThrowawayName = 19,
+    /// The MX host has an address of an operator of disposable domains. Other names may share the
+    /// address, so this rule only raises a score.
+    DisposableMxAddress = 20,
     /// The MX host belongs to a professional mail service.
-    Professional = 20,
+    Professional = 21,
     /// In no list, and spelled like the names that abusers register in bulk.
-    BulkName = 21,
+    BulkName = 22,
     /// In no list, and the registrable name contains a word such as "mail".
-    MailInName = 22,
+    MailInName = 23,
     /// No other rule applies.
-    Unknown = 23,
+    Unknown = 24,
 }
 
 /// Where a verdict comes from: the value of `X-Verdict-Source`.
@@ -156,7 +159,7 @@ impl VerdictSource {
 
 impl Rule {
     /// All rules, in their order.
-    pub const ALL: [Rule; 23] = [
+    pub const ALL: [Rule; 24] = [
         Rule::Override,
         Rule::SpecialUse,
         Rule::UnknownTld,
@@ -176,6 +179,7 @@ impl Rule {
         Rule::Typo,
         Rule::FreeSubdomain,
         Rule::ThrowawayName,
+        Rule::DisposableMxAddress,
         Rule::Professional,
         Rule::BulkName,
         Rule::MailInName,
@@ -203,9 +207,11 @@ impl Rule {
             | Rule::ThrowawayName
             | Rule::BulkName
             | Rule::MailInName => VerdictSource::Rule,
-            Rule::NoMail | Rule::Parked | Rule::DisposableMx | Rule::Professional => {
-                VerdictSource::Dns
-            }
+            Rule::NoMail
+            | Rule::Parked
+            | Rule::DisposableMx
+            | Rule::DisposableMxAddress
+            | Rule::Professional => VerdictSource::Dns,
             Rule::Unknown => VerdictSource::None,
         }
     }
@@ -232,6 +238,7 @@ impl Rule {
             Rule::Typo => "typo",
             Rule::FreeSubdomain => "free_subdomain",
             Rule::ThrowawayName => "throwaway_name",
+            Rule::DisposableMxAddress => "disposable_mx_address",
             Rule::Professional => "professional",
             Rule::BulkName => "bulk_name",
             Rule::MailInName => "mail_in_name",

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
@@ -11,6 +12,8 @@ pub const MAX_TOP_ROW_ACCOUNTS: usize = 16;
 
 /// The most names for which a store keeps DNS facts. The names written longest ago are deleted.
 pub const MAX_DNS_FACTS: usize = 100_000;
+/// The most addresses of a mail host that a DNS fact may have.
+pub const MAX_ADDRESSES_PER_DNS_FACT: usize = 4;
 
 /// The most DNS facts read or written at once.
 pub(super) const DNS_FACTS_PER_PAGE: usize = 1_000;
@@ -357,8 +360,29 @@ pub struct DnsFactRow {
     pub name: String,
     /// The mail host, or a keyword in its place, as in a list of kind `mx`.
     pub mx: String,
+    /// Addresses of the mail host; empty if they were not looked up.
+    pub addresses: Vec<IpAddr>,
     /// When the fact expires, in Unix seconds.
     pub expires_at: i64,
+}
+
+impl DnsFactRow {
+    /// The text that a store keeps as the mail host: the host, and behind it each address, after a
+    /// space. A version of riskgate that does not know the addresses takes the text for a host that
+    /// no list has, which is what the host is: riskgate looks up only the addresses of such hosts.
+    pub(super) fn format_host_text(&self) -> String {
+        let addresses = self.addresses.iter().map(|address| format!(" {address}"));
+        std::iter::once(self.mx.clone()).chain(addresses).collect()
+    }
+
+    /// The row with this text of [`DnsFactRow::format_host_text`]. A part that is no address is
+    /// skipped.
+    pub(super) fn from_host_text(name: String, host_text: &str, expires_at: i64) -> DnsFactRow {
+        let (mx, addresses) = host_text.split_once(' ').unwrap_or((host_text, ""));
+        let addresses = addresses.split(' ').filter_map(|text| text.parse().ok());
+        let addresses = addresses.take(MAX_ADDRESSES_PER_DNS_FACT).collect();
+        DnsFactRow { name, mx: mx.to_owned(), addresses, expires_at }
+    }
 }
 
 /// Look-ups that matched one flagged row of the table, to be added to the top list.

@@ -87,14 +87,16 @@ impl<'t> TableAnswer<'t> {
     }
 
     /// Applies the operator's score for unknown names, if there is one. An unlisted name that
-    /// contains a word such as "mail", or is spelled like a bulk registration, never gets a lower
-    /// score than an unknown name.
+    /// contains a word such as "mail", is spelled like a bulk registration, or has an MX host with a
+    /// listed address never gets a lower score than an unknown name.
     pub fn with_unknown_score(mut self, unknown_score: Option<Score>) -> Self {
         if let Some(unknown_score) = unknown_score {
             let score = &mut self.verdict.score;
             match self.verdict.rule {
                 Rule::Unknown => *score = unknown_score,
-                Rule::BulkName | Rule::MailInName => *score = unknown_score.max(*score),
+                Rule::BulkName | Rule::MailInName | Rule::DisposableMxAddress => {
+                    *score = unknown_score.max(*score);
+                }
                 _ => {}
             }
         }
@@ -118,6 +120,16 @@ impl<'t> TableAnswer<'t> {
     /// Whether a DNS fact that riskgate learned flags the name.
     pub fn is_flagged_by_learned_fact(&self) -> bool {
         self.is_from_dns_fact && self.verdict.reason.is_flagged()
+    }
+
+    /// Whether a list has a row for the name or covers it, and does not flag it.
+    pub fn is_listed_as_real(&self) -> bool {
+        self.matched_name_offset.is_some() && !self.verdict.reason.is_flagged()
+    }
+
+    /// The version of the table that gave the answer.
+    pub fn table_version(&self) -> &'t str {
+        self.table.version()
     }
 
     /// Whether a list of the manifest has a row for exactly this name.
@@ -152,6 +164,7 @@ impl<'t> TableAnswer<'t> {
                 self.table.decoded_table.answers[usize::from(self.answer_index)].is_known_or_cleared
             }
             Rule::DisposableMx
+            | Rule::DisposableMxAddress
             | Rule::LookAlike
             | Rule::Typo
             | Rule::ThrowawayName

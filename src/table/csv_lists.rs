@@ -1,17 +1,22 @@
-//! Parses the lists in CSV: overrides, labels of names, labels of MX suffixes, and MX facts.
+//! Parses the lists in CSV: overrides, labels of names, labels of MX suffixes, MX facts, and
+//! addresses of MX hosts.
 //!
 //! This module checks each field. `resolve` and `rules` decide which answer a name's rows give.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use super::fault::{TableFault, quote_excerpt};
 use super::manifest::ListKind;
 use super::mx;
-use super::rows::{Coverage, ListLineContext, MxClass, ParsedLists, RowFacts, parse_name};
+use super::rows::{
+    Coverage, ListLineContext, MxAddressRow, MxClass, ParsedLists, RowFacts, parse_name,
+};
 use super::rules::{self, OverrideRow};
 use super::source_packages::SECONDS_PER_DAY;
 use crate::model::domain::DnsName;
 use crate::model::month::parse_day_as_unix_seconds;
+use crate::model::public_address::is_public_address;
 use crate::model::verdict::{Reason, Score};
 
 /// The columns of an override. A file may leave out the last two: a note for people, and the last
@@ -46,6 +51,7 @@ pub(super) fn required_columns_of(kind: ListKind) -> Option<&'static [&'static s
         ListKind::Label => Some(&["domain", "label"]),
         ListKind::MxLabel => Some(&["suffix", "label", "class"]),
         ListKind::Mx => Some(&["domain", "mx"]),
+        ListKind::MxAddress => Some(&["address", "label", "source", "date"]),
         _ => None,
     }
 }
@@ -96,20 +102,15 @@ impl<'a> ParsedLists<'a> {
                 fields.len().to_string(),
             ));
         }
+        if context.list_kind == ListKind::MxAddress {
+            return self.parse_and_add_mx_address(context, required_columns, &fields);
+        }
         let (name, parsed) = parse_name(context, required_columns[0], fields[0].clone())?;
         let covers_subtree = match context.list_kind {
             ListKind::Override => parse_covers_subtree(context, &fields[1], &parsed)?,
             _ => false,
         };
-        if let Some(first) =
-            self.first_line_by_name.insert((name.clone(), covers_subtree), context.line_number)
-        {
-            return Err(TableFault::Duplicate {
-                at: context.format_location(required_columns[0]),
-                what: quote_excerpt(&name),
-                first,
-            });
-        }
+        self.check_first_line(context, required_columns[0], name.clone(), covers_subtree)?;
         match context.list_kind {
             ListKind::Override => {
                 self.parse_and_add_override(context, name, &parsed, covers_subtree, &fields)
@@ -134,6 +135,57 @@ impl<'a> ParsedLists<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// Fails if an earlier line of the list has this name, with the same coverage.
+    fn check_first_line(
+        &mut self,
+        context: &ListLineContext,
+        column: &str,
+        name: Cow<'a, str>,
+        covers_subtree: bool,
+    ) -> Result<(), TableFault> {
+        let key = (name.clone(), covers_subtree);
+        match self.first_line_by_name.insert(key, context.line_number) {
+            Some(first) => Err(TableFault::Duplicate {
+                at: context.format_location(column),
+                what: quote_excerpt(&name),
+                first,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds an address of MX hosts. The source and the date are for people, but each row must have
+    /// them: an address gets another owner sooner than a name does.
+    fn parse_and_add_mx_address(
+        &mut self,
+        context: &ListLineContext,
+        columns: &[&str],
+        fields: &[Cow<'a, str>],
+    ) -> Result<(), TableFault> {
+        let fault = |column: usize, expected: &str| {
+            let at = context.format_location(columns[column]);
+            TableFault::expected(at, expected, quote_excerpt(&fields[column]))
+        };
+        let address = fields[0].parse::<IpAddr>().ok().map(|address| address.to_canonical());
+        let address = address
+            .filter(|address| is_public_address(*address))
+            .ok_or_else(|| fault(0, "a public IPv4 or IPv6 address"))?;
+        self.check_first_line(context, columns[0], address.to_string().into(), false)?;
+        let label_number = match &*fields[1] {
+            "" => 0,
+            label => self.labels.intern(parse_label(context, columns[1], label)?),
+        };
+        if fields[2].is_empty() {
+            return Err(fault(2, "where the address was published or measured"));
+        }
+        if parse_day_as_unix_seconds(&fields[3]).is_none() {
+            return Err(fault(3, "a day such as 2026-12-31"));
+        }
+        let list_number = context.list_number;
+        self.mx_addresses.push(MxAddressRow { address, label_number, list_number });
+        Ok(())
     }
 
     fn parse_and_add_override(

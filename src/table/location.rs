@@ -47,6 +47,7 @@ const BUNDLED_FILES: &[(&str, &str)] = &[
     ("cleared.txt", include_str!("../../data/cleared.txt")),
     ("labels.csv", include_str!("../../data/labels.csv")),
     ("mx-labels.csv", include_str!("../../data/mx-labels.csv")),
+    ("mx-addresses.csv", include_str!("../../data/mx-addresses.csv")),
     ("mx.csv", include_str!("../../data/mx.csv")),
     ("seed.txt", include_str!("../../data/seed.txt")),
 ];

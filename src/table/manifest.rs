@@ -46,10 +46,12 @@ pub(super) enum ListKind {
     Cleared,
     Label,
     Mx,
+    /// Addresses of MX hosts of disposable operators.
+    MxAddress,
     Seed,
 }
 
-const LIST_KINDS: [(&str, ListKind); 17] = [
+const LIST_KINDS: [(&str, ListKind); 18] = [
     ("override", ListKind::Override),
     ("special_use", ListKind::SpecialUse),
     ("tlds", ListKind::Tlds),
@@ -60,6 +62,7 @@ const LIST_KINDS: [(&str, ListKind); 17] = [
     ("disposable", ListKind::Disposable(Rule::DisposableA)),
     ("mx", ListKind::Mx),
     ("mx_label", ListKind::MxLabel),
+    ("mx_address", ListKind::MxAddress),
     ("role", ListKind::Role),
     ("free", ListKind::Free),
     ("free_subdomain", ListKind::FreeSubdomain),
@@ -88,8 +91,14 @@ impl ListKind {
     }
 }
 
+/// The highest score that a manifest may give to a rule.
+const MAX_SCORE: u8 = 100;
+/// The highest score for the address of an MX host. Names of other owners may share the address, so
+/// it must not reach the default of `block_score`, 80.
+const MAX_MX_ADDRESS_SCORE: u8 = 79;
+
 /// The rules that have a score, with their default scores.
-pub(super) const DEFAULT_SCORES: [(Rule, u8); 22] = [
+pub(super) const DEFAULT_SCORES: [(Rule, u8); 23] = [
     (Rule::SpecialUse, 100),
     (Rule::UnknownTld, 100),
     (Rule::Protected, 0),
@@ -102,6 +111,7 @@ pub(super) const DEFAULT_SCORES: [(Rule, u8); 22] = [
     (Rule::NoMail, 95),
     (Rule::Parked, 85),
     (Rule::DisposableMx, 85),
+    (Rule::DisposableMxAddress, 70),
     (Rule::Role, 70),
     (Rule::Free, 0),
     (Rule::LookAlike, 75),
@@ -438,12 +448,16 @@ fn parse_scores(
             faults.push(TableFault::expected(at, expected, quote_excerpt(&key)));
             continue;
         };
+        let max_score = match rule {
+            Rule::DisposableMxAddress => MAX_MX_ADDRESS_SCORE,
+            _ => MAX_SCORE,
+        };
         let score = value.get_ref().as_integer().and_then(|n| u8::try_from(n).ok());
-        match score.and_then(Score::new) {
+        match score.filter(|score| *score <= max_score).and_then(Score::new) {
             Some(score) => scores[*rule as usize] = score,
             None => {
-                let found = value.get_ref().to_string();
-                faults.push(TableFault::expected(at, "an integer from 0 to 100", found));
+                let expected = format!("an integer from 0 to {max_score}");
+                faults.push(TableFault::expected(at, expected, value.get_ref().to_string()));
             }
         }
     }

@@ -1,9 +1,10 @@
-//! The answers that follow from the MX host of an unlisted name.
+//! The answers that follow from the MX host of an unlisted name, or from an address of that host.
 //!
 //! No I/O. The build computes the answers. When `dns` has learned a name's MX host, `mx_lookup`
 //! selects the answer.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,14 @@ impl MxAnswerIndexes {
     pub(super) fn all(self) -> [u16; 3] {
         [self.unknown, self.bulk_name, self.mail_in_name]
     }
+}
+
+/// The answer for names whose MX host has a listed address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MxAddressAnswer {
+    pub address: IpAddr,
+    /// The index of the answer.
+    pub answer: u16,
 }
 
 /// The indexes of the answers by MX host suffix.

@@ -1,10 +1,13 @@
 //! Applies DNS records to the answer for an unlisted name.
 
+use std::net::IpAddr;
+
 use super::answer::TableAnswer;
 use super::entry::{ANSWER_NO_MAIL, ANSWER_PARKED};
 use super::manifest::ListKind;
 use super::mx::{IMPLICIT_MX, MxAnswerIndexes, rule_for_special_mx};
 use super::table_data::Table;
+use crate::model::domain::{Domain, self_and_parent_offsets};
 use crate::model::verdict::Rule;
 
 impl Table {
@@ -17,6 +20,32 @@ impl Table {
     /// it has none.
     pub fn known_mx_answer(&self, host: &str) -> Option<MxAnswerIndexes> {
         self.mx_answers.find_answer_indexes(host)
+    }
+
+    /// Whether a list of kind `mx_address` has this address.
+    pub fn is_listed_mx_address(&self, address: IpAddr) -> bool {
+        self.find_mx_address_answer_index(address).is_some()
+    }
+
+    fn find_mx_address_answer_index(&self, address: IpAddr) -> Option<u16> {
+        let answers = &self.decoded_table.meta.mx_address;
+        let at = answers.binary_search_by_key(&address, |row| row.address).ok()?;
+        Some(answers[at].answer)
+    }
+
+    /// Whether the lists know this name, or the owner of this MX host, as real: they have a row for
+    /// it and do not flag it, or they know the MX host and do not flag it. `now` is in seconds since
+    /// 1970.
+    pub fn is_known_as_real(&self, name_or_host: &str, now: i64) -> bool {
+        if let Some(MxAnswerIndexes { unknown, .. }) = self.known_mx_answer(name_or_host)
+            && !self.decoded_table.answers[usize::from(unknown)].verdict.reason.is_flagged()
+        {
+            return true;
+        }
+        // The first labels of an MX host may contain an underscore, which no domain contains.
+        let mut parents = self_and_parent_offsets(name_or_host);
+        let domain = parents.find_map(|start| Domain::parse(&name_or_host[start..]).ok());
+        domain.is_some_and(|domain| self.lookup(&domain, now).is_listed_as_real())
     }
 
     /// The providers under `typos_of` in the manifest. riskgate asks new resolvers for their mail
@@ -64,6 +93,36 @@ impl TableAnswer<'_> {
                 ..self.table.make_answer(number, None)
             },
             None => TableAnswer { has_mail_host: true, ..self },
+        }
+    }
+
+    /// Applies the addresses of the name's MX host, after [`TableAnswer::apply_mx_fact`] has applied
+    /// the host. A listed address raises the score of a name that neither a list, nor the MX host,
+    /// nor a flagging rule judges. An address for which `is_shared` returns true does not count.
+    pub fn apply_mx_addresses(
+        self,
+        addresses: &[IpAddr],
+        is_shared: impl Fn(IpAddr) -> bool,
+    ) -> Self {
+        let is_unjudged = matches!(self.verdict.rule, Rule::Unknown | Rule::MailInName)
+            && self.is_undecided_by_lists()
+            && !self.is_from_dns_fact;
+        if !is_unjudged {
+            return self;
+        }
+        let find_answer = |address: &IpAddr| {
+            let number = self.table.find_mx_address_answer_index(*address)?;
+            (!is_shared(*address)).then_some(number)
+        };
+        match addresses.iter().find_map(find_answer) {
+            Some(number) => {
+                let raised = self.table.make_answer(number, None);
+                match raised.verdict.score > self.verdict.score {
+                    true => TableAnswer { is_from_dns_fact: true, has_mail_host: true, ..raised },
+                    false => self,
+                }
+            }
+            None => self,
         }
     }
 

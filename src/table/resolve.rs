@@ -18,7 +18,7 @@ use super::inheritance::{
     InheritableFacts, InheritedFacts, collect_inheritable_facts, facts_of_row,
 };
 use super::manifest::{ListKind, Manifest};
-use super::mx::{MxAnswerIndexes, MxSuffixAnswers};
+use super::mx::{MxAddressAnswer, MxAnswerIndexes, MxSuffixAnswers};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, FLAGGING_LIST_BITS, Facts, StoredAnswer};
 use crate::model::domain::{DnsName, self_and_parent_offsets};
@@ -34,6 +34,8 @@ pub(super) struct ResolvedTable<'r> {
     pub tld_flags: HashMap<&'r str, u8>,
     /// The answers for names without a row by the suffix of their MX host.
     pub mx_answers: Vec<MxSuffixAnswers>,
+    /// The answers for names without a row by an address of their MX host, sorted by address.
+    pub mx_address_answers: Vec<MxAddressAnswer>,
     /// The number of names with rows.
     pub listed_name_count: usize,
 }
@@ -84,6 +86,7 @@ pub(super) fn resolve_lists<'r>(
     }
     builder.build_entries(faults);
     builder.build_mx_answers(faults);
+    builder.build_mx_address_answers();
     for (name, (line, used)) in &builder.flaggable_name_line_and_use {
         if !used {
             let at = format!(
@@ -339,6 +342,27 @@ impl<'r> EntryBuilder<'r> {
             let suffix = suffix.clone();
             self.resolved_table.mx_answers.push(MxSuffixAnswers { suffix, indexes });
         }
+    }
+
+    /// Computes the answer for each listed address of MX hosts. If several lists have an address,
+    /// the first list decides.
+    fn build_mx_address_answers(&mut self) {
+        let lists: &'r ParsedLists<'r> = self.lists;
+        for row in &lists.mx_addresses {
+            let facts = Facts {
+                fact_bits: rules::rule_bit(Rule::DisposableMxAddress),
+                list_bits: 1 << row.list_number,
+                mx_label_number: row.label_number,
+                ..Facts::default()
+            };
+            let answer =
+                self.intern_answer(rules::decide_answer(&facts, None, &self.manifest.scores));
+            let address = row.address;
+            self.resolved_table.mx_address_answers.push(MxAddressAnswer { address, answer });
+        }
+        let answers = &mut self.resolved_table.mx_address_answers;
+        answers.sort_by_key(|row| row.address);
+        answers.dedup_by_key(|row| row.address);
     }
 
     /// Whether a list protects exactly this name.

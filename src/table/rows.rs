@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use super::fault::{TableFault, quote_excerpt};
 use super::manifest::ListKind;
@@ -78,6 +79,7 @@ pub(super) struct ParsedLists<'a> {
     /// For each list, the number of its rows without effect; see `ListInfo::ignored`.
     pub ignored_row_count_by_list: Vec<u32>,
     pub label_and_class_by_mx_suffix: HashMap<String, (u32, MxClass)>,
+    pub mx_addresses: Vec<MxAddressRow>,
     /// The time of the build, in seconds since 1970. It decides which overrides have expired.
     pub build_time: i64,
     /// The number of expired overrides.
@@ -87,6 +89,15 @@ pub(super) struct ParsedLists<'a> {
     /// The line of each name in the list that is being parsed, to find duplicates. The flag in the
     /// key is true for an override that covers the names below its name.
     pub first_line_by_name: HashMap<(Cow<'a, str>, bool), u32>,
+}
+
+/// One row of a list of kind `mx_address`.
+pub(super) struct MxAddressRow {
+    pub address: IpAddr,
+    /// The number of the label, counted from 1; 0 for none.
+    pub label_number: u32,
+    /// The number of the list in the manifest.
+    pub list_number: u8,
 }
 
 /// The labels of mail services, each with a number.

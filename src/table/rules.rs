@@ -164,6 +164,7 @@ pub(super) fn reason_of_rule(rule: Rule) -> Reason {
         | Rule::DisposableC
         | Rule::DisposableD
         | Rule::DisposableMx
+        | Rule::DisposableMxAddress
         | Rule::FreeSubdomain
         | Rule::ThrowawayName => Reason::Disposable,
         Rule::Role => Reason::RoleAccount,

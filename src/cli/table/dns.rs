@@ -1,7 +1,8 @@
-//! `riskgate table resolve` and `riskgate table suggest-hosts`.
+//! `riskgate table resolve`, and the store with the learned DNS results.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read as _, Write};
+use std::io::Read as _;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,11 +21,11 @@ use crate::table::Table;
 /// The largest list of names, in bytes.
 const MAX_NAME_LIST_BYTES: u64 = 1 << 30;
 /// The first line of lists of kind `mx`.
-const MX_LIST_HEADER: &str = "domain,mx\n";
+pub(super) const MX_LIST_HEADER: &str = "domain,mx";
+/// The first line if each row also has the addresses of the host, with spaces between them.
+pub(super) const MX_LIST_HEADER_WITH_ADDRESSES: &str = "domain,mx,addresses";
 /// A line tells the progress whenever so many names are resolved.
 const NAMES_PER_PROGRESS_LINE: usize = 1_000;
-/// The most names that are printed as examples for each proposed host.
-const EXAMPLES_PER_HOST: usize = 5;
 
 /// Opens the store, which has the learned DNS results. Returns None if `dns.learn` is off. If the
 /// store does not answer, prints a message and returns None; look-ups then use the table alone.
@@ -46,10 +47,12 @@ pub fn open_store_with_dns_facts(config: &Config) -> Option<Store> {
     }
 }
 
-/// Queries the DNS for names, and writes the results.
+/// Queries the DNS for names, and writes the results; with the addresses of the mail hosts if
+/// `with_addresses` is true.
 pub fn resolve_names(
     names_path: &Path,
     output: Option<&Path>,
+    with_addresses: bool,
     config: &Config,
 ) -> Result<(), CommandFailure> {
     let text = match names_path.to_str() {
@@ -66,7 +69,10 @@ pub fn resolve_names(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let findings =
         runtime.block_on(query_names(names, &table, config)).map_err(CommandFailure::failed)?;
-    let mut list = MX_LIST_HEADER.to_owned();
+    let mut list = match with_addresses {
+        true => format!("{MX_LIST_HEADER_WITH_ADDRESSES}\n"),
+        false => format!("{MX_LIST_HEADER}\n"),
+    };
     let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
     let (mut rows, mut without_mx) = (0, 0);
     for (name, finding) in findings {
@@ -78,9 +84,14 @@ pub fn resolve_names(
             {
                 *unknown.entry(format!("a host that lists can't hold: {text}")).or_default() += 1;
             }
-            DnsFinding::Mx { mx_value: text, .. } => {
+            DnsFinding::Mx { mx_value: text, addresses, .. } => {
                 rows += 1;
-                list.push_str(&format!("{name},{text}\n"));
+                list.push_str(&format!("{name},{text}"));
+                if with_addresses {
+                    let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+                    list.push_str(&format!(",{}", addresses.join(" ")));
+                }
+                list.push('\n');
             }
             DnsFinding::Unknown(why) => *unknown.entry(why).or_default() += 1,
         }
@@ -156,88 +167,8 @@ async fn query_names(
     }
 }
 
-/// The registrable domains whose mail a host receives, by what the table says of them.
-#[derive(Default)]
-struct HostDomains {
-    /// In the lists of disposable domains.
-    listed_as_disposable: BTreeSet<String>,
-    /// The table has a row for them and does not flag them.
-    protected: BTreeSet<String>,
-    /// All others.
-    others: BTreeSet<String>,
-}
-
-/// Prints each MX host that serves at least `min_listed` disposable domains, fewer other domains
-/// than disposable ones, and no protected domain. Prints examples for each host.
-/// `resolved_names_path` is the output of `riskgate table resolve`.
-pub fn suggest_disposable_hosts(
-    out: &mut dyn Write,
-    resolved_names_path: &Path,
-    min_listed: usize,
-    config: &Config,
-) -> Result<(), CommandFailure> {
-    let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
-    let table = Table::build(&config.reloadable.table, now)?;
-    let mut hosts: BTreeMap<String, HostDomains> = BTreeMap::new();
-    let text = read_name_list(resolved_names_path)?;
-    if !text.starts_with(MX_LIST_HEADER) {
-        let expected = format!(
-            "{}:1: expected the header {}",
-            resolved_names_path.display(),
-            MX_LIST_HEADER.trim_end()
-        );
-        let found = text.lines().next().unwrap_or_default();
-        return Err(CommandFailure::failed(format!("{expected}, but found {found:?}")));
-    }
-    for line in text.lines().skip(1) {
-        let Some((name, host)) = line.trim().split_once(',') else { continue };
-        let (Ok(domain), Ok(host)) = (Domain::parse(name), DnsName::parse(host)) else { continue };
-        // Known hosts need no proposal.
-        let known = table.is_known_mx_host(host.as_str()) || host.as_str() == domain.as_str();
-        let Some(host_registrable_offset) = host.registrable_start().filter(|_| !known) else {
-            continue;
-        };
-        let served = hosts.entry(host.as_str()[host_registrable_offset..].to_owned()).or_default();
-        let registrable_offset = domain.registrable_start().unwrap_or_default();
-        let registrable_domain = domain.as_str()[registrable_offset..].to_owned();
-        let found = table.lookup(&domain, now);
-        match found.verdict.rule {
-            Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
-                served.listed_as_disposable.insert(registrable_domain)
-            }
-            _ if found.matched_name_offset.is_some() && !found.verdict.reason.is_flagged() => {
-                served.protected.insert(registrable_domain)
-            }
-            _ => served.others.insert(registrable_domain),
-        };
-    }
-    let mut proposed: Vec<(String, HostDomains)> = hosts
-        .into_iter()
-        // A host that serves as many other domains as disposable ones is shared by many operators.
-        .filter(|(_, served)| {
-            served.listed_as_disposable.len() >= min_listed && served.protected.is_empty()
-        })
-        .filter(|(_, served)| served.others.len() < served.listed_as_disposable.len())
-        .collect();
-    proposed.sort_by_key(|(_, served)| std::cmp::Reverse(served.listed_as_disposable.len()));
-    writeln!(out, "# Review each host before you add it: forwarders and hosting companies serve")?;
-    writeln!(out, "# disposable names too, and must never be listed here.")?;
-    writeln!(out, "suffix,label,class")?;
-    for (host, HostDomains { listed_as_disposable: listed, others, .. }) in proposed {
-        let examples: Vec<&str> =
-            listed.iter().take(EXAMPLES_PER_HOST).map(String::as_str).collect();
-        let (listed, others) = (listed.len(), others.len());
-        writeln!(
-            out,
-            "# {listed} listed, 0 protected, {others} in no list: {}",
-            examples.join(" ")
-        )?;
-        writeln!(out, "{host},{host},disposable")?;
-    }
-    Ok(())
-}
-
-fn read_name_list(path: &Path) -> Result<String, CommandFailure> {
+/// Reads a list of names.
+pub(super) fn read_name_list(path: &Path) -> Result<String, CommandFailure> {
     read_regular_text(path, MAX_NAME_LIST_BYTES).map_err(|found| {
         let expected = format!("{}: expected a list of names", path.display());
         CommandFailure::failed(format!("{expected}, but found {found}"))

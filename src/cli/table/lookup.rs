@@ -1,6 +1,7 @@
 //! `riskgate table lookup`.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 
 use serde_json::Value;
 
@@ -69,8 +70,13 @@ fn write_lookup(
         None => writeln!(out, "  row      none")?,
     }
     writeln!(out, "  rule     {}", why.rule.as_str())?;
-    if let Some(DnsFactRow { mx, expires_at: until, .. }) = learned {
-        writeln!(out, "  learned  {mx}, until {}", format_rfc3339(*until))?;
+    if let Some(DnsFactRow { mx, addresses, expires_at: until, .. }) = learned {
+        let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+        let addresses = match addresses.as_slice() {
+            [] => String::new(),
+            all => format!(" ({})", all.join(", ")),
+        };
+        writeln!(out, "  learned  {mx}{addresses}, until {}", format_rfc3339(*until))?;
     }
     if let Some(provider) = found.suggest_provider(domain) {
         writeln!(out, "  suggest  {provider}, probably")?;

@@ -4,18 +4,30 @@ use crate::table::{Table, TableLocation};
 
 const NOW: i64 = 1_795_219_200;
 const DAY_SECONDS: i64 = 86_400;
+const POOL_ADDRESS: &str = "185.7.8.9";
 
 fn table_with_mx_labels() -> Table {
+    table_with_free_names("")
+}
+
+/// The table, with further free providers.
+fn table_with_free_names(further_names: &str) -> Table {
     let folder = tempfile::tempdir().unwrap();
     let list = |file: &str, kind: &str| format!("[[list]]\nfile = \"{file}\"\nkind = \"{kind}\"\n");
-    let manifest = list("mx-labels.csv", "mx_label") + &list("free.txt", "free");
+    let manifest = list("mx-labels.csv", "mx_label")
+        + &list("mx-addresses.csv", "mx_address")
+        + &list("free.txt", "free");
     for (file, text) in [
         ("manifest.toml", manifest.as_str()),
         (
             "mx-labels.csv",
             "suffix,label,class\nbad.host,Bad,disposable\ngood.host,Good,professional\n",
         ),
-        ("free.txt", "listed.com\n"),
+        (
+            "mx-addresses.csv",
+            &format!("address,label,source,date\n{POOL_ADDRESS},Pool,a test,2026-11-01\n"),
+        ),
+        ("free.txt", &format!("listed.com\n{further_names}")),
     ] {
         std::fs::write(folder.path().join(file), text).unwrap();
     }
@@ -29,7 +41,7 @@ fn enabled_cache() -> DnsFactCache {
 }
 
 fn mx_finding(text: &str, ttl_seconds: i64) -> DnsFinding {
-    DnsFinding::Mx { mx_value: text.to_owned(), ttl_seconds }
+    DnsFinding::Mx { mx_value: text.to_owned(), addresses: Vec::new(), ttl_seconds }
 }
 
 fn failed_finding() -> DnsFinding {
@@ -64,7 +76,7 @@ fn a_look_up_queues_a_name_once_and_later_look_ups_use_its_finding() {
     assert_eq!((&*name, pop_queued(&cache)), ("new.com", None), "a name is queued only once");
     look_up_score_and_source(&cache, &table, "new.com", NOW);
     assert_eq!(pop_queued(&cache), None, "the name is being resolved");
-    let learned = cache.record_finding(&name, mx_finding("mx.bad.host", 600), NOW).unwrap();
+    let learned = cache.record_finding(&name, mx_finding("mx.bad.host", 600), &table, NOW).unwrap();
     assert_eq!((learned.name.as_str(), learned.expires_at), ("new.com", NOW + 600));
     assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW + 1), (85, true));
     assert_eq!(pop_queued(&cache), None);
@@ -77,7 +89,7 @@ fn listed_names_and_a_disabled_cache_queue_nothing() {
     look_up_score_and_source(&cache, &table, "sub.listed.com", NOW);
     assert_eq!(pop_queued(&cache), None);
     look_up_score_and_source(&cache, &table, "new.com", NOW);
-    cache.record_finding(&pop_queued(&cache).unwrap(), mx_finding(".", 600), NOW);
+    cache.record_finding(&pop_queued(&cache).unwrap(), mx_finding(".", 600), &table, NOW);
     cache.enable_or_clear(false);
     assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW), (10, false));
     assert_eq!((pop_queued(&cache), cache.cached_name_count()), (None, 0));
@@ -89,7 +101,7 @@ fn a_flagging_fact_ends_with_its_ttl_even_without_a_new_answer() {
     for (text, score) in [(".", 95), ("nxdomain", 95), ("parked", 85), ("mx.bad.host", 85)] {
         let cache = enabled_cache();
         let name: Arc<str> = "new.com".into();
-        cache.record_finding(&name, mx_finding(text, 600), NOW);
+        cache.record_finding(&name, mx_finding(text, 600), &table, NOW);
         assert_eq!(
             look_up_score_and_source(&cache, &table, "new.com", NOW + 599),
             (score, true),
@@ -100,13 +112,13 @@ fn a_flagging_fact_ends_with_its_ttl_even_without_a_new_answer() {
             (10, false),
             "{text}"
         );
-        cache.record_finding(&name, failed_finding(), NOW + 601);
+        cache.record_finding(&name, failed_finding(), &table, NOW + 601);
         assert_eq!(
             look_up_score_and_source(&cache, &table, "new.com", NOW + 602),
             (10, false),
             "{text}"
         );
-        cache.record_finding(&name, mx_finding("mx.bad.host", 600), NOW + 700);
+        cache.record_finding(&name, mx_finding("mx.bad.host", 600), &table, NOW + 700);
         assert_eq!(
             look_up_score_and_source(&cache, &table, "new.com", NOW + 701),
             (85, true),
@@ -119,12 +131,12 @@ fn a_flagging_fact_ends_with_its_ttl_even_without_a_new_answer() {
 fn a_fact_that_flags_nothing_counts_for_a_day_past_its_ttl() {
     let (cache, table) = (enabled_cache(), table_with_mx_labels());
     let name: Arc<str> = "new.com".into();
-    cache.record_finding(&name, mx_finding("mx.good.host", 600), NOW);
+    cache.record_finding(&name, mx_finding("mx.good.host", 600), &table, NOW);
     assert_eq!(
         look_up_score_and_source(&cache, &table, "new.com", NOW + 599 + DAY_SECONDS),
         (0, true)
     );
-    cache.record_finding(&name, failed_finding(), NOW + 599 + DAY_SECONDS);
+    cache.record_finding(&name, failed_finding(), &table, NOW + 599 + DAY_SECONDS);
     assert_eq!(
         look_up_score_and_source(&cache, &table, "new.com", NOW + 600 + DAY_SECONDS),
         (10, false)
@@ -135,12 +147,12 @@ fn a_fact_that_flags_nothing_counts_for_a_day_past_its_ttl() {
 fn a_name_is_queued_again_in_the_last_minute_of_its_ttl_so_that_no_flag_is_interrupted() {
     let (cache, table) = (enabled_cache(), table_with_mx_labels());
     let name: Arc<str> = "new.com".into();
-    cache.record_finding(&name, mx_finding(".", 600), NOW);
+    cache.record_finding(&name, mx_finding(".", 600), &table, NOW);
     look_up_score_and_source(&cache, &table, "new.com", NOW + 539);
     assert_eq!(pop_queued(&cache), None);
     assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW + 540), (95, true));
     assert_eq!(pop_queued(&cache).as_deref(), Some("new.com"));
-    cache.record_finding(&name, failed_finding(), NOW + 541);
+    cache.record_finding(&name, failed_finding(), &table, NOW + 541);
     assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW + 542), (95, true));
     look_up_score_and_source(&cache, &table, "new.com", NOW + 600);
     assert_eq!(pop_queued(&cache), None, "the next retry is due a minute after the failure");
@@ -155,7 +167,7 @@ fn a_name_without_an_answer_is_queued_again_after_growing_delays() {
     for pause in [60, 300, 1_800, 7_200, 7_200] {
         look_up_score_and_source(&cache, &table, "new.com", now);
         let name = pop_queued(&cache).expect("the name is queued again");
-        assert_eq!(cache.record_finding(&name, failed_finding(), now), None);
+        assert_eq!(cache.record_finding(&name, failed_finding(), &table, now), None);
         look_up_score_and_source(&cache, &table, "new.com", now + pause - 1);
         assert_eq!(pop_queued(&cache), None, "{pause}");
         now += pause;
@@ -174,7 +186,12 @@ fn queue_and_cache_stay_bounded_with_a_million_names() {
     assert_eq!(cache.dropped_name_count(), 1_000_000 - MAX_QUEUED_NAMES as u64);
     let host = "h".repeat(60);
     for number in 0..1_000_000 {
-        cache.record_finding(&format!("name-{number}.com").into(), mx_finding(&host, 600), NOW);
+        cache.record_finding(
+            &format!("name-{number}.com").into(),
+            mx_finding(&host, 600),
+            &table,
+            NOW,
+        );
         if number % 1_000 == 0 {
             // A name that is looked up again and again is not evicted.
             look_up_score_and_source(&cache, &table, "name-0.com", NOW);
@@ -203,4 +220,51 @@ fn a_name_whose_query_was_cancelled_can_be_queued_again() {
     look_up_score_and_source(&cache, &table, "one.com", NOW);
     look_up_score_and_source(&cache, &table, "two.com", NOW);
     assert_eq!(cache.queued_name_count(), 2);
+}
+
+fn finding_at_pool_address(host: &str) -> DnsFinding {
+    let addresses = vec![POOL_ADDRESS.parse().unwrap()];
+    DnsFinding::Mx { mx_value: host.to_owned(), addresses, ttl_seconds: 600 }
+}
+
+#[test]
+fn a_listed_address_raises_the_score_until_the_fact_expires() {
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
+    cache.update_shared_addresses(&table, NOW);
+    cache.record_finding(&"new.com".into(), finding_at_pool_address("mx.new.com"), &table, NOW);
+    assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW + 599), (70, true));
+    assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW + 600), (10, false));
+}
+
+#[test]
+fn an_address_that_a_real_name_uses_counts_for_no_name() {
+    for (real_name, host) in [("new2.com", "mx.listed.com"), ("new2.com", "_dc-mx.listed.com")] {
+        let (cache, table) = (enabled_cache(), table_with_mx_labels());
+        cache.update_shared_addresses(&table, NOW);
+        cache.record_finding(&"new.com".into(), finding_at_pool_address("mx.new.com"), &table, NOW);
+        assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW), (70, true));
+        cache.record_finding(&real_name.into(), finding_at_pool_address(host), &table, NOW);
+        for name in ["new.com", "new2.com"] {
+            let found = look_up_score_and_source(&cache, &table, name, NOW + 1);
+            assert_eq!(found, (10, false), "{name} {host}");
+        }
+    }
+}
+
+#[test]
+fn after_a_change_of_the_table_no_address_counts_until_its_real_names_are_known() {
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
+    cache.update_shared_addresses(&table, NOW);
+    for name in ["new.com", "new2.com"] {
+        let finding = finding_at_pool_address(&format!("mx.{name}"));
+        cache.record_finding(&name.into(), finding, &table, NOW);
+    }
+    assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW), (70, true));
+    let other = table_with_free_names("new3.com\n");
+    assert_eq!(look_up_score_and_source(&cache, &other, "new.com", NOW), (10, false));
+    cache.update_shared_addresses(&other, NOW);
+    assert_eq!(look_up_score_and_source(&cache, &other, "new.com", NOW), (70, true));
+    let other = table_with_free_names("new2.com\n");
+    cache.update_shared_addresses(&other, NOW);
+    assert_eq!(look_up_score_and_source(&cache, &other, "new.com", NOW), (10, false));
 }

@@ -131,7 +131,8 @@ impl Worker {
                     resolvers.record_probe(probed.unwrap_or_else(|error| Err(error.to_string())));
                 }
                 Some((name, finding)) = queries.next_finding() => {
-                    let learned = cache.record_finding(&name, finding, self.state.ledger.believed_now());
+                    let (table, now) = (self.state.table.snapshot(), self.state.ledger.believed_now());
+                    let learned = cache.record_finding(&name, finding, &table, now);
                     if let (Some(learned), Some(sync)) = (learned, &mut self.sync) {
                         sync.queue_fact_to_save(learned);
                     }
@@ -151,11 +152,13 @@ impl Worker {
     async fn sync_with_store(&mut self) {
         let (state, store, sync) = (Arc::clone(&self.state), self.store.clone(), self.sync.take());
         let synced = spawn_blocking(move || {
+            let (table, now) = (state.table.snapshot(), state.ledger.believed_now());
+            state.dns.update_shared_addresses(&table, now);
             let mut sync = match sync {
                 Some(sync) => sync,
                 None => DnsFactSync::new(store.open_existing(store.deadline)?),
             };
-            let outcome = sync.sync_with_store(&state.dns, state.ledger.believed_now());
+            let outcome = sync.sync_with_store(&state.dns, &table, now);
             Ok::<_, crate::store::StoreError>((sync, outcome))
         });
         self.store_problem = match synced.await {

@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 use crate::store::operations::learned::DnsFactBackend;
 use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, MAX_DNS_FACTS};
 
-/// A hash: `EXPIRY MX` by name, and the newest version under `version`.
+/// A hash: `EXPIRY HOST_TEXT` by name, and the newest version under `version`.
 const DNS_FACTS_KEY: &str = "riskgate:{dns}:facts";
 /// A sorted set: the names, with the version at which each was written as score.
 const DNS_NAMES_BY_VERSION_KEY: &str = "riskgate:{dns}:order";
@@ -23,8 +23,9 @@ impl DnsFactBackend for Redis {
                 let mut pipeline = Pipeline::new();
                 pipeline.cmd("EVALSHA").arg(&scripts[Script::SaveDnsFacts as usize]).arg(2);
                 pipeline.arg(DNS_FACTS_KEY).arg(DNS_NAMES_BY_VERSION_KEY).arg(MAX_DNS_FACTS);
-                for DnsFactRow { name, mx, expires_at: until } in chunk {
-                    pipeline.arg(name).arg(format!("{until} {mx}"));
+                for fact in chunk {
+                    let (until, host_text) = (fact.expires_at, fact.format_host_text());
+                    pipeline.arg(&fact.name).arg(format!("{until} {host_text}"));
                 }
                 pipeline
             })?;
@@ -79,6 +80,6 @@ impl DnsFactBackend for Redis {
 
 fn parse_dns_fact(name: &[u8], text: &[u8]) -> Option<DnsFactRow> {
     let (name, text) = (std::str::from_utf8(name).ok()?, std::str::from_utf8(text).ok()?);
-    let (until, mx) = text.split_once(' ')?;
-    Some(DnsFactRow { name: name.to_owned(), mx: mx.to_owned(), expires_at: until.parse().ok()? })
+    let (until, host_text) = text.split_once(' ')?;
+    Some(DnsFactRow::from_host_text(name.to_owned(), host_text, until.parse().ok()?))
 }

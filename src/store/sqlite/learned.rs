@@ -65,7 +65,8 @@ fn write_dns_facts(transaction: &Transaction<'_>, facts: &[DnsFactRow]) -> rusql
         transaction.prepare_cached("INSERT OR REPLACE INTO learned VALUES (?1, ?2, ?3, ?4)")?;
     for row in facts {
         version += 1;
-        insert.execute(params![row.name, row.mx, row.expires_at, to_i64_saturating(version)])?;
+        let (host_text, version) = (row.format_host_text(), to_i64_saturating(version));
+        insert.execute(params![row.name, host_text, row.expires_at, version])?;
     }
     Ok(())
 }
@@ -108,7 +109,8 @@ fn dns_facts_table_exists(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 fn parse_dns_fact(row: &Row<'_>) -> rusqlite::Result<DnsFactRow> {
-    Ok(DnsFactRow { name: row.get(0)?, mx: row.get(1)?, expires_at: row.get(2)? })
+    let host_text: String = row.get(1)?;
+    Ok(DnsFactRow::from_host_text(row.get(0)?, &host_text, row.get(2)?))
 }
 
 fn newest_dns_fact_version(connection: &Connection) -> rusqlite::Result<u64> {

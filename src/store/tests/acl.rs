@@ -197,7 +197,12 @@ fn learner_permissions_suffice_and_are_needed() {
         );
         server.run(&user);
         let mut store = open(&server.url_as("some", "pw"));
-        let row = DnsFactRow { name: "new.com".to_owned(), mx: ".".to_owned(), expires_at: 5 };
+        let row = DnsFactRow {
+            name: "new.com".to_owned(),
+            mx: ".".to_owned(),
+            addresses: vec![],
+            expires_at: 5,
+        };
         let learned = store.save_dns_facts(std::slice::from_ref(&row));
         if lacking.is_empty() {
             learned.unwrap();

@@ -4,7 +4,7 @@ use super::super::{DnsFactRow, MAX_DNS_FACTS, Store};
 use super::on_both_stores;
 
 fn dns_fact(name: &str, mx: &str, until: i64) -> DnsFactRow {
-    DnsFactRow { name: name.to_owned(), mx: mx.to_owned(), expires_at: until }
+    DnsFactRow { name: name.to_owned(), mx: mx.to_owned(), addresses: vec![], expires_at: until }
 }
 
 /// All DNS facts written after a version, and the version that they lead to.
@@ -41,6 +41,34 @@ fn dns_facts_are_read_in_the_order_of_writing() {
         let again = [dns_fact("a.com", ".", i64::MAX), dns_fact("b.com", "parked", 9)];
         assert_eq!(rows, again, "a store that was set back is read from its beginning");
     });
+}
+
+#[test]
+fn a_dns_fact_keeps_the_addresses_of_its_host() {
+    on_both_stores(|location| {
+        let mut store = location.open();
+        let mut fact = dns_fact("a.com", "mail.a.com", 5);
+        fact.addresses = ["9.9.9.9", "2620:fe::9"].map(|text| text.parse().unwrap()).to_vec();
+        store.save_dns_facts(std::slice::from_ref(&fact)).unwrap();
+        assert_eq!(store.find_dns_fact("a.com").unwrap(), Some(fact.clone()));
+        assert_eq!(read_all_dns_facts(&mut store, 0).0, [fact]);
+    });
+}
+
+#[test]
+fn the_text_of_a_fact_with_addresses_names_no_host_that_a_version_without_them_could_know() {
+    let mut fact = dns_fact("a.com", "mail.a.com", 5);
+    assert_eq!(fact.format_host_text(), "mail.a.com", "as before the addresses");
+    fact.addresses = vec!["9.9.9.9".parse().unwrap()];
+    assert_eq!(fact.format_host_text(), "mail.a.com 9.9.9.9");
+    let damaged = DnsFactRow::from_host_text("a.com".to_owned(), "mail.a.com x 9.9.9.9 ", 5);
+    assert_eq!(damaged, fact);
+    let many = DnsFactRow::from_host_text(
+        "a.com".to_owned(),
+        "b 1.1.1.1 1.1.1.2 1.1.1.3 1.1.1.4 1.1.1.5",
+        5,
+    );
+    assert_eq!(many.addresses.len(), 4);
 }
 
 #[test]

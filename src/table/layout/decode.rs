@@ -82,7 +82,9 @@ pub(in crate::table) fn decode_table(
         .and_then(|all| all.iter().map(|b| decode_entry(b, answers.len())).collect())
         .ok_or_else(|| damaged("entries"))?;
     let is_answer = |number: u16| usize::from(number) < answers.len();
-    if !meta.mx.iter().all(|host| host.indexes.all().into_iter().all(is_answer)) {
+    if !meta.mx.iter().all(|host| host.indexes.all().into_iter().all(is_answer))
+        || !meta.mx_address.iter().all(|row| is_answer(row.answer))
+    {
         return Err(damaged("description"));
     }
     let mut tlds = Vec::new();

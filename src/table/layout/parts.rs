@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::table::entry::NameEntry;
-use crate::table::mx::MxSuffixAnswers;
+use crate::table::mx::{MxAddressAnswer, MxSuffixAnswers};
 use crate::table::rules::StoredAnswer;
 use crate::table::source_packages::SourcePackage;
 use crate::table::unlisted_rules::UnlistedRuleSettings;
@@ -59,6 +59,9 @@ pub(in crate::table) struct TableMeta {
     pub inferred: UnlistedRuleSettings,
     #[serde(default)]
     pub mx: Vec<MxSuffixAnswers>,
+    /// Sorted by address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mx_address: Vec<MxAddressAnswer>,
     #[serde(default)]
     pub list: Vec<ListInfo>,
     #[serde(default)]

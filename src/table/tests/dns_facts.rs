@@ -1,7 +1,7 @@
 //! DNS facts about names in no list.
 
 use super::support::{load_faults, load_lists, look_up, try_load_lists};
-use crate::model::verdict::VerdictSource;
+use crate::model::verdict::{Rule, VerdictSource};
 use crate::table::{Table, TableLocation};
 
 const RULES_IN_MANIFEST: (&str, &str) = (
@@ -210,4 +210,146 @@ fn a_compiled_table_keeps_its_mx_answers() {
     }
     assert_eq!(compiled.resolver_probe_providers(), ["gmail.com"]);
     assert!(try_load_lists(&[("a.txt", "b.com\n")]).unwrap().resolver_probe_providers().is_empty());
+}
+
+const MX_ADDRESSES_FILE: (&str, &str) = (
+    "mx-addresses.csv",
+    "address,label,source,date\n185.7.8.9,Pool,a test,2026-11-01\n2a01:1::9,,a test,2026-11-01\n",
+);
+
+fn table_with_mx_addresses(manifest: &str) -> Table {
+    load_lists(&[
+        ("manifest.toml", &format!("{}{manifest}", RULES_IN_MANIFEST.1)),
+        MX_LABELS_FILE,
+        MX_ADDRESSES_FILE,
+        ("a.txt", "listed.com\n"),
+        ("known.txt", "known.com\n"),
+        ("free-subdomains.txt", "eu.cc\n"),
+    ])
+}
+
+/// The score, and whether the address decided, for a name whose MX host has this address.
+fn score_at_address(table: &Table, name: &str, mx: &str, address: &str) -> (u8, bool) {
+    let addresses = [address.parse().unwrap()];
+    let found = look_up(table, name).apply_mx_fact(mx).apply_mx_addresses(&addresses, |_| false);
+    (found.verdict.score.value(), found.verdict.rule == Rule::DisposableMxAddress)
+}
+
+#[test]
+fn a_listed_address_raises_the_score_of_a_name_that_nothing_else_judges() {
+    let table = table_with_mx_addresses("");
+    for (name, mx, address, expected) in [
+        ("new.com", "mx.new.com", "185.7.8.9", (70, true)),
+        ("new.com", "mx.new.com", "2a01:1::9", (70, true)),
+        ("new.com", "mx.new.com", "185.7.8.10", (10, false)),
+        ("newmail.com", "mx.new.com", "185.7.8.9", (70, true)),
+        ("gmial.com", "mx.new.com", "185.7.8.9", (60, false)),
+        ("x.eu.cc", "mx.new.com", "185.7.8.9", (70, false)),
+        ("listed.com", "mx.new.com", "185.7.8.9", (100, false)),
+        ("known.com", "mx.new.com", "185.7.8.9", (10, false)),
+        ("new.com", "mx.bad.host", "185.7.8.9", (84, false)),
+        ("new.com", "mx.good.host", "185.7.8.9", (0, false)),
+        ("new.com", "mx.cloud.host", "185.7.8.9", (10, false)),
+    ] {
+        assert_eq!(score_at_address(&table, name, mx, address), expected, "{name} {mx} {address}");
+    }
+    let addresses = ["185.7.8.9".parse().unwrap()];
+    let raised = look_up(&table, "new.com").apply_mx_addresses(&addresses, |_| false);
+    assert_eq!(raised.mail_service_label, Some("Pool"));
+    assert_eq!(raised.verdict.reason.as_str(), "disposable");
+    assert_eq!(raised.verdict_source(), VerdictSource::Dns);
+    assert!(raised.is_flagged_by_learned_fact());
+    assert_eq!(raised.explain().lists[0].file, "mx-addresses.csv");
+    let shared = look_up(&table, "new.com").apply_mx_addresses(&addresses, |_| true);
+    assert_eq!(shared.verdict, look_up(&table, "new.com").verdict);
+}
+
+#[test]
+fn a_listed_address_never_lowers_a_score() {
+    let table = table_with_mx_addresses("mail_in_name = 75\ndisposable_mx_address = 65\n");
+    assert_eq!(score_at_address(&table, "new.com", "mx.new.com", "185.7.8.9"), (65, true));
+    assert_eq!(score_at_address(&table, "newmail.com", "mx.new.com", "185.7.8.9"), (75, false));
+    let addresses = ["185.7.8.9".parse().unwrap()];
+    let raised = look_up(&table, "new.com").apply_mx_addresses(&addresses, |_| false);
+    let unknown_score = crate::model::verdict::Score::new(77);
+    assert_eq!(raised.with_unknown_score(unknown_score).verdict.score.value(), 77);
+}
+
+#[test]
+fn an_address_alone_can_not_get_a_score_that_blocks() {
+    let with_score = |score: &str| {
+        let manifest = format!("[scores]\ndisposable_mx_address = {score}\n");
+        try_load_lists(&[("manifest.toml", &manifest), MX_ADDRESSES_FILE, ("a.txt", "b.com\n")])
+    };
+    assert!(with_score("79").is_ok());
+    let fault = with_score("80").err().unwrap().to_string();
+    let expected = "scores.disposable_mx_address: expected an integer from 0 to 79, but found 80";
+    assert!(fault.contains(expected), "{fault}");
+}
+
+#[test]
+fn each_faulty_row_of_an_address_list_is_a_fault_with_line_and_column() {
+    let fault_of = |row: &str| {
+        let text =
+            format!("# a comment\naddress,label,source,date\n1.1.1.1,,x,2026-11-01\n{row}\n");
+        load_faults(&[("mx-addresses.csv", &text), ("a.txt", "b.com\n")]).remove(0)
+    };
+    for address in [
+        "10.0.0.1",
+        "127.0.0.1",
+        "0.0.0.0",
+        "192.0.2.1",
+        "224.0.0.1",
+        "::",
+        "::1",
+        "fc00::1",
+        "ff02::1",
+        "2001:db8::1",
+        "fe80::1",
+        "a.com",
+        "1.2.3.0/24",
+        "",
+    ] {
+        let fault = fault_of(&format!("{address},,x,2026-11-01"));
+        let expected = "mx-addresses.csv:4: address: expected a public IPv4 or IPv6 address";
+        assert!(fault.starts_with(expected), "{fault}");
+    }
+    for (row, expected) in [
+        ("1.1.1.2,,,2026-11-01", "mx-addresses.csv:4: source: "),
+        ("1.1.1.2,,x,2026-11-31", "mx-addresses.csv:4: date: "),
+        ("1.1.1.2,,x,", "mx-addresses.csv:4: date: "),
+        ("1.1.1.2,,x", "mx-addresses.csv:4: expected 4 fields"),
+        ("::ffff:1.1.1.1,,x,2026-11-01", "mx-addresses.csv:4: address: "),
+    ] {
+        assert!(fault_of(row).starts_with(expected), "{row}: {}", fault_of(row));
+    }
+}
+
+#[test]
+fn the_owner_of_an_mx_host_is_known_as_real_if_a_list_says_so() {
+    let table = table_with_mx_addresses("");
+    for (name, is_real) in [
+        ("known.com", true),
+        ("mx.known.com", true),
+        ("_dc-mx.known.com", true),
+        ("mx.good.host", true),
+        ("mx.cloud.host", true),
+        ("mx.bad.host", false),
+        ("mx.listed.com", false),
+        ("mx.new.com", false),
+        (".", false),
+        ("parked", false),
+    ] {
+        assert_eq!(table.is_known_as_real(name, 0), is_real, "{name}");
+    }
+}
+
+#[test]
+fn a_compiled_table_keeps_its_mx_addresses() {
+    let (table, folder) = (table_with_mx_addresses(""), tempfile::tempdir().unwrap());
+    let path = folder.path().join("table");
+    table.write_to(&path).unwrap();
+    let compiled = Table::load(&TableLocation::Path(path)).unwrap();
+    assert_eq!(score_at_address(&compiled, "new.com", "mx.new.com", "2a01:1::9"), (70, true));
+    assert_eq!(score_at_address(&compiled, "new.com", "mx.new.com", "2a01:1::8"), (10, false));
 }

@@ -51,6 +51,7 @@ const LIST_KIND_BY_FILE: [(&str, &str); 20] = [
     ("labels.csv", "label"),
     ("mx.csv", "mx"),
     ("mx-labels.csv", "mx_label"),
+    ("mx-addresses.csv", "mx_address"),
     ("seed.txt", "seed"),
 ];
 

@@ -25,6 +25,7 @@ const RULES = {
   no_mail: "It has no mail host, or does not exist.",
   parked: "Its mail hosts have no usable address.",
   disposable_mx: "Its mail host belongs to an operator of disposable domains.",
+  disposable_mx_address: "Its mail host has an address of an operator of disposable domains.",
   role: "It is a host of mailing lists, or a domain of no-reply addresses.",
   free: "It is a free mailbox provider.",
   look_alike: "No list has it; its letters of other scripts look like Latin ones.",

@@ -6,7 +6,7 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-use crate::webhook::is_public_address;
+use crate::model::public_address::is_public_address;
 
 /// The addresses to which riskgate may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::harness::{
-    DelayingDnsProxy, DnsServer, Gateway, Response, Setup, get, wait_for, wait_until,
+    DelayingDnsProxy, DnsServer, Gateway, MockUpstream, Response, Setup, get, request, wait_for,
+    wait_until,
 };
 use crate::redis_server::RedisServer;
 
@@ -344,4 +345,95 @@ fn names_beyond_the_dns_queue_are_dropped_and_counted() {
         gateway.sum_of_samples("riskgate_dns_names_dropped_total", &[]) >= 1_900.0
     });
     assert_eq!(gateway.sum_of_samples("riskgate_dns_queue_length", &[]), 10_000.0);
+}
+
+/// A pool of names, each with an MX host of its own name, all on one address. A second address has
+/// such a name too, and an unlisted name whose MX host belongs to a protected company.
+const POOL_RECORDS: &str = "\
+pool-1 MX 10 mail.pool-1.com.
+mail.pool-1 A 185.7.8.9
+pool-2 MX 10 mail.pool-2.com.
+mail.pool-2 A 185.7.8.9
+pool-3 MX 10 mail.pool-3.com.
+mail.pool-3 A 185.7.8.9
+tenant MX 10 mail.tenant.com.
+mail.tenant A 185.7.8.1
+branch MX 10 mail.safe-corp.com.
+mail.safe-corp A 185.7.8.1
+";
+
+/// Starts a gateway whose table lists both addresses, with a screened route `/signup`.
+fn start_gateway_with_listed_addresses(resolver: SocketAddr, upstream: SocketAddr) -> Gateway {
+    let setup = Setup::new().set("plans.free", "\"unlimited\"").set("dns.learn", "true");
+    let setup = setup.set("dns.resolvers", &format!("[\"{resolver}\"]")).set("dns.rate", "1000");
+    let lists = setup.lists();
+    let manifest = std::fs::read_to_string(lists.file_path("manifest.toml")).unwrap();
+    let list = "[[list]]\nfile = \"mx-addresses.csv\"\nkind = \"mx_address\"\n";
+    lists.write("manifest.toml", &format!("{list}{manifest}"));
+    let rows = "185.7.8.9,Pool,a test,2026-11-01\n185.7.8.1,,a test,2026-11-01\n";
+    lists.write("mx-addresses.csv", &format!("address,label,source,date\n{rows}"));
+    let route = "[[upstream.route]]\nprefix = \"/signup\"\nmethods = [\"POST\"]\nkey = false\n\
+                 [upstream.route.screen]\nfields = [\"email\"]\nmode = \"block\"\n";
+    setup.with_upstreams(&[upstream]).append_toml(route).start()
+}
+
+#[test]
+fn a_listed_address_of_an_mx_host_raises_the_score_and_does_not_block() {
+    let (server, upstream) = (DnsServer::start(POOL_RECORDS), MockUpstream::start());
+    let gateway = start_gateway_with_listed_addresses(server.address, upstream.address);
+    let key = gateway.create_active_key("acme", &[]);
+    for name in ["pool-1.com", "pool-2.com", "pool-3.com"] {
+        let raised = ("disposable".to_owned(), 70, "dns".to_owned());
+        wait_until(name, || get_verdict(&gateway, &key, name) == raised);
+    }
+    let pool = gateway.get_domain("pool-1.com", &key);
+    assert_eq!(pool.json()["mx_provider_label"], "Pool");
+    let form = request("POST", "/signup")
+        .with_header("Content-Type", "application/x-www-form-urlencoded")
+        .body("email=jane%40pool-1.com");
+    gateway.send_request(&form).expect(200);
+    let seen = upstream.last_request();
+    assert_eq!(seen.header("X-Riskgate-Action"), Some("pass"));
+    assert_eq!(seen.header("X-Riskgate-Score"), Some("70"));
+    wait_until("the store has the facts", || {
+        let proposed = gateway.cli(&["table", "suggest-hosts", "--json", "--min", "1"]).expect(0);
+        proposed.json()["addresses"].as_array().is_some_and(|all| !all.is_empty())
+            || gateway.cli(&["table", "lookup", "pool-3.com"]).expect(0).stdout.contains("learned")
+    });
+    let shown = gateway.cli(&["table", "lookup", "pool-3.com"]).expect(0).stdout;
+    assert!(shown.contains("  rule     disposable_mx_address\n"), "{shown}");
+    assert!(shown.contains("  learned  mail.pool-3.com (185.7.8.9), until 20"), "{shown}");
+    // Once the address is in no list, the command proposes it from the learned facts.
+    gateway.lists().write("mx-addresses.csv", "address,label,source,date\n");
+    gateway
+        .lists()
+        .write("disposable.txt", "first.test\nsecond.test\nthird.test\npool-1.com\npool-2.com\n");
+    let proposed = gateway.cli(&["table", "suggest-hosts"]).expect(0).stdout;
+    assert!(proposed.contains("# 2 listed, 0 protected, 1 in no list: pool-1.com"), "{proposed}");
+    assert!(proposed.contains("\n185.7.8.9,,riskgate table suggest-hosts,20"), "{proposed}");
+}
+
+#[test]
+fn an_address_that_the_mail_host_of_a_protected_name_has_counts_for_no_name() {
+    let (server, upstream) = (DnsServer::start(POOL_RECORDS), MockUpstream::start());
+    let gateway = start_gateway_with_listed_addresses(server.address, upstream.address);
+    let key = gateway.create_active_key("acme", &[]);
+    wait_until("the address counts", || get_verdict(&gateway, &key, "tenant.com").1 == 70);
+    // The MX host of this name belongs to safe-corp.com, which is protected.
+    get_verdict(&gateway, &key, "branch.com");
+    let unknown = ("safe".to_owned(), 10, "none".to_owned());
+    wait_until("no longer", || get_verdict(&gateway, &key, "tenant.com") == unknown);
+    assert_eq!(get_verdict(&gateway, &key, "branch.com"), unknown);
+    wait_until("the command agrees", || {
+        let shown = gateway.cli(&["table", "lookup", "tenant.com"]).expect(0).stdout;
+        shown.contains("\"risk_score\":10") && shown.contains("learned")
+    });
+    wait_until("the other address still counts", || {
+        get_verdict(&gateway, &key, "pool-1.com").1 == 70
+    });
+    let proposed = gateway.cli(&["table", "suggest-hosts", "--min", "2"]).expect(0).stdout;
+    assert!(
+        proposed.contains("\n# 185.7.8.1 (do not add it: a protected name uses it)\n"),
+        "{proposed}"
+    );
 }

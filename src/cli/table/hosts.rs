@@ -1,0 +1,248 @@
+//! `riskgate table suggest-hosts`: proposes mail hosts and addresses of disposable operators.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::super::failure::CommandFailure;
+use super::super::store_access::{STORE_TIMEOUT, open_store_to_read};
+use super::dns::{MX_LIST_HEADER, MX_LIST_HEADER_WITH_ADDRESSES, read_name_list};
+use crate::config::Config;
+use crate::management::read_present_time;
+use crate::model::domain::{DnsName, Domain};
+use crate::model::month::format_rfc3339;
+use crate::model::verdict::Rule;
+use crate::store::Store;
+use crate::table::Table;
+
+/// The most names that are printed as examples for each host or address.
+const EXAMPLES_PER_CLUSTER: usize = 5;
+
+/// The registrable domains whose mail a host or an address receives, by what the table says of them.
+#[derive(Default)]
+struct Cluster {
+    /// In the lists of disposable domains.
+    listed_as_disposable: BTreeSet<String>,
+    /// The table has a row for them and does not flag them.
+    protected: BTreeSet<String>,
+    /// All others.
+    unlisted: BTreeSet<String>,
+}
+
+/// The domains behind each registrable domain of MX hosts, and behind each address.
+struct Clusters<'t> {
+    table: &'t Table,
+    /// In seconds since 1970.
+    now: i64,
+    by_host: BTreeMap<String, Cluster>,
+    by_address: BTreeMap<IpAddr, Cluster>,
+}
+
+/// Prints the hosts and addresses that at least `min_names` domains use, most listed domains first,
+/// with the line to add to a list. `resolved_names_path` is the output of `riskgate table resolve`.
+/// Without it, or with `dns.learn`, the command also reads what riskgate learned from the DNS.
+pub fn suggest_disposable_hosts(
+    out: &mut dyn Write,
+    resolved_names_path: Option<&Path>,
+    min_names: usize,
+    json: bool,
+    config: &Config,
+) -> Result<(), CommandFailure> {
+    let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+    let table = Table::build(&config.reloadable.table, now)?;
+    let (by_host, by_address) = (BTreeMap::new(), BTreeMap::new());
+    let mut clusters = Clusters { table: &table, now, by_host, by_address };
+    if let Some(path) = resolved_names_path {
+        clusters.add_resolved_names(path)?;
+    }
+    let needs_store = resolved_names_path.is_none() || config.reloadable.dns.is_learning_enabled;
+    if needs_store && let Some(mut store) = open_store_to_read(config)? {
+        clusters.add_learned_facts(&mut store)?;
+    }
+    // A listed address needs no proposal, unless it must be removed.
+    clusters.by_address.retain(|address, cluster| {
+        !table.is_listed_mx_address(*address) || !cluster.protected.is_empty()
+    });
+    let today = format_rfc3339(now).chars().take(10).collect::<String>();
+    let hosts =
+        sort_clusters(clusters.by_host, min_names, |host| format!("{host},{host},disposable"));
+    let addresses = sort_clusters(clusters.by_address, min_names, |address| {
+        format!("{address},,riskgate table suggest-hosts,{today}")
+    });
+    if json {
+        let to_json = |all: &[SuggestedRow], key: &str| -> Vec<Value> {
+            all.iter().map(|row| row.to_json(key)).collect()
+        };
+        let object = json!({ "hosts": to_json(&hosts, "host"), "addresses": to_json(&addresses, "address") });
+        writeln!(out, "{object:#}")?;
+        return Ok(());
+    }
+    writeln!(out, "# Review each host before you add it: forwarders and hosting companies serve")?;
+    writeln!(out, "# disposable names too, and must never be listed here.")?;
+    writeln!(out, "suffix,label,class")?;
+    hosts.iter().try_for_each(|row| row.write_text(out))?;
+    if !addresses.is_empty() {
+        writeln!(out, "# Addresses of MX hosts, for a list of kind mx_address.")?;
+        writeln!(out, "address,label,source,date")?;
+        addresses.iter().try_for_each(|row| row.write_text(out))?;
+    }
+    Ok(())
+}
+
+impl Clusters<'_> {
+    fn add_resolved_names(&mut self, path: &Path) -> Result<(), CommandFailure> {
+        let text = read_name_list(path)?;
+        let header = text.lines().next().unwrap_or_default();
+        if ![MX_LIST_HEADER, MX_LIST_HEADER_WITH_ADDRESSES].contains(&header) {
+            let expected = format!("{}:1: expected the header {MX_LIST_HEADER}", path.display());
+            return Err(CommandFailure::failed(format!("{expected}, but found {header:?}")));
+        }
+        for line in text.lines().skip(1) {
+            let Some((name, rest)) = line.trim().split_once(',') else { continue };
+            let (host, addresses) = rest.split_once(',').unwrap_or((rest, ""));
+            let addresses: Vec<IpAddr> =
+                addresses.split(' ').filter_map(|text| text.parse().ok()).collect();
+            self.add_name(name, host, &addresses);
+        }
+        Ok(())
+    }
+
+    fn add_learned_facts(&mut self, store: &mut Store) -> Result<(), CommandFailure> {
+        let mut version = 0;
+        loop {
+            let (facts, next) = store.read_dns_facts_page(version)?;
+            for fact in facts {
+                self.add_name(&fact.name, &fact.mx, &fact.addresses);
+            }
+            if std::mem::replace(&mut version, next) == next {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Counts a name behind its MX host, unless the host is known or the name's own, and behind the
+    /// addresses of the host. If the table knows the owner of the host as real, the owner counts
+    /// behind the addresses too.
+    fn add_name(&mut self, name: &str, mx_value: &str, addresses: &[IpAddr]) {
+        let Ok(domain) = Domain::parse(name) else { return };
+        let registrable_domain =
+            domain.as_str()[domain.registrable_start().unwrap_or(0)..].to_owned();
+        let answer = self.table.lookup(&domain, self.now);
+        let count_in = |cluster: &mut Cluster| {
+            let names = match answer.verdict.rule {
+                Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
+                    &mut cluster.listed_as_disposable
+                }
+                _ if answer.is_listed_as_real() => &mut cluster.protected,
+                _ => &mut cluster.unlisted,
+            };
+            names.insert(registrable_domain.clone());
+        };
+        if let Ok(host) = DnsName::parse(mx_value)
+            && let Some(start) = host.registrable_start()
+            && host.as_str()[start..] != registrable_domain
+            && !self.table.is_known_mx_host(host.as_str())
+        {
+            count_in(self.by_host.entry(host.as_str()[start..].to_owned()).or_default());
+        }
+        let is_host_real = self.table.is_known_as_real(mx_value, self.now);
+        for address in addresses {
+            let cluster = self.by_address.entry(*address).or_default();
+            count_in(cluster);
+            if is_host_real {
+                cluster.protected.insert(mx_value.to_owned());
+            }
+        }
+    }
+}
+
+/// A host or an address, the domains behind it, and the row that would list it.
+struct SuggestedRow {
+    name: String,
+    cluster: Cluster,
+    row: String,
+}
+
+/// The hosts or addresses with at least `min_names` domains, those with the most listed domains
+/// first. `format_row` makes the row that would list one.
+fn sort_clusters<K: ToString>(
+    clusters: BTreeMap<K, Cluster>,
+    min_names: usize,
+    format_row: impl Fn(&K) -> String,
+) -> Vec<SuggestedRow> {
+    let enough = clusters.into_iter().filter(|(_, cluster)| cluster.name_count() >= min_names);
+    let mut rows: Vec<SuggestedRow> = enough
+        .map(|(key, cluster)| {
+            let row = format_row(&key);
+            SuggestedRow { name: key.to_string(), cluster, row }
+        })
+        .collect();
+    rows.sort_by_key(|row| {
+        Reverse((row.cluster.listed_as_disposable.len(), row.cluster.unlisted.len()))
+    });
+    rows
+}
+
+impl Cluster {
+    fn name_count(&self) -> usize {
+        self.listed_as_disposable.len() + self.protected.len() + self.unlisted.len()
+    }
+}
+
+impl SuggestedRow {
+    /// Why a person should not list this host or address without more evidence; `None` if its
+    /// domains are mostly disposable, and none is protected.
+    fn find_objection(&self) -> Option<&'static str> {
+        let Cluster { listed_as_disposable, protected, unlisted } = &self.cluster;
+        if !protected.is_empty() {
+            Some("do not add it: a protected name uses it")
+        } else if unlisted.len() >= listed_as_disposable.len() {
+            // A host that serves as many other domains as disposable ones may be anybody's.
+            Some("not proposed: most of its names are in no list")
+        } else {
+            None
+        }
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let Cluster { listed_as_disposable: listed, protected, unlisted } = &self.cluster;
+        let examples: Vec<&str> = self.examples().collect();
+        writeln!(
+            out,
+            "# {} listed, {} protected, {} in no list: {}",
+            listed.len(),
+            protected.len(),
+            unlisted.len(),
+            examples.join(" ")
+        )?;
+        match self.find_objection() {
+            Some(objection) => writeln!(out, "# {} ({objection})", self.name),
+            None => writeln!(out, "{}", self.row),
+        }
+    }
+
+    fn to_json(&self, key: &str) -> Value {
+        let Cluster { listed_as_disposable: listed, protected, unlisted } = &self.cluster;
+        let objection = self.find_objection();
+        json!({
+            key: self.name,
+            "listed": listed.len(),
+            "protected": protected.len(),
+            "unlisted": unlisted.len(),
+            "examples": self.examples().collect::<Vec<_>>(),
+            "row": objection.is_none().then_some(&self.row),
+            "objection": objection,
+        })
+    }
+
+    /// Protected names first, because they decide whether the row may be added.
+    fn examples(&self) -> impl Iterator<Item = &str> {
+        let Cluster { listed_as_disposable: listed, protected, unlisted } = &self.cluster;
+        let names = protected.iter().chain(listed).chain(unlisted);
+        names.take(EXAMPLES_PER_CLUSTER).map(String::as_str)
+    }
+}
