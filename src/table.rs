@@ -27,6 +27,7 @@ mod manifest;
 mod mx;
 mod mx_lookup;
 mod override_file;
+mod parent_promotion;
 mod resolve;
 mod rows;
 mod rules;

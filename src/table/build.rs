@@ -17,8 +17,9 @@ use super::layout::parts::{ListInfo, TableMeta};
 use super::layout::sections::FORMAT_VERSION;
 use super::location::{self, SourceFiles};
 use super::manifest::{ListKind, ListOrigin, MAX_LISTS, Manifest};
+use super::parent_promotion::find_promoted_parents;
 use super::resolve::{self, ResolvedTable};
-use super::rows::ParsedLists;
+use super::rows::{ParsedLists, Row};
 use super::source_packages::{self, SourcePackage};
 use crate::model::domain::suffix_list_version;
 use crate::model::month::parse_day_as_unix_seconds;
@@ -77,22 +78,21 @@ pub(super) fn build_table_bytes(
         names_in_faults.push(added.name_in_faults.clone());
         texts.push(Cow::Owned(added.list_text.clone()));
     }
-    if manifest.list_specs.len() > MAX_LISTS {
-        let expected = format!("at most {MAX_LISTS} lists and feeds");
-        let found = manifest.list_specs.len().to_string();
-        return Err(TableFault::expected(manifest_name, expected, found).into());
-    }
+    check_list_count(&manifest, &manifest_name)?;
     names_in_faults.push(manifest_name);
     check_memory(&names_in_faults[names_in_faults.len() - 1], &texts, added_lists)?;
     let mut faults = TableFaults::default();
     let mut lists = parse_lists(&manifest, &names_in_faults, &texts, (&sources, now), &mut faults);
+    let promoted_parents = find_promoted_parents(&lists, &manifest);
     let hash = hash_inputs(
         &manifest,
         [&manifest_text, &sources_text],
         &texts,
+        &promoted_parents,
         lists.expired_override_count,
     );
     drop_guarded_feed_rows(&mut lists, &manifest);
+    lists.rows.extend(promoted_parents);
     // A stable sort, because it is fast on lists that are already sorted.
     lists.rows.sort_by(|a, b| a.name.cmp(&b.name));
     let resolved = resolve::resolve_lists(&lists, &manifest, &names_in_faults, &mut faults);
@@ -115,6 +115,15 @@ pub(super) fn build_table_bytes(
         embedded_lists: &embedded_lists,
     })
     .map_err(TableFaults::from)
+}
+
+fn check_list_count(manifest: &Manifest, manifest_name_in_faults: &str) -> Result<(), TableFault> {
+    let found = manifest.list_specs.len();
+    if found <= MAX_LISTS {
+        return Ok(());
+    }
+    let expected = format!("at most {MAX_LISTS} lists and feeds");
+    Err(TableFault::expected(manifest_name_in_faults, expected, found.to_string()))
 }
 
 /// Fails if the process can't get the memory that the build of a table from these texts needs. A
@@ -199,6 +208,7 @@ fn hash_inputs(
     manifest: &Manifest,
     manifest_and_sources_texts: [&str; 2],
     list_texts: &[Cow<'static, str>],
+    promoted_parents: &[Row<'_>],
     expired_override_count: u32,
 ) -> u128 {
     let mut hash = Xxh3Default::new();
@@ -214,6 +224,8 @@ fn hash_inputs(
         add(list.kind.as_str());
         add(text);
     }
+    // An earlier riskgate made no such rows from the same texts.
+    promoted_parents.iter().for_each(|row| add(&row.name));
     hash.update(&FORMAT_VERSION.to_le_bytes());
     hash.update(&expired_override_count.to_le_bytes());
     hash.digest128()

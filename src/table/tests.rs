@@ -6,6 +6,7 @@ mod compiled;
 mod dns_facts;
 mod faults;
 mod lookup;
+mod parent_promotion;
 mod slips;
 mod succession;
 mod suggestions;

@@ -32,7 +32,7 @@ fn is_flagged(gateway: &Gateway, key: &str, name: &str) -> bool {
 
 /// Returns true if the table contains the list of this day and of no other.
 fn serves_list_of_day(gateway: &Gateway, key: &str, day: usize) -> bool {
-    let name = |n: usize| format!("abused-{n}.test-feed.com");
+    let name = |n: usize| format!("abused-{n}-test-feed.com");
     is_flagged(gateway, key, &name(5 * day))
         && is_flagged(gateway, key, &name(5 * day + 59))
         && !is_flagged(gateway, key, &name(5 * day + 60))
@@ -91,7 +91,7 @@ fn a_feed_follows_daily_lists_and_keeps_its_last_good_list_after_bad_ones() {
         scope.spawn(|| {
             let mut seen = std::collections::BTreeMap::new();
             while !is_done.load(Ordering::SeqCst) {
-                let answer = gateway.get_domain("abused-7.test-feed.com", &key).expect(200);
+                let answer = gateway.get_domain("abused-7-test-feed.com", &key).expect(200);
                 let version = answer.header("X-Table-Version").unwrap().to_owned();
                 let score = answer.json()["risk_score"].as_u64().unwrap();
                 assert_eq!(*seen.entry(version).or_insert(score), score);
@@ -132,7 +132,7 @@ fn a_feed_follows_daily_lists_and_keeps_its_last_good_list_after_bad_ones() {
     });
     assert_eq!(gateway.sum_of_samples("riskgate_feed_rows", &["feed=\"daily\""]), 60.0);
     assert!(gateway.sum_of_samples("riskgate_feed_fetches_total", &["outcome=\"failed\""]) >= 8.0);
-    let printed = gateway.cli(&["table", "lookup", "abused-15.test-feed.com"]).expect(0).stdout;
+    let printed = gateway.cli(&["table", "lookup", "abused-15-test-feed.com"]).expect(0).stdout;
     assert!(printed.contains("list     feed daily (disposable_a)"), "{printed}");
 }
 
@@ -332,7 +332,7 @@ fn a_fetched_list_is_not_used_after_its_feed_gets_another_kind() {
     std::fs::remove_file(&list).unwrap();
     gateway.edit_config(|config| config.replace("tier = \"a\"", "kind = \"free\""));
     wait_until("the list is out of the table", || !serves_list_of_day(&gateway, &key, 0));
-    let body = gateway.get_domain("abused-7.test-feed.com", &key).expect(200).json();
+    let body = gateway.get_domain("abused-7-test-feed.com", &key).expect(200).json();
     assert_eq!((&body["risk_score"], &body["is_free_provider"]), (&10.into(), &false.into()));
 }
 

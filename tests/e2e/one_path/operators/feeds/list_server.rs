@@ -80,7 +80,7 @@ pub fn response_text(status: &str, body: &str) -> String {
 
 /// The names of a day: each day five names go and five come.
 pub fn names_of_day(day: usize) -> Vec<String> {
-    (5 * day..5 * day + 60).map(|n| format!("abused-{n}.test-feed.com")).collect()
+    (5 * day..5 * day + 60).map(|n| format!("abused-{n}-test-feed.com")).collect()
 }
 
 /// A response whose end is the end of its connection.
