@@ -8,8 +8,12 @@ mod checks;
 mod config;
 mod error;
 mod fetch;
+mod list_formats;
 mod status;
 mod storage;
+mod stored_names;
+#[cfg(test)]
+mod tests;
 mod update;
 
 pub use config::{Feed, Feeds};

@@ -79,8 +79,33 @@ impl Settings {
             "the base64 line of a minisign public key",
             key,
         );
-        let kind = match self.choice(&format!("{entry_key}.kind"), &["disposable", "alias", "free"])
-        {
+        let kind = self.read_feed_kind(entry_key);
+        let interval =
+            self.nonzero_duration(&format!("{entry_key}.interval"), Duration::from_hours(24));
+        let max_age = self.duration(&format!("{entry_key}.max_age"), Duration::from_hours(30 * 24));
+        let max_bytes =
+            self.integer(&format!("{entry_key}.max_bytes"), 1..=HIGHEST_FEED_MAX_BYTES, 16 << 20);
+        let max_changed_percent =
+            self.integer(&format!("{entry_key}.max_changed_percent"), 1..=100_000, 50);
+        let is_rolling = self.boolean(&format!("{entry_key}.rolling"), false);
+        let keep_departed = self.duration(&format!("{entry_key}.keep"), Duration::ZERO);
+        Some(Feed {
+            name: name?,
+            url: url?,
+            kind,
+            fetch_interval: interval.max(Duration::from_secs(1)),
+            max_unchanged_age: max_age,
+            max_list_bytes: max_bytes,
+            max_changed_percent,
+            is_rolling,
+            keep_departed,
+            sha256_url,
+            minisign_public_key: public_key,
+        })
+    }
+
+    fn read_feed_kind(&mut self, entry_key: &str) -> FeedKind {
+        match self.choice(&format!("{entry_key}.kind"), &["disposable", "alias", "free"]) {
             "alias" => FeedKind::Alias,
             "free" => FeedKind::Free,
             _ => FeedKind::Disposable(
@@ -91,25 +116,7 @@ impl Settings {
                     _ => FeedTier::C,
                 },
             ),
-        };
-        let interval =
-            self.nonzero_duration(&format!("{entry_key}.interval"), Duration::from_hours(24));
-        let max_age = self.duration(&format!("{entry_key}.max_age"), Duration::from_hours(30 * 24));
-        let max_bytes =
-            self.integer(&format!("{entry_key}.max_bytes"), 1..=HIGHEST_FEED_MAX_BYTES, 16 << 20);
-        let max_changed_percent =
-            self.integer(&format!("{entry_key}.max_changed_percent"), 1..=100_000, 50);
-        Some(Feed {
-            name: name?,
-            url: url?,
-            kind,
-            fetch_interval: interval.max(Duration::from_secs(1)),
-            max_unchanged_age: max_age,
-            max_list_bytes: max_bytes,
-            max_changed_percent,
-            sha256_url,
-            minisign_public_key: public_key,
-        })
+        }
     }
 
     /// Reads a setting that has no default. If it is missing or faulty, reports that and returns

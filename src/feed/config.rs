@@ -23,8 +23,13 @@ pub struct Feed {
     /// The largest list that riskgate accepts, in bytes.
     pub max_list_bytes: u64,
     /// An update may add at most this share of the last list's rows, and may remove at most this
-    /// share. In percent.
+    /// share. In percent. The share grows with the age of the last good list.
     pub max_changed_percent: u64,
+    /// Whether the list changes by design, such as the most abused names of each day. Then
+    /// `max_changed_percent` limits only how much longer or shorter an update makes the list.
+    pub is_rolling: bool,
+    /// How long the table keeps the names that have left the list. Zero: not at all.
+    pub keep_departed: Duration,
     /// The URL of a text that begins with the list's SHA-256 in hexadecimal, such as the output of
     /// `sha256sum`.
     pub sha256_url: Option<FeedLocation>,

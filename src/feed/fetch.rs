@@ -4,9 +4,11 @@
 //! signature. This module stores nothing and does not check the names.
 
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use flate2::read::MultiGzDecoder;
 use minisign_verify::{PublicKey, Signature};
 use sha2::{Digest, Sha256};
 use ureq::tls::{RootCerts, TlsConfig};
@@ -21,6 +23,8 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest checksum or signature file, in bytes.
 const MAX_CHECKSUM_OR_SIGNATURE_BYTES: u64 = 64 << 10;
 const MAX_REDIRECTS: u32 = 5;
+/// The fault of a list that is truncated.
+const PART_OF_A_LIST: &str = "expected the whole list, but found a part";
 
 /// Where riskgate fetches a list: a URL or a file.
 #[derive(Clone, PartialEq, Eq)]
@@ -166,7 +170,7 @@ fn fetch_list_over_http(
 ) -> Result<FetchOutcome, FeedError> {
     let failed = |why: String| FeedError::new(url.to_string(), why);
     let agent = create_http_agent(url_text.starts_with("https://"));
-    let mut request = agent.get(url_text);
+    let mut request = agent.get(url_text).header("Accept-Encoding", "gzip");
     if let Some(etag) = &previous_state.etag {
         request = request.header("If-None-Match", etag);
     }
@@ -185,6 +189,7 @@ fn fetch_list_over_http(
         let value = response.headers().get(name)?.to_str().ok()?;
         Some(value.to_owned())
     };
+    let encoding = header_value("content-encoding").map(|value| value.to_ascii_lowercase());
     let (etag, modified) = (header_value("etag"), header_value("last-modified"));
     let content_length = response.body().content_length();
     let declares_its_end =
@@ -204,18 +209,48 @@ fn fetch_list_over_http(
         }
         error => failed(format!("expected the whole list, but found: {error}")),
     })?;
-    // If the response has neither Content-Length nor Transfer-Encoding, the list ends where the
-    // connection ends. Such a list may be truncated, so it must end with a line feed or `]`.
-    let ends_completely = match bytes.trim_ascii_end().last() {
-        Some(b']') => true,
-        _ => bytes.ends_with(b"\n"),
-    };
-    if content_length.is_some_and(|length| length != bytes.len() as u64)
-        || (!declares_its_end && !ends_completely)
-    {
-        return Err(failed("expected the whole list, but found a part".to_owned()));
+    if content_length.is_some_and(|length| length != bytes.len() as u64) {
+        return Err(failed(PART_OF_A_LIST.to_owned()));
     }
+    let bytes = match encoding.as_deref() {
+        None | Some("identity") => {
+            // If the response has neither Content-Length nor Transfer-Encoding, the list ends where
+            // the connection ends. Such a list may be truncated, so it must end with a line feed
+            // or `]`.
+            if !declares_its_end && !has_complete_end(&bytes) {
+                return Err(failed(PART_OF_A_LIST.to_owned()));
+            }
+            bytes
+        }
+        Some("gzip" | "x-gzip") => decode_gzip(&bytes, max_bytes).map_err(failed)?,
+        Some(other) => {
+            let expected = "a list without Content-Encoding or in gzip, as riskgate asked for";
+            return Err(failed(format!("expected {expected}, but found {other:?}")));
+        }
+    };
     Ok(FetchOutcome::List(FetchedList { bytes, etag, last_modified: modified }))
+}
+
+/// Whether the last line of a list is complete.
+fn has_complete_end(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_end().last() == Some(&b']') || bytes.ends_with(b"\n")
+}
+
+/// Decodes a list in gzip. Its own checksum says whether it is whole. The error says what was
+/// expected.
+fn decode_gzip(encoded: &[u8], max_bytes: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut decoder = MultiGzDecoder::new(encoded).take(max_bytes.saturating_add(1));
+    match decoder.read_to_end(&mut bytes) {
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Err(PART_OF_A_LIST.to_owned())
+        }
+        Err(error) => Err(format!("expected the whole list in gzip, but found: {error}")),
+        Ok(_) if bytes.len() as u64 > max_bytes => {
+            Err(format!("expected at most {max_bytes} bytes, but found more"))
+        }
+        Ok(_) => Ok(bytes),
+    }
 }
 
 /// Replaces each URL in an error message, because a URL may contain a token.

@@ -40,12 +40,13 @@ pub struct FeedStatus {
 impl FeedStatus {
     /// The status as JSON, with times in RFC 3339.
     pub fn to_json(&self) -> serde_json::Value {
-        let FeedState { attempted_at, fetched_at, changed_at, rows, .. } = &self.state;
+        let FeedState { attempted_at, fetched_at, changed_at, rows, kept, .. } = &self.state;
         let time = |at: &Option<i64>| at.map(format_rfc3339);
         serde_json::json!({
             "name": self.name,
             "url": self.url,
             "rows": rows,
+            "kept": kept,
             "attempted_at": time(attempted_at),
             "fetched_at": time(fetched_at),
             "changed_at": time(changed_at),

@@ -1,6 +1,5 @@
 //! The files of a feed: its last good list and its state.
 
-use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::error::FeedError;
+use super::stored_names::StoredNames;
 use crate::support::regular_file::{parent_dir, read_regular_text, write_atomically};
 use crate::table::FeedList;
 
@@ -40,6 +40,11 @@ pub struct FeedState {
     pub changed_at: Option<i64>,
     /// The number of rows of the list.
     pub rows: usize,
+    /// The number of names that have left the list, but are kept.
+    pub kept: usize,
+    /// Since when the published list may differ from the last good list, in seconds since 1970: the
+    /// last successful attempt, or the first one after the state was lost.
+    pub may_differ_since: Option<i64>,
     /// Length, inode and change time of the list's file, to detect other writers.
     pub list_fingerprint: Option<[i64; 4]>,
     /// The fault of the last attempt, if it failed.
@@ -57,11 +62,26 @@ impl FeedState {
             return false;
         }
         let had_other_source = !self.source_digest.is_empty();
-        let FeedState { rows, changed_at, fetched_at, list_fingerprint, .. } = *self;
+        let FeedState { rows, kept, changed_at, fetched_at, list_fingerprint, .. } = *self;
         let empty = FeedState::default();
-        *self =
-            FeedState { source_digest, rows, changed_at, fetched_at, list_fingerprint, ..empty };
+        *self = FeedState {
+            source_digest,
+            rows,
+            kept,
+            changed_at,
+            fetched_at,
+            list_fingerprint,
+            ..empty
+        };
         had_other_source
+    }
+
+    /// The age of the last good list at `now`, in seconds since 1970. If the state does not know
+    /// the age, or the clock was ahead, the list ages from `now` on.
+    pub(super) fn measure_age_of_list(&mut self, now: i64) -> Duration {
+        let since = self.may_differ_since.or(self.fetched_at).unwrap_or(now).min(now);
+        self.may_differ_since = Some(since);
+        Duration::from_secs(now.abs_diff(since))
     }
 
     /// Adds the digest of an accepted list as the latest. Drops the oldest digest if there are too
@@ -90,7 +110,7 @@ pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedSta
         false => {
             let mut digests = state.digests;
             digests.pop();
-            FeedState { etag: None, modified: None, digests, rows: 0, ..state }
+            FeedState { etag: None, modified: None, digests, rows: 0, kept: 0, ..state }
         }
     }
 }
@@ -134,10 +154,15 @@ pub(super) fn write_state(folder: &Path, name: &str, state: &FeedState) -> Resul
     create_dir_and_write_file(&state_path(folder, name), text.as_bytes())
 }
 
-/// The names of the last good list. Empty if there is no list or it is damaged.
-pub(super) fn read_list_names(path: &Path) -> HashSet<String> {
+/// The names in the feed's file. None if there is no file or it is damaged.
+pub(super) fn read_stored_names(path: &Path) -> StoredNames {
     let text = FeedList::read_verified_text(path).ok().flatten().unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
+    StoredNames::parse(&text)
+}
+
+/// The length of the feed's file; 0 if there is none.
+pub(super) fn stored_bytes(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
 /// The fault of the list on disk, if it is damaged. A missing list is not a fault.
@@ -148,13 +173,13 @@ pub(super) fn find_list_fault(state: &FeedState, path: &Path) -> Option<String> 
     found.map(|found| format!("{}: expected the kept list, but found {found}", path.display()))
 }
 
-/// Writes the list, and its fingerprint into the state.
+/// Writes the lines of the feed's file, and the fingerprint of the file into the state.
 pub(super) fn write_list_and_fingerprint(
     state: &mut FeedState,
     path: &Path,
-    names: &[String],
+    lines: &[String],
 ) -> Result<(), FeedError> {
-    let text = FeedList::render_with_checksum(names);
+    let text = FeedList::render_with_checksum(lines);
     create_dir_and_write_file(path, text.as_bytes())?;
     state.list_fingerprint = fingerprint_if_unchanged(path, &text);
     Ok(())

@@ -7,7 +7,10 @@ use super::checks;
 use super::config::Feed;
 use super::error::FeedError;
 use super::fetch::{self, FeedLocation, FetchOutcome};
+use super::list_formats;
 use super::storage::{self, FeedState};
+use super::stored_names::{self, StoredNames};
+use crate::model::believed_time::BelievedTime;
 use crate::table::Table;
 
 /// The result of an update that did not fail.
@@ -19,11 +22,23 @@ pub enum UpdateOutcome {
     Unchanged,
 }
 
+/// How a fetched list is compared with the last good list.
+#[derive(Clone, Copy)]
+enum Comparison {
+    /// The last good list came from another source. No name of it is kept.
+    OtherSource,
+    /// However much has changed, the operator wants the fetched list.
+    Forced,
+    /// The last good list has this age. The fetched list must be newer, and must not differ too
+    /// much.
+    Checked(Duration),
+}
+
 impl Feed {
-    /// Fetches the list, and stores it if it passes the checks. `table` has the protected names. If
-    /// `is_forced` is true, riskgate accepts a list that changed too much, or that it accepted
-    /// before. If another process updates the same feed, this function first waits for it, up to
-    /// `max_lock_wait`.
+    /// Fetches the list, and stores it if it passes the checks. `table` has the protected names.
+    /// By the time `now`, names that left the list long ago are removed. If `is_forced` is true,
+    /// riskgate accepts a list that changed too much, or that it accepted before. If another
+    /// process updates the same feed, this function first waits for it, up to `max_lock_wait`.
     ///
     /// # Errors
     /// If the list could not be fetched, checked or stored. The last good list is kept, and the
@@ -32,7 +47,7 @@ impl Feed {
         &self,
         folder: &Path,
         table: &Table,
-        now: i64,
+        now: BelievedTime,
         is_forced: bool,
         max_lock_wait: Duration,
     ) -> Result<UpdateOutcome, FeedError> {
@@ -41,14 +56,20 @@ impl Feed {
         storage::check_files_can_be_opened(folder, &self.name, &self.list_path(folder))
             .map_err(|error| self.prefix_feed_name(error))?;
         let mut state = self.read_state(folder);
-        let compare_with_previous =
-            !state.reset_if_source_changed(self.digest_source_settings()) && !is_forced;
-        state.attempted_at = Some(now);
-        let updated =
-            self.fetch_verify_and_save(folder, table, &mut state, now, compare_with_previous);
+        let has_other_source = state.reset_if_source_changed(self.digest_source_settings());
+        let comparison = match (has_other_source, is_forced) {
+            (true, _) => Comparison::OtherSource,
+            (false, true) => Comparison::Forced,
+            (false, false) => Comparison::Checked(state.measure_age_of_list(now.unix_now)),
+        };
+        state.attempted_at = Some(now.unix_now);
+        let updated = self.fetch_verify_and_save(folder, table, &mut state, now, comparison);
         let updated = updated.map_err(|error| self.prefix_feed_name(error));
         match &updated {
-            Ok(_) => (state.fetched_at, state.fault) = (Some(now), None),
+            Ok(_) => {
+                state.fetched_at = Some(now.unix_now);
+                (state.may_differ_since, state.fault) = (state.fetched_at, None);
+            }
             Err(error) => state.fault = Some(error.to_string()),
         }
         let written = storage::write_state(folder, &self.name, &state);
@@ -76,18 +97,17 @@ impl Feed {
         fetch::sha256_hex(parts.join("\n").as_bytes())
     }
 
-    /// Fetches, verifies, checks and stores the list. If `compare_with_previous` is true, rejects a
-    /// list that was accepted before the last one, and a list that changed too much.
+    /// Fetches, verifies, checks and stores the list.
     fn fetch_verify_and_save(
         &self,
         folder: &Path,
         table: &Table,
         state: &mut FeedState,
-        now: i64,
-        compare_with_previous: bool,
+        now: BelievedTime,
+        comparison: Comparison,
     ) -> Result<UpdateOutcome, FeedError> {
         let fetched = match fetch::fetch_list(&self.url, state, self.max_list_bytes)? {
-            FetchOutcome::NotModified => return Ok(UpdateOutcome::Unchanged),
+            FetchOutcome::NotModified => return self.drop_outdated_names(folder, state, now),
             FetchOutcome::List(fetched) => fetched,
         };
         if let Some(url) = &self.sha256_url {
@@ -96,28 +116,81 @@ impl Feed {
         if let Some(key) = &self.minisign_public_key {
             fetch::check_signature(&self.url, key, &fetched.bytes)?;
         }
-        checks::check_memory(&self.name, &fetched.bytes)?;
-        let names = checks::parse_names(&self.name, &fetched.bytes)?;
+        let list = self.list_path(folder);
+        checks::check_memory(&self.name, &fetched.bytes, storage::stored_bytes(&list))?;
+        let names = list_formats::parse_names(&self.name, &fetched.bytes)?;
         // The digest covers only the sorted names. A changed comment or order does not change it.
         let digest = fetch::sha256_hex(names.join("\n").as_bytes());
         if state.digests.last() == Some(&digest) {
             (state.etag, state.modified) = (fetched.etag, fetched.last_modified);
-            return Ok(UpdateOutcome::Unchanged);
+            return self.drop_outdated_names(folder, state, now);
         }
-        if compare_with_previous && state.digests.contains(&digest) {
-            let why = "expected a newer list, but found one that was fetched before";
-            return Err(FeedError::new(&self.name, why));
+        if let Comparison::Checked(age) = comparison
+            && state.digests.contains(&digest)
+        {
+            checks::check_newer(self, age)?;
         }
         checks::check_protected_names(self, &names, table)?;
-        let list = self.list_path(folder);
-        if compare_with_previous {
-            checks::check_changed_share(self, &storage::read_list_names(&list), &names)?;
+        let stored = match comparison {
+            Comparison::OtherSource => StoredNames::default(),
+            Comparison::Forced | Comparison::Checked(_) => storage::read_stored_names(&list),
+        };
+        if let Comparison::Checked(age) = comparison {
+            checks::check_changed_share(self, &stored.listed, &names, age)?;
         }
-        storage::write_list_and_fingerprint(state, &list, &names)?;
+        self.write_names(&list, state, stored, &names, now)?;
         (state.etag, state.modified) = (fetched.etag, fetched.last_modified);
-        (state.rows, state.changed_at) = (names.len(), Some(now));
+        state.changed_at = Some(now.unix_now);
         state.push_list_digest(digest);
         Ok(UpdateOutcome::ListReplaced(names.len()))
+    }
+
+    /// Writes the names of a list into the feed's file, and the former names that are kept.
+    fn write_names(
+        &self,
+        list_path: &Path,
+        state: &mut FeedState,
+        stored: StoredNames,
+        listed_names: &[String],
+        now: BelievedTime,
+    ) -> Result<(), FeedError> {
+        let mut departed = stored.into_departed(listed_names, now.unix_now);
+        departed.retain(|_, left_at| !self.is_outdated(*left_at, now));
+        let lines = stored_names::render_lines(listed_names, &departed, self.max_list_bytes);
+        storage::write_list_and_fingerprint(state, list_path, &lines)?;
+        let kept_lines = &lines[listed_names.len()..];
+        state.kept = kept_lines.iter().filter(|line| !line.starts_with('#')).count();
+        state.rows = listed_names.len();
+        Ok(())
+    }
+
+    /// Removes the names that have been kept long enough from the feed's file, whose list has not
+    /// changed.
+    fn drop_outdated_names(
+        &self,
+        folder: &Path,
+        state: &mut FeedState,
+        now: BelievedTime,
+    ) -> Result<UpdateOutcome, FeedError> {
+        let list = self.list_path(folder);
+        if state.kept > 0 {
+            checks::check_memory(&self.name, &[], storage::stored_bytes(&list))?;
+            let stored = storage::read_stored_names(&list);
+            if stored.departed.values().any(|left_at| self.is_outdated(*left_at, now)) {
+                let mut listed_names: Vec<String> = stored.listed.iter().cloned().collect();
+                listed_names.sort_unstable();
+                self.write_names(&list, state, stored, &listed_names, now)?;
+            }
+        }
+        Ok(UpdateOutcome::Unchanged)
+    }
+
+    /// Whether a name that left the list at `left_at`, in seconds since 1970, has been kept long
+    /// enough. By a time that no clock confirms, no name has.
+    fn is_outdated(&self, left_at: i64, now: BelievedTime) -> bool {
+        let kept_for = now.unix_now.saturating_sub(left_at);
+        self.keep_departed.is_zero()
+            || (now.allows_deletion() && kept_for > self.keep_departed.as_secs().cast_signed())
     }
 
     pub(super) fn read_state(&self, folder: &Path) -> FeedState {

@@ -56,7 +56,7 @@ const FOLDERS_WITHOUT_HTTP: [&str; 11] = [
 ];
 
 /// Crates, each with the only folders or modules that may use it.
-const CRATES: [(&str, &[&str]); 38] = [
+const CRATES: [(&str, &[&str]); 39] = [
     ("anstream", &["cli/output"]),
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
@@ -77,6 +77,7 @@ const CRATES: [(&str, &[&str]); 38] = [
             "management/repeatable",
         ],
     ),
+    ("flate2", &["feed/fetch"]),
     (
         "hickory_resolver",
         &[

@@ -9,8 +9,9 @@ use super::super::failure::CommandFailure;
 use super::super::output::{print_message, print_progress, print_result};
 use crate::cli::store_access::STORE_TIMEOUT;
 use crate::config::Config;
-use crate::feed::{Feed, FeedStatus, UpdateOutcome};
+use crate::feed::{Feed, FeedStatus, Feeds, UpdateOutcome};
 use crate::management::read_present_time;
+use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::format_rfc3339;
 use crate::table::Table;
 
@@ -25,19 +26,11 @@ pub fn update_feeds(
     json: bool,
 ) -> Result<(), CommandFailure> {
     let feeds = &config.reloadable.feeds;
-    let unknown = names.iter().find(|name| !feeds.feeds.iter().any(|feed| feed.name == **name));
-    if let Some(name) = unknown {
-        let known: Vec<&str> = feeds.feeds.iter().map(|feed| feed.name.as_str()).collect();
-        let expected = match known.is_empty() {
-            true => "an enabled [[table.feed]] of this name".to_owned(),
-            false => format!("one of {}", known.join(", ")),
-        };
-        return Err(CommandFailure::usage(format!(
-            "feed: expected {expected}, but found {name:?}"
-        )));
-    }
+    check_feed_names(names, feeds)?;
     let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
     let table = Table::build(&config.reloadable.table, now)?;
+    // A command does not watch the clock for long enough to delete by it.
+    let now = BelievedTime { unix_now: now, trust: TimeTrust::Known };
     let is_wanted = |feed: &&Feed| names.is_empty() || names.contains(&feed.name);
     let (mut lines, mut objects, mut failed) = (String::new(), Vec::new(), Vec::new());
     let wanted: Vec<&Feed> = feeds.feeds.iter().filter(is_wanted).collect();
@@ -88,6 +81,22 @@ pub fn update_feeds(
     }
 }
 
+/// Fails if a name is not that of an enabled feed.
+fn check_feed_names(names: &[String], feeds: &Feeds) -> Result<(), CommandFailure> {
+    let unknown = names.iter().find(|name| !feeds.feeds.iter().any(|feed| feed.name == **name));
+    if let Some(name) = unknown {
+        let known: Vec<&str> = feeds.feeds.iter().map(|feed| feed.name.as_str()).collect();
+        let expected = match known.is_empty() {
+            true => "an enabled [[table.feed]] of this name".to_owned(),
+            false => format!("one of {}", known.join(", ")),
+        };
+        return Err(CommandFailure::usage(format!(
+            "feed: expected {expected}, but found {name:?}"
+        )));
+    }
+    Ok(())
+}
+
 /// Prints the status of each feed.
 pub fn print_feed_statuses(
     out: &mut dyn Write,
@@ -106,6 +115,7 @@ pub fn print_feed_statuses(
         let moment = |at: Option<i64>| at.map_or_else(|| "never".to_owned(), format_rfc3339);
         writeln!(out, "{name}  {url}")?;
         writeln!(out, "  rows     {}", state.rows)?;
+        writeln!(out, "  kept     {}", state.kept)?;
         writeln!(out, "  fetched  {}", moment(state.fetched_at))?;
         writeln!(out, "  changed  {}", moment(state.changed_at))?;
         if let Some(problem) = problem {

@@ -114,7 +114,8 @@ impl Worker {
     }
 
     fn start_update_if_due(&mut self, feed: Feed) {
-        let now = self.state.ledger.believed_now();
+        let believed_time = self.state.ledger.believed_time();
+        let now = believed_time.unix_now;
         if self.running.contains_key(&feed.name) || !self.is_due(&feed, now) {
             return;
         }
@@ -123,7 +124,7 @@ impl Worker {
         let update_and_report = move || {
             // If this fails, the thread works at normal priority.
             let _ = rustix::process::nice(THREAD_NICENESS);
-            let update = || feed.update(&folder, &table, now, false, MAX_LOCK_WAIT);
+            let update = || feed.update(&folder, &table, believed_time, false, MAX_LOCK_WAIT);
             let fault = match catch_unwind(AssertUnwindSafe(update)) {
                 Ok(updated) => updated.err().map(|error| error.to_string()),
                 Err(_) => Some(format!("{}: expected a list, but found a panic", feed.name)),

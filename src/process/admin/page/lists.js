@@ -35,6 +35,7 @@ function feedsCard(items) {
         cell: ({ name, url }) => [nameOf(name, "b"), h("div", { class: "quiet name" }, url)],
       },
       rowsColumn,
+      numberColumn("Kept", "kept"),
       { title: "Good fetch", cell: (feed) => ageOf(feed.fetched_at) },
       { title: "Changed", cell: (feed) => ageOf(feed.changed_at) },
       {

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::harness::{Gateway, SetOnDrop, Setup, wait_until};
 
-use list_server::{ListServer, list_response, names_of_day, response_text, response_until_close};
+use list_server::{
+    ListServer, encoded_response, list_response, names_of_day, response_text, response_until_close,
+};
 
 fn feed_toml(name: &str, url: &str, more: &str) -> String {
     format!("\n[[table.feed]]\nname = \"{name}\"\nurl = \"{url}\"\ntier = \"a\"\n{more}\n")
@@ -77,7 +79,7 @@ fn a_feed_follows_daily_lists_and_keeps_its_last_good_list_after_bad_ones() {
         .responses
         .lock()
         .unwrap()
-        .push_back(list_response(&names_of_day(0), "ETag: \"day-0\"\r\n"));
+        .push_back(list_response(&names_of_day(0), "ETag: \"day-0\"\r\n").into());
     let gateway = feed_setup_on(Setup::with_bundled_table())
         .append_toml(&feed_toml("daily", &server.url(), "interval = \"1s\""))
         .start();
@@ -253,7 +255,7 @@ fn a_feed_list_is_accepted_without_the_names_that_the_lists_protect() {
 #[test]
 fn an_unwritable_feed_dir_is_reported_and_no_list_is_fetched() {
     let server = ListServer::start();
-    server.responses.lock().unwrap().push_back(list_response(&names_of_day(0), ""));
+    server.responses.lock().unwrap().push_back(list_response(&names_of_day(0), "").into());
     // riskgate can't create a folder there.
     let setup = feed_setup().set_text("table.feed_dir", "/proc/riskgate/feeds");
     let gateway =
@@ -273,12 +275,12 @@ fn a_feed_with_a_changed_url_is_fetched_at_once_and_without_its_etag() {
         .responses
         .lock()
         .unwrap()
-        .push_back(list_response(&names_of_day(0), "ETag: \"same\"\r\n"));
+        .push_back(list_response(&names_of_day(0), "ETag: \"same\"\r\n").into());
     second
         .responses
         .lock()
         .unwrap()
-        .push_back(list_response(&names_of_day(40), "ETag: \"same\"\r\n"));
+        .push_back(list_response(&names_of_day(40), "ETag: \"same\"\r\n").into());
     let gateway =
         feed_setup().append_toml(&feed_toml("daily", &first.url(), "interval = \"7d\"")).start();
     let key = gateway.create_active_key("acme", &[]);
@@ -291,11 +293,12 @@ fn a_feed_with_a_changed_url_is_fetched_at_once_and_without_its_etag() {
 #[test]
 fn a_reported_feed_fault_ends_once_table_update_succeeds() {
     let server = ListServer::start();
-    server.responses.lock().unwrap().push_back(response_text("500 Oh", ""));
+    server.responses.lock().unwrap().push_back(response_text("500 Oh", "").into());
     let gateway =
         feed_setup().append_toml(&feed_toml("daily", &server.url(), "interval = \"7d\"")).start();
     wait_until("riskgate reports it", || feed_problem(&gateway).contains("found 500"));
-    *server.responses.lock().unwrap() = VecDeque::from([list_response(&names_of_day(0), "")]);
+    *server.responses.lock().unwrap() =
+        VecDeque::from([list_response(&names_of_day(0), "").into()]);
     // Times have a resolution of one second, so the next fetch must happen in another second.
     let first = gateway.get_admin_page("/status").json()["feeds"][0]["attempted_at"].clone();
     wait_until("a command fetches later", || {
@@ -402,4 +405,52 @@ fn a_broken_overrides_file_does_not_stop_feed_updates() {
     assert!(gateway.readyz().text().contains("table: "));
     std::fs::write(&overrides, good).unwrap();
     wait_until("nothing is wrong", || !gateway.readyz().text().contains("table: "));
+}
+
+/// Compresses with the gzip program.
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut child = std::process::Command::new("gzip")
+        .arg("-c")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), bytes).unwrap();
+    child.wait_with_output().unwrap().stdout
+}
+
+#[test]
+fn a_whole_list_in_gzip_is_accepted_and_a_cut_or_otherwise_encoded_one_is_not() {
+    let server = ListServer::start();
+    let gateway =
+        feed_setup().append_toml(&feed_toml("daily", &server.url(), "interval = \"1s\"")).start();
+    let key = gateway.create_active_key("acme", &[]);
+    // No list ends with a line feed.
+    for (day, has_length) in [(0, true), (1, false)] {
+        let body = gzip(names_of_day(day).join("\n").as_bytes());
+        server.respond_with(encoded_response("gzip", &body, has_length));
+        wait_until("the list is in the table", || serves_list_of_day(&gateway, &key, day));
+    }
+    assert!(server.request_headers.lock().unwrap()[0].contains("accept-encoding: gzip\r\n"));
+    let body = gzip(names_of_day(2).join("\n").as_bytes());
+    let cut = &body[..body.len() - 9];
+    for (response, expected) in [
+        (encoded_response("gzip", cut, true), "expected the whole list, but found a part"),
+        (encoded_response("gzip", cut, false), "expected the whole list, but found a part"),
+        (encoded_response("br", &body, true), "but found \"br\""),
+        (encoded_response("zstd", &body, true), "but found \"zstd\""),
+        (encoded_response("gzip", b"abused.com\n", true), "expected the whole list in gzip"),
+    ] {
+        server.respond_with(&response);
+        wait_until(&format!("it is told: {expected}"), || {
+            feed_problem(&gateway).contains(expected)
+        });
+        server.respond_with(encoded_response(
+            "gzip",
+            &gzip(names_of_day(1).join("\n").as_bytes()),
+            true,
+        ));
+        wait_until("nothing is wrong", || feed_problem(&gateway).is_empty());
+    }
+    assert!(serves_list_of_day(&gateway, &key, 1));
 }

@@ -10,7 +10,7 @@ use crate::harness::wait_until;
 fn a_held_lock_of_one_feed_stops_no_other_feed_and_is_told() {
     let (held, free) = (ListServer::start(), ListServer::start());
     for server in [&held, &free] {
-        server.responses.lock().unwrap().push_back(list_response(&names_of_day(0), ""));
+        server.responses.lock().unwrap().push_back(list_response(&names_of_day(0), "").into());
     }
     let setup = feed_setup();
     let folder = setup.path("feeds");

@@ -11,7 +11,7 @@ use crate::harness::wait_until;
 /// A server of one list. It sends its responses one after the other, and repeats the last.
 pub struct ListServer {
     pub address: SocketAddr,
-    pub responses: Arc<Mutex<VecDeque<String>>>,
+    pub responses: Arc<Mutex<VecDeque<Vec<u8>>>>,
     /// The header of each request.
     pub request_headers: Arc<Mutex<Vec<String>>>,
     pub response_count: Arc<AtomicUsize>,
@@ -35,12 +35,12 @@ impl ListServer {
                 let answer = {
                     let mut answers = answers.lock().unwrap();
                     match answers.len() {
-                        0 => "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned(),
+                        0 => b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(),
                         1 => answers[0].clone(),
                         _ => answers.pop_front().unwrap(),
                     }
                 };
-                let _ = (&stream).write_all(answer.as_bytes());
+                let _ = (&stream).write_all(&answer);
                 response_count.fetch_add(1, Ordering::SeqCst);
             }
         });
@@ -52,8 +52,8 @@ impl ListServer {
     }
 
     /// Sends this response from now on, and waits until the server has sent it.
-    pub fn respond_with(&self, answer: &str) {
-        *self.responses.lock().unwrap() = VecDeque::from([answer.to_owned()]);
+    pub fn respond_with(&self, answer: impl AsRef<[u8]>) {
+        *self.responses.lock().unwrap() = VecDeque::from([answer.as_ref().to_vec()]);
         let before = self.response_count.load(Ordering::SeqCst);
         // A fetch in progress may still get the earlier response, so two fetches must end.
         wait_until("the feed is fetched", || {
@@ -86,4 +86,12 @@ pub fn names_of_day(day: usize) -> Vec<String> {
 /// A response whose end is the end of its connection.
 pub fn response_until_close(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}")
+}
+
+/// A response whose body has this `Content-Encoding`, with its length if `has_length` is true.
+pub fn encoded_response(encoding: &str, body: &[u8], has_length: bool) -> Vec<u8> {
+    let length =
+        if has_length { format!("Content-Length: {}\r\n", body.len()) } else { String::new() };
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\n{length}\r\n");
+    [head.as_bytes(), body].concat()
 }

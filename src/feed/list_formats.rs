@@ -1,0 +1,179 @@
+//! Parses a list as its publisher writes it. No I/O.
+
+use std::net::IpAddr;
+
+use super::error::FeedError;
+use crate::model::domain::DnsName;
+
+/// The share of rows that must be valid names, in percent. One invalid row is not counted.
+const MIN_VALID_PERCENT: usize = 90;
+
+/// Parses a list and returns its names in canonical form, sorted, each once. The list is a JSON
+/// array of names, or has one row per line; see [`add_rows_of_line`]. Rejects HTML, an empty list,
+/// and a list with too few valid names.
+pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> {
+    let wrong = |found: String| {
+        Err(FeedError::new(feed_name, format!("expected a list of domains, but found {found}")))
+    };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return wrong(match bytes {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16 instead of UTF-8".to_owned(),
+            _ => "bytes that are no UTF-8".to_owned(),
+        });
+    };
+    if text.contains('\0') {
+        return wrong("zero bytes, as in UTF-16 without its mark".to_owned());
+    }
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.lines().any(|line| line.trim_start().starts_with('<')) {
+        return wrong("HTML".to_owned());
+    }
+    let rows = match is_json(text) {
+        true => match serde_json::from_str(text) {
+            Ok(names) => names,
+            Err(error) => return wrong(format!("JSON that is no array of names: {error}")),
+        },
+        false => {
+            let mut rows = Vec::new();
+            text.lines().for_each(|line| add_rows_of_line(line, &mut rows));
+            rows
+        }
+    };
+    let mut names: Vec<String> = rows
+        .iter()
+        .map(|row| row.strip_prefix("*.").or_else(|| row.strip_prefix('.')).unwrap_or(row))
+        .filter_map(|text| DnsName::parse(text).ok())
+        .map(|name| name.as_str().to_owned())
+        .filter(|name| name.contains('.'))
+        .collect();
+    if rows.is_empty() {
+        return wrong("an empty one".to_owned());
+    }
+    // One invalid row is not counted, because it may be the header of a table.
+    let invalid_count = rows.len().saturating_sub(names.len() + 1);
+    if invalid_count * 100 > rows.len() * (100 - MIN_VALID_PERCENT) || names.is_empty() {
+        return wrong(format!("{} of {} lines that are none", invalid_count + 1, rows.len()));
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+/// Whether the text is JSON. A list of an ad blocker begins with a line such as `[Adblock Plus]`.
+fn is_json(text: &str) -> bool {
+    let after_bracket = text.strip_prefix('[').map(str::trim_start);
+    after_bracket.is_some_and(|rest| !rest.starts_with(|first: char| first.is_ascii_alphabetic()))
+}
+
+/// Adds the names in a line, which are not checked. A row of another kind is added as it is, so
+/// that it counts as invalid. A line has one of these forms:
+///
+/// - a comment after `#`, `//` or `!`, or an exception of an ad blocker after `@@`: no name;
+/// - `||name^` of an ad blocker, also with options that do not limit it to some sites;
+/// - an address of this machine and names, as in a hosts file;
+/// - a name, and behind a comma, semicolon, space, tab or `#` anything else.
+fn add_rows_of_line(line: &str, rows: &mut Vec<String>) {
+    let line = line.trim();
+    if ["#", "//", "!", "@@"].iter().any(|mark| line.starts_with(mark))
+        || line.starts_with('[') && line.ends_with(']')
+    {
+        return;
+    }
+    if let Some(rule) = line.strip_prefix("||") {
+        let name = rule.split_once('^').filter(|(_, options)| blocks_everywhere(options));
+        rows.push(name.map_or(line, |(name, _)| name).to_owned());
+        return;
+    }
+    // A rule of an ad blocker that hides a part of the pages of a site.
+    if ["##", "#@#", "#?#"].iter().any(|mark| line.contains(mark)) {
+        rows.push(line.to_owned());
+        return;
+    }
+    let content = line.split('#').next().unwrap_or_default();
+    let mut fields = content.split_ascii_whitespace();
+    if let Some(address) = fields.next().and_then(|field| field.parse::<IpAddr>().ok())
+        && (address.is_loopback() || address.is_unspecified())
+    {
+        rows.extend(fields.filter(|name| !is_name_of_this_machine(name)).map(str::to_owned));
+        return;
+    }
+    let field = content.split([',', ';', ' ', '\t']).next().unwrap_or_default();
+    let field = field.trim_matches('"');
+    if !field.is_empty() {
+        rows.push(field.to_owned());
+    }
+}
+
+/// Whether the text after `||name^` leaves the rule in force on all sites and for all paths.
+fn blocks_everywhere(options: &str) -> bool {
+    options.is_empty()
+        || options
+            .strip_prefix('$')
+            .is_some_and(|options| !options.contains('=') && !options.contains("badfilter"))
+}
+
+/// Whether a name in a hosts file is one of those that each machine has.
+fn is_name_of_this_machine(name: &str) -> bool {
+    !name.contains('.') || name == "localhost.localdomain" || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parsed_from_lists_as_people_publish_them() {
+        for text in [
+            "b.com\na.com\n",
+            "# Ours\n A.com # why\n\n\tb.com\n",
+            "\u{feff}domain,rank\na.com,1\nb.com,2\n",
+            "\"a.com\",1\r\n\"b.com\",2\r\n",
+            "[\"a.com\", \"b.com\", \"a.com\"]",
+            "[\n  \"*.a.com\",\n  \".b.com\"\n]\n",
+            "127.0.0.1 localhost localhost.localdomain\n::1 ip6-localhost\n0.0.0.0 0.0.0.0\n\
+             # more\n0.0.0.0 a.com # why\n0.0.0.0\tb.com www.b.com a.com\n\
+             255.255.255.255 broadcasthost\n",
+            "[Adblock Plus 2.0]\n! Title: mail\n||a.com^\n||b.com^$third-party,important\n\
+             @@||good.com^\n",
+            "[Adblock Plus 2.0]\r\n||a.com^\r\n||b.com^\r\n",
+            "*.a.com\n.b.com\n",
+            "a.com // why\n// nothing\nb.com;x\na.com\t# why\nb.com#why\n",
+        ] {
+            let mut names = parse_names("x", text.as_bytes()).unwrap();
+            names.retain(|name| name != "www.b.com");
+            assert_eq!(names, ["a.com", "b.com"], "{text}");
+        }
+    }
+
+    #[test]
+    fn other_texts_and_rules_that_list_no_name_are_rejected() {
+        for (text, expected) in [
+            ("", "an empty one"),
+            ("# nothing\n", "an empty one"),
+            ("! nothing\n@@||good.com^\n", "an empty one"),
+            ("[]", "an empty one"),
+            (" <!doctype html>", "HTML"),
+            ("{\"a\": 1}", "lines that are none"),
+            ("[1]", "JSON that is no array of names"),
+            ("some words here\nand here\n", "lines that are none"),
+            ("site.com##.banner\nother.com#@#.x\n", "lines that are none"),
+            ("||a.com^$domain=b.com\n||c.com/path^x\n", "lines that are none"),
+            ("192.168.0.1 router.example.com\n10.0.0.1 nas.example.com\n", "lines that are none"),
+        ] {
+            let error = parse_names("x", text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let utf_16 = |bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            "\u{feff}a.com\n".encode_utf16().flat_map(bytes).collect()
+        };
+        for (bytes, expected) in [
+            (b"a.com\n\xff".to_vec(), "no UTF-8"),
+            (utf_16(u16::to_le_bytes), "UTF-16 instead of UTF-8"),
+            (utf_16(u16::to_be_bytes), "UTF-16 instead of UTF-8"),
+            (utf_16(u16::to_le_bytes)[2..].to_vec(), "zero bytes, as in UTF-16"),
+        ] {
+            let error = parse_names("x", &bytes).unwrap_err().to_string();
+            assert!(error.contains(expected), "{bytes:?}: {error}");
+        }
+    }
+}

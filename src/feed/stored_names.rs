@@ -1,0 +1,126 @@
+//! The names in the file of a feed: those of the last good list, and those that left the list and
+//! are kept for a while. Decides which names are kept. No I/O.
+
+use std::collections::{BTreeMap, HashSet};
+
+/// The beginning of a line before names that left the list. After it follows when they left, in
+/// seconds since 1970. The table ignores the line, because `#` starts a comment.
+const DEPARTURE_LINE_PREFIX: &str = "# left the list at ";
+
+/// The names in the file of a feed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct StoredNames {
+    /// The names of the last good list.
+    pub listed: HashSet<String>,
+    /// The names that have left the list, each with the time at which riskgate first did not find
+    /// it, in seconds since 1970.
+    pub departed: BTreeMap<String, i64>,
+}
+
+impl StoredNames {
+    /// Parses the names of a file, one per line.
+    pub(super) fn parse(text: &str) -> StoredNames {
+        let mut stored = StoredNames::default();
+        let mut left_at = None;
+        for line in text.lines() {
+            match line.strip_prefix(DEPARTURE_LINE_PREFIX) {
+                Some(time) => left_at = time.parse().ok(),
+                None if line.starts_with('#') => {}
+                None => match left_at {
+                    None => _ = stored.listed.insert(line.to_owned()),
+                    Some(left_at) => _ = stored.departed.insert(line.to_owned(), left_at),
+                },
+            }
+        }
+        stored
+    }
+
+    /// The departed names after a list with these sorted names was fetched at `now`. A name that
+    /// came back is no longer one of them. A time of departure that is still to come is replaced
+    /// by `now`: the clock was ahead.
+    pub(super) fn into_departed(self, fetched_names: &[String], now: i64) -> BTreeMap<String, i64> {
+        let mut departed = self.departed;
+        departed.extend(self.listed.into_iter().map(|name| (name, now)));
+        departed.retain(|name, left_at| {
+            *left_at = now.min(*left_at);
+            fetched_names.binary_search(name).is_err()
+        });
+        departed
+    }
+}
+
+/// The lines of a feed's file: the names of the list, and then the departed names, the latest
+/// departures first. If the lines are longer than `max_bytes`, omits the departed names that left
+/// the list the longest ago.
+pub(super) fn render_lines(
+    listed_names: &[String],
+    departed: &BTreeMap<String, i64>,
+    max_bytes: u64,
+) -> Vec<String> {
+    let mut latest_first: Vec<(i64, &String)> =
+        departed.iter().map(|(name, left_at)| (*left_at, name)).collect();
+    latest_first.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    let mut lines = listed_names.to_vec();
+    let mut bytes: u64 = lines.iter().map(|line| line.len() as u64 + 1).sum();
+    for group in latest_first.chunk_by(|a, b| a.0 == b.0) {
+        let head = format!("{DEPARTURE_LINE_PREFIX}{}", group[0].0);
+        for line in std::iter::once(&head).chain(group.iter().map(|(_, name)| *name)) {
+            bytes += line.len() as u64 + 1;
+            if bytes > max_bytes {
+                return lines;
+            }
+            lines.push(line.clone());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn departed_names_are_written_latest_first_and_read_again() {
+        let departed = BTreeMap::from([
+            ("old.com".to_owned(), 100),
+            ("new.com".to_owned(), 300),
+            ("also-new.com".to_owned(), 300),
+        ]);
+        let listed = owned(&["a.com", "b.com"]);
+        let lines = render_lines(&listed, &departed, 1_000);
+        assert_eq!(
+            lines.join("\n"),
+            "a.com\nb.com\n# left the list at 300\nalso-new.com\nnew.com\n\
+             # left the list at 100\nold.com"
+        );
+        let read = StoredNames::parse(&lines.join("\n"));
+        assert_eq!(read, StoredNames { listed: listed.iter().cloned().collect(), departed });
+    }
+
+    #[test]
+    fn the_oldest_departures_go_first_if_the_file_would_be_too_long() {
+        let departed = BTreeMap::from([("old.com".to_owned(), 100), ("new.com".to_owned(), 300)]);
+        let lines = render_lines(&owned(&["a.com"]), &departed, 60);
+        assert_eq!(lines, ["a.com", "# left the list at 300", "new.com", "# left the list at 100"]);
+        assert_eq!(render_lines(&owned(&["a.com", "b.com"]), &departed, 1), ["a.com", "b.com"]);
+    }
+
+    #[test]
+    fn a_name_that_returns_has_not_departed_and_a_future_departure_counts_as_now() {
+        let stored = StoredNames {
+            listed: owned(&["a.com", "b.com"]).into_iter().collect(),
+            departed: BTreeMap::from([
+                ("back.com".to_owned(), 100),
+                ("gone.com".to_owned(), 100),
+                ("ahead.com".to_owned(), 900),
+            ]),
+        };
+        let departed = stored.into_departed(&owned(&["a.com", "back.com"]), 500);
+        let expected = [("ahead.com", 500), ("b.com", 500), ("gone.com", 100)];
+        assert_eq!(departed, expected.map(|(name, at)| (name.to_owned(), at)).into());
+    }
+}

@@ -1,0 +1,224 @@
+//! Updates of a feed over weeks: pauses, lists that change by design, and names that are kept.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::checks::check_changed_share;
+use super::*;
+use crate::model::believed_time::{BelievedTime, TimeTrust};
+use crate::model::month::parse_day_as_unix_seconds;
+use crate::table::{FeedKind, FeedTier, Table, TableLocation};
+
+const DAY: i64 = 86_400;
+const NOW: i64 = 1_795_219_200;
+
+fn feed_of_file(path: &Path) -> Feed {
+    Feed {
+        name: "daily".to_owned(),
+        url: FeedLocation::File(path.to_owned()),
+        kind: FeedKind::Disposable(FeedTier::B),
+        fetch_interval: Duration::from_hours(24),
+        max_unchanged_age: Duration::from_hours(30 * 24),
+        max_list_bytes: 1 << 20,
+        max_changed_percent: 50,
+        is_rolling: false,
+        keep_departed: Duration::from_hours(90 * 24),
+        sha256_url: None,
+        minisign_public_key: None,
+    }
+}
+
+/// A feed whose list is a file, and the folder of its state.
+struct FileFeed {
+    folder: tempfile::TempDir,
+    feed: Feed,
+    table: Table,
+}
+
+impl FileFeed {
+    fn new() -> FileFeed {
+        let folder = tempfile::tempdir().unwrap();
+        let feed = feed_of_file(&folder.path().join("published.txt"));
+        FileFeed { folder, feed, table: Table::load(&TableLocation::Bundled).unwrap() }
+    }
+
+    fn update_by(
+        &self,
+        names: &[String],
+        unix_now: i64,
+        trust: TimeTrust,
+    ) -> Result<UpdateOutcome, FeedError> {
+        fs::write(self.folder.path().join("published.txt"), names.join("\n")).unwrap();
+        let now = BelievedTime { unix_now, trust };
+        self.feed.update(&self.folder.path().join("feeds"), &self.table, now, false, Duration::ZERO)
+    }
+
+    fn update(&self, names: &[String], unix_now: i64) -> Result<UpdateOutcome, FeedError> {
+        self.update_by(names, unix_now, TimeTrust::Settled)
+    }
+
+    /// The names from which the table is built.
+    fn names_in_file(&self) -> HashSet<String> {
+        let path = self.feed.list_path(&self.folder.path().join("feeds"));
+        let text = crate::table::FeedList::read_verified_text(&path).unwrap().unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+}
+
+/// The names with these numbers.
+fn numbered(numbers: std::ops::Range<u32>) -> Vec<String> {
+    numbers.map(|n| format!("abused-{n}.com")).collect()
+}
+
+/// Castle's list of each day from 2026-05-11, as far as the first day, the last day and the number
+/// of days of each name tell. Between its first and its last day, a name is on the list of as many
+/// days as Castle says, chosen by its hash.
+fn castle_lists() -> BTreeMap<i64, Vec<String>> {
+    let text = fs::read_to_string("data/castle.tsv").unwrap();
+    let mut lists: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let day = |text: &str| parse_day_as_unix_seconds(text).unwrap() / DAY;
+        let (first, last) = (day(fields[1]), day(fields[2]));
+        let count: i64 = fields[3].parse().unwrap();
+        for day in first..=last {
+            let hash = xxhash_rust::xxh3::xxh3_64(format!("{} {day}", fields[0]).as_bytes());
+            let is_inner = first < day && day < last;
+            if !is_inner || (hash % 1_000) as i64 * (last - first - 1) < 1_000 * (count - 2) {
+                lists.entry(day).or_default().push(fields[0].to_owned());
+            }
+        }
+    }
+    lists
+}
+
+#[test]
+fn a_list_is_accepted_after_every_pause_of_castles_history() {
+    let lists = castle_lists();
+    assert!(lists.len() == 51 && lists.values().all(|names| (700..1_400).contains(&names.len())));
+    let sets: BTreeMap<i64, HashSet<String>> =
+        lists.iter().map(|(day, names)| (*day, names.iter().cloned().collect())).collect();
+    let (mut pairs, mut most_gone) = (0, 0.0_f64);
+    for is_rolling in [false, true] {
+        let feed = Feed { is_rolling, ..feed_of_file(Path::new("x")) };
+        for (day, before) in &sets {
+            for pause in 1..=90 {
+                // After the end of the history, its last list is the one that is published.
+                let now = (day + pause).min(*lists.keys().last().unwrap());
+                let gone = before.difference(&sets[&now]).count() as f64 / before.len() as f64;
+                (pairs, most_gone) = (pairs + 1, most_gone.max(gone));
+                let age = Duration::from_secs((pause * DAY) as u64);
+                check_changed_share(&feed, before, &lists[&now], age)
+                    .unwrap_or_else(|error| panic!("{pause} days after {day}: {error}"));
+            }
+        }
+    }
+    assert_eq!(pairs, 2 * 51 * 90);
+    // Lists of one feed that had to be accepted at once would not show anything.
+    assert!(most_gone > 0.6, "{most_gone}");
+}
+
+#[test]
+fn a_feed_that_was_off_for_45_days_takes_another_list_and_soon_after_a_day_it_does_not() {
+    for (pause, is_accepted) in [(1, false), (3, false), (8, true), (45, true), (90, true)] {
+        let feed = FileFeed::new();
+        feed.update(&numbered(0..100), NOW).unwrap();
+        let updated = feed.update(&numbered(100..200), NOW + pause * DAY);
+        assert_eq!(updated.is_ok(), is_accepted, "{pause}: {updated:?}");
+    }
+}
+
+#[test]
+fn a_refused_list_is_accepted_by_itself_once_the_last_good_list_is_old() {
+    let feed = FileFeed::new();
+    feed.update(&numbered(0..100), NOW).unwrap();
+    // The state is lost, so nothing tells how old the list is.
+    fs::write(feed.folder.path().join("feeds/daily.json"), "{").unwrap();
+    for day in 0..8 {
+        let error = feed.update(&numbered(100..200), NOW + day * DAY).unwrap_err().to_string();
+        assert!(error.contains("100 new and 100 gone"), "{day}: {error}");
+    }
+    feed.update(&numbered(100..200), NOW + 8 * DAY).unwrap();
+    // The publisher goes back to the first list.
+    let earlier = numbered(100..190);
+    feed.update(&earlier, NOW + 9 * DAY).unwrap();
+    let error = feed.update(&numbered(100..200), NOW + 10 * DAY).unwrap_err().to_string();
+    assert!(error.contains("fetched before"), "{error}");
+    feed.update(&numbered(100..200), NOW + 16 * DAY).unwrap();
+}
+
+#[test]
+fn an_age_by_a_clock_that_was_ahead_counts_from_now() {
+    let feed = FileFeed::new();
+    feed.update(&numbered(0..100), NOW + 400 * DAY).unwrap();
+    feed.update(&numbered(100..200), NOW).unwrap_err();
+    feed.update(&numbered(100..200), NOW + 7 * DAY).unwrap_err();
+    feed.update(&numbered(100..200), NOW + 8 * DAY).unwrap();
+}
+
+#[test]
+fn a_rolling_list_may_exchange_all_names_but_not_shrink_or_grow_too_much() {
+    let mut feed = FileFeed::new();
+    feed.feed.is_rolling = true;
+    feed.update(&numbered(0..100), NOW).unwrap();
+    feed.update(&numbered(100..200), NOW + DAY).unwrap();
+    for bad in [numbered(200..249), numbered(200..400)] {
+        let error = feed.update(&bad, NOW + 2 * DAY).unwrap_err().to_string();
+        assert!(error.contains("of 100 rows more or fewer, but found"), "{error}");
+    }
+    feed.update(&numbered(200..260), NOW + 2 * DAY).unwrap();
+}
+
+#[test]
+fn names_that_left_the_list_are_kept_for_90_days_and_a_returning_name_for_90_days_more() {
+    let feed = FileFeed::new();
+    let has = |name: &str| feed.names_in_file().contains(name);
+    feed.update(&numbered(0..100), NOW).unwrap();
+    feed.update(&numbered(10..110), NOW + DAY).unwrap();
+    assert_eq!(feed.names_in_file().len(), 110);
+    let status = feed.feed.read_status(&feed.folder.path().join("feeds"), NOW + DAY);
+    assert_eq!((status.state.rows, status.state.kept), (100, 10));
+    // A name comes back and leaves again.
+    feed.update(&numbered(9..110), NOW + 2 * DAY).unwrap();
+    feed.update(&numbered(10..109), NOW + 50 * DAY).unwrap();
+    assert!(has("abused-0.com") && has("abused-9.com") && has("abused-109.com"));
+    // The list does not change, but nine names have been kept long enough.
+    assert_eq!(feed.update(&numbered(10..109), NOW + 91 * DAY).unwrap(), UpdateOutcome::Unchanged);
+    assert!(has("abused-0.com"));
+    assert_eq!(feed.update(&numbered(10..109), NOW + 92 * DAY).unwrap(), UpdateOutcome::Unchanged);
+    assert!(!has("abused-0.com") && !has("abused-8.com"));
+    assert!(has("abused-9.com") && has("abused-109.com"));
+    feed.update(&numbered(10..108), NOW + 141 * DAY).unwrap();
+    assert!(!has("abused-9.com") && !has("abused-109.com") && has("abused-108.com"));
+}
+
+#[test]
+fn no_kept_name_is_removed_by_a_time_that_no_clock_confirms() {
+    let feed = FileFeed::new();
+    feed.update(&numbered(0..100), NOW).unwrap();
+    feed.update(&numbered(10..110), NOW + DAY).unwrap();
+    for trust in [TimeTrust::Known, TimeTrust::LowerBound] {
+        feed.update_by(&numbered(10..110), NOW + 400 * DAY, trust).unwrap();
+        assert_eq!(feed.names_in_file().len(), 110, "{trust:?}");
+    }
+    feed.update(&numbered(10..110), NOW + 400 * DAY).unwrap();
+    assert_eq!(feed.names_in_file().len(), 100);
+}
+
+#[test]
+fn names_are_kept_only_from_the_same_source_and_only_if_the_config_says_so() {
+    let mut feed = FileFeed::new();
+    feed.update(&numbered(0..100), NOW).unwrap();
+    feed.update(&numbered(10..110), NOW + DAY).unwrap();
+    feed.feed.keep_departed = Duration::ZERO;
+    feed.update_by(&numbered(10..110), NOW + DAY, TimeTrust::LowerBound).unwrap();
+    assert_eq!(feed.names_in_file().len(), 100);
+    feed.feed.keep_departed = Duration::from_hours(24);
+    feed.feed.sha256_url = Some(FeedLocation::File(feed.folder.path().join("sum")));
+    let digest = fetch::sha256_hex(numbered(200..300).join("\n").as_bytes());
+    fs::write(feed.folder.path().join("sum"), digest).unwrap();
+    feed.update(&numbered(200..300), NOW + DAY).unwrap();
+    assert_eq!(feed.names_in_file(), numbered(200..300).into_iter().collect());
+}
