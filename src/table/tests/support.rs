@@ -31,7 +31,7 @@ pub(super) const OVERRIDE_HEADER: &str =
 
 /// For each file name that a test may use, the kind of list. Some kinds bring a further line of the
 /// manifest with them.
-const LIST_KIND_BY_FILE: [(&str, &str); 20] = [
+const LIST_KIND_BY_FILE: [(&str, &str); 21] = [
     ("overrides.csv", "override"),
     ("special.txt", "special_use"),
     ("tlds.txt", "tlds\"\nsource = \"tlds"),
