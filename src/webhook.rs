@@ -1,8 +1,8 @@
 //! Quota webhooks: riskgate tells a receiver that an account has used 80 or 100 % of its month.
 //!
-//! Owns the thresholds, the events, their signatures, and the times of further attempts. This module
-//! does no I/O and reads no clock. `store` keeps the events; the threads of `process/reload/webhook`
-//! find and send them.
+//! Owns the thresholds, the events, their signatures, and the times of further attempts. This
+//! module does no I/O and reads no clock. `store` keeps the events; the threads of
+//! `process/reload/webhook` find and send them.
 
 mod backoff;
 mod control;

@@ -110,8 +110,8 @@ pub enum TableCommand {
         /// The file to write instead of standard output.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Write the addresses of the mail hosts too, for `suggest-hosts`. A list of kind `mx` can't
-        /// have this third column.
+        /// Write the addresses of the mail hosts too, for `suggest-hosts`. A list of kind `mx`
+        /// can't have this third column.
         #[arg(long)]
         addresses: bool,
         #[command(flatten)]

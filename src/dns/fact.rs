@@ -19,8 +19,8 @@ pub(super) fn stale_limit(expires_at: i64) -> i64 {
     expires_at.saturating_add(MAX_STALE_SECONDS)
 }
 
-/// Applies a learned fact to a table's answer; `None` if the fact no longer counts. `is_shared_address`
-/// returns true for an address of an MX host that real names use too.
+/// Applies a learned fact to a table's answer; `None` if the fact no longer counts.
+/// `is_shared_address` returns true for an address of an MX host that real names use too.
 ///
 /// A fact that flags the name counts only until it expires, even while no resolver answers. The
 /// name may have been registered since then, and an outage must not lock its users out.

@@ -16,7 +16,8 @@ pub(super) struct SharedAddresses(RwLock<SharedAddressesOfTable>);
 
 #[derive(Default)]
 struct SharedAddressesOfTable {
-    /// The version of the table whose lists say which addresses are listed and which names are real.
+    /// The version of the table whose lists say which addresses are listed, and which names are
+    /// real.
     table_version: String,
     /// For each shared address, until when it counts as shared, in seconds since 1970.
     until_by_address: HashMap<IpAddr, i64>,

@@ -34,8 +34,8 @@ impl Table {
     }
 
     /// Whether the lists know this name, or the owner of this MX host, as real: they have a row for
-    /// it and do not flag it, or they know the MX host and do not flag it. `now` is in seconds since
-    /// 1970.
+    /// it and do not flag it, or they know the MX host and do not flag it. `now` is in seconds
+    /// since 1970.
     pub fn is_known_as_real(&self, name_or_host: &str, now: i64) -> bool {
         if let Some(MxAnswerIndexes { unknown, .. }) = self.known_mx_answer(name_or_host)
             && !self.decoded_table.answers[usize::from(unknown)].verdict.reason.is_flagged()
@@ -96,9 +96,10 @@ impl TableAnswer<'_> {
         }
     }
 
-    /// Applies the addresses of the name's MX host, after [`TableAnswer::apply_mx_fact`] has applied
-    /// the host. A listed address raises the score of a name that neither a list, nor the MX host,
-    /// nor a flagging rule judges. An address for which `is_shared` returns true does not count.
+    /// Applies the addresses of the name's MX host, after [`TableAnswer::apply_mx_fact`] has
+    /// applied the host. A listed address raises the score of a name that neither a list, nor the
+    /// MX host, nor a flagging rule judges. An address for which `is_shared` returns true does not
+    /// count.
     pub fn apply_mx_addresses(
         self,
         addresses: &[IpAddr],

@@ -22,7 +22,8 @@ use crate::table::Table;
 /// The most names that are printed as examples for each host or address.
 const EXAMPLES_PER_CLUSTER: usize = 5;
 
-/// The registrable domains whose mail a host or an address receives, by what the table says of them.
+/// The registrable domains whose mail a host or an address receives, by what the table says of
+/// them.
 #[derive(Default)]
 struct Cluster {
     /// In the lists of disposable domains.
@@ -149,13 +150,14 @@ impl Clusters<'_> {
         {
             count_in(self.by_host.entry(host.as_str()[start..].to_owned()).or_default());
         }
-        let is_host_real = self.table.is_known_as_real(mx_value, self.now);
+        let real_owner = DnsName::parse(mx_value)
+            .ok()
+            .filter(|host| self.table.is_known_as_real(host.as_str(), self.now))
+            .map(|host| host.as_str()[host.registrable_start().unwrap_or(0)..].to_owned());
         for address in addresses {
             let cluster = self.by_address.entry(*address).or_default();
             count_in(cluster);
-            if is_host_real {
-                cluster.protected.insert(mx_value.to_owned());
-            }
+            cluster.protected.extend(real_owner.clone());
         }
     }
 }

@@ -393,8 +393,8 @@ fn a_listed_address_of_an_mx_host_raises_the_score_and_does_not_block() {
         .body("email=jane%40pool-1.com");
     gateway.send_request(&form).expect(200);
     let seen = upstream.last_request();
-    assert_eq!(seen.header("X-Riskgate-Action"), Some("pass"));
-    assert_eq!(seen.header("X-Riskgate-Score"), Some("70"));
+    assert_eq!(seen.header("X-Riskgate-Action"), "pass");
+    assert_eq!(seen.header("X-Riskgate-Score"), "70");
     wait_until("the store has the facts", || {
         let proposed = gateway.cli(&["table", "suggest-hosts", "--json", "--min", "1"]).expect(0);
         proposed.json()["addresses"].as_array().is_some_and(|all| !all.is_empty())
