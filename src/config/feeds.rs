@@ -17,6 +17,41 @@ const DEFAULT_FEED_DIR: &str = "state/feeds";
 const HIGHEST_FEED_MAX_BYTES: u64 = 64 << 20;
 const MAX_FEED_NAME_LEN: usize = 32;
 
+/// A feed that riskgate knows: a section with its name needs no other setting.
+struct KnownFeed {
+    name: &'static str,
+    url: &'static str,
+    tier: &'static str,
+    interval: Duration,
+    is_rolling: bool,
+    keep: Duration,
+}
+
+/// The feeds that riskgate knows. Their licences are in data/LICENSES.md.
+const KNOWN_FEEDS: [KnownFeed; 2] = [
+    // The 1,000 domains that Castle sees abused most on each day (MIT).
+    KnownFeed {
+        name: "castle",
+        url: "https://raw.githubusercontent.com/castle/disposable-email-domains/master/\
+              disposable-email-domains.txt",
+        tier: "b",
+        interval: Duration::from_hours(6),
+        is_rolling: true,
+        keep: Duration::from_hours(90 * 24),
+    },
+    // The list of disposable domains that people review (CC0). A name that they remove was a
+    // mistake for the most part, so it is not kept.
+    KnownFeed {
+        name: "reviewed",
+        url: "https://raw.githubusercontent.com/disposable-email-domains/\
+              disposable-email-domains/main/disposable_email_blocklist.conf",
+        tier: "a",
+        interval: Duration::from_hours(24),
+        is_rolling: false,
+        keep: Duration::ZERO,
+    },
+];
+
 impl Settings {
     /// Reads the lists, overrides and feeds that the table is built from.
     pub fn read_table_inputs(&mut self, feeds: &Feeds) -> TableInputs {
@@ -35,12 +70,14 @@ impl Settings {
         let dir = self.path("table.feed_dir").unwrap_or_else(|| PathBuf::from(DEFAULT_FEED_DIR));
         self.note_default(toml_text(DEFAULT_FEED_DIR));
         let mut all: Vec<Feed> = Vec::new();
-        for at in self.list_table_array_keys("table.feed") {
+        let entries = self.list_table_array_keys("table.feed");
+        let are_configured = !entries.is_empty();
+        for at in entries {
             let is_enabled = self.boolean(&format!("{at}.enabled"), true);
             let feed = self.read_feed(&at, &all);
             all.extend(feed.filter(|_| is_enabled));
         }
-        Feeds { feeds: all, dir }
+        Feeds { feeds: all, dir, are_configured }
     }
 
     fn read_feed(&mut self, entry_key: &str, earlier_feeds: &[Feed]) -> Option<Feed> {
@@ -63,7 +100,16 @@ impl Settings {
         let parse_url = |raw: &RawValue| FeedLocation::parse(raw.as_text()?);
         let expected = "https://…, http://… on this machine, or the path of a file";
         let [url_key, sha256_key] = ["url", "sha256_url"].map(|key| format!("{entry_key}.{key}"));
-        let url = self.require_setting(&url_key, expected, parse_url);
+        let own_url = self.values.contains_key(&url_key);
+        let known = KNOWN_FEEDS.iter().find(|it| !own_url && Some(it.name) == name.as_deref());
+        let url = match known {
+            Some(known) => {
+                self.parse_setting(&url_key, expected, parse_url);
+                self.note_default(toml_text(known.url));
+                FeedLocation::parse(known.url)
+            }
+            None => self.require_setting(&url_key, expected, parse_url),
+        };
         let sha256_url = self.parse_setting(&sha256_key, expected, parse_url);
         let resolve = |key: &str, url: FeedLocation| match url {
             FeedLocation::File(path) => FeedLocation::File(self.resolve_path(key, path)),
@@ -79,16 +125,18 @@ impl Settings {
             "the base64 line of a minisign public key",
             key,
         );
-        let kind = self.read_feed_kind(entry_key);
-        let interval =
-            self.nonzero_duration(&format!("{entry_key}.interval"), Duration::from_hours(24));
+        let kind = self.read_feed_kind(entry_key, known.map_or("c", |known| known.tier));
+        let interval = known.map_or(Duration::from_hours(24), |known| known.interval);
+        let interval = self.nonzero_duration(&format!("{entry_key}.interval"), interval);
         let max_age = self.duration(&format!("{entry_key}.max_age"), Duration::from_hours(30 * 24));
         let max_bytes =
             self.integer(&format!("{entry_key}.max_bytes"), 1..=HIGHEST_FEED_MAX_BYTES, 16 << 20);
         let max_changed_percent =
             self.integer(&format!("{entry_key}.max_changed_percent"), 1..=100_000, 50);
-        let is_rolling = self.boolean(&format!("{entry_key}.rolling"), false);
-        let keep_departed = self.duration(&format!("{entry_key}.keep"), Duration::ZERO);
+        let is_rolling = known.is_some_and(|known| known.is_rolling);
+        let is_rolling = self.boolean(&format!("{entry_key}.rolling"), is_rolling);
+        let keep = known.map_or(Duration::ZERO, |known| known.keep);
+        let keep_departed = self.duration(&format!("{entry_key}.keep"), keep);
         Some(Feed {
             name: name?,
             url: url?,
@@ -104,18 +152,19 @@ impl Settings {
         })
     }
 
-    fn read_feed_kind(&mut self, entry_key: &str) -> FeedKind {
+    fn read_feed_kind(&mut self, entry_key: &str, default_tier: &'static str) -> FeedKind {
+        // The first choice is the default.
+        let mut tiers = ["a", "b", "c", "d"];
+        tiers.sort_by_key(|tier| *tier != default_tier);
         match self.choice(&format!("{entry_key}.kind"), &["disposable", "alias", "free"]) {
             "alias" => FeedKind::Alias,
             "free" => FeedKind::Free,
-            _ => FeedKind::Disposable(
-                match self.choice(&format!("{entry_key}.tier"), &["c", "a", "b", "d"]) {
-                    "a" => FeedTier::A,
-                    "b" => FeedTier::B,
-                    "d" => FeedTier::D,
-                    _ => FeedTier::C,
-                },
-            ),
+            _ => FeedKind::Disposable(match self.choice(&format!("{entry_key}.tier"), &tiers) {
+                "a" => FeedTier::A,
+                "b" => FeedTier::B,
+                "d" => FeedTier::D,
+                _ => FeedTier::C,
+            }),
         }
     }
 

@@ -47,6 +47,13 @@ impl Config {
                 "listen.hsts: expected listen.https too, because only its answers have the field",
             ),
         ];
+        let no_feed = (
+            !reloadable.feeds.are_configured,
+            "table.feed: expected one, because names that are abused from now on stay unknown; \
+             write [[table.feed]] and below it name = \"castle\", or enabled = false if this machine \
+             fetches nothing",
+        );
+        let warnings = warnings.into_iter().chain([no_feed]);
         let given = warnings.into_iter().filter(|(is_given, _)| *is_given);
         let mut texts: Vec<String> = given.map(|(_, warning)| warning.to_owned()).collect();
         let relies_on_keys =

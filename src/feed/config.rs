@@ -45,6 +45,8 @@ pub struct Feeds {
     pub feeds: Vec<Feed>,
     /// The directory with the feeds' lists and states.
     pub dir: PathBuf,
+    /// Whether the config has a section for a feed, even if it switches the feed off.
+    pub are_configured: bool,
 }
 
 impl Feeds {
