@@ -317,7 +317,7 @@ fn a_value_behind_two_question_marks_is_judged() {
     let upstream = MockUpstream::start();
     let gateway = start(&upstream, "mode = \"block\"");
     for (query, status) in [("??email=x@yopmail.com", 422), ("??email=x@gmail.com", 200)] {
-        let posted = request("POST", &format!("/signup{query}"))
+        let posted = request("POST", format!("/signup{query}"))
             .with_header("Content-Type", "application/json")
             .body("{\"email\": \"jane@gmail.com\"}");
         gateway.send_request(&posted).expect(status);

@@ -120,13 +120,13 @@ fn a_feed_follows_daily_lists_and_keeps_its_last_good_list_after_bad_ones() {
             assert!(serves_list_of_day(&gateway, &key, 0), "{expected}");
         }
         for day in [1, 2] {
-            server.respond_with(&list_response(&names_of_day(day), ""));
+            server.respond_with(list_response(&names_of_day(day), ""));
             wait_until("the new list is in the table", || serves_list_of_day(&gateway, &key, day));
             wait_until("nothing is wrong", || feed_problem(&gateway).is_empty());
         }
         let mut old = names_of_day(1);
         old.reverse();
-        server.respond_with(&list_response(&[vec!["# fresh".to_owned()], old].concat(), ""));
+        server.respond_with(list_response(&[vec!["# fresh".to_owned()], old].concat(), ""));
         wait_until("riskgate reports it", || {
             feed_problem(&gateway).contains("found one that was fetched before")
         });

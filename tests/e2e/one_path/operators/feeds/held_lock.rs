@@ -23,7 +23,7 @@ fn a_held_lock_of_one_feed_stops_no_other_feed_and_is_told() {
         .start();
     let key = gateway.create_active_key("acme", &[]);
     wait_until("the other feed serves", || serves_list_of_day(&gateway, &key, 0));
-    free.respond_with(&list_response(&names_of_day(1), ""));
+    free.respond_with(list_response(&names_of_day(1), ""));
     wait_until("the other feed follows", || serves_list_of_day(&gateway, &key, 1));
     wait_until("the held lock is told", || feed_problem(&gateway).contains("held.lock"));
     assert_eq!(held.response_count.load(Ordering::SeqCst), 0);
