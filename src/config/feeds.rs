@@ -80,7 +80,7 @@ impl Settings {
         Feeds { feeds: all, dir, are_configured }
     }
 
-    fn read_feed(&mut self, entry_key: &str, earlier_feeds: &[Feed]) -> Option<Feed> {
+    fn read_feed_name(&mut self, entry_key: &str, earlier_feeds: &[Feed]) -> Option<String> {
         let name = |raw: &RawValue| {
             let text = raw.as_text()?;
             let is_good =
@@ -92,11 +92,15 @@ impl Settings {
                 && !is_taken)
                 .then(|| text.to_owned())
         };
-        let name = self.require_setting(
+        self.require_setting(
             &format!("{entry_key}.name"),
             "a name of a-z, 0-9 and -, which no other feed has",
             name,
-        );
+        )
+    }
+
+    fn read_feed(&mut self, entry_key: &str, earlier_feeds: &[Feed]) -> Option<Feed> {
+        let name = self.read_feed_name(entry_key, earlier_feeds);
         let parse_url = |raw: &RawValue| FeedLocation::parse(raw.as_text()?);
         let expected = "https://…, http://… on this machine, or the path of a file";
         let [url_key, sha256_key] = ["url", "sha256_url"].map(|key| format!("{entry_key}.{key}"));

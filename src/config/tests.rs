@@ -223,18 +223,23 @@ fn each_setting_changes_the_half_of_the_config_that_the_documents_name() {
     assert!(tried >= 60 && wrong.is_empty(), "{tried} settings; {wrong:#?}");
 }
 
+/// Checks that each of these configs has one fault, which stands in its line and has this hint.
+#[track_caller]
+fn assert_hints(mistakes: &[(String, &str)]) {
+    for (text, hint) in mistakes {
+        let faults = read_config_text(text).unwrap_err();
+        // One mistake is told once.
+        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+        assert!(faults[0].contains(hint), "{text}: {faults:#?}");
+        assert!(faults[0].starts_with("riskgate.toml:") && faults[0].contains('^'), "{faults:#?}");
+    }
+}
+
 /// Mistakes that people make, each with what riskgate tells them to write.
 #[test]
 fn typical_mistakes_get_the_right_hint() {
-    const ROUTE: &str = "[[upstream.route]]\nprefix = \"/x\"\n";
-    let route = |rest: &str| format!("{ROUTE}{rest}\n");
-    let screened = |rest: &str| {
-        route(&format!(
-            "methods = [\"POST\"]\n[upstream.route.screen]\nfields = [\"email\"]\n{rest}"
-        ))
-    };
     let plain = str::to_owned;
-    for (text, hint) in [
+    assert_hints(&[
         (plain("[listen]\nhttpp = \"127.0.0.1:8080\"\n"), "did you mean `http`?"),
         (plain("[listen]\nport = 8080\n"), "did you mean `http`?"),
         (plain("[listen]\nhttp = \":8080\"\n"), "write \"0.0.0.0:8080\""),
@@ -259,6 +264,21 @@ fn typical_mistakes_get_the_right_hint() {
         (plain("[table]\nfeed = \"https://a.test\"\n"), "write a section, [[table.feed]]"),
         (plain("[[table.feeds]]\nname = \"x\"\n"), "did you mean [[table.feed]]?"),
         (plain("[authz]\npath = \"authz\"\n"), "write \"/authz\""),
+    ]);
+}
+
+/// The same for servers and routes.
+#[test]
+fn typical_mistakes_in_routes_get_the_right_hint() {
+    const ROUTE: &str = "[[upstream.route]]\nprefix = \"/x\"\n";
+    let route = |rest: &str| format!("{ROUTE}{rest}\n");
+    let screened = |rest: &str| {
+        route(&format!(
+            "methods = [\"POST\"]\n[upstream.route.screen]\nfields = [\"email\"]\n{rest}"
+        ))
+    };
+    let plain = str::to_owned;
+    assert_hints(&[
         (plain("[upstream]\nserver = \"a.test:1\"\n"), "did you mean `servers`?"),
         (plain("[upstream]\ntimeout = \"3s\"\n"), "did you mean `deadline`?"),
         (plain("[upstream]\ndeadline = 3\n"), "write \"3s\""),
@@ -289,11 +309,5 @@ fn typical_mistakes_get_the_right_hint() {
         (screened("mode = \"Block\""), "did you mean \"block\"?"),
         (screened("mode = \"blok\""), "did you mean \"block\"?"),
         (screened("threshold = 80"), "did you mean `block_score`?"),
-    ] {
-        let faults = read_config_text(&text).unwrap_err();
-        // One mistake is told once.
-        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
-        assert!(faults[0].contains(hint), "{text}: {faults:#?}");
-        assert!(faults[0].starts_with("riskgate.toml:") && faults[0].contains('^'), "{faults:#?}");
-    }
+    ]);
 }

@@ -5,6 +5,7 @@ use pingora_proxy::Session;
 
 use crate::exchange::forwarding::remove_hop_by_hop_fields;
 use crate::keys::KeyRing;
+use crate::message::request_head::takes_body;
 use crate::message::response::{Cors, Reply};
 use crate::model::path_prefix::PathPrefix;
 use crate::model::refusal::Refusal;
@@ -158,6 +159,13 @@ impl Gate {
         {
             let is_answered = self.answer_proxy_unless_body_needed(session, rules, ctx).await?;
             return Ok(if is_answered { Gated::Answered } else { Gated::AskedByProxy });
+        }
+        let method_takes_body = takes_body(header.method.as_str().as_bytes());
+        if !method_takes_body && !session.as_downstream_mut().is_body_done() {
+            // Servers read the body of such a request in different ways. `riskgate run` has refused
+            // it before.
+            self.refuse(&Refusal::BadRequest, session, ctx).await?;
+            return Ok(Gated::Answered);
         }
         if self.is_domain_batch(session) {
             self.answer_domain_batch(session, ctx).await?;

@@ -9,7 +9,6 @@ use super::request_body::{self, BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_
 use crate::gate::{
     BodyOptions, BodyToForward, Gate, Gated, RequestContext, send_continue_if_awaited,
 };
-use crate::message::request_head::takes_body;
 use crate::model::refusal::Refusal;
 use crate::screening::ReceivedBody;
 
@@ -75,15 +74,8 @@ pub(super) async fn admit_request(
     };
     let is_asked_by_proxy = route.is_none();
     let client = session.as_downstream_mut();
-    let method_takes_body = takes_body(client.req_header().method.as_str().as_bytes());
     let announced_length = request_body::announced_length(client.req_header());
     let announces_body = announced_length.is_some() || !client.is_body_done();
-    if !is_asked_by_proxy && !method_takes_body && !client.is_body_done() {
-        // Servers read the body of such a request in different ways. `riskgate run` refuses it
-        // before the gates.
-        gate.refuse(&Refusal::BadRequest, session, ctx).await?;
-        return Ok(None);
-    }
     // Of a body that a proxy asks about, the start is read, however long it is.
     let max_bytes = if is_asked_by_proxy { usize::MAX } else { gate.body_options().max_bytes };
     if announced_length.is_some_and(|length| length > max_bytes) {

@@ -101,7 +101,9 @@ fn tls_is_logged_and_full_files_are_renamed() {
 
 #[test]
 fn the_process_log_has_time_and_level_in_the_chosen_form() {
-    let gateway = Setup::new().set_text("log.level", "warn,riskgate::process=info").start();
+    let feed = "[[table.feed]]\nname = \"castle\"\nenabled = false\n";
+    let setup = Setup::new().append_toml(feed);
+    let gateway = setup.set_text("log.level", "warn,riskgate::process=info").start();
     gateway.edit_config(|toml| toml.replace("[log]", "[log]\nprocess_format = \"json\""));
     wait_until("the config is reloaded", || gateway.stderr().contains("\"config reloaded\""));
     let stderr = gateway.stderr();

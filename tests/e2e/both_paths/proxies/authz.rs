@@ -176,7 +176,7 @@ fn a_body_that_is_not_read_is_unscreened_and_hides_no_missing_key() {
     connection.read_response().unwrap().expect(404);
 }
 
-/// nginx and Caddy send no body with their question, and Envoy sends only the start of a longer one.
+/// nginx and Caddy send no body with their question, and Envoy only the start of a longer one.
 #[test]
 fn a_question_without_the_posted_body_is_never_a_pass() {
     let gateway = start(&screening("[\"query:email\", \"header:X-Email\", \"body:email\"]"));
