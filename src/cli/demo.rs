@@ -142,7 +142,11 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
 /// The config of the demo: the sign-up page, with its forms screened.
 fn sign_up_config() -> String {
     format!(
-        "# The sign-up page of the demo. A change takes effect within two seconds.\n\
+        "# The demo fetches no lists.\n\
+         [[table.feed]]\n\
+         name    = \"castle\"\n\
+         enabled = false\n\n\
+         # The sign-up page of the demo. A change takes effect within two seconds.\n\
          [[upstream.route]]\n\
          prefix  = {:?}\n\
          methods = [\"GET\", \"HEAD\", \"POST\"]\n\

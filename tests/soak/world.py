@@ -151,6 +151,8 @@ class Gateway:
         text = ""
         for section, keys in sections.items():
             text += f"[{section}]\n" + "".join(f"{k} = {v}\n" for k, v in keys.items())
+        # Without a section for a feed, the gateway warns.
+        text += '[[table.feed]]\nname = "castle"\nenabled = false\n'
         self.config.write_text(text)
 
     def start(self):

@@ -33,6 +33,10 @@ mod route_label;
 mod model {
     pub(crate) use crate::{month, route_label};
 }
+/// The errors of stores. No model has a store that fails.
+mod error {
+    pub struct StoreError;
+}
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
