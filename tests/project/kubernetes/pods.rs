@@ -121,7 +121,9 @@ fn create_key_and_ask(pod: &Pod) -> String {
 #[test]
 fn a_pod_with_a_file_gets_ready_serves_reloads_and_drains_in_its_grace_period() {
     let values = |limit: u32| {
-        let config = format!("[check]\nanswer = \"table\"\n[plans]\nfree = {limit}\n");
+        // No list can be fetched here.
+        let feed = "[[table.feed]]\nname = \"castle\"\nenabled = false\n";
+        let config = format!("{feed}[check]\nanswer = \"table\"\n[plans]\nfree = {limit}\n");
         json!({"values": {
             "config": config, "drain": {"delaySeconds": 2, "graceSeconds": 3},
             "admin": {"metricsPublic": true}
