@@ -215,16 +215,14 @@ impl DnsFactCache {
         if self.shared_addresses.is_of_table(table.version()) {
             return;
         }
-        self.shared_addresses.reset_for_table(table);
-        for entry in self.entries.iter().filter(|entry| !entry.addresses.is_empty()) {
-            let fact = DnsFactRow {
-                name: entry.key().to_string(),
-                mx: entry.mx.as_deref().unwrap_or_default().to_owned(),
-                addresses: entry.addresses.to_vec(),
-                expires_at: entry.expires_at,
-            };
-            self.shared_addresses.record_fact(&fact, table, now);
-        }
+        let with_addresses = self.entries.iter().filter(|entry| !entry.addresses.is_empty());
+        let facts = with_addresses.map(|entry| DnsFactRow {
+            name: entry.key().to_string(),
+            mx: entry.mx.as_deref().unwrap_or_default().to_owned(),
+            addresses: entry.addresses.to_vec(),
+            expires_at: entry.expires_at,
+        });
+        self.shared_addresses.adopt_table(table, facts, now);
     }
 
     /// Makes a name due again after a delay, which grows with each failure in a row.

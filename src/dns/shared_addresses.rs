@@ -48,10 +48,23 @@ impl SharedAddresses {
         }
     }
 
-    /// Forgets the addresses of another version of the table. The caller then records all facts.
-    pub(super) fn reset_for_table(&self, table: &Table) {
+    /// Replaces the addresses by those that these facts show with this table. Until it returns, no
+    /// address counts with the table.
+    pub(super) fn adopt_table(
+        &self,
+        table: &Table,
+        facts: impl Iterator<Item = DnsFactRow>,
+        now: i64,
+    ) {
+        let mut until_by_address: HashMap<IpAddr, i64> = HashMap::new();
+        for fact in facts {
+            for address in find_shared_addresses(&fact, table, now) {
+                let until = until_by_address.entry(address).or_default();
+                *until = (*until).max(stale_limit(fact.expires_at));
+            }
+        }
         let mut shared = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        shared.until_by_address.clear();
+        shared.until_by_address = until_by_address;
         table.version().clone_into(&mut shared.table_version);
     }
 }

@@ -61,6 +61,9 @@ pub(super) fn check_protected_names(
 /// list that changed in earnest is refused for some weeks at most, and not for ever.
 const DOUBLING_TIME_OF_MAX_CHANGE: Duration = Duration::from_hours(7 * 24);
 
+/// A list that is shorter than the last good one by this factor is refused at any age.
+const MAX_SHRINKAGE_FACTOR: usize = 10;
+
 /// For how long after the last good list a list that was fetched before it is refused. A publisher
 /// may go back to an earlier list on purpose.
 const REFUSE_EARLIER_LISTS_FOR: Duration = Duration::from_hours(7 * 24);
@@ -102,7 +105,9 @@ pub(super) fn check_changed_share(
             (fetched_names.len() - unchanged, before - unchanged)
         }
     };
-    if added <= max && removed <= max {
+    // However old the last good list is, one that has lost nearly all rows is cut, or another one.
+    let is_cut = fetched_names.len() < before / MAX_SHRINKAGE_FACTOR;
+    if added <= max && removed <= max && !is_cut {
         return Ok(());
     }
     let (expected, found) = match feed.is_rolling {
@@ -110,6 +115,16 @@ pub(super) fn check_changed_share(
         false => ("to be added and to be removed", format!("{added} new and {removed} gone")),
     };
     let name = &feed.name;
+    if is_cut {
+        let (least, found) = (before / MAX_SHRINKAGE_FACTOR, fetched_names.len());
+        return Err(FeedError::new(
+            name,
+            format!(
+                "expected {least} rows or more after {before}, but found {found}; `riskgate table \
+                 update --force {name}` accepts the list now"
+            ),
+        ));
+    }
     Err(FeedError::new(
         name,
         format!(

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use crate::model::believed_time::BelievedTime;
+
 /// The beginning of a line before names that left the list. After it follows when they left, in
 /// seconds since 1970. The table ignores the line, because `#` starts a comment.
 const DEPARTURE_LINE_PREFIX: &str = "# left the list at ";
 
 /// The names in the file of a feed.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoredNames {
     /// The names of the last good list.
     pub listed: HashSet<String>,
@@ -37,12 +39,22 @@ impl StoredNames {
 
     /// The departed names after a list with these sorted names was fetched at `now`. A name that
     /// came back is no longer one of them. A time of departure that is still to come is replaced
-    /// by `now`: the clock was ahead.
-    pub(super) fn into_departed(self, fetched_names: &[String], now: i64) -> BTreeMap<String, i64> {
+    /// by `now`: the clock was ahead. While no clock confirms `now`, earlier times stay, and names
+    /// that leave now leave no earlier than the last ones: the clock may be far behind.
+    pub(super) fn into_departed(
+        self,
+        fetched_names: &[String],
+        now: BelievedTime,
+    ) -> BTreeMap<String, i64> {
         let mut departed = self.departed;
-        departed.extend(self.listed.into_iter().map(|name| (name, now)));
+        let latest = departed.values().max().copied().unwrap_or(now.unix_now);
+        let is_settled = now.allows_deletion();
+        let left_now = if is_settled { now.unix_now } else { now.unix_now.max(latest) };
+        departed.extend(self.listed.into_iter().map(|name| (name, left_now)));
         departed.retain(|name, left_at| {
-            *left_at = now.min(*left_at);
+            if is_settled {
+                *left_at = now.unix_now.min(*left_at);
+            }
             fetched_names.binary_search(name).is_err()
         });
         departed
@@ -78,6 +90,7 @@ pub(super) fn render_lines(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::believed_time::TimeTrust;
 
     fn owned(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
@@ -119,7 +132,13 @@ mod tests {
                 ("ahead.com".to_owned(), 900),
             ]),
         };
-        let departed = stored.into_departed(&owned(&["a.com", "back.com"]), 500);
+        let settled = BelievedTime { unix_now: 500, trust: TimeTrust::Settled };
+        let unconfirmed = BelievedTime { unix_now: 50, trust: TimeTrust::LowerBound };
+        // A clock that is far behind moves no departure back.
+        let departed = stored.clone().into_departed(&owned(&["a.com", "back.com"]), unconfirmed);
+        let expected = [("ahead.com", 900), ("b.com", 900), ("gone.com", 100)];
+        assert_eq!(departed, expected.map(|(name, at)| (name.to_owned(), at)).into());
+        let departed = stored.into_departed(&owned(&["a.com", "back.com"]), settled);
         let expected = [("ahead.com", 500), ("b.com", 500), ("gone.com", 100)];
         assert_eq!(departed, expected.map(|(name, at)| (name.to_owned(), at)).into());
     }

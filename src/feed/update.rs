@@ -60,7 +60,11 @@ impl Feed {
         let comparison = match (has_other_source, is_forced) {
             (true, _) => Comparison::OtherSource,
             (false, true) => Comparison::Forced,
-            (false, false) => Comparison::Checked(state.measure_age_of_list(now.unix_now)),
+            // A clock that nothing confirms may be far ahead.
+            (false, false) => Comparison::Checked(match now.allows_deletion() {
+                true => state.measure_age_of_list(now.unix_now),
+                false => Duration::ZERO,
+            }),
         };
         state.attempted_at = Some(now.unix_now);
         let updated = self.fetch_verify_and_save(folder, table, &mut state, now, comparison);
@@ -154,7 +158,7 @@ impl Feed {
         listed_names: &[String],
         now: BelievedTime,
     ) -> Result<(), FeedError> {
-        let mut departed = stored.into_departed(listed_names, now.unix_now);
+        let mut departed = stored.into_departed(listed_names, now);
         departed.retain(|_, left_at| !self.is_outdated(*left_at, now));
         let lines = stored_names::render_lines(listed_names, &departed, self.max_list_bytes);
         storage::write_list_and_fingerprint(state, list_path, &lines)?;

@@ -105,7 +105,8 @@ impl TableAnswer<'_> {
         addresses: &[IpAddr],
         is_shared: impl Fn(IpAddr) -> bool,
     ) -> Self {
-        let is_unjudged = matches!(self.verdict.rule, Rule::Unknown | Rule::MailInName)
+        let rule = self.verdict.rule;
+        let is_unjudged = matches!(rule, Rule::Unknown | Rule::BulkName | Rule::MailInName)
             && self.is_undecided_by_lists()
             && !self.is_from_dns_fact;
         if !is_unjudged {

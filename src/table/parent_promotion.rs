@@ -21,6 +21,7 @@ const GOOD_BITS: u32 = rules::KNOWN_OR_CLEARED_BIT
     | rule_bit(Rule::SpecialUse)
     | rule_bit(Rule::Protected)
     | rule_bit(Rule::Alias)
+    | rule_bit(Rule::AgentInbox)
     | rule_bit(Rule::Role)
     | rule_bit(Rule::Free);
 
@@ -105,12 +106,14 @@ fn find_excluded_parents<'p>(
     excluded
 }
 
-/// The row of the registrable name above this row's name.
+/// The row of the registrable name above this row's name. Other people may have names below it, so
+/// the row has the lowest tier: it flags names, but refuses none by default.
 fn promote<'t>(row: &Row<'t>) -> Row<'t> {
     let start = usize::from(row.registrable_start);
     let name = match &row.name {
         Cow::Borrowed(name) => Cow::Borrowed(&name[start..]),
         Cow::Owned(name) => Cow::Owned(name[start..].to_owned()),
     };
-    Row { name, registrable_start: 0, coverage: Coverage::Subdomains, ..*row }
+    let fact_bits = row.fact_bits & !rules::FLAGGING_LIST_BITS | rule_bit(Rule::DisposableD);
+    Row { name, registrable_start: 0, coverage: Coverage::Subdomains, fact_bits, ..*row }
 }

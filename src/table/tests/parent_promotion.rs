@@ -40,8 +40,8 @@ fn three_names_of_a_feed_below_one_registrable_name_flag_all_names_below_it() {
         &table,
         &[
             ("a.many.com", "disposable 90"),
-            ("many.com", "disposable 90"),
-            ("new.many.com", "disposable 90"),
+            ("many.com", "disposable 60"),
+            ("new.many.com", "disposable 60"),
             ("many.org", "safe 10"),
         ],
     );
