@@ -138,24 +138,34 @@ impl ConfigText {
         self.fault_at(span.value.clone(), Some(shown_value), "", problem)
     }
 
-    /// A fault of the syntax of TOML.
-    pub fn syntax_fault(&self, span: Range<usize>, problem: &str) -> ConfigFault {
+    /// A fault of the syntax of TOML. Shows only the header of a section, or the name of a setting
+    /// for which `is_known` returns true: any other text may be a part of a secret.
+    pub fn syntax_fault(
+        &self,
+        span: Range<usize>,
+        problem: &str,
+        is_known: impl Fn(&str) -> bool,
+    ) -> ConfigFault {
         let line = self.line_of(span.start);
-        let before = self.text.get(line.start..span.start).unwrap_or_default();
-        let Some(equals) = before.find('=') else {
+        let text = self.text.get(line.clone()).unwrap_or_default();
+        let is_of_header = |c: char| c.is_ascii_alphanumeric() || " ._-[]".contains(c);
+        if text.starts_with('[') && text.chars().all(is_of_header) {
             return self.fault_at(span, None, "", problem);
-        };
-        // A value may be a secret.
-        let value = line.start + equals + 1;
-        let value = self.text.get(value..line.end).unwrap_or_default().trim();
+        }
+        let name = text.split_once('=').map(|(name, _)| name.trim());
+        let name = name.filter(|name| is_known(name)).unwrap_or_default();
+        let equals = text.find('=').unwrap_or_default();
+        let is_in_value = !name.is_empty() && span.start > line.start + equals;
+        let value = text.get(equals + 1..).unwrap_or_default().trim();
         let is_unquoted = !value.is_empty() && !value.starts_with(['"', '\'', '[', '{']);
-        let hint = is_unquoted.then(|| "write a text between quotes".to_owned());
-        let excerpt = Excerpt {
-            line_number: self.line_number(span.start),
-            line: format!("{}= …", &before[..equals]),
-            indent: before[..equals].chars().count() + 2,
-            width: 1,
+        let hint = (is_in_value && is_unquoted).then(|| "write a text between quotes".to_owned());
+        let shown = if name.is_empty() { "…".to_owned() } else { format!("{name} = …") };
+        let (indent, width) = match is_in_value {
+            true => (name.chars().count() + 3, 1),
+            false => (0, name.chars().count().max(1)),
         };
+        let excerpt =
+            Excerpt { line_number: self.line_number(span.start), line: shown, indent, width };
         excerpt.into_fault(format!("{}: {problem}", self.place(span.start))).with_hint(hint)
     }
 
@@ -170,11 +180,12 @@ impl ConfigText {
         let before = self.text.get(line.start..span.start).unwrap_or_default();
         let marked = self.text.get(span.start..span.end.min(line.end)).unwrap_or_default();
         let shown = shown.unwrap_or(marked);
-        let before = match before.rfind(['"', '\'']) {
-            // The values of an inline table may be secrets.
-            Some(last_quote) => format!("…{}", &before[last_quote + 1..]),
-            None => before.replace('\t', " "),
+        let is_plain = match before.split_once('=') {
+            Some((_, values)) => values.trim().is_empty(),
+            None => before.trim_start_matches(['[', ' ', '\t']).chars().all(is_name_char),
         };
+        // The other values of an inline table or a list may be secrets.
+        let before = if is_plain { before.replace('\t', " ") } else { "… ".to_owned() };
         Excerpt {
             line_number: self.line_number(span.start),
             line: format!("{before}{shown}{behind}"),
@@ -201,6 +212,10 @@ impl ConfigText {
         let end = behind.find(['\r', '\n']).map_or(self.text.len(), |at| offset + at);
         start..end
     }
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
 impl Excerpt {

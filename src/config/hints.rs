@@ -4,7 +4,7 @@
 //! the rules of the setting.
 
 use super::description::{toml_list, toml_text};
-use super::raw_value::RawValue;
+use super::raw_value::{RawValue, redact_secrets};
 
 /// Names that people know from other servers, each with the name that riskgate uses.
 const OTHER_NAMES: [(&str, &str); 24] = [
@@ -42,6 +42,10 @@ pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Opt
     let most_edits = (folded.len() / 3).clamp(1, 3);
     let mut nearest: Option<(usize, &str)> = None;
     for candidate in known {
+        // The shortest names are too near to each other.
+        if candidate.len() < 3 && folded != candidate {
+            continue;
+        }
         let edits = match other == Some(candidate) || folded == candidate {
             true => 0,
             false => strsim::damerau_levenshtein(&folded, candidate),
@@ -62,12 +66,16 @@ pub fn suggest_value(raw: &RawValue, is_valid: impl Fn(&RawValue) -> bool) -> Op
 /// Returns a value as TOML.
 fn render(value: &RawValue) -> Option<String> {
     match value {
-        RawValue::Text(text) | RawValue::Untyped(text) => Some(toml_text(text)),
+        RawValue::Text(text) | RawValue::Untyped(text) => {
+            (redact_secrets(text) == *text).then(|| toml_text(text))
+        }
         RawValue::Integer(integer) => Some(integer.to_string()),
         RawValue::Boolean(flag) => Some(flag.to_string()),
         RawValue::List(items) => {
             let texts: Option<Vec<&str>> = items.iter().map(RawValue::as_text).collect();
-            Some(toml_list(&texts?))
+            texts
+                .filter(|all| all.iter().all(|it| redact_secrets(it) == *it))
+                .map(|it| toml_list(&it))
         }
         RawValue::Unsupported(_) => None,
     }

@@ -121,7 +121,8 @@ impl RawValue {
 /// Longer words may be keys, so error messages leave them out.
 const MAX_SHOWN_WORD_LEN: usize = 24;
 
-fn redact_secrets(text: &str) -> String {
+/// Returns a text without the passwords of URLs, and without words so long that they may be keys.
+pub(super) fn redact_secrets(text: &str) -> String {
     let shown = match text.contains(['@', '?']) || text.contains("://") {
         true => redact_url(text),
         false => text.to_owned(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::hints::{nearest_name, suggest_value};
-use super::raw_value::{RawValue, parse_duration};
+use super::raw_value::{RawValue, parse_duration, redact_secrets};
 
 use crate::keys::Plans;
 use crate::model::network::Networks;
@@ -138,7 +138,9 @@ impl Settings {
             let ends = key.match_indices('.').rev().map(|(at, _)| at);
             ends.map(|end| &key[..end]).find_map(|section| self.section_spans.get(section))
         };
-        let fault = match setting.or_else(enclosing) {
+        let is_from_elsewhere = setting.is_none() && self.values.contains_key(key);
+        let place = if is_from_elsewhere { None } else { setting.or_else(enclosing) };
+        let fault = match place {
             Some(span) => self.file_text.fault_at_key(span, &problem),
             None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
         };
@@ -185,7 +187,7 @@ impl Settings {
         let text = |name: &str| self.values.get(&format!("{entry}.{name}"))?.raw.as_text();
         let number = parts[at].parse::<usize>().unwrap_or_default() + 1;
         let entry = match text("prefix").or_else(|| text("name")) {
-            Some(name) => format!("{array} {}", toml_text(name)),
+            Some(name) => format!("{array} {}", toml_text(&redact_secrets(name))),
             None => format!("{array} {number}"),
         };
         if rest.is_empty() { entry } else { format!("{entry}: {rest}") }
@@ -240,6 +242,8 @@ impl Settings {
             let near = setting.raw.as_text().and_then(|it| nearest_name(it, choices.into_iter()));
             let hint = match near {
                 Some(near) => Some(format!("did you mean {}?", toml_text(near))),
+                // A location may be almost any text, so a guess at it would often be wrong.
+                None if key.ends_with("url") => None,
                 None => suggest_value(&setting.raw, |guess| parse(guess).is_some()),
             };
             let problem = format!("expected {expected}, but found {found}");

@@ -1,14 +1,17 @@
 //! Reads the raw settings, with their locations, from file, environment and flags.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::Path;
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::locations::ConfigSources;
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
+use super::unknown_keys::known_names;
 use crate::support::regular_file::read_regular_text;
 
 const ENV_PREFIX: &str = "RISKGATE__";
@@ -54,10 +57,22 @@ impl Settings {
         let table = DeTable::parse(text).map_err(|error| {
             let span = error.span().unwrap_or_default();
             let message = error.message().replace('\n', " ");
-            self.file_text.syntax_fault(span, &format!("expected TOML, but found: {message}"))
+            let names = known_names();
+            let problem = format!("expected TOML, but found: {message}");
+            self.file_text.syntax_fault(span, &problem, |name| names.contains(name))
         })?;
         self.read_toml_table("", table.get_ref());
         Ok(())
+    }
+
+    /// The place of an entry of an array of tables: its header, or the `{` of an inline table, which
+    /// may contain secrets.
+    fn entry_span(&self, item: &Spanned<DeValue<'_>>) -> Range<usize> {
+        let span = item.span();
+        match self.file_text.text.get(span.clone()).is_some_and(|text| text.starts_with('[')) {
+            true => span,
+            false => span.start..span.start + 1,
+        }
     }
 
     fn read_toml_table(&mut self, prefix: &str, table: &DeTable<'_>) {
@@ -74,7 +89,7 @@ impl Settings {
                 {
                     for (index, item) in items.iter().enumerate() {
                         if let DeValue::Table(inner) = item.get_ref() {
-                            let span = SettingSpan { key: item.span(), value: 0..0 };
+                            let span = SettingSpan { key: self.entry_span(item), value: 0..0 };
                             self.section_spans.insert(format!("{dotted}.{index}"), span);
                             self.read_toml_table(&format!("{dotted}.{index}."), inner);
                         }

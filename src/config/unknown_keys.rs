@@ -144,6 +144,11 @@ fn general(key: &str) -> String {
     parts.join(".")
 }
 
+/// Returns the name of every setting that a config may have, without its section.
+pub(super) fn known_names() -> BTreeSet<String> {
+    known_keys().iter().filter_map(|key| Some(key.rsplit('.').next()?.to_owned())).collect()
+}
+
 /// Returns every setting that a config may have, without the indexes of entries.
 fn known_keys() -> BTreeSet<String> {
     let mut settings = Settings::default();

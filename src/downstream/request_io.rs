@@ -254,6 +254,8 @@ impl AsyncWrite for RequestIo {
         // body.
         this.awaits_continue = false;
         this.has_response_begun = true;
+        // Only a pause of the response raises the question whether the client has left.
+        this.next_client_check = None;
         let written = ready!(this.pinned_client_io()?.poll_write(context, bytes));
         this.answered_at = Instant::now();
         Poll::Ready(written)
