@@ -162,15 +162,17 @@ impl Settings {
     /// Reports a fault of a whole section.
     pub(super) fn report_at_section(&mut self, section: &str, problem: &str, hint: Option<String>) {
         let problem = format!("{}: {problem}", self.shown_key(section));
-        let first_entry = || self.section_spans.get(&format!("{section}.0"));
-        let fault = match self.section_spans.get(section).or_else(first_entry) {
-            Some(span) => self.file_text.fault_at_key(span, &problem),
-            None => {
-                let prefix = format!("{section}.");
-                let inside = self.values.keys().find(|key| key.starts_with(&prefix));
-                let at = inside.map_or("config".to_owned(), |key| self.location_of(key));
-                ConfigFault::new(format!("{at}: {problem}"))
+        let prefix = format!("{section}.");
+        let sections = || self.section_spans.iter().find(|(key, _)| key.starts_with(&prefix));
+        let inside = self.values.iter().find(|(key, _)| key.starts_with(&prefix));
+        let own = self.section_spans.get(section).or_else(|| Some(sections()?.1));
+        let span = own.or_else(|| inside?.1.span.as_ref());
+        let fault = match (span, inside) {
+            (Some(span), _) => self.file_text.fault_at_key(span, &problem),
+            (None, Some((_, setting))) => {
+                ConfigFault::new(format!("{}: {problem}", setting.location))
             }
+            (None, None) => ConfigFault::new(format!("config: {problem}")),
         };
         self.faults.push(fault.with_hint(hint));
     }
