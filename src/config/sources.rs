@@ -65,8 +65,8 @@ impl Settings {
         Ok(())
     }
 
-    /// The place of an entry of an array of tables: its header, or the `{` of an inline table, which
-    /// may contain secrets.
+    /// The place of an entry of an array of tables: its header, or the `{` of an inline table,
+    /// which may contain secrets.
     fn entry_span(&self, item: &Spanned<DeValue<'_>>) -> Range<usize> {
         let span = item.span();
         match self.file_text.text.get(span.clone()).is_some_and(|text| text.starts_with('[')) {

@@ -256,7 +256,10 @@ fn check_names_what_is_wrong_with_a_route() {
     ] {
         let toml = format!("[[upstream.route]]\nprefix = \"{prefix}\"\n");
         let checked = Setup::new().append_toml(&toml).cli(&["check"]).expect(78);
-        let place = format!("upstream.route \"{prefix}\": prefix: ");
+        // What may be a secret in an URL or a query is hidden.
+        let is_shown = !prefix.contains("://") && !prefix.contains('?');
+        let shown = if is_shown { format!("upstream.route \"{prefix}\": ") } else { String::new() };
+        let place = format!("{shown}prefix: ");
         assert!(checked.stderr.contains(&place), "{prefix}: {}", checked.stderr);
         assert!(checked.stderr.contains(expected), "{prefix}: {}", checked.stderr);
     }
