@@ -29,14 +29,23 @@ end
 for at = 2, 5 do
     if redis.call('EXISTS', KEYS[at]) == 1 then return 0 end
 end
+redis.call('HLEN', meta)
 local is_complete, is_empty = redis.call('HLEN', moves) == tonumber(ARGV[5]), true
+local wrong_type
 visit_moves(function(staged, kind, _, name)
     is_complete = is_complete and redis.call('EXISTS', staged) == 1
     is_empty = is_empty and (kind ~= 'fail' or redis.call('EXISTS', name) == 0)
+    -- What is there already is merged into only if it is of the same type.
+    local length = kind == 'hash' and redis.pcall('HLEN', name)
+        or kind == 'sorted_set' and redis.pcall('ZCARD', name)
+    if type(length) == 'table' then wrong_type = name end
 end)
 if redis.call('ZCARD', changes) ~= tonumber(ARGV[4]) then is_complete = false end
 if not is_complete then return redis.error_reply('LOST a part of the copy before it was complete') end
 if not is_empty then return 0 end
+if wrong_type then
+    return redis.error_reply('WRONGTYPE the Redis key ' .. wrong_type .. ' has another type')
+end
 local last = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)[1]
 if (last and last[1] or '') ~= ARGV[7] then
     return redis.error_reply('CHANGED meanwhile: the store has new records; copy again')

@@ -261,6 +261,12 @@ fn an_interrupted_copy_changes_nothing_and_can_be_repeated() {
         assert!(describe_other_contents(&mut store) == before, "{denied}");
         assert!(rows(&mut store).keys.is_empty());
     }
+    // A Redis key of another type, which only its merge would find.
+    server.run(&["SET", "riskgate:{top}:rows", "other"]);
+    let error = store.changes().fill_empty_store(&held).unwrap_err().to_string();
+    assert!(error.contains("riskgate:{top}:rows has another type"), "{error}");
+    assert!(rows(&mut store).keys.is_empty());
+    server.run(&["DEL", "riskgate:{top}:rows"]);
     let staged = server.matching_keys("riskgate:*staged:*");
     assert!(staged.len() > 9, "{staged:?}");
     for staged in staged {
