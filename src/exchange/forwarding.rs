@@ -102,7 +102,7 @@ pub fn prepare_upstream_request(
     upstream_host: &str,
     client_info: &ClientInfo<'_>,
 ) -> Result<()> {
-    let kept = ReceivedForwardingInfo::copy_forwarding_fields(request);
+    let kept = ReceivedForwardingInfo::copy_fields(request, client_info.is_trusted_proxy);
     let mut received = ReceivedForwardingInfo::default();
     for (name, value) in &kept {
         received.record_field(
@@ -111,7 +111,9 @@ pub fn prepare_upstream_request(
             client_info.is_trusted_proxy,
         );
     }
-    request.set_raw_path(upstream_target)?;
+    if request.raw_path() != upstream_target || request.uri.authority().is_some() {
+        request.set_raw_path(upstream_target)?;
+    }
     join_cookie_fields(request)?;
     remove_hop_by_hop_fields(request);
     let is_dropped =
@@ -251,7 +253,7 @@ pub fn prepare_client_response(
         response.status.as_u16(),
         keeps_cache_control,
         &mut |field, value| {
-            if response.insert_header(&field.name, value).is_err() {
+            if response.insert_header(field.h1_name(), value).is_err() {
                 result = Err(MalformedResponse);
             }
         },
@@ -282,7 +284,8 @@ fn set_field_if_valid(
     field: &HeaderField,
     value: &[u8],
 ) -> Result<()> {
-    HeaderValue::from_bytes(value).map_or(Ok(()), |value| request.insert_header(&field.name, value))
+    let Ok(value) = HeaderValue::from_bytes(value) else { return Ok(()) };
+    request.insert_header(field.h1_name(), value)
 }
 
 #[cfg(test)]

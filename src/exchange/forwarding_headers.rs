@@ -48,9 +48,13 @@ pub(super) struct ReceivedForwardingInfo<'r> {
 }
 
 impl<'r> ReceivedForwardingInfo<'r> {
-    /// Copies the fields that `record_field` needs. `ReceivedForwardingInfo` then borrows from the
-    /// copy, so the caller can change the request meanwhile.
-    pub fn copy_forwarding_fields(request: &RequestHeader) -> Vec<(HeaderName, HeaderValue)> {
+    /// Copies the fields that `record_field` needs from a client, or from a trusted proxy.
+    /// `ReceivedForwardingInfo` then borrows from the copy, so the caller can change the request
+    /// meanwhile.
+    pub fn copy_fields(
+        request: &RequestHeader,
+        is_trusted_proxy: bool,
+    ) -> Vec<(HeaderName, HeaderValue)> {
         // In HTTP/2 the target contains the host.
         let authority = request.uri.authority();
         let authority = authority.and_then(|a| HeaderValue::from_str(a.as_str()).ok());
@@ -63,8 +67,9 @@ impl<'r> ReceivedForwardingInfo<'r> {
             X_FORWARDED_PORT,
             FORWARDED,
         ];
-        for name in names {
-            let values = request.headers.get_all(&name).into_iter().cloned();
+        let needed = if is_trusted_proxy { &names[..] } else { &names[..1] };
+        for name in needed {
+            let values = request.headers.get_all(name).into_iter().cloned();
             fields.extend(values.map(|value| (name.clone(), value)));
         }
         fields

@@ -82,8 +82,8 @@ fn insert_or_append_field(
     // riskgate's own values are visible ASCII; any other value is a bug and left out.
     let Ok(value) = field.to_header_value(Bytes::copy_from_slice(value)) else { return Ok(()) };
     match field.name == VARY {
-        true => header.append_header(&field.name, value).map(drop),
-        false => header.insert_header(&field.name, value),
+        true => header.append_header(field.h1_name(), value).map(drop),
+        false => header.insert_header(field.h1_name(), value),
     }
 }
 

@@ -25,6 +25,11 @@ impl HeaderField {
         HeaderField { name, h1_prefix, has_unique_values: true }
     }
 
+    /// The name as HTTP/1.1 writes it.
+    pub fn h1_name(&self) -> &'static str {
+        self.h1_prefix.trim_end_matches(": ")
+    }
+
     /// Returns the value as HTTP/2 and Pingora need it. A value that will not occur again is kept
     /// out of the table of HPACK (RFC 7541 section 7.1.3): there it would displace the values that
     /// do occur again, and displacing them costs time.
