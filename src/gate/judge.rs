@@ -243,6 +243,10 @@ impl Gate {
             _ if is_on_route => reply.with_words_for_route(refusal),
             _ => reply,
         };
+        let reply = match is_on_route && ctx.authz.is_none() {
+            true => reply.varying_by_accept(),
+            false => reply,
+        };
         ctx.set_outcome_if_unset(reply.status(), refusal.code());
         reply
     }
@@ -350,7 +354,13 @@ impl Gate {
         let ring = Option::as_ref(&keys);
         let origins = match &members {
             Ok(members) => members.origins,
-            Err(refusal) => self.find_origins_owner(refusal, request, ctx),
+            Err(refusal) => {
+                ctx.upstream_route = self.find_route_of_other_methods(refusal, request, ctx);
+                match ctx.upstream_route {
+                    Some(index) => OriginsOwner::of_route(index, &ctx.rules.upstream_routes),
+                    None => OriginsOwner::Keys,
+                }
+            }
         };
         let authenticated = members.and_then(|members| {
             // Until the store has been read there is no ring, and users must not be logged out.
@@ -373,21 +383,18 @@ impl Gate {
         check_client_rates(self, authenticated?, request, ctx)
     }
 
-    /// Returns who decides about other origins if a route does not take the method.
-    fn find_origins_owner(
+    /// Returns the route that does not take the method of a refused request.
+    fn find_route_of_other_methods(
         &self,
         refusal: &Refusal,
         request: &RequestParts<'_>,
         ctx: &RequestContext,
-    ) -> OriginsOwner {
+    ) -> Option<usize> {
         let (routes, authz_path) =
             (&ctx.rules.upstream_routes, self.startup_rules.authz_path.as_ref());
         let is_of_method = matches!(refusal, Refusal::MethodNotAllowed { .. });
         let index = || route::find_upstream_route(request.target, routes, authz_path);
-        match is_of_method.then(index).flatten() {
-            Some(index) => OriginsOwner::of_route(index, routes),
-            None => OriginsOwner::Keys,
-        }
+        is_of_method.then(index).flatten()
     }
 
     /// The last gate, the quota: charges all these calls or none, and keeps the permit. A request

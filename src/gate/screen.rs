@@ -62,7 +62,7 @@ impl Gate {
                 ctx.response_status = 303;
                 let screened = ctx.screened.as_deref();
                 let suggestion = screened.and_then(|screened| screened.suggestion.as_deref());
-                Reply::see_other(&add_suggestion(location, suggestion))
+                Reply::see_other(&add_suggestion(location, suggestion)).varying_by_accept()
             }
             _ => refused,
         })

@@ -43,6 +43,8 @@ pub struct Reply {
     facts: Vec<(&'static HeaderField, SmolStr)>,
     /// The type of the body.
     content_type: &'static str,
+    /// Whether another `Accept` would have led to another response.
+    varies_by_accept: bool,
 }
 
 /// The header fields that only some responses carry.
@@ -109,7 +111,13 @@ impl Reply {
             should_close: false,
             facts,
             content_type: "application/json",
+            varies_by_accept: false,
         }
+    }
+
+    /// Tells caches that another `Accept` would have led to another response.
+    pub fn varying_by_accept(self) -> Reply {
+        Reply { varies_by_accept: true, ..self }
     }
 
     /// 200 with a JSON body.
@@ -297,6 +305,8 @@ impl Reply {
         self.facts.iter().for_each(|(field, value)| put(field, value.as_bytes()));
         if self.content_type == HTML {
             put(&header_field::CONTENT_SECURITY_POLICY, PAGE_POLICY.as_bytes());
+        }
+        if self.varies_by_accept {
             put(&header_field::VARY, b"Accept");
         }
         if self.asks_to_fail_open {

@@ -190,6 +190,7 @@ fn a_blocked_post_never_reaches_the_server() {
     let browser = bad.with_header("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
     let redirected = gateway.send_request(&browser).expect(303);
     assert_eq!(redirected.header("Location"), Some("/signup?email=refused"));
+    assert!(redirected.header_values("Vary").contains(&"Accept"));
     assert_eq!(upstream.request_count(), 0);
     assert_eq!(count(&gateway, "block", "disposable"), 3.0);
     let seen = forward(&gateway, &upstream, &post(FORM, "email=jane%40gmail.com"));

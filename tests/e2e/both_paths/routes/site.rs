@@ -173,7 +173,9 @@ fn only_the_paths_of_the_form_are_screened_in_every_spelling() {
 #[test]
 fn a_person_gets_a_page_and_a_program_gets_json() {
     let upstream = MockUpstream::start();
-    let gateway = start(SITE, &upstream);
+    let posts_only =
+        "[[upstream.route]]\nprefix = \"/posts-only\"\nmethods = [\"POST\"]\nkey = false\n";
+    let gateway = start(&format!("{SITE}{posts_only}"), &upstream);
     let typo = form("/signup", "email=jane%40gmial.com");
     let page = gateway.send_request(&typo.clone().with_header("Accept", BROWSER)).expect(422);
     assert_eq!(page.header("Content-Type"), Some("text/html; charset=utf-8"));
@@ -183,7 +185,14 @@ fn a_person_gets_a_page_and_a_program_gets_json() {
     assert!(page.header("Content-Security-Policy").unwrap().starts_with("default-src 'none'"));
     assert!(page.header_values("Vary").contains(&"Accept"));
     let json = gateway.send_request(&typo.with_header("Accept", "application/json, text/html"));
-    assert_eq!(json.expect(422).json()["error"], "email_refused");
+    let json = json.expect(422);
+    assert_eq!(json.json()["error"], "email_refused");
+    // A cache that has the one must not give it to who prefers the other.
+    assert!(json.header_values("Vary").contains(&"Accept"));
+    let other_method = request("DELETE", "/posts-only").with_header("Accept", BROWSER);
+    let page = gateway.send_request(&other_method).expect(405);
+    assert_eq!(page.header("Content-Type"), Some("text/html; charset=utf-8"));
+    assert_eq!(page.header("Allow"), Some("POST, OPTIONS"));
     // The API stays JSON.
     let api = get("/v1/usage").with_header("Accept", BROWSER);
     assert_eq!(gateway.send_request(&api).expect(401).json()["error"], "unauthorized");
