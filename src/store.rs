@@ -17,6 +17,7 @@ mod quota_events;
 mod redis;
 mod reply_check;
 mod rows;
+mod sentinel_url;
 mod sqlite;
 mod url;
 
@@ -39,7 +40,8 @@ pub use quota_events::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
     QuotaEventRow, QuotaEventState,
 };
-pub use redis::connection::{Redis, RedisOptions};
+pub use redis::connection::Redis;
+pub use redis::options::{ClientCertificatePaths, RedisOptions};
 pub use reply_check::check_grant;
 pub use rows::{
     AccountRow, DailyUsageCursor, DailyUsageRow, DamagedRows, DnsFactRow, KeyRow,

@@ -64,7 +64,7 @@ fn parse_bearer_token(header: &[u8]) -> Option<&str> {
 static KEY_RING: LazyLock<KeyRing> = LazyLock::new(|| {
     let scratch = ScratchFolder::new("authorization");
     let url = StoreUrl::Sqlite(scratch.path().join("riskgate.db"));
-    let redis = RedisOptions { wait_replicas: 0, tls_ca: None };
+    let redis = RedisOptions::default();
     let open = || Store::open(&url, &redis, Duration::from_secs(5)).expect("a store");
     let deadline = Duration::from_secs(1);
     let options = LedgerOptions {

@@ -6,6 +6,7 @@
 
 mod audit;
 pub(super) mod connection;
+mod connector;
 mod daily_usage;
 mod fill;
 mod foreign;
@@ -15,6 +16,7 @@ mod key_names;
 mod learned;
 mod ledger;
 mod month;
+pub(super) mod options;
 mod quota_events;
 mod reply;
 mod restore;
@@ -24,6 +26,7 @@ mod rotate;
 mod rows;
 mod scan;
 mod scripts;
+mod sentinels;
 mod top;
 mod write;
 

@@ -5,23 +5,31 @@ use std::path::PathBuf;
 use siphasher::sip::SipHasher13;
 
 use super::error::StoreError;
+use super::sentinel_url::{SentinelUrl, is_valid_for_redis_crate};
 
 /// The accepted forms of `store.url`.
-pub const STORE_URL_SYNTAX: &str =
-    "sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or rediss://…";
+pub const STORE_URL_SYNTAX: &str = "sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], \
+     redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/SERVICE[/DATABASE], or with TLS rediss://… \
+     or rediss+sentinel://…";
 
 /// A parsed `store.url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
     /// `sqlite:PATH`, one file beside the gateway.
     Sqlite(PathBuf),
-    /// `redis://` or, with TLS, `rediss://`.
+    /// `redis://` or `redis+sentinel://`; with TLS `rediss://` or `rediss+sentinel://`.
     Redis(RedisUrl),
 }
 
-/// The address of a Redis or Valkey server. Its password is never shown.
+/// The address of a Redis or Valkey server, or of the Sentinels that name it. Its password is never
+/// shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(pub(super) String);
+pub struct RedisUrl {
+    /// As it is written in the config.
+    text: String,
+    /// The parts of the address of Sentinels; `None` if it is that of a server.
+    sentinels: Option<SentinelUrl>,
+}
 
 impl StoreUrl {
     /// Parses the setting.
@@ -41,10 +49,16 @@ impl StoreUrl {
             };
         }
         // A fragment could disable the verification of certificates.
-        let has_known_form = (text.starts_with("redis://") || text.starts_with("rediss://"))
-            && !text.contains(['#', '?']);
+        if text.contains(['#', '?']) {
+            return Err(url_error());
+        }
+        if let Some(sentinels) = SentinelUrl::parse(text) {
+            let url = RedisUrl { text: text.to_owned(), sentinels: Some(sentinels) };
+            return Ok(StoreUrl::Redis(url));
+        }
+        let has_known_form = text.starts_with("redis://") || text.starts_with("rediss://");
         match has_known_form && is_valid_for_redis_crate(text) {
-            true => Ok(StoreUrl::Redis(RedisUrl(text.to_owned()))),
+            true => Ok(StoreUrl::Redis(RedisUrl { text: text.to_owned(), sentinels: None })),
             false => Err(url_error()),
         }
     }
@@ -53,12 +67,22 @@ impl StoreUrl {
 impl RedisUrl {
     /// Returns true if the connection is encrypted.
     pub fn has_tls(&self) -> bool {
-        self.0.starts_with("rediss://")
+        self.text.starts_with("rediss")
     }
 
     /// The address without user and password.
     pub fn without_credentials(&self) -> String {
-        redact_url(&self.0)
+        self.sentinels.as_ref().map_or_else(|| redact_url(&self.text), SentinelUrl::to_string)
+    }
+
+    /// The parts of the address of Sentinels; `None` if it is that of a server.
+    pub fn sentinels(&self) -> Option<&SentinelUrl> {
+        self.sentinels.as_ref()
+    }
+
+    /// The address with user and password, for the redis crate. It is that of a server.
+    pub(super) fn with_credentials(&self) -> &str {
+        &self.text
     }
 }
 
@@ -66,7 +90,7 @@ impl std::fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // A reload compares this text of the old and the new address. The fingerprint changes with
         // the password, and does not show it.
-        let fingerprint = SipHasher13::new().hash(self.0.as_bytes());
+        let fingerprint = SipHasher13::new().hash(self.text.as_bytes());
         write!(f, "{} ({fingerprint:016x})", self.without_credentials())
     }
 }
@@ -124,11 +148,6 @@ fn redact_path(path: &str) -> &str {
         Some(_) => "/…",
         None => "…",
     }
-}
-
-/// Returns true if the redis crate accepts the address.
-fn is_valid_for_redis_crate(text: &str) -> bool {
-    redis::parse_redis_url(text).is_some() && redis::Client::open(text).is_ok()
 }
 
 #[cfg(test)]

@@ -52,6 +52,12 @@ impl RedisServer {
         RedisServer::start_process(&["--tls-auth-clients", "no"], true, Vec::new())
     }
 
+    /// Like [`RedisServer::start_with_tls`], for a server that demands a certificate of clients.
+    #[track_caller]
+    pub fn start_with_client_tls() -> RedisServer {
+        RedisServer::start_process(&["--tls-auth-clients", "yes"], true, Vec::new())
+    }
+
     /// Starts a replica of another server.
     #[track_caller]
     pub fn replica_of(primary: &RedisServer) -> RedisServer {
@@ -120,6 +126,11 @@ impl RedisServer {
     /// The certificate of the authority that signed the server's certificate.
     pub fn ca_certificate_path(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
+    }
+
+    /// A certificate that the authority has signed, and its key.
+    pub fn certificate_paths(&self) -> [PathBuf; 2] {
+        ["server.pem", "server.key"].map(|file| self.folder.path().join(file))
     }
 
     /// Runs a Redis command. Returns the reply, or the text of the error.
@@ -204,6 +215,114 @@ impl RedisServer {
 
     fn read_output(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("words.log")).unwrap_or_default()
+    }
+}
+
+/// Running Sentinels that watch a server under the name `main`. More than half of them agree on a
+/// failover, one second after the server has stopped to answer.
+pub struct Sentinels {
+    members: Vec<(Child, u16)>,
+    password: Option<String>,
+    _folder: tempfile::TempDir,
+}
+
+impl Sentinels {
+    /// Starts this many Sentinels of a server, each with further lines of its config.
+    #[track_caller]
+    pub fn start(count: usize, primary: &RedisServer, further_lines: &str) -> Sentinels {
+        Sentinels::start_processes(count, primary, further_lines, None)
+    }
+
+    /// Like [`Sentinels::start`], with the password of their default user.
+    #[track_caller]
+    pub fn start_with_password(
+        count: usize,
+        primary: &RedisServer,
+        further_lines: &str,
+        password: &str,
+    ) -> Sentinels {
+        Sentinels::start_processes(count, primary, further_lines, Some(password.to_owned()))
+    }
+
+    #[track_caller]
+    fn start_processes(
+        count: usize,
+        primary: &RedisServer,
+        further_lines: &str,
+        password: Option<String>,
+    ) -> Sentinels {
+        let folder = tempfile::tempdir().unwrap();
+        let start = |number: usize| {
+            let (port, config) = (free_port(), folder.path().join(format!("{number}.conf")));
+            let lines = format!(
+                "port {port}\nbind 127.0.0.1\ndir {}\n\
+                 sentinel monitor main 127.0.0.1 {} {}\n\
+                 sentinel down-after-milliseconds main 1000\n\
+                 sentinel failover-timeout main 3000\n{further_lines}\n",
+                folder.path().display(),
+                primary.port,
+                count / 2 + 1,
+            );
+            std::fs::write(&config, lines).unwrap();
+            let mut command = Command::new("redis-server");
+            command.arg(&config).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null());
+            (command.spawn().unwrap(), port)
+        };
+        let members = (0..count).map(start).collect();
+        let sentinels = Sentinels { members, password, _folder: folder };
+        let begun = Instant::now();
+        // A failover needs Sentinels that know each other.
+        let others = format!("num-other-sentinels\n{}\n", count - 1);
+        let is_ready = |port: u16| {
+            let info = sentinels.try_run(port, &["SENTINEL", "MASTER", "main"]);
+            info.is_ok_and(|info| (info + "\n").contains(&others))
+        };
+        for (_, port) in &sentinels.members {
+            while !is_ready(*port) {
+                assert!(begun.elapsed() < TEST_TIMEOUT, "the Sentinels don't know each other");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        sentinels
+    }
+
+    /// The URL of the server that these Sentinels name.
+    pub fn url(&self) -> String {
+        let hosts = self.members.iter().map(|(_, port)| format!("127.0.0.1:{port}"));
+        format!("redis+sentinel://{}/main", hosts.collect::<Vec<_>>().join(","))
+    }
+
+    /// The ports of the Sentinels.
+    pub fn ports(&self) -> Vec<u16> {
+        self.members.iter().map(|(_, port)| *port).collect()
+    }
+
+    /// Runs a command on the Sentinel with this port. Returns the reply as text, or the error.
+    pub fn try_run(&self, port: u16, words: &[&str]) -> Result<String, String> {
+        let user_info = self.password.as_ref().map(|password| format!(":{password}@"));
+        let user_info = user_info.unwrap_or_default();
+        let client = redis::Client::open(format!("redis://{user_info}127.0.0.1:{port}"));
+        let connection = client.and_then(|it| it.get_connection_with_timeout(TEST_TIMEOUT));
+        let mut connection = connection.map_err(|error| error.to_string())?;
+        let mut command = redis::Cmd::new();
+        command.arg(words);
+        let reply: redis::RedisResult<Value> = command.query(&mut connection);
+        reply.map(|reply| reply_as_text(&reply)).map_err(|error| error.to_string())
+    }
+
+    /// Kills one of the Sentinels.
+    pub fn kill(&mut self, index: usize) {
+        let _ = self.members[index].0.kill();
+        self.members[index].0.wait().unwrap();
+    }
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        for (child, _) in &mut self.members {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

@@ -27,7 +27,7 @@ impl HeaderField {
 
     /// The name as HTTP/1.1 writes it.
     pub fn h1_name(&self) -> &'static str {
-        self.h1_prefix.trim_end_matches(": ")
+        &self.h1_prefix[..self.h1_prefix.len() - FIELD_SEPARATOR.len()]
     }
 
     /// Returns the value as HTTP/2 and Pingora need it. A value that will not occur again is kept

@@ -14,8 +14,8 @@ use crate::model::month::Month;
 use crate::store::redis_server::RedisServer;
 use crate::store::tests::{TestStore, on_both_stores};
 use crate::store::{
-    BatchContext, Grant, KnownState, LeaseReport, RedisOptions, ReportOutcome, Store, StoreError,
-    StoreUrl, UsageRow,
+    BatchContext, ClientCertificatePaths, Grant, KnownState, LeaseReport, RedisOptions,
+    ReportOutcome, Store, StoreError, StoreUrl, UsageRow,
 };
 
 /// January 2100. The totals of a past month would expire at once.

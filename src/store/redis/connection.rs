@@ -3,30 +3,27 @@
 //! If sending or receiving fails in any way, the connection is dropped, because it may still
 //! deliver replies to earlier commands.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use redis::{Client, Connection, ConnectionLike, FromRedisValue, Pipeline, ServerErrorKind, Value};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use redis::{Connection, ConnectionLike, FromRedisValue, Pipeline, ServerErrorKind, Value};
 
+use super::connector::{Connected, Connector};
 use super::foreign::ForeignEntries;
 use super::key_names::RING_META_KEY;
+use super::options::RedisOptions;
 use super::reply::{error_reply_text, info_field, reply_text_or_empty};
 use super::scripts::Script;
+use super::sentinels::NamedServer;
 use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
 use crate::store::operations::connection::ConnectionBackend;
 use crate::store::url::RedisUrl;
-use crate::support::regular_file::{read_regular_file, without_byte_order_mark};
 
 /// The shortest timeout for connecting, with TLS and authentication. If the timeout of operations
 /// is longer, it applies instead.
 pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for an exchange of many rows.
 pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest certificate file in bytes.
-const MAX_CA_BYTES: u64 = 1 << 20;
 /// The most rows in one exchange.
 pub(super) const CHUNK_ROWS: usize = 1_000;
 
@@ -34,18 +31,9 @@ pub(super) const CHUNK_ROWS: usize = 1_000;
 /// while riskgate loads them.
 const MAX_SCRIPT_TRIES: usize = 5;
 
-/// Options for the connection to a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RedisOptions {
-    /// How many replicas must have a write before it counts as acknowledged.
-    pub wait_replicas: usize,
-    /// A file with the certificate authority to trust instead of the system's.
-    pub tls_ca: Option<PathBuf>,
-}
-
 /// A server, and the connection to it if there is one.
 pub struct Redis {
-    pub(super) client: Client,
+    connector: Connector,
     /// The server's address without user and password, for errors.
     pub(super) location: String,
     /// The timeout of one exchange.
@@ -54,6 +42,8 @@ pub struct Redis {
     pub(super) wait_replicas: usize,
     /// `None` until the first operation, and after a failure.
     pub(super) connection: Option<Connection>,
+    /// The server that Sentinels named for the connection.
+    connected_to: Option<NamedServer>,
     /// The SHA-1 digests of the scripts for EVALSHA, indexed by `Script`; empty until loaded.
     pub(super) script_digests: Vec<String>,
     /// How many of `wait_replicas` lack the latest write.
@@ -111,43 +101,14 @@ impl Redis {
         options: &RedisOptions,
         timeout: Duration,
     ) -> Result<Redis, StoreError> {
-        let location = url.without_credentials();
-        let unusable =
-            |expected, found| StoreError::Unusable { location: location.clone(), expected, found };
-        if url.has_tls() {
-            // Fails if a provider is installed already, which is fine.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let client = match &options.tls_ca {
-            Some(path) if url.has_tls() => {
-                let expected = "store.tls_ca to be a file of certificates in PEM form";
-                let tls_ca_error =
-                    |found: String| unusable(expected, format!("{found}: {}", path.display()));
-                let root = read_regular_file(path, MAX_CA_BYTES)
-                    .map(without_byte_order_mark)
-                    .map_err(|found| tls_ca_error(found.to_string()))?;
-                // The redis crate would accept a file without certificates, and then trust no
-                // server.
-                let found = CertificateDer::pem_slice_iter(&root).collect::<Result<Vec<_>, _>>();
-                match found {
-                    Ok(found) if found.is_empty() => return Err(tls_ca_error("none".to_owned())),
-                    Ok(_) => {}
-                    Err(error) => return Err(tls_ca_error(error.to_string())),
-                }
-                let certificates =
-                    redis::TlsCertificates { client_tls: None, root_cert: Some(root) };
-                Client::build_with_tls(url.0.as_str(), certificates)
-                    .map_err(|error| unusable(expected, error.to_string()))?
-            }
-            _ => Client::open(url.0.as_str())
-                .map_err(|error| unusable("an address of a server", error.to_string()))?,
-        };
+        let connector = Connector::new(url, options)?;
         Ok(Redis {
-            client,
-            location,
+            connector,
+            location: url.without_credentials(),
             timeout,
             wait_replicas: options.wait_replicas,
             connection: None,
+            connected_to: None,
             script_digests: Vec::new(),
             missing_replicas: 0,
             foreign_entries: ForeignEntries::default(),
@@ -173,15 +134,20 @@ impl Redis {
             return Ok(());
         }
         self.connection = None;
-        let result = self.client.get_connection_with_timeout(timeout);
-        let connection =
-            result.map_err(|error| self.unavailable_error("connecting", error.to_string()))?;
-        self.connection = Some(connection);
+        let connected = self.connector.connect(timeout);
+        let Connected { connection, named } =
+            connected.map_err(|error| self.unavailable_error("connecting", error))?;
+        if named != self.connected_to {
+            // Another server may not have the scripts.
+            self.script_digests.clear();
+        }
+        (self.connection, self.connected_to) = (Some(connection), named);
         Ok(())
     }
 
     pub(super) fn is_connected(&self) -> bool {
         self.connection.as_ref().is_some_and(ConnectionLike::is_open)
+            && !self.connector.is_outdated(self.connected_to.as_ref())
     }
 
     pub(super) fn load_scripts(&mut self, timeout: Duration) -> Result<(), StoreError> {
@@ -333,7 +299,15 @@ impl Redis {
             };
             self.unavailable_error(operation, found)
         })?;
-        self.connection = Some(connection);
+        // A server that has become a replica is no longer the one to ask: the name in the address,
+        // or the Sentinels, may lead to another one by now.
+        let is_read_only = |value: &Value| {
+            matches!(value, Value::ServerError(error)
+                if error.kind() == Some(ServerErrorKind::ReadOnly))
+        };
+        if !replies.iter().any(is_read_only) {
+            self.connection = Some(connection);
+        }
         Ok(replies)
     }
 }

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::connection::{MIN_CONNECT_TIMEOUT, Redis, RedisOptions};
+use super::connection::{MIN_CONNECT_TIMEOUT, Redis};
+use super::options::RedisOptions;
 use crate::store::StoreUrl;
 use crate::store::operations::time::TimeBackend;
 use crate::store::redis_server::RedisServer;

@@ -261,12 +261,6 @@ fn an_interrupted_copy_changes_nothing_and_can_be_repeated() {
         assert!(describe_other_contents(&mut store) == before, "{denied}");
         assert!(rows(&mut store).keys.is_empty());
     }
-    // A Redis key of another type, which only its merge would find.
-    server.run(&["SET", "riskgate:{top}:rows", "other"]);
-    let error = store.changes().fill_empty_store(&held).unwrap_err().to_string();
-    assert!(error.contains("riskgate:{top}:rows has another type"), "{error}");
-    assert!(rows(&mut store).keys.is_empty());
-    server.run(&["DEL", "riskgate:{top}:rows"]);
     let staged = server.matching_keys("riskgate:*staged:*");
     assert!(staged.len() > 9, "{staged:?}");
     for staged in staged {
@@ -302,6 +296,21 @@ fn an_interrupted_copy_changes_nothing_and_can_be_repeated() {
     let totals = format!("riskgate:ledger:{{account-1}}:{}", january_2100());
     let ttl: i64 = server.run(&["TTL", &totals]).parse().unwrap();
     assert!((399 * 86_400..=400 * 86_400).contains(&ttl), "{ttl}");
+}
+
+#[test]
+fn a_redis_key_of_another_type_is_found_before_anything_is_copied() {
+    let (from, location) = (TestStore::new_sqlite(), TestStore::new_redis());
+    let TestStore::Server(server) = &location else { return };
+    write_rows_of_every_kind(&mut from.open());
+    let mut store = location.open();
+    store.changes().mark_as_store().unwrap();
+    // Only its merge would find it.
+    server.run(&["SET", "riskgate:{top}:rows", "other"]);
+    let copied = store.changes().fill_empty_store(&read_contents(&mut from.open()));
+    let error = copied.unwrap_err().to_string();
+    assert!(error.contains("riskgate:{top}:rows has another type"), "{error}");
+    assert!(rows(&mut store).keys.is_empty());
 }
 
 #[test]

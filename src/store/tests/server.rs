@@ -128,7 +128,7 @@ fn ring_scripts_are_loaded_again_after_a_flush() {
 #[test]
 fn a_write_that_too_few_replicas_have_is_not_acknowledged() {
     let server = RedisServer::start();
-    let options = RedisOptions { wait_replicas: 1, tls_ca: None };
+    let options = RedisOptions { wait_replicas: 1, ..RedisOptions::default() };
     let mut store = open_with_options(&server.url(), &options);
     let error = store.changes().set_account("acme", Some("pro"), None).unwrap_err().to_string();
     assert!(error.contains("it is done, but only 0 of 1 replicas have it"), "{error}");

@@ -24,6 +24,25 @@ fn tls_trusts_only_the_configured_authority() {
 }
 
 #[test]
+fn a_server_may_demand_a_certificate() {
+    let (server, other) = (RedisServer::start_with_client_tls(), RedisServer::start_with_tls());
+    let open = |shown: Option<&RedisServer>| {
+        let paths = shown.map(RedisServer::certificate_paths);
+        let options = RedisOptions {
+            tls_ca: Some(server.ca_certificate_path()),
+            client_certificate: paths
+                .map(|[certificate, key]| ClientCertificatePaths { certificate, key }),
+            ..RedisOptions::default()
+        };
+        open_without_connecting(&server.tls_url(), &options, Duration::from_secs(5))
+    };
+    open(Some(&server)).probe(test_month(), None).unwrap();
+    for wrong in [None, Some(&other)] {
+        open(wrong).probe(test_month(), None).unwrap_err();
+    }
+}
+
+#[test]
 fn an_invalid_tls_ca_file_fails_at_open() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ca.pem");

@@ -1,9 +1,10 @@
-//! A server that closes idle connections, a failover to a replica, and a lost replica.
+//! A server that closes idle connections, failovers to a replica by hand and by Sentinels, and a
+//! lost replica.
 
 use std::time::{Duration, Instant};
 
 use crate::harness::{Gateway, LoadGenerator, Setup, get, wait_until};
-use crate::redis_server::RedisServer;
+use crate::redis_server::{RedisServer, Sentinels};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LIMIT: u64 = 3_000;
@@ -190,5 +191,71 @@ fn a_server_that_refuses_writes_is_told_before_the_next_call() {
         server.run(allow);
         wait_until("all is well", || !gateway.readyz().text().contains(words));
         gateway.get(DOMAIN, &key).expect(200);
+    }
+}
+
+#[test]
+fn gateways_follow_a_failover_of_sentinels_and_admit_exactly_the_limit() {
+    let mut primary = RedisServer::start();
+    let replicas = [(); 2].map(|()| RedisServer::replica_of(&primary));
+    replicas.iter().for_each(wait_until_replicating);
+    let sentinels = Sentinels::start(3, &primary, "");
+    let setup = || {
+        let setup = Setup::new().set_text("store.url", &sentinels.url());
+        let setup = setup.set("store.wait_replicas", "1").set_text("store.on_failure", "closed");
+        setup.set("plans.free", &LIMIT.to_string())
+    };
+    let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let key = made.stdout.trim_end().to_owned();
+    let gateways = [setup().start(), setup().start()];
+    let clients = LoadGenerator::new(DOMAIN, &key);
+    std::thread::scope(|scope| {
+        let _stop_guard = clients.stop_on_drop();
+        for gateway in &gateways {
+            clients.spawn_clients(scope, gateway.http, 2);
+        }
+        wait_until("much is spent", || clients.response_counts().admitted > LIMIT / 3);
+        primary.kill();
+        let begun = Instant::now();
+        wait_until("all is spent", || clients.response_counts().quota_exceeded > 100);
+        println!("all was spent {:?} after the primary was killed", begun.elapsed());
+    });
+    assert_eq!(clients.response_counts().admitted, LIMIT);
+    for gateway in &gateways {
+        wait_until("both report the spent calls", || gateway.get_month_count(&key) == LIMIT);
+        wait_until("all is well", || !readyz_reports(gateway, "store"));
+    }
+    // Commands follow too.
+    let usage = setup().cli(&["usage", "--account", "acme", "--json"]).expect(0);
+    assert!(usage.stdout.contains(&LIMIT.to_string()), "{}", usage.stdout);
+}
+
+#[test]
+fn check_names_what_is_wrong_with_the_settings_of_a_redis_store() {
+    let sentinel = "redis+sentinel://127.0.0.1:1/main";
+    for (url, name, words) in [
+        ("redis://127.0.0.1:1", "store.sentinel_user = \"a\"", "sentinel_user: expected store.url"),
+        (
+            "redis://127.0.0.1:1",
+            "store.sentinel_password_file = \"a\"",
+            "sentinel_password_file: expected store.url to be redis+sentinel://",
+        ),
+        (sentinel, "store.sentinel_user = \"a\"", "sentinel_password_file: expected the password"),
+        (sentinel, "store.tls_key = \"a\"", "tls_certificate: expected a path"),
+        ("rediss://127.0.0.1:1", "store.tls_certificate = \"a\"", "tls_key: expected a path"),
+        (
+            sentinel,
+            "store.tls_certificate = \"a\"\nstore.tls_key = \"b\"",
+            "tls_key: expected store.url to be rediss://",
+        ),
+        ("redis+sentinel://127.0.0.1:1", "", "redis+sentinel://[USER:PASSWORD@]HOST:PORT"),
+    ] {
+        let mut setup = Setup::new().set_text("store.url", url);
+        for line in name.lines() {
+            let (key, value) = line.split_once(" = ").unwrap();
+            setup = setup.set(key, value);
+        }
+        let checked = setup.cli(&["check"]).expect(78);
+        assert!(checked.stderr.contains(words), "{url} {name}: {}", checked.stderr);
     }
 }

@@ -1,0 +1,202 @@
+//! Connects to the server of an address: to the one that it names, or to the one that Sentinels
+//! name.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::{Client, ClientTlsConfig, Connection, ErrorKind, TlsCertificates};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::options::RedisOptions;
+use super::reply::info_field;
+use super::sentinels::{NamedServer, Sentinels};
+use crate::store::error::StoreError;
+use crate::store::sentinel_url::SentinelUrl;
+use crate::store::url::RedisUrl;
+use crate::support::regular_file::{read_regular_file, without_byte_order_mark};
+
+/// The largest file of certificates, of a key or of a password, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// What is needed to connect.
+pub(super) enum Connector {
+    Server(Client),
+    Sentinels { url: SentinelUrl, tls: Option<TlsCertificates>, sentinels: Arc<Sentinels> },
+}
+
+/// An open connection, and the server that Sentinels named for it.
+pub(super) struct Connected {
+    pub connection: Connection,
+    /// `None` if the address is that of the server.
+    pub named: Option<NamedServer>,
+}
+
+impl Connector {
+    /// Reads the files that the options name. No server need be reachable yet.
+    pub fn new(url: &RedisUrl, options: &RedisOptions) -> Result<Connector, StoreError> {
+        let location = url.without_credentials();
+        let tls = match url.has_tls() {
+            true => read_certificates(&location, options)?,
+            false => None,
+        };
+        if url.has_tls() {
+            // Fails if a provider is installed already, which is fine.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let unusable = |found: redis::RedisError| StoreError::Unusable {
+            location: location.clone(),
+            expected: "an address, certificates and a key that belong together",
+            found: found.to_string(),
+        };
+        let Some(sentinel_url) = url.sentinels() else {
+            let client = open_client(url.with_credentials(), tls.as_ref()).map_err(unusable)?;
+            return Ok(Connector::Server(client));
+        };
+        let password = match &options.sentinel_password_file {
+            Some(path) => Some(read_password(&location, path)?),
+            None => None,
+        };
+        let credentials = (options.sentinel_user.as_deref(), password.as_deref());
+        let clients = sentinel_url.hosts().iter().map(|host| {
+            let mut info = redis::IntoConnectionInfo::into_connection_info(
+                sentinel_url.sentinel_url(host).as_str(),
+            )?;
+            let mut settings = info.redis_settings().clone();
+            if let Some(user) = credentials.0 {
+                settings = settings.set_username(user);
+            }
+            if let Some(password) = credentials.1 {
+                settings = settings.set_password(password);
+            }
+            info = info.set_redis_settings(settings);
+            match &tls {
+                Some(tls) => Client::build_with_tls(info, tls.clone()),
+                None => Client::open(info),
+            }
+        });
+        let clients: Vec<Client> = clients.collect::<Result<_, _>>().map_err(unusable)?;
+        let sentinels = Sentinels::shared(url, sentinel_url, options, clients);
+        Ok(Connector::Sentinels { url: sentinel_url.clone(), tls, sentinels })
+    }
+
+    /// Connects within this time. The error says what failed.
+    pub fn connect(&self, timeout: Duration) -> Result<Connected, String> {
+        match self {
+            Connector::Server(client) => match client.get_connection_with_timeout(timeout) {
+                Ok(connection) => Ok(Connected { connection, named: None }),
+                Err(error) => Err(error.to_string()),
+            },
+            Connector::Sentinels { url, tls, sentinels } => {
+                let deadline = Instant::now() + timeout;
+                let named = sentinels.ask(timeout / 2)?;
+                let time_left = deadline.saturating_duration_since(Instant::now());
+                let connection = connect_to_primary(&url.server_url(&named.host), tls, time_left);
+                let connection = connection.map_err(|error| {
+                    format!("{}, which the Sentinels name: {error}", named.host)
+                })?;
+                Ok(Connected { connection, named: Some(named) })
+            }
+        }
+    }
+
+    /// Returns true if the Sentinels have named another server since.
+    pub fn is_outdated(&self, connected_to: Option<&NamedServer>) -> bool {
+        match (self, connected_to) {
+            (Connector::Sentinels { sentinels, .. }, Some(server)) => sentinels.is_outdated(server),
+            _ => false,
+        }
+    }
+}
+
+fn open_client(url: &str, tls: Option<&TlsCertificates>) -> redis::RedisResult<Client> {
+    match tls {
+        Some(tls) => Client::build_with_tls(url, tls.clone()),
+        None => Client::open(url),
+    }
+}
+
+/// Connects to a server, which must be a primary: a Sentinel may not know yet that it is none.
+fn connect_to_primary(
+    url: &str,
+    tls: &Option<TlsCertificates>,
+    timeout: Duration,
+) -> redis::RedisResult<Connection> {
+    let deadline = Instant::now() + timeout;
+    let client = open_client(url, tls.as_ref())?;
+    let mut connection = client.get_connection_with_timeout(timeout)?;
+    let time_left = deadline.saturating_duration_since(Instant::now());
+    connection.set_read_timeout(Some(time_left.max(Duration::from_millis(1))))?;
+    let info: String = redis::cmd("INFO").arg("replication").query(&mut connection)?;
+    match info_field(&info, "role") {
+        Some("master") => Ok(connection),
+        found => Err((
+            ErrorKind::Io,
+            "expected a primary",
+            format!("but found role {}", found.unwrap_or("unknown")),
+        )
+            .into()),
+    }
+}
+
+/// Reads `store.tls_ca`, `store.tls_certificate` and `store.tls_key`; `None` if none is set.
+fn read_certificates(
+    location: &str,
+    options: &RedisOptions,
+) -> Result<Option<TlsCertificates>, StoreError> {
+    // The redis crate would accept a file without certificates, and then trust no server.
+    let read = |path: &Path, expected| read_pem(location, path, expected);
+    let root_cert = match &options.tls_ca {
+        Some(path) => Some(read(path, "store.tls_ca to be a file of certificates in PEM form")?),
+        None => None,
+    };
+    let client_tls = match &options.client_certificate {
+        Some(paths) => Some(ClientTlsConfig {
+            client_cert: read(
+                &paths.certificate,
+                "store.tls_certificate to be a file of certificates in PEM form",
+            )?,
+            client_key: read_file(location, &paths.key, "store.tls_key to be a key in PEM form")?,
+        }),
+        None => None,
+    };
+    let is_any = root_cert.is_some() || client_tls.is_some();
+    Ok(is_any.then_some(TlsCertificates { client_tls, root_cert }))
+}
+
+fn read_pem(location: &str, path: &Path, expected: &'static str) -> Result<Vec<u8>, StoreError> {
+    let contents = read_file(location, path, expected)?;
+    let found = CertificateDer::pem_slice_iter(&contents).collect::<Result<Vec<_>, _>>();
+    let fault = match found {
+        Ok(found) if found.is_empty() => "none".to_owned(),
+        Ok(_) => return Ok(contents),
+        Err(error) => error.to_string(),
+    };
+    let found = format!("{fault}: {}", path.display());
+    Err(StoreError::Unusable { location: location.to_owned(), expected, found })
+}
+
+fn read_file(location: &str, path: &Path, expected: &'static str) -> Result<Vec<u8>, StoreError> {
+    let contents = read_regular_file(path, MAX_FILE_BYTES).map(without_byte_order_mark);
+    contents.map_err(|error| StoreError::Unusable {
+        location: location.to_owned(),
+        expected,
+        found: format!("{error}: {}", path.display()),
+    })
+}
+
+/// Reads the first line of `store.sentinel_password_file`.
+fn read_password(location: &str, path: &Path) -> Result<String, StoreError> {
+    let expected = "store.sentinel_password_file to be a file with a password in its first line";
+    let contents = read_file(location, path, expected)?;
+    let text = String::from_utf8_lossy(&contents);
+    match text.lines().next().filter(|line| !line.is_empty()) {
+        Some(password) => Ok(password.to_owned()),
+        None => Err(StoreError::Unusable {
+            location: location.to_owned(),
+            expected,
+            found: format!("none: {}", path.display()),
+        }),
+    }
+}

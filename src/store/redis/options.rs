@@ -1,0 +1,27 @@
+//! The options for connections to servers and Sentinels.
+
+use std::path::PathBuf;
+
+/// Options for the connection to a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedisOptions {
+    /// How many replicas must have a write before it counts as acknowledged.
+    pub wait_replicas: usize,
+    /// A file with the certificate authority to trust instead of the system's.
+    pub tls_ca: Option<PathBuf>,
+    /// The certificate that riskgate shows to servers and Sentinels.
+    pub client_certificate: Option<ClientCertificatePaths>,
+    /// The user with which riskgate asks Sentinels; the default user if `None`.
+    pub sentinel_user: Option<String>,
+    /// A file with the password of that user in its first line.
+    pub sentinel_password_file: Option<PathBuf>,
+}
+
+/// The files of a client certificate, in PEM form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificatePaths {
+    /// The certificate and those of the authorities between it and a root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}

@@ -1,0 +1,195 @@
+//! Asks Sentinels which server is the primary of a service.
+//!
+//! All of them are asked at once, and the answer of the latest failover counts: a Sentinel that was
+//! cut off from the others names an old server. While there is a store with this address, they are
+//! asked each second, so that a node leaves a server that only it can still reach.
+
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::{Client, Connection, Value};
+
+use super::options::RedisOptions;
+use super::reply::error_reply_text;
+use crate::store::sentinel_url::SentinelUrl;
+use crate::store::url::RedisUrl;
+
+/// How often the Sentinels are asked.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long an answer may take when they are asked each second.
+const WATCH_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The server that the Sentinels name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NamedServer {
+    /// `HOST:PORT`.
+    pub host: String,
+    /// How many failovers the Sentinels have agreed on.
+    epoch: u64,
+}
+
+/// The Sentinels of one address.
+pub(super) struct Sentinels {
+    service: String,
+    members: Vec<Sentinel>,
+    /// What they named last.
+    latest: Mutex<Option<NamedServer>>,
+}
+
+struct Sentinel {
+    host: String,
+    client: Client,
+    /// `None` until the first question, and after a failure.
+    connection: Mutex<Option<Connection>>,
+}
+
+/// The Sentinels that are asked each second. All stores of a process with the same address and
+/// options share them.
+static WATCHED: LazyLock<Mutex<Vec<Watched>>> = LazyLock::new(Mutex::default);
+
+struct Watched {
+    url: RedisUrl,
+    options: RedisOptions,
+    sentinels: Weak<Sentinels>,
+}
+
+impl Sentinels {
+    /// Returns the Sentinels of this address, which are asked each second from now on. `clients`
+    /// has one for each host.
+    pub fn shared(
+        url: &RedisUrl,
+        parts: &SentinelUrl,
+        options: &RedisOptions,
+        clients: Vec<Client>,
+    ) -> Arc<Sentinels> {
+        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.retain(|it| it.sentinels.strong_count() > 0);
+        let same = watched.iter().find(|it| it.url == *url && it.options == *options);
+        if let Some(sentinels) = same.and_then(|it| it.sentinels.upgrade()) {
+            return sentinels;
+        }
+        let members = parts.hosts().iter().zip(clients).map(|(host, client)| Sentinel {
+            host: host.clone(),
+            client,
+            connection: Mutex::default(),
+        });
+        let sentinels = Arc::new(Sentinels {
+            service: parts.service().to_owned(),
+            members: members.collect(),
+            latest: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&sentinels);
+        watched.push(Watched {
+            url: url.clone(),
+            options: options.clone(),
+            sentinels: Weak::clone(&weak),
+        });
+        let watch = std::thread::Builder::new().name("sentinels".to_owned());
+        let spawned = watch.spawn(move || {
+            loop {
+                std::thread::sleep(PERIOD);
+                let Some(sentinels) = weak.upgrade() else { return };
+                // Who connects next is told why they don't answer.
+                let _ = sentinels.ask(WATCH_TIMEOUT);
+            }
+        });
+        if let Err(error) = spawned {
+            log::error!("the Sentinels can't be asked each second: {error}");
+        }
+        sentinels
+    }
+
+    /// Asks all Sentinels at once, and waits for their answers at most this long. The error says
+    /// what each answered.
+    pub fn ask(&self, timeout: Duration) -> Result<NamedServer, String> {
+        let answers: Vec<Result<NamedServer, String>> = std::thread::scope(|scope| {
+            let service = self.service.as_str();
+            let members = self.members.iter();
+            let asked: Vec<_> =
+                members.map(|member| scope.spawn(move || member.ask(service, timeout))).collect();
+            let failed = |_| Err("a panic".to_owned());
+            asked.into_iter().map(|thread| thread.join().unwrap_or_else(failed)).collect()
+        });
+        let named = answers.iter().flatten().max_by_key(|server| server.epoch).cloned();
+        let Some(named) = named else {
+            let of_each = self.members.iter().zip(&answers).filter_map(|(member, answer)| {
+                Some(format!("{}: {}", member.host, answer.as_ref().err()?))
+            });
+            let of_each: Vec<String> = of_each.collect();
+            return Err(format!("no Sentinel names a primary: {}", of_each.join("; ")));
+        };
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        match latest.as_ref() {
+            // Only a Sentinel that was cut off has answered.
+            Some(known) if known.epoch > named.epoch => return Ok(known.clone()),
+            Some(known) if known.host != named.host => {
+                let service = &self.service;
+                log::warn!("primary of {service}: {} → {}", known.host, named.host);
+            }
+            _ => {}
+        }
+        *latest = Some(named.clone());
+        Ok(named)
+    }
+
+    /// Returns true if the Sentinels have named another server since they named this one.
+    pub fn is_outdated(&self, server: &NamedServer) -> bool {
+        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.as_ref().is_some_and(|it| it.host != server.host && it.epoch >= server.epoch)
+    }
+}
+
+impl Sentinel {
+    /// Asks this Sentinel. The error says what it answered.
+    fn ask(&self, service: &str, timeout: Duration) -> Result<NamedServer, String> {
+        let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let had_connection = kept.is_some();
+        let answered = self.ask_on(kept.take(), service, timeout);
+        let answered = match answered {
+            // The Sentinel may have been restarted meanwhile.
+            Err(_) if had_connection => self.ask_on(None, service, timeout),
+            answered => answered,
+        };
+        let (connection, reply) = answered.map_err(|error| error.to_string())?;
+        *kept = Some(connection);
+        if let Some(error) = error_reply_text(&reply) {
+            return Err(error);
+        }
+        parse_reply(reply).ok_or_else(|| "a reply of another form".to_owned())
+    }
+
+    fn ask_on(
+        &self,
+        connection: Option<Connection>,
+        service: &str,
+        timeout: Duration,
+    ) -> redis::RedisResult<(Connection, Value)> {
+        let mut connection = match connection {
+            Some(connection) => connection,
+            None => self.client.get_connection_with_timeout(timeout)?,
+        };
+        connection.set_read_timeout(Some(timeout))?;
+        connection.set_write_timeout(Some(timeout))?;
+        let question = redis::cmd("SENTINEL").arg("MASTER").arg(service).get_packed_command();
+        let reply = redis::ConnectionLike::req_packed_command(&mut connection, &question)?;
+        Ok((connection, reply))
+    }
+}
+
+/// Reads the reply of a Sentinel: fields, each followed by its value.
+fn parse_reply(reply: Value) -> Option<NamedServer> {
+    let parts: Vec<String> = redis::from_redis_value(reply).ok()?;
+    let field = |name: &str| {
+        let at = parts.chunks(2).position(|pair| pair[0] == name)?;
+        parts.get(2 * at + 1)
+    };
+    let (host, port) = (field("ip")?, field("port")?);
+    let host = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    Some(NamedServer { host, epoch: field("config-epoch")?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests;

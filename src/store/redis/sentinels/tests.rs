@@ -1,0 +1,134 @@
+//! Tests with real Sentinels: failovers, an old primary, wrong and dead Sentinels, passwords.
+
+use std::time::{Duration, Instant};
+
+use crate::model::month::Month;
+use crate::store::redis_server::{RedisServer, Sentinels};
+use crate::store::{RedisOptions, Store, StoreUrl};
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+fn open(url: &str, options: &RedisOptions) -> Store {
+    Store::open(&StoreUrl::parse(url).unwrap(), options, TIMEOUT).unwrap()
+}
+
+/// Asks the server that the Sentinels name. Returns the error.
+fn ask(store: &mut Store) -> Result<(), String> {
+    store.probe(Month::FIRST, None).map(drop).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A primary with a replica in sync. Both know the user `riskgate`.
+fn primary_with_replica() -> (RedisServer, RedisServer) {
+    let primary = RedisServer::start();
+    let replica = RedisServer::replica_of(&primary);
+    for server in [&primary, &replica] {
+        server.run(&["ACL", "SETUSER", "riskgate", "on", ">pass", "~*", "&*", "+@all"]);
+    }
+    wait_until("the replica is in sync", || {
+        replica.run(&["INFO", "replication"]).contains("master_link_status:up")
+    });
+    (primary, replica)
+}
+
+/// Returns true if a store is connected to this server.
+fn serves_a_store(server: &RedisServer) -> bool {
+    server.run(&["CLIENT", "LIST"]).contains("user=riskgate")
+}
+
+fn url_as_riskgate(sentinels: &Sentinels) -> String {
+    sentinels.url().replace("redis+sentinel://", "redis+sentinel://riskgate:pass@")
+}
+
+#[test]
+fn a_store_follows_a_failover() {
+    let (mut primary, replica) = primary_with_replica();
+    let mut sentinels = Sentinels::start(3, &primary, "");
+    // The first that is named in the address is gone, and two are left to agree.
+    sentinels.kill(0);
+    let mut store = open(&url_as_riskgate(&sentinels), &RedisOptions::default());
+    ask(&mut store).unwrap();
+    assert!(serves_a_store(&primary) && !serves_a_store(&replica));
+    primary.kill();
+    wait_until("the store answers again", || ask(&mut store).is_ok());
+    assert!(replica.run(&["INFO", "replication"]).contains("role:master"));
+    assert!(serves_a_store(&replica));
+}
+
+#[test]
+fn a_store_leaves_an_old_primary_that_only_it_can_reach() {
+    let (primary, replica) = primary_with_replica();
+    let sentinels = Sentinels::start(3, &primary, "");
+    let mut store = open(&url_as_riskgate(&sentinels), &RedisOptions::default());
+    ask(&mut store).unwrap();
+    let old = redis::Client::open(primary.url_as("riskgate", "pass")).unwrap();
+    let mut old = old.get_connection().unwrap();
+    // The Sentinels are the default user, so they find the server down, and can't tell it.
+    for words in [&["ACL", "SETUSER", "default", "off"][..], &["CLIENT", "KILL", "USER", "default"]]
+    {
+        redis::Cmd::new().arg(words).exec(&mut old).unwrap();
+    }
+    wait_until("the store is on the new primary", || {
+        let _ = ask(&mut store);
+        serves_a_store(&replica)
+    });
+    ask(&mut store).unwrap();
+    let info: String = redis::cmd("INFO").arg("replication").query(&mut old).unwrap();
+    assert!(info.contains("role:master"), "the old primary does not know it");
+    assert!(replica.run(&["INFO", "replication"]).contains("role:master"));
+}
+
+#[test]
+fn why_no_server_is_found_is_told() {
+    let primary = RedisServer::start();
+    let sentinels = Sentinels::start(1, &primary, "");
+    let error_at = |url: &str| ask(&mut open(url, &RedisOptions::default())).unwrap_err();
+    let error = error_at(&sentinels.url().replace("/main", "/other"));
+    assert!(error.contains("no Sentinel names a primary: 127.0.0.1:"), "{error}");
+    assert!(error.contains("No such master with that name"), "{error}");
+    let error = error_at("redis+sentinel://127.0.0.1:1/main");
+    assert!(error.contains("127.0.0.1:1: ") && error.contains("refused"), "{error}");
+    // A server is no Sentinel.
+    let error = error_at(&format!("redis+sentinel://127.0.0.1:{}/main", primary.port()));
+    assert!(error.contains("unknown command"), "{error}");
+}
+
+#[test]
+fn a_replica_is_not_served_although_a_sentinel_names_it() {
+    let primary = RedisServer::start();
+    let sentinels = Sentinels::start(1, &primary, "");
+    let other = RedisServer::start();
+    primary.run(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    let error = ask(&mut open(&sentinels.url(), &RedisOptions::default())).unwrap_err();
+    assert!(error.contains("which the Sentinels name: "), "{error}");
+    assert!(error.contains("expected a primary") && error.contains("role slave"), "{error}");
+}
+
+#[test]
+fn sentinels_may_want_a_user_and_a_password() {
+    let primary = RedisServer::start();
+    primary.run(&["ACL", "SETUSER", "riskgate", "on", ">pass", "~*", "&*", "+@all"]);
+    let lines = "requirepass other\nuser asker on >word -@all +sentinel|master";
+    let sentinels = Sentinels::start_with_password(1, &primary, lines, "other");
+    let error = ask(&mut open(&url_as_riskgate(&sentinels), &RedisOptions::default())).unwrap_err();
+    assert!(error.contains("NOAUTH"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "word\n").unwrap();
+    let options = RedisOptions {
+        sentinel_user: Some("asker".to_owned()),
+        sentinel_password_file: Some(file),
+        ..RedisOptions::default()
+    };
+    let mut store = open(&url_as_riskgate(&sentinels), &options);
+    ask(&mut store).unwrap();
+    assert!(serves_a_store(&primary));
+}
