@@ -1,4 +1,5 @@
-//! Quota webhooks: riskgate tells a receiver that an account has used 80 or 100 % of its month.
+//! Quota webhooks: riskgate tells a receiver that an account has used a share of its month,
+//! such as 80 or 100 %.
 //!
 //! Owns the thresholds, the events, their signatures, and the times of further attempts. This
 //! module does no I/O and reads no clock. `store` keeps the events; the threads of
@@ -20,4 +21,4 @@ pub use event::{ReachedThreshold, message_id};
 pub use options::{WebhookOptions, WebhookUrl};
 pub use signature::{WebhookSecret, sign_message};
 pub use status::{DeliveryHistory, DeliveryOutcome, WebhookStatus};
-pub use threshold::{THRESHOLDS_PERCENT, find_reached_thresholds};
+pub use threshold::{DEFAULT_THRESHOLDS, MAX_THRESHOLDS, THRESHOLD_RANGE, Thresholds};

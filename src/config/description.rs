@@ -20,6 +20,8 @@ pub enum SettingKind {
     Choice(Vec<&'static str>),
     /// A list of texts.
     List,
+    /// A list of whole numbers.
+    IntegerList,
     /// A list of texts, or one text in place of a list of one.
     TextOrList,
     /// The calls of a plan: a whole number, or `unlimited`.

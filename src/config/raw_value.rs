@@ -65,6 +65,16 @@ impl RawValue {
         self.as_text_list().or_else(|| Some(vec![self.as_text()?.to_owned()]))
     }
 
+    pub fn as_integer_list(&self) -> Option<Vec<u64>> {
+        match self {
+            RawValue::List(items) => items.iter().map(RawValue::as_integer).collect(),
+            RawValue::Untyped(text) => {
+                text.split(',').map(|part| part.trim().parse().ok()).collect()
+            }
+            _ => None,
+        }
+    }
+
     pub fn as_text_list(&self) -> Option<Vec<String>> {
         match self {
             RawValue::List(items) => {
@@ -93,6 +103,7 @@ impl RawValue {
             SettingKind::Integer(_) => self.as_integer().map(|number| number.to_string()),
             SettingKind::CallLimit => self.as_integer().map(|it| it.to_string()).or_else(text),
             SettingKind::Boolean => self.as_boolean().map(|flag| flag.to_string()),
+            SettingKind::IntegerList => Some(format!("{:?}", self.as_integer_list()?)),
             SettingKind::List | SettingKind::TextOrList => {
                 let texts = self.as_text_or_list()?;
                 Some(toml_list(&texts.iter().map(String::as_str).collect::<Vec<_>>()))

@@ -93,6 +93,7 @@ fn kind_schema(kind: &SettingKind) -> Value {
         }
         SettingKind::Choice(choices) => json!({"enum": choices}),
         SettingKind::List => json!({"type": "array", "items": {"type": "string"}}),
+        SettingKind::IntegerList => json!({"type": "array", "items": {"type": "integer"}}),
         SettingKind::TextOrList => {
             json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
         }

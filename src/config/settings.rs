@@ -215,6 +215,17 @@ impl Settings {
         self.parse_kind(key, SettingKind::List, expected, |raw| parse(&raw.as_text_list()?))
     }
 
+    /// Like [`Settings::parse_setting`], for a list of whole numbers.
+    pub fn parse_integer_list<T>(
+        &mut self,
+        key: &str,
+        expected: &str,
+        parse: impl Fn(&[u64]) -> Option<T>,
+    ) -> Option<T> {
+        let parse = |raw: &RawValue| parse(&raw.as_integer_list()?);
+        self.parse_kind(key, SettingKind::IntegerList, expected, parse)
+    }
+
     /// Like [`Settings::parse_list`], but a text may stand in place of a list of one.
     pub fn parse_text_or_list<T>(
         &mut self,

@@ -7,7 +7,10 @@ use super::description::SettingKind;
 use super::settings::Settings;
 use crate::model::public_address::is_public_address;
 use crate::store::redact_url;
-use crate::webhook::{WebhookOptions, WebhookSecret, WebhookUrl};
+use crate::webhook::{
+    DEFAULT_THRESHOLDS, MAX_THRESHOLDS, THRESHOLD_RANGE, Thresholds, WebhookOptions, WebhookSecret,
+    WebhookUrl,
+};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// With a longer timeout, a slow receiver would delay the other events for too long.
@@ -25,8 +28,17 @@ impl Settings {
             self.report_at_value("webhook.timeout", &found, &problem, None);
         }
         let url = self.read_webhook_url(allow_private);
-        let secret = self.read_webhook_secret(url.is_some());
-        Some(WebhookOptions { url: url?, secret: secret?, allow_private, timeout })
+        let secret = self.read_webhook_secret("webhook.secret", url.is_some());
+        let previous_secret = self.read_webhook_secret("webhook.previous_secret", false);
+        let thresholds = self.read_thresholds();
+        Some(WebhookOptions {
+            url: url?,
+            secret: secret?,
+            previous_secret,
+            thresholds,
+            allow_private,
+            timeout,
+        })
     }
 
     fn read_webhook_url(&mut self, allow_private: bool) -> Option<WebhookUrl> {
@@ -46,21 +58,35 @@ impl Settings {
         Some(WebhookUrl::from_checked(text.to_owned()))
     }
 
-    fn read_webhook_secret(&mut self, is_required: bool) -> Option<WebhookSecret> {
-        self.read_secret_file("webhook.secret");
-        let Some(setting) = self.read_and_mark_known("webhook.secret", SettingKind::Secret) else {
-            let is_faulty = self.values.contains_key("webhook.secret_file");
+    fn read_webhook_secret(&mut self, key: &str, is_required: bool) -> Option<WebhookSecret> {
+        self.read_secret_file(key);
+        let Some(setting) = self.read_and_mark_known(key, SettingKind::Secret) else {
+            let is_faulty = self.values.contains_key(&format!("{key}_file"));
             if is_required && !is_faulty {
                 let expected = format!("{SECRET_SYNTAX}, since webhook.url is set");
-                self.report_missing("webhook.secret", &expected);
+                self.report_missing(key, &expected);
             }
             return None;
         };
         let secret = setting.raw.as_text().and_then(WebhookSecret::parse);
         if secret.is_none() {
-            self.report_hidden_fault("webhook.secret", SECRET_SYNTAX);
+            self.report_hidden_fault(key, SECRET_SYNTAX);
         }
         secret
+    }
+
+    fn read_thresholds(&mut self) -> Thresholds {
+        let expected = format!(
+            "1 to {MAX_THRESHOLDS} percentages of the limit from {} to {}, such as [75, 90, 100]",
+            THRESHOLD_RANGE.start(),
+            THRESHOLD_RANGE.end(),
+        );
+        let parsed = self.parse_integer_list("webhook.thresholds", &expected, |percents| {
+            let percents = percents.iter().map(|percent| u16::try_from(*percent).ok());
+            Thresholds::new(&percents.collect::<Option<Vec<u16>>>()?)
+        });
+        self.note_default(format!("{DEFAULT_THRESHOLDS:?}"));
+        parsed.unwrap_or_default()
     }
 }
 

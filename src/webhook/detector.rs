@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::event::ReachedThreshold;
-use super::threshold::find_reached_thresholds;
+use super::threshold::Thresholds;
 use crate::model::month::Month;
 use crate::quota::AccountUsage;
 use crate::store::NewQuotaEvent;
@@ -12,9 +12,9 @@ use crate::store::NewQuotaEvent;
 /// it, the account gets no more calls this month. Idle nodes return their leased calls within two
 /// seconds. So the calls that are missing to the limit were lost in a crash.
 const REFUSED_OBSERVATIONS: u32 = 5;
-/// If an account reaches two thresholds at once, the event of the higher one is sent this many
-/// seconds later, so that it arrives after the lower one.
-const SECONDS_BETWEEN_THRESHOLDS: i64 = 1;
+/// If an account reaches several thresholds at once, the event of each is sent this many seconds
+/// after that of the one below, so that it arrives later.
+const SECONDS_BETWEEN_THRESHOLDS: usize = 1;
 
 /// Finds reached thresholds, and remembers which of them the store has. If it forgets, the store
 /// still records no event twice.
@@ -28,7 +28,7 @@ pub struct ThresholdDetector {
 struct RecordedThreshold {
     month: Month,
     limit: u64,
-    percent: u8,
+    percent: u16,
 }
 
 /// An account that the store grants nothing.
@@ -56,6 +56,7 @@ impl ThresholdDetector {
         &mut self,
         month: Month,
         usage: &AccountUsage<'_>,
+        thresholds: &Thresholds,
         plan: impl FnOnce() -> Option<&'p str>,
         found: &mut Vec<ReachedThreshold>,
     ) {
@@ -64,7 +65,8 @@ impl ThresholdDetector {
         let recorded = self.recorded.get(account);
         let recorded = recorded.filter(|it| it.month == month && it.limit == limit);
         let highest = recorded.map_or(0, |it| it.percent);
-        let mut new = find_reached_thresholds(spent, limit, is_refused)
+        let mut new = thresholds
+            .find_reached(spent, limit, is_refused)
             .filter(|percent| *percent > highest)
             .peekable();
         if new.peek().is_none() {
@@ -100,14 +102,12 @@ impl ThresholdDetector {
 
     /// Creates the events of these reached thresholds, to be recorded now.
     pub fn create_events(thresholds: &[ReachedThreshold], unix_now: i64) -> Vec<NewQuotaEvent> {
-        let mut previous: Option<&ReachedThreshold> = None;
-        let event = |reached| {
-            let before = previous.replace(reached);
-            let is_second = before.is_some_and(|before| before.account == reached.account);
-            let wait = if is_second { SECONDS_BETWEEN_THRESHOLDS } else { 0 };
-            reached.to_event(unix_now, unix_now + wait)
-        };
-        thresholds.iter().map(event).collect()
+        let of_accounts = thresholds.chunk_by(|one, next| one.account == next.account);
+        let events = of_accounts.flat_map(|reached| {
+            let due_at = (unix_now..).step_by(SECONDS_BETWEEN_THRESHOLDS);
+            reached.iter().zip(due_at).map(|(reached, due_at)| reached.to_event(unix_now, due_at))
+        });
+        events.collect()
     }
 
     /// Remembers that the store has this event.
@@ -145,9 +145,9 @@ mod tests {
     }
 
     /// Observes an account once, and records what is found. Returns the thresholds.
-    fn observe(detector: &mut ThresholdDetector, usage: AccountUsage<'_>) -> Vec<u8> {
+    fn observe(detector: &mut ThresholdDetector, usage: AccountUsage<'_>) -> Vec<u16> {
         let mut found = Vec::new();
-        detector.observe(november(), &usage, || Some("free"), &mut found);
+        detector.observe(november(), &usage, &Thresholds::default(), || Some("free"), &mut found);
         found.iter().for_each(|reached| detector.mark_recorded(reached));
         found.iter().map(|reached| reached.threshold_percent).collect()
     }
@@ -170,7 +170,14 @@ mod tests {
         assert!(observe(&mut detector, usage(79, 100, false)).is_empty());
         let mut found = Vec::new();
         for _ in 0..2 {
-            detector.observe(november(), &usage(85, 100, false), || Some("free"), &mut found);
+            let usage = usage(85, 100, false);
+            detector.observe(
+                november(),
+                &usage,
+                &Thresholds::default(),
+                || Some("free"),
+                &mut found,
+            );
         }
         assert_eq!(found.len(), 2, "nothing was recorded yet");
         assert_eq!(observe(&mut detector, usage(85, 100, false)), [80]);
@@ -183,7 +190,13 @@ mod tests {
         assert_eq!(observe(&mut detector, usage(100, 100, false)), [80, 100]);
         let mut found = Vec::new();
         let december = Month::parse("2026-12").unwrap();
-        detector.observe(december, &usage(80, 100, false), || Some("free"), &mut found);
+        detector.observe(
+            december,
+            &usage(80, 100, false),
+            &Thresholds::default(),
+            || Some("free"),
+            &mut found,
+        );
         assert_eq!(found.len(), 1, "another month");
     }
 
@@ -191,7 +204,13 @@ mod tests {
     fn an_account_that_is_gone_is_not_told() {
         let mut found = Vec::new();
         let mut detector = ThresholdDetector::default();
-        detector.observe(november(), &usage(85, 100, false), || None, &mut found);
+        detector.observe(
+            november(),
+            &usage(85, 100, false),
+            &Thresholds::default(),
+            || None,
+            &mut found,
+        );
         assert!(found.is_empty());
     }
 
@@ -215,9 +234,15 @@ mod tests {
     fn the_higher_of_two_thresholds_is_sent_later() {
         let mut found = Vec::new();
         let mut detector = ThresholdDetector::default();
-        detector.observe(november(), &usage(100, 100, false), || Some("free"), &mut found);
+        detector.observe(
+            november(),
+            &usage(100, 100, false),
+            &Thresholds::default(),
+            || Some("free"),
+            &mut found,
+        );
         let other = AccountUsage { account: "other", spent: 8, limit: 10, is_exhausted: false };
-        detector.observe(november(), &other, || Some("free"), &mut found);
+        detector.observe(november(), &other, &Thresholds::default(), || Some("free"), &mut found);
         let events = ThresholdDetector::create_events(&found, 50);
         let due: Vec<i64> = events.iter().map(|event| event.due_at).collect();
         assert_eq!(due, [50, 51, 50]);

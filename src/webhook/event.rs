@@ -16,7 +16,7 @@ pub struct ReachedThreshold {
     /// The month.
     pub month: Month,
     /// The threshold in percent of the limit.
-    pub threshold_percent: u8,
+    pub threshold_percent: u16,
     /// The calls that all nodes have spent of the month.
     pub spent: u64,
     /// The monthly limit in force.
@@ -37,7 +37,7 @@ struct MessageData<'m> {
     account: &'m str,
     plan: &'m str,
     month: String,
-    threshold_percent: u8,
+    threshold_percent: u16,
     month_count: u64,
     monthly_limit: u64,
     reset_at: String,

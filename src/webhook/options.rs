@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::signature::WebhookSecret;
+use super::threshold::Thresholds;
 use crate::store::redact_url;
 
 /// The settings of webhooks.
@@ -13,6 +14,10 @@ pub struct WebhookOptions {
     pub url: WebhookUrl,
     /// The secret that signs the messages.
     pub secret: WebhookSecret,
+    /// The secret before it, which signs the messages too while receivers change it.
+    pub previous_secret: Option<WebhookSecret>,
+    /// The thresholds that are told.
+    pub thresholds: Thresholds,
     /// Whether the receiver may have an address that is not public.
     pub allow_private: bool,
     /// How long one attempt may take, from the DNS look-up to the last byte of the answer's header.

@@ -16,7 +16,7 @@ use crate::model::monthly_limit::MonthlyLimit;
 use crate::process::reload::store_connection::open_if_none;
 use crate::quota::AccountUsage;
 use crate::store::{MAX_PENDING_QUOTA_EVENTS, Store, StoreError};
-use crate::webhook::{ReachedThreshold, ThresholdDetector};
+use crate::webhook::{ReachedThreshold, ThresholdDetector, Thresholds};
 
 /// How often the thread looks at the leases.
 const DETECTION_INTERVAL: Duration = Duration::from_secs(1);
@@ -69,8 +69,8 @@ impl DetectionThread {
 
     pub(super) fn run(mut self) {
         loop {
-            if self.state.webhook.options().is_some() {
-                self.detect_and_report();
+            if let Some(options) = self.state.webhook.options() {
+                self.detect_and_report(&options.thresholds);
             }
             if self.state.webhook.wait_until_closed(DETECTION_INTERVAL) {
                 return;
@@ -79,8 +79,8 @@ impl DetectionThread {
     }
 
     /// Detects thresholds. Logs a problem once, and its end.
-    fn detect_and_report(&mut self) {
-        let problem = self.detect().err();
+    fn detect_and_report(&mut self, thresholds: &Thresholds) {
+        let problem = self.detect(thresholds).err();
         if problem != self.last_problem {
             match &problem {
                 Some(problem) => log::warn!("webhook: {problem}"),
@@ -90,7 +90,7 @@ impl DetectionThread {
         self.last_problem = problem;
     }
 
-    fn detect(&mut self) -> Result<(), String> {
+    fn detect(&mut self, thresholds: &Thresholds) -> Result<(), String> {
         let now = self.state.ledger.believed_now();
         let month = self.state.ledger.month_to_charge(now);
         if month != self.month {
@@ -110,14 +110,14 @@ impl DetectionThread {
         let mut usage_read = Ok(());
         if Instant::now() >= self.next_usage_read_at {
             self.detector.forget_recorded();
-            usage_read = self.detect_in_store(month, now, ring, &mut found);
+            usage_read = self.detect_in_store(month, now, ring, thresholds, &mut found);
             let wait = if usage_read.is_ok() { USAGE_READ_INTERVAL } else { USAGE_READ_SOON };
             self.next_usage_read_at = Instant::now() + wait;
         }
         let detector = &mut self.detector;
         self.state.ledger.visit_month_usage(month, |usage| {
             let plan = || ring.find_account(usage.account).map(|account| account.plan.as_str());
-            detector.observe(month, usage, plan, &mut found);
+            detector.observe(month, usage, thresholds, plan, &mut found);
         });
         self.record_events(&found, now)?;
         usage_read.map_err(|error| error.to_string())
@@ -130,6 +130,7 @@ impl DetectionThread {
         month: Month,
         now: i64,
         ring: &KeyRing,
+        thresholds: &Thresholds,
         found: &mut Vec<ReachedThreshold>,
     ) -> Result<(), StoreError> {
         let past = month.number().checked_sub(1).and_then(Month::from_number);
@@ -141,7 +142,7 @@ impl DetectionThread {
                 let (account_name, spent) = (row.account.as_str(), row.spent);
                 let usage =
                     AccountUsage { account: account_name, spent, limit, is_exhausted: false };
-                self.detector.observe(month, &usage, || Some(&account.plan), found);
+                self.detector.observe(month, &usage, thresholds, || Some(&account.plan), found);
             }
         }
         Ok(())

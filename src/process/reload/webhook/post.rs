@@ -27,13 +27,15 @@ pub(super) fn post_message(
     body: &str,
     unix_now: i64,
 ) -> Result<(), PostError> {
-    let signature = sign_message(&options.secret, message_id, unix_now, body);
+    let secrets = std::iter::once(&options.secret).chain(&options.previous_secret);
+    let signatures = secrets.map(|secret| sign_message(secret, message_id, unix_now, body));
+    let signatures: Vec<String> = signatures.collect();
     let request = create_agent(options)
         .post(options.url.expose_text())
         .content_type("application/json")
         .header("webhook-id", message_id)
         .header("webhook-timestamp", unix_now.to_string())
-        .header("webhook-signature", signature);
+        .header("webhook-signature", signatures.join(" "));
     match request.send(body) {
         Ok(answer) => match answer.status().as_u16() {
             200..=299 => Ok(()),

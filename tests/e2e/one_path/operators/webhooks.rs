@@ -67,6 +67,7 @@ fn each_threshold_is_told_once_and_again_at_another_limit() {
     wait_until_accepted(&receiver, &["acme 80 of 10"]);
     let data = receiver.messages()[0].data();
     assert_eq!((&data["plan"], &data["month_count"]), (&"free".into(), &8.into()));
+    assert!(!receiver.messages()[0].signature.contains(' '), "one secret, one signature");
     let month = gateway.get_admin_page("/status").json()["month"].clone();
     assert_eq!(data["month"], month);
     assert_eq!(data["reset_at"], gateway.get("/v1/usage", &key).json()["reset_at"]);
@@ -86,6 +87,40 @@ fn each_threshold_is_told_once_and_again_at_another_limit() {
     let delivered =
         gateway.sum_of_samples("riskgate_webhook_deliveries_total", &["outcome=\"delivered\""]);
     assert_eq!(delivered, 3.0);
+}
+
+#[test]
+fn other_thresholds_are_told_from_the_lowest_and_beyond_the_limit() {
+    let receiver = Receiver::start();
+    let gateway = setup(&receiver).set("webhook.thresholds", "[120, 75, 90, 100]").start();
+    let key = gateway.create_active_key("acme", &[]);
+    spend_calls(&gateway, &key, 10);
+    let told = ["acme 75 of 10", "acme 90 of 10", "acme 100 of 10"];
+    wait_until_accepted(&receiver, &told);
+    gateway.cli(&["accounts", "set", "acme", "--limit", "8"]).expect(0);
+    let of_8 = ["acme 75 of 8", "acme 90 of 8", "acme 100 of 8", "acme 120 of 8"];
+    wait_until_accepted(&receiver, &[&told[..], &of_8].concat());
+    for wrong in ["[]", "[0]", "[80.5]", "[1, 2, 3, 4, 5, 6, 7, 8, 9]", "\"80\""] {
+        let checked = setup(&receiver).set("webhook.thresholds", wrong).cli(&["check"]).expect(78);
+        assert!(checked.stderr.contains("webhook.thresholds: expected 1 to 8"), "{wrong}");
+    }
+}
+
+#[test]
+fn while_the_secret_changes_messages_have_a_signature_of_both() {
+    let (before, after) = (Receiver::start(), "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=");
+    let setup = setup(&before).set_text("webhook.secret", after);
+    let gateway = setup.set_text("webhook.previous_secret", SECRET).start();
+    let key = gateway.create_active_key("acme", &[]);
+    spend_calls(&gateway, &key, 8);
+    // This receiver knows the former secret only.
+    wait_until_accepted(&before, &["acme 80 of 10"]);
+    let signature = before.messages()[0].signature.clone();
+    let signatures: Vec<&str> = signature.split(' ').collect();
+    assert_eq!(signatures.len(), 2, "{signature}");
+    assert!(signatures.iter().all(|it| it.starts_with("v1,")) && signatures[0] != signatures[1]);
+    let shown = gateway.cli(&["config", "show"]).expect(0).stdout;
+    assert!(shown.contains("previous_secret = \"…\""), "{shown}");
 }
 
 #[test]
