@@ -3,6 +3,7 @@
 
 mod backup;
 mod contents;
+mod deployment;
 
 use std::path::PathBuf;
 
@@ -34,6 +35,16 @@ pub enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Check what a gateway relies on: version, eviction, persistence, replicas, Sentinels, clock,
+    /// latency and the rights of the user of a server; the file of an SQLite store. Changes
+    /// nothing. Fails if there is a fault.
+    Check {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Copy a store into an empty one: accounts, keys, usage, the audit and the top counts. Stop
     /// the gateways on FROM first: calls that they count during the copy would be missing. FROM
     /// is not changed. No gateway uses TO before the copy is complete, and an interrupted copy can
@@ -42,7 +53,7 @@ pub enum StoreCommand {
         /// The config whose store.tls_ca and store.wait_replicas apply to Redis servers.
         #[command(flatten)]
         config: ConfigArgs,
-        /// The store to read: sqlite:PATH, redis://… or rediss://….
+        /// The store to read, as in store.url: sqlite:PATH, redis://… or redis+sentinel://….
         from: String,
         /// The store to fill, which must have no keys, accounts or usage.
         to: String,
@@ -97,6 +108,7 @@ pub fn parse_month(text: &str) -> Result<Month, String> {
 pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
     match command {
         StoreCommand::Init { config, json } => init(&config, json),
+        StoreCommand::Check { config, json } => deployment::check(&config, json),
         StoreCommand::Copy { config, from, to, json } => {
             let (from, to) = (parse_url("FROM", &from)?, parse_url("TO", &to)?);
             let config = config.read_config()?;

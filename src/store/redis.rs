@@ -8,6 +8,7 @@ mod audit;
 pub(super) mod connection;
 mod connector;
 mod daily_usage;
+mod deployment;
 mod fill;
 mod foreign;
 mod foreign_scan;

@@ -1,7 +1,10 @@
 //! The connection to a store.
 
+use std::time::Duration;
+
 use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
+use crate::store::finding::Finding;
 
 /// The connection to a store of either kind.
 pub trait ConnectionBackend {
@@ -18,6 +21,10 @@ pub trait ConnectionBackend {
     /// Fails if an open store can't be used any more: its file was moved, deleted or replaced, or
     /// its server may now evict acknowledged data.
     fn check_still_usable(&mut self) -> Result<(), StoreError>;
+
+    /// Checks everything that a gateway relies on, and changes nothing. `deadline` is how long a
+    /// call waits for the store.
+    fn check_deployment(&mut self, deadline: Duration) -> Result<Vec<Finding>, StoreError>;
 
     /// Lets later operations wait up to five seconds for an SQLite lock, so that a command succeeds
     /// while a busy gateway uses the same file. Does nothing if the store is in Redis.

@@ -16,6 +16,7 @@ use super::scripts::Script;
 use super::sentinels::NamedServer;
 use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
+use crate::store::finding::Finding;
 use crate::store::operations::connection::ConnectionBackend;
 use crate::store::url::RedisUrl;
 
@@ -33,7 +34,7 @@ const MAX_SCRIPT_TRIES: usize = 5;
 
 /// A server, and the connection to it if there is one.
 pub struct Redis {
-    connector: Connector,
+    pub(super) connector: Connector,
     /// The server's address without user and password, for errors.
     pub(super) location: String,
     /// The timeout of one exchange.
@@ -71,6 +72,10 @@ impl ConnectionBackend for Redis {
 
     fn check_still_usable(&mut self) -> Result<(), StoreError> {
         self.check_safe_if_reachable()
+    }
+
+    fn check_deployment(&mut self, deadline: Duration) -> Result<Vec<Finding>, StoreError> {
+        self.find_in_deployment(deadline)
     }
 
     /// Fails if the server may evict keys when its memory is full. A server that does not answer

@@ -13,6 +13,7 @@ use super::options::RedisOptions;
 use super::reply::info_field;
 use super::sentinels::{NamedServer, Sentinels};
 use crate::store::error::StoreError;
+use crate::store::finding::Finding;
 use crate::store::sentinel_url::SentinelUrl;
 use crate::store::url::RedisUrl;
 use crate::support::regular_file::{read_regular_file, without_byte_order_mark};
@@ -98,6 +99,14 @@ impl Connector {
                 })?;
                 Ok(Connected { connection, named: Some(named) })
             }
+        }
+    }
+
+    /// What the Sentinels answer; nothing if the address is that of a server.
+    pub fn check_sentinels(&self, timeout: Duration) -> Vec<Finding> {
+        match self {
+            Connector::Server(_) => Vec::new(),
+            Connector::Sentinels { sentinels, .. } => sentinels.check(timeout),
         }
     }
 

@@ -11,6 +11,7 @@ use redis::{Client, Connection, Value};
 
 use super::options::RedisOptions;
 use super::reply::error_reply_text;
+use crate::store::finding::Finding;
 use crate::store::sentinel_url::SentinelUrl;
 use crate::store::url::RedisUrl;
 
@@ -102,14 +103,7 @@ impl Sentinels {
     /// Asks all Sentinels at once, and waits for their answers at most this long. The error says
     /// what each answered.
     pub fn ask(&self, timeout: Duration) -> Result<NamedServer, String> {
-        let answers: Vec<Result<NamedServer, String>> = std::thread::scope(|scope| {
-            let service = self.service.as_str();
-            let members = self.members.iter();
-            let asked: Vec<_> =
-                members.map(|member| scope.spawn(move || member.ask(service, timeout))).collect();
-            let failed = |_| Err("a panic".to_owned());
-            asked.into_iter().map(|thread| thread.join().unwrap_or_else(failed)).collect()
-        });
+        let answers = self.ask_each(timeout);
         let named = answers.iter().flatten().max_by_key(|server| server.epoch).cloned();
         let Some(named) = named else {
             let of_each = self.members.iter().zip(&answers).filter_map(|(member, answer)| {
@@ -130,6 +124,52 @@ impl Sentinels {
         }
         *latest = Some(named.clone());
         Ok(named)
+    }
+
+    /// What each Sentinel answers, in the order of the address.
+    fn ask_each(&self, timeout: Duration) -> Vec<Result<NamedServer, String>> {
+        std::thread::scope(|scope| {
+            let service = self.service.as_str();
+            let members = self.members.iter();
+            let asked: Vec<_> =
+                members.map(|member| scope.spawn(move || member.ask(service, timeout))).collect();
+            let failed = |_| Err("a panic".to_owned());
+            asked.into_iter().map(|thread| thread.join().unwrap_or_else(failed)).collect()
+        })
+    }
+
+    /// What is wrong with the Sentinels.
+    pub fn check(&self, timeout: Duration) -> Vec<Finding> {
+        const SUBJECT: &str = "sentinels";
+        let answers = self.ask_each(timeout);
+        let latest = answers.iter().flatten().max_by_key(|server| server.epoch);
+        let mut findings = Vec::new();
+        for (member, answer) in self.members.iter().zip(&answers) {
+            let host = &member.host;
+            match answer {
+                Err(error) => {
+                    let advice = "start it again, or remove it from store.url";
+                    findings.push(Finding::warning(SUBJECT, format!("{host}: {error}"), advice));
+                }
+                Ok(named) if latest.is_some_and(|latest| latest.host != named.host) => {
+                    let found = format!("{host} names {}, others do not", named.host);
+                    let advice = "look into its log: it may be cut off from the others";
+                    findings.push(Finding::warning(SUBJECT, found, advice));
+                }
+                Ok(_) => {}
+            }
+        }
+        let named = answers.iter().filter(|answer| answer.is_ok()).count();
+        let found = format!("{named} of {} name a primary", self.members.len());
+        findings.push(match (named, self.members.len()) {
+            (0, _) => Finding::fault(SUBJECT, found, "check store.url and the service in it"),
+            (_, ..=2) => {
+                let advice = "use three Sentinels or more: fewer can't agree on a failover";
+                Finding::warning(SUBJECT, found, advice)
+            }
+            _ => Finding::ok(SUBJECT, found),
+        });
+        findings
     }
 
     /// Returns true if the Sentinels have named another server since they named this one.

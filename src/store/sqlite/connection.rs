@@ -8,6 +8,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use super::open;
 use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
+use crate::store::finding::Finding;
 use crate::store::operations::connection::ConnectionBackend;
 use crate::support::regular_file::file_identity;
 
@@ -36,6 +37,15 @@ impl ConnectionBackend for Sqlite {
 
     fn check_still_usable(&mut self) -> Result<(), StoreError> {
         self.check_file_not_replaced()
+    }
+
+    fn check_deployment(&mut self, _deadline: Duration) -> Result<Vec<Finding>, StoreError> {
+        let path = self.path.display().to_string();
+        let file = match self.check_safe_if_reachable() {
+            Ok(()) => Finding::ok("file", format!("{path} is whole and can be written to")),
+            Err(error) => Finding::fault("file", error.to_string(), "restore a backup"),
+        };
+        Ok(vec![file])
     }
 
     /// Fails if the file is damaged or read-only. Reads every page.

@@ -9,3 +9,4 @@ mod redis_failover;
 mod redis_key_ring;
 mod served_store;
 mod sqlite;
+mod store_check;

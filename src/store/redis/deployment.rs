@@ -1,0 +1,290 @@
+//! What is wrong with a server before it hurts: `riskgate store check`.
+
+use std::time::{Duration, Instant};
+
+use redis::{Pipeline, ServerErrorKind, Value};
+
+use super::connection::Redis;
+use super::reply::{error_reply_text, info_field, reply_text_or_empty};
+use crate::store::error::StoreError;
+use crate::store::finding::Finding;
+
+const OPERATION: &str = "checking the deployment";
+/// The oldest version of Redis with all commands and options that riskgate uses. All versions of
+/// Valkey have them.
+const OLDEST_REDIS: (u32, u32) = (6, 2);
+/// How often the server is asked for its answer's latency.
+const LATENCY_SAMPLES: usize = 50;
+/// The share of `maxmemory` in percent from which on writes will soon be refused.
+const HIGH_MEMORY_PERCENT: u64 = 80;
+/// A Redis key that the check sets for a few seconds.
+const PROBE_KEY: &str = "riskgate:{check}:probe";
+/// The SHA-1 digest of the script `return 1`.
+const PROBE_SCRIPT_DIGEST: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+
+/// Commands by what needs them, as docs/redis.md lists them. They are sent about a text, so those
+/// for other types change nothing. `KEY` stands for its Redis key.
+const COMMANDS_BY_USE: [(&str, &[&[&str]]); 4] = [
+    (
+        "rights of a gateway",
+        &[
+            &["SET", "KEY", "1", "EX", "10"],
+            &["INFO", "server"],
+            &["TIME"],
+            &["SCRIPT", "LOAD", "return 1"],
+            &["EVALSHA", PROBE_SCRIPT_DIGEST, "0"],
+            &["MULTI"],
+            &["EXEC"],
+            &["SCAN", "0", "COUNT", "1"],
+            &["PTTL", "KEY"],
+            &["EXPIRE", "KEY", "10"],
+            &["HGET", "KEY", "f"],
+            &["HMGET", "KEY", "f"],
+            &["HSET", "KEY", "f", "v"],
+            &["HDEL", "KEY", "f"],
+            &["HGETALL", "KEY"],
+            &["HLEN", "KEY"],
+            &["HSCAN", "KEY", "0"],
+            &["SADD", "KEY", "m"],
+            &["SSCAN", "KEY", "0"],
+            &["ZCARD", "KEY"],
+            &["ZRANGEBYSCORE", "KEY", "0", "1"],
+            &["XADD", "KEY", "*", "f", "v"],
+            &["XRANGE", "KEY", "-", "+"],
+            &["XREVRANGE", "KEY", "+", "-"],
+        ],
+    ),
+    (
+        "rights to change keys",
+        &[&["HINCRBY", "KEY", "f", "1"], &["HSETNX", "KEY", "f", "v"], &["ZADD", "KEY", "1", "m"]],
+    ),
+    ("rights of dns.learn and webhook.url", &[&["ZADD", "KEY", "1", "m"], &["ZREM", "KEY", "m"]]),
+    ("rights of store.wait_replicas", &[&["WAIT", "0", "1"]]),
+];
+
+impl Redis {
+    /// Checks everything that a gateway relies on. `deadline` is how long a call waits for the
+    /// store.
+    pub(super) fn find_in_deployment(
+        &mut self,
+        deadline: Duration,
+    ) -> Result<Vec<Finding>, StoreError> {
+        let mut findings = self.connector.check_sentinels(self.timeout);
+        let info = self.read_info()?;
+        findings.push(check_version(&info));
+        findings.extend(check_memory(&info));
+        findings.extend(check_persistence(&info));
+        findings.push(check_replicas(&info, self.wait_replicas));
+        findings.push(self.measure_latency(deadline)?);
+        for (subject, commands) in COMMANDS_BY_USE {
+            findings.push(self.check_rights(subject, commands)?);
+        }
+        Ok(findings)
+    }
+
+    /// Reads the sections of INFO that the server offers: managed services leave some out.
+    fn read_info(&mut self) -> Result<String, StoreError> {
+        let mut read = redis::pipe();
+        for section in ["server", "memory", "persistence", "replication"] {
+            read.cmd("INFO").arg(section);
+        }
+        self.connect_if_needed()?;
+        let replies = self.send_once_and_read_replies(OPERATION, &read, self.timeout)?;
+        Ok(replies.into_iter().map(reply_text_or_empty).collect::<Vec<_>>().concat())
+    }
+
+    fn measure_latency(&mut self, deadline: Duration) -> Result<Finding, StoreError> {
+        let mut ask = Pipeline::new();
+        ask.cmd("PTTL").arg(PROBE_KEY);
+        let mut times = [Duration::ZERO; LATENCY_SAMPLES];
+        for time in &mut times {
+            let begun = Instant::now();
+            self.query_with_retry(OPERATION, &ask)?;
+            *time = begun.elapsed();
+        }
+        Ok(check_latency(times, deadline))
+    }
+
+    /// Sends commands that change nothing, and finds those that the server does not run for this
+    /// user.
+    fn check_rights(
+        &mut self,
+        subject: &'static str,
+        commands: &[&[&str]],
+    ) -> Result<Finding, StoreError> {
+        let mut send = Pipeline::new();
+        for command in commands {
+            send.cmd(command[0]);
+            for word in &command[1..] {
+                send.arg(if *word == "KEY" { PROBE_KEY } else { word });
+            }
+        }
+        self.connect_if_needed()?;
+        let replies = self.send_once_and_read_replies(OPERATION, &send, self.timeout)?;
+        let is_refused = |reply: &Value| match reply {
+            Value::ServerError(error) => {
+                error.kind() == Some(ServerErrorKind::NoPerm)
+                    || error_reply_text(reply).is_some_and(|text| text.contains("unknown command"))
+            }
+            _ => false,
+        };
+        let refused = commands.iter().zip(&replies).filter(|(_, reply)| is_refused(reply));
+        let name = |command: &&[&str]| match command {
+            ["SCRIPT", "LOAD", ..] => "script|load".to_owned(),
+            command => command[0].to_ascii_lowercase(),
+        };
+        let refused: Vec<String> = refused.map(|(command, _)| name(command)).collect();
+        Ok(match refused.is_empty() {
+            true => Finding::ok(subject, "all"),
+            false => {
+                let rights: Vec<String> = refused.iter().map(|name| format!("+{name}")).collect();
+                let advice = format!("ACL SETUSER … {}", rights.join(" "));
+                let found = format!("the server does not run {}", refused.join(", "));
+                match subject == COMMANDS_BY_USE[0].0 {
+                    true => Finding::fault(subject, found, advice),
+                    false => Finding::warning(subject, found, advice),
+                }
+            }
+        })
+    }
+}
+
+fn check_latency(mut times: [Duration; LATENCY_SAMPLES], deadline: Duration) -> Finding {
+    times.sort_unstable();
+    let [median, longest] =
+        [times[LATENCY_SAMPLES / 2], times[LATENCY_SAMPLES - 1]].map(|it| it.as_secs_f64() * 1e3);
+    let found = format!("an answer takes {median:.1} ms, at most {longest:.1} ms");
+    let deadline = deadline.as_secs_f64() * 1e3;
+    match longest * 2.0 > deadline {
+        false => Finding::ok("latency", found),
+        true => {
+            let advice = format!(
+                "store.deadline is {deadline} ms: raise it, or put the server nearer, because calls \
+                 without a lease get 500 after that time"
+            );
+            Finding::warning("latency", found, advice)
+        }
+    }
+}
+
+fn check_version(info: &str) -> Finding {
+    const SUBJECT: &str = "version";
+    if let Some(version) = info_field(info, "valkey_version") {
+        return Finding::ok(SUBJECT, format!("Valkey {version}"));
+    }
+    let Some(version) = info_field(info, "redis_version") else {
+        return Finding::warning(SUBJECT, "the server does not tell it", "use Redis 6.2 or later");
+    };
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    match (major, minor) >= OLDEST_REDIS {
+        true => Finding::ok(SUBJECT, format!("Redis {version}")),
+        false => Finding::fault(SUBJECT, format!("Redis {version}"), "use Redis 6.2 or later"),
+    }
+}
+
+fn check_memory(info: &str) -> Vec<Finding> {
+    let policy = info_field(info, "maxmemory_policy");
+    let eviction = match policy {
+        Some("noeviction") => Finding::ok("eviction", "noeviction"),
+        found => Finding::fault(
+            "eviction",
+            found.unwrap_or("no maxmemory_policy in INFO"),
+            "maxmemory-policy noeviction: an evicted count lets an account exceed its limit",
+        ),
+    };
+    let number = |name| info_field(info, name).and_then(|text| text.parse::<u64>().ok());
+    let (used, max) = (number("used_memory").unwrap_or(0), number("maxmemory").unwrap_or(0));
+    let memory = match max {
+        0 => Finding::ok("memory", format!("{} MB used, no limit", used / 1_000_000)),
+        max => {
+            let percent = used.saturating_mul(100) / max;
+            let found = format!("{} of {} MB used", used / 1_000_000, max / 1_000_000);
+            match percent >= HIGH_MEMORY_PERCENT {
+                true => {
+                    let advice = "raise maxmemory: a full server refuses writes";
+                    Finding::warning("memory", found, advice)
+                }
+                false => Finding::ok("memory", found),
+            }
+        }
+    };
+    vec![eviction, memory]
+}
+
+fn check_persistence(info: &str) -> Option<Finding> {
+    const SUBJECT: &str = "persistence";
+    // Managed services may not tell it.
+    let is_on = info_field(info, "aof_enabled")? == "1";
+    let has_failed = ["aof_last_write_status", "aof_last_bgrewrite_status"]
+        .into_iter()
+        .find(|name| info_field(info, name) == Some("err"));
+    Some(match (is_on, has_failed) {
+        (true, None) => Finding::ok(SUBJECT, "appendonly yes"),
+        (true, Some(name)) => {
+            Finding::fault(SUBJECT, format!("{name} is err"), "look into the log of the server")
+        }
+        (false, _) => Finding::warning(
+            SUBJECT,
+            "appendonly no",
+            "appendonly yes: else a restart of the server loses keys and counts",
+        ),
+    })
+}
+
+fn check_replicas(info: &str, wait_replicas: usize) -> Finding {
+    const SUBJECT: &str = "replicas";
+    if info_field(info, "role") == Some("slave") {
+        let advice = "set store.url to the primary server";
+        return Finding::fault(SUBJECT, "the server is a replica itself", advice);
+    }
+    let lines = info.lines().filter(|line| {
+        line.strip_prefix("slave")
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    });
+    let online = lines.filter(|line| line.contains("state=online")).count();
+    let found = format!("{online} in sync, store.wait_replicas = {wait_replicas}");
+    match (online < wait_replicas, online > 0 && wait_replicas == 0) {
+        (true, _) => {
+            let advice = "add replicas: without them, store.on_failure decides about new leases";
+            Finding::fault(SUBJECT, found, advice)
+        }
+        (false, true) => Finding::warning(
+            SUBJECT,
+            found,
+            "store.wait_replicas = 1: else a failover loses the last writes",
+        ),
+        (false, false) => Finding::ok(SUBJECT, found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::finding::FindingLevel;
+
+    #[test]
+    fn an_answer_that_takes_half_of_the_deadline_is_told() {
+        let mut times = [Duration::from_micros(200); LATENCY_SAMPLES];
+        times[7] = Duration::from_millis(26);
+        let slow = check_latency(times, Duration::from_millis(50));
+        assert_eq!(slow.level, FindingLevel::Warning);
+        assert_eq!(slow.found, "an answer takes 0.2 ms, at most 26.0 ms");
+        assert!(slow.advice.unwrap().starts_with("store.deadline is 50 ms: raise it"));
+        assert_eq!(check_latency(times, Duration::from_secs(1)).level, FindingLevel::Ok);
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for (info, level, found) in [
+            ("redis_version:6.2.0\r\n", FindingLevel::Ok, "Redis 6.2.0"),
+            ("redis_version:10.0.1\r\n", FindingLevel::Ok, "Redis 10.0.1"),
+            ("redis_version:6.0.16\r\n", FindingLevel::Fault, "Redis 6.0.16"),
+            ("redis_version:7.2.4\r\nvalkey_version:8.1.0\r\n", FindingLevel::Ok, "Valkey 8.1.0"),
+            ("", FindingLevel::Warning, "the server does not tell it"),
+        ] {
+            let finding = check_version(info);
+            assert_eq!((finding.level, finding.found.as_str()), (level, found));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `riskgate store check` against real servers and Sentinels.
+
+use crate::harness::{Setup, wait_until};
+use crate::redis_server::{RedisServer, Sentinels};
+
+/// The lines of `riskgate store check` that are no `ok`.
+fn find_problems(setup: &Setup) -> Vec<String> {
+    let checked = setup.cli(&["store", "check"]);
+    let faults = checked.stdout.lines().filter(|line| line.starts_with("fault")).count();
+    assert_eq!(checked.exit_code, i32::from(faults > 0), "{}", checked.stdout);
+    let lines = checked.stdout.lines().filter(|line| !line.starts_with("ok "));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn store_check_names_what_is_wrong_with_a_deployment() {
+    let server = RedisServer::start_on_disk();
+    let replica = RedisServer::replica_of(&server);
+    let with = |url: &str, wait_replicas: &str, deadline: &str| {
+        let setup = Setup::new().set_text("store.url", url).set_text("store.deadline", deadline);
+        setup.set("store.wait_replicas", wait_replicas)
+    };
+    let setup = with(&server.url(), "1", "5s");
+    wait_until("nothing is wrong", || find_problems(&setup).is_empty());
+    let keys = server.matching_keys("*");
+    assert!(keys.iter().all(|key| key == "riskgate:{check}:probe"), "{keys:?}");
+    let json = setup.cli(&["store", "check", "--json"]).expect(0).json();
+    let subjects: Vec<&str> = json["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["subject"].as_str().unwrap())
+        .collect();
+    for subject in ["version", "eviction", "memory", "persistence", "replicas", "latency", "clock"]
+    {
+        assert!(subjects.contains(&subject), "{subjects:?}");
+    }
+    assert_eq!(json["findings"][0]["level"], "ok");
+    let expect = |setup: &Setup, expected: &str| {
+        let problems = find_problems(setup);
+        assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
+    };
+    server.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    expect(&setup, "fault    eviction: allkeys-lru; maxmemory-policy noeviction");
+    server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    server.run(&["CONFIG", "SET", "appendonly", "no"]);
+    expect(&setup, "warning  persistence: appendonly no; appendonly yes");
+    server.run(&["CONFIG", "SET", "appendonly", "yes"]);
+    server.run(&["ACL", "SETUSER", "me", "on", ">pw", "~riskgate:*", "+@all", "-xadd", "-zadd"]);
+    let problems = find_problems(&with(&server.url_as("me", "pw"), "1", "5s"));
+    assert!(
+        problems[0].starts_with("fault    rights of a gateway: the server does not run xadd; ACL"),
+        "{problems:?}"
+    );
+    assert!(problems[1].starts_with("warning  rights to change keys: "), "{problems:?}");
+    expect(&with(&server.url(), "2", "5s"), "fault    replicas: 1 in sync");
+    expect(&with(&server.url(), "0", "5s"), "warning  replicas: 1 in sync");
+    let problems = find_problems(&with(&replica.url(), "0", "5s"));
+    assert!(
+        problems.iter().any(|it| it.starts_with("fault    replicas: the server is a replica")),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn store_check_asks_each_sentinel() {
+    let server = RedisServer::start_on_disk();
+    let mut sentinels = Sentinels::start(3, &server, "");
+    let setup = Setup::new().set_text("store.url", &sentinels.url());
+    let setup = setup.set_text("store.deadline", "5s");
+    assert_eq!(find_problems(&setup), [""; 0]);
+    sentinels.kill(1);
+    let problems = find_problems(&setup);
+    let host = format!("127.0.0.1:{}", sentinels.ports()[1]);
+    assert!(problems.len() == 1 && problems[0].contains(&host), "{problems:?}");
+    assert!(problems[0].starts_with("warning  sentinels: "), "{problems:?}");
+}
