@@ -136,6 +136,7 @@ mod tests {
             assert!(names.is_sorted_by(|a, b| a < b));
             assert!(names.iter().all(|name| !name.contains(['-', '_', '.', '+', '"'])));
             assert!(names.iter().all(|name| name.to_lowercase() == **name));
+            assert!(!names.iter().any(|name| name.contains(|c: char| c.is_ascii_digit())));
         }
         assert!(FIRST_ROLE_NAMES.iter().all(|name| is_listed(&ROLE_NAMES, name)));
         assert!(WORDS_BESIDE_ROLE_NAMES.iter().all(|word| !is_listed(&ROLE_NAMES, word)));

@@ -20,6 +20,8 @@ pub struct PathReadings<'p> {
     has_script: bool,
     /// Whether a reading may begin with a host.
     may_have_host: bool,
+    /// Whether all servers read the path alike: see [`is_plain`].
+    is_plain: bool,
 }
 
 impl<'p> PathReadings<'p> {
@@ -29,13 +31,19 @@ impl<'p> PathReadings<'p> {
         if path.first() != Some(&b'/') {
             return None;
         }
+        if is_plain(path) {
+            let readings = [Some(Cow::Borrowed(path)), None, None];
+            let (has_script, may_have_host) = (false, false);
+            return Some(PathReadings { readings, has_script, may_have_host, is_plain: true });
+        }
         let once = decode_if_encoded(path);
         let twice = once.as_deref().and_then(decode_if_encoded);
         let readings = [Some(Cow::Borrowed(path)), once.map(Cow::Owned), twice.map(Cow::Owned)];
         let is_clear = readings.iter().flatten().all(|reading| is_unambiguous(reading));
         let has_script = readings.iter().flatten().any(|reading| segments(reading).any(is_script));
         let may_have_host = readings.iter().flatten().any(|reading| may_begin_with_host(reading));
-        is_clear.then_some(PathReadings { readings, has_script, may_have_host })
+        let is_plain = false;
+        is_clear.then_some(PathReadings { readings, has_script, may_have_host, is_plain })
     }
 
     /// Returns true if some servers may look for the path behind its first segments.
@@ -69,6 +77,9 @@ impl<'p> PathReadings<'p> {
 
     /// The same, for servers that merge repeated slashes.
     pub fn is_at_or_below_without_host(&self, prefix: &str) -> bool {
+        if let (true, Some(path)) = (self.is_plain, &self.readings[0]) {
+            return is_plain_path_at_or_below(path, prefix);
+        }
         self.readings.iter().flatten().any(|reading| {
             begins_with(segments(reading), prefix)
                 || self.has_script && begins_with_script_or_behind(reading, prefix)
@@ -80,6 +91,30 @@ impl<'p> PathReadings<'p> {
         let mut readings = self.readings.iter().flatten().filter(|it| may_begin_with_host(it));
         readings.any(|reading| begins_with(segments(reading).skip(1), prefix))
     }
+}
+
+/// Returns true for a path that all servers read alike, but for the case: of letters, digits, `_`
+/// and `-` between single slashes, without a name that [`is_script`] might know. Most paths are
+/// such, and this test is quick.
+fn is_plain(path: &[u8]) -> bool {
+    let mut before = 0;
+    let has_plain_bytes = path.iter().all(|byte| {
+        let is_doubled = *byte == b'/' && before == b'/';
+        before = *byte;
+        !is_doubled && (byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-'))
+    });
+    let is_longer = |segment: &[u8]| segment.len() > 5 && !matches!(segment[0], b'p' | b'P');
+    has_plain_bytes
+        && path.split(|byte| *byte == b'/').all(|segment| is_longer(segment) || !is_script(segment))
+}
+
+/// Returns true if a path for which [`is_plain`] holds is `prefix`, or below it.
+fn is_plain_path_at_or_below(path: &[u8], prefix: &str) -> bool {
+    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+    path.split_at_checked(prefix.len()).is_some_and(|(start, rest)| {
+        start.eq_ignore_ascii_case(prefix.as_bytes())
+            && rest.first().is_none_or(|next| *next == b'/')
+    })
 }
 
 /// What reads a target as a relative URL takes the first segment behind `//` for a host (RFC 3986
@@ -235,6 +270,31 @@ mod tests {
             assert!(!readings.is_at_or_below("/open/admin"), "{path}");
             assert!(readings.is_at_or_below("/"));
         }
+    }
+
+    #[test]
+    fn a_plain_path_is_read_as_by_the_full_rules() {
+        let names =
+            ["open", "Open", "admin", "a", "v1", "php", "PHP7x", "pl", "x_y-1", "openadmin"];
+        let prefixes = ["/", "/open", "/open/admin", "/v1/public", "/a", "/php", "/x_y-1"];
+        let mut plain_count = 0;
+        for number in 0..names.len().pow(3) * 2 {
+            let (number, end) = (number / 2, if number % 2 == 0 { "" } else { "/" });
+            let at = |place: u32| names[number / names.len().pow(place) % names.len()];
+            for depth in 1..=3 {
+                let path: String = (0..depth).map(|place| format!("/{}", at(place))).collect();
+                let path = path + end;
+                let readings = PathReadings::of(path.as_bytes()).unwrap();
+                plain_count += usize::from(readings.is_plain);
+                for prefix in prefixes {
+                    let by_full_rules = begins_with(segments(path.as_bytes()), prefix)
+                        || begins_with_script_or_behind(path.as_bytes(), prefix);
+                    let found = readings.is_at_or_below_without_host(prefix);
+                    assert_eq!(found, by_full_rules, "{path} {prefix}");
+                }
+            }
+        }
+        assert!(plain_count > 1_000);
     }
 
     #[test]
