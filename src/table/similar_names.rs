@@ -236,6 +236,10 @@ impl ProviderLabel {
         if typed.suffix == suffix {
             return Some(0);
         }
+        if typed.suffix == "c" {
+            // Far more people stop within `com` than within `ca` or `cz`.
+            return (suffix == "com").then_some(NEAR);
+        }
         if typed.suffix_state == SuffixState::IsNoSuffix {
             let cost = edit_cost(typed.suffix.as_bytes(), suffix.as_bytes());
             let limit = if suffix.len() <= 2 { NEAR + FIRST_MISSING } else { 2 * NEAR };

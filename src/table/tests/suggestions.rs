@@ -52,6 +52,7 @@ fn each_kind_of_slip_leads_to_the_provider() {
         ("gmial.com", "gmail.com"),
         ("gmail.con", "gmail.com"),
         ("gmail.cm", "gmail.com"),
+        ("yahoo.c", "yahoo.com"),
         ("gmial.co", "gmail.com"),
         ("gmailc.om", "gmail.com"),
         ("gmail.fr", "gmail.com"),
