@@ -18,8 +18,9 @@ use super::fast_path_connection::{FastPathExit, serve_fast_path};
 use super::idle_wait::IdleWait;
 use super::request_io::{RequestIo, ReturnedConnection};
 use crate::exchange::closes_after_response;
+use crate::gate::ParsedBytes;
 use crate::message::request_head::{
-    RequestBodyFraming, RequestHead, RequestLineStart, parse_request_head,
+    RequestBodyFraming, RequestHead, RequestLineStart, parse_request_head, without_body,
 };
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
@@ -247,12 +248,18 @@ where
         refusal: &Refusal,
     ) -> Option<ConnectionAfterRequest> {
         let line = RequestLineStart::guess(&client_io.read_buf);
-        let mut refused = self.context.gate.refuse_before_gates(
-            refusal,
-            &client_io.connection_facts(),
-            line.protocol(),
-            line.is_head_method,
-        );
+        let (gate, facts) = (&self.context.gate, client_io.connection_facts());
+        let header;
+        let mut refused = match refusal.is_of_read_head() {
+            true => {
+                header = without_body(&client_io.read_buf).to_vec();
+                let head = (ParsedBytes(&header), &*header);
+                gate.refuse_with_head(refusal, &facts, line.protocol(), head)
+            }
+            false => {
+                gate.refuse_before_gates(refusal, &facts, line.protocol(), line.is_head_method)
+            }
+        };
         let bytes = refused.render_as_http1();
         let write = async {
             client_io.write_all(&bytes).await?;

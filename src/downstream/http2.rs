@@ -351,8 +351,14 @@ async fn refuse_stream(
     mut session: ServerSession,
     refusal: &Refusal,
 ) {
-    let is_head_method = session.req_header().method == http::Method::HEAD;
-    let mut refused = gate.refuse_before_gates(refusal, connection, "HTTP/2", is_head_method);
+    let head = session.req_header();
+    let mut refused = match refusal.is_of_read_head() {
+        true => gate.refuse_with_head(refusal, connection, "HTTP/2", (head, &[])),
+        false => {
+            let is_head_method = head.method == http::Method::HEAD;
+            gate.refuse_before_gates(refusal, connection, "HTTP/2", is_head_method)
+        }
+    };
     let is_sent = refused.send_on_stream(&mut session).await;
     refused.count_and_log(is_sent);
     request_body::discard_rest_of_body(&mut session).await;

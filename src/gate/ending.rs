@@ -147,6 +147,24 @@ impl Gate {
         EarlyAnswer { gate: self, ctx, reply: Reply::refusal(refusal), header: &[] }
     }
 
+    /// Refuses a request before the gates, whose head was read. On a route of `[[upstream.route]]`,
+    /// the refusal has the form and the CORS fields of the route.
+    pub(crate) fn refuse_with_head<'g, 'r>(
+        &'g self,
+        refusal: &Refusal,
+        connection: &ConnectionFacts,
+        protocol: &'static str,
+        (head, header): (impl Head<'r>, &'g [u8]),
+    ) -> EarlyAnswer<'g> {
+        let mut ctx = self.begin_request(StartTime::now(), connection, protocol, head);
+        let request = self.read_parts(head);
+        // Says what to refuse with: an origin may be refused too.
+        let refused = self.pass_gates_before_quota(Err(refusal.clone()), &request, &mut ctx);
+        let refusal = refused.err().unwrap_or_else(|| refusal.clone());
+        let reply = self.finish_with_refusal(&refusal, &mut ctx);
+        EarlyAnswer { gate: self, ctx, reply, header }
+    }
+
     /// Sends a request with this header, which has been parsed, to another location.
     pub(crate) fn redirect<'g>(
         &'g self,

@@ -355,7 +355,7 @@ impl Gate {
         let origins = match &members {
             Ok(members) => members.origins,
             Err(refusal) => {
-                ctx.upstream_route = self.find_route_of_other_methods(refusal, request, ctx);
+                ctx.upstream_route = self.find_route_of_refused(refusal, request, ctx);
                 match ctx.upstream_route {
                     Some(index) => OriginsOwner::of_route(index, &ctx.rules.upstream_routes),
                     None => OriginsOwner::Keys,
@@ -383,8 +383,9 @@ impl Gate {
         check_client_rates(self, authenticated?, request, ctx)
     }
 
-    /// Returns the route that does not take the method of a refused request.
-    fn find_route_of_other_methods(
+    /// Returns the route of `[[upstream.route]]` whose request is refused for what it is, and not
+    /// because there is no route.
+    fn find_route_of_refused(
         &self,
         refusal: &Refusal,
         request: &RequestParts<'_>,
@@ -392,9 +393,10 @@ impl Gate {
     ) -> Option<usize> {
         let (routes, authz_path) =
             (&ctx.rules.upstream_routes, self.startup_rules.authz_path.as_ref());
-        let is_of_method = matches!(refusal, Refusal::MethodNotAllowed { .. });
+        let has_route =
+            refusal.is_of_read_head() || matches!(refusal, Refusal::MethodNotAllowed { .. });
         let index = || route::find_upstream_route(request.target, routes, authz_path);
-        is_of_method.then(index).flatten()
+        has_route.then(index).flatten()
     }
 
     /// The last gate, the quota: charges all these calls or none, and keeps the permit. A request

@@ -81,6 +81,13 @@ pub fn iter_parsed_fields(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])>
     lines.skip_while(|line| line.is_empty()).skip(1).filter_map(fields::split_field)
 }
 
+/// Returns a head that has been parsed before, without what was received behind it.
+pub fn without_body(received: &[u8]) -> &[u8] {
+    let start = received.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    let end = memchr::memmem::find(&received[start..], b"\r\n\r\n");
+    end.map_or(received, |end| &received[..start + end + 4])
+}
+
 /// Returns the method and the target of a head that has been parsed before.
 pub fn parsed_request_line(header: &[u8]) -> (&[u8], &[u8]) {
     let start = header.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);

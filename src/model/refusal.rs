@@ -220,6 +220,12 @@ impl Refusal {
         )
     }
 
+    /// Whether riskgate has read the whole head before it refuses a request so, and knows the
+    /// route.
+    pub const fn is_of_read_head(&self) -> bool {
+        matches!(self, Refusal::ContentTooLarge | Refusal::ExpectationFailed)
+    }
+
     /// Whether riskgate closes the connection after the response, because the bytes that follow the
     /// request can't be trusted.
     pub const fn closes_connection(&self) -> bool {

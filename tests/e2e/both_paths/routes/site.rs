@@ -193,6 +193,16 @@ fn a_person_gets_a_page_and_a_program_gets_json() {
     let page = gateway.send_request(&other_method).expect(405);
     assert_eq!(page.header("Content-Type"), Some("text/html; charset=utf-8"));
     assert_eq!(page.header("Allow"), Some("POST, OPTIONS"));
+    let expect_page = |fields: &str, status: u16| {
+        let mut connection = gateway.connect();
+        let head = format!("POST /upload HTTP/1.1\r\nHost: a\r\nAccept: {BROWSER}\r\n{fields}\r\n");
+        connection.send(head.as_bytes());
+        let page = connection.read_response_to("POST").unwrap().expect(status);
+        assert_eq!(page.header("Content-Type"), Some("text/html; charset=utf-8"), "{fields}");
+        assert!(page.header_values("Vary").contains(&"Accept"), "{fields}");
+    };
+    expect_page("Content-Length: 99999999999\r\n", 413);
+    expect_page("Content-Length: 1\r\nExpect: else\r\n", 417);
     // The API stays JSON.
     let api = get("/v1/usage").with_header("Accept", BROWSER);
     assert_eq!(gateway.send_request(&api).expect(401).json()["error"], "unauthorized");
