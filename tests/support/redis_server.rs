@@ -310,6 +310,12 @@ impl Sentinels {
         reply.map(|reply| reply_as_text(&reply)).map_err(|error| error.to_string())
     }
 
+    /// Stops one of the Sentinels with SIGSTOP: its port stays open, but it no longer answers.
+    pub fn pause(&self, index: usize) {
+        let kill = format!("kill -STOP {}", self.members[index].0.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
     /// Kills one of the Sentinels.
     pub fn kill(&mut self, index: usize) {
         let _ = self.members[index].0.kill();

@@ -1,11 +1,13 @@
 //! Asks Sentinels which server is the primary of a service.
 //!
-//! All of them are asked at once, and the answer of the latest failover counts: a Sentinel that was
-//! cut off from the others names an old server. While there is a store with this address, they are
+//! All of them are asked at once. Once more than half have answered, the answer of the latest failover
+//! counts: a Sentinel that was cut off from the others names an old server. While there is a store with this address, they are
 //! asked each second, so that a node leaves a server that only it can still reach.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Client, Connection, Value};
 
@@ -20,6 +22,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// How long an answer may take when they are asked each second.
 const WATCH_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// The most threads that wait for one Sentinel.
+const MAX_THREADS: usize = 8;
+
 /// The server that the Sentinels name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NamedServer {
@@ -32,7 +37,7 @@ pub(super) struct NamedServer {
 /// The Sentinels of one address.
 pub(super) struct Sentinels {
     service: String,
-    members: Vec<Sentinel>,
+    members: Vec<Arc<Sentinel>>,
     /// What they named last.
     latest: Mutex<Option<NamedServer>>,
 }
@@ -42,6 +47,8 @@ struct Sentinel {
     client: Client,
     /// `None` until the first question, and after a failure.
     connection: Mutex<Option<Connection>>,
+    /// How many threads wait for its answer.
+    threads: AtomicUsize,
 }
 
 /// The Sentinels that are asked each second. All stores of a process with the same address and
@@ -69,10 +76,9 @@ impl Sentinels {
         if let Some(sentinels) = same.and_then(|it| it.sentinels.upgrade()) {
             return sentinels;
         }
-        let members = parts.hosts().iter().zip(clients).map(|(host, client)| Sentinel {
-            host: host.clone(),
-            client,
-            connection: Mutex::default(),
+        let members = parts.hosts().iter().zip(clients).map(|(host, client)| {
+            let connection = Mutex::default();
+            Arc::new(Sentinel { host: host.clone(), client, connection, threads: 0.into() })
         });
         let sentinels = Arc::new(Sentinels {
             service: parts.service().to_owned(),
@@ -103,7 +109,12 @@ impl Sentinels {
     /// Asks all Sentinels at once, and waits for their answers at most this long. The error says
     /// what each answered.
     pub fn ask(&self, timeout: Duration) -> Result<NamedServer, String> {
-        let answers = self.ask_each(timeout);
+        // More than half have agreed on each failover.
+        let majority = self.members.len() / 2 + 1;
+        let has_majority = |answers: &[Result<NamedServer, String>]| {
+            answers.iter().filter(|answer| answer.is_ok()).count() >= majority
+        };
+        let answers = self.ask_each(timeout, has_majority);
         let named = answers.iter().flatten().max_by_key(|server| server.epoch).cloned();
         let Some(named) = named else {
             let of_each = self.members.iter().zip(&answers).filter_map(|(member, answer)| {
@@ -126,22 +137,43 @@ impl Sentinels {
         Ok(named)
     }
 
-    /// What each Sentinel answers, in the order of the address.
-    fn ask_each(&self, timeout: Duration) -> Vec<Result<NamedServer, String>> {
-        std::thread::scope(|scope| {
-            let service = self.service.as_str();
-            let members = self.members.iter();
-            let asked: Vec<_> =
-                members.map(|member| scope.spawn(move || member.ask(service, timeout))).collect();
-            let failed = |_| Err("a panic".to_owned());
-            asked.into_iter().map(|thread| thread.join().unwrap_or_else(failed)).collect()
-        })
+    /// Asks all Sentinels at once. Returns their answers in the order of the address, once all have
+    /// answered, or as many as `is_enough` wants, or after this time.
+    fn ask_each(
+        &self,
+        timeout: Duration,
+        is_enough: impl Fn(&[Result<NamedServer, String>]) -> bool,
+    ) -> Vec<Result<NamedServer, String>> {
+        let deadline = Instant::now() + timeout;
+        let (sender, received) = channel();
+        let late = format!("no answer within {} ms", timeout.as_millis());
+        let mut answers = vec![Err(late); self.members.len()];
+        for (index, member) in self.members.iter().enumerate() {
+            let (member, service) = (Arc::clone(member), self.service.clone());
+            let sender = sender.clone();
+            // Nobody waits for a Sentinel that hangs.
+            let spawned = std::thread::Builder::new().spawn(move || {
+                let _ = sender.send((index, member.ask(&service, timeout)));
+            });
+            if let Err(error) = spawned {
+                answers[index] = Err(error.to_string());
+            }
+        }
+        drop(sender);
+        while !is_enough(&answers) {
+            let time_left = deadline.saturating_duration_since(Instant::now());
+            match received.recv_timeout(time_left) {
+                Ok((index, answer)) => answers[index] = answer,
+                Err(_) => break,
+            }
+        }
+        answers
     }
 
     /// What is wrong with the Sentinels.
     pub fn check(&self, timeout: Duration) -> Vec<Finding> {
         const SUBJECT: &str = "sentinels";
-        let answers = self.ask_each(timeout);
+        let answers = self.ask_each(timeout, |_| false);
         let latest = answers.iter().flatten().max_by_key(|server| server.epoch);
         let mut findings = Vec::new();
         for (member, answer) in self.members.iter().zip(&answers) {
@@ -182,16 +214,32 @@ impl Sentinels {
 impl Sentinel {
     /// Asks this Sentinel. The error says what it answered.
     fn ask(&self, service: &str, timeout: Duration) -> Result<NamedServer, String> {
-        let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let had_connection = kept.is_some();
-        let answered = self.ask_on(kept.take(), service, timeout);
-        let answered = match answered {
-            // The Sentinel may have been restarted meanwhile.
-            Err(_) if had_connection => self.ask_on(None, service, timeout),
-            answered => answered,
+        if self.threads.fetch_add(1, Ordering::Relaxed) >= MAX_THREADS {
+            self.threads.fetch_sub(1, Ordering::Relaxed);
+            return Err("earlier questions have no answer yet".to_owned());
+        }
+        let answer = self.ask_once_or_twice(service, timeout);
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+        answer
+    }
+
+    fn ask_once_or_twice(&self, service: &str, timeout: Duration) -> Result<NamedServer, String> {
+        let deadline = Instant::now() + timeout;
+        // Who asks meanwhile opens another connection, and need not wait for this answer.
+        let kept = self.connection.try_lock().ok().and_then(|mut kept| kept.take());
+        let answered = match kept {
+            Some(kept) => {
+                let answered = self.ask_on(Some(kept), service, timeout / 2);
+                // The Sentinel may have been restarted since the last question.
+                let time_left = deadline.saturating_duration_since(Instant::now());
+                answered.or_else(|_| self.ask_on(None, service, time_left))
+            }
+            None => self.ask_on(None, service, timeout),
         };
         let (connection, reply) = answered.map_err(|error| error.to_string())?;
-        *kept = Some(connection);
+        if let Ok(mut kept) = self.connection.try_lock() {
+            *kept = Some(connection);
+        }
         if let Some(error) = error_reply_text(&reply) {
             return Err(error);
         }
