@@ -1,6 +1,8 @@
 //! Runs a real `redis-server` for a test, on its own loopback port and in its own folder. Dropping
 //! a [`RedisServer`] ends the server and removes the folder.
 //!
+//! With `RISKGATE_TEST_REDIS_SERVER=PATH` it runs another program, such as `valkey-server`.
+//!
 //! The unit tests in `src/` and the tests in `tests/e2e` include this file by its path. Without an
 //! installed `redis-server` these tests fail; `scripts/setup --tests` installs it.
 #![allow(dead_code, reason = "each test program that includes this file uses only a part of it")]
@@ -264,7 +266,7 @@ impl Sentinels {
                 count / 2 + 1,
             );
             std::fs::write(&config, lines).unwrap();
-            let mut command = Command::new("redis-server");
+            let mut command = Command::new(program());
             command.arg(&config).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null());
             (command.spawn().unwrap(), port)
         };
@@ -339,6 +341,11 @@ impl Drop for RedisServer {
     }
 }
 
+/// `redis-server`, or what `RISKGATE_TEST_REDIS_SERVER` names: the path of a `valkey-server`.
+fn program() -> std::ffi::OsString {
+    std::env::var_os("RISKGATE_TEST_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
 /// A port on which nothing listened a moment ago.
 fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
@@ -353,7 +360,7 @@ fn spawn_redis_server(
     environment: &[(String, String)],
 ) -> Child {
     let words = std::fs::File::create(folder.join("words.log")).unwrap();
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(program());
     command.args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no"]);
     // By default the primary waits 5 s for further replicas before it starts a full sync.
     command.args(["--repl-diskless-sync-delay", "0", "--port", &port.to_string()]);

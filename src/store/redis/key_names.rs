@@ -36,6 +36,9 @@ pub(super) const READ_RING_OPERATION: &str = "reading the keys";
 /// server was restarted or emptied.
 pub(super) const RING_META_KEY: &str = "riskgate:{ring}:meta";
 
+/// Written before riskgate waits for replicas, so that there is something to wait for.
+pub(super) const REPLICATED_KEY: &str = "riskgate:{ring}:replicated";
+
 /// Exists while all accounts recover from a data loss.
 pub(super) const ALL_RECOVERING_KEY: &str = "riskgate:{ring}:recovering";
 

@@ -3,7 +3,7 @@
 use redis::Pipeline;
 
 use super::connection::Redis;
-use super::key_names::RING_REDIS_KEYS;
+use super::key_names::{REPLICATED_KEY, RING_REDIS_KEYS};
 use super::reply::{error_reply_text, reply_number_or_zero};
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
@@ -15,6 +15,8 @@ use crate::store::rows::{AccountRow, KeyRow};
 /// and Lua limits how many arguments one call can pass.
 const MAX_ROWS_PER_SCRIPT: usize = 1_000;
 const OPERATION: &str = "restoring lost rows";
+/// How long [`REPLICATED_KEY`] is kept, in seconds.
+const REPLICATED_SECONDS: u64 = 10;
 
 impl Redis {
     pub(super) fn restore_in_pages(
@@ -69,6 +71,9 @@ impl Redis {
             return Ok(0);
         }
         let mut wait = redis::pipe();
+        // Valkey counts a replica that has not got its first copy yet, unless something was written
+        // since. The scripts write nothing if all rows are there.
+        wait.cmd("SET").arg(REPLICATED_KEY).arg(1).arg("EX").arg(REPLICATED_SECONDS);
         wait.cmd("WAIT").arg(self.wait_replicas).arg(self.replica_wait_ms());
         let reached =
             self.query_with_retry(OPERATION, &wait)?.pop().map_or(0, reply_number_or_zero);

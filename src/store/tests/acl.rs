@@ -173,7 +173,7 @@ fn gateway_and_writer_permissions_suffice_and_are_needed() {
             let error = run_operations_with_permissions(&server, rights, right)
                 .expect_err(right)
                 .to_string();
-            let refused = ["NOPERM", "can't run this command"];
+            let refused = ["NOPERM", "can't run this command", "ACL failure in script"];
             assert!(refused.iter().any(|text| error.contains(text)), "{right}: {error}");
         }
     }
@@ -211,7 +211,9 @@ fn learner_permissions_suffice_and_are_needed() {
         } else {
             let error = learned.expect_err(lacking).to_string();
             assert!(
-                error.contains("NOPERM") || error.contains("can't run this command"),
+                error.contains("NOPERM")
+                    || error.contains("can't run this command")
+                    || error.contains("ACL failure in script"),
                 "{error}"
             );
             store.read_dns_facts_page(0).unwrap();
@@ -245,7 +247,7 @@ fn webhook_permissions_suffice_and_are_needed() {
             result.unwrap();
         } else {
             let error = result.expect_err(lacking).to_string();
-            let refused = ["NOPERM", "can't run this command"];
+            let refused = ["NOPERM", "can't run this command", "ACL failure in script"];
             assert!(refused.iter().any(|text| error.contains(text)), "{lacking}: {error}");
         }
     }
