@@ -77,7 +77,7 @@ impl Settings {
         self.note_default(toml_list(&Reason::ALL.map(Reason::as_str)));
         let message = self.text(&key("message"));
         self.note_default(toml_text(DEFAULT_REFUSAL_MESSAGE));
-        let score = self.integer(&key("block_score"), 0..=100, 80);
+        let score = self.integer(&key("block_score"), 0..=100, Score::DEFAULT_BLOCK.value().into());
         ScreenPolicy {
             route: route.to_owned(),
             mode,

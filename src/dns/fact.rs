@@ -33,6 +33,6 @@ pub fn apply_fact_if_usable<'t>(
 ) -> Option<TableAnswer<'t>> {
     let applied = answer.apply_mx_fact(mx).apply_mx_addresses(addresses, is_shared_address);
     let still_counts = now < expires_at
-        || is_before_stale_limit(expires_at, now) && !applied.is_flagged_by_learned_fact();
+        || is_before_stale_limit(expires_at, now) && !applied.is_unsafe_by_learned_fact();
     still_counts.then_some(applied)
 }

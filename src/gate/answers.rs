@@ -134,7 +134,7 @@ pub(super) fn look_up_and_count<'t>(
     state.metrics.requests.count_verdict(lookup.verdict.reason, lookup.verdict_source());
     // With `FreeSubdomain`, the match is a suffix below which anyone gets a name for free. The
     // suffix itself isn't flagged, so it isn't counted for the top list.
-    if lookup.verdict.reason.is_flagged()
+    if !lookup.verdict.reason.is_safe()
         && lookup.verdict.rule != Rule::FreeSubdomain
         && let (Some(start), Some(key)) = (lookup.matched_name_offset, &ctx.key)
     {

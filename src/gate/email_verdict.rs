@@ -7,8 +7,6 @@ use crate::model::email::AddressOrDomain;
 use crate::model::verdict::{Reason, Rule, Score};
 use crate::table::TableAnswer;
 
-/// From this score on, a check says `is_risky`.
-const MIN_RISKY_SCORE: u8 = 65;
 /// The deliverability if a mail host is known, or the domain is that of a known provider.
 const KNOWN_DELIVERABILITY: u8 = 95;
 /// The deliverability if nothing is known about the mail hosts of the domain.
@@ -97,7 +95,7 @@ impl<'t> EmailVerdict<'t> {
         let verdict = self.lookup.verdict;
         let body = CheckAnswerBody {
             email: checked.masked(),
-            is_risky: self.score.value() >= MIN_RISKY_SCORE,
+            is_risky: self.score.is_risky(),
             risk_score: self.score.value(),
             reason: self.reason.as_str(),
             deliverability_score: self.deliverability_score(),

@@ -64,6 +64,8 @@ impl ExplainedDomain<'_> {
         json!({
             "domain": domain.as_str(),
             "answer": verdict_to_json(found),
+            "is_flagged": found.verdict.score.is_flagged(),
+            "is_risky": found.verdict.score.is_risky(),
             "row": found.matched_name_offset.map(|at| &domain.as_str()[at..]),
             "rule": why.rule.as_str(),
             "source": found.verdict_source().as_str(),

@@ -41,9 +41,10 @@ impl Reason {
         Reason::ALL.into_iter().find(|reason| reason.as_str() == name)
     }
 
-    /// Returns true for every reason but `safe`. Only flagged domains count for the top list.
-    pub const fn is_flagged(self) -> bool {
-        !matches!(self, Reason::Safe)
+    /// Returns true if nothing is said against the domain. Its score may still be high enough to
+    /// flag it: see [`Score::is_flagged`].
+    pub const fn is_safe(self) -> bool {
+        matches!(self, Reason::Safe)
     }
 }
 
@@ -53,13 +54,20 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A risk score, 0 to 100, higher is riskier.
+/// A risk score, 0 to 100, higher is riskier. Three scores have a name, so that data, code and
+/// documents mean the same: *flagged*, *risky*, and the default of `block_score`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Score(u8);
 
 impl Score {
     /// No risk known.
     pub const ZERO: Score = Score(0);
+    /// From this score on, a name is *flagged*: the data measure recall and false flags by it.
+    pub const MIN_FLAGGED: Score = Score(50);
+    /// From this score on, an address or a name is *risky*: a check says `is_risky`.
+    pub const MIN_RISKY: Score = Score(65);
+    /// From this score on, screening and `[authz]` refuse an address by default (`block_score`).
+    pub const DEFAULT_BLOCK: Score = Score(80);
 
     /// The score, if it is at most 100.
     pub const fn new(value: u8) -> Option<Score> {
@@ -69,6 +77,16 @@ impl Score {
     /// 0 to 100.
     pub const fn value(self) -> u8 {
         self.0
+    }
+
+    /// Whether a name with this score is flagged.
+    pub fn is_flagged(self) -> bool {
+        self >= Score::MIN_FLAGGED
+    }
+
+    /// Whether a name or an address with this score is risky.
+    pub fn is_risky(self) -> bool {
+        self >= Score::MIN_RISKY
     }
 }
 

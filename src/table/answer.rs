@@ -117,14 +117,14 @@ impl<'t> TableAnswer<'t> {
             || self.table.unlisted_rules.has_verified_mx(answer.vote_bits)
     }
 
-    /// Whether a DNS fact that riskgate learned flags the name.
-    pub fn is_flagged_by_learned_fact(&self) -> bool {
-        self.is_from_dns_fact && self.verdict.reason.is_flagged()
+    /// Whether a DNS fact that riskgate learned says something against the name.
+    pub fn is_unsafe_by_learned_fact(&self) -> bool {
+        self.is_from_dns_fact && !self.verdict.reason.is_safe()
     }
 
     /// Whether a list has a row for the name or covers it, and does not flag it.
     pub fn is_listed_as_real(&self) -> bool {
-        self.matched_name_offset.is_some() && !self.verdict.reason.is_flagged()
+        self.matched_name_offset.is_some() && self.verdict.reason.is_safe()
     }
 
     /// The version of the table that gave the answer.
@@ -143,11 +143,12 @@ impl<'t> TableAnswer<'t> {
             .is_protected_in_manifest_lists
     }
 
-    /// Whether the name is flagged, and not by an override in the operator's own file.
-    pub(super) fn is_flagged_but_not_by_operator(&self) -> bool {
+    /// Whether something is said against the name, and not by an override in the operator's own
+    /// file.
+    pub(super) fn is_unsafe_but_not_by_operator(&self) -> bool {
         let is_added_override = self.verdict.rule == Rule::Override
             && self.explain().lists.iter().any(|list| list.is_added);
-        self.verdict.reason.is_flagged() && !is_added_override
+        !self.verdict.reason.is_safe() && !is_added_override
     }
 
     /// The well-known provider that the user probably meant, if the name is close to its name.
@@ -174,7 +175,7 @@ impl<'t> TableAnswer<'t> {
             // its label.
             Rule::Unknown => self.matched_name_offset.is_some(),
         };
-        let is_real = is_real || self.has_mail_host && !self.verdict.reason.is_flagged();
+        let is_real = is_real || self.has_mail_host && self.verdict.reason.is_safe();
         // If a parent matched, the mistyped name itself has no row.
         let parent_matched = self.matched_name_offset.is_some_and(|at| at > 0);
         if is_real || parent_matched { None } else { self.table.find_similar_provider(domain) }

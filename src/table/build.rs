@@ -241,7 +241,7 @@ fn build_meta(
         let source = sources.iter().find(|source| source.name == name)?;
         parse_day_as_unix_seconds(&source.date)
     };
-    let is_flagged = |name: &str| {
+    let is_unsafe = |name: &str| {
         let at = resolved_table
             .names_and_entry_numbers
             .binary_search_by_key(&name, |(name, _)| name)
@@ -249,7 +249,7 @@ fn build_meta(
         let entry =
             resolved_table.entries[usize::from(resolved_table.names_and_entry_numbers[at].1) - 1];
         let answer = resolved_table.answers.get(usize::from(entry.own_answer))?;
-        Some(answer.verdict.reason.is_flagged())
+        Some(!answer.verdict.reason.is_safe())
     };
     let infos = manifest
         .list_specs
@@ -281,7 +281,7 @@ fn build_meta(
         seed: lists
             .top_list_seed
             .iter()
-            .filter(|name| is_flagged(name) == Some(true))
+            .filter(|name| is_unsafe(name) == Some(true))
             .map(|name| name.to_string())
             .collect(),
         list: infos

@@ -94,8 +94,8 @@ impl ListKind {
 /// The highest score that a manifest may give to a rule.
 const MAX_SCORE: u8 = 100;
 /// The highest score for the address of an MX host. Names of other owners may share the address, so
-/// it must not reach the default of `block_score`, 80.
-const MAX_MX_ADDRESS_SCORE: u8 = 79;
+/// it must not reach the default of `block_score`.
+const MAX_MX_ADDRESS_SCORE: u8 = Score::DEFAULT_BLOCK.value() - 1;
 
 /// The rules that have a score, with their default scores.
 pub(super) const DEFAULT_SCORES: [(Rule, u8); 23] = [

@@ -38,7 +38,7 @@ impl Table {
     /// since 1970.
     pub fn is_known_as_real(&self, name_or_host: &str, now: i64) -> bool {
         if let Some(MxAnswerIndexes { unknown, .. }) = self.known_mx_answer(name_or_host)
-            && !self.decoded_table.answers[usize::from(unknown)].verdict.reason.is_flagged()
+            && self.decoded_table.answers[usize::from(unknown)].verdict.reason.is_safe()
         {
             return true;
         }
@@ -139,7 +139,7 @@ impl TableAnswer<'_> {
             Rule::MailInName => Some(mail_in_name),
             _ => {
                 let verdict = self.table.decoded_table.answers[usize::from(unknown)].verdict;
-                verdict.reason.is_flagged().then_some(unknown)
+                (!verdict.reason.is_safe()).then_some(unknown)
             }
         }
     }

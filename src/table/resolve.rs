@@ -194,7 +194,7 @@ impl<'r> EntryBuilder<'r> {
             let override_row =
                 override_numbers[i].and_then(|number| self.find_override_row(number));
             let answer = rules::decide_answer(&facts, override_row, &self.manifest.scores);
-            if answer.verdict.reason.is_flagged() {
+            if !answer.verdict.reason.is_safe() {
                 let culprit = override_row.map_or_else(
                     || list_and_line(&rows_of_name[0]),
                     |override_row| (override_row.list_number, override_row.line_number),

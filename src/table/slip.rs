@@ -48,7 +48,7 @@ impl Table {
         let lookup = self.lookup(&domain, unix_now);
         let is_whole_name = lookup.matched_name_offset == Some(0);
         let is_provider =
-            is_whole_name && lookup.verdict.is_free_provider && !lookup.verdict.reason.is_flagged();
+            is_whole_name && lookup.verdict.is_free_provider && lookup.verdict.reason.is_safe();
         is_provider.then(|| domain.to_string())
     }
 }

@@ -33,13 +33,12 @@ impl Table {
                 new_row.is_some_and(|now| now.own_answer.is_in_manifest_lists());
             removed += usize::from(row.own_answer.is_in_manifest_lists() && !is_in_manifest_lists);
             let was_protected = row.own_answer.is_protected_in_manifest_lists();
-            let is_flagged = |row: &TableRow| row.own_answer.verdict.reason.is_flagged();
+            let is_unsafe = |row: &TableRow| !row.own_answer.verdict.reason.is_safe();
             if was_protected
                 && self
                     .lookup_any_name(row.name)
-                    .is_some_and(|found| found.is_flagged_but_not_by_operator())
-                && !new_row
-                    .is_some_and(|now| is_flagged(&now) && self.is_flagging_allowed(row.name))
+                    .is_some_and(|found| found.is_unsafe_but_not_by_operator())
+                && !new_row.is_some_and(|now| is_unsafe(&now) && self.is_flagging_allowed(row.name))
             {
                 faults.push(TableFault::FlagsProtected { at: at(), name: row.name.to_owned() });
             }

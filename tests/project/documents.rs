@@ -13,7 +13,7 @@ use std::path::Path;
 use riskgate::model::domain::DomainError;
 use riskgate::model::email::EmailError;
 use riskgate::model::refusal::Refusal;
-use riskgate::model::verdict::{Reason, VerdictSource};
+use riskgate::model::verdict::{Reason, Score, VerdictSource};
 use riskgate::observe::metrics::{Metrics, OUTCOMES};
 use riskgate::process::admin::PROBLEM_COMPONENTS;
 
@@ -205,7 +205,7 @@ fn the_enumerations_of_the_openapi_document_equal_those_of_the_code() {
     let in_code: BTreeSet<String> = [
         list(sources.concat()),
         reasons(&mut Reason::ALL.into_iter()),
-        reasons(&mut Reason::ALL.into_iter().filter(|reason| reason.is_flagged())),
+        reasons(&mut Reason::ALL.into_iter().filter(|reason| !reason.is_safe())),
         list(VerdictSource::ALL.map(|source| source.as_str().to_owned()).to_vec()),
         list(methods.into_iter().map(quoted).collect()),
         list(texts.into_iter().map(quoted).collect()),
@@ -235,6 +235,27 @@ fn the_openapi_documents_list_the_fixed_texts_of_the_admin_listener() {
     let in_code: BTreeSet<&str> =
         fixed_texts.into_iter().filter(|text| text.ends_with("\\n")).collect();
     assert_eq!(in_docs, in_code);
+}
+
+#[test]
+fn table_md_and_the_api_documents_have_the_named_scores() {
+    let table_md = read_project_file("docs/table.md");
+    let named = [
+        ("flagged", Score::MIN_FLAGGED),
+        ("risky", Score::MIN_RISKY),
+        ("refused", Score::DEFAULT_BLOCK),
+    ];
+    for (word, score) in named {
+        let row = format!("| {word} | {} or more |", score.value());
+        assert!(table_md.contains(&row), "docs/table.md: expected {row}");
+    }
+    for (member, score) in [("is_flagged", Score::MIN_FLAGGED), ("is_risky", Score::MIN_RISKY)] {
+        let text = format!("{member}: {{description: Whether the score is {}", score.value());
+        assert!(ADMIN_API.contains(&text), "docs/admin-api.yaml: expected {text}");
+    }
+    let of_check =
+        format!("Whether the address is risky: its score is {}", Score::MIN_RISKY.value());
+    assert!(OPENAPI.contains(&of_check), "docs/openapi.yaml: expected {of_check}");
 }
 
 #[test]

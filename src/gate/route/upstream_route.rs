@@ -232,7 +232,7 @@ mod tests {
             policy: ScreenPolicy {
                 route: "/".to_owned(),
                 mode: ScreenMode::Block,
-                block_score: Score::new(80).unwrap(),
+                block_score: Score::DEFAULT_BLOCK,
                 block_reasons: Vec::new(),
                 message: String::new(),
                 blocks_unscreened: false,

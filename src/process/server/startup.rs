@@ -104,7 +104,7 @@ fn start_top_list(
         Box::new(move |name| {
             let table = table_of_verdicts.peek();
             let verdict = table.find_row(name)?.own_answer.verdict;
-            verdict.reason.is_flagged().then_some((verdict.reason, verdict.score))
+            (!verdict.reason.is_safe()).then_some((verdict.reason, verdict.score))
         }),
         Box::new(move || table_of_seeds.peek().top_list_seed().to_vec()),
         Box::new(ledger.believed_now_fn()),

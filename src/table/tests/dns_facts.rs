@@ -258,7 +258,7 @@ fn a_listed_address_raises_the_score_of_a_name_that_nothing_else_judges() {
     assert_eq!(raised.mail_service_label, Some("Pool"));
     assert_eq!(raised.verdict.reason.as_str(), "disposable");
     assert_eq!(raised.verdict_source(), VerdictSource::Dns);
-    assert!(raised.is_flagged_by_learned_fact());
+    assert!(raised.is_unsafe_by_learned_fact());
     assert_eq!(raised.explain().lists[0].file, "mx-addresses.csv");
     let shared = look_up(&table, "new.com").apply_mx_addresses(&addresses, |_| true);
     assert_eq!(shared.verdict, look_up(&table, "new.com").verdict);
