@@ -4,16 +4,15 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::model::believed_time::BelievedTime;
-
-/// The beginning of a line before names that left the list. After it follows when they left, in
-/// seconds since 1970. The table ignores the line, because `#` starts a comment.
-const DEPARTURE_LINE_PREFIX: &str = "# left the list at ";
+use crate::table::FeedList;
 
 /// The names in the file of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoredNames {
     /// The names of the last good list.
     pub listed: HashSet<String>,
+    /// When riskgate first had this list, in seconds since 1970, if a clock confirmed it.
+    pub listed_at: Option<i64>,
     /// The names that have left the list, each with the time at which riskgate first did not find
     /// it, in seconds since 1970.
     pub departed: BTreeMap<String, i64>,
@@ -25,7 +24,10 @@ impl StoredNames {
         let mut stored = StoredNames::default();
         let mut left_at = None;
         for line in text.lines() {
-            match line.strip_prefix(DEPARTURE_LINE_PREFIX) {
+            if let Some(time) = line.strip_prefix(FeedList::LISTED_LINE_PREFIX) {
+                stored.listed_at = time.parse().ok();
+            }
+            match line.strip_prefix(FeedList::DEPARTURE_LINE_PREFIX) {
                 Some(time) => left_at = time.parse().ok(),
                 None if line.starts_with('#') => {}
                 None => match left_at {
@@ -61,21 +63,23 @@ impl StoredNames {
     }
 }
 
-/// The lines of a feed's file: the names of the list, and then the departed names, the latest
-/// departures first. If the lines are longer than `max_bytes`, omits the departed names that left
-/// the list the longest ago.
+/// The lines of a feed's file: when riskgate first had the list (`listed_at`, in seconds since
+/// 1970), the names of the list, and then the departed names, the latest departures first. If the
+/// lines are longer than `max_bytes`, omits the departed names that left the list the longest ago.
 pub(super) fn render_lines(
     listed_names: &[String],
+    listed_at: Option<i64>,
     departed: &BTreeMap<String, i64>,
     max_bytes: u64,
 ) -> Vec<String> {
     let mut latest_first: Vec<(i64, &String)> =
         departed.iter().map(|(name, left_at)| (*left_at, name)).collect();
     latest_first.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
-    let mut lines = listed_names.to_vec();
+    let listed_line = listed_at.map(|time| format!("{}{time}", FeedList::LISTED_LINE_PREFIX));
+    let mut lines: Vec<String> = listed_line.into_iter().chain(listed_names.to_vec()).collect();
     let mut bytes: u64 = lines.iter().map(|line| line.len() as u64 + 1).sum();
     for group in latest_first.chunk_by(|a, b| a.0 == b.0) {
-        let head = format!("{DEPARTURE_LINE_PREFIX}{}", group[0].0);
+        let head = format!("{}{}", FeedList::DEPARTURE_LINE_PREFIX, group[0].0);
         for line in std::iter::once(&head).chain(group.iter().map(|(_, name)| *name)) {
             bytes += line.len() as u64 + 1;
             if bytes > max_bytes {
@@ -104,28 +108,35 @@ mod tests {
             ("also-new.com".to_owned(), 300),
         ]);
         let listed = owned(&["a.com", "b.com"]);
-        let lines = render_lines(&listed, &departed, 1_000);
+        let lines = render_lines(&listed, Some(200), &departed, 1_000);
         assert_eq!(
             lines.join("\n"),
-            "a.com\nb.com\n# left the list at 300\nalso-new.com\nnew.com\n\
+            "# on the list at 200\na.com\nb.com\n# left the list at 300\nalso-new.com\nnew.com\n\
              # left the list at 100\nold.com"
         );
         let read = StoredNames::parse(&lines.join("\n"));
-        assert_eq!(read, StoredNames { listed: listed.iter().cloned().collect(), departed });
+        let expected = StoredNames {
+            listed: listed.iter().cloned().collect(),
+            listed_at: Some(200),
+            departed,
+        };
+        assert_eq!(read, expected);
     }
 
     #[test]
     fn the_oldest_departures_go_first_if_the_file_would_be_too_long() {
         let departed = BTreeMap::from([("old.com".to_owned(), 100), ("new.com".to_owned(), 300)]);
-        let lines = render_lines(&owned(&["a.com"]), &departed, 60);
+        let lines = render_lines(&owned(&["a.com"]), None, &departed, 60);
         assert_eq!(lines, ["a.com", "# left the list at 300", "new.com", "# left the list at 100"]);
-        assert_eq!(render_lines(&owned(&["a.com", "b.com"]), &departed, 1), ["a.com", "b.com"]);
+        let lines = render_lines(&owned(&["a.com", "b.com"]), None, &departed, 1);
+        assert_eq!(lines, ["a.com", "b.com"]);
     }
 
     #[test]
     fn a_name_that_returns_has_not_departed_and_a_future_departure_counts_as_now() {
         let stored = StoredNames {
             listed: owned(&["a.com", "b.com"]).into_iter().collect(),
+            listed_at: None,
             departed: BTreeMap::from([
                 ("back.com".to_owned(), 100),
                 ("gone.com".to_owned(), 100),

@@ -142,14 +142,16 @@ impl Feed {
         if let Comparison::Checked(age) = comparison {
             checks::check_changed_share(self, &stored.listed, &names, age)?;
         }
-        self.write_names(&list, state, stored, &names, now)?;
+        let listed_at = now.allows_deletion().then_some(now.unix_now);
+        self.write_names(&list, state, StoredNames { listed_at, ..stored }, &names, now)?;
         (state.etag, state.modified) = (fetched.etag, fetched.last_modified);
         state.changed_at = Some(now.unix_now);
         state.push_list_digest(digest);
         Ok(UpdateOutcome::ListReplaced(names.len()))
     }
 
-    /// Writes the names of a list into the feed's file, and the former names that are kept.
+    /// Writes the names of a list into the feed's file, since `stored.listed_at`, and the former
+    /// names that are kept.
     fn write_names(
         &self,
         list_path: &Path,
@@ -158,12 +160,14 @@ impl Feed {
         listed_names: &[String],
         now: BelievedTime,
     ) -> Result<(), FeedError> {
+        let listed_at = stored.listed_at;
         let mut departed = stored.into_departed(listed_names, now);
         departed.retain(|_, left_at| !self.is_outdated(*left_at, now));
-        let lines = stored_names::render_lines(listed_names, &departed, self.max_list_bytes);
+        let lines =
+            stored_names::render_lines(listed_names, listed_at, &departed, self.max_list_bytes);
         storage::write_list_and_fingerprint(state, list_path, &lines)?;
-        let kept_lines = &lines[listed_names.len()..];
-        state.kept = kept_lines.iter().filter(|line| !line.starts_with('#')).count();
+        let name_lines = lines.iter().filter(|line| !line.starts_with('#')).count();
+        state.kept = name_lines - listed_names.len();
         state.rows = listed_names.len();
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::message::request_head::list_members;
 use crate::message::response::{Cors, Reply, VerdictFacts};
 use crate::model::domain::Domain;
 use crate::model::email::AddressOrDomain;
+use crate::model::month::format_day;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
 use crate::model::verdict::Rule;
@@ -194,7 +195,8 @@ fn answer_domain(
     let suggestion = lookup.suggest_provider(&domain).map(SmolStr::new);
     let source = lookup.verdict_source();
     ctx.requested_domain = Some(domain);
-    let facts = VerdictFacts::new(table.version(), source, parent, suggestion);
+    let day = lookup.evidence_day().map(format_day);
+    let facts = VerdictFacts::new(table.version(), source, parent, suggestion, day);
     Ok(Reply::verdict(Bytes::from(body), facts))
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dns::{apply_fact_if_usable, find_shared_addresses_in_store};
 use crate::model::domain::Domain;
+use crate::model::month::format_day;
 use crate::model::verdict::{Rule, Score};
 use crate::store::{DnsFactRow, Store, StoreError};
 use crate::table::{Table, TableAnswer};
@@ -61,6 +62,7 @@ impl ExplainedDomain<'_> {
     /// Renders the explanation for `riskgate table lookup --json` and the admin API.
     pub fn to_json(&self, domain: &Domain) -> Value {
         let (found, why) = (&self.answer, self.answer.explain());
+        let day = |unix_seconds: Option<i64>| unix_seconds.map(|it| format_day(it).to_string());
         json!({
             "domain": domain.as_str(),
             "answer": verdict_to_json(found),
@@ -73,6 +75,9 @@ impl ExplainedDomain<'_> {
             "did_you_mean": found.suggest_provider(domain),
             "lists": why.lists.iter().map(|list| &list.file).collect::<Vec<_>>(),
             "sources": why.sources.iter().map(|source| &source.name).collect::<Vec<_>>(),
+            "evidence_date": day(found.evidence_day()),
+            "first_seen": day(why.first_seen),
+            "last_seen": day(why.last_seen),
         })
     }
 }

@@ -80,6 +80,8 @@ pub struct VerdictFacts {
     parent_range_in_body: Option<Range<usize>>,
     /// The provider that the client's user probably meant.
     suggested_provider: Option<SmolStr>,
+    /// The day of the newest evidence, such as `2026-11-21`.
+    evidence_date: Option<SmolStr>,
 }
 
 impl VerdictFacts {
@@ -90,12 +92,14 @@ impl VerdictFacts {
         source: VerdictSource,
         parent_range_in_body: Option<Range<usize>>,
         suggested_provider: Option<SmolStr>,
+        evidence_date: Option<SmolStr>,
     ) -> VerdictFacts {
         VerdictFacts {
             table_version: table_version.into(),
             source,
             parent_range_in_body,
             suggested_provider,
+            evidence_date,
         }
     }
 }
@@ -280,6 +284,9 @@ impl Reply {
                     put(&header_field::X_MATCHED_DOMAIN, parent);
                 }
                 put(&header_field::X_VERDICT_SOURCE, facts.source.as_str().as_bytes());
+                if let Some(date) = &facts.evidence_date {
+                    put(&header_field::X_EVIDENCE_DATE, date.as_bytes());
+                }
                 if let Some(provider) = &facts.suggested_provider {
                     put(&header_field::X_DID_YOU_MEAN, provider.as_bytes());
                 }

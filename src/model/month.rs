@@ -6,6 +6,7 @@ use std::fmt;
 
 use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime, date, datetime};
+use smol_str::{SmolStr, format_smolstr};
 
 /// A calendar month in UTC, counted from January 2000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -93,6 +94,11 @@ pub fn format_rfc3339(unix_seconds: i64) -> String {
 pub fn format_rfc3339_millis(unix_ms: i64) -> String {
     let second = format_rfc3339(unix_ms.div_euclid(1000));
     format!("{}.{:03}Z", second.trim_end_matches('Z'), unix_ms.rem_euclid(1000))
+}
+
+/// Formats the day of a time in seconds since 1970, in UTC: `2026-11-21`.
+pub fn format_day(unix_seconds: i64) -> SmolStr {
+    format_smolstr!("{}", to_date_time(unix_seconds).date())
 }
 
 /// Parses a day such as `2026-11-21`. Returns when it begins in UTC, in seconds since 1970.

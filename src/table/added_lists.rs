@@ -95,6 +95,20 @@ impl FeedKind {
 }
 
 impl FeedList {
+    /// The beginning of a line before the names of the last good list. After it follows when
+    /// riskgate first had this list, in seconds since 1970.
+    pub const LISTED_LINE_PREFIX: &str = "# on the list at ";
+    /// The beginning of a line before names that left the list. After it follows when they left, in
+    /// seconds since 1970.
+    pub const DEPARTURE_LINE_PREFIX: &str = "# left the list at ";
+
+    /// The time in a line with one of these prefixes, in seconds since 1970. The names that follow
+    /// the line were still on the list then, or until then.
+    pub(super) fn parse_time_line(line: &str) -> Option<i64> {
+        let prefixes = [FeedList::LISTED_LINE_PREFIX, FeedList::DEPARTURE_LINE_PREFIX];
+        prefixes.into_iter().find_map(|prefix| line.strip_prefix(prefix)?.parse().ok())
+    }
+
     /// The text of a feed's list on disk: a line with a checksum, then one name per line.
     pub fn render_with_checksum(names: &[String]) -> String {
         let mut text = names.join("\n");

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::layout::parts::ListInfo;
+use super::seen_days::SeenDays;
 use super::source_packages::{self, SourcePackage};
 use super::table_data::{Table, label_of_answer};
 use crate::model::domain::Domain;
@@ -28,6 +29,8 @@ pub struct TableAnswer<'t> {
     pub(super) is_from_dns_fact: bool,
     /// Whether the DNS has a mail host for the name, even if the answer does not depend on it.
     pub(super) has_mail_host: bool,
+    /// When sources had the name of the matching row.
+    pub(super) seen_days: SeenDays,
 }
 
 /// One row of a table.
@@ -50,6 +53,11 @@ pub struct AnswerOrigin<'t> {
     pub lists: Vec<&'t ListInfo>,
     /// The sources of these lists, and the sources that vote for the row.
     pub sources: Vec<&'t SourcePackage>,
+    /// When the first day began on which a source had the name of the row, in seconds since 1970;
+    /// `None` if the day is not known.
+    pub first_seen: Option<i64>,
+    /// The same for the last day.
+    pub last_seen: Option<i64>,
 }
 
 impl Table {
@@ -71,6 +79,7 @@ impl Table {
             answer_index,
             is_from_dns_fact: false,
             has_mail_host: false,
+            seen_days: SeenDays::default(),
         }
     }
 }
@@ -125,6 +134,17 @@ impl<'t> TableAnswer<'t> {
     /// Whether a list has a row for the name or covers it, and does not flag it.
     pub fn is_listed_as_real(&self) -> bool {
         self.matched_name_offset.is_some() && self.verdict.reason.is_safe()
+    }
+
+    /// The day of the newest evidence for a verdict of lists, in seconds since 1970: the last day
+    /// on which a source had the name, or the date of the newest source that lists it. `None` for
+    /// an override, for a verdict that does not come from a list, and if no day is known.
+    pub fn evidence_day(&self) -> Option<i64> {
+        if self.verdict.rule == Rule::Override || self.verdict_source() != VerdictSource::List {
+            return None;
+        }
+        let of_sources = self.table.source_days_by_answer[usize::from(self.answer_index)];
+        of_sources.newest_evidence(self.seen_days).to_unix_seconds()
     }
 
     /// The version of the table that gave the answer.
@@ -197,7 +217,13 @@ impl<'t> TableAnswer<'t> {
         let sources = self.table.sources().iter().filter(|source| {
             has_voted(source) || lists.iter().any(|list| list.source.as_ref() == Some(&source.name))
         });
-        AnswerOrigin { rule: answer.verdict.rule, sources: sources.collect(), lists }
+        AnswerOrigin {
+            rule: answer.verdict.rule,
+            sources: sources.collect(),
+            lists,
+            first_seen: self.seen_days.first.to_unix_seconds(),
+            last_seen: self.seen_days.last.to_unix_seconds(),
+        }
     }
 }
 

@@ -192,14 +192,18 @@ fn parse_lists<'t>(
     order.sort_by_key(|number| manifest.list_specs[*number].kind != ListKind::MxLabel);
     for number in order {
         let list = (number as u8, &manifest.list_specs[number]);
+        let source =
+            sources.iter().find(|source| Some(&source.name) == list.1.source_name.as_ref());
+        let source_vote_bit = source.and_then(|it| it.vote).map_or(0, source_packages::vote_bit);
         lists.parse_and_add_list(
             list,
             &names_in_faults[number],
             &list_texts[number],
-            vote_bits,
+            (vote_bits, source_vote_bit),
             faults,
         );
     }
+    lists.seen_rows.sort_by(|a, b| a.name.cmp(&b.name));
     lists
 }
 

@@ -1,6 +1,7 @@
 //! The entry of a name, the flags of a top-level domain, and the indexes of the answers that every
 //! table has.
 
+use super::seen_days::SeenDays;
 use crate::model::verdict::Rule;
 
 /// Takes the place of an answer's index if there is no answer. The look-up then continues with the
@@ -62,6 +63,8 @@ pub(super) struct NameEntry {
     pub answer_across_suffixes: u16,
     /// Whether there are rows below the name. Set only for registrable domains.
     pub has_rows_below: bool,
+    /// When sources had the name, as far as it is known for single names.
+    pub seen_days: SeenDays,
 }
 
 /// Flag: the top-level domain exists.

@@ -4,24 +4,26 @@
 //! a fault of the table. `rules` decides which answer the facts of a name give. `resolve` decides
 //! which facts a name passes on to the names below it.
 
+use super::added_lists::FeedList;
 use super::csv;
 use super::csv_lists::{self, HeaderState};
 use super::fault::{TableFault, TableFaults, quote_excerpt};
 use super::manifest::{ListKind, ListOrigin, ListSpec};
-use super::rows::{ListLineContext, ParsedLists, RowFacts, parse_name};
+use super::rows::{ListLineContext, ParsedLists, RowFacts, SeenRow, parse_name};
 use super::rules;
+use super::seen_days::{Day, SeenDays};
 use crate::model::verdict::Rule;
 
 impl<'a> ParsedLists<'a> {
     /// Parses the text of the list with this number, and adds its rows. Lists of kind `mx_label`
     /// must be parsed before lists of kind `mx`. `known_vote_bits` has a bit for each vote letter
-    /// that a line may use.
+    /// that a line may use, `source_vote_bit` that of the list's source.
     pub(super) fn parse_and_add_list(
         &mut self,
         (number, list): (u8, &ListSpec),
         name_in_faults: &str,
         list_text: &'a str,
-        known_vote_bits: u32,
+        (known_vote_bits, source_vote_bit): (u32, u32),
         faults: &mut TableFaults,
     ) {
         self.first_line_by_name.clear();
@@ -30,7 +32,9 @@ impl<'a> ParsedLists<'a> {
             list_kind: list.kind,
             name_in_faults,
             known_vote_bits,
+            source_vote_bit,
             line_number: 0,
+            seen_days: SeenDays::default(),
         };
         let is_feed = list.list_origin == ListOrigin::Feed;
         let mut header = HeaderState::Expected;
@@ -38,9 +42,15 @@ impl<'a> ParsedLists<'a> {
             context.line_number = line;
             let content = content.trim();
             if content.is_empty() || content.starts_with('#') {
+                if is_feed && let Some(time) = FeedList::parse_time_line(content) {
+                    context.seen_days = SeenDays::last_on(Day::containing(time));
+                }
                 continue;
             }
             let parsed = match csv_lists::required_columns_of(list.kind) {
+                None if list.kind == ListKind::Seen => {
+                    self.parse_and_add_seen_line(&context, content)
+                }
                 None => self.parse_and_add_name_line(&context, content),
                 Some(columns) => csv::parse_fields(content)
                     .map_err(|(expected, found)| {
@@ -67,6 +77,29 @@ impl<'a> ParsedLists<'a> {
                 faults.push(TableFault::expected(name_in_faults, expected, "no row"));
             }
         }
+    }
+
+    /// Parses a line of a list of kind `seen`: the name, the first day and the last day, with a tab
+    /// between. Further columns are ignored.
+    fn parse_and_add_seen_line(
+        &mut self,
+        context: &ListLineContext,
+        trimmed_line: &'a str,
+    ) -> Result<(), TableFault> {
+        let mut columns = trimmed_line.split('\t');
+        let name = columns.next().unwrap_or_default();
+        let [first, last] = [(); 2].map(|()| columns.next().and_then(Day::parse));
+        let (Some(first), Some(last)) = (first, last.filter(|last| Some(*last) >= first)) else {
+            return Err(TableFault::expected(
+                context.format_location(""),
+                "a name, its first day and its last day, YYYY-MM-DD, with tabs between",
+                quote_excerpt(trimmed_line),
+            ));
+        };
+        let (name, _) = parse_name(context, "", name.into())?;
+        let (days, vote_bit) = (SeenDays { first, last }, context.source_vote_bit);
+        self.seen_rows.push(SeenRow { name, days, vote_bit });
+        Ok(())
     }
 
     fn parse_and_add_name_line(

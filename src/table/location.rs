@@ -49,6 +49,7 @@ const BUNDLED_FILES: &[(&str, &str)] = &[
     ("mx-labels.csv", include_str!("../../data/mx-labels.csv")),
     ("mx-addresses.csv", include_str!("../../data/mx-addresses.csv")),
     ("mx.csv", include_str!("../../data/mx.csv")),
+    ("castle.tsv", include_str!("../../data/castle.tsv")),
     ("seed.txt", include_str!("../../data/seed.txt")),
 ];
 

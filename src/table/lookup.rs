@@ -13,11 +13,35 @@ use super::entry::{
 };
 use super::look_alikes::{LookAlike, read_look_alike};
 use super::manifest::MAX_TLD_LIST_AGE_DAYS;
+use super::seen_days::SeenDays;
 use super::similar_names::{SuffixState, TypedName};
 use super::source_packages::SECONDS_PER_DAY;
 use super::table_data::Table;
 use super::unlisted_rules::UnlistedRule;
 use crate::model::domain::{Domain, self_and_parent_offsets};
+
+/// A row that matched a name.
+#[derive(Clone, Copy)]
+struct MatchedRow {
+    /// The index of the answer; [`NO_ANSWER`] if only names below the row's name have rows.
+    answer: u16,
+    /// The byte offset in the name at which the row's name begins.
+    name_offset: usize,
+    seen_days: SeenDays,
+}
+
+impl MatchedRow {
+    /// The row of the name itself.
+    fn own(entry: &NameEntry, name_offset: usize) -> MatchedRow {
+        MatchedRow { answer: entry.own_answer, name_offset, seen_days: entry.seen_days }
+    }
+
+    /// The row of the name itself, or of a parent if the row's name begins within the name.
+    fn own_or_below(entry: &NameEntry, name_offset: usize) -> MatchedRow {
+        let answer = if name_offset == 0 { entry.own_answer } else { entry.answer_below };
+        MatchedRow { answer, ..MatchedRow::own(entry, name_offset) }
+    }
+}
 
 impl Table {
     /// The table's answer for a domain. `now`, in seconds since 1970, only decides whether the list
@@ -26,25 +50,25 @@ impl Table {
         let name = domain.as_str();
         let registrable_start = domain.registrable_start();
         let found = match registrable_start {
-            Some(registrable_start) => self.find_answer_up_to_registrable(name, registrable_start),
+            Some(registrable_start) => self.find_row_up_to_registrable(name, registrable_start),
             // A public suffix is matched only by its own row, or by a row that covers suffixes.
-            None => self.find_entry(name).map(|entry| (entry.own_answer, 0)),
+            None => self.find_entry(name).map(|entry| MatchedRow::own(entry, 0)),
         };
-        if let Some((answer, at)) = found.filter(|(answer, _)| *answer != NO_ANSWER) {
-            return match self.answer_yields_to_unlisted_rules[usize::from(answer)] {
+        if let Some(row) = found.filter(|row| row.answer != NO_ANSWER) {
+            return match self.answer_yields_to_unlisted_rules[usize::from(row.answer)] {
                 true => self
                     .apply_unlisted_rules(domain, registrable_start)
-                    .unwrap_or_else(|| self.make_answer(answer, Some(at))),
-                false => self.make_answer(answer, Some(at)),
+                    .unwrap_or_else(|| self.make_answer_of_row(row)),
+                false => self.make_answer_of_row(row),
             };
         }
         let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
         let tld_flags = self.tld_flags.flags_of(&name[tld_at..]);
         if tld_flags & (TLD_COVERS_ALL | TLD_HAS_COVERING_SUFFIX) != 0
-            && let Some((answer, at)) =
-                self.find_answer_above_registrable(name, registrable_start.unwrap_or(0), tld_flags)
+            && let Some(row) =
+                self.find_row_above_registrable(name, registrable_start.unwrap_or(0), tld_flags)
         {
-            return self.make_answer(answer, Some(at));
+            return self.make_answer_of_row(row);
         }
         let is_tld_list_recent =
             self.decoded_table.meta.tlds_date.is_some_and(|date| {
@@ -114,52 +138,53 @@ impl Table {
         self.unlisted_rules.is_compared_provider(name)
     }
 
-    /// Finds the nearest row at or below the registrable domain. Returns the index of its answer,
-    /// which may be `NO_ANSWER`, and the byte offset at which the row's name begins. The entry of
-    /// the registrable domain is read first, because it tells whether there are rows below it. If
-    /// there is no such entry, no other entry is looked up.
-    fn find_answer_up_to_registrable(
+    /// The answer of a row that matched.
+    fn make_answer_of_row(&self, row: MatchedRow) -> TableAnswer<'_> {
+        TableAnswer {
+            seen_days: row.seen_days,
+            ..self.make_answer(row.answer, Some(row.name_offset))
+        }
+    }
+
+    /// Finds the nearest row at or below the registrable domain. Its answer may be `NO_ANSWER`. The
+    /// entry of the registrable domain is read first, because it tells whether there are rows below
+    /// it. If there is no such entry, no other entry is looked up.
+    fn find_row_up_to_registrable(
         &self,
         name: &str,
         registrable_start: usize,
-    ) -> Option<(u16, usize)> {
+    ) -> Option<MatchedRow> {
         let registrable_entry = self.find_entry(&name[registrable_start..]);
         if registrable_entry.is_some_and(|entry| entry.has_rows_below) || self.has_other_suffix_list
         {
             for at in self_and_parent_offsets(name).take_while(|at| *at < registrable_start) {
-                let entry = self.find_entry(&name[at..]);
-                let answer = entry.map_or(NO_ANSWER, |entry| {
-                    if at == 0 { entry.own_answer } else { entry.answer_below }
-                });
-                if answer != NO_ANSWER {
-                    return Some((answer, at));
+                let row =
+                    self.find_entry(&name[at..]).map(|entry| MatchedRow::own_or_below(entry, at));
+                if let Some(row) = row.filter(|row| row.answer != NO_ANSWER) {
+                    return Some(row);
                 }
             }
         }
-        registrable_entry.map(|entry| {
-            (
-                if registrable_start == 0 { entry.own_answer } else { entry.answer_below },
-                registrable_start,
-            )
-        })
+        registrable_entry.map(|entry| MatchedRow::own_or_below(entry, registrable_start))
     }
 
     /// Finds the nearest row above the registrable domain that covers names across public suffixes.
-    /// Returns the index of its answer, and the byte offset at which the row's name begins.
-    fn find_answer_above_registrable(
+    fn find_row_above_registrable(
         &self,
         name: &str,
         registrable_start: usize,
         tld_flags: u8,
-    ) -> Option<(u16, usize)> {
+    ) -> Option<MatchedRow> {
         self_and_parent_offsets(name).skip_while(|at| *at <= registrable_start).find_map(|at| {
             let is_tld = !name[at..].contains('.');
             let flag = if is_tld { TLD_COVERS_ALL } else { TLD_HAS_COVERING_SUFFIX };
             if tld_flags & flag == 0 {
                 return None;
             }
-            let answer = self.find_entry(&name[at..])?.answer_across_suffixes;
-            (answer != NO_ANSWER).then_some((answer, at))
+            let entry = self.find_entry(&name[at..])?;
+            let row =
+                MatchedRow { answer: entry.answer_across_suffixes, ..MatchedRow::own(entry, at) };
+            (row.answer != NO_ANSWER).then_some(row)
         })
     }
 
@@ -176,7 +201,10 @@ impl Table {
 
     /// The row of an entry; `None` if only names below its name have rows.
     fn make_row<'t>(&'t self, name: &'t str, entry: &NameEntry) -> Option<TableRow<'t>> {
-        let found = |number: u16| (number != NO_ANSWER).then(|| self.make_answer(number, Some(0)));
+        let found = |answer: u16| {
+            let row = MatchedRow { answer, ..MatchedRow::own(entry, 0) };
+            (answer != NO_ANSWER).then(|| self.make_answer_of_row(row))
+        };
         Some(TableRow {
             name,
             own_answer: found(entry.own_answer)?,

@@ -49,9 +49,12 @@ pub(super) enum ListKind {
     /// Addresses of MX hosts of disposable operators.
     MxAddress,
     Seed,
+    /// The days on which a source first and last had a name. Such a list says nothing about the
+    /// verdict on the name.
+    Seen,
 }
 
-const LIST_KINDS: [(&str, ListKind); 18] = [
+const LIST_KINDS: [(&str, ListKind); 19] = [
     ("override", ListKind::Override),
     ("special_use", ListKind::SpecialUse),
     ("tlds", ListKind::Tlds),
@@ -70,6 +73,7 @@ const LIST_KINDS: [(&str, ListKind); 18] = [
     ("cleared", ListKind::Cleared),
     ("label", ListKind::Label),
     ("seed", ListKind::Seed),
+    ("seen", ListKind::Seen),
 ];
 
 const DISPOSABLE_RULE_BY_TIER: [(&str, Rule); 4] = [
@@ -302,6 +306,27 @@ impl Manifest {
     }
 }
 
+/// Fails if a list of this kind needs a source, or a source with a vote letter, and has none.
+fn check_source_of_kind(
+    kind: ListKind,
+    source_name: Option<&str>,
+    at: &str,
+    sources: &[SourcePackage],
+) -> Result<(), TableFault> {
+    let has_vote = |name: &str| sources.iter().any(|it| it.name == name && it.vote.is_some());
+    let expected = match kind {
+        ListKind::Tlds if source_name.is_none() => {
+            "the entry of sources.toml whose date says how old the list is"
+        }
+        ListKind::Seen if !source_name.is_some_and(has_vote) => {
+            "the entry of sources.toml, with a vote letter, whose days these are"
+        }
+        _ => return Ok(()),
+    };
+    let found = source_name.map_or("none".to_owned(), quote_excerpt);
+    Err(TableFault::expected(at, expected, found))
+}
+
 fn parse_list_spec(
     raw: RawList,
     line: u32,
@@ -357,10 +382,7 @@ fn parse_list_spec(
         return Err(TableFault::expected(at(source.span(), "source"), expected, found));
     }
     let source = raw.source.map(Spanned::into_inner);
-    if kind == ListKind::Tlds && source.is_none() {
-        let expected = "the entry of sources.toml whose date says how old the list is";
-        return Err(TableFault::expected(at(raw.kind.span(), "source"), expected, "none"));
-    }
+    check_source_of_kind(kind, source.as_deref(), &at(raw.kind.span(), "source"), sources)?;
     Ok(ListSpec {
         file: raw.file,
         kind,

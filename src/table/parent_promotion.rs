@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use super::manifest::{ListOrigin, Manifest};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, rule_bit};
+use super::seen_days::SeenDays;
 use crate::model::domain::self_and_parent_offsets;
 use crate::model::verdict::Rule;
 
@@ -44,8 +45,13 @@ pub(super) fn find_promoted_parents<'t>(
             && let Some(parent) = registrable_parent(row)
         {
             let found = siblings.entry((row.list_number, parent));
-            let found = found.or_insert(Siblings { first_row: row, names: HashSet::new() });
+            let found = found.or_insert(Siblings {
+                first_row: row,
+                names: HashSet::new(),
+                seen_days: row.seen_days,
+            });
             found.names.insert(&row.name);
+            found.seen_days.merge(row.seen_days);
         }
     }
     siblings.retain(|_, found| found.names.len() >= MIN_DISPOSABLE_SUBDOMAINS);
@@ -56,9 +62,9 @@ pub(super) fn find_promoted_parents<'t>(
     let excluded = find_excluded_parents(lists, &parents);
     let mut promoted: Vec<Row<'t>> = siblings
         .values()
-        .filter_map(|found| Some((found.first_row, registrable_parent(found.first_row)?)))
+        .filter_map(|found| Some((found, registrable_parent(found.first_row)?)))
         .filter(|(_, parent)| !excluded.contains(parent))
-        .map(|(row, _)| promote(row))
+        .map(|(found, _)| promote(found.first_row, found.seen_days))
         .collect();
     // The map has no order, but equal inputs give equal tables.
     promoted.sort_by(|a, b| (a.list_number, &a.name).cmp(&(b.list_number, &b.name)));
@@ -69,6 +75,8 @@ pub(super) fn find_promoted_parents<'t>(
 struct Siblings<'r, 't> {
     first_row: &'r Row<'t>,
     names: HashSet<&'r str>,
+    /// When the feed had one of the names.
+    seen_days: SeenDays,
 }
 
 /// The registrable name above the row's name; `None` if there is none.
@@ -108,12 +116,12 @@ fn find_excluded_parents<'p>(
 
 /// The row of the registrable name above this row's name. Other people may have names below it, so
 /// the row has the lowest tier: it flags names, but refuses none by default.
-fn promote<'t>(row: &Row<'t>) -> Row<'t> {
+fn promote<'t>(row: &Row<'t>, seen_days: SeenDays) -> Row<'t> {
     let start = usize::from(row.registrable_start);
     let name = match &row.name {
         Cow::Borrowed(name) => Cow::Borrowed(&name[start..]),
         Cow::Owned(name) => Cow::Owned(name[start..].to_owned()),
     };
     let fact_bits = row.fact_bits & !rules::FLAGGING_LIST_BITS | rule_bit(Rule::DisposableD);
-    Row { name, registrable_start: 0, coverage: Coverage::Subdomains, fact_bits, ..*row }
+    Row { name, registrable_start: 0, coverage: Coverage::Subdomains, fact_bits, seen_days, ..*row }
 }

@@ -21,6 +21,7 @@ use super::manifest::{ListKind, Manifest};
 use super::mx::{MxAddressAnswer, MxAnswerIndexes, MxSuffixAnswers};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, FLAGGING_LIST_BITS, Facts, StoredAnswer};
+use super::seen_days::SeenDays;
 use crate::model::domain::{DnsName, self_and_parent_offsets};
 use crate::model::verdict::Rule;
 
@@ -154,6 +155,7 @@ impl<'r> EntryBuilder<'r> {
             answer_below: NO_ANSWER,
             answer_across_suffixes: NO_ANSWER,
             has_rows_below: true,
+            seen_days: SeenDays::default(),
         })
     }
 
@@ -170,15 +172,13 @@ impl<'r> EntryBuilder<'r> {
         let facts_by_coverage =
             [Coverage::NameOnly, Coverage::Subdomains, Coverage::AcrossSuffixes]
                 .map(|coverage| self.merge_facts_with_coverage(rows_of_name, coverage));
-        let own_bits = facts_by_coverage[0].unwrap_or_default().fact_bits;
-        let is_protected = own_bits & rules::rule_bit(Rule::Protected) != 0;
+        let own_facts = facts_by_coverage[0].unwrap_or_default();
+        let is_protected = own_facts.fact_bits & rules::rule_bit(Rule::Protected) != 0;
         let override_numbers = self.find_override_numbers(&inheritable, &inherited);
         let is_allowed = self.flaggable_name_line_and_use.contains_key(name);
 
-        let mut flagged_by = None;
-        if is_protected && !is_allowed {
-            flagged_by = find_flagging_row(rows_of_name);
-        }
+        let is_guarded = is_protected && !is_allowed;
+        let mut flagged_by = is_guarded.then(|| find_flagging_row(rows_of_name)).flatten();
         let mut answer_indexes = [NO_ANSWER; 3];
         for (i, sum) in facts_by_coverage.into_iter().enumerate() {
             let Some(mut facts) = sum else { continue };
@@ -202,7 +202,7 @@ impl<'r> EntryBuilder<'r> {
                 // An override in the operator's own file may flag even a protected name.
                 let is_operators_override =
                     override_numbers[i].is_some_and(|number| self.is_operator_override(number));
-                if is_protected && !is_allowed && !is_operators_override && flagged_by.is_none() {
+                if is_guarded && !is_operators_override && flagged_by.is_none() {
                     flagged_by = Some(culprit);
                 }
                 if was_protected
@@ -226,7 +226,20 @@ impl<'r> EntryBuilder<'r> {
             answer_below: below,
             answer_across_suffixes: across_suffixes,
             has_rows_below,
+            seen_days: self.find_seen_days(name, rows_of_name, own_facts.vote_bits),
         })
+    }
+
+    /// When sources had the name: by its rows of feeds, and by the lists of kind `seen` whose
+    /// source votes for it. A list of days alone says nothing about a name.
+    fn find_seen_days(&self, name: &str, rows_of_name: &[Row], vote_bits: u32) -> SeenDays {
+        let mut days = SeenDays::default();
+        rows_of_name.iter().for_each(|row| days.merge(row.seen_days));
+        let seen_rows = &self.lists.seen_rows;
+        let first = seen_rows.partition_point(|row| &*row.name < name);
+        let of_name = seen_rows[first..].iter().take_while(|row| row.name == name);
+        of_name.filter(|row| vote_bits & row.vote_bit != 0).for_each(|row| days.merge(row.days));
+        days
     }
 
     /// The merged facts of the rows that cover at least `min_coverage`; `None` if there is no such

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use super::fault::{TableFault, quote_excerpt};
 use super::manifest::ListKind;
 use super::rules::{self, OverrideRow};
+use super::seen_days::SeenDays;
 use crate::model::domain::{DnsName, SuffixKind};
 use crate::model::verdict::Rule;
 
@@ -57,6 +58,8 @@ pub(super) struct Row<'a> {
     /// The number of the list in the manifest.
     pub list_number: u8,
     pub coverage: Coverage,
+    /// When sources had the name, if the row's list tells.
+    pub seen_days: SeenDays,
     /// The byte offset at which the registrable domain begins in the name. `NO_REGISTRABLE_DOMAIN`
     /// if the name is a public suffix.
     pub registrable_start: u8,
@@ -80,6 +83,8 @@ pub(super) struct ParsedLists<'a> {
     pub ignored_row_count_by_list: Vec<u32>,
     pub label_and_class_by_mx_suffix: HashMap<String, (u32, MxClass)>,
     pub mx_addresses: Vec<MxAddressRow>,
+    /// The rows of lists of kind `seen`, sorted by name once all lists are parsed.
+    pub seen_rows: Vec<SeenRow<'a>>,
     /// The time of the build, in seconds since 1970. It decides which overrides have expired.
     pub build_time: i64,
     /// The number of expired overrides.
@@ -98,6 +103,15 @@ pub(super) struct MxAddressRow {
     pub label_number: u32,
     /// The number of the list in the manifest.
     pub list_number: u8,
+}
+
+/// One row of a list of kind `seen`.
+pub(super) struct SeenRow<'a> {
+    pub name: Cow<'a, str>,
+    pub days: SeenDays,
+    /// The bit of the source whose days these are. They count only if this source votes for the
+    /// name.
+    pub vote_bit: u32,
 }
 
 /// The labels of mail services, each with a number.
@@ -127,7 +141,11 @@ pub(super) struct ListLineContext<'c> {
     pub name_in_faults: &'c str,
     /// The vote letters of `sources.toml`, bit 0 for `a`.
     pub known_vote_bits: u32,
+    /// The bit of the list's source; 0 if the manifest names none.
+    pub source_vote_bit: u32,
     pub line_number: u32,
+    /// The days of the following names in the file of a feed.
+    pub seen_days: SeenDays,
 }
 
 impl ListLineContext<'_> {
@@ -199,6 +217,7 @@ impl<'a> ParsedLists<'a> {
             line_number: context.line_number,
             list_number: context.list_number,
             coverage,
+            seen_days: context.seen_days,
             registrable_start: registrable_start.unwrap_or(NO_REGISTRABLE_DOMAIN),
         });
     }

@@ -7,6 +7,7 @@ use super::aligned_bytes::{self, AlignedBytes};
 use super::buckets;
 use super::build;
 use super::embedded_lists;
+use super::evidence::{SourceDays, find_source_days};
 use super::fault::{TableFault, TableFaults};
 use super::layout::parts::{DecodedTable, ListInfo};
 use super::layout::sections::LengthPrefixedTexts;
@@ -38,6 +39,8 @@ pub struct Table {
     pub(super) has_other_suffix_list: bool,
     /// For each entry, how many names have it.
     pub(super) name_count_by_entry: Vec<u32>,
+    /// For each answer, the dates of the sources behind it.
+    pub(super) source_days_by_answer: Vec<SourceDays>,
     /// For each answer, whether the rules for unlisted names take precedence over it.
     pub(super) answer_yields_to_unlisted_rules: Vec<bool>,
     role_score: Score,
@@ -144,6 +147,7 @@ impl Table {
         let mx = MxAnswerMap::new(&parts.meta.mx);
         let defers_to_rules = find_answers_yielding_to_rules(&parts);
         let role_score = find_role_score(&parts);
+        let source_days = find_source_days(&parts.meta, &parts.answers);
         let mut table = Table {
             bytes,
             decoded_table: parts,
@@ -154,6 +158,7 @@ impl Table {
             version,
             has_other_suffix_list: needs_full_walk,
             name_count_by_entry: row_counts,
+            source_days_by_answer: source_days,
             answer_yields_to_unlisted_rules: defers_to_rules,
             role_score,
             overrides_judged_at: i64::MIN,

@@ -4,6 +4,7 @@ mod added_lists;
 mod bundled;
 mod compiled;
 mod dns_facts;
+mod evidence;
 mod faults;
 mod lookup;
 mod parent_promotion;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::failure::CommandFailure;
 use crate::management::explain_domain;
 use crate::model::domain::Domain;
-use crate::model::month::format_rfc3339;
+use crate::model::month::{format_day, format_rfc3339};
 use crate::model::verdict::Score;
 use crate::store::{DnsFactRow, Store};
 use crate::table::{Table, TableAnswer, TableInputs};
@@ -87,6 +87,14 @@ fn write_lookup(
     for source in why.sources {
         let (name, version, date) = (&source.name, &source.version, &source.date);
         writeln!(out, "  source   {name} {version} ({date})")?;
+    }
+    match (why.first_seen.map(format_day), why.last_seen.map(format_day)) {
+        (Some(first), Some(last)) => writeln!(out, "  seen     {first} to {last}")?,
+        (None, Some(last)) => writeln!(out, "  seen     until {last}")?,
+        _ => {}
+    }
+    if let Some(date) = found.evidence_day().map(format_day) {
+        writeln!(out, "  evidence {date}")?;
     }
     Ok(())
 }

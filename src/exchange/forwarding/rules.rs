@@ -62,7 +62,7 @@ static FIELDS_OF_PROXIES: FieldNames<30> = FieldNames::new([
 ]);
 /// Response fields that are not forwarded to the client: those that riskgate sets itself or that no
 /// upstream server may set.
-static DROPPED_RESPONSE_FIELDS: FieldNames<10> = FieldNames::new([
+static DROPPED_RESPONSE_FIELDS: FieldNames<11> = FieldNames::new([
     "date",
     "server",
     "x-fail-open",
@@ -71,6 +71,7 @@ static DROPPED_RESPONSE_FIELDS: FieldNames<10> = FieldNames::new([
     "x-matched-domain",
     "x-verdict-source",
     "x-did-you-mean",
+    "x-evidence-date",
     "ratelimit",
     "ratelimit-policy",
 ]);

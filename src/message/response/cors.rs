@@ -7,7 +7,8 @@ use smol_str::SmolStr;
 use super::header_field::{self, HeaderField};
 
 const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
-                               X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean";
+                               X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean, \
+                               X-Evidence-Date";
 /// The fields that a page may send in any request to riskgate.
 const ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
 

@@ -103,6 +103,9 @@ pub static X_MATCHED_DOMAIN: HeaderField = HeaderField::with_unique_values(
 );
 pub static X_VERDICT_SOURCE: HeaderField =
     HeaderField::new(HeaderName::from_static("x-verdict-source"), "x-verdict-source: ");
+/// The day of the newest evidence for a verdict of lists.
+pub static X_EVIDENCE_DATE: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-evidence-date"), "x-evidence-date: ");
 pub static X_DID_YOU_MEAN: HeaderField =
     HeaderField::with_unique_values(HeaderName::from_static("x-did-you-mean"), "x-did-you-mean: ");
 pub static STRICT_TRANSPORT_SECURITY: HeaderField =

@@ -13,6 +13,7 @@ use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
 use crate::table::entry::{FIXED_ANSWER_COUNT, NO_ANSWER, NameEntry};
 use crate::table::fault::TableFault;
 use crate::table::rules::StoredAnswer;
+use crate::table::seen_days::{Day, SeenDays};
 
 fn decode_answer(
     bytes: &[u8; ANSWER_BYTES],
@@ -41,7 +42,7 @@ fn decode_answer(
 }
 
 fn decode_entry(bytes: &[u8; ENTRY_BYTES], answer_count: usize) -> Option<NameEntry> {
-    let [a, b, c, d, e, f, flags, _] = *bytes;
+    let [a, b, c, d, e, f, flags, _, first @ .., last_low, last_high] = *bytes;
     let numbers = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
     let is_valid = numbers.iter().all(|n| *n == NO_ANSWER || usize::from(*n) < answer_count);
     let [own, below, across_suffixes] = numbers;
@@ -50,6 +51,10 @@ fn decode_entry(bytes: &[u8; ENTRY_BYTES], answer_count: usize) -> Option<NameEn
         answer_below: below,
         answer_across_suffixes: across_suffixes,
         has_rows_below: flags == 1,
+        seen_days: SeenDays {
+            first: Day(u16::from_le_bytes(first)),
+            last: Day(u16::from_le_bytes([last_low, last_high])),
+        },
     })
 }
 

@@ -159,5 +159,7 @@ fn encode_entry(entry: &NameEntry) -> [u8; ENTRY_BYTES] {
     out[2..4].copy_from_slice(&entry.answer_below.to_le_bytes());
     out[4..6].copy_from_slice(&entry.answer_across_suffixes.to_le_bytes());
     out[6] = u8::from(entry.has_rows_below);
+    out[8..10].copy_from_slice(&entry.seen_days.first.0.to_le_bytes());
+    out[10..].copy_from_slice(&entry.seen_days.last.0.to_le_bytes());
     out
 }

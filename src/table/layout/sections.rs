@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::table::fault::TableFault;
 
 /// The version of the layout.
-pub(in crate::table) const FORMAT_VERSION: u32 = 5;
+pub(in crate::table) const FORMAT_VERSION: u32 = 6;
 /// The first bytes of every compiled table.
 pub(super) const MAGIC: &[u8; 8] = b"riskgate";
 /// The size of the header, in bytes.
@@ -24,7 +24,7 @@ pub(in crate::table) const SECTION_COUNT: usize = 9;
 /// The size of an answer, in bytes.
 pub(super) const ANSWER_BYTES: usize = 24;
 /// The size of an entry, in bytes.
-pub(super) const ENTRY_BYTES: usize = 8;
+pub(super) const ENTRY_BYTES: usize = 12;
 
 /// Computes the checksum and writes it into the header.
 pub(in crate::table) fn write_checksum(table_bytes: &mut [u8]) {

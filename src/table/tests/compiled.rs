@@ -80,10 +80,10 @@ fn a_damaged_file_is_an_error_and_never_a_panic() {
         assert!(fault_of_loading(&flipped).is_some(), "{bit}");
     }
     let mut newer = sound.to_vec();
-    newer[8] = 6;
+    newer[8] = 7;
     assert_eq!(
         fault_of_loading(&newer).unwrap(),
-        "x: expected a compiled table of format 5, but found format 6, made by a newer riskgate"
+        "x: expected a compiled table of format 6, but found format 7, made by a newer riskgate"
     );
     assert_eq!(
         fault_of_loading(b"no table").unwrap(),

@@ -31,7 +31,7 @@ pub(super) const OVERRIDE_HEADER: &str =
 
 /// For each file name that a test may use, the kind of list. Some kinds bring a further line of the
 /// manifest with them.
-const LIST_KIND_BY_FILE: [(&str, &str); 21] = [
+const LIST_KIND_BY_FILE: [(&str, &str); 22] = [
     ("overrides.csv", "override"),
     ("special.txt", "special_use"),
     ("tlds.txt", "tlds\"\nsource = \"tlds"),
@@ -53,6 +53,7 @@ const LIST_KIND_BY_FILE: [(&str, &str); 21] = [
     ("mx-labels.csv", "mx_label"),
     ("mx-addresses.csv", "mx_address"),
     ("seed.txt", "seed"),
+    ("seen.tsv", "seen\"\nsource = \"beta"),
 ];
 
 /// Writes these files into a directory with a manifest that names them. The text of a file

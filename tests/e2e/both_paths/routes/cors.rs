@@ -87,7 +87,7 @@ fn pages_of_a_routes_origins_may_read_every_response() {
         );
         assert_eq!(answer.header("Access-Control-Allow-Credentials"), Some("true"));
         let exposed = answer.header("Access-Control-Expose-Headers").unwrap();
-        assert!(exposed.ends_with("X-Did-You-Mean, X-Total"), "{exposed}");
+        assert!(exposed.ends_with("X-Evidence-Date, X-Total"), "{exposed}");
         assert!(answer.header_values("Vary").contains(&"Origin"), "{:?}", answer.headers);
         assert!(!answer.has_header("Access-Control-Allow-Headers"));
     }

@@ -270,6 +270,21 @@ fn x_did_you_mean_names_the_large_provider_that_a_domain_resembles() {
 }
 
 #[test]
+fn x_evidence_date_says_how_old_the_verdict_of_a_list_is() {
+    let (gateway, key) = shared_gateway();
+    let date =
+        |name: &str| gateway.get_domain(name, key).header("X-Evidence-Date").map(str::to_owned);
+    // The last day on which Castle, the only source of this name, had it on its list.
+    assert_eq!(date("0107414.xyz").as_deref(), Some("2026-07-20"));
+    assert_eq!(date("mail.0107414.xyz").as_deref(), Some("2026-07-20"));
+    assert!(date("yopmail.com").is_some_and(|day| day.as_str() > "2026-07-31"));
+    assert!(date("gmail.com").is_some());
+    for name in ["nobody-lists-this.com", "no-such-tld.zzzzz"] {
+        assert_eq!(date(name), None, "{name}");
+    }
+}
+
+#[test]
 fn a_registry_suffix_is_never_flagged() {
     let (gateway, key) = shared_gateway();
     for name in ["co.uk", "com.ar", "com.br", "co.jp", "org.uk", "com.au", "ac.uk", "gov.sg"] {

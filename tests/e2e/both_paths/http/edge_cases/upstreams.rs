@@ -154,7 +154,8 @@ fn cors_case() -> Case {
         move |_| vec![Step::Send(response_bytes(200, theirs, "{}"))],
     );
     let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
-                   X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean";
+                   X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean, \
+                   X-Evidence-Date";
     expect_forwarded_response(
         case.then_upstream_gets(forwarded_check().with_field(&format!("Origin: {app}"))),
         200,

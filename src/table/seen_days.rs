@@ -1,0 +1,78 @@
+//! The days on which sources had a name: what lists of kind `seen` and the files of feeds tell.
+//! No I/O.
+
+use super::source_packages::SECONDS_PER_DAY;
+use crate::model::month::parse_day_as_unix_seconds;
+
+/// A day, counted from 1 January 1970. 0 stands for an unknown day: no list is that old.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Day(pub u16);
+
+impl Day {
+    /// Takes the place of a day that is not known.
+    pub(super) const UNKNOWN: Day = Day(0);
+
+    /// The day of a time in seconds since 1970; unknown if it is out of range.
+    pub(super) fn containing(unix_seconds: i64) -> Day {
+        Day(u16::try_from(unix_seconds.div_euclid(SECONDS_PER_DAY)).unwrap_or_default())
+    }
+
+    /// Parses a day such as `2026-11-21`; `None` if the text is no day after 1 January 1970.
+    pub(super) fn parse(text: &str) -> Option<Day> {
+        let day = parse_day_as_unix_seconds(text).map(Day::containing)?;
+        (day != Day::UNKNOWN).then_some(day)
+    }
+
+    /// When the day begins, in seconds since 1970; `None` if the day is unknown.
+    pub(super) fn to_unix_seconds(self) -> Option<i64> {
+        (self != Day::UNKNOWN).then(|| i64::from(self.0) * SECONDS_PER_DAY)
+    }
+}
+
+/// The days on which sources first and last had a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct SeenDays {
+    pub first: Day,
+    pub last: Day,
+}
+
+impl SeenDays {
+    /// The days of a name that a source still had on this day. Since when is not known.
+    pub(super) fn last_on(last: Day) -> SeenDays {
+        SeenDays { first: Day::UNKNOWN, last }
+    }
+
+    /// Adds the days of another row about the same name.
+    pub(super) fn merge(&mut self, other: SeenDays) {
+        self.last = self.last.max(other.last);
+        self.first = match (self.first, other.first) {
+            (Day::UNKNOWN, known) | (known, Day::UNKNOWN) => known,
+            (a, b) => a.min(b),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_and_the_last_of_all_days_remain() {
+        let mut days = SeenDays { first: Day(20), last: Day(30) };
+        days.merge(SeenDays::last_on(Day(40)));
+        assert_eq!(days, SeenDays { first: Day(20), last: Day(40) });
+        days.merge(SeenDays { first: Day(10), last: Day(11) });
+        assert_eq!(days, SeenDays { first: Day(10), last: Day(40) });
+    }
+
+    #[test]
+    fn a_day_is_counted_from_1970_and_0_is_none() {
+        let day = Day::parse("2026-11-21").and_then(Day::to_unix_seconds);
+        assert_eq!(day, parse_day_as_unix_seconds("2026-11-21"));
+        assert_eq!(Day::parse("2149-06-06").map(|day| day.0), Some(u16::MAX));
+        for text in ["1970-01-01", "1969-12-31", "2149-06-07", "2026-11-31", ""] {
+            assert_eq!(Day::parse(text), None, "{text}");
+        }
+        assert_eq!(Day::UNKNOWN.to_unix_seconds(), None);
+    }
+}
