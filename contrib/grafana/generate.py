@@ -231,6 +231,10 @@ SECTIONS = [
               "oldest on any node.",
               ("max by (source) (time() - "
                "riskgate_table_source_published_timestamp_seconds{@})", "{{source}}")),
+        lines("Age of the knowledge without feeds", "s", "Since the newest source behind the "
+              "table's disposable names was published. Orange: 30 days.",
+              ("time() - (riskgate_table_newest_evidence_timestamp_seconds{@} > 0)",
+               "{{instance}}"), steps=(30 * 86400, None)),
         lines("Rows of the table", "short", "Nodes with the same lists have the same number.",
               (gauge("riskgate_table_rows"), "{{instance}}")),
         lines("Age of feeds", "s", "Since riskgate last fetched a good list, and since the list "

@@ -15,7 +15,7 @@ use crate::model::verdict::{Rule, VerdictSource};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SourceDays {
     /// The date of the newest source.
-    newest: Day,
+    pub newest: Day,
     /// The date of the newest source of which the days of single names are not known.
     newest_without_seen_list: Day,
 }

@@ -16,6 +16,7 @@ use super::location::{SourceFiles, TableLocation};
 use super::manifest::{DEFAULT_SCORES, ListKind, MAX_TLD_LIST_AGE_DAYS};
 use super::mx::MxAnswerMap;
 use super::rules::StoredAnswer;
+use super::seen_days::Day;
 use super::source_packages::{SECONDS_PER_DAY, SourcePackage};
 use super::tlds::TldFlags;
 use super::unlisted_rules::UnlistedRules;
@@ -211,6 +212,19 @@ impl Table {
     /// day of its youngest source.
     pub fn built_at(&self) -> i64 {
         self.decoded_table.meta.built_at
+    }
+
+    /// The day of the newest source behind its disposable names, in seconds since 1970; `None` if
+    /// no day is known. This is how old the knowledge of the table is, without feeds.
+    pub fn newest_source_day(&self) -> Option<i64> {
+        let is_disposable = |answer: &StoredAnswer| {
+            let rules =
+                [Rule::DisposableA, Rule::DisposableB, Rule::DisposableC, Rule::DisposableD];
+            rules.contains(&answer.verdict.rule)
+        };
+        let answers = self.decoded_table.answers.iter().zip(&self.source_days_by_answer);
+        let days = answers.filter(|(answer, _)| is_disposable(answer)).map(|(_, days)| days.newest);
+        days.max().and_then(Day::to_unix_seconds)
     }
 
     /// When the next override expires, in seconds since 1970. The table should then be built again.

@@ -11,6 +11,9 @@ pub struct TableMetrics {
     pub table_rows: IntGauge,
     /// When the serving table was built, in Unix seconds.
     pub table_built_at: IntGauge,
+    /// When the newest source behind the serving table's disposable names was published, in Unix
+    /// seconds; 0 if it is not known.
+    pub newest_source_day: IntGauge,
     /// When each list package of the serving table was published, in Unix seconds.
     pub source_published_at: GaugesByName,
     feed_rows: GaugesByName,
@@ -31,6 +34,11 @@ impl TableMetrics {
                 registry,
                 "riskgate_table_built_timestamp_seconds",
                 "When the serving table was built.",
+            )?,
+            newest_source_day: register_gauge(
+                registry,
+                "riskgate_table_newest_evidence_timestamp_seconds",
+                "The day of the newest source behind the serving table's disposable names.",
             )?,
             source_published_at: GaugesByName::register(
                 registry,

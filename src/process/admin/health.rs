@@ -10,7 +10,10 @@ use tokio::time::timeout;
 
 use super::responses::{JSON_TYPE, build_response, to_pretty_json};
 use super::{AdminApp, PROBLEM_COMPONENTS};
+use crate::model::month::format_rfc3339;
 
+/// The seconds of a day.
+const SECONDS_PER_DAY: i64 = 86_400;
 /// How long readiness waits for the HTTP listener to accept a connection.
 const HTTP_LISTENER_PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -32,8 +35,25 @@ impl AdminApp {
             "ready": ready,
             "draining": draining,
             "degraded": if is_authorized { self.list_problems() } else { self.list_faulty_parts() },
+            "knowledge": self.knowledge_to_json(),
         });
         build_response(status, JSON_TYPE, to_pretty_json(&body))
+    }
+
+    /// Renders how old the knowledge is: of the lists of the table, by the day of their newest
+    /// source, and of each feed, by the time at which riskgate first had its current list.
+    fn knowledge_to_json(&self) -> Value {
+        let now = self.state.ledger.believed_now();
+        let render = |source: String, newest_at: Option<i64>| {
+            let age = newest_at.map(|at| now.saturating_sub(at).max(0) / SECONDS_PER_DAY);
+            let newest_at = newest_at.map(format_rfc3339);
+            json!({ "source": source, "newest_evidence_at": newest_at, "age_days": age })
+        };
+        let table = render("table".to_owned(), self.state.table.peek().newest_source_day());
+        let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner);
+        let feeds = status.feeds.iter();
+        let feeds = feeds.map(|feed| render(format!("feed {}", feed.name), feed.state.changed_at));
+        std::iter::once(table).chain(feeds).collect()
     }
 
     /// Returns true if the HTTP listener accepts connections. After the first successful probe,

@@ -31,6 +31,7 @@ impl AdminApp {
             "table": {
                 "version": table.version(),
                 "built_at": format_rfc3339(table.built_at()),
+                "newest_evidence_at": table.newest_source_day().map(format_rfc3339),
                 "rows": table.row_count(),
                 "warnings": table.warnings(now),
             },

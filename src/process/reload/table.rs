@@ -273,6 +273,8 @@ impl Worker {
         let table = self.state.table.peek();
         self.state.metrics.table.table_rows.set(table.row_count() as i64);
         self.state.metrics.table.table_built_at.set(table.built_at());
+        let newest = table.newest_source_day().unwrap_or_default();
+        self.state.metrics.table.newest_source_day.set(newest);
         let published = table.sources().iter().filter_map(|source| {
             Some((source.name.clone(), parse_day_as_unix_seconds(&source.date)?))
         });

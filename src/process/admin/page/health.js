@@ -95,6 +95,7 @@ function partsOf(status) {
     card("Table", facts([
       ["Version", h("code", {}, table.version)],
       ["Built", timeAndAge(table.built_at)],
+      ["Newest source", table.newest_evidence_at ? timeAndAge(table.newest_evidence_at) : "not known"],
       ["Rows", formatCount(table.rows)],
       table.warnings.length > 0 && ["Warnings", table.warnings.map((text) => h("p", {}, text))],
     ])),

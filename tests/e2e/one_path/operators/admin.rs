@@ -68,6 +68,20 @@ fn healthz_and_readyz_answer_while_one_address_holds_connections_open() {
 }
 
 #[test]
+fn readiness_status_and_a_metric_say_how_old_the_knowledge_is() {
+    let gateway = Setup::with_bundled_table().start();
+    let knowledge = gateway.readyz().expect(200).json()["knowledge"].clone();
+    let newest_at = knowledge[0]["newest_evidence_at"].as_str().unwrap().to_owned();
+    assert!(newest_at.as_str() >= "2026-11-09T00:00:00Z", "{knowledge}");
+    assert_eq!(knowledge[0]["source"], "table");
+    assert!(knowledge[0]["age_days"].as_i64().is_some_and(|days| days >= 0), "{knowledge}");
+    let status = gateway.get_admin_page("/status").expect(200).json();
+    assert_eq!(status["table"]["newest_evidence_at"], newest_at.as_str());
+    let metric = "riskgate_table_newest_evidence_timestamp_seconds";
+    wait_until("the metric has a day", || gateway.sum_of_samples(metric, &[]) > 1.7e9);
+}
+
+#[test]
 fn every_admin_page_answers_get_and_head_and_refuses_other_methods() {
     let gateway = Setup::new().start();
     assert_eq!(gateway.get_admin_page("/healthz").expect(200).text(), "ok\n");

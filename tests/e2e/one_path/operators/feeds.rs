@@ -454,3 +454,27 @@ fn a_whole_list_in_gzip_is_accepted_and_a_cut_or_otherwise_encoded_one_is_not() 
     }
     assert!(serves_list_of_day(&gateway, &key, 1));
 }
+
+#[test]
+fn readiness_says_how_old_the_list_of_a_feed_is() {
+    const AGE: i64 = 45 * 86_400;
+    let server = ListServer::start();
+    server.responses.lock().unwrap().push_back(list_response(&names_of_day(0), "").into());
+    let feed = feed_toml("daily", &server.url(), "interval = \"1s\"");
+    let gateway = feed_setup().append_toml(&feed).start();
+    let age_in_days = |gateway: &Gateway| {
+        let knowledge = gateway.readyz().json()["knowledge"].clone();
+        let is_of_feed = knowledge[1]["source"] == "feed daily";
+        is_of_feed.then(|| knowledge[1]["age_days"].as_i64()).flatten()
+    };
+    wait_until("the list is new", || age_in_days(&gateway) == Some(0));
+    let setup = gateway.shut_down();
+    let state_file = setup.path("feeds/daily.json");
+    let text = std::fs::read_to_string(&state_file).unwrap();
+    let mut state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    state["changed_at"] = (state["changed_at"].as_i64().unwrap() - AGE).into();
+    std::fs::write(&state_file, state.to_string()).unwrap();
+    // The list is fetched again, but it has not changed since.
+    let gateway = setup.start();
+    wait_until("the list is 45 days old", || age_in_days(&gateway) == Some(45));
+}
