@@ -17,4 +17,5 @@ pub mod snapshot;
 pub mod socket_reset;
 pub mod test_fault;
 pub mod time_limit;
+pub mod trusted_authorities;
 pub mod work_dir;

@@ -129,6 +129,7 @@ impl Settings {
             "the base64 line of a minisign public key",
             key,
         );
+        let tls_ca = self.read_further_authorities(&format!("{entry_key}.tls_ca"));
         let kind = self.read_feed_kind(entry_key, known.map_or("c", |known| known.tier));
         let interval = known.map_or(Duration::from_hours(24), |known| known.interval);
         let interval = self.nonzero_duration(&format!("{entry_key}.interval"), interval);
@@ -153,6 +154,7 @@ impl Settings {
             keep_departed,
             sha256_url,
             minisign_public_key: public_key,
+            tls_ca,
         })
     }
 

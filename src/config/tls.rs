@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::proxy::upstream::{ServerName, UpstreamTls};
-use crate::support::certificates::CertificateFiles;
+use crate::support::certificates::{CertificateFiles, read_authorities};
 
 impl Settings {
     /// Reads `[[listen.certificate]]`, which is required if `listen.https` is set.
@@ -37,6 +37,18 @@ impl Settings {
             |raw: &RawValue| raw.as_text().filter(|text| !text.is_empty()).map(PathBuf::from);
         let path = self.parse_setting(key, EXPECTED, path)?;
         Some(self.resolve_path(key, path))
+    }
+
+    /// Reads the path of a file with authorities that an outgoing request trusts besides the
+    /// bundled ones and those of the system. A file without certificates is a fault.
+    pub(super) fn read_further_authorities(&mut self, key: &str) -> Option<PathBuf> {
+        let path = self.path(key)?;
+        self.files.push(path.clone());
+        if let Err(fault) = read_authorities(&path) {
+            self.has_transient_fault |= fault.is_transient();
+            self.report_at_key(key, &fault.to_string(), None);
+        }
+        Some(path)
     }
 
     /// Reads the settings of TLS to the upstream servers. Returns None if `upstream.tls` is off. If

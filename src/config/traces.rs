@@ -26,6 +26,7 @@ impl Settings {
         let service_name = self.text("traces.service_name");
         self.note_default(toml_text("riskgate"));
         let service_name = service_name.unwrap_or_else(|| "riskgate".to_owned());
-        Some(TraceOptions { endpoint: endpoint?, protocol, sample_one_in, service_name })
+        let tls_ca = self.read_further_authorities("traces.tls_ca");
+        Some(TraceOptions { endpoint: endpoint?, protocol, sample_one_in, service_name, tls_ca })
     }
 }

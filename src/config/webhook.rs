@@ -31,6 +31,7 @@ impl Settings {
         let secret = self.read_webhook_secret("webhook.secret", url.is_some());
         let previous_secret = self.read_webhook_secret("webhook.previous_secret", false);
         let thresholds = self.read_thresholds();
+        let tls_ca = self.read_further_authorities("webhook.tls_ca");
         Some(WebhookOptions {
             url: url?,
             secret: secret?,
@@ -38,6 +39,7 @@ impl Settings {
             thresholds,
             allow_private,
             timeout,
+            tls_ca,
         })
     }
 

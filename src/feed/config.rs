@@ -36,6 +36,9 @@ pub struct Feed {
     /// The minisign public key that verifies the list's signature. riskgate fetches the signature
     /// from `url`, with `.minisig` appended to its path.
     pub minisign_public_key: Option<String>,
+    /// A file of authorities that riskgate trusts besides the bundled ones and those of the system,
+    /// in PEM form.
+    pub tls_ca: Option<PathBuf>,
 }
 
 /// All feeds, and the directory that keeps their last good lists.

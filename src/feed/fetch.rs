@@ -11,18 +11,22 @@ use std::time::Duration;
 use flate2::read::MultiGzDecoder;
 use minisign_verify::{PublicKey, Signature};
 use sha2::{Digest, Sha256};
-use ureq::tls::{RootCerts, TlsConfig};
 
 use super::error::FeedError;
 use super::storage::FeedState;
+use crate::support::certificates::CertificateFault;
 use crate::support::memory;
 use crate::support::regular_file::read_regular_file;
+use crate::support::trusted_authorities::client_tls_config;
 
 /// How long one fetch may take, from the DNS look-up to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest checksum or signature file, in bytes.
 const MAX_CHECKSUM_OR_SIGNATURE_BYTES: u64 = 64 << 10;
 const MAX_REDIRECTS: u32 = 5;
+/// The first part of a list in gzip that is decoded at once, in bytes. Each further part is as long
+/// as what was decoded before.
+const GZIP_PART_BYTES: u64 = 1 << 20;
 /// The fault of a list that is truncated.
 const PART_OF_A_LIST: &str = "expected the whole list, but found a part";
 
@@ -126,6 +130,7 @@ pub(super) struct FetchedList {
 /// the server can answer that the list has not changed. A file is always read.
 pub(super) fn fetch_list(
     url: &FeedLocation,
+    tls_ca: Option<&Path>,
     previous_state: &FeedState,
     max_bytes: u64,
 ) -> Result<FetchOutcome, FeedError> {
@@ -134,7 +139,9 @@ pub(super) fn fetch_list(
             let bytes = read_list_file(path, max_bytes)?;
             Ok(FetchOutcome::List(FetchedList { bytes, etag: None, last_modified: None }))
         }
-        FeedLocation::Web(text) => fetch_list_over_http(url, text, previous_state, max_bytes),
+        FeedLocation::Web(text) => {
+            fetch_list_over_http(url, text, tls_ca, previous_state, max_bytes)
+        }
     }
 }
 
@@ -144,32 +151,36 @@ fn read_list_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, FeedError> {
     })
 }
 
-fn create_http_agent(is_https: bool) -> ureq::Agent {
-    // The server's certificate is verified, and redirects must stay on HTTPS.
-    let tls = TlsConfig::builder().root_certs(RootCerts::WebPki).build();
+fn create_http_agent(
+    is_https: bool,
+    tls_ca: Option<&Path>,
+) -> Result<ureq::Agent, CertificateFault> {
     let mut config = ureq::Agent::config_builder();
-    if !is_https {
+    // The server's certificate is verified, and redirects must stay on HTTPS.
+    config = match is_https {
+        true => config.tls_config(client_tls_config(tls_ca)?),
         // Requests to this machine never go through a proxy.
-        config = config.proxy(None);
-    }
+        false => config.proxy(None),
+    };
     let config = config
         .timeout_global(Some(FETCH_TIMEOUT))
         .https_only(is_https)
         .max_redirects(if is_https { MAX_REDIRECTS } else { 0 })
         .http_status_as_error(false)
-        .user_agent(concat!("riskgate/", env!("CARGO_PKG_VERSION")))
-        .tls_config(tls);
-    config.build().into()
+        .user_agent(concat!("riskgate/", env!("CARGO_PKG_VERSION")));
+    Ok(config.build().into())
 }
 
 fn fetch_list_over_http(
     url: &FeedLocation,
     url_text: &str,
+    tls_ca: Option<&Path>,
     previous_state: &FeedState,
     max_bytes: u64,
 ) -> Result<FetchOutcome, FeedError> {
     let failed = |why: String| FeedError::new(url.to_string(), why);
-    let agent = create_http_agent(url_text.starts_with("https://"));
+    let agent = create_http_agent(url_text.starts_with("https://"), tls_ca)
+        .map_err(|fault| failed(format!("tls_ca: {fault}")))?;
     let mut request = agent.get(url_text).header("Accept-Encoding", "gzip");
     if let Some(etag) = &previous_state.etag {
         request = request.header("If-None-Match", etag);
@@ -241,15 +252,25 @@ fn has_complete_end(bytes: &[u8]) -> bool {
 fn decode_gzip(encoded: &[u8], max_bytes: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut decoder = MultiGzDecoder::new(encoded).take(max_bytes.saturating_add(1));
-    match decoder.read_to_end(&mut bytes) {
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            Err(PART_OF_A_LIST.to_owned())
+    loop {
+        // How long the list becomes is not known before, so each part is checked against the memory
+        // that is free then.
+        let part = (bytes.len() as u64).max(GZIP_PART_BYTES);
+        memory::check_available(bytes.len() as u64 + 2 * part)
+            .map_err(|error| error.to_string())?;
+        match decoder.by_ref().take(part).read_to_end(&mut bytes) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                return Err(PART_OF_A_LIST.to_owned());
+            }
+            Err(error) => {
+                return Err(format!("expected the whole list in gzip, but found: {error}"));
+            }
+            Ok(_) if bytes.len() as u64 > max_bytes => {
+                return Err(format!("expected at most {max_bytes} bytes, but found more"));
+            }
+            Ok(0) => return Ok(bytes),
+            Ok(_) => {}
         }
-        Err(error) => Err(format!("expected the whole list in gzip, but found: {error}")),
-        Ok(_) if bytes.len() as u64 > max_bytes => {
-            Err(format!("expected at most {max_bytes} bytes, but found more"))
-        }
-        Ok(_) => Ok(bytes),
     }
 }
 
@@ -266,8 +287,12 @@ pub(super) fn sha256_hex(bytes: &[u8]) -> String {
 }
 
 /// Fetches the digest that is published at `url`. Fails if it is not the list's digest `digest`.
-pub(super) fn check_published_digest(url: &FeedLocation, digest: &str) -> Result<(), FeedError> {
-    let text = fetch_verification_text(url)?;
+pub(super) fn check_published_digest(
+    url: &FeedLocation,
+    tls_ca: Option<&Path>,
+    digest: &str,
+) -> Result<(), FeedError> {
+    let text = fetch_verification_text(url, tls_ca)?;
     let expected = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     if expected == digest {
         return Ok(());
@@ -280,6 +305,7 @@ pub(super) fn check_published_digest(url: &FeedLocation, digest: &str) -> Result
 /// list by this key.
 pub(super) fn check_signature(
     list_url: &FeedLocation,
+    tls_ca: Option<&Path>,
     public_key: &str,
     list_bytes: &[u8],
 ) -> Result<(), FeedError> {
@@ -288,7 +314,7 @@ pub(super) fn check_signature(
         let why = format!("expected a signature of this list by public_key, but found: {error}");
         FeedError::new(at.to_string(), why)
     };
-    let signature = Signature::decode(&fetch_verification_text(&at)?).map_err(wrong)?;
+    let signature = Signature::decode(&fetch_verification_text(&at, tls_ca)?).map_err(wrong)?;
     let key = PublicKey::from_base64(public_key).map_err(wrong)?;
     key.verify(list_bytes, &signature, false).map_err(wrong)
 }
@@ -299,11 +325,11 @@ pub fn is_minisign_public_key(text: &str) -> bool {
 }
 
 /// Fetches a checksum or a signature.
-fn fetch_verification_text(url: &FeedLocation) -> Result<String, FeedError> {
+fn fetch_verification_text(url: &FeedLocation, tls_ca: Option<&Path>) -> Result<String, FeedError> {
     // Without validators, so that the server never answers 304.
     let empty_state = FeedState::default();
     let FetchOutcome::List(fetched) =
-        fetch_list(url, &empty_state, MAX_CHECKSUM_OR_SIGNATURE_BYTES)?
+        fetch_list(url, tls_ca, &empty_state, MAX_CHECKSUM_OR_SIGNATURE_BYTES)?
     else {
         return Ok(String::new());
     };

@@ -27,6 +27,7 @@ fn feed_of_file(path: &Path) -> Feed {
         keep_departed: Duration::from_hours(90 * 24),
         sha256_url: None,
         minisign_public_key: None,
+        tls_ca: None,
     }
 }
 

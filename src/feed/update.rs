@@ -110,15 +110,16 @@ impl Feed {
         now: BelievedTime,
         comparison: Comparison,
     ) -> Result<UpdateOutcome, FeedError> {
-        let fetched = match fetch::fetch_list(&self.url, state, self.max_list_bytes)? {
+        let tls_ca = self.tls_ca.as_deref();
+        let fetched = match fetch::fetch_list(&self.url, tls_ca, state, self.max_list_bytes)? {
             FetchOutcome::NotModified => return self.drop_outdated_names(folder, state, now),
             FetchOutcome::List(fetched) => fetched,
         };
         if let Some(url) = &self.sha256_url {
-            fetch::check_published_digest(url, &fetch::sha256_hex(&fetched.bytes))?;
+            fetch::check_published_digest(url, tls_ca, &fetch::sha256_hex(&fetched.bytes))?;
         }
         if let Some(key) = &self.minisign_public_key {
-            fetch::check_signature(&self.url, key, &fetched.bytes)?;
+            fetch::check_signature(&self.url, tls_ca, key, &fetched.bytes)?;
         }
         let list = self.list_path(folder);
         checks::check_memory(&self.name, &fetched.bytes, storage::stored_bytes(&list))?;

@@ -5,7 +5,10 @@ mod grpc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ureq::tls::TlsConfig;
+
 use crate::observe::traces::{TraceOptions, TraceProtocol, Tracer, encode_spans};
+use crate::support::trusted_authorities::client_tls_config;
 
 /// How long a span waits for others before it is sent.
 const BATCH_DELAY: Duration = Duration::from_secs(1);
@@ -16,13 +19,17 @@ const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts the thread that sends the spans of this tracer.
 pub fn start_trace_exporter(tracer: Arc<Tracer>, options: TraceOptions) -> std::io::Result<()> {
+    let tls = match options.endpoint.starts_with("https://") {
+        true => Some(client_tls_config(options.tls_ca.as_deref()).map_err(std::io::Error::other)?),
+        false => None,
+    };
     std::thread::Builder::new()
         .name("traces".to_owned())
-        .spawn(move || export_until_closed(&tracer, &options))
+        .spawn(move || export_until_closed(&tracer, &options, tls.as_ref()))
         .map(drop)
 }
 
-fn export_until_closed(tracer: &Tracer, options: &TraceOptions) {
+fn export_until_closed(tracer: &Tracer, options: &TraceOptions, tls: Option<&TlsConfig>) {
     let mut is_failing = false;
     loop {
         let (mut spans, is_closed) = tracer.wait_and_take_spans(BATCH_DELAY);
@@ -30,7 +37,7 @@ fn export_until_closed(tracer: &Tracer, options: &TraceOptions) {
             // Collectors limit the size of a message.
             let message = spans.split_off(spans.len().saturating_sub(MAX_SPANS_IN_MESSAGE));
             let count = message.len();
-            match send(options, &encode_spans(&options.service_name, message)) {
+            match send(options, tls, &encode_spans(&options.service_name, message)) {
                 Ok(()) => {
                     tracer.count_exported(count);
                     if std::mem::take(&mut is_failing) {
@@ -54,17 +61,18 @@ fn export_until_closed(tracer: &Tracer, options: &TraceOptions) {
     }
 }
 
-fn send(options: &TraceOptions, body: &[u8]) -> Result<(), String> {
+fn send(options: &TraceOptions, tls: Option<&TlsConfig>, body: &[u8]) -> Result<(), String> {
     match options.protocol {
-        TraceProtocol::Http => post(&options.endpoint, body),
+        TraceProtocol::Http => post(&options.endpoint, tls, body),
         TraceProtocol::Grpc => grpc::export(&options.endpoint, body, EXPORT_TIMEOUT),
     }
 }
 
 /// Sends a body of OTLP over HTTP.
-fn post(endpoint: &str, body: &[u8]) -> Result<(), String> {
+fn post(endpoint: &str, tls: Option<&TlsConfig>, body: &[u8]) -> Result<(), String> {
     // The environment may name a proxy for other programs, and a redirect would lose the body.
     let config = ureq::Agent::config_builder().timeout_global(Some(EXPORT_TIMEOUT));
+    let config = config.tls_config(tls.cloned().unwrap_or_default());
     let config = config.proxy(None).max_redirects(0).build();
     let agent = ureq::Agent::new_with_config(config);
     let sent = agent.post(endpoint).content_type("application/x-protobuf").send(body);

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::RootCertStore;
 use rustls::crypto::ring::{default_provider, sign::any_supported_type};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -150,6 +151,18 @@ pub fn read_pem_certificates(
         Ok(_) => Err(CertificateFault::new(path, expected, "none")),
         Err(error) => Err(CertificateFault::new(path, expected, error)),
     }
+}
+
+/// Reads the certificates of authorities, at least one, in PEM format.
+pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
+    const EXPECTED: &str = "certificates of authorities in PEM form";
+    let authorities = read_pem_certificates(path, EXPECTED)?;
+    let mut store = RootCertStore::empty();
+    for authority in &authorities {
+        let added = store.add(authority.clone());
+        added.map_err(|_| CertificateFault::new(path, EXPECTED, "one that can't be read"))?;
+    }
+    Ok(authorities)
 }
 
 fn read_pem_file(path: &Path, expected: &'static str) -> Result<Vec<u8>, CertificateFault> {

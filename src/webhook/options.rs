@@ -1,6 +1,7 @@
 //! Where and how messages are sent.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::signature::WebhookSecret;
@@ -22,6 +23,9 @@ pub struct WebhookOptions {
     pub allow_private: bool,
     /// How long one attempt may take, from the DNS look-up to the last byte of the answer's header.
     pub timeout: Duration,
+    /// A file of authorities that riskgate trusts besides the bundled ones and those of the system,
+    /// in PEM form.
+    pub tls_ca: Option<PathBuf>,
 }
 
 /// The URL of a receiver. `Display` and `Debug` leave out user, path and query, which may contain a

@@ -56,7 +56,7 @@ const FOLDERS_WITHOUT_HTTP: [&str; 11] = [
 ];
 
 /// Crates, each with the only folders or modules that may use it.
-const CRATES: [(&str, &[&str]); 39] = [
+const CRATES: [(&str, &[&str]); 41] = [
     ("anstream", &["cli/output"]),
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
@@ -114,6 +114,7 @@ const CRATES: [(&str, &[&str]); 39] = [
         ],
     ),
     ("rustls", &["store/redis", "support/certificates"]),
+    ("rustls_native_certs", &["support/trusted_authorities"]),
     ("sd_notify", &["process/systemd"]),
     ("sha2", &["feed/fetch", "keys/token", "store/audit", "webhook"]),
     ("smol_str", &["model", "message", "gate", "downstream/fast_path", "observe/screening_counts"]),
@@ -136,7 +137,17 @@ const CRATES: [(&str, &[&str]); 39] = [
         ],
     ),
     ("toml", &["keys", "table", "config"]),
-    ("ureq", &["cli/ready", "feed/fetch", "process/trace_exporter", "process/reload/webhook"]),
+    (
+        "ureq",
+        &[
+            "cli/ready",
+            "feed/fetch",
+            "process/trace_exporter",
+            "process/reload/webhook",
+            "support/trusted_authorities",
+        ],
+    ),
+    ("webpki_root_certs", &["support/trusted_authorities"]),
     ("x509_parser", &["support/certificates"]),
     ("xxhash_rust", &["table"]),
 ];

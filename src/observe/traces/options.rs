@@ -1,5 +1,7 @@
 //! Where and how spans are sent.
 
+use std::path::PathBuf;
+
 /// Where and how spans are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceOptions {
@@ -11,6 +13,9 @@ pub struct TraceOptions {
     pub sample_one_in: u64,
     /// The name of this service in the traces.
     pub service_name: String,
+    /// A file of authorities that riskgate trusts besides the bundled ones and those of the system,
+    /// in PEM form.
+    pub tls_ca: Option<PathBuf>,
 }
 
 /// A transport of OTLP.

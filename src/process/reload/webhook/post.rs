@@ -1,10 +1,11 @@
 //! Sends one message to the receiver.
 
 use ureq::Error;
-use ureq::tls::{RootCerts, TlsConfig};
 use ureq::unversioned::transport::DefaultConnector;
 
 use super::resolver::{AllowedAddresses, FilteringResolver};
+use crate::support::certificates::CertificateFault;
+use crate::support::trusted_authorities::client_tls_config;
 use crate::webhook::{WebhookOptions, sign_message};
 
 /// The largest header of an answer, in bytes.
@@ -30,7 +31,11 @@ pub(super) fn post_message(
     let secrets = std::iter::once(&options.secret).chain(&options.previous_secret);
     let signatures = secrets.map(|secret| sign_message(secret, message_id, unix_now, body));
     let signatures: Vec<String> = signatures.collect();
-    let request = create_agent(options)
+    let agent = create_agent(options).map_err(|fault| PostError {
+        found: format!("no authorities to trust: webhook.tls_ca: {fault}"),
+        is_final: false,
+    })?;
+    let request = agent
         .post(options.url.expose_text())
         .content_type("application/json")
         .header("webhook-id", message_id)
@@ -46,15 +51,20 @@ pub(super) fn post_message(
 }
 
 /// Creates an agent for one message, so that no connection outlives the check of its address.
-fn create_agent(options: &WebhookOptions) -> ureq::Agent {
+fn create_agent(options: &WebhookOptions) -> Result<ureq::Agent, CertificateFault> {
     let allowed = match (options.allow_private, options.url.has_tls()) {
         (false, _) => AllowedAddresses::Public,
         (true, true) => AllowedAddresses::All,
         (true, false) => AllowedAddresses::Private,
     };
-    let tls = TlsConfig::builder().root_certs(RootCerts::WebPki).build();
+    let config = match options.url.has_tls() {
+        true => {
+            ureq::Agent::config_builder().tls_config(client_tls_config(options.tls_ca.as_deref())?)
+        }
+        false => ureq::Agent::config_builder(),
+    };
     // The environment may name a proxy for other programs. A redirect could lead anywhere.
-    let config = ureq::Agent::config_builder()
+    let config = config
         .proxy(None)
         .max_redirects(0)
         .http_status_as_error(false)
@@ -62,9 +72,9 @@ fn create_agent(options: &WebhookOptions) -> ureq::Agent {
         .max_response_header_size(MAX_ANSWER_HEADER_BYTES)
         .max_idle_connections(0)
         .user_agent(concat!("riskgate/", env!("CARGO_PKG_VERSION")))
-        .tls_config(tls)
         .build();
-    ureq::Agent::with_parts(config, DefaultConnector::default(), FilteringResolver(allowed))
+    let resolver = FilteringResolver(allowed);
+    Ok(ureq::Agent::with_parts(config, DefaultConnector::default(), resolver))
 }
 
 /// Describes an error without the URL, which may contain a password or a token.

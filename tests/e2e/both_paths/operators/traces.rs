@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::harness::{MockUpstream, Setup, free_address, get, run_command, wait_until};
+use crate::harness::{
+    CertificateAuthority, MockUpstream, Setup, free_address, get, run_command, wait_until,
+};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
@@ -68,6 +70,30 @@ impl Drop for Collector {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+#[test]
+fn a_collector_with_a_certificate_of_the_authority_in_tls_ca_is_trusted() {
+    // Another gateway stands for the collector: it counts the request, and takes no spans.
+    let collector = Setup::new();
+    let authority = CertificateAuthority::new(collector.path("").as_path());
+    let authorities = authority.certificate_path().display().to_string();
+    let certificate = authority.issue_certificate("collector", "IP:127.0.0.1");
+    let collector = collector.with_certificates(&[certificate]).start();
+    let request_count = || collector.sum_of_samples("riskgate_requests_total", &[]);
+    let endpoint = format!("https://{}/v1/traces", collector.https_address());
+    let setup =
+        Setup::new().set_text("traces.endpoint", &endpoint).set("traces.sample_one_in", "1");
+    let gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.get_domain("first.test", &key).expect(200);
+    wait_until("the span is lost", || {
+        gateway.sum_of_samples("riskgate_trace_spans_total", &["outcome=\"dropped\""]) > 0.0
+    });
+    assert_eq!(request_count(), 0.0);
+    let gateway = gateway.shut_down().set_text("traces.tls_ca", &authorities).start();
+    gateway.get_domain("first.test", &key).expect(200);
+    wait_until("the collector got a request", || request_count() > 0.0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod list_server;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::harness::{Gateway, SetOnDrop, Setup, wait_until};
+use crate::harness::{CertificateAuthority, Gateway, SetOnDrop, Setup, wait_until};
 
 use list_server::{
     ListServer, encoded_response, list_response, names_of_day, response_text, response_until_close,
@@ -453,6 +453,54 @@ fn a_whole_list_in_gzip_is_accepted_and_a_cut_or_otherwise_encoded_one_is_not() 
         wait_until("nothing is wrong", || feed_problem(&gateway).is_empty());
     }
     assert!(serves_list_of_day(&gateway, &key, 1));
+}
+
+#[test]
+fn a_feed_trusts_the_authorities_in_tls_ca_and_those_of_the_system() {
+    let server = ListServer::start();
+    server.responses.lock().unwrap().push_back(list_response(&names_of_day(0), "").into());
+    let folder = tempfile::tempdir().unwrap();
+    let authority = CertificateAuthority::new(folder.path());
+    let address = authority.start_tls_server_for(server.address, "localhost");
+    let url = format!("https://localhost:{}/list.txt", address.port());
+    let authorities = authority.certificate_path().display().to_string();
+    let setup = |more: &str| feed_setup().append_toml(&feed_toml("daily", &url, more));
+    let refused = setup("").cli(&["table", "update"]).expect(1);
+    assert!(refused.stderr.contains("UnknownIssuer"), "{}", refused.stderr);
+    let with_file = setup(&format!("tls_ca = \"{authorities}\""));
+    assert_eq!(with_file.cli(&["table", "update"]).expect(0).stdout, "daily: 60 rows\n");
+    let with_system = setup("").env("SSL_CERT_FILE", &authorities);
+    assert_eq!(with_system.cli(&["table", "update"]).expect(0).stdout, "daily: 60 rows\n");
+}
+
+#[test]
+fn a_file_without_authorities_is_a_fault_of_each_tls_ca() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let unreadable = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let files = [
+        (write("none.pem", "no certificate\n"), "but found none"),
+        (write("other.pem", unreadable), "but found one that can't be read"),
+        (folder.path().join("missing.pem").display().to_string(), "but found"),
+    ];
+    for (path, found) in files {
+        let of_feed = feed_toml("daily", "https://localhost:1/x", &format!("tls_ca = \"{path}\""));
+        let setups = [
+            ("tls_ca", Setup::new().append_toml(&of_feed)),
+            ("webhook.tls_ca", Setup::new().set_text("webhook.tls_ca", &path)),
+            ("traces.tls_ca", Setup::new().set_text("traces.tls_ca", &path)),
+        ];
+        for (key, setup) in setups {
+            let printed = setup.cli(&["check"]).expect(78).stderr;
+            let expected = format!("{path}: expected certificates of authorities in PEM form");
+            let is_told = printed.contains(key) && printed.contains(&expected);
+            assert!(is_told && printed.contains(found), "{key}: {printed}");
+        }
+    }
 }
 
 #[test]

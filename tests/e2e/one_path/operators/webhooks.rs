@@ -207,6 +207,23 @@ fn a_receiver_with_a_certificate_of_an_unknown_authority_gets_no_message() {
 }
 
 #[test]
+fn a_receiver_with_a_certificate_of_the_authority_in_tls_ca_gets_its_messages() {
+    let receiver = Receiver::start();
+    let folder = tempfile::tempdir().unwrap();
+    let authority = CertificateAuthority::new(folder.path());
+    let url = receiver.url();
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let port = authority.start_tls_server_for(address.parse().unwrap(), "localhost").port();
+    let gateway = setup_for_url(&format!("https://localhost:{port}/{path}"))
+        .set("webhook.allow_private", "true")
+        .set_text("webhook.tls_ca", &authority.certificate_path().display().to_string())
+        .start();
+    let key = gateway.create_active_key("acme", &[]);
+    spend_calls(&gateway, &key, 8);
+    wait_until_accepted(&receiver, &["acme 80 of 10"]);
+}
+
+#[test]
 fn an_event_survives_kills_while_the_receiver_is_down() {
     let address = free_address();
     let url = format!("http://{address}/hooks/s3cr3t-path?token=s3cr3t-query");
