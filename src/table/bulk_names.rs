@@ -15,6 +15,9 @@ const MAX_SHORT_LABEL_LEN: usize = 2;
 pub(super) struct BulkNameSettings {
     /// Suffixes below which a name costs about a dollar.
     pub suffixes: Vec<String>,
+    /// Those of the suffixes below whose registrable names abusers make names by the hundred.
+    #[serde(default)]
+    pub subdomain_suffixes: Vec<String>,
     /// Suffixes below which generators register names of four or five letters.
     pub short_name_suffixes: Vec<String>,
     /// Further suffixes below whose registrable names abusers make labels such as `0d` and `7x`.
@@ -53,12 +56,19 @@ impl BulkNames {
             (is_number || has_mail_word) && has_suffix(&settings.suffixes)
                 || is_short_name && has_suffix(&settings.short_name_suffixes)
         } else {
-            settings.label_words.iter().any(|word| labels_below.contains(word.as_str()))
-                || has_suffix(&settings.suffixes)
+            settings.label_words.iter().any(|word| has_part_with_word(labels_below, word))
+                || has_suffix(&settings.subdomain_suffixes)
                 || is_short_label_with_digit(labels_below)
                     && has_suffix(&settings.short_label_suffixes)
         }
     }
+}
+
+/// Whether a part of the labels begins or ends with this word. Parts are separated by dots, hyphens
+/// and digits. A word in the middle of another (`grok` in `agrokultura`) says nothing.
+fn has_part_with_word(labels_below: &str, word: &str) -> bool {
+    let mut parts = labels_below.split(|c: char| !c.is_ascii_alphabetic());
+    parts.any(|part| part.starts_with(word) || part.ends_with(word))
 }
 
 /// Whether the text is one label of at most two characters, with a digit among them, and its dot.

@@ -210,6 +210,8 @@ struct RawBulkNames {
     #[serde(default)]
     suffixes: Vec<Spanned<String>>,
     #[serde(default)]
+    subdomain_suffixes: Vec<Spanned<String>>,
+    #[serde(default)]
     short_name_suffixes: Vec<Spanned<String>>,
     #[serde(default)]
     short_label_suffixes: Vec<Spanned<String>>,
@@ -430,6 +432,12 @@ fn parse_unlisted_rules(
         mail_words: parse_texts("mail_words", raw.mail_words, word_format, is_word),
         bulk: BulkNameSettings {
             suffixes: parse_texts("bulk.suffixes", raw.bulk.suffixes, suffix_format, is_suffix),
+            subdomain_suffixes: parse_texts(
+                "bulk.subdomain_suffixes",
+                raw.bulk.subdomain_suffixes,
+                suffix_format,
+                is_suffix,
+            ),
             short_name_suffixes: parse_texts(
                 "bulk.short_name_suffixes",
                 raw.bulk.short_name_suffixes,

@@ -58,6 +58,7 @@ fn the_bundled_table_knows_providers_agents_dynamic_dns_and_bulk_names() {
         ("6230145.xyz", Rule::BulkName),
         ("qwrtz.makeup", Rule::BulkName),
         ("edu.any-name.online", Rule::BulkName),
+        ("mail.any-name.cloud", Rule::Unknown),
     ] {
         assert_eq!(look_up(&BUNDLED_TABLE, name).verdict.rule, rule, "{name}");
     }

@@ -120,7 +120,7 @@ fn a_name_spelled_like_a_bulk_registration_has_a_raised_score() {
     let manifest = (
         "manifest.toml",
         "[rules]\nthrowaway_words = [\"tempmail\"]\nmail_words = [\"mail\"]\n[rules.bulk]\n\
-         suffixes = [\"cc\", \"com.ua\"]\nshort_name_suffixes = [\"org\"]\n\
+         suffixes = [\"cc\", \"com.ua\"]\nsubdomain_suffixes = [\"cc\"]\nshort_name_suffixes = [\"org\"]\n\
          short_label_suffixes = [\"com\"]\nlabel_words = [\"grok\"]\n",
     );
     let table = load_lists(&[
@@ -134,7 +134,7 @@ fn a_name_spelled_like_a_bulk_registration_has_a_raised_score() {
     assert_answers(
         &table,
         &[
-            // Below a suffix with cheap names: numbers, words for mail, and any subdomain.
+            // Below a suffix with cheap names: numbers, words for mail, below some any subdomain.
             ("123456.cc", "safe 60"),
             ("123456.com", "safe 10"),
             ("a23456.cc", "safe 10"),
@@ -142,7 +142,8 @@ fn a_name_spelled_like_a_bulk_registration_has_a_raised_score() {
             ("quickmail.com", "safe 30"),
             ("quicktempmail.cc", "disposable 70"),
             ("any.quick.cc", "safe 60"),
-            ("any.quick.com.ua", "safe 60"),
+            ("any.quick.com.ua", "safe 10"),
+            ("quickmail.com.ua", "safe 60"),
             ("any.quick.ua", "safe 10"),
             ("quick.cc", "safe 10"),
             // Four or five letters.
@@ -161,6 +162,9 @@ fn a_name_spelled_like_a_bulk_registration_has_a_raised_score() {
             ("0d.quick.net", "safe 10"),
             // The name of a service in a label.
             ("grok.quick.net", "safe 60"),
+            ("my-grok2.quick.net", "safe 60"),
+            ("askgrok.quick.net", "safe 60"),
+            ("agrokultura.quick.net", "safe 10"),
             ("grok.net", "safe 10"),
             // What a list or the DNS says has precedence.
             ("known.cc", "safe 10"),
