@@ -374,3 +374,37 @@ fn append_rust_sources(folder: &Path, into: &mut String) {
         }
     }
 }
+
+/// What only a published release has.
+const OF_A_RELEASE: [&str; 4] =
+    ["ghcr.io/riskgate", "/riskgate/releases", "gh attestation", "crates.io/crates/riskgate"];
+
+/// The addresses of a release in a text outside the section for them, with their lines.
+fn find_addresses_of_a_release(text: &str) -> Vec<String> {
+    let is_named = |line: &&str| OF_A_RELEASE.iter().any(|address| line.contains(address));
+    let mut is_in_section = false;
+    let outside = text.lines().filter(|line| {
+        if line.starts_with("## ") {
+            is_in_section = *line == "## Once a release is published";
+        }
+        !is_in_section
+    });
+    outside.filter(is_named).map(str::to_owned).collect()
+}
+
+#[test]
+fn documents_name_what_a_published_release_has_in_one_place_only() {
+    let mut documents = read_documents();
+    for name in ["docs/install.md", "docs/admin.md", "contrib/compose/README.md", "CONTRIBUTING.md"]
+    {
+        documents.push((name, read_project_file(name)));
+    }
+    documents.push(("helm", read_project_file("contrib/helm/riskgate/README.md")));
+    for (name, text) in &documents {
+        assert_eq!(find_addresses_of_a_release(text), [""; 0], "{name}");
+    }
+    let install = read_project_file("docs/install.md");
+    assert!(install.contains("ghcr.io/riskgate"), "the section has the addresses");
+    let other = install.replace("## Once a release is published", "## Image");
+    assert!(find_addresses_of_a_release(&other).len() > 1);
+}
