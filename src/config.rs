@@ -36,6 +36,7 @@ mod warnings;
 mod webhook;
 
 use std::ffi::OsString;
+use std::mem;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,8 +64,11 @@ use crate::webhook::WebhookOptions;
 pub use admin::{AdminToken, TokenScope};
 pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
 pub use fault::ConfigFault;
+pub use hints::nearest_name;
 use listen::ListenAddresses;
-pub use locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
+pub use locations::{
+    CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, FormerDefault,
+};
 pub use raw_value::parse_duration;
 use settings::Settings;
 pub use store::StoreOptions;
@@ -74,6 +78,8 @@ pub use store::StoreOptions;
 pub struct Config {
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
+    /// The defaults for which a path of earlier versions is used.
+    pub former_defaults: Vec<FormerDefault>,
     /// What takes effect when a process starts.
     pub startup: StartupConfig,
     /// What a reload may change while a process runs.
@@ -165,6 +171,8 @@ pub struct ReloadableConfig {
 pub struct ConfigReading {
     /// The config, with defaults in place of faulty settings; `None` if no TOML could be read.
     pub config: Option<Config>,
+    /// The same settings as people read them; `None` with a fault.
+    pub settings: Option<EffectiveSettings>,
     /// Every fault, each as `file:line: key: expected …, but found …`.
     pub faults: Vec<ConfigFault>,
     /// The config file and the files of secrets that it names.
@@ -206,8 +214,10 @@ impl Config {
                 None
             }
         };
+        let is_good = config.is_some() && settings.faults.is_empty();
+        let shown = is_good.then(|| EffectiveSettings::list(&settings));
         let Settings { faults, files, has_transient_fault, .. } = settings;
-        ConfigReading { config, faults, files, has_transient_fault }
+        ConfigReading { config, settings: shown, faults, files, has_transient_fault }
     }
 
     /// Reads the settings as [`Config::read`] does, and returns each with the place that it is
@@ -259,8 +269,9 @@ impl Config {
         let feeds = settings.read_feeds();
         let downstream = settings.read_downstream_options(&trusted_proxies, authz_path.as_ref());
         let bodies = settings.read_body_options(downstream.request_limits.body_bytes);
-        Config {
+        let mut config = Config {
             file,
+            former_defaults: Vec::new(),
             startup: StartupConfig {
                 http,
                 https,
@@ -305,7 +316,9 @@ impl Config {
                 webhook: settings.read_webhook_options(),
                 admin_tokens,
             },
-        }
+        };
+        config.former_defaults = mem::take(&mut settings.former_defaults);
+        config
     }
 
     /// Reads an environment variable, for keys that are declared with `env`. Bytes that are not

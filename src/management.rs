@@ -17,15 +17,18 @@ mod repeatable;
 mod rotation;
 mod usage;
 
-pub use accounts::{AccountEntry, limit_to_json, list_accounts, read_plan_of_account, set_account};
+pub use accounts::{
+    AccountEntry, check_account_change, limit_to_json, list_accounts, read_plan_of_account,
+    set_account,
+};
 pub use audit::{AuditFilter, read_audit_page};
 pub use expiry::Expiry;
 pub use explanation::{ExplainedDomain, explain_domain, verdict_to_json};
 pub use fault::ManagementFault;
 pub use key_list::{KeyEntry, KeyState, list_keys};
 pub use keys::{
-    NewKey, PreparedKey, check_account_name, import_keys, prepare_key, read_declared_keys,
-    revoke_key,
+    ImportedKeys, NewKey, PreparedKey, check_account_name, check_new_key, import_keys, prepare_key,
+    read_declared_keys, revoke_key,
 };
 pub use overrides::{
     OverrideChange, OverrideRequest, clear_override, list_overrides, override_file_state,
@@ -33,5 +36,5 @@ pub use overrides::{
 };
 pub use present_time::{judge_present_time, read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;
-pub use rotation::{DEFAULT_OVERLAP, PreparedRotation, prepare_rotation};
+pub use rotation::{DEFAULT_OVERLAP, PreparedRotation, parse_rotation_times, prepare_rotation};
 pub use usage::{month_to_show, read_daily_usage_of_month};

@@ -3,6 +3,7 @@
 pub(crate) mod byte_sets;
 pub mod certificates;
 pub mod client_rates;
+pub mod counted;
 pub mod dns_resolver;
 pub mod log_interval;
 pub mod machine_clock;

@@ -9,7 +9,8 @@ use super::failure::CommandFailure;
 use super::output::{format_columns, print_result, print_result_of_change};
 use super::store_access::{open_store, read_ring_rows_of_config};
 use crate::management::{
-    AccountEntry, check_account_name, list_accounts, read_declared_keys, set_account,
+    AccountEntry, check_account_change, check_account_name, list_accounts, read_declared_keys,
+    set_account,
 };
 use crate::store::MonthlyLimit;
 
@@ -53,8 +54,10 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
         AccountsCommand::Set { config, name, plan, limit, json } => {
             let config = config.read_config()?;
             check_account_name("NAME", &name)?;
-            let (mut store, author) = (open_store(&config)?, command_author());
             let (plan, limit) = (plan.as_deref(), limit.as_deref());
+            // A failed command must not leave a new store behind.
+            check_account_change(&config.reloadable, &name, plan, limit)?;
+            let (mut store, author) = (open_store(&config)?, command_author());
             let account = set_account(&mut store, &config.reloadable, &author, &name, plan, limit)?;
             let done = format!("account {name} is set");
             print_result_of_change(&done, render_accounts(&[account], json))

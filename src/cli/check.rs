@@ -4,10 +4,12 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::print_message;
 use super::store_access::{STORE_TIMEOUT, read_ring_rows};
+use crate::config::DEFAULT_CONFIG_PATHS;
 use crate::keys::KeyRing;
 use crate::management::read_present_time;
 use crate::process::server::{StartupInputs, check_log_limits_and_upstreams};
 use crate::store::{RingRows, Store, StoreError};
+use crate::support::counted::Counted;
 
 pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let inputs = StartupInputs::read(&args.config_sources()).map_err(CommandFailure::config)?;
@@ -27,16 +29,18 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let (declared, plans) = (&inputs.declared_keys, &inputs.config.reloadable.plans);
     KeyRing::check_key_file(&rows, declared, plans)
         .map_err(|error| CommandFailure::config(vec![error.to_string()]))?;
-    let from = inputs
-        .config
-        .file
-        .as_ref()
-        .map_or("built-in defaults".to_owned(), |file| file.display().to_string());
+    let from = match &inputs.config.file {
+        Some(file) => file.display().to_string(),
+        None => {
+            format!("built-in defaults, because there is no {}", DEFAULT_CONFIG_PATHS.join(", "))
+        }
+    };
     print_message(format!(
-        "{from}: good; table {} with {} rows, {} keys",
+        "{from}: good; store {}, table {} with {}, {}",
+        options.shown_address(),
         inputs.table.version(),
-        inputs.table.row_count(),
-        rows.keys.len() + inputs.declared_keys.len(),
+        Counted(inputs.table.row_count(), "row"),
+        Counted(rows.keys.len() + inputs.declared_keys.len(), "key"),
     ));
     // Faults of single keys or accounts don't keep the gateway from starting.
     for fault in KeyRing::find_faults(&rows, declared, plans) {

@@ -1,22 +1,32 @@
 //! The options that name the config file and override settings.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::failure::CommandFailure;
+use super::output::print_message;
 use crate::config::{Config, ConfigFile, ConfigSources};
 
 /// The option that names the config file.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ConfigArgs {
-    /// The config file. Without it: the file that RISKGATE_CONFIG names, else conf/riskgate.toml,
-    /// else /etc/riskgate/riskgate.toml, else built-in defaults.
+    /// The config file. Without it: the file that RISKGATE_CONFIG names, else the first of
+    /// riskgate.toml, conf/riskgate.toml and /etc/riskgate/riskgate.toml, else built-in defaults.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 impl ConfigArgs {
+    /// The arguments that name this file.
+    pub fn of_file(file: &Path) -> ConfigArgs {
+        ConfigArgs { config: Some(file.to_owned()) }
+    }
+
     pub fn read_config(&self) -> Result<Config, CommandFailure> {
-        Config::read(&self.config_sources()).map_err(CommandFailure::config_faults)
+        let config = Config::read(&self.config_sources()).map_err(CommandFailure::config_faults)?;
+        for former in &config.former_defaults {
+            print_message(format!("warning: {}", former.to_warning()));
+        }
+        Ok(config)
     }
 
     pub fn config_sources(&self) -> ConfigSources {

@@ -18,11 +18,12 @@ use super::store_access::{
 use crate::config::Config;
 use crate::keys::Token;
 use crate::management::{
-    DEFAULT_OVERLAP, NewKey, import_keys, prepare_key, prepare_rotation, read_declared_keys,
-    revoke_key,
+    DEFAULT_OVERLAP, ImportedKeys, NewKey, check_new_key, import_keys, parse_rotation_times,
+    prepare_key, prepare_rotation, read_declared_keys, revoke_key,
 };
 use crate::model::month::format_rfc3339;
 use crate::store::{KeyRow, Store, StoreError};
+use crate::support::counted::Counted;
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -115,7 +116,7 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
             json,
         } => {
             let new = NewKey { account, plan, label, origins, require_origin, expires };
-            create(&config.read_config()?, &new, json)
+            create_key(&config.read_config()?, &new, json)
         }
         KeysCommand::List { config, account, json } => {
             list::run(&config.read_config()?, account.as_deref(), json)
@@ -128,7 +129,10 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
     }
 }
 
-fn create(config: &Config, new: &NewKey, json: bool) -> Result<(), CommandFailure> {
+/// Creates a key, and prints it.
+pub(super) fn create_key(config: &Config, new: &NewKey, json: bool) -> Result<(), CommandFailure> {
+    // A failed command must not leave a new store behind.
+    check_new_key(&config.reloadable, new)?;
     let (mut store, author) = (open_store(config)?, command_author());
     let key = prepare_key(&mut store, &config.reloadable, new, None)?;
     warn_about_clock_skew(&mut store)?;
@@ -195,6 +199,13 @@ fn rotate(
     expires: Option<&str>,
     json: bool,
 ) -> Result<(), CommandFailure> {
+    parse_rotation_times(Some(overlap), expires)?;
+    check_store_is_served(config)?;
+    check_served_file_exists(config)?;
+    if is_store_missing(config) {
+        let fault = format!("expected the id of a key in the store, but found {id:?}");
+        return Err(CommandFailure::failed(fault));
+    }
     let (mut store, author) = (open_existing_store(config)?, command_author());
     let rotation =
         prepare_rotation(&mut store, &config.reloadable, id, Some(overlap), expires, None)?;
@@ -223,8 +234,10 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
 }
 
 fn import(config: &Config, file: &Path, json: bool) -> Result<(), CommandFailure> {
-    let ids = import_keys(&mut open_store(config)?, &config.reloadable, &command_author(), file)?;
-    print_change(&format!("{} keys imported", ids.len()), &json!(ids), json)
+    // A failed command must not leave a new store behind.
+    let keys = ImportedKeys::read(&config.reloadable, file)?;
+    let ids = import_keys(&mut open_store(config)?, &config.reloadable, &command_author(), keys)?;
+    print_change(&format!("{} imported", Counted(ids.len(), "key")), &json!(ids), json)
 }
 
 /// Prints what the command has changed: in words, or as JSON.

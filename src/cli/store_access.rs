@@ -51,24 +51,30 @@ fn check_store_is_the_same(config: &Config, store: &mut Store) -> Result<(), Com
 
 /// Fails if a gateway of the config runs and serves another store.
 pub fn check_store_is_served(config: &Config) -> Result<(), CommandFailure> {
+    describe_other_store(config)?.map_or(Ok(()), |fault| Err(CommandFailure::failed(fault)))
+}
+
+/// Describes which store a running gateway of the config serves, if it is another one.
+fn describe_other_store(config: &Config) -> Result<Option<String>, CommandFailure> {
     let Some(served) = running_gateway_dir(config)?.and_then(|dir| dir.read_served_store()) else {
-        return Ok(());
+        return Ok(None);
     };
     let named = config.startup.store.shown_address();
     if served.address != named {
-        return Err(CommandFailure::failed(format!(
+        return Ok(Some(format!(
             "store.url: expected {}, the store of the running gateway, but found {named}; \
              restart the gateway first, or undo the change of store.url",
             served.address
         )));
     }
-    match (served.inode, config.startup.store.file_identity().map(|(_, inode)| inode)) {
-        (Some(served), Some(found)) if served != found => Err(CommandFailure::failed(format!(
+    let found = config.startup.store.file_identity().map(|(_, inode)| inode);
+    let is_other_file = found.is_some_and(|found| served.inode.is_some_and(|it| it != found));
+    Ok(is_other_file.then(|| {
+        format!(
             "{named}: expected the store of the running gateway, but found another file; put it \
              back first"
-        ))),
-        _ => Ok(()),
-    }
+        )
+    }))
 }
 
 /// Like [`open_store`], but the store need not be that of a running gateway: for a command that
@@ -125,8 +131,13 @@ fn open_without_creating(config: &Config) -> Result<Store, CommandFailure> {
 }
 
 /// Opens the config's store for a command that only reads. If the store is a file that does not
-/// exist, prints a warning and returns `None`: the command then shows what an empty store has.
+/// exist, prints a warning and returns `None`: the command then shows what an empty store has. Also
+/// prints a warning if a gateway of the config serves another store.
 pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailure> {
+    // Who may not see whether a gateway runs may still read the store.
+    if let Ok(Some(other)) = describe_other_store(config) {
+        output::print_message(format!("warning: {other}"));
+    }
     if let Some(path) = missing_store_file(config) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         output::print_message(format!(

@@ -22,6 +22,7 @@ use super::output::{print_result, print_result_of_change};
 use super::store_access::STORE_TIMEOUT;
 use crate::management::read_present_time;
 use crate::model::month::format_rfc3339;
+use crate::support::counted::Counted;
 use crate::support::machine_clock::machine_unix_now;
 use crate::table::{OverrideAction, Table, TableFault, TableFaults, TableInputs, TableLocation};
 use lookup::LookupSources;
@@ -229,7 +230,7 @@ fn build(source: PathBuf, output: &Path, force: bool, json: bool) -> Result<(), 
     }
     table.write_to(output)?;
     let (rows, version) = (table.row_count(), table.version());
-    let done = format!("{}: {rows} rows, version {version}", output.display());
+    let done = format!("{}: {}, version {version}", output.display(), Counted(rows, "row"));
     let object = json!({ "file": output, "rows": rows, "version": version });
     let result = if json { format!("{object}\n") } else { format!("{done}\n") };
     print_result_of_change(&done, result)

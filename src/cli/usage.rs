@@ -8,7 +8,11 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{format_columns, print_message, print_result};
 use super::store_access::{STORE_TIMEOUT, open_store_to_read};
-use crate::management::{month_to_show, read_daily_usage_of_month, read_present_time};
+use crate::config::Config;
+use crate::management::{
+    ManagementFault, month_to_show, read_daily_usage_of_month, read_declared_keys,
+    read_present_time,
+};
 use crate::model::month::Month;
 use crate::store::{DailyUsageRow, Store, UsageRow};
 
@@ -37,6 +41,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let config = args.config.read_config()?;
     let Some(mut store) = open_store_to_read(&config)? else {
+        check_account_exists(None, &config, args)?;
         let month = args.month.unwrap_or_else(|| {
             Month::containing(read_present_time(&config.startup.store, STORE_TIMEOUT))
         });
@@ -50,15 +55,50 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
         // The totals come first, so that a call between the two reads does not look lost.
         let totals = store.read_usage(month, args.account.as_deref())?;
         let rows = read_daily_usage_of_month(&mut store, month, args.account.as_deref())?;
+        if totals.is_empty() && rows.is_empty() {
+            check_account_exists(Some(&mut store), &config, args)?;
+        }
         warn_about_calls_without_day(&totals, &rows, month);
         return print_result(render_daily_usage(&rows, month, args));
     }
-    print_totals(&mut store, month, args)
+    print_totals(&mut store, month, &config, args)
+}
+
+/// Fails if the store and the key file don't have the account that the user named.
+fn check_account_exists(
+    store: Option<&mut Store>,
+    config: &Config,
+    args: &Args,
+) -> Result<(), CommandFailure> {
+    let Some(name) = &args.account else { return Ok(()) };
+    let is_in_store = match store {
+        Some(store) => store.find_account(name)?.is_some(),
+        None => false,
+    };
+    let is_declared = || {
+        let keys = read_declared_keys(&config.reloadable)?;
+        Ok::<_, ManagementFault>(keys.iter().any(|declared| declared.key.account == *name))
+    };
+    match is_in_store || is_declared()? {
+        true => Ok(()),
+        false => Err(CommandFailure::failed(format!(
+            "--account: expected the name of an account, but found {name:?}; `riskgate accounts \
+             list` shows all"
+        ))),
+    }
 }
 
 /// Prints the calls of the month by account.
-fn print_totals(store: &mut Store, month: Month, args: &Args) -> Result<(), CommandFailure> {
+fn print_totals(
+    store: &mut Store,
+    month: Month,
+    config: &Config,
+    args: &Args,
+) -> Result<(), CommandFailure> {
     let rows = store.read_usage(month, args.account.as_deref())?;
+    if rows.is_empty() {
+        check_account_exists(Some(store), config, args)?;
+    }
     let (damaged, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_damaged);
     print_usage(&rows, month, args.json)?;
     // The readable rows are printed first, even if others are damaged.

@@ -1,6 +1,7 @@
 //! The settings in force, each with the place that it is from.
 
-use std::fmt::Write;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write};
 
 use serde_json::{Value, json};
 
@@ -45,6 +46,45 @@ impl EffectiveSettings {
         EffectiveSettings(list_settings(settings))
     }
 
+    /// Says what `new` changes, one text for each setting, without secrets. An entry of an array of
+    /// tables has its prefix or its name in place of its index.
+    pub fn describe_changes(&self, new: &EffectiveSettings) -> Vec<String> {
+        let (old, new) = (self.by_shown_key(), new.by_shown_key());
+        let entries = |all: &BTreeMap<ShownKey, ShownValue>| -> BTreeSet<String> {
+            all.keys().filter_map(|key| key.entry.clone()).collect()
+        };
+        let (old_entries, new_entries) = (entries(&old), entries(&new));
+        let mut changes = Vec::new();
+        changes.extend(new_entries.difference(&old_entries).map(|it| format!("{it} added")));
+        changes.extend(old_entries.difference(&new_entries).map(|it| format!("{it} removed")));
+        for key in old.keys().chain(new.keys().filter(|key| !old.contains_key(*key))) {
+            let in_both =
+                |entry: &String| old_entries.contains(entry) && new_entries.contains(entry);
+            if !key.entry.as_ref().is_none_or(in_both) {
+                continue;
+            }
+            let not_set = ShownValue::default();
+            let values = [&old, &new].map(|all| all.get(key).unwrap_or(&not_set));
+            if let Some(change) = describe_change(values[0], values[1]) {
+                changes.push(format!("{key} {change}"));
+            }
+        }
+        changes
+    }
+
+    fn by_shown_key(&self) -> BTreeMap<ShownKey, ShownValue> {
+        let values: BTreeMap<&str, &str> = self
+            .0
+            .iter()
+            .filter_map(|setting| Some((setting.key.as_str(), setting.value.as_deref()?)))
+            .collect();
+        let value = |setting: &EffectiveSetting| ShownValue {
+            text: setting.value.clone(),
+            fingerprint: setting.secret_fingerprint.clone(),
+        };
+        self.0.iter().map(|it| (ShownKey::of(&it.key, &values), value(it))).collect()
+    }
+
     /// Renders the settings as a config file, with the source of each value behind it. Settings
     /// without a value are comments.
     pub fn to_toml(&self) -> String {
@@ -73,6 +113,66 @@ impl EffectiveSettings {
             .map(|it| json!({"key": it.key, "value": it.value, "source": it.source}))
             .collect()
     }
+}
+
+/// A key as people know it. The same entry of an array may have another index in another config.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ShownKey {
+    /// The entry of an array of tables, such as `upstream.route "/signup"`.
+    entry: Option<String>,
+    name: String,
+}
+
+impl ShownKey {
+    /// `values` are the values in TOML of all settings by key.
+    fn of(key: &str, values: &BTreeMap<&str, &str>) -> ShownKey {
+        let parts: Vec<&str> = key.split('.').collect();
+        let Some(at) = parts.iter().position(|part| part.parse::<usize>().is_ok()) else {
+            return ShownKey { entry: None, name: key.to_owned() };
+        };
+        let (array, entry) = (parts[..at].join("."), parts[..=at].join("."));
+        let text = |name: &str| values.get(format!("{entry}.{name}").as_str()).copied();
+        let shown = text("prefix")
+            .or_else(|| text("name"))
+            .map_or(entry.clone(), |name| format!("{array} {name}"));
+        ShownKey { entry: Some(shown), name: parts[at + 1..].join(".") }
+    }
+}
+
+impl fmt::Display for ShownKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.entry {
+            Some(entry) => write!(f, "{entry}: {}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// The value of a setting, as a message may show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ShownValue {
+    text: Option<String>,
+    fingerprint: Option<String>,
+}
+
+/// The longest value that a change shows, in characters.
+const MAX_SHOWN_VALUE: usize = 60;
+
+fn describe_change(old: &ShownValue, new: &ShownValue) -> Option<String> {
+    if old == new {
+        return None;
+    }
+    // Only what is hidden differs: a secret, or a password in an address.
+    if old.text == new.text {
+        return Some("changed".to_owned());
+    }
+    let shorten = |value: &ShownValue| match &value.text {
+        None => "not set".to_owned(),
+        Some(text) if text.chars().count() <= MAX_SHOWN_VALUE => text.clone(),
+        Some(text) => text.chars().take(MAX_SHOWN_VALUE).chain(['…']).collect(),
+    };
+    let (old, new) = (shorten(old), shorten(new));
+    Some(if old == new { "changed".to_owned() } else { format!("{old} → {new}") })
 }
 
 /// The first 16 bits of the SHA-256 of a secret, in hex. They show the audit that the secret has

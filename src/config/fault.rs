@@ -150,7 +150,11 @@ impl ConfigText {
         let text = self.text.get(line.clone()).unwrap_or_default();
         let is_of_header = |c: char| c.is_ascii_alphanumeric() || " ._-[]".contains(c);
         if text.starts_with('[') && text.chars().all(is_of_header) {
-            return self.fault_at(span, None, "", problem);
+            let is_list_of_tokens = text.starts_with("[[admin.token]]");
+            let hint = is_list_of_tokens.then(|| {
+                "write either token below [admin], or [[admin.token]] for each token".to_owned()
+            });
+            return self.fault_at(span, None, "", problem).with_hint(hint);
         }
         let name = text.split_once('=').map(|(name, _)| name.trim());
         let name = name.filter(|name| is_known(name)).unwrap_or_default();

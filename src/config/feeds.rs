@@ -59,7 +59,7 @@ impl Settings {
             base_location: self
                 .path("table.path")
                 .map_or(TableLocation::Bundled, TableLocation::Path),
-            overrides_path: self.path_or_default("table.overrides", DEFAULT_OVERRIDE_FILE),
+            overrides_path: self.path_or_kept_default("table.overrides", DEFAULT_OVERRIDE_FILE),
             last_good_overrides_text: None,
             feeds: feeds.feed_lists(),
         }
@@ -67,8 +67,8 @@ impl Settings {
 
     /// Reads the `[[table.feed]]` entries that are enabled.
     pub fn read_feeds(&mut self) -> Feeds {
-        let dir = self.path("table.feed_dir").unwrap_or_else(|| PathBuf::from(DEFAULT_FEED_DIR));
-        self.note_default(toml_text(DEFAULT_FEED_DIR));
+        let dir = self.path_or_kept_default("table.feed_dir", DEFAULT_FEED_DIR);
+        let dir = dir.unwrap_or_else(|| PathBuf::from(DEFAULT_FEED_DIR));
         let mut all: Vec<Feed> = Vec::new();
         let entries = self.list_table_array_keys("table.feed");
         let are_configured = !entries.is_empty();

@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 /// The environment variable that names the config file if the command line names none.
 pub const CONFIG_FILE_VARIABLE: &str = "RISKGATE_CONFIG";
 /// The config files of which riskgate reads the first that exists, if nothing names one.
-pub const DEFAULT_CONFIG_PATHS: [&str; 2] = ["conf/riskgate.toml", "/etc/riskgate/riskgate.toml"];
+pub const DEFAULT_CONFIG_PATHS: [&str; 3] =
+    ["riskgate.toml", "conf/riskgate.toml", "/etc/riskgate/riskgate.toml"];
+/// Configs in this folder belong to a service, which has its data in [`SERVICE_DATA_FOLDER`].
+const SERVICE_CONFIG_FOLDER: &str = "/etc/riskgate";
+const SERVICE_DATA_FOLDER: &str = "/var/lib/riskgate";
 
 /// The file that the config is read from.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +55,89 @@ impl ConfigSources {
         match &self.file {
             ConfigFile::Path(file) => Some(file.clone()),
             ConfigFile::None => None,
+        }
+    }
+}
+
+/// The folders at which the relative paths of a config file start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BaseFolders {
+    /// Where paths in the file start: the folder of the file, or the one above it if that folder is
+    /// named `conf`.
+    pub of_file: PathBuf,
+    /// Where default paths start: the same folder, but /var/lib/riskgate for /etc/riskgate, which
+    /// a service may not write to.
+    pub of_defaults: PathBuf,
+}
+
+impl BaseFolders {
+    /// The folders of a config file, whatever the working directory is. A folder at or below
+    /// `working_dir` is relative to it, so that messages are short.
+    pub fn of_config(file: &Path, working_dir: &Path) -> BaseFolders {
+        let absolute = working_dir.join(file);
+        let folder = absolute.parent().unwrap_or(Path::new("/"));
+        let is_conf = folder.file_name().is_some_and(|name| name == "conf");
+        let folder = if is_conf { folder.parent().unwrap_or(Path::new("/")) } else { folder };
+        let shown = match file.is_absolute() {
+            true => folder,
+            false => folder.strip_prefix(working_dir).unwrap_or(folder),
+        };
+        let is_of_service = folder == Path::new(SERVICE_CONFIG_FOLDER);
+        let of_defaults = if is_of_service { Path::new(SERVICE_DATA_FOLDER) } else { shown };
+        BaseFolders { of_file: shown.to_owned(), of_defaults: of_defaults.to_owned() }
+    }
+}
+
+/// A default path at which earlier versions of riskgate looked, and which is still used because
+/// nothing stands at the present default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormerDefault {
+    /// The setting that has this default.
+    pub key: String,
+    /// The line that keeps the path in use, without the name of its section.
+    pub line: String,
+    /// The present default.
+    pub present: PathBuf,
+    /// The path in use, absolute.
+    pub former: PathBuf,
+}
+
+impl FormerDefault {
+    /// Says which path is in use, and what to write.
+    pub fn to_warning(&self) -> String {
+        let FormerDefault { key, line, present, former } = self;
+        let (present, former) = (present.display(), former.display());
+        let section = key.split('.').next().unwrap_or_default();
+        format!(
+            "{key}: the default is {present} now, wherever riskgate starts. Nothing is there, so \
+             {former} is used, which a command in another folder does not find: move it there, or \
+             write {line} in the section [{section}]"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_start_at_the_folder_of_the_config_wherever_the_shell_stands() {
+        for (file, working_dir, of_file, of_defaults) in [
+            ("riskgate.toml", "/srv/rg", "", ""),
+            ("conf/riskgate.toml", "/srv/rg", "", ""),
+            ("./conf/../riskgate.toml", "/srv/rg", "conf/..", "conf/.."),
+            ("riskgate.toml", "/srv/rg/conf", "/srv/rg", "/srv/rg"),
+            ("rg/riskgate.toml", "/srv", "rg", "rg"),
+            ("/srv/rg/conf/a.toml", "/srv/rg", "/srv/rg", "/srv/rg"),
+            ("/srv/rg/a.toml", "/", "/srv/rg", "/srv/rg"),
+            ("/etc/riskgate/riskgate.toml", "/", "/etc/riskgate", "/var/lib/riskgate"),
+            ("./riskgate.toml", "/etc/riskgate", "", "/var/lib/riskgate"),
+            ("/etc/riskgate/conf/a.toml", "/", "/etc/riskgate", "/var/lib/riskgate"),
+            ("/etc/riskgate/eu/a.toml", "/", "/etc/riskgate/eu", "/etc/riskgate/eu"),
+        ] {
+            let found = BaseFolders::of_config(Path::new(file), Path::new(working_dir));
+            let expected = BaseFolders { of_file: of_file.into(), of_defaults: of_defaults.into() };
+            assert_eq!(found, expected, "{file} in {working_dir}");
         }
     }
 }

@@ -111,14 +111,21 @@ impl Settings {
     }
 
     fn read_route_host(&mut self, entry_key: &str) -> Option<String> {
-        let host = |raw: &RawValue| {
-            let text = raw.as_text()?;
-            let is_host = text.parse::<http::uri::Authority>().is_ok() && !text.contains('@');
-            is_host.then(|| text.to_owned())
-        };
-        let expected = "a host such as www.example.com, without a scheme and a path";
-        self.parse_setting(&format!("{entry_key}.host"), expected, host)
+        self.parse_setting(&format!("{entry_key}.host"), HOST_FORMAT, |raw| {
+            raw.as_text().filter(|text| is_host_field(text)).map(str::to_owned)
+        })
     }
+}
+
+/// What a setting for the `Host` field takes.
+pub(super) const HOST_FORMAT: &str =
+    "a host such as www.example.com, perhaps with a port, without a scheme and a path";
+
+/// Returns true if the text can be the value of a `Host` field: a host, or a host and a port.
+pub(super) fn is_host_field(text: &str) -> bool {
+    let Ok(authority) = text.parse::<http::uri::Authority>() else { return false };
+    let has_port = authority.port_u16().is_some_and(|port| port > 0);
+    !text.contains('@') && !authority.host().is_empty() && (has_port || authority.host() == text)
 }
 
 /// Returns the rule for prefixes that this one breaks, or else all of them.
@@ -151,4 +158,20 @@ pub(super) fn is_own_path(path: &str) -> bool {
     // The upstream server may ignore case.
     let path = path.to_ascii_lowercase();
     OWN_PATHS.iter().any(|own| is_below(own, &path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_host_field;
+
+    #[test]
+    fn a_host_may_have_a_port_up_to_65535() {
+        for text in ["x", "www.example.com", "x:1", "x:65535", "[::1]", "[::1]:80"] {
+            assert!(is_host_field(text), "{text}");
+        }
+        for text in ["", ":80", "x:", "x:0", "x:65536", "x:99999", "x:a", "me@x", "http://x", "x/y"]
+        {
+            assert!(!is_host_field(text), "{text}");
+        }
+    }
 }

@@ -4,19 +4,24 @@
 //! on after a faulty setting, so that one start reports all faults.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::hints::{nearest_name, suggest_value};
+use super::locations::{BaseFolders, FormerDefault};
 use super::raw_value::{RawValue, parse_duration, redact_secrets};
 
 use crate::keys::Plans;
 use crate::model::network::Networks;
 use crate::store::{MonthlyLimit, STORE_URL_SYNTAX, StoreUrl};
+
+/// What the address of an SQLite store begins with.
+const SQLITE_SCHEME: &str = "sqlite:";
 
 /// A value and its location: file and line, variable or command line.
 #[derive(Clone, Debug)]
@@ -48,8 +53,10 @@ pub struct Settings {
     pub file_text: ConfigText,
     /// The settings that the program has asked for so far. At the end, all other keys are unknown.
     pub descriptions: Vec<SettingDescription>,
-    /// The folder at which relative paths in the file start.
-    pub base_folder: PathBuf,
+    /// The folders at which relative paths in the file and default paths start.
+    pub base_folders: BaseFolders,
+    /// The defaults for which a path of earlier versions is used.
+    pub former_defaults: Vec<FormerDefault>,
     /// The faults found so far.
     pub faults: Vec<ConfigFault>,
     /// The files that were read, or could not be read: the config file and files of secrets.
@@ -282,15 +289,46 @@ impl Settings {
     pub fn path_or_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
         let path = self.parse_setting(key, "a path", |raw| raw.as_text().map(str::to_owned));
         self.note_default(toml_text(default));
-        let path = path.unwrap_or_else(|| default.to_owned());
-        (!path.is_empty()).then(|| self.resolve_path(key, path.into()))
+        match path {
+            Some(path) => (!path.is_empty()).then(|| self.resolve_path(key, path.into())),
+            None => Some(self.base_folders.of_defaults.join(default)),
+        }
+    }
+
+    /// Like [`Settings::path_or_default`], for what must not get lost: earlier versions looked for
+    /// the default in the working directory, and what stands only there is used.
+    pub fn path_or_kept_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
+        let path = self.path_or_default(key, default);
+        match self.values.contains_key(key) {
+            true => path,
+            false => Some(self.find_default_path(key, default, "")),
+        }
+    }
+
+    /// Returns the path of a default; that of earlier versions, if something stands only there.
+    /// `scheme` stands before the path in a value.
+    fn find_default_path(&mut self, key: &str, default: &str, scheme: &str) -> PathBuf {
+        let present = self.base_folders.of_defaults.join(default);
+        // What can't be seen may exist.
+        let is_missing = |path: &Path| fs::exists(path).is_ok_and(|exists| !exists);
+        let former = std::path::absolute(default).unwrap_or_else(|_| default.into());
+        if !is_missing(&present) || !fs::exists(&former).unwrap_or_default() {
+            return present;
+        }
+        let value = toml_text(&format!("{scheme}{}", former.display()));
+        let name = key.rsplit('.').next().unwrap_or_default();
+        let line = format!("{name} = {value}");
+        let key = key.to_owned();
+        let present = std::path::absolute(&present).unwrap_or(present);
+        self.former_defaults.push(FormerDefault { key, line, present, former: former.clone() });
+        former
     }
 
     /// Returns a path that this setting names. A relative path in the file starts at the file's
     /// folder; any other relative path starts at the working directory.
     pub fn resolve_path(&self, key: &str, path: PathBuf) -> PathBuf {
         match self.values.get(key).is_some_and(|setting| setting.is_from_file) {
-            true => self.base_folder.join(path),
+            true => self.base_folders.of_file.join(path),
             false => path,
         }
     }
@@ -398,10 +436,11 @@ impl Settings {
         indexes.into_iter().map(|index| format!("{prefix}{index}")).collect()
     }
 
-    pub fn store_url(&mut self, key: &str, default: &str) -> StoreUrl {
+    /// Reads the address of a store. The default is an SQLite file.
+    pub fn store_url(&mut self, key: &str, default_path: &str) -> StoreUrl {
         self.read_secret_file(key);
         let setting = self.read_and_mark_known(key, SettingKind::Text);
-        self.note_default(toml_text(default));
+        self.note_default(toml_text(&format!("{SQLITE_SCHEME}{default_path}")));
         let parsed = match setting {
             Some(setting) => match setting.raw.as_text().map(StoreUrl::parse) {
                 Some(Ok(url)) => Some(url),
@@ -422,9 +461,15 @@ impl Settings {
             StoreUrl::Sqlite(path) => StoreUrl::Sqlite(self.resolve_path(key, path)),
             url => url,
         });
-        parsed
-            .or_else(|| StoreUrl::parse(default).ok())
-            .unwrap_or_else(|| StoreUrl::Sqlite("state/riskgate.db".into()))
+        let is_set = self.values.contains_key(key);
+        parsed.unwrap_or_else(|| {
+            let path = default_path.to_owned();
+            // A faulty setting starts nothing.
+            StoreUrl::Sqlite(match is_set {
+                true => path.into(),
+                false => self.find_default_path(key, &path, SQLITE_SCHEME),
+            })
+        })
     }
 
     pub fn key_prefix(&mut self, key: &str, default: &str) -> String {

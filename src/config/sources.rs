@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
-use super::locations::ConfigSources;
+use super::locations::{BaseFolders, ConfigSources};
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
 use super::unknown_keys::known_names;
@@ -46,7 +46,9 @@ impl Settings {
             return Err(vec![problem.into()]);
         }
         self.read_toml(&name, &text).map_err(|fault| vec![fault])?;
-        self.base_folder = base_folder(path).to_owned();
+        // Without a working directory, a relative path of the file could not be read.
+        let working_dir = std::env::current_dir().unwrap_or_default();
+        self.base_folders = BaseFolders::of_config(path, &working_dir);
         Ok(())
     }
 
@@ -135,15 +137,5 @@ impl Settings {
     pub fn set_command_line_flag(&mut self, key: &str, value: &str) {
         let raw = RawValue::Untyped(value.to_owned());
         self.values.insert(key.to_owned(), RawSetting::new(raw, "command line".to_owned()));
-    }
-}
-
-/// Returns the folder at which relative paths in a config file start: that of the file, or the one
-/// above it if that folder is named `conf`.
-fn base_folder(file: &Path) -> &Path {
-    let folder = file.parent().unwrap_or(Path::new(""));
-    match folder.file_name().is_some_and(|name| name == "conf") {
-        true => folder.parent().unwrap_or(Path::new("")),
-        false => folder,
     }
 }

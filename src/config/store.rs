@@ -29,8 +29,9 @@ impl StoreOptions {
     pub fn shown_address(&self) -> String {
         match &self.url {
             StoreUrl::Sqlite(path) => {
-                // The file may be missing, but its folder is there.
-                let folder = parent_dir(path).canonicalize();
+                let folder = parent_dir(path);
+                // Before the store is created, its folder may be missing.
+                let folder = folder.canonicalize().or_else(|_| std::path::absolute(folder));
                 let folder = folder.unwrap_or_else(|_| parent_dir(path).to_owned());
                 let path = folder.join(path.file_name().unwrap_or_default());
                 format!("sqlite:{}", path.display())
@@ -62,7 +63,7 @@ impl StoreOptions {
 impl Settings {
     /// Reads the settings of the store.
     pub fn read_store_options(&mut self) -> StoreOptions {
-        let url = self.store_url("store.url", "sqlite:state/riskgate.db");
+        let url = self.store_url("store.url", "state/riskgate.db");
         let wait_replicas = self.integer("store.wait_replicas", 0..=8, 0) as usize;
         let deadline = match url {
             StoreUrl::Sqlite(_) => Duration::from_secs(1),

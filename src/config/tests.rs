@@ -323,3 +323,42 @@ fn typical_mistakes_in_routes_get_the_right_hint() {
         (screened("threshold = 80"), "did you mean `block_score`?"),
     ]);
 }
+
+#[test]
+fn a_reload_says_what_has_changed_and_shows_no_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |text: &str| {
+        let path = folder.path().join("riskgate.toml");
+        std::fs::write(&path, text).unwrap();
+        let sources = ConfigSources { file: ConfigFile::Path(path), flags: Vec::new() };
+        Config::read_effective_settings(&sources).unwrap()
+    };
+    let route = |prefix: &str, mode: &str| {
+        format!(
+            "[[upstream.route]]\nprefix = {prefix:?}\nmethods = [\"POST\"]\nkey = false\n\
+             [upstream.route.screen]\nfields = [\"email\"]\nmode = {mode:?}\n"
+        )
+    };
+    let secret = |text: &str| format!("[admin]\ntoken = \"s3cr3t-of-the-operator-{text}\"\n");
+    let url = |password: &str| format!("[store]\nurl = \"redis://me:{password}@cache:6379\"\n");
+    let before = [secret("a"), url("s3cr3t"), route("/signup", "shadow"), route("/gone", "shadow")];
+    let after = [
+        secret("b"),
+        url("s3cr3t2"),
+        route("/new", "shadow"),
+        route("/signup", "block"),
+        "[plans]\nfree = 7\n".to_owned(),
+    ];
+    let (before, after) = (read(&before.concat()), read(&after.concat()));
+    assert_eq!(before.describe_changes(&before), [""; 0]);
+    let changes = before.describe_changes(&after);
+    let expected = [
+        "upstream.route \"/new\" added",
+        "upstream.route \"/gone\" removed",
+        "admin.token changed",
+        "plans.free 100 → 7",
+        "store.url changed",
+        "upstream.route \"/signup\": screen.mode \"shadow\" → \"block\"",
+    ];
+    assert_eq!(changes, expected);
+}

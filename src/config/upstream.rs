@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::description::toml_list;
 use super::raw_value::RawValue;
+use super::routes::{HOST_FORMAT, is_host_field};
 use super::settings::Settings;
 use crate::gate::CheckAnswer;
 use crate::model::network::Networks;
@@ -14,7 +15,13 @@ impl Settings {
     /// Reads `[upstream]`. Clients in `trusted_proxies` are exempt from the limit per address.
     pub fn read_upstream_options(&mut self, trusted_proxies: &Networks) -> UpstreamOptions {
         let servers = self.read_upstream_servers();
-        let host = self.text("upstream.host");
+        let host = self
+            .parse_setting("upstream.host", HOST_FORMAT, |raw| {
+                raw.as_text()
+                    .filter(|text| text.is_empty() || is_host_field(text))
+                    .map(str::to_owned)
+            })
+            .filter(|host| !host.is_empty());
         let health_path = |raw: &RawValue| {
             let path = raw.as_text()?;
             let is_path = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());

@@ -1,6 +1,6 @@
 //! Settings that are valid but surely not meant.
 
-use super::Config;
+use super::{Config, FormerDefault};
 use crate::gate::ClientAddressSource;
 use crate::gate::route::UpstreamRoute;
 
@@ -55,7 +55,9 @@ impl Config {
         );
         let warnings = warnings.into_iter().chain([no_feed]);
         let given = warnings.into_iter().filter(|(is_given, _)| *is_given);
-        let mut texts: Vec<String> = given.map(|(_, warning)| warning.to_owned()).collect();
+        let mut texts: Vec<String> =
+            self.former_defaults.iter().map(FormerDefault::to_warning).collect();
+        texts.extend(given.map(|(_, warning)| warning.to_owned()));
         let relies_on_keys =
             |route: &&UpstreamRoute| has_origins_of_keys && route.has_server_cors();
         texts.extend(routes.iter().filter(relies_on_keys).map(|route| {

@@ -2,9 +2,9 @@
 //! and the metrics.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -32,6 +32,7 @@ pub struct ConnectionTracker {
     requests_in_flight: AtomicUsize,
     admin_connections: AtomicUsize,
     is_draining: AtomicBool,
+    drain_began_at: OnceLock<Instant>,
     /// See [`ConnectionTracker::drain_keepalive`]; in milliseconds.
     drain_keepalive_ms: AtomicU64,
     drain_started: Notify,
@@ -52,6 +53,7 @@ impl ConnectionTracker {
             requests_in_flight: AtomicUsize::new(0),
             admin_connections: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
+            drain_began_at: OnceLock::new(),
             drain_keepalive_ms: AtomicU64::new(0),
             drain_started: Notify::new(),
             count_changed: Notify::new(),
@@ -74,8 +76,14 @@ impl ConnectionTracker {
     pub fn start_drain(&self, drain_keepalive: Duration) {
         let millis = u64::try_from(drain_keepalive.as_millis()).unwrap_or(u64::MAX);
         self.drain_keepalive_ms.store(millis, Ordering::SeqCst);
+        self.drain_began_at.get_or_init(Instant::now);
         self.is_draining.store(true, Ordering::SeqCst);
         self.drain_started.notify_waiters();
+    }
+
+    /// Returns when the drain started, if it has.
+    pub fn drain_began_at(&self) -> Option<Instant> {
+        self.drain_began_at.get().copied()
     }
 
     /// Returns true once the drain has started, because the process is about to end.

@@ -58,6 +58,25 @@ pub fn list_accounts(
     accounts.iter().map(|(name, sources)| AccountEntry::new(name, sources, plans)).collect()
 }
 
+/// Checks what can be checked of a change of an account without a store. Returns the limit to set:
+/// the inner `None` means that the limit of the plan applies.
+///
+/// # Errors
+/// Returns a fault if a value is faulty, or if neither plan nor limit is given.
+pub fn check_account_change(
+    config: &ReloadableConfig,
+    name: &str,
+    plan: Option<&str>,
+    limit: Option<&str>,
+) -> Result<Option<Option<MonthlyLimit>>, ManagementFault> {
+    check_account_name("account", name)?;
+    check_plan(config, plan)?;
+    if plan.is_none() && limit.is_none() {
+        return Err(ManagementFault::invalid("plan", "a plan or a limit", "neither"));
+    }
+    limit.map(parse_limit).transpose()
+}
+
 /// Creates an account, or sets its plan or limit or both. A limit is a number of calls,
 /// `unlimited`, or `plan` for the limit of the plan. Returns the account.
 ///
@@ -71,13 +90,8 @@ pub fn set_account(
     plan: Option<&str>,
     limit: Option<&str>,
 ) -> Result<AccountEntry, ManagementFault> {
-    check_account_name("account", name)?;
+    let limit = check_account_change(config, name, plan, limit)?;
     check_name_if_new(store, config, name)?;
-    check_plan(config, plan)?;
-    if plan.is_none() && limit.is_none() {
-        return Err(ManagementFault::invalid("plan", "a plan or a limit", "neither"));
-    }
-    let limit = limit.map(parse_limit).transpose()?;
     store.changes_by(author).set_account(name, plan, limit)?;
     let entry = with_account_sources(store, config, name, |sources| {
         AccountEntry::new(name, sources, &config.plans)

@@ -1,7 +1,7 @@
 //! Creates, revokes and imports keys.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
@@ -49,6 +49,20 @@ pub struct PreparedKey {
     is_in_store: bool,
 }
 
+/// Checks what can be checked of a new key without a store, and returns when the key expires.
+///
+/// # Errors
+/// Returns a fault if a value is faulty.
+pub fn check_new_key(
+    config: &ReloadableConfig,
+    new: &NewKey,
+) -> Result<Option<Expiry>, ManagementFault> {
+    check_account_name("account", &new.account)?;
+    check_plan(config, new.plan.as_deref())?;
+    check_label_and_origins(new)?;
+    new.expires.as_deref().map(Expiry::parse).transpose()
+}
+
 /// Checks a new key, and draws its text and its id. If the client made the same request before,
 /// returns the key that the earlier request added.
 ///
@@ -65,11 +79,8 @@ pub fn prepare_key(
     if let Some((row, token)) = find_repeated_key(store, config, request)? {
         return Ok(PreparedKey { row, token, plan: None, request: None, is_in_store: true });
     }
-    check_account_name("account", &new.account)?;
+    let expires = check_new_key(config, new)?;
     check_name_if_new(store, config, &new.account)?;
-    check_plan(config, new.plan.as_deref())?;
-    check_label_and_origins(new)?;
-    let expires = new.expires.as_deref().map(Expiry::parse).transpose()?;
     let plan = new.plan.as_deref().map(|plan| {
         let declared = read_declared_keys(config)?;
         let accounts = collect_accounts(&[], &declared);
@@ -142,6 +153,41 @@ pub fn revoke_key(
     Ok(now)
 }
 
+/// The keys of a file, to be imported.
+pub struct ImportedKeys {
+    file: PathBuf,
+    keys: Vec<DeclaredKey>,
+}
+
+impl ImportedKeys {
+    /// Reads the file, and checks what can be checked without a store.
+    ///
+    /// # Errors
+    /// Returns every fault of the file.
+    pub fn read(config: &ReloadableConfig, file: &Path) -> Result<ImportedKeys, ManagementFault> {
+        let keys = read_keys_of_file(file)?;
+        check_imported_keys(file, &keys, |DeclaredKey { key, plan }| {
+            vec![check_plan(config, plan.as_deref()), check_label(key.label.as_ref())]
+        })?;
+        Ok(ImportedKeys { file: file.to_owned(), keys })
+    }
+}
+
+/// Checks each key, and returns all faults together.
+fn check_imported_keys(
+    file: &Path,
+    keys: &[DeclaredKey],
+    mut check: impl FnMut(&DeclaredKey) -> Vec<Result<(), ManagementFault>>,
+) -> Result<(), ManagementFault> {
+    let mut faults = Vec::new();
+    for key in keys {
+        let found = check(key).into_iter().filter_map(Result::err);
+        faults
+            .extend(found.map(|fault| format!("{}: keys.{}.{fault}", file.display(), key.key.id)));
+    }
+    if faults.is_empty() { Ok(()) } else { Err(ManagementFault::File(faults)) }
+}
+
 /// Imports the keys of a key file, all or none, and returns their ids.
 ///
 /// # Errors
@@ -151,22 +197,13 @@ pub fn import_keys(
     store: &mut Store,
     config: &ReloadableConfig,
     author: &ChangeAuthor,
-    file: &Path,
+    imported: ImportedKeys,
 ) -> Result<Vec<String>, ManagementFault> {
-    let keys = read_keys_of_file(file)?;
-    let faults = keys.iter().flat_map(|DeclaredKey { key, plan }| {
-        let checks = [
-            check_plan(config, plan.as_deref()),
-            check_label(key.label.as_ref()),
-            check_name_if_new(store, config, &key.account),
-        ];
-        let faults = checks.into_iter().filter_map(Result::err);
-        faults.map(|fault| format!("{}: keys.{}.{fault}", file.display(), key.id))
-    });
-    let faults: Vec<String> = faults.collect();
-    if !faults.is_empty() {
-        return Err(ManagementFault::File(faults));
-    }
+    let ImportedKeys { file, keys } = imported;
+    let check_name = |DeclaredKey { key, .. }: &DeclaredKey| {
+        vec![check_name_if_new(store, config, &key.account)]
+    };
+    check_imported_keys(&file, &keys, check_name)?;
     let declared = read_declared_keys(config)?;
     let accounts_of_key_file = collect_accounts(&[], &declared);
     let now = store.now().unix_now;

@@ -1,5 +1,7 @@
 //! Rotates keys: a new key replaces an old one, which works for some time longer.
 
+use std::time::Duration;
+
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
 use super::keys::{draw_token, find_repeated_key, new_key_id, read_declared_keys};
@@ -30,6 +32,21 @@ pub struct PreparedRotation {
     is_in_store: bool,
 }
 
+/// Parses how long the old key stays valid, and when the new one expires.
+///
+/// # Errors
+/// Returns a fault if a text has another form.
+pub fn parse_rotation_times(
+    overlap: Option<&str>,
+    expires: Option<&str>,
+) -> Result<(Duration, Option<Expiry>), ManagementFault> {
+    let overlap_text = overlap.unwrap_or(DEFAULT_OVERLAP);
+    let overlap = parse_duration(overlap_text).ok_or_else(|| {
+        ManagementFault::invalid("overlap", "a duration such as 7d", format!("{overlap_text:?}"))
+    })?;
+    Ok((overlap, expires.map(Expiry::parse).transpose()?))
+}
+
 /// Prepares the replacement of the key `id` by a new key with the same settings. The old key ends
 /// after the `overlap`. The new key expires at `expires`; by default, after as long a time as the
 /// old key had. If the client made the same request before, returns the rotation of the earlier
@@ -45,11 +62,7 @@ pub fn prepare_rotation(
     expires: Option<&str>,
     request: Option<&RepeatableRequest<'_>>,
 ) -> Result<PreparedRotation, ManagementFault> {
-    let overlap_text = overlap.unwrap_or(DEFAULT_OVERLAP);
-    let overlap = parse_duration(overlap_text).ok_or_else(|| {
-        ManagementFault::invalid("overlap", "a duration such as 7d", format!("{overlap_text:?}"))
-    })?;
-    let expires = expires.map(Expiry::parse).transpose()?;
+    let (overlap, expires) = parse_rotation_times(overlap, expires)?;
     let Some(old) = find_stored_key(store, config, id)? else {
         return Err(ManagementFault::NotFound(format!(
             "expected the id of a key in the store, but found {id:?}"

@@ -34,7 +34,8 @@ impl Mount {
     /// Reads a config file, and everything that it names: the table, the keys, the store. Variables
     /// named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate run`. A
     /// relative path in the file starts at the directory of the file; if that directory is named
-    /// `conf`, at the one above it.
+    /// `conf`, at the one above it. Default paths start there too, but at /var/lib/riskgate for a
+    /// file in /etc/riskgate.
     ///
     /// The call starts the threads that talk to the store and write the access log, so create only
     /// one mount in a process. riskgate writes its own messages through the `log` crate.

@@ -27,7 +27,7 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::sync::oneshot;
 
-use crate::config::{ConfigSources, ReloadableConfig, StoreOptions};
+use crate::config::{ConfigSources, EffectiveSettings, ReloadableConfig, StoreOptions};
 use crate::gate::GateState;
 use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
@@ -63,6 +63,8 @@ struct ReloadState {
     inputs: Arc<CurrentInputs>,
     audit: AuditRecorder,
     config: ReloadableConfig,
+    /// The settings in force, as the log tells their changes.
+    settings: Option<EffectiveSettings>,
     config_sources: ConfigSources,
     keys: KeyRingUpdater,
     certificates: Option<Arc<CurrentCertificates>>,
@@ -146,6 +148,7 @@ impl Reloader {
             inputs: Arc::clone(&inputs),
             audit,
             config,
+            settings: watches.settings,
             config_sources,
             keys,
             status_reporter: status_reporter.clone(),

@@ -32,6 +32,7 @@ use crate::process::upgrade::{Predecessor, RuntimeDir, SuccessorSocket};
 use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, Upstreams};
 use crate::proxy::upstream_service::UpstreamService;
 use crate::support::certificates::CurrentCertificates;
+use crate::support::counted::Counted;
 
 pub use exit::ExitHook;
 use exit::{ExitTasks, UpgradeState, claim_runtime_dir_or_warn};
@@ -85,8 +86,7 @@ pub fn run(
         let file = runtime_dir.served_store_file();
         reloader = reloader.with_served_store_file(file, &config.startup.store);
     }
-    let duplicate_sockets = sockets.try_clone()?;
-    let upgrade_state = Arc::new(Mutex::new(UpgradeState { runtime_dir, duplicate_sockets }));
+    let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets: sockets.try_clone()? };
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
     server.bootstrap();
     let admin = AdminApp::new(
@@ -108,10 +108,11 @@ pub fn run(
     };
     let reloader = reloader.with_process_log(process_log);
     add_services(&mut server, service_parts, sockets, admin, reloader)?;
-    let (exit_hook, process_log) = (Mutex::new(exit_hook), Arc::clone(process_log));
-    let exit_tasks = Arc::new(ExitTasks { gate, exit_hook, upgrade_state, process_log });
+    let exit_tasks =
+        ExitTasks::new(gate, &connection_tracker, exit_hook, upgrade_state, process_log);
     let signals = SignalHandler {
         connection_tracker,
+        drain_grace: config.startup.drain_grace,
         reload_trigger,
         exit_tasks: Arc::clone(&exit_tasks),
         drain_delay: config.startup.drain_delay,
@@ -337,14 +338,14 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
     }
     let table = state.table.peek();
     log::info!(
-        "{} on http://{}{}, admin on http://{}, table {} with {} rows, {} keys",
+        "{} on http://{}{}, admin on http://{}, table {} with {}, {}",
         env!("CARGO_PKG_VERSION"),
         config.startup.http,
         config.startup.https.map(|address| format!(" and https://{address}")).unwrap_or_default(),
         config.startup.admin,
         table.version(),
-        table.row_count(),
-        ring.map_or(0, KeyRing::len),
+        Counted(table.row_count(), "row"),
+        Counted(ring.map_or(0, KeyRing::len), "key"),
     );
 }
 

@@ -12,6 +12,7 @@ use super::contents::{open_and_read_contents, report_copy, write_contents};
 use crate::cli::config_args::ConfigArgs;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::print_progress;
+use crate::cli::store_access::check_store_is_served;
 use crate::store::{AccountRow, AuditRecord, RedisOptions, StoreContents, StoreUrl};
 use crate::support::regular_file::{is_same_file, parent_dir};
 use crate::support::work_dir::WorkDir;
@@ -21,7 +22,9 @@ const WORK_DIR_PREFIX: &str = ".riskgate-backup-";
 
 /// Copies the store into a new file, which then replaces the older backup, if there is one.
 pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), CommandFailure> {
-    let options = config.read_config()?.startup.store;
+    let config = config.read_config()?;
+    check_store_is_served(&config)?;
+    let options = config.startup.store;
     if let StoreUrl::Sqlite(store) = &options.url
         && is_same_file(file, store)
     {

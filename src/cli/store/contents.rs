@@ -9,6 +9,7 @@ use crate::cli::store_access::{STORE_TIMEOUT, tell_time};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
 use crate::store::{RedisOptions, Store, StoreContents, StoreUrl};
+use crate::support::counted::Counted;
 
 /// The file, or the server without user and password.
 pub(super) fn describe(url: &StoreUrl) -> String {
@@ -42,7 +43,7 @@ pub(super) fn write_contents(
     to: &StoreUrl,
     options: &RedisOptions,
 ) -> Result<(), CommandFailure> {
-    print_progress(format!("writing {} keys", contents.ring.keys.len()));
+    print_progress(format!("writing {}", Counted(contents.ring.keys.len(), "key")));
     let mut target = Store::open(to, options, STORE_TIMEOUT)?;
     target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;
@@ -67,12 +68,15 @@ pub(super) fn report_copy(
     // A store that has counted no call has no month.
     let month = (*month != Month::FIRST).then(|| month.to_string());
     let counted = match &month {
-        Some(month) => format!("the numbers of {numbers} accounts in {month}"),
+        Some(month) => format!("the numbers of {} in {month}", Counted(numbers, "account")),
         None => "no numbers".to_owned(),
     };
     let done = format!(
-        "{done} {keys} keys, {accounts} accounts, {counted}, {top} top counts, {records} records \
-         of the audit"
+        "{done} {}, {}, {counted}, {}, {} of the audit",
+        Counted(keys, "key"),
+        Counted(accounts, "account"),
+        Counted(top, "top count"),
+        Counted(records, "record"),
     );
     let object = json!({
         "keys": keys, "accounts": accounts, "month": month,

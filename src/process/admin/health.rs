@@ -112,7 +112,14 @@ impl AdminApp {
     /// Lists the parts that have problems, for clients that must not read the reasons.
     fn list_faulty_parts(&self) -> Vec<String> {
         let part = |why: String| why.split(':').next().unwrap_or_default().to_owned();
-        self.list_problems().into_iter().map(part).collect()
+        let mut parts: Vec<String> = Vec::new();
+        for part in self.list_problems().into_iter().map(part) {
+            // A part may have several problems.
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts
     }
 
     /// Renders the problems for the page, each with advice.

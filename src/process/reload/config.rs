@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use super::ReloadState;
 use super::list_certificate_files;
-use crate::config::{Config, ConfigReading};
+use crate::config::{Config, ConfigReading, EffectiveSettings};
 use crate::gate::authz_rules::AuthzRules;
+
+/// The most changed settings that the log names for a reload.
+const MAX_LOGGED_CHANGES: usize = 10;
 
 impl ReloadState {
     /// Reads the config again and applies it. If the config is faulty, returns the problem, and the
     /// last good config stays in force.
     pub(super) fn reload_config(&mut self) -> Option<String> {
         self.config_watch.mark_read();
-        let ConfigReading { config, faults, files, has_transient_fault } =
+        let ConfigReading { config, settings, faults, files, has_transient_fault } =
             Config::read_with_files(&self.config_sources);
         let problem = match config.filter(|_| faults.is_empty()) {
             Some(config) => {
@@ -20,7 +23,7 @@ impl ReloadState {
                 self.is_latest_config_in_force = true;
                 self.apply_config(config);
                 self.record_config();
-                log::info!("config reloaded");
+                log::info!("config reloaded: {}", self.replace_settings(settings));
                 None
             }
             // The good config stays in force, so the files that it names stay watched too.
@@ -35,6 +38,20 @@ impl ReloadState {
         self.config_watch.schedule_retry_if(has_transient_fault);
         self.status_reporter.record_part("config", problem.as_deref(), true);
         problem
+    }
+
+    /// Keeps the new settings, and says what they change.
+    fn replace_settings(&mut self, new: Option<EffectiveSettings>) -> String {
+        let old = std::mem::replace(&mut self.settings, new);
+        let changes = match (old, &self.settings) {
+            (Some(old), Some(new)) => old.describe_changes(new),
+            _ => return "the settings before are not known".to_owned(),
+        };
+        match changes.len().saturating_sub(MAX_LOGGED_CHANGES) {
+            0 if changes.is_empty() => "no setting has changed".to_owned(),
+            0 => changes.join("; "),
+            more => format!("{}; and {more} more", changes[..MAX_LOGGED_CHANGES].join("; ")),
+        }
     }
 
     /// Applies a new config. Settings that need a restart are only reported.

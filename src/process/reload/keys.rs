@@ -19,6 +19,7 @@ use crate::gate::GateState;
 use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, read_key_file};
 use crate::quota::Ledger;
 use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreError};
+use crate::support::counted::Counted;
 use crate::support::memory;
 
 /// What a key of the store and its account need while they are read, as rows, and in the ring that
@@ -379,7 +380,8 @@ impl KeyRingUpdater {
 
     fn publish_ring(&mut self, state: &GateState, ring: KeyRing) {
         if state.keys.peek().is_none() {
-            log::info!("{} keys serve", ring.len());
+            let verb = if ring.len() == 1 { "serves" } else { "serve" };
+            log::info!("{} {verb}", Counted(ring.len(), "key"));
         }
         self.ring_faults = describe_faults(&ring);
         // The admin API waits for the ring, and then reads the rows.
@@ -409,7 +411,8 @@ fn describe_faults(ring: &KeyRing) -> Vec<String> {
     let mut lines: Vec<String> =
         faults.iter().take(MAX_LISTED_FAULTS).map(ToString::to_string).collect();
     if faults.len() > MAX_LISTED_FAULTS {
-        lines.push(format!("and {} more keys and accounts", faults.len() - MAX_LISTED_FAULTS));
+        let more = Counted(faults.len() - MAX_LISTED_FAULTS, "more fault");
+        lines.push(format!("and {more} of keys and accounts"));
     }
     lines
 }

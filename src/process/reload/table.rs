@@ -14,6 +14,7 @@ use super::status_reporter::StatusReporter;
 use super::watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED};
 use crate::gate::GateState;
 use crate::model::month::parse_day_as_unix_seconds;
+use crate::support::counted::Counted;
 use crate::support::regular_file::{ReadError, read_regular_text};
 use crate::table::{Table, TableInputs};
 
@@ -219,7 +220,7 @@ impl Worker {
     }
 
     fn publish_table(&self, table: Table) {
-        log::info!("table {} serves, {} rows", table.version(), table.row_count());
+        log::info!("table {} serves, {}", table.version(), Counted(table.row_count(), "row"));
         self.state.table.publish(table);
         self.state.top_domains.mark_stale();
         self.update_table_gauges();

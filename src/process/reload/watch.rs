@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, ConfigFault, ConfigSources, ReloadableConfig};
+use crate::config::{Config, ConfigFault, ConfigSources, EffectiveSettings, ReloadableConfig};
 
 /// How often files are polled.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -35,6 +35,8 @@ pub struct InputWatches {
     pub(super) startup_files: FileWatch,
     pub(super) table: FileWatch,
     pub(super) key_file: FileWatch,
+    /// The settings that were read.
+    pub(super) settings: Option<EffectiveSettings>,
 }
 
 impl InputWatches {
@@ -52,9 +54,11 @@ impl InputWatches {
             table: paths_of(|config| config.reloadable.table.input_paths()),
             key_file: paths_of(|config| config.reloadable.key_file.iter().cloned().collect()),
             config: FileWatch::for_paths(first.files),
+            settings: None,
         };
         let read = Config::read_with_files(sources);
         watches.config.set_paths(read.files);
+        watches.settings = read.settings;
         if let Some(config) = &read.config {
             watches.certificates.set_paths(list_certificate_files(&config.reloadable));
             watches.startup_files.set_paths(config.startup.files_read_at_start());

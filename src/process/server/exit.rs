@@ -3,8 +3,10 @@
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::downstream::ConnectionTracker;
 use crate::gate::Gate;
 use crate::observe::process_log::ProcessLog;
 use crate::process::upgrade::RuntimeDir;
@@ -14,15 +16,35 @@ pub type ExitHook = Box<dyn FnOnce() + Send>;
 
 /// What the process does last, whichever signal ends it. The exit hook is called only once.
 pub(super) struct ExitTasks {
-    pub gate: Gate,
-    pub exit_hook: Mutex<Option<ExitHook>>,
+    gate: Gate,
+    connection_tracker: Arc<ConnectionTracker>,
+    /// How many requests had no whole response when drain.grace was over.
+    pub cut_requests: AtomicUsize,
+    exit_hook: Mutex<Option<ExitHook>>,
     pub upgrade_state: Arc<Mutex<UpgradeState>>,
-    pub process_log: Arc<ProcessLog>,
+    process_log: Arc<ProcessLog>,
 }
 
 impl ExitTasks {
+    pub fn new(
+        gate: Gate,
+        connection_tracker: &Arc<ConnectionTracker>,
+        exit_hook: Option<ExitHook>,
+        upgrade_state: UpgradeState,
+        process_log: &Arc<ProcessLog>,
+    ) -> Arc<ExitTasks> {
+        Arc::new(ExitTasks {
+            gate,
+            connection_tracker: Arc::clone(connection_tracker),
+            cut_requests: AtomicUsize::new(0),
+            exit_hook: Mutex::new(exit_hook),
+            upgrade_state: Arc::new(Mutex::new(upgrade_state)),
+            process_log: Arc::clone(process_log),
+        })
+    }
+
     /// Closes the gate and the duplicate sockets, releases the runtime directory, calls the exit
-    /// hook and writes the rest of the log.
+    /// hook, logs how the process ended, and writes the rest of the log.
     pub fn run(&self) {
         self.gate.close();
         lock_upgrade_state(&self.upgrade_state).close_sockets_and_release_dir();
@@ -30,7 +52,31 @@ impl ExitTasks {
         if let Some(exit_hook) = exit_hook {
             exit_hook();
         }
+        self.log_ending();
         self.process_log.flush();
+    }
+
+    fn log_ending(&self) {
+        let cut = self.cut_requests.load(Ordering::Relaxed);
+        let cut = cut.max(self.connection_tracker.count_requests_in_flight());
+        let cut_text = match cut {
+            0 => "all requests had their responses".to_owned(),
+            1 => "1 request was cut".to_owned(),
+            _ => format!("{cut} requests were cut"),
+        };
+        let text = match self.connection_tracker.drain_began_at() {
+            Some(at) => {
+                format!(
+                    "ended {:.1}s after the drain began: {cut_text}",
+                    at.elapsed().as_secs_f64()
+                )
+            }
+            None => format!("SIGINT: ended without a drain: {cut_text}"),
+        };
+        match cut {
+            0 => log::info!("{text}"),
+            _ => log::warn!("{text}"),
+        }
     }
 }
 

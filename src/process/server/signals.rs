@@ -17,6 +17,7 @@ use crate::downstream::ConnectionTracker;
 use crate::process::reload::ReloadTrigger;
 use crate::process::systemd;
 use crate::process::upgrade::Predecessor;
+use crate::support::counted::Counted;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// How long the drain keeps a connection open after its last response, because the client's next
@@ -25,6 +26,9 @@ const DRAIN_KEEPALIVE: Duration = Duration::from_millis(250);
 /// [`DRAIN_KEEPALIVE`] after an upgrade. It is longer, because nothing waits for this process to
 /// end.
 const UPGRADE_DRAIN_KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// How long before the end of drain.grace the requests that will be cut are counted.
+const BEFORE_GRACE_ENDS: Duration = Duration::from_millis(50);
 
 /// Keeps SIGHUP from ending the process while it starts. A reload is not needed then, because the
 /// start itself reads all files.
@@ -93,6 +97,8 @@ pub(super) struct SignalHandler {
     pub reload_trigger: ReloadTrigger,
     pub exit_tasks: Arc<ExitTasks>,
     pub drain_delay: Duration,
+    /// How long the drain may take after that.
+    pub drain_grace: Duration,
     /// The process that this one replaces; None if this one took over no sockets.
     pub predecessor: Mutex<Option<Predecessor>>,
     /// The streams that were opened at start, so that no signal is lost.
@@ -107,7 +113,7 @@ impl ShutdownSignalWatch for SignalHandler {
         let SignalStreams { mut hangup, mut quit, mut terminate, mut interrupt } =
             signal_streams.unwrap_or_default();
         if !self.take_over_from_predecessor().await {
-            self.connection_tracker.start_drain(DRAIN_KEEPALIVE);
+            self.start_drain(DRAIN_KEEPALIVE, "the upgrade failed: drains");
             return self.drain(interrupt, 1).await;
         }
         systemd::warn_if_unsupported_address();
@@ -123,8 +129,7 @@ impl ShutdownSignalWatch for SignalHandler {
                         done = &mut transfer => (done, false),
                         () = wait_for_signal(&mut interrupt) => {
                             is_cancelled.store(true, Ordering::Relaxed);
-                            self.exit_tasks.run();
-                            return ShutdownSignal::FastShutdown;
+                            return self.stop();
                         }
                         () = wait_for_signal(&mut terminate) => {
                             is_cancelled.store(true, Ordering::Relaxed);
@@ -132,7 +137,7 @@ impl ShutdownSignalWatch for SignalHandler {
                         }
                     };
                     if is_transferred {
-                        self.connection_tracker.start_drain(UPGRADE_DRAIN_KEEPALIVE);
+                        self.start_drain(UPGRADE_DRAIN_KEEPALIVE, "SIGQUIT: drains");
                         systemd::notify_stopping();
                         return self.drain(interrupt, 0).await;
                     }
@@ -140,21 +145,15 @@ impl ShutdownSignalWatch for SignalHandler {
                         break;
                     }
                 },
-                () = wait_for_signal(&mut interrupt) => {
-                    self.exit_tasks.run();
-                    return ShutdownSignal::FastShutdown;
-                }
+                () = wait_for_signal(&mut interrupt) => return self.stop(),
                 () = wait_for_signal(&mut terminate) => break,
             }
         }
-        self.connection_tracker.start_drain(DRAIN_KEEPALIVE);
+        self.start_drain(DRAIN_KEEPALIVE, "SIGTERM: drains");
         systemd::notify_stopping();
         tokio::select! {
             () = tokio::time::sleep(self.drain_delay) => {}
-            () = wait_for_signal(&mut interrupt) => {
-                self.exit_tasks.run();
-                return ShutdownSignal::FastShutdown;
-            }
+            () = wait_for_signal(&mut interrupt) => return self.stop(),
         }
         self.drain(interrupt, 0).await
     }
@@ -226,6 +225,24 @@ impl SignalHandler {
         }
     }
 
+    /// Lets every response announce that its connection closes, and logs what is left to do.
+    fn start_drain(&self, keepalive: Duration, cause: &str) {
+        self.connection_tracker.start_drain(keepalive);
+        let left = Counted(self.connection_tracker.count_requests_in_flight(), "request");
+        let delay = match self.drain_delay {
+            Duration::ZERO => String::new(),
+            delay => format!("accepts connections for {delay:?} (drain.delay), "),
+        };
+        let grace = self.drain_grace;
+        log::info!("{cause}: {delay}{left} left, ends after {grace:?} at the latest");
+    }
+
+    /// Ends the process without a drain.
+    fn stop(&self) -> ShutdownSignal {
+        self.exit_tasks.run();
+        ShutdownSignal::FastShutdown
+    }
+
     fn spawn_reload(&self) {
         let reload_trigger = self.reload_trigger.clone();
         tokio::spawn(async move {
@@ -242,6 +259,13 @@ impl SignalHandler {
         lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets_and_release_dir();
         let (connections, exit_tasks) =
             (Arc::clone(&self.connection_tracker), Arc::clone(&self.exit_tasks));
+        // Pingora ends the process then, and the count would be gone.
+        let (counted, tasks) = (Arc::clone(&connections), Arc::clone(&exit_tasks));
+        let end_of_grace = tokio::time::sleep(self.drain_grace.saturating_sub(BEFORE_GRACE_ENDS));
+        tokio::spawn(async move {
+            end_of_grace.await;
+            tasks.cut_requests.store(counted.count_requests_in_flight(), Ordering::Relaxed);
+        });
         tokio::spawn(async move {
             let drained = async {
                 connections.wait_until_listeners_closed().await;

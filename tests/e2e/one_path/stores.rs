@@ -2,6 +2,7 @@
 
 mod backup;
 mod lost_key_changes;
+mod one_config;
 pub mod redis;
 mod redis_acl;
 mod redis_data_loss;

@@ -105,7 +105,7 @@ fn the_process_log_has_time_and_level_in_the_chosen_form() {
     let setup = Setup::new().append_toml(feed);
     let gateway = setup.set_text("log.level", "warn,riskgate::process=info").start();
     gateway.edit_config(|toml| toml.replace("[log]", "[log]\nprocess_format = \"json\""));
-    wait_until("the config is reloaded", || gateway.stderr().contains("\"config reloaded\""));
+    wait_until("the config is reloaded", || gateway.stderr().contains("\"config reloaded: "));
     let stderr = gateway.stderr();
     let (text, json): (Vec<&str>, Vec<&str>) =
         stderr.lines().partition(|line| !line.starts_with('{'));

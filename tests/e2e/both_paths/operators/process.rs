@@ -96,6 +96,8 @@ fn sigint_ends_the_gateway_and_keeps_its_counts() {
     let mut gateway = gateway;
     gateway.send_signal("INT");
     gateway.wait_for_exit();
+    let log = gateway.stderr();
+    assert!(log.contains("info: SIGINT: ended without a drain: all requests had"), "{log}");
     let gateway = gateway.start_after_exit();
     assert_eq!(gateway.get_month_count(&key), 7);
 }
@@ -121,6 +123,16 @@ fn after_sigterm_a_request_in_flight_is_completed_and_counted() {
     assert_eq!(answer.header("Connection"), Some("close"));
     assert!(connection.ends_without_more_bytes(), "a process that ends keeps no connection");
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
+    let log = gateway.stderr();
+    let last = log.lines().rev().take(2).collect::<Vec<_>>();
+    assert!(
+        last[1].ends_with("SIGTERM: drains: 1 request left, ends after 30s at the latest"),
+        "{log}"
+    );
+    assert!(
+        last[0].ends_with("s after the drain began: all requests had their responses"),
+        "{log}"
+    );
     let gateway = gateway.start_after_exit();
     assert_eq!(gateway.get_month_count(&key), CALLS_TO_OBTAIN_LEASE + 1);
 }
@@ -203,6 +215,8 @@ fn a_drain_ends_after_drain_grace_even_with_a_request_in_flight() {
     gateway.send_signal("TERM");
     gateway.wait_for_exit();
     assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
+    let log = gateway.stderr();
+    assert!(log.contains("warn: ended ") && log.contains(": 1 request was cut"), "{log}");
 }
 
 #[test]

@@ -191,7 +191,8 @@ fn a_broken_config_is_reported_and_the_old_config_stays() {
     wait_until("/readyz reports no fault", || readyz_reports_no_fault(&gateway));
     wait_until("the log has both", || {
         let log = gateway.stderr();
-        log.contains("info: config reloaded") && log.contains("info: config: the fault has ended")
+        log.contains("info: config reloaded: plans.free 50 → 60")
+            && log.contains("info: config: the fault has ended")
     });
 }
 
@@ -232,13 +233,14 @@ fn an_emptied_key_file_or_config_is_reported_and_the_last_good_one_stays() {
 #[test]
 fn a_missing_config_in_the_default_place_is_reported_and_the_old_one_stays() {
     let setup = Setup::new().set("plans.free", "50");
-    let (keys, usual) = (setup.path("keys.toml"), setup.path("conf").join("riskgate.toml"));
+    let (keys, usual) = (setup.path("keys.toml"), setup.path("site/conf/riskgate.toml"));
     let token = "a_key_that_a_file_declares";
     let hash = riskgate::keys::format_key_hash(token);
     std::fs::write(&keys, format!("[[key]]\nid = \"a\"\naccount = \"a\"\nhash = \"{hash}\"\n"))
         .unwrap();
-    let folder = setup.path("conf").parent().unwrap().display().to_string();
-    let script = format!("cd {folder} && mkdir -p conf && cp riskgate.toml conf && exec $0 run");
+    let folder = setup.path("site").display().to_string();
+    let script =
+        format!("mkdir -p {folder}/conf && cd {folder} && cp ../riskgate.toml conf && exec $0 run");
     let setup =
         setup.set_text("keys.file", keys.to_str().unwrap()).run_under(&["sh", "-c", &script]);
     let gateway = setup.start();

@@ -157,7 +157,7 @@ fn every_command_fails_in_one_line_when_its_output_cannot_be_written() {
     ];
     let changing: [(&[&str], &str); 5] = [
         (&["accounts", "set", "acme", "--plan", "pro"], "account acme is set"),
-        (&["keys", "import", &file, "--json"], "1 keys imported"),
+        (&["keys", "import", &file, "--json"], "1 key imported"),
         (&["store", "init", "--json"], "store "),
         (&["store", "copy", &from, &to, "--json"], "copied 2 keys"),
         (&["keys", "revoke", made["id"].as_str().unwrap(), "--json"], "is revoked; "),
