@@ -11,7 +11,9 @@ mod check;
 mod config;
 mod config_args;
 mod demo;
+mod examples;
 mod failure;
+mod init;
 mod keys;
 mod manual;
 mod output;
@@ -22,13 +24,17 @@ mod store_access;
 mod table;
 mod usage;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
+use crate::config::nearest_name;
 use crate::process::server::survive_file_size_limit;
 use crate::store::redact_url;
 use config_args::ConfigArgs;
+use examples::with_examples;
 use failure::CommandFailure;
 
 /// How risky is this e-mail domain? A gateway that answers, and guards the servers behind it.
@@ -43,6 +49,8 @@ struct Cli {
 enum Command {
     /// Run the gateway.
     Run(run::Args),
+    /// Write a config and make a first key: four questions, or options.
+    Init(init::Args),
     /// Run a gateway and a stand-in upstream server on loopback, and print three requests to try.
     Demo(demo::Args),
     /// Ask the running gateway whether it may get traffic; fail if not.
@@ -93,6 +101,7 @@ impl From<clap::Error> for CommandFailure {
     /// Help and version are results, not failures.
     fn from(error: clap::Error) -> CommandFailure {
         let code = u8::try_from(error.exit_code()).unwrap_or(2);
+        let tip = find_tip(&error);
         // clap repeats arguments, and one may be the URL of a store with a password.
         let text: String = error
             .render()
@@ -102,7 +111,12 @@ impl From<clap::Error> for CommandFailure {
             .collect();
         match error.use_stderr() {
             true => {
-                CommandFailure { message_lines: vec![text.trim_end().to_owned()], exit_code: code }
+                let text = text.trim_end().to_owned();
+                let tip = tip.map(|tip| format!("  tip: {tip}"));
+                CommandFailure {
+                    message_lines: [Some(text), tip].into_iter().flatten().collect(),
+                    exit_code: code,
+                }
             }
             false => output::print_result(text)
                 .err()
@@ -111,12 +125,43 @@ impl From<clap::Error> for CommandFailure {
     }
 }
 
+/// The command line, with an example in the help of each command.
+fn full_command() -> clap::Command {
+    with_examples(Cli::command(), "")
+}
+
+fn parse_arguments() -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&full_command().try_get_matches()?)
+}
+
+/// Says what to write in place of wrong words that clap has no suggestion for.
+fn find_tip(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    if let Some(command) = text(ContextKind::InvalidSubcommand) {
+        let has_suggestion = error.get(ContextKind::SuggestedSubcommand).is_some();
+        let cli = Cli::command();
+        let near = nearest_name(command, cli.get_subcommands().map(clap::Command::get_name));
+        return match command {
+            "version" => Some("riskgate --version prints the version".to_owned()),
+            _ if has_suggestion => None,
+            _ => near.map(|name| format!("did you mean `riskgate {name}`?")),
+        };
+    }
+    let word = text(ContextKind::InvalidArg).filter(|word| !word.starts_with('-'))?;
+    let is_config = Path::new(word).extension().is_some_and(|extension| extension == "toml");
+    is_config.then(|| format!("write -c {word}: -c names the config"))
+}
+
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     survive_file_size_limit();
     let outcome =
-        Cli::try_parse().map_err(CommandFailure::from).and_then(|cli| match cli.command {
+        parse_arguments().map_err(CommandFailure::from).and_then(|cli| match cli.command {
             Command::Run(args) => run::run(args),
+            Command::Init(args) => init::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Ready(args) => ready::run(&args),
             Command::Check(args) => check::run(&args),
@@ -128,8 +173,8 @@ pub fn main() -> ExitCode {
             Command::Audit(args) => audit::run(&args),
             Command::Store { command } => store::run(command),
             Command::Table { command } => table::run(command),
-            Command::Completions(args) => manual::print_completions(&args, Cli::command()),
-            Command::Man(args) => manual::print_man_page(&args, Cli::command()),
+            Command::Completions(args) => manual::print_completions(&args, full_command()),
+            Command::Man(args) => manual::print_man_page(&args, full_command()),
         });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

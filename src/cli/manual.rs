@@ -1,6 +1,8 @@
 //! `riskgate completions` and `riskgate man`: what shells and `man` know of the commands.
 
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::process;
 
 use clap::Command;
 use clap_complete::Shell;
@@ -20,6 +22,9 @@ pub struct ManArgs {
     /// Write the pages of all commands into this directory instead, which must exist.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Print the source of the page, as a pipe gets it, on a terminal too.
+    #[arg(long, conflicts_with = "dir")]
+    roff: bool,
 }
 
 /// Prints the completion script of a shell.
@@ -32,8 +37,9 @@ pub fn print_completions(
     print_result(script)
 }
 
-/// Prints riskgate(1), or writes the pages of all commands.
-pub fn print_man_page(args: &ManArgs, command: Command) -> Result<(), CommandFailure> {
+/// Prints riskgate(1), or writes the pages of all commands. On a terminal, `man` shows the page;
+/// without `man`, the page is the long help, which has the same words.
+pub fn print_man_page(args: &ManArgs, mut command: Command) -> Result<(), CommandFailure> {
     if let Some(dir) = &args.dir {
         let written = clap_mangen::generate_to(command, dir);
         written.map_err(|error| write_failure(dir, &error))?;
@@ -42,8 +48,23 @@ pub fn print_man_page(args: &ManArgs, command: Command) -> Result<(), CommandFai
     }
     let mut page = Vec::new();
     // Writing to a Vec can't fail.
-    let _ = clap_mangen::Man::new(command).render(&mut page);
-    print_result(page)
+    let _ = clap_mangen::Man::new(command.clone()).render(&mut page);
+    match args.roff || !std::io::stdout().is_terminal() {
+        true => print_result(page),
+        false if show_with_man(&page) => Ok(()),
+        false => print_result(command.render_long_help().to_string()),
+    }
+}
+
+/// Returns true if `man` has shown the page.
+fn show_with_man(page: &[u8]) -> bool {
+    let mut man = process::Command::new("man");
+    let Ok(mut man) = man.args(["-l", "-"]).stdin(process::Stdio::piped()).spawn() else {
+        return false;
+    };
+    // `man` may end before it has read all.
+    let written = man.stdin.take().is_some_and(|mut input| input.write_all(page).is_ok());
+    man.wait().is_ok_and(|status| status.success()) && written
 }
 
 fn write_failure(dir: &Path, error: &std::io::Error) -> CommandFailure {

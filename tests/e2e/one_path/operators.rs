@@ -11,6 +11,7 @@ mod demo_upstream;
 mod dns_commands;
 mod feeds;
 mod file_reads;
+mod init;
 mod overrides;
 mod prometheus;
 mod systemd;

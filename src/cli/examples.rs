@@ -1,0 +1,96 @@
+//! An example for the help of each command.
+
+use clap::Command;
+
+/// One example for each command. The words up to the name of the command are the command.
+const EXAMPLES: [(&str, &str); 35] = [
+    ("run", "-c /etc/riskgate/riskgate.toml --upstream 127.0.0.1:9000"),
+    ("init", "--upstream 127.0.0.1:3000 --sign-up /signup --account acme"),
+    ("demo", ""),
+    ("ready", "--admin 127.0.0.1:9090"),
+    ("check", "-c riskgate.toml"),
+    ("config check", "-c riskgate.toml"),
+    ("config show", "--json"),
+    ("config schema", ""),
+    ("keys create", "--account acme --plan pro --origin https://app.example.com --expires 90d"),
+    ("keys list", "--account acme"),
+    ("keys rotate", "key_0123456789abcdef --overlap 7d"),
+    ("keys revoke", "key_0123456789abcdef"),
+    ("keys import", "conf/keys.example.toml"),
+    ("accounts list", "--json"),
+    ("accounts set", "acme --plan business --limit 250000"),
+    ("admin-token create", "--name ada --scope write --expires 90d"),
+    ("usage", "--month 2026-11 --csv"),
+    ("audit", "--operation key. --actor ada"),
+    ("store init", "-c riskgate.toml"),
+    ("store copy", "sqlite:state/riskgate.db redis://cache.internal:6379"),
+    ("store backup", "/var/backups/riskgate.db"),
+    ("store restore", "/var/backups/riskgate.db"),
+    ("store repair-month", "2026-11"),
+    ("table build", "data -o lists.bin"),
+    ("table inspect", "data"),
+    ("table lookup", "mail.yopmail.com gmial.com"),
+    ("table diff", "old-data data"),
+    ("table allow", "example.com --note ticket-17 --until 2030-12-31"),
+    ("table deny", "bad.example.com --exact"),
+    ("table clear", "example.com"),
+    ("table update", "castle"),
+    ("table feeds", "--json"),
+    ("table resolve", "names.txt -o facts.csv"),
+    ("table suggest-hosts", "--min 5"),
+    ("completions", "bash"),
+];
+
+/// Adds the examples to the help of a command and of all below it. `path` has the words before
+/// those of the command, with a blank behind each.
+pub(super) fn with_examples(command: Command, path: &str) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| {
+        let path = format!("{path}{name}");
+        command.mut_subcommand(name, |inner| {
+            let example = EXAMPLES.iter().find(|(words, _)| *words == path);
+            let inner = with_examples(inner, &format!("{path} "));
+            match example {
+                Some((words, more)) => {
+                    let line = format!("riskgate {words} {more}");
+                    inner.after_help(format!("Example:\n  {}", line.trim_end()))
+                }
+                None => inner,
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// The words of all commands that have no commands below them.
+    fn list_commands(command: &Command, path: &str, out: &mut Vec<String>) {
+        for inner in command.get_subcommands() {
+            let words = format!("{path}{}", inner.get_name());
+            match inner.has_subcommands() {
+                true => list_commands(inner, &format!("{words} "), out),
+                false => out.push(words),
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_has_an_example_that_is_right() {
+        let mut commands = Vec::new();
+        list_commands(&Cli::command(), "", &mut commands);
+        for words in commands.iter().filter(|words| *words != "man") {
+            let example = EXAMPLES.iter().find(|(command, _)| command == words);
+            let (_, more) = example.unwrap_or_else(|| panic!("{words} has no example"));
+            let line = format!("riskgate {words} {more}");
+            if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
+                panic!("{line}: {error}");
+            }
+        }
+        assert!(EXAMPLES.iter().all(|(words, _)| commands.iter().any(|it| it == words)));
+    }
+}

@@ -1,0 +1,121 @@
+//! `riskgate init`: a config, a first key, and on request a unit of systemd or a compose file.
+//!
+//! Asks four questions on a terminal; elsewhere the options answer them. Overwrites no file: each
+//! is created, or the command fails before it has written any.
+
+mod answers;
+mod files;
+mod questions;
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use super::config_args::ConfigArgs;
+use super::failure::CommandFailure;
+use super::keys::create_key;
+use super::output::print_message;
+use crate::management::{NewKey, check_account_name};
+use crate::support::regular_file::parent_dir;
+use answers::Answers;
+pub use answers::Args;
+use files::{COMPOSE_FILE, UNIT_FILE, render_compose_file, render_config, render_unit};
+use questions::Interview;
+
+/// The plan of the first key's account.
+const FIRST_PLAN: &str = "pro";
+
+pub fn run(args: &Args) -> Result<(), CommandFailure> {
+    let folder = parent_dir(&args.file);
+    let extra = match (args.systemd, args.compose) {
+        (true, _) => Some(folder.join(UNIT_FILE)),
+        (_, true) => Some(folder.join(COMPOSE_FILE)),
+        _ => None,
+    };
+    for file in [Some(&args.file), extra.as_ref()].into_iter().flatten() {
+        check_is_free(file)?;
+    }
+    let mut answers = Interview::new().ask(args)?;
+    check_account_name("account", &answers.account)?;
+    if args.compose {
+        // No client of a container reaches its loopback address.
+        answers.listen.set_ip([0, 0, 0, 0].into());
+    }
+    write_new(&args.file, &render_config(&answers))?;
+    let config_args = ConfigArgs::of_file(&args.file);
+    let config = config_args.read_config().inspect_err(|_| {
+        // The answers were wrong, such as a path that is none.
+        let _ = fs::remove_file(&args.file);
+    })?;
+    let shown = args.file.display();
+    print_message(format!("wrote {shown}; `riskgate check -c {shown}` checks it"));
+    if let Some(extra) = &extra {
+        let text = match args.systemd {
+            true => render_unit(&args.file)?,
+            false => render_compose_file(&args.file, answers.listen.port()),
+        };
+        write_new(extra, &text)?;
+        print_message(format!("wrote {}", extra.display()));
+    }
+    if !args.compose {
+        let account = answers.account.clone();
+        let plan = Some(FIRST_PLAN.to_owned());
+        create_key(&config, &NewKey { account, plan, ..NewKey::default() }, false)?;
+    }
+    print_next_commands(args, &answers);
+    Ok(())
+}
+
+fn print_next_commands(args: &Args, answers: &Answers) {
+    let (file, account) = (args.file.display(), &answers.account);
+    let port = answers.listen.port();
+    let host = if args.compose { "127.0.0.1".into() } else { answers.listen.ip().to_string() };
+    let host = if host == "0.0.0.0" { "127.0.0.1" } else { &host };
+    let ask = format!(
+        "curl -s -H 'Authorization: Bearer rg_…' http://{host}:{port}/v1/public/domain/yopmail.com"
+    );
+    let folder = parent_dir(&args.file).display();
+    let (first, second) = match (args.systemd, args.compose) {
+        (true, _) => (
+            format!("sudo systemctl enable --now \"$(realpath {folder}/{UNIT_FILE})\""),
+            format!("{ask}    # with the key above"),
+        ),
+        (_, true) => (
+            format!("docker compose -f {folder}/{COMPOSE_FILE} up --detach"),
+            format!(
+                "docker compose -f {folder}/{COMPOSE_FILE} exec riskgate /usr/bin/riskgate keys \
+                 create --account {account} --plan {FIRST_PLAN}"
+            ),
+        ),
+        _ => (format!("riskgate run -c {file}"), format!("{ask}    # with the key above")),
+    };
+    print_message(format!("next:\n    {first}\n    {second}"));
+}
+
+/// Fails if there is something at the path, or no folder for it.
+fn check_is_free(file: &Path) -> Result<(), CommandFailure> {
+    let shown = file.display();
+    if file.symlink_metadata().is_ok() {
+        let expected = "expected no file, because `riskgate init` overwrites none";
+        return Err(CommandFailure::failed(format!("{shown}: {expected}, but found one")));
+    }
+    match parent_dir(file).is_dir() {
+        true => Ok(()),
+        false => {
+            let folder = parent_dir(file).display();
+            let found = format!("{shown}: expected the folder {folder}, but found none");
+            Err(CommandFailure::failed(format!("{found}; create it first")))
+        }
+    }
+}
+
+/// Writes a file that does not exist yet.
+fn write_new(file: &Path, text: &str) -> Result<(), CommandFailure> {
+    let write = || -> io::Result<()> {
+        OpenOptions::new().write(true).create_new(true).open(file)?.write_all(text.as_bytes())
+    };
+    write().map_err(|error| {
+        let file = file.display();
+        CommandFailure::failed(format!("{file}: expected to write it, but found {error}"))
+    })
+}

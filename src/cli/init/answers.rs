@@ -1,0 +1,37 @@
+//! What the options and a person say to `riskgate init`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The config to write.
+    #[arg(value_name = "FILE", default_value = "riskgate.toml")]
+    pub file: PathBuf,
+    /// The address for requests.
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// The server behind riskgate; without one, riskgate answers everything itself.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub upstream: Option<String>,
+    /// The path to which the server's sign-up form is posted.
+    #[arg(long, value_name = "PATH", requires = "upstream")]
+    pub sign_up: Option<String>,
+    /// The account of the first key.
+    #[arg(long, value_name = "NAME")]
+    pub account: Option<String>,
+    /// Also write riskgate.service, a unit for systemd, beside the config.
+    #[arg(long, conflicts_with = "compose")]
+    pub systemd: bool,
+    /// Also write compose.yaml beside the config. The key is made in the container then.
+    #[arg(long)]
+    pub compose: bool,
+}
+
+/// What the config says.
+pub struct Answers {
+    pub listen: SocketAddr,
+    pub upstream: Option<String>,
+    pub sign_up: Option<String>,
+    pub account: String,
+}

@@ -1,0 +1,122 @@
+//! The files that `riskgate init` writes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use super::answers::Answers;
+use crate::cli::failure::CommandFailure;
+use crate::support::regular_file::parent_dir;
+
+/// The unit for systemd, beside the config.
+pub(super) const UNIT_FILE: &str = "riskgate.service";
+/// The compose file, beside the config.
+pub(super) const COMPOSE_FILE: &str = "compose.yaml";
+
+const HEAD: &str = "\
+# The config of riskgate. `riskgate check` reports every fault in it, `riskgate config show` prints
+# what is in force, and conf/riskgate.toml in the sources has every setting with its reason.
+# riskgate reads a change within two seconds; the log names settings that need a restart.
+";
+
+const FEEDS: &str = "
+# Lists that riskgate fetches: names that are abused today. Write enabled = false below both if this
+# machine fetches nothing.
+[[table.feed]]
+name = \"castle\"
+# Names that left the list stay that long.
+keep = \"90d\"
+[[table.feed]]
+name = \"reviewed\"
+";
+
+/// Renders the config.
+pub(super) fn render_config(answers: &Answers) -> String {
+    let mut text = HEAD.to_owned();
+    let listen = answers.listen;
+    // Writing to a string can't fail.
+    let _ = write!(
+        text,
+        "\n[listen]\n# 127.0.0.1: only this machine can send requests. 0.0.0.0: others too.\n\
+         http = \"{listen}\"\n\n[check]\n\
+         # riskgate answers /v1/check/ itself, from its table. \"upstream\" and \"fallback\" ask \
+         your\n# checking service.\nanswer = \"table\"\n\n[upstream]\n"
+    );
+    match &answers.upstream {
+        None => {
+            text.push_str(
+                "# Name the servers of your service, and remove the second line: it turns their \
+                 health checks off.\n# servers = [\"10.0.0.7:9000\"]\nhealth_interval = \"0\"\n",
+            );
+        }
+        Some(server) => {
+            let server = toml_text(server);
+            let _ = write!(
+                text,
+                "servers = [{server}]\n\n# riskgate stands in front of the whole site. Without key \
+                 = false, each request would need an API key.\n[[upstream.route]]\nprefix = \"/\"\n\
+                 key = false\n"
+            );
+        }
+    }
+    if let Some(path) = &answers.sign_up {
+        let path = toml_text(path);
+        let _ = write!(
+            text,
+            "\n# Forms that are posted to these paths are judged by the address in the field. \
+             shadow: only\n# counted, see /screening on the admin listener; annotate: the server \
+             gets X-Riskgate-Action;\n# block: a risky form is refused.\n[upstream.route.screen]\n\
+             paths = [{path}]\nfields = [\"email\"]\nmode = \"shadow\"\n"
+        );
+    }
+    text.push_str(FEEDS);
+    text
+}
+
+/// Renders a text as TOML, which has the escapes of JSON for what people type.
+fn toml_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Renders a unit for systemd. The service runs as the owner of the config's folder, so that it can
+/// write there.
+pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
+    let absolute = |path: &Path| std::path::absolute(path);
+    let (program, config) = (std::env::current_exe()?, absolute(config)?);
+    let (folder, user) = (parent_dir(&config), fs::metadata(parent_dir(&config))?.uid());
+    let folder = folder.display().to_string();
+    let (program, config) = (program.display(), config.display());
+    Ok(format!(
+        "# riskgate under systemd. An upgrade without a refused connection needs two instances:\n\
+         # see conf/systemd in the sources.\n\
+         [Unit]\nDescription=riskgate\nAfter=network-online.target\nWants=network-online.target\n\n\
+         [Service]\nType=notify\nWatchdogSec=10\nUser={user}\nWorkingDirectory={folder}\n\
+         ExecStart=\"{program}\" run -c \"{config}\"\n\
+         ExecReload=/bin/sh -c \"kill -HUP $MAINPID\"\n\
+         # Longer than drain.delay and drain.grace together.\nTimeoutStopSec=60\n\
+         Restart=on-failure\n# A restart does not repair a broken config.\n\
+         RestartPreventExitStatus=78\nLimitNOFILE=65536\nNoNewPrivileges=yes\n\
+         ProtectSystem=full\nPrivateTmp=yes\nUMask=0077\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    ))
+}
+
+/// Renders a compose file. The image is one that `scripts/release` has built.
+pub(super) fn render_compose_file(config: &Path, port: u16) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let name = config.file_name().unwrap_or_default().to_string_lossy();
+    format!(
+        "# riskgate with its store in a volume. Build the image with scripts/release in the sources,\n\
+         # and load it: podman load -i riskgate-{version}-image.tar\n\
+         services:\n  riskgate:\n    image: riskgate:{version}\n    \
+         command: [run, -c, /etc/riskgate/{name}]\n    restart: unless-stopped\n    \
+         read_only: true\n    cap_drop: [ALL]\n    environment:\n      \
+         RISKGATE_CONFIG: /etc/riskgate/{name}\n    volumes:\n      \
+         - state:/var/lib/riskgate\n      \
+         # The folder: an editor may replace a file, and a mount of the file would keep the old \
+         one.\n      - .:/etc/riskgate:ro\n    ports: [\"127.0.0.1:{port}:{port}\"]\n    \
+         # Longer than drain.delay and drain.grace together.\n    stop_grace_period: 40s\n\n\
+         volumes:\n  state: {{}}\n"
+    )
+}

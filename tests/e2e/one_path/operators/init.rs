@@ -1,0 +1,88 @@
+//! `riskgate init`: what it writes is good, and it overwrites nothing.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::harness::{BINARY, CommandOutput, run_command};
+
+fn run_in(folder: &Path, words: &[&str]) -> CommandOutput {
+    let mut command = Command::new(BINARY);
+    run_command(command.args(words).current_dir(folder).env_remove("RISKGATE_CONFIG"))
+}
+
+#[test]
+fn init_writes_a_config_without_warnings_and_a_key_that_is_in_its_store() {
+    for words in [
+        &["init"][..],
+        &["init", "--upstream", "127.0.0.1:3000"],
+        &["init", "--upstream", "127.0.0.1:3000", "--sign-up", "/signup", "--account", "acme"],
+        &["init", "--listen", "127.0.0.1:18080", "--systemd"],
+    ] {
+        let folder = TempDir::new().unwrap();
+        let made = run_in(folder.path(), words).expect(0);
+        assert!(made.stdout.starts_with("rg_"), "{}", made.stdout);
+        assert!(made.stderr.contains("next:\n"), "{}", made.stderr);
+        let checked = run_in(folder.path(), &["check"]).expect(0).stderr;
+        assert!(checked.starts_with("riskgate.toml: good; store "), "{words:?}: {checked}");
+        assert!(checked.contains("1 key\n") && !checked.contains("table.feed"), "{checked}");
+        let config = fs::read_to_string(folder.path().join("riskgate.toml")).unwrap();
+        assert!(config.contains("name = \"castle\"") && config.contains("keep = \"90d\""));
+        assert_eq!(config.contains("mode = \"shadow\""), words.contains(&"/signup"));
+        assert_eq!(folder.path().join("riskgate.service").exists(), words.contains(&"--systemd"));
+    }
+}
+
+#[test]
+fn init_overwrites_no_file_and_leaves_none_behind_after_a_failure() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for (existing, words) in [
+        ("riskgate.toml", &["init"][..]),
+        ("riskgate.service", &["init", "--systemd"]),
+        ("compose.yaml", &["init", "--compose"]),
+    ] {
+        fs::write(path(existing), "mine\n").unwrap();
+        let refused = run_in(folder.path(), words).expect(1).stderr;
+        assert!(refused.contains(existing) && refused.contains("overwrites none"), "{refused}");
+        assert_eq!(fs::read_to_string(path(existing)).unwrap(), "mine\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        fs::remove_file(path(existing)).unwrap();
+    }
+    let wrong = ["init", "--upstream", "127.0.0.1:3000", "--sign-up", "signup"];
+    let refused = run_in(folder.path(), &wrong).expect(78).stderr;
+    assert!(refused.contains("screen.paths"), "{refused}");
+    run_in(folder.path(), &["init", "no/such/folder.toml"]).expect(1);
+    run_in(folder.path(), &["init", "--account", "two words"]).expect(2);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn on_a_terminal_four_questions_have_defaults() {
+    let folder = TempDir::new().unwrap();
+    // `script` runs the command on a terminal.
+    let mut child = Command::new("script")
+        .args(["-qec", &format!("{BINARY} init"), "/dev/null"])
+        .current_dir(folder.path())
+        .env_remove("RISKGATE_CONFIG")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let answers = b"nonsense\n127.0.0.1:18080\n127.0.0.1:3000\n/join\n\n";
+    child.stdin.take().unwrap().write_all(answers).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    assert!(shown.contains("expected an address such as 127.0.0.1:8080"), "{shown}");
+    let config = fs::read_to_string(folder.path().join("riskgate.toml")).unwrap();
+    for line in
+        ["http = \"127.0.0.1:18080\"", "servers = [\"127.0.0.1:3000\"]", "paths = [\"/join\"]"]
+    {
+        assert!(config.contains(line), "{line}: {config}");
+    }
+    assert!(run_in(folder.path(), &["keys", "list"]).expect(0).stdout.contains("  main  "));
+}
