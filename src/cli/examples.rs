@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// One example for each command. The words up to the name of the command are the command.
-const EXAMPLES: [(&str, &str); 35] = [
+const EXAMPLES: [(&str, &str); 36] = [
     ("run", "-c /etc/riskgate/riskgate.toml --upstream 127.0.0.1:9000"),
     ("init", "--upstream 127.0.0.1:3000 --sign-up /signup --account acme"),
     ("demo", ""),
@@ -23,6 +23,7 @@ const EXAMPLES: [(&str, &str); 35] = [
     ("usage", "--month 2026-11 --csv"),
     ("audit", "--operation key. --actor ada"),
     ("store init", "-c riskgate.toml"),
+    ("store check", "--json"),
     ("store copy", "sqlite:state/riskgate.db redis://cache.internal:6379"),
     ("store backup", "/var/backups/riskgate.db"),
     ("store restore", "/var/backups/riskgate.db"),

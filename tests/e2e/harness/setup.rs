@@ -167,6 +167,8 @@ impl Setup {
         let words = [&self.command_prefix[..], &[BINARY.to_owned()]].concat();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).args(arguments).arg("-c").arg(config);
+        // Nothing that lies about where the tests run counts.
+        command.current_dir(self.path(""));
         let ran =
             run_command(command.envs(self.environment.iter().map(|(name, value)| (name, value))));
         let secrets = self.secrets();

@@ -31,7 +31,7 @@ fn run_with_stdout(stdout: Stdio, config: Option<&Path>, arguments: &[&str]) -> 
     let mut command = Command::new(BINARY);
     command.args(arguments).stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
     if let Some(config) = config {
-        command.arg("-c").arg(config);
+        command.arg("-c").arg(config).current_dir(config.parent().unwrap());
     }
     let output = command.spawn().unwrap().wait_with_output().unwrap();
     FailedCommand { code: output.status.code(), stderr: String::from_utf8(output.stderr).unwrap() }
@@ -73,7 +73,7 @@ fn assert_unprinted_keys_are_revoked(setup: &Setup) {
     // Rust's standard library opens /dev/null in place of a closed standard output.
     let mut shell = Command::new("sh");
     shell.args(["-c", "exec \"$0\" keys create --account acme -c \"$1\" >&-", BINARY]);
-    let ran = run_command(shell.arg(&config));
+    let ran = run_command(shell.arg(&config).current_dir(setup.path("")));
     assert_eq!((ran.exit_code, ran.stderr.lines().count()), (1, 1), "{}", ran.stderr);
     assert!(ran.stderr.contains("could not be shown and is revoked"), "{}", ran.stderr);
     assert_eq!(in_use(setup), [""; 0], "a closed standard output");

@@ -57,6 +57,7 @@ fn other_value(key: &str, schema: &Value) -> (String, String) {
         ("upstream.tls_name", "name.test"),
         ("upstream.host", "host.test"),
         ("webhook.secret", WEBHOOK_SECRET),
+        ("webhook.previous_secret", WEBHOOK_SECRET),
         ("webhook.url", "https://hooks.test"),
     ];
     let lists = [
@@ -79,6 +80,9 @@ fn other_value(key: &str, schema: &Value) -> (String, String) {
         return quoted(choices.last().unwrap().as_str().unwrap());
     }
     match schema["type"].as_str() {
+        Some("array") if schema["items"]["type"] == "integer" => {
+            ("7,8".to_owned(), "[7, 8]".into())
+        }
         Some("boolean") => plain(json!(!schema["default"].as_bool().unwrap())),
         Some("integer") => plain(match schema["default"] == schema["minimum"] {
             true => schema["maximum"].clone(),
@@ -99,6 +103,21 @@ fn settings_beside(key: &str) -> &'static [(&'static str, &'static str)] {
         "upstream.tls" => &[("RISKGATE__UPSTREAM__TLS_NAME", "name.test")],
         "listen.https" => &[],
         "webhook.url" => &[("RISKGATE__WEBHOOK__SECRET", WEBHOOK_SECRET)],
+        "store.tls_certificate" => &[
+            ("RISKGATE__STORE__URL", "rediss://127.0.0.1:1"),
+            ("RISKGATE__STORE__TLS_KEY", "key.pem"),
+        ],
+        "store.tls_key" => &[
+            ("RISKGATE__STORE__URL", "rediss://127.0.0.1:1"),
+            ("RISKGATE__STORE__TLS_CERTIFICATE", "chain.pem"),
+        ],
+        "store.sentinel_user" => &[
+            ("RISKGATE__STORE__URL", "redis+sentinel://127.0.0.1/main"),
+            ("RISKGATE__STORE__SENTINEL_PASSWORD_FILE", "password"),
+        ],
+        "store.sentinel_password_file" => {
+            &[("RISKGATE__STORE__URL", "redis+sentinel://127.0.0.1/main")]
+        }
         _ => &[],
     }
 }
@@ -112,13 +131,15 @@ fn each_setting_of_file_and_environment_is_shown_with_its_source() {
     for (key, schema) in settings {
         // A certificate would be needed, and the files would have to exist.
         if ["listen.https", "listen.redirect"].contains(&key.as_str())
-            || ["admin.token_file", "store.url_file", "webhook.secret_file"].contains(&key.as_str())
+            || ["admin.token_file", "store.url_file"].contains(&key.as_str())
+            || ["webhook.secret_file", "webhook.previous_secret_file"].contains(&key.as_str())
             || ["traces.tls_ca", "webhook.tls_ca"].contains(&key.as_str())
         {
             continue;
         }
         let (in_environment, in_file) = other_value(&key, &schema);
-        let is_secret = ["admin.token", "webhook.secret"].contains(&key.as_str());
+        let is_secret =
+            ["admin.token", "webhook.secret", "webhook.previous_secret"].contains(&key.as_str());
         let shown_as = if is_secret { "\"…\"".to_owned() } else { in_file.clone() };
         let words = ["show", "--json", "-c", "given.toml"];
         std::fs::write(folder.path().join("given.toml"), "[log]\n").unwrap();
