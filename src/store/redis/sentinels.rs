@@ -1,8 +1,9 @@
 //! Asks Sentinels which server is the primary of a service.
 //!
-//! All of them are asked at once. Once more than half have answered, the answer of the latest failover
-//! counts: a Sentinel that was cut off from the others names an old server. While there is a store with this address, they are
-//! asked each second, so that a node leaves a server that only it can still reach.
+//! All of them are asked at once. Once more than half have answered, the answer of the latest
+//! failover counts: a Sentinel that was cut off from the others names an old server. While there is
+//! a store with this address, they are asked each second, so that a node leaves a server that only
+//! it can still reach.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
