@@ -88,8 +88,7 @@ impl BaseFolders {
     }
 }
 
-/// A default path at which earlier versions of riskgate looked, and which is still used because
-/// nothing stands at the present default.
+/// A default path at which earlier versions of riskgate looked, and where something stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormerDefault {
     /// The setting that has this default.
@@ -98,16 +97,24 @@ pub struct FormerDefault {
     pub line: String,
     /// The present default.
     pub present: PathBuf,
-    /// The path in use, absolute.
+    /// The former default, absolute.
     pub former: PathBuf,
+    /// Whether the former default is used, because nothing stands at the present one.
+    pub is_used: bool,
 }
 
 impl FormerDefault {
     /// Says which path is in use, and what to write.
     pub fn to_warning(&self) -> String {
-        let FormerDefault { key, line, present, former } = self;
+        let FormerDefault { key, line, present, former, is_used } = self;
         let (present, former) = (present.display(), former.display());
         let section = key.split('.').next().unwrap_or_default();
+        if !is_used {
+            return format!(
+                "{key}: {present} is used, but {former} is there too, which earlier versions used \
+                 in this folder: if its keys are missing, write {line} in the section [{section}]"
+            );
+        }
         format!(
             "{key}: the default is {present} now, wherever riskgate starts. Nothing is there, so \
              {former} is used, which a command in another folder does not find: move it there, or \

@@ -43,8 +43,13 @@ impl Settings {
         let is_path = |path: &String| {
             PathPrefix::parse(path).is_some() && route.is_none_or(|route| is_below(route, path))
         };
-        let expected = "a list of paths of the route, such as [\"/signup\"]";
-        let paths = self.parse_list(&key("paths"), expected, |paths| {
+        let expected = match route {
+            Some(route) if route != "/" => {
+                format!("a list of paths at or below {route}, such as [\"{route}\"]")
+            }
+            _ => "a list of paths of the route, such as [\"/signup\"]".to_owned(),
+        };
+        let paths = self.parse_list(&key("paths"), &expected, |paths| {
             (!paths.is_empty() && paths.iter().all(is_path)).then(|| paths.to_vec())
         });
         Some(ScreenRules {

@@ -312,16 +312,20 @@ impl Settings {
         // What can't be seen may exist.
         let is_missing = |path: &Path| fs::exists(path).is_ok_and(|exists| !exists);
         let former = std::path::absolute(default).unwrap_or_else(|_| default.into());
-        if !is_missing(&present) || !fs::exists(&former).unwrap_or_default() {
+        let absolute = std::path::absolute(&present).unwrap_or_else(|_| present.clone());
+        let is_used = is_missing(&present);
+        // A second store has keys that somebody will miss; other files are made anew.
+        let is_told = is_used || key == "store.url" && former != absolute;
+        if !is_told || !fs::exists(&former).unwrap_or_default() {
             return present;
         }
         let value = toml_text(&format!("{scheme}{}", former.display()));
         let name = key.rsplit('.').next().unwrap_or_default();
         let line = format!("{name} = {value}");
-        let key = key.to_owned();
-        let present = std::path::absolute(&present).unwrap_or(present);
-        self.former_defaults.push(FormerDefault { key, line, present, former: former.clone() });
-        former
+        let (key, found) = (key.to_owned(), former.clone());
+        let former_default = FormerDefault { key, line, present: absolute, former: found, is_used };
+        self.former_defaults.push(former_default);
+        if is_used { former } else { present }
     }
 
     /// Returns a path that this setting names. A relative path in the file starts at the file's

@@ -1,8 +1,11 @@
 //! Settings that are valid but surely not meant.
 
+use std::net::SocketAddr;
+
 use super::{Config, FormerDefault};
 use crate::gate::ClientAddressSource;
 use crate::gate::route::UpstreamRoute;
+use crate::proxy::upstream::ServerName;
 
 impl Config {
     /// Describes settings that are valid but surely not meant. `has_origins_of_keys` tells whether
@@ -58,6 +61,24 @@ impl Config {
         let mut texts: Vec<String> =
             self.former_defaults.iter().map(FormerDefault::to_warning).collect();
         texts.extend(given.map(|(_, warning)| warning.to_owned()));
+        let is_own = |server: &&ServerName| match server {
+            ServerName::Address(address) => {
+                let mut own = [Some(startup.http), startup.https].into_iter().flatten();
+                // Another machine may have the same port.
+                let is_this = |own: SocketAddr| {
+                    own.ip() == address.ip()
+                        || own.ip().is_unspecified() && address.ip().is_loopback()
+                };
+                own.any(|own| own.port() == address.port() && is_this(own))
+            }
+            ServerName::Host { .. } | ServerName::Service(_) => false,
+        };
+        texts.extend(startup.upstream.servers.iter().filter(is_own).map(|server| {
+            format!(
+                "upstream.servers: expected another server than riskgate itself, but found \
+                 {server}, where riskgate listens: each request would come back to it"
+            )
+        }));
         let relies_on_keys =
             |route: &&UpstreamRoute| has_origins_of_keys && route.has_server_cors();
         texts.extend(routes.iter().filter(relies_on_keys).map(|route| {

@@ -139,7 +139,7 @@ fn a_backup_is_not_put_beside_the_log_of_another_store() {
     assert!(refused.contains("riskgate.db-wal beside it"), "{refused}");
     std::fs::remove_file(other.path("riskgate.db-wal")).unwrap();
     backup().expect(0);
-    assert!(restored_words(&file).contains("restored 1 keys, 1 accounts"));
+    assert!(restored_words(&file).contains("restored 1 key, 1 account, "));
 }
 
 /// A setup whose store has this many keys.

@@ -165,7 +165,7 @@ fn check_reports_whether_redis_is_empty_filled_or_down() {
     );
     setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let printed = setup.cli(&["check"]).expect(0).stderr;
-    assert!(!printed.contains("server is empty") && printed.contains("1 keys"), "{printed}");
+    assert!(!printed.contains("server is empty") && printed.contains(" 1 key\n"), "{printed}");
     server.kill();
     let printed = setup.cli(&["check"]).expect(1).stderr;
     assert!(
