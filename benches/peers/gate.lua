@@ -21,7 +21,7 @@ local top, served = {}, {}
 local UNKNOWN = '"risk_score":10,"reason":"safe","is_free_provider":false,'
     .. '"is_corporate_email":false,"mx_provider_label":null'
 local EXPOSED = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, "
-    .. "X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean"
+    .. "X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean, X-Evidence-Date"
 local MONTH = { month = "", ends = 0 }
 
 local function unhex(text)

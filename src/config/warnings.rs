@@ -61,24 +61,7 @@ impl Config {
         let mut texts: Vec<String> =
             self.former_defaults.iter().map(FormerDefault::to_warning).collect();
         texts.extend(given.map(|(_, warning)| warning.to_owned()));
-        let is_own = |server: &&ServerName| match server {
-            ServerName::Address(address) => {
-                let mut own = [Some(startup.http), startup.https].into_iter().flatten();
-                // Another machine may have the same port.
-                let is_this = |own: SocketAddr| {
-                    own.ip() == address.ip()
-                        || own.ip().is_unspecified() && address.ip().is_loopback()
-                };
-                own.any(|own| own.port() == address.port() && is_this(own))
-            }
-            ServerName::Host { .. } | ServerName::Service(_) => false,
-        };
-        texts.extend(startup.upstream.servers.iter().filter(is_own).map(|server| {
-            format!(
-                "upstream.servers: expected another server than riskgate itself, but found \
-                 {server}, where riskgate listens: each request would come back to it"
-            )
-        }));
+        texts.extend(self.warnings_of_own_servers());
         let relies_on_keys =
             |route: &&UpstreamRoute| has_origins_of_keys && route.has_server_cors();
         texts.extend(routes.iter().filter(relies_on_keys).map(|route| {
@@ -90,5 +73,26 @@ impl Config {
             )
         }));
         texts
+    }
+    /// Describes the upstream servers that are riskgate itself.
+    fn warnings_of_own_servers(&self) -> impl Iterator<Item = String> {
+        let is_own = |server: &&ServerName| match server {
+            ServerName::Address(address) => {
+                let mut own = [Some(self.startup.http), self.startup.https].into_iter().flatten();
+                // Another machine may have the same port.
+                let is_this = |own: SocketAddr| {
+                    own.ip() == address.ip()
+                        || own.ip().is_unspecified() && address.ip().is_loopback()
+                };
+                own.any(|own| own.port() == address.port() && is_this(own))
+            }
+            ServerName::Host { .. } | ServerName::Service(_) => false,
+        };
+        self.startup.upstream.servers.iter().filter(is_own).map(|server| {
+            format!(
+                "upstream.servers: expected another server than riskgate itself, but found \
+                 {server}, where riskgate listens: each request would come back to it"
+            )
+        })
     }
 }

@@ -87,7 +87,7 @@ impl Connector {
         match self {
             Connector::Server(client) => match client.get_connection_with_timeout(timeout) {
                 Ok(connection) => Ok(Connected { connection, named: None }),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(describe(&error, timeout)),
             },
             Connector::Sentinels { url, tls, sentinels } => {
                 let deadline = Instant::now() + timeout;
@@ -95,7 +95,8 @@ impl Connector {
                 let time_left = deadline.saturating_duration_since(Instant::now());
                 let connection = connect_to_primary(&url.server_url(&named.host), tls, time_left);
                 let connection = connection.map_err(|error| {
-                    format!("{}, which the Sentinels name: {error}", named.host)
+                    let found = describe(&error, timeout);
+                    format!("{}, which the Sentinels name: {found}", named.host)
                 })?;
                 Ok(Connected { connection, named: Some(named) })
             }
@@ -116,6 +117,14 @@ impl Connector {
             (Connector::Sentinels { sentinels, .. }, Some(server)) => sentinels.is_outdated(server),
             _ => false,
         }
+    }
+}
+
+/// Says why a connection failed. The text of the system for a timeout is of no use.
+fn describe(error: &redis::RedisError, timeout: Duration) -> String {
+    match error.is_timeout() {
+        true => format!("no answer within {} ms", timeout.as_millis()),
+        false => error.to_string(),
     }
 }
 

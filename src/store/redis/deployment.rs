@@ -73,7 +73,7 @@ impl Redis {
         let info = self.read_info()?;
         findings.push(check_version(&info));
         findings.extend(check_memory(&info));
-        findings.extend(check_persistence(&info));
+        findings.push(check_persistence(&info));
         findings.push(check_replicas(&info, self.wait_replicas));
         findings.push(self.measure_latency(deadline)?);
         for (subject, commands) in COMMANDS_BY_USE {
@@ -138,7 +138,7 @@ impl Redis {
             true => Finding::ok(subject, "all"),
             false => {
                 let rights: Vec<String> = refused.iter().map(|name| format!("+{name}")).collect();
-                let advice = format!("ACL SETUSER … {}", rights.join(" "));
+                let advice = format!("ACL SETUSER … {}, unless it is renamed", rights.join(" "));
                 let found = format!("the server does not run {}", refused.join(", "));
                 match subject == COMMANDS_BY_USE[0].0 {
                     true => Finding::fault(subject, found, advice),
@@ -194,32 +194,34 @@ fn check_memory(info: &str) -> Vec<Finding> {
         ),
     };
     let number = |name| info_field(info, name).and_then(|text| text.parse::<u64>().ok());
-    let (used, max) = (number("used_memory").unwrap_or(0), number("maxmemory").unwrap_or(0));
-    let memory = match max {
-        0 => Finding::ok("memory", format!("{} MB used, no limit", used / 1_000_000)),
-        max => {
-            let percent = used.saturating_mul(100) / max;
-            let found = format!("{} of {} MB used", used / 1_000_000, max / 1_000_000);
-            match percent >= HIGH_MEMORY_PERCENT {
-                true => {
-                    let advice = "raise maxmemory: a full server refuses writes";
-                    Finding::warning("memory", found, advice)
-                }
-                false => Finding::ok("memory", found),
+    let memory = match (number("used_memory"), number("maxmemory")) {
+        (None, _) | (_, None) => {
+            Finding::warning("memory", "the server does not tell it", "watch it yourself")
+        }
+        (Some(used), Some(0)) => Finding::ok("memory", format!("{used} bytes used, no limit")),
+        (Some(used), Some(max)) => {
+            let found = format!("{used} of {max} bytes used");
+            let advice = "raise maxmemory: a full server refuses writes";
+            match used.saturating_mul(100) / max {
+                100.. => Finding::fault("memory", found, advice),
+                HIGH_MEMORY_PERCENT.. => Finding::warning("memory", found, advice),
+                _ => Finding::ok("memory", found),
             }
         }
     };
     vec![eviction, memory]
 }
 
-fn check_persistence(info: &str) -> Option<Finding> {
+fn check_persistence(info: &str) -> Finding {
     const SUBJECT: &str = "persistence";
-    // Managed services may not tell it.
-    let is_on = info_field(info, "aof_enabled")? == "1";
+    let Some(is_on) = info_field(info, "aof_enabled").map(|field| field == "1") else {
+        let advice = "make sure that a restart of the server loses no data";
+        return Finding::warning(SUBJECT, "the server does not tell it", advice);
+    };
     let has_failed = ["aof_last_write_status", "aof_last_bgrewrite_status"]
         .into_iter()
         .find(|name| info_field(info, name) == Some("err"));
-    Some(match (is_on, has_failed) {
+    match (is_on, has_failed) {
         (true, None) => Finding::ok(SUBJECT, "appendonly yes"),
         (true, Some(name)) => {
             Finding::fault(SUBJECT, format!("{name} is err"), "look into the log of the server")
@@ -229,12 +231,17 @@ fn check_persistence(info: &str) -> Option<Finding> {
             "appendonly no",
             "appendonly yes: else a restart of the server loses keys and counts",
         ),
-    })
+    }
 }
 
 fn check_replicas(info: &str, wait_replicas: usize) -> Finding {
     const SUBJECT: &str = "replicas";
-    if info_field(info, "role") == Some("slave") {
+    let role = info_field(info, "role");
+    if role.is_none() {
+        let advice = "make sure that store.wait_replicas of them are in sync";
+        return Finding::warning(SUBJECT, "the server does not tell them", advice);
+    }
+    if role == Some("slave") {
         let advice = "set store.url to the primary server";
         return Finding::fault(SUBJECT, "the server is a replica itself", advice);
     }

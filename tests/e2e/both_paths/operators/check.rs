@@ -272,3 +272,22 @@ fn riskgate_creates_no_file_that_others_may_read_whatever_the_umask() {
         assert_eq!(format!("{found:o}"), format!("{after:o}"));
     }
 }
+
+#[test]
+fn check_warns_of_riskgate_as_its_own_server() {
+    let warns = |listen: &str, server: &str| {
+        let setup = Setup::new().set_text("listen.http", listen);
+        let checked = setup.set("upstream.servers", &format!("[\"{server}\"]")).cli(&["check"]);
+        checked.expect(0).stderr.contains("expected another server than riskgate itself")
+    };
+    for (listen, server) in
+        [("127.0.0.1:4711", "127.0.0.1:4711"), ("0.0.0.0:4711", "127.0.0.1:4711")]
+    {
+        assert!(warns(listen, server), "{listen} {server}");
+    }
+    for (listen, server) in
+        [("127.0.0.1:4711", "127.0.0.1:4712"), ("0.0.0.0:4711", "10.0.0.7:4711")]
+    {
+        assert!(!warns(listen, server), "{listen} {server}");
+    }
+}

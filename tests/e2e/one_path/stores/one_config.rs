@@ -148,7 +148,7 @@ fn a_store_at_the_former_default_is_used_and_the_line_to_write_is_told() {
     let listed = list(folder.path());
     assert_eq!(listed.json()[0]["account"], "kept");
     assert_eq!(listed.stderr, "");
-    // A command in another folder can't know of it and makes a store, so both are told from then on.
+    // A command in another folder can't know of it and makes a store. From then on, both are told.
     fs::write(&config, "[plans]\nfree = 100\n").unwrap();
     let create = ["keys", "create", "--account", "new", "-c", &config];
     run_in(folder.path(), &create).expect(0);

@@ -63,6 +63,34 @@ fn store_check_names_what_is_wrong_with_a_deployment() {
 }
 
 #[test]
+fn store_check_tells_what_it_can_not_reach_or_read() {
+    let one_line = |url: &str, expected: &str| {
+        let problems = find_problems(&Setup::new().set_text("store.url", url));
+        assert!(problems.len() == 1 && problems[0].starts_with("fault    store: "), "{problems:?}");
+        assert!(problems[0].contains(expected), "{problems:?}");
+    };
+    let server = RedisServer::start_on_disk();
+    one_line(&server.url_as("nobody", "s3cr3t"), "connecting: ");
+    one_line("sqlite:/no/such/folder/riskgate.db", "/no/such/folder");
+    server.pause();
+    one_line(&server.url(), "no answer within");
+    server.resume();
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    let setup = Setup::new().with_redis(&server).set_text("store.deadline", "5s");
+    let problems = find_problems(&setup);
+    assert!(problems.iter().any(|it| it.starts_with("fault    memory: ")), "{problems:?}");
+    // As at a service that does not offer INFO.
+    let server = RedisServer::start_on_disk();
+    server.run(&["ACL", "SETUSER", "me", "on", ">pw", "~riskgate:*", "+@all", "-info"]);
+    let setup = Setup::new().set_text("store.url", &server.url_as("me", "pw"));
+    let problems = find_problems(&setup.set_text("store.deadline", "5s"));
+    for subject in ["version", "memory", "persistence", "replicas"] {
+        let warning = format!("warning  {subject}: the server does not tell");
+        assert!(problems.iter().any(|it| it.starts_with(&warning)), "{subject}: {problems:?}");
+    }
+}
+
+#[test]
 fn store_check_asks_each_sentinel() {
     let server = RedisServer::start_on_disk();
     let mut sentinels = Sentinels::start(3, &server, "");

@@ -21,12 +21,13 @@ use tokio::net::TcpListener;
 
 const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, \
                                X-Fail-Open, X-Table-Version, X-Matched-Domain, \
-                               X-Verdict-Source, X-Did-You-Mean";
-const CONSTANT_FIELDS: [(&str, &str); 9] = [
+                               X-Verdict-Source, X-Did-You-Mean, X-Evidence-Date";
+const CONSTANT_FIELDS: [(&str, &str); 10] = [
     ("content-type", "application/json"),
     ("cache-control", "no-store"),
     ("x-table-version", "35a9cb01dba8"),
     ("x-verdict-source", "list"),
+    ("x-evidence-date", "2026-07-31"),
     ("x-request-id", "00112233445566778899aabbccddeeff"),
     ("ratelimit-policy", "\"monthly\";q=100000000"),
     ("ratelimit", "\"monthly\";r=99999999;t=864000"),
