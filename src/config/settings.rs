@@ -314,7 +314,7 @@ impl Settings {
         let former = std::path::absolute(default).unwrap_or_else(|_| default.into());
         let absolute = std::path::absolute(&present).unwrap_or_else(|_| present.clone());
         let is_used = is_missing(&present);
-        // A second store has keys that somebody will miss; other files are made anew.
+        // A second store has keys that somebody will miss; other files can be made again.
         let is_told = is_used || key == "store.url" && former != absolute;
         if !is_told || !fs::exists(&former).unwrap_or_default() {
             return present;

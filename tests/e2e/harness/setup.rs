@@ -239,7 +239,12 @@ impl Drop for Setup {
         for entry in std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_file() && path.extension().is_some_and(|extension| extension == "log") {
-                let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+                let bytes = std::fs::read(&path).unwrap();
+                // Chance makes addresses of the bytes of a store that a test has linked here.
+                if bytes.starts_with(b"SQLite format 3\0") {
+                    continue;
+                }
+                let text = String::from_utf8_lossy(&bytes).into_owned();
                 secrets.assert_no_secret_in(&path.display().to_string(), &text);
             }
         }
