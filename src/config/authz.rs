@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::description::toml_list;
-use super::routes::{is_below, is_own_path};
+use super::routes::{is_own_path, may_be_read_below};
 use super::settings::Settings;
 use crate::gate::authz_rules::{AuthzRules, AuthzScreening, EmailSource};
 use crate::gate::route::UpstreamRoute;
@@ -19,7 +19,8 @@ impl Settings {
         self.parse_setting("authz.path", expected, |raw| {
             let text = raw.as_text()?;
             let path = PathPrefix::parse(text)?;
-            let has_route = upstream_routes.iter().any(|it| is_below(text, &it.path_prefix));
+            let has_route =
+                upstream_routes.iter().any(|it| may_be_read_below(text, &it.path_prefix));
             (!has_route && !is_own_path(text)).then_some(path)
         })
     }

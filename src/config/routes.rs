@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::description::toml_list;
 use super::raw_value::RawValue;
 use super::settings::Settings;
-use crate::gate::route::{RouteMethods, UpstreamRoute};
+use crate::gate::route::{PathReadings, RouteMethods, UpstreamRoute};
 use crate::message::request_head::takes_body;
 use crate::model::path_prefix::{OWN_PATHS, PathPrefix};
 
@@ -153,11 +153,14 @@ pub(super) fn is_below(prefix: &str, path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns true if `path` is one of riskgate's own paths, or is below one.
+/// Returns true if some server may read one of riskgate's own paths in this path.
 pub(super) fn is_own_path(path: &str) -> bool {
-    // The upstream server may ignore case.
-    let path = path.to_ascii_lowercase();
-    OWN_PATHS.iter().any(|own| is_below(own, &path))
+    OWN_PATHS.iter().any(|own| may_be_read_below(own, path))
+}
+
+/// Returns true if some server may read `path` as `prefix`, or as a path below it.
+pub(super) fn may_be_read_below(prefix: &str, path: &str) -> bool {
+    PathReadings::of(path.as_bytes()).is_some_and(|readings| readings.is_at_or_below(prefix))
 }
 
 #[cfg(test)]

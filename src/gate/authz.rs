@@ -212,8 +212,7 @@ fn read_addresses<'r>(
         let body = ReceivedBody { is_whole, ..body };
         found.append(read_body_values(body_headers(head), body, &screening.body_fields));
         // The client may have posted a body that its proxy does not send with the question.
-        let is_body_withheld =
-            body.bytes.is_empty() && is_post(head) && !takes_body(head.method().as_bytes());
+        let is_body_withheld = body.bytes.is_empty() && is_post(head) && !is_body_sent_whole(head);
         if is_body_withheld && !found.values.is_empty() {
             found.mark_unread(UnreadCause::TooLong);
         }
@@ -245,6 +244,12 @@ fn is_options_request(header: &RequestHeader) -> bool {
 /// Returns true if Envoy sends the start of a longer body.
 fn is_body_cut<'r>(head: impl Head<'r>) -> bool {
     head.values(PARTIAL_BODY_FIELD).any(|value| value.eq_ignore_ascii_case(b"true"))
+}
+
+/// Returns true if Envoy sends the whole body, which may be empty.
+fn is_body_sent_whole<'r>(head: impl Head<'r>) -> bool {
+    let mut values = head.values(PARTIAL_BODY_FIELD).peekable();
+    values.peek().is_some() && values.all(|value| value.eq_ignore_ascii_case(b"false"))
 }
 
 /// Returns true if the client's request may have posted a form.

@@ -15,6 +15,7 @@ use crate::model::path_prefix::PathPrefix;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
 
+pub use path_reading::PathReadings;
 pub use upstream_route::find_screen_rules;
 use upstream_route::find_upstream_route_index;
 pub use upstream_route::{RouteCors, RouteMethods, UpstreamRoute};

@@ -25,6 +25,27 @@ pub struct ScreenRules {
     pub redirect: Option<String>,
 }
 
+impl ScreenRules {
+    /// The rules that judge the fields of both, and refuse what either refuses. The other settings
+    /// are those of the rules with the stricter mode.
+    pub fn strictest_of(&self, others: &ScreenRules) -> ScreenRules {
+        let (stricter, milder) = match self.policy.mode < others.policy.mode {
+            true => (others, self),
+            false => (self, others),
+        };
+        let mut rules = stricter.clone();
+        let fields = milder.fields.iter().filter(|field| !stricter.fields.contains(field));
+        rules.fields.extend(fields.cloned());
+        let reasons = &stricter.policy.block_reasons;
+        let further = milder.policy.block_reasons.iter().filter(|it| !reasons.contains(it));
+        rules.policy.block_reasons.extend(further);
+        rules.policy.block_score = stricter.policy.block_score.min(milder.policy.block_score);
+        rules.policy.blocks_unscreened |= milder.policy.blocks_unscreened;
+        rules.max_per_client = stricter.max_per_client.or(milder.max_per_client);
+        rules
+    }
+}
+
 /// What follows from the verdict on the e-mail addresses of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScreenPolicy {

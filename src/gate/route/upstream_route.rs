@@ -98,7 +98,8 @@ impl RouteMethods {
 
 /// Returns the index of the route with the longest prefix that an upstream server may read in this
 /// path. `None` if there is none, if servers disagree about where the path leads, if one may read
-/// one of riskgate's own paths in it, or if some read a route with a key and others one without.
+/// one of riskgate's own paths in it, or if the path leads to a route without a key and some server
+/// looks in it for a hidden path, which leads to a route with a key.
 pub(super) fn find_upstream_route_index(
     routes: &[UpstreamRoute],
     authz_path: Option<&PathPrefix>,
@@ -112,39 +113,49 @@ pub(super) fn find_upstream_route_index(
     if own.any(|own| readings.is_at_or_below(own)) {
         return None;
     }
-    let longest = |matches: &dyn Fn(&str) -> bool| {
-        let indexes = (0..routes.len()).filter(|index| matches(&routes[*index].path_prefix));
-        indexes.max_by_key(|index| routes[*index].path_prefix.len())
-    };
-    let found = longest(&|prefix| readings.is_at_or_below_without_host(prefix))?;
-    let behind_host = longest(&|prefix| readings.is_at_or_below_behind_host(prefix));
+    let found = find_longest(routes, |prefix| readings.is_at_or_below_without_host(prefix))?;
     // Nobody reaches a route with a key in the name of one without.
-    let avoids_key = behind_host.is_some_and(|it| routes[it].needs_key && !routes[found].needs_key);
+    let avoids_key = !routes[found].needs_key
+        && readings.may_have_hidden_path()
+        && readings.list_paths().iter().any(|path| {
+            find_longest(routes, |prefix| begins_with(path.iter().copied(), prefix))
+                .is_some_and(|read| routes[read].needs_key)
+        });
     (!avoids_key).then_some(found)
+}
+
+/// Returns the index of the route with the longest prefix that matches.
+fn find_longest(routes: &[UpstreamRoute], matches: impl Fn(&str) -> bool) -> Option<usize> {
+    let indexes = (0..routes.len()).filter(|index| matches(&routes[*index].path_prefix));
+    indexes.max_by_key(|index| routes[*index].path_prefix.len())
 }
 
 /// Returns how a request for this path is screened, if it is on the route with this index; `None`
 /// if it is not. If some servers look for a hidden path in it, it has a route for each way to read
 /// it, and the strictest of their rules hold.
-pub fn find_screen_rules<'r>(
-    routes: &'r [UpstreamRoute],
+pub fn find_screen_rules(
+    routes: &[UpstreamRoute],
     index: usize,
     path: &[u8],
-) -> Option<&'r Arc<ScreenRules>> {
+) -> Option<Arc<ScreenRules>> {
     let rules = routes[index].screen_rules_for(path);
     let may_have_others = routes.len() > 1;
     let readings = may_have_others.then(|| PathReadings::of(path)).flatten();
-    let Some(readings) = readings.filter(PathReadings::may_have_hidden_path) else { return rules };
+    let Some(readings) = readings.filter(PathReadings::may_have_hidden_path) else {
+        return rules.cloned();
+    };
     let rules_of = |segments: Vec<&[u8]>| {
         let is_at_or_below = |prefix: &str| begins_with(segments.iter().copied(), prefix);
-        let matching = routes.iter().filter(|route| is_at_or_below(&route.path_prefix));
-        let rules = matching.max_by_key(|route| route.path_prefix.len())?.screen.as_ref()?;
+        let rules = routes[find_longest(routes, is_at_or_below)?].screen.as_ref()?;
         let is_screened =
             rules.paths.is_empty() || rules.paths.iter().any(|path| is_at_or_below(path));
         is_screened.then_some(rules)
     };
     let others = readings.list_paths().into_iter().filter_map(rules_of);
-    rules.into_iter().chain(others).max_by_key(|rules| rules.policy.mode)
+    rules.into_iter().chain(others).cloned().reduce(|rules, others| match rules == others {
+        true => rules,
+        false => Arc::new(rules.strictest_of(&others)),
+    })
 }
 
 impl UpstreamRoute {
@@ -167,7 +178,8 @@ impl UpstreamRoute {
 mod tests {
     use super::*;
     use crate::gate::screen_rules::{ScreenMode, ScreenPolicy};
-    use crate::model::verdict::Score;
+    use crate::model::verdict::{Reason, Score};
+    use crate::screening::FieldPath;
 
     fn upstream_route(path: &str) -> UpstreamRoute {
         UpstreamRoute {
@@ -269,6 +281,74 @@ mod tests {
             let index = find_upstream_route_index(&routes, None, path.as_bytes()).unwrap();
             let found = find_screen_rules(&routes, index, path.as_bytes());
             assert_eq!(found.is_some(), is_screened, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_hidden_path_is_judged_by_the_fields_and_bounds_of_each_route() {
+        let rules = |fields: &[&str], block_score, reasons: &[Reason], blocks_unscreened| {
+            let fields = fields.iter().map(|field| FieldPath::parse(field).unwrap()).collect();
+            let policy = ScreenPolicy {
+                route: "/".to_owned(),
+                mode: ScreenMode::Block,
+                block_score: Score::new(block_score).unwrap(),
+                block_reasons: reasons.to_vec(),
+                message: String::new(),
+                blocks_unscreened,
+            };
+            let (max_per_client, redirect) = (None, None);
+            let rules = ScreenRules { policy, paths: vec![], fields, max_per_client, redirect };
+            Some(Arc::new(rules))
+        };
+        let signup = rules(&["email"], 80, &[Reason::Disposable], true);
+        let api = rules(&["mail", "email"], 65, &[Reason::RoleAccount], false);
+        let routes = [
+            UpstreamRoute { screen: signup.clone(), ..upstream_route("/signup") },
+            UpstreamRoute { screen: api.clone(), ..upstream_route("/api") },
+        ];
+        let expected =
+            rules(&["email", "mail"], 65, &[Reason::Disposable, Reason::RoleAccount], true);
+        for (path, expected) in [
+            ("/signup", &signup),
+            ("/api", &api),
+            ("/api.php", &api),
+            ("/signup.php/signup", &signup),
+        ] {
+            let index = find_upstream_route_index(&routes, None, path.as_bytes()).unwrap();
+            assert_eq!(&find_screen_rules(&routes, index, path.as_bytes()), expected, "{path}");
+        }
+        for path in ["/api.php/signup", "/signup.php/api", "//api/signup", "//signup/api"] {
+            let index = find_upstream_route_index(&routes, None, path.as_bytes()).unwrap();
+            let found = find_screen_rules(&routes, index, path.as_bytes()).unwrap();
+            let by_name = |rules: &ScreenRules| {
+                let mut rules = rules.clone();
+                rules.fields.sort_by_key(|field| format!("{field:?}"));
+                rules.policy.block_reasons.sort_by_key(|reason| reason.as_str());
+                rules
+            };
+            assert_eq!(by_name(&found), by_name(expected.as_ref().unwrap()), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_hidden_path_leads_from_a_route_without_a_key_to_one_with_a_key() {
+        let open = UpstreamRoute { needs_key: false, ..upstream_route("/public-api") };
+        let routes = [upstream_route("/admin"), open];
+        for (path, expected) in [
+            ("/admin.php", Some(0)),
+            ("/admin.php/x", Some(0)),
+            ("/public-api", Some(1)),
+            ("/public-api/x.php", Some(1)),
+            ("/index.php/public-api", Some(1)),
+            ("/admin.php/public-api", None),
+            ("/admin.php/public-api/x", None),
+            ("/admin/x.php/public-api", None),
+            ("/public-api/x.php/admin", None),
+            ("//public-api/admin", None),
+            ("//admin/public-api", Some(0)),
+        ] {
+            let found = find_upstream_route_index(&routes, None, path.as_bytes());
+            assert_eq!(found, expected, "{path}");
         }
     }
 
