@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 /// A list of networks, each written as an address (`10.0.0.7`) or as a prefix (`10.0.0.0/8`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,23 @@ impl Networks {
 fn parse_network(text: &str) -> Option<IpNet> {
     match IpAddr::from_str(text) {
         Ok(address) => Some(IpNet::from(address.to_canonical())),
-        Err(_) => IpNet::from_str(text).ok(),
+        Err(_) => to_canonical(IpNet::from_str(text).ok()?),
+    }
+}
+
+/// Returns a network of IPv4-mapped addresses as the network of these IPv4 addresses. `None` if
+/// only a part of the network is mapped: no address would show which part is meant.
+fn to_canonical(network: IpNet) -> Option<IpNet> {
+    const MAPPED_PREFIX_BITS: u8 = 96;
+    let IpNet::V6(v6_network) = network else { return Some(network) };
+    let first = v6_network.network();
+    match (first.to_ipv4_mapped(), v6_network.prefix_len().checked_sub(MAPPED_PREFIX_BITS)) {
+        (Some(first), Some(prefix_bits)) => Ipv4Net::new(first, prefix_bits).ok().map(IpNet::V4),
+        _ => {
+            let mapped = Ipv4Addr::UNSPECIFIED.to_ipv6_mapped();
+            let is_everything = v6_network.prefix_len() == 0;
+            (is_everything || !v6_network.contains(&mapped)).then_some(network)
+        }
     }
 }
 
@@ -102,7 +118,11 @@ mod tests {
         for outside in ["11.0.0.1", "192.0.2.8", "2001:db9::1", "::1"] {
             assert!(!trusted.contains(outside.parse().unwrap()), "{outside}");
         }
-        for bad in ["10.0.0.0/33", "host", "", "10.0.0"] {
+        let mapped = parse_networks(&["::ffff:10.0.0.0/104", "::ffff:192.0.2.0/128"]).unwrap();
+        assert_eq!(mapped, parse_networks(&["10.0.0.0/8", "192.0.2.0/32"]).unwrap());
+        assert_eq!(parse_networks(&["::ffff:0:0/96"]), parse_networks(&["0.0.0.0/0"]));
+        assert!(parse_networks(&["::/0", "64:ff9b::/96"]).is_some());
+        for bad in ["10.0.0.0/33", "host", "", "10.0.0", "::ffff:0:0/95", "::/64"] {
             assert_eq!(parse_networks(&[bad]), None, "{bad}");
         }
     }
