@@ -86,12 +86,17 @@ impl KeyEntry {
         }
     }
 
+    /// When the key was created; `None` if the key file does not say.
+    pub fn created_at_text(&self) -> Option<String> {
+        Some(self.created_at).filter(|at| *at != 0).map(format_rfc3339)
+    }
+
     /// Renders the entry for `riskgate keys list --json` and the admin API.
     pub fn to_json(&self, unix_now: i64) -> Value {
         json!({
             "id": self.id, "account": self.account, "plan": self.plan, "label": self.label,
             "origins": self.origins, "restricted": self.is_origin_restricted,
-            "require_origin": self.require_origin, "created_at": format_rfc3339(self.created_at),
+            "require_origin": self.require_origin, "created_at": self.created_at_text(),
             "expires_at": self.expires_at.map(format_rfc3339),
             "revoked_at": self.revoked_at.map(format_rfc3339),
             "state": self.state_at(unix_now).as_str(),

@@ -8,7 +8,9 @@ use super::keys::{draw_token, find_repeated_key, new_key_id, read_declared_keys}
 use super::repeatable::RepeatableRequest;
 use crate::config::{ReloadableConfig, parse_duration};
 use crate::keys::{Token, merge_keys};
-use crate::store::{ChangeAuthor, KeyRow, RequestRecord, Rotation, Store, StoreError};
+use crate::store::{
+    AuditOperation, ChangeAuthor, KeyRow, RequestRecord, Rotation, Store, StoreError,
+};
 
 /// How long the old key still works, if the operator says nothing.
 pub const DEFAULT_OVERLAP: &str = "7d";
@@ -84,7 +86,9 @@ pub fn prepare_rotation(
         Some((row, token)) => (row, token, None),
         None => {
             let settings = stricter_settings(&old, config, unix_now)?;
-            let term = settings.expires_at.map(|at| at.saturating_sub(settings.created_at));
+            let unrotated = KeyRow { expires_at: end_without_rotations(store, &old)?, ..old };
+            let end = stricter_settings(&unrotated, config, unix_now)?.expires_at;
+            let term = end.map(|at| at.saturating_sub(settings.created_at));
             let same_term = term.map(|term| unix_now.saturating_add(term));
             let expires_at =
                 expires.map(|when| when.to_unix_seconds(now)).transpose()?.or(same_term);
@@ -135,6 +139,31 @@ impl PreparedRotation {
     pub fn undo(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
         store.changes_by(author).undo_rotation(&self.as_rotation(), self.former_expires_at)
     }
+}
+
+/// Returns when the key would end if it had not been rotated, in Unix seconds; `None` if never. The
+/// audit tells when it ended before.
+fn end_without_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i64>, StoreError> {
+    const RECORDS_PER_PAGE: usize = 1_000;
+    let rotations = [AuditOperation::KeyRotate, AuditOperation::KeyRotationUndo];
+    let mut end = key.expires_at;
+    let mut oldest_id: Option<String> = None;
+    // A rotation gives each key an end.
+    while end.is_some() {
+        let page = store.read_audit_before(oldest_id.as_deref(), RECORDS_PER_PAGE)?;
+        for record in page.iter().filter(|record| record.target == key.id) {
+            if !rotations.iter().any(|rotation| rotation.as_str() == record.operation) {
+                return Ok(end);
+            }
+            let before = record.before["expires_at"].as_str();
+            end = before.and_then(|text| text.parse::<jiff::Timestamp>().ok()?.as_second().into());
+        }
+        match page.last() {
+            Some(oldest) if page.len() == RECORDS_PER_PAGE => oldest_id = Some(oldest.id.clone()),
+            _ => break,
+        }
+    }
+    Ok(end)
 }
 
 /// Returns the key with the settings that are in force: those of the store's row, restricted by the

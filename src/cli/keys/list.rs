@@ -35,7 +35,7 @@ fn format_row(key: &KeyEntry) -> Vec<String> {
             (true, true) => "none".to_owned(),
             (true, false) => key.origins.join(" "),
         },
-        format_rfc3339(key.created_at),
+        key.created_at_text().unwrap_or("-".to_owned()),
         time(key.expires_at),
         time(key.revoked_at),
     ]

@@ -1,5 +1,6 @@
 //! Keys: created, rotated, revoked, imported and declared while the gateway runs.
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::harness::{Gateway, MockUpstream, Setup, get, request, run_command, wait_until};
@@ -94,8 +95,30 @@ fn a_rotated_key_works_beside_its_successor_until_the_overlap_ends() {
         assert_eq!(row["expires_at"].is_string(), row["id"] == id.as_str(), "{row}");
     }
     let third = gateway.cli(&["keys", "rotate", &id, "--overlap", "0"]).expect(0);
+    // The end of the overlap is no end of a key that replaces it.
+    let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
+    let has_end = |row: &&Value| row["expires_at"].is_string();
+    assert_eq!(listed.as_array().unwrap().iter().filter(has_end).count(), 1, "{listed}");
     wait_until("the old key is refused", || !is_key_accepted(&gateway, &old));
     assert!(is_key_accepted(&gateway, &new) && is_key_accepted(&gateway, third.stdout.trim_end()));
+}
+
+#[test]
+fn each_key_that_replaces_another_lasts_as_long_as_that_one_was_to_last() {
+    let gateway = Setup::new().start();
+    let (_, id) = gateway.create_active_key_with_id("acme", &["--expires", "90d"]);
+    for _ in 0..3 {
+        gateway.cli(&["keys", "rotate", &id, "--overlap", "1d"]).expect(0);
+    }
+    let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
+    let term = |row: &Value| {
+        let second = |name: &str| {
+            row[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second()
+        };
+        second("expires_at") - second("created_at")
+    };
+    let terms: Vec<i64> = listed.as_array().unwrap().iter().map(term).collect();
+    assert_eq!(terms.iter().filter(|term| **term == 90 * 86_400).count(), 3, "{terms:?}");
 }
 
 #[test]
