@@ -33,6 +33,7 @@ pub(crate) use beginning::{Head, ParsedBytes, PlainHead, RequestParts};
 pub(crate) use body_to_forward::BodyToForward;
 pub use client_address::{ClientAddressRule, ClientAddressSource};
 pub use email_verdict::EmailVerdict;
+pub(crate) use ending::LoggedHead;
 pub use held_bytes::{BodyOptions, HeldBytes, HeldBytesGuard};
 pub(crate) use judge::{Gated, Judgement, MatchedRoute, UnchargedRoute};
 pub(crate) use pingora_filters::{FailedExchange, classify_error};

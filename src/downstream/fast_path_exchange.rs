@@ -184,17 +184,16 @@ async fn forward_body<C: ExchangeClient>(
         head: ResponseHead { mut body, is_connection_reusable, .. },
         mut connection,
     } = response;
-    let mut header_bytes = client.output().len();
     loop {
         deadline.restart_after_response_part();
+        let forwarded_before = body.forwarded_bytes();
         let forwarded = body.forward_arrived_bytes(&mut connection.arrived, client.output());
         let latest_end = deadline.whole_end().map(Instant::from_std);
-        let part_bytes = client.output().len() - std::mem::take(&mut header_bytes);
         let is_end = forwarded.is_ok() && body.is_complete();
         if !client.send_output(is_end, latest_end).await {
             return Err(Failure::Client);
         }
-        *sent_body_bytes += part_bytes as u64;
+        *sent_body_bytes += body.forwarded_bytes() - forwarded_before;
         forwarded.map_err(|MalformedResponse| Failure::BrokenResponse)?;
         if is_end {
             break;

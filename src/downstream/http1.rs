@@ -18,7 +18,7 @@ use super::fast_path_connection::{FastPathExit, serve_fast_path};
 use super::idle_wait::IdleWait;
 use super::request_io::{RequestIo, ReturnedConnection};
 use crate::exchange::closes_after_response;
-use crate::gate::ParsedBytes;
+use crate::gate::{LoggedHead, ParsedBytes};
 use crate::message::request_head::{
     RequestBodyFraming, RequestHead, RequestLineStart, parse_request_head, without_body,
 };
@@ -253,7 +253,7 @@ where
         let mut refused = match refusal.is_of_read_head() {
             true => {
                 header = without_body(&client_io.read_buf).to_vec();
-                let head = (ParsedBytes(&header), &*header);
+                let head = (ParsedBytes(&header), LoggedHead::Bytes(&header));
                 gate.refuse_with_head(refusal, &facts, line.protocol(), head)
             }
             false => {

@@ -32,7 +32,7 @@ use fast_path::{RequestGuards, serve_or_return};
 use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
 use super::options::DownstreamOptions;
-use crate::gate::{ConnectionFacts, Gate};
+use crate::gate::{ConnectionFacts, Gate, LoggedHead};
 use crate::message::request_head::{
     MAX_DIVIDED_COOKIE_BYTES, check_http2_request, join_cookie_fields,
 };
@@ -353,7 +353,10 @@ async fn refuse_stream(
 ) {
     let head = session.req_header();
     let mut refused = match refusal.is_of_read_head() {
-        true => gate.refuse_with_head(refusal, connection, "HTTP/2", (head, &[])),
+        true => {
+            let logged_head = LoggedHead::Header(Box::new(head.clone()));
+            gate.refuse_with_head(refusal, connection, "HTTP/2", (head, logged_head))
+        }
         false => {
             let is_head_method = head.method == http::Method::HEAD;
             gate.refuse_before_gates(refusal, connection, "HTTP/2", is_head_method)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::USER_AGENT;
-use pingora::http::ResponseHeader;
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 use pingora::{Error, Result};
 use pingora_proxy::Session;
@@ -33,8 +33,17 @@ pub(crate) struct EarlyAnswer<'g> {
     gate: &'g Gate,
     ctx: RequestContext,
     reply: Reply,
-    /// The header of the request; empty if it is not trusted.
-    header: &'g [u8],
+    logged_head: LoggedHead<'g>,
+}
+
+/// The head of a request that did not reach the gates, for the access log.
+pub(crate) enum LoggedHead<'g> {
+    /// It is not trusted, so its method and its path are not logged.
+    Untrusted,
+    /// The header of a request over HTTP/1.1, which has been parsed.
+    Bytes(&'g [u8]),
+    /// The header of a request over HTTP/2.
+    Header(Box<RequestHeader>),
 }
 
 impl EarlyAnswer<'_> {
@@ -51,16 +60,17 @@ impl EarlyAnswer<'_> {
         self.ctx.write_to_session(&self.reply, stream).await.is_ok()
     }
 
-    /// Counts and logs the request. The method and path of a refused request are unknown or not
-    /// trusted, so they are not logged. `is_sent` is false if the client did not get the whole
+    /// Counts and logs the request. `is_sent` is false if the client did not get the whole
     /// response.
     pub fn count_and_log(mut self, is_sent: bool) {
         if !is_sent {
-            self.ctx.response_bytes = 0;
+            self.ctx.record_unsent_reply();
         }
-        match self.header {
-            [] => self.gate.count_and_log(&self.ctx, UnreadHead { is_head_method: false }),
-            header => self.gate.count_and_log(&self.ctx, ParsedBytes(header)),
+        let (gate, ctx) = (self.gate, &self.ctx);
+        match &self.logged_head {
+            LoggedHead::Untrusted => gate.count_and_log(ctx, UnreadHead { is_head_method: false }),
+            LoggedHead::Bytes(header) => gate.count_and_log(ctx, ParsedBytes(header)),
+            LoggedHead::Header(header) => gate.count_and_log(ctx, &**header),
         }
     }
 }
@@ -144,7 +154,12 @@ impl Gate {
     ) -> EarlyAnswer<'_> {
         let mut ctx = self.begin_unread_request(connection, protocol, is_head_method);
         ctx.set_outcome_if_unset(refusal.status(), refusal.code());
-        EarlyAnswer { gate: self, ctx, reply: Reply::refusal(refusal), header: &[] }
+        EarlyAnswer {
+            gate: self,
+            ctx,
+            reply: Reply::refusal(refusal),
+            logged_head: LoggedHead::Untrusted,
+        }
     }
 
     /// Refuses a request before the gates, whose head was read. On a route of `[[upstream.route]]`,
@@ -154,7 +169,7 @@ impl Gate {
         refusal: &Refusal,
         connection: &ConnectionFacts,
         protocol: &'static str,
-        (head, header): (impl Head<'r>, &'g [u8]),
+        (head, logged_head): (impl Head<'r>, LoggedHead<'g>),
     ) -> EarlyAnswer<'g> {
         let mut ctx = self.begin_request(StartTime::now(), connection, protocol, head);
         let request = self.read_parts(head);
@@ -162,7 +177,7 @@ impl Gate {
         let refused = self.pass_gates_before_quota(Err(refusal.clone()), &request, &mut ctx);
         let refusal = refused.err().unwrap_or_else(|| refusal.clone());
         let reply = self.finish_with_refusal(&refusal, &mut ctx);
-        EarlyAnswer { gate: self, ctx, reply, header }
+        EarlyAnswer { gate: self, ctx, reply, logged_head }
     }
 
     /// Sends a request with this header, which has been parsed, to another location.
@@ -177,7 +192,7 @@ impl Gate {
         let mut ctx = self.begin_request(StartTime::now(), connection, protocol, head);
         let reply = Reply::permanent_redirect(location);
         ctx.set_outcome_if_unset(reply.status(), "redirected");
-        EarlyAnswer { gate: self, ctx, reply, header }
+        EarlyAnswer { gate: self, ctx, reply, logged_head: LoggedHead::Bytes(header) }
     }
 
     /// Counts and logs a finished request of the fast path.

@@ -131,7 +131,7 @@ impl Worker {
             let is_settled = self.watch.is_settled();
             if !self.waiting_requests.is_empty() {
                 self.answer_requests_if_due(is_settled);
-            } else if self.watch.is_read_due() || self.claim_due_expiry_rebuild() {
+            } else if self.watch.is_read_due() || is_settled && self.claim_due_expiry_rebuild() {
                 drop(self.rebuild_and_publish());
             } else if self.record_refused_at.is_some_and(|at| at.elapsed() >= RECORD_RETRY_PAUSE) {
                 self.record_table();

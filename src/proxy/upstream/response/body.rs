@@ -11,6 +11,7 @@ pub struct ResponseBody {
     rest: RestOfBody,
     /// Whether the client gets the body in chunks.
     has_chunks: bool,
+    forwarded_bytes: u64,
 }
 
 /// The part of a response body that has still to arrive from the upstream server.
@@ -37,7 +38,13 @@ impl ResponseBody {
             BodyFraming::UntilClose => RestOfBody::UntilClose,
         };
         let is_unbounded = matches!(rest, RestOfBody::Chunks(_) | RestOfBody::UntilClose);
-        ResponseBody { rest, has_chunks: is_chunked_if_unbounded && is_unbounded }
+        let has_chunks = is_chunked_if_unbounded && is_unbounded;
+        ResponseBody { rest, has_chunks, forwarded_bytes: 0 }
+    }
+
+    /// The bytes of the body that have been forwarded, without what chunks add.
+    pub fn forwarded_bytes(&self) -> u64 {
+        self.forwarded_bytes
     }
 
     /// Returns true if the whole body has been forwarded.
@@ -105,7 +112,8 @@ impl ResponseBody {
         }
     }
 
-    fn write_part(&self, data: &[u8], out: &mut Vec<u8>) {
+    fn write_part(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        self.forwarded_bytes += data.len() as u64;
         match self.has_chunks {
             true => write_chunk(data, out),
             false => out.extend_from_slice(data),

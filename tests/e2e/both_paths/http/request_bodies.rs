@@ -104,6 +104,13 @@ fn a_body_over_the_limit_gets_413_and_is_not_counted() {
         client.send((head + &chunk).as_bytes());
         client.read_response().expect("an answer").expect(413);
         assert_eq!(gateway.get_month_count(&key), 2);
+        let is_413 = |line: &serde_json::Value| line["status"] == 413;
+        let lines = || gateway.read_access_log().into_iter().filter(is_413).collect::<Vec<_>>();
+        wait_until("the refusals are logged", || lines().len() == 3);
+        for line in lines() {
+            let logged = (line["method"].as_str(), line["path"].as_str());
+            assert_eq!(logged, (Some("POST"), Some("/v1/signup")), "{line}");
+        }
     }
 }
 

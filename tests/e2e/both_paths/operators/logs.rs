@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::harness::{CertificateAuthority, MockUpstream, Setup, get, run_command, wait_until};
+use crate::harness::{
+    CertificateAuthority, MockUpstream, Setup, Step, get, run_command, wait_until,
+};
 
 const ALL_FIELDS: &str = r#"["time", "request_id", "client", "method", "route", "path", "status",
     "outcome", "reason", "key_id", "account", "screening", "duration_us", "response_bytes",
@@ -64,6 +66,29 @@ fn the_access_log_has_the_chosen_fields_on_both_paths() {
             text.lines().last() == Some("status=200 path=\"/v1/check/…@gmail.com\"")
         });
     }
+}
+
+/// The framing of a body is no part of it.
+#[test]
+fn the_logged_bytes_are_those_of_the_body_whatever_its_framing() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n";
+    let upstream = MockUpstream::with_script(|_| vec![Step::Send(chunked.into())]);
+    let setup = Setup::new().with_upstreams(&[upstream.address]);
+    let route = "[[upstream.route]]\nprefix = \"/site\"\nkey = false\ncounts = false\n";
+    let setup = setup.append_toml(route).set("log.fields", r#"["path", "response_bytes"]"#);
+    let gateway = setup.set("listen.h2c", "true").start();
+    assert_eq!(gateway.send_request(&get("/site")).expect(200).body, b"hello");
+    let mut curl = std::process::Command::new("curl");
+    curl.args(["-s", "--http2-prior-knowledge", &format!("http://{}/site", gateway.http)]);
+    assert_eq!(run_command(&mut curl).expect(0).stdout, "hello");
+    let lines = || {
+        let log = gateway.read_access_log();
+        log.into_iter().filter(|line| line["path"] == "/site").collect::<Vec<Value>>()
+    };
+    wait_until("the requests are logged", || lines().len() == 2);
+    let bytes: Vec<Value> = lines().iter().map(|line| line["response_bytes"].clone()).collect();
+    assert_eq!(bytes, [5, 5]);
 }
 
 #[test]
