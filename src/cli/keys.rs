@@ -3,6 +3,7 @@
 mod list;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Subcommand;
 use serde_json::json;
@@ -228,7 +229,8 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
         let fault = format!("expected the id of a key, but found {id:?}");
         return Err(CommandFailure::failed(fault));
     }
-    let now = revoke_key(&mut open_store(config)?, &config.reloadable, &command_author(), id)?;
+    let declared_keys = || read_declared_keys(&config.reloadable).map(Arc::new);
+    let now = revoke_key(&mut open_store(config)?, &command_author(), id, declared_keys)?;
     let object = json!({ "id": id, "revoked_at": format_rfc3339(now) });
     print_change(&format!("key {id} is revoked"), &object, json)
 }

@@ -75,7 +75,7 @@ impl ExplainedDomain<'_> {
             "did_you_mean": found.suggest_provider(domain),
             "lists": why.lists.iter().map(|list| &list.file).collect::<Vec<_>>(),
             "sources": why.sources.iter().map(|source| &source.name).collect::<Vec<_>>(),
-            "evidence_date": day(found.evidence_day()),
+            "evidence_date": day(found.evidence_unix_seconds()),
             "first_seen": day(why.first_seen),
             "last_seen": day(why.last_seen),
         })

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
@@ -67,8 +68,8 @@ pub fn check_new_key(
 /// returns the key that the earlier request added.
 ///
 /// # Errors
-/// Returns a fault if a value is faulty. Whether the account has another plan, the store finds when
-/// the key is added.
+/// Returns a fault if a value is faulty, or if the store or the key file can't be read. Only
+/// [`PreparedKey::add`] finds that the account has another plan.
 pub fn prepare_key(
     store: &mut Store,
     config: &ReloadableConfig,
@@ -119,23 +120,24 @@ impl PreparedKey {
 }
 
 /// Revokes a key of the store or of the key file, and returns the time in Unix seconds. To revoke a
-/// key of the key file, adds a revoked row with its digest to the store.
+/// key of the key file, adds a revoked row with its digest to the store. `declared_keys` returns
+/// the keys of the key file, and is called only if the store has no key with this id.
 ///
 /// # Errors
 /// Returns a fault if there is no such key, or if the key file or the store fails.
 pub fn revoke_key(
     store: &mut Store,
-    config: &ReloadableConfig,
     author: &ChangeAuthor,
     id: &str,
+    declared_keys: impl FnOnce() -> Result<Arc<Vec<DeclaredKey>>, ManagementFault>,
 ) -> Result<i64, ManagementFault> {
     let now = store.now().unix_now;
     match store.changes_by(author).expire_or_revoke_key(id, None, Some(now)) {
         Err(StoreError::Conflict(_)) => {}
         done => return Ok(done.map(|()| now)?),
     }
-    let declared = read_declared_keys(config)?.into_iter().find(|declared| declared.key.id == id);
-    let Some(declared) = declared else {
+    let declared_keys = declared_keys()?;
+    let Some(declared) = declared_keys.iter().find(|declared| declared.key.id == id) else {
         return Err(ManagementFault::NotFound(format!(
             "expected the id of a key, but found {id:?}"
         )));
@@ -146,7 +148,7 @@ pub fn revoke_key(
             store.changes_by(author).expire_or_revoke_key(&stored.id, None, Some(now))?;
         }
         None => {
-            let declared = KeyRow { revoked_at: None, ..declared.key };
+            let declared = KeyRow { revoked_at: None, ..declared.key.clone() };
             store.changes_by(author).revoke_declared_key(&declared, now)?;
         }
     }

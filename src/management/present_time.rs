@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::StoreOptions;
-use crate::quota::{JudgedTime, judge_time};
+use crate::quota::{BelievedTimeReport, find_believed_time};
 use crate::store::{Store, StoreError};
 
 /// Tells a store that was just opened the present time, and returns the problem of the clocks, if
@@ -12,7 +12,7 @@ use crate::store::{Store, StoreError};
 /// # Errors
 /// If the store fails.
 pub fn set_present_time(store: &mut Store) -> Result<Option<String>, StoreError> {
-    let JudgedTime { time, problem } = judge_time(Some(store))?;
+    let BelievedTimeReport { time, problem } = find_believed_time(Some(store))?;
     store.set_time(time);
     Ok(problem)
 }
@@ -30,8 +30,8 @@ pub fn read_present_time(options: &StoreOptions, timeout: Duration) -> i64 {
 pub fn judge_present_time(
     options: &StoreOptions,
     timeout: Duration,
-) -> Result<JudgedTime, StoreError> {
+) -> Result<BelievedTimeReport, StoreError> {
     let opened = Store::open_to_check(&options.url, &options.redis, timeout);
-    let judged = opened.and_then(|mut store| judge_time(store.as_mut()));
-    judged.or_else(|_| judge_time(None))
+    let judged = opened.and_then(|mut store| find_believed_time(store.as_mut()));
+    judged.or_else(|_| find_believed_time(None))
 }

@@ -34,8 +34,8 @@ impl RepeatableRequest<'_> {
         hash_parts(&[b"content", &self.content])
     }
 
-    /// Derives the text of the request's key from this salt. `present_prefix` is the present
-    /// `keys.prefix`, which a salt of an earlier version lacks.
+    /// Derives the text of the API key that this request creates. A salt of an earlier version has
+    /// no prefix: then the key begins with `present_prefix`, the present `keys.prefix`.
     pub(super) fn derive_token(
         &self,
         present_prefix: &str,

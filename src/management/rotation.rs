@@ -155,8 +155,11 @@ fn end_without_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i64>,
             if !rotations.iter().any(|rotation| rotation.as_str() == record.operation) {
                 return Ok(end);
             }
-            let before = record.before["expires_at"].as_str();
-            end = before.and_then(|text| text.parse::<jiff::Timestamp>().ok()?.as_second().into());
+            let before = record.before["expires_at"].as_str().map(Expiry::parse);
+            end = match before {
+                Some(Ok(Expiry::At(unix_seconds))) => Some(unix_seconds),
+                _ => None,
+            };
         }
         match page.last() {
             Some(oldest) if page.len() == RECORDS_PER_PAGE => oldest_id = Some(oldest.id.clone()),

@@ -1,5 +1,7 @@
 //! Lists, creates, rotates and revokes keys.
 
+use std::sync::Arc;
+
 use http::{HeaderValue, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,7 +11,7 @@ use super::{AdminApi, ChangePermit};
 use crate::keys::Token;
 use crate::management::{
     KeyEntry, KeyState, ManagementFault, NewKey, RepeatableRequest, prepare_key, prepare_rotation,
-    read_plan_of_account, revoke_key,
+    read_declared_keys, read_plan_of_account, revoke_key,
 };
 use crate::model::month::format_rfc3339;
 use crate::process::admin::access::{Access, read_bearer_token};
@@ -153,8 +155,12 @@ impl AdminApi {
         #[serde(deny_unknown_fields)]
         struct NoMembers {}
         let NoMembers {} = request.parse_body()?;
-        let config = self.config();
-        self.change_store_and_wait(|store| revoke_key(store, &config, &permit.author, id))?;
+        // A key in force can be revoked while the key file is faulty.
+        let declared_keys = || match self.inputs.keys() {
+            Some((_, inputs)) => Ok(inputs.declared),
+            None => read_declared_keys(&self.config()).map(Arc::new),
+        };
+        self.change_store_and_wait(|store| revoke_key(store, &permit.author, id, declared_keys))?;
         match self.ring_index()?.find_key(id) {
             Some(key) => Ok(json_response(200, &key.to_json(self.state.ledger.believed_now()))),
             None => Err(unknown_key(id)),

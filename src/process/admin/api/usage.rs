@@ -15,7 +15,7 @@ use crate::model::month::Month;
 use crate::process::admin::access::Access;
 use crate::store::{DailyUsageCursor, DailyUsageRow, StoreError};
 
-/// For how long riskgate reuses the calls of all accounts. Nodes report them once a second.
+/// How long the admin API reuses what it read of the usage. Nodes report their calls once a second.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(1);
 /// The fewest rows of one read: a filter may leave most of them out.
 const MIN_ROWS_PER_READ: usize = 1_000;

@@ -6,6 +6,7 @@ mod on_redis;
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Request, Response, Setup, get, request, wait_until};
+use crate::one_path::quota::keys::sha256_hex;
 use crate::redis_server::RedisServer;
 
 /// Tokens of the admin API, and the config that knows them.
@@ -119,6 +120,29 @@ fn a_key_that_the_api_creates_rotates_and_revokes_is_in_effect_with_the_answer()
     assert_eq!(key_status(&gateway, &made["key"]), 401);
     let page = gateway.get_admin_page("/api/v1/keys");
     page.expect(401);
+}
+
+#[test]
+fn a_key_of_the_key_file_is_revoked_while_the_file_is_faulty() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let token = "sv_that_was_stolen_meanwhile";
+    let key = format!(
+        "[[key]]\nid = \"web-1\"\naccount = \"a\"\nhash = \"sha256:{}\"\n",
+        sha256_hex(token)
+    );
+    let file = setup.path("keys.toml");
+    std::fs::write(&file, &key).unwrap();
+    let gateway = setup.set_text("keys.file", &file.display().to_string()).start();
+    assert_eq!(key_status(&gateway, &token.into()), 200);
+    std::fs::write(&file, key + "broken = [\n").unwrap();
+    wait_until("the fault is told", || gateway.readyz().text().contains("\"keys\""));
+    assert_eq!(key_status(&gateway, &token.into()), 200, "the last good file is in force");
+    let revoke = |id: &str| {
+        call_api(&gateway, "POST", &format!("/keys/{id}/revoke"), &tokens.write, &Value::Null)
+    };
+    revoke("nobody").expect(404);
+    assert_eq!(revoke("web-1").expect(200).json()["state"], "revoked");
+    assert_eq!(key_status(&gateway, &token.into()), 401);
 }
 
 #[test]
