@@ -13,7 +13,6 @@ mod atomic_lease;
 mod calendar;
 mod charge;
 mod clock;
-mod judged_time;
 mod key_usage;
 mod known_time;
 mod lease;
@@ -25,16 +24,17 @@ mod packed_lease;
 mod shared;
 mod spending;
 mod sync;
+mod time_of_command;
 mod unsettled_calls;
 mod worker;
 
 pub use charge::{Allowance, Charge, Denial, FailurePolicy};
-pub use judged_time::{JudgedTime, judge_time};
 pub use key_usage::{KeyUsage, UsageDay};
 pub use lease::Lease;
 pub use ledger::{Ledger, LedgerOptions, LedgerStatus};
 pub use month_usage::AccountUsage;
 pub use packed_lease::MAX_HELD_CALLS;
+pub use time_of_command::{BelievedTimeReport, find_believed_time};
 
 #[cfg(test)]
 mod tests;

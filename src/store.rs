@@ -33,7 +33,9 @@ pub use audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, ChangeSurface
 pub use contents::StoreContents;
 pub use error::StoreError;
 pub use finding::{Finding, FindingLevel};
-pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe, ReportOutcome, UsageCount};
+pub use ledger::{
+    Grant, KnownState, LeaseReport, Probe, ReportBatchContext, ReportOutcome, UsageCount,
+};
 pub use lost::LostRows;
 pub use new_key_plan::NewKeyPlan;
 pub use operations::changes::StoreChanges;

@@ -12,7 +12,7 @@ use crate::keys::{ID_OR_ACCOUNT_FORMAT, Token, format_key_hash, is_valid_id_or_a
 use crate::management::{Expiry, judge_present_time};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
-use crate::quota::judge_time;
+use crate::quota::find_believed_time;
 
 /// The prefix of admin tokens, which distinguishes them from keys.
 const TOKEN_PREFIX: &str = "rga_";
@@ -84,7 +84,7 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
 fn read_time(config: &ConfigArgs) -> Result<BelievedTime, CommandFailure> {
     let judged = match config.read_config() {
         Ok(config) => judge_present_time(&config.startup.store, STORE_TIMEOUT)?,
-        Err(_) => judge_time(None)?,
+        Err(_) => find_believed_time(None)?,
     };
     if let Some(problem) = judged.problem {
         let time = format_rfc3339(judged.time.unix_now);

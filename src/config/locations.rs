@@ -71,8 +71,8 @@ pub struct BaseFolders {
 }
 
 impl BaseFolders {
-    /// The folders of a config file, whatever the working directory is. A folder at or below
-    /// `working_dir` is relative to it, so that messages are short.
+    /// The folders of a config file. They do not depend on `working_dir`. Only their spelling does:
+    /// a folder at or below it is written relative to it, so that messages are short.
     pub fn of_config(file: &Path, working_dir: &Path) -> BaseFolders {
         let absolute = working_dir.join(file);
         let folder = absolute.parent().unwrap_or(Path::new("/"));

@@ -115,8 +115,8 @@ impl DnsFinding {
         }
     }
 
-    /// The fact to keep about a name from `now` on, in seconds since 1970. `None` for an unknown
-    /// finding.
+    /// Turns the finding into the fact to keep about a name. `now` is in seconds since 1970. `None`
+    /// for an unknown finding.
     pub(super) fn into_fact(self, name: &str, now: i64) -> Option<DnsFactRow> {
         let (mx, addresses, ttl_seconds) = match self {
             DnsFinding::Mx { mx_value, addresses, ttl_seconds } => {

@@ -69,7 +69,7 @@ fn parse_proxy_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
 }
 
 /// Parses a PROXY header of version 2: a binary header whose first 16 bytes contain its length,
-/// which is at most 64 KiB. The client's certificate, which proxies can add, needs some of them.
+/// which is at most 64 KiB. Proxies can add the client's certificate, which needs several KiB.
 fn parse_proxy_v2(bytes: &[u8]) -> ProxyHeader {
     match v2::Header::try_from(bytes) {
         Ok(header) => {

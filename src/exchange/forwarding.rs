@@ -220,8 +220,9 @@ fn write_riskgate_request_fields(
 
 /// Turns an upstream server's response into the response for the client: removes the fields that
 /// the server may not set, and adds riskgate's (such as `X-Riskgate-Source`). Returns an error if
-/// `Connection` lists too many options, or if `Transfer-Encoding` is anything but one `chunked`.
-/// Several equal values of `Content-Length` become one, and beside chunks there is none.
+/// `Connection` lists too many options, if `Transfer-Encoding` is anything but one `chunked`, or if
+/// `Content-Length` is no number or has different values. Several equal values of `Content-Length`
+/// become one. If the body comes in chunks, removes `Content-Length`.
 pub fn prepare_client_response(
     response: &mut ResponseHeader,
     freedom: ServerFreedom,

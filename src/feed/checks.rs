@@ -14,11 +14,12 @@ const UPDATE_BYTES_PER_BYTE: u64 = 6;
 /// The length of a short name with its line feed. The file of a feed has no more names than its
 /// length divided by this.
 const MIN_BYTES_PER_STORED_NAME: u64 = 8;
-/// What an update needs for each name of a list. A failed allocation would end the process.
+/// The bytes of memory that an update needs for each name of a list.
 const UPDATE_BYTES_PER_NAME: u64 = 176;
 
 /// Fails if the process can't get the memory for checking a list and comparing it with the names of
-/// the feed's file. `stored_bytes` is the length of this file.
+/// the feed's file. Otherwise a failed allocation would end the process. `stored_bytes` is the
+/// length of this file.
 pub(super) fn check_memory(
     feed_name: &str,
     bytes: &[u8],

@@ -195,7 +195,7 @@ fn answer_domain(
     let suggestion = lookup.suggest_provider(&domain).map(SmolStr::new);
     let source = lookup.verdict_source();
     ctx.requested_domain = Some(domain);
-    let day = lookup.evidence_day().map(format_day);
+    let day = lookup.evidence_unix_seconds().map(format_day);
     let facts = VerdictFacts::new(table.version(), source, parent, suggestion, day);
     Ok(Reply::verdict(Bytes::from(body), facts))
 }

@@ -50,8 +50,8 @@ impl<'r> AccountSources<'r> {
     }
 }
 
-/// Returns the accounts that these rows of the store and these keys of the key file name. If the
-/// file gives an account two plans, the first one counts: such a file is refused.
+/// Returns the accounts that these rows of the store and these keys of the key file name. Takes the
+/// first plan that the file gives an account: whoever reads the file refuses a second one.
 pub fn collect_accounts<'r>(
     rows: &'r [AccountRow],
     declared: impl IntoIterator<Item = &'r DeclaredKey>,

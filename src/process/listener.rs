@@ -35,14 +35,14 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
 /// Descriptors that client connections and exchanges can't use. They are left for the store, the
 /// log, the table, the listeners, the runtime, admin connections and DNS queries
-/// (`dns.concurrency`).
+/// (`dns.concurrency`). With fewer than 136 descriptors, 8 are left for clients and exchanges.
 const RESERVED_DESCRIPTORS: u64 = 128;
-/// Client connections can't use the last of this many parts of all descriptors: even if riskgate
-/// uses more elsewhere than is reserved, the admin listener can be reached.
+/// The last twentieth of the descriptors is kept free of client connections. So the admin listener
+/// can be reached even if riskgate uses more descriptors elsewhere than are reserved.
 const KEPT_DESCRIPTORS_DIVISOR: u64 = 20;
-/// At least this many descriptors are the last ones.
+/// The fewest descriptors that are kept free of client connections.
 const MIN_KEPT_DESCRIPTORS: u64 = 3;
-/// At most this many descriptors are the last ones.
+/// The most descriptors that are kept free of client connections.
 const MAX_KEPT_DESCRIPTORS: u64 = 32;
 /// The process does not start if its limit of open files is lower.
 pub const MIN_OPEN_FILES_LIMIT: u64 = 64;

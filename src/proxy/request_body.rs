@@ -166,8 +166,8 @@ pub fn remove_expect(client: &mut ServerSession) {
     client.req_header_mut().remove_header(&EXPECT);
 }
 
-/// Waits for the start of a body whose client waits for a 100 that riskgate can't send. Returns it,
-/// empty at the end of the body.
+/// Waits for the start of a body whose client waits for a 100 that riskgate can't send. Returns the
+/// first bytes of the body; no bytes if the body has ended.
 pub async fn wait_for_body_start(
     client: &mut ServerSession,
     held: &mut HeldBytesGuard<'_>,

@@ -10,7 +10,7 @@ use crate::support::machine_clock::machine_unix_now;
 
 /// A believed time, and what is wrong with the clocks.
 #[derive(Clone, Debug)]
-pub struct JudgedTime {
+pub struct BelievedTimeReport {
     /// The time; never [`TimeTrust::Settled`], because nobody has watched the clocks for long.
     pub time: BelievedTime,
     /// The problem that an operator should know of; `None` if there is no problem.
@@ -22,7 +22,7 @@ pub struct JudgedTime {
 ///
 /// # Errors
 /// If the store fails.
-pub fn judge_time(store: Option<&mut Store>) -> Result<JudgedTime, StoreError> {
+pub fn find_believed_time(store: Option<&mut Store>) -> Result<BelievedTimeReport, StoreError> {
     let (boottime, machine_now) = (BootClock::new().seconds(), machine_unix_now());
     let Some(store) = store else {
         let calendar = Calendar::new(KnownTime::default(), machine_now, boottime);
@@ -40,11 +40,11 @@ pub fn judge_time(store: Option<&mut Store>) -> Result<JudgedTime, StoreError> {
     Ok(describe(&calendar, boottime))
 }
 
-fn describe(calendar: &Calendar, boottime: i64) -> JudgedTime {
+fn describe(calendar: &Calendar, boottime: i64) -> BelievedTimeReport {
     let time = calendar.believed_time(boottime);
     let trust = if time.is_known() { TimeTrust::Known } else { TimeTrust::LowerBound };
     let time = BelievedTime { trust, ..time };
-    JudgedTime { time, problem: calendar.problem(boottime) }
+    BelievedTimeReport { time, problem: calendar.problem(boottime) }
 }
 
 /// Reads what the store knows of the time.

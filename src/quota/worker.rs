@@ -10,14 +10,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::clock::anchor_time;
-use super::judged_time::read_known_time;
 use super::lease::Lease;
 use super::lease_report::ReportReason;
 use super::node::LeaseQueue;
 use super::shared::SharedWithWorker;
+use super::time_of_command::read_known_time;
 use crate::model::believed_time::TimeAnchor;
 use crate::model::month::Month;
-use crate::store::{BatchContext, Probe, Store, StoreError};
+use crate::store::{Probe, ReportBatchContext, Store, StoreError};
 use crate::support::machine_clock::machine_unix_now;
 
 /// How often the worker reports spent totals, and returns the calls of idle leases.
@@ -320,7 +320,7 @@ impl Worker {
         let batch = node.collect_reports(leases, reason);
         let mut outcome = Ok(Vec::new());
         if !batch.reports.is_empty() {
-            let context = BatchContext {
+            let context = ReportBatchContext {
                 node_id: &node.id,
                 latest_begun_month: node.calendar.latest_month(),
                 recovery_left: Duration::from_millis(

@@ -81,8 +81,9 @@ impl FieldValues {
         }
     }
 
-    /// Adds the value of a form field with this name, if it is one of the fields. Returns whether
-    /// it is one. Blanks around a value do not count: servers remove them.
+    /// Returns true if this is the name of one of `fields`. Then adds its value, unless the name is
+    /// that of a part of the field and the value has no `@`. A value that is not UTF-8 marks the
+    /// body as unread. Blanks around a value do not count: servers remove them.
     pub(super) fn push_if_field<'v>(
         &mut self,
         name: &str,

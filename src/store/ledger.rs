@@ -8,7 +8,7 @@ use crate::model::month::Month;
 
 /// The context of a batch of reports.
 #[derive(Clone, Copy, Debug)]
-pub struct BatchContext<'r> {
+pub struct ReportBatchContext<'r> {
     /// The id of the reporting node: 128 random bits, drawn for one process run.
     pub node_id: &'r [u8; 16],
     /// The latest month that has begun, as the node believes. Every earlier month is past.

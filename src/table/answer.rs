@@ -139,7 +139,7 @@ impl<'t> TableAnswer<'t> {
     /// The day of the newest evidence for a verdict of lists, in seconds since 1970: the last day
     /// on which a source had the name, or the date of the newest source that lists it. `None` for
     /// an override, for a verdict that does not come from a list, and if no day is known.
-    pub fn evidence_day(&self) -> Option<i64> {
+    pub fn evidence_unix_seconds(&self) -> Option<i64> {
         if self.verdict.rule == Rule::Override || self.verdict_source() != VerdictSource::List {
             return None;
         }

@@ -9,8 +9,8 @@ use super::rows::{Coverage, ParsedLists, Row};
 use super::rules::{self, Facts};
 use crate::model::verdict::Rule;
 
-/// The facts that a name passes on to names below it. For each property, such as special use, the
-/// facts of the name's rows that have it.
+/// What the rows of a name say about the names below it, and which override is for the name alone.
+/// The facts of a property, such as special use, are those of the rows that have this property.
 #[derive(Clone, Copy, Default)]
 pub(super) struct InheritableFacts {
     pub(super) special_use_facts: Facts,

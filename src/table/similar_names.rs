@@ -146,9 +146,9 @@ impl SimilarNames {
 }
 
 impl ProviderLabel {
-    /// The providers from which slips lead to the typed name, with the cost of the slips. Slips do
-    /// not count if they are too many or too rare for a name of its length. The provider's own name
-    /// does not count.
+    /// Lists the providers that a user may have mistyped as this name, each with the cost of the
+    /// typing errors. Leaves out a provider if the cost is too high for a name of this length, or
+    /// if the typed name is its own.
     fn slip_costs(&self, typed: &TypedName<'_>) -> impl Iterator<Item = (u8, &Provider)> {
         let is_near = self.has_near_length(typed.label) && self.has_near_letters(typed.letters);
         let providers = if is_near { &*self.providers } else { &[] };

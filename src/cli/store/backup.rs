@@ -17,7 +17,7 @@ use crate::store::{AccountRow, AuditRecord, RedisOptions, StoreContents, StoreUr
 use crate::support::regular_file::{is_same_file, parent_dir};
 use crate::support::work_dir::WorkDir;
 
-/// The begin of the names of the directories in which backups are prepared.
+/// The start of the names of the directories in which backups are prepared.
 const WORK_DIR_PREFIX: &str = ".riskgate-backup-";
 
 /// Copies the store into a new file, which then replaces the older backup, if there is one.
@@ -42,7 +42,7 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
         CommandFailure::failed(format!("{file}: expected to write it, but found {error}"))
     };
     let (contents, time) = open_and_read_contents(&options.url, &options.redis)?;
-    if contents.is_empty() && holds_something(file, &options.redis) {
+    if contents.is_empty() && may_hold_a_backup(file, &options.redis) {
         return Err(CommandFailure::failed(format!(
             "expected a store with keys, accounts or usage, but found an empty one; the older backup \
              {} is kept",
@@ -70,7 +70,7 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
 }
 
 /// Returns true unless the file is missing, or is a backup of an empty store.
-fn holds_something(file: &Path, redis: &RedisOptions) -> bool {
+fn may_hold_a_backup(file: &Path, redis: &RedisOptions) -> bool {
     match fs::exists(file) {
         Ok(false) => false,
         _ => open_and_read_contents(&StoreUrl::Sqlite(file.to_owned()), redis)

@@ -93,7 +93,7 @@ fn write_lookup(
         (None, Some(last)) => writeln!(out, "  seen     until {last}")?,
         _ => {}
     }
-    if let Some(date) = found.evidence_day().map(format_day) {
+    if let Some(date) = found.evidence_unix_seconds().map(format_day) {
         writeln!(out, "  evidence {date}")?;
     }
     Ok(())

@@ -9,7 +9,7 @@
 //! - *It opens the connection, or keeps it alive.* That is a handful of frames at once, and a few
 //!   PINGs each second. [`FRAMES_AT_ONCE`] and [`FRAMES_PER_SECOND`] are a hundred times as many.
 //! - *It sends a request*: it widens the stream's window, changes its priority, cancels it, and
-//!   divides a long header. [`FRAMES_FOR_REQUEST`] is twice that.
+//!   divides a long header. [`FRAMES_EARNED_PER_REQUEST`] is twice that.
 //! - *It reads a response.* Most clients send a WINDOW_UPDATE once half of a window is used, Go's
 //!   client two for each 4 KiB, and gRPC adds a PING for each round trip. A client with a window of
 //!   only 1 KiB, for the stream and for the connection, sends one for each 256 bytes: half of what
@@ -18,7 +18,7 @@
 //! - *It sends a body.* Its DATA frames have data, apart from the last one.
 //!
 //! A client may read late what it received long ago, so frames that were earned remain, up to
-//! [`MAX_FRAMES_EARNED`]. riskgate handles as many in a few milliseconds.
+//! [`MAX_FRAMES_EARNED`]. riskgate handles this number of frames in a few milliseconds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +29,7 @@ const FRAMES_AT_ONCE: i64 = 1_024;
 /// The frames that a client may send each second, after those.
 const FRAMES_PER_SECOND: i64 = 1_024;
 /// The frames that each request adds.
-const FRAMES_FOR_REQUEST: i64 = 16;
+const FRAMES_EARNED_PER_REQUEST: i64 = 16;
 /// The bytes that riskgate sends for each frame that they add. An answer to PING has 17 bytes, and
 /// a response byte that is sent alone has 10: so no frame earns the next one.
 const BYTES_FOR_FRAME: i64 = 128;
@@ -170,7 +170,7 @@ impl FrameBudget {
     }
 
     fn count_request(&mut self, body_bytes: Option<usize>) {
-        self.add_frames(FRAMES_FOR_REQUEST);
+        self.add_frames(FRAMES_EARNED_PER_REQUEST);
         if let Some(announced) = body_bytes {
             self.body_bytes_left += as_i64(announced) + LATE_BODY_BYTES;
         }

@@ -26,8 +26,10 @@ static DROPPED_REQUEST_FIELDS: FieldNames<15> = FieldNames::new([
     "x-http-method-override",
     "x-method-override",
 ]);
-/// Request fields in which proxies report the client's address, host or scheme. They are forwarded
-/// only from a trusted proxy: a server may believe them, and a client can write them.
+/// Request fields in which proxies report the client's address, or the host, scheme, method or path
+/// that the client asked for; and `Proxy`, which CGI programs read as the variable `HTTP_PROXY`.
+/// They are forwarded only from a trusted proxy: a server may believe them, and a client can write
+/// them.
 static FIELDS_OF_PROXIES: FieldNames<30> = FieldNames::new([
     "client-ip",
     "true-client-ip",

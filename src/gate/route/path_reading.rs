@@ -47,7 +47,7 @@ impl<'p> PathReadings<'p> {
     }
 
     /// Returns true if some servers may look for the path behind its first segments.
-    pub fn may_have_hidden_path(&self) -> bool {
+    pub fn may_start_at_later_segment(&self) -> bool {
         self.has_script || self.may_have_host
     }
 

@@ -75,7 +75,7 @@ impl<'b> RequestLine<'b> {
     }
 }
 
-/// What the start of a refused request head says about the response, as far as it can be read.
+/// What a request line says about the form of the response, as far as riskgate can read the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLineStart {
     /// The method is HEAD, so the response has no body.

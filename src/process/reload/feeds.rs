@@ -18,8 +18,9 @@ use crate::gate::GateState;
 const DUE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// A feed whose lock another process holds is not updated. After this time, the fault is told.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(10);
-/// An update that takes longer than this is told, for example because a disk does not answer.
-const MAX_UPDATE_TIME: Duration = Duration::from_secs(180);
+/// `/status` reports an update that still runs after this time, for example because a disk does not
+/// answer.
+const SLOW_UPDATE_TIME: Duration = Duration::from_secs(180);
 /// The `nice` value of the threads, so that request threads go first if processors are busy.
 const THREAD_NICENESS: i32 = 10;
 
@@ -173,9 +174,9 @@ impl Worker {
                 feed.problem = Some(format!("feed {fault}"));
             }
             if let Some(since) = self.running.get(&feed.name)
-                && since.elapsed() > MAX_UPDATE_TIME
+                && since.elapsed() > SLOW_UPDATE_TIME
             {
-                let seconds = MAX_UPDATE_TIME.as_secs();
+                let seconds = SLOW_UPDATE_TIME.as_secs();
                 let expected = format!("expected its update to end within {seconds} s");
                 let name = &feed.name;
                 feed.problem = Some(format!("feed {name}: {expected}, but found that it goes on"));

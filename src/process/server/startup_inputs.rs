@@ -80,8 +80,8 @@ impl StartupInputs {
     }
 }
 
-/// Checks that the access log can be written. Also checks that `log.path` and `audit.path` name no
-/// other file of riskgate.
+/// Checks that the access log can be written. Checks that `log.path` and `audit.path` name neither
+/// each other nor the store, the config, the key file or the file of overrides.
 pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartError> {
     let log = config.startup.log_target.check_is_writable();
     log.map_err(|error| access_log_error(&config.startup.log_target, &error))?;

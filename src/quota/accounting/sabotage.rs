@@ -7,7 +7,7 @@ use super::{AtomicLease, LeaseAccounting};
 impl LeaseAccounting {
     /// Fault: the calls that the report in flight returns to the store become spendable again.
     /// `withdrawn` is how many calls were withdrawn from the lease for that report.
-    pub(in super::super) fn hold_returned_calls(
+    pub(in super::super) fn make_returned_calls_spendable(
         &mut self,
         atomic_lease: &AtomicLease,
         withdrawn: u64,
@@ -20,8 +20,8 @@ impl LeaseAccounting {
         atomic_lease.add_granted(kept, lease.unleased_low_bits().saturating_sub(kept));
     }
 
-    /// Withdraws the calls of `hold_returned_calls` again, once the store has replied. Those that
-    /// were spent meanwhile had no lease.
+    /// Withdraws the calls of `make_returned_calls_spendable` again, once the store has replied.
+    /// Those that were spent meanwhile had no lease.
     pub(in super::super) fn withdraw_returned_calls(&mut self, atomic_lease: &AtomicLease) {
         let Some(report) = &self.pending_report else { return };
         let kept =
@@ -34,7 +34,7 @@ impl LeaseAccounting {
     }
 
     /// Fault: makes the calls that the report in flight requests spendable before they are granted.
-    pub(in super::super) fn hold_ungranted_calls(&mut self, atomic_lease: &AtomicLease) {
+    pub(in super::super) fn make_ungranted_calls_spendable(&mut self, atomic_lease: &AtomicLease) {
         let Some(report) = &mut self.pending_report else { return };
         let asked = std::mem::take(&mut report.requested_calls);
         report.leased_floor += asked;

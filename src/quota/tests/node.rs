@@ -22,7 +22,7 @@ fn the_final_report_of_a_month_does_not_wait_for_a_call() {
     let mut exchange_reports = |reason| {
         let batch = node.collect_reports(std::slice::from_ref(&lease), reason);
         let (id, month) = (node.id, node.calendar.latest_month());
-        let context = crate::store::BatchContext {
+        let context = crate::store::ReportBatchContext {
             node_id: &id,
             latest_begun_month: month,
             recovery_left: Duration::ZERO,
@@ -62,7 +62,7 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
         requests.push((call, was_urgent()));
         node.lock_lease_queue().waiting_leases.clear();
         let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
-        let context = crate::store::BatchContext {
+        let context = crate::store::ReportBatchContext {
             node_id: &node.id,
             latest_begun_month: month,
             recovery_left: Duration::ZERO,
@@ -89,7 +89,7 @@ fn a_call_refunded_to_the_store_counts_as_remaining_at_once() {
     lease.record_requested_month(month);
     let mut request_calls = || {
         let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
-        let context = crate::store::BatchContext {
+        let context = crate::store::ReportBatchContext {
             node_id: &node.id,
             latest_begun_month: month,
             recovery_left: Duration::ZERO,
@@ -116,7 +116,7 @@ fn a_call_that_can_no_longer_be_refunded_stays_spent() {
     let month = Month::containing(NOVEMBER_END);
     let settle = |store: &mut crate::store::Store| {
         let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
-        let context = crate::store::BatchContext {
+        let context = crate::store::ReportBatchContext {
             node_id: &node.id,
             latest_begun_month: month,
             recovery_left: Duration::ZERO,
@@ -148,7 +148,7 @@ fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
     let month = Month::containing(NOVEMBER_END);
     leases.iter().for_each(|lease| lease.record_requested_month(month));
     let batch = node.collect_reports(&leases, ReportReason::CallsNeeded);
-    let context = crate::store::BatchContext {
+    let context = crate::store::ReportBatchContext {
         node_id: &node.id,
         latest_begun_month: month,
         recovery_left: Duration::ZERO,
@@ -224,7 +224,7 @@ fn a_batch_gets_its_calls_in_one_report_and_belongs_to_one_month() {
     let mut exchange_reports = || {
         let leases = std::slice::from_ref(&lease);
         let batch = node.collect_reports(leases, ReportReason::CallsNeeded);
-        let context = crate::store::BatchContext {
+        let context = crate::store::ReportBatchContext {
             node_id: &node.id,
             latest_begun_month: node.calendar.latest_month(),
             recovery_left: Duration::ZERO,
@@ -286,7 +286,7 @@ fn a_refunded_call_is_asked_for_again_while_it_returns_to_the_store() {
     };
     let collect = |reason| node.collect_reports(std::slice::from_ref(&lease), reason);
     let mut deliver = |batch: crate::quota::node::ReportBatch| {
-        let context = crate::store::BatchContext {
+        let context = crate::store::ReportBatchContext {
             node_id: &node.id,
             latest_begun_month: month,
             recovery_left: Duration::ZERO,

@@ -7,7 +7,7 @@ use base64::Engine;
 /// A text whose encoded words, such as `=?utf-8?Q?email?=`, are decoded (RFC 2047).
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::screening) enum DecodedWords {
-    /// The text. Without an encoded word, it is the same as before.
+    /// The decoded text; unchanged if it has no encoded word.
     Text(String),
     /// A word that riskgate can't decode, and that some servers may decode.
     Unreadable,

@@ -14,7 +14,7 @@ use crate::model::month::Month;
 use crate::store::redis_server::RedisServer;
 use crate::store::tests::{TestStore, on_both_stores};
 use crate::store::{
-    BatchContext, ClientCertificatePaths, Grant, KnownState, LeaseReport, RedisOptions,
+    ClientCertificatePaths, Grant, KnownState, LeaseReport, RedisOptions, ReportBatchContext,
     ReportOutcome, Store, StoreError, StoreUrl, UsageRow,
 };
 
@@ -101,7 +101,7 @@ impl TestNode {
         store: &mut Store,
         reports: &[LeaseReport],
     ) -> Result<Vec<ReportOutcome>, StoreError> {
-        let context = BatchContext {
+        let context = ReportBatchContext {
             node_id: &self.id,
             latest_begun_month: test_month(),
             recovery_left: self.recovery_left,

@@ -2,7 +2,7 @@
 
 use crate::model::month::Month;
 use crate::store::error::StoreError;
-use crate::store::ledger::{BatchContext, LeaseReport, Probe, ReportOutcome};
+use crate::store::ledger::{LeaseReport, Probe, ReportBatchContext, ReportOutcome};
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
 /// What both kinds of store do with the ledger. The callers of [`Store`](crate::store::Store) get
@@ -24,7 +24,7 @@ pub trait LedgerBackend {
     /// A report fails alone if the totals of its account can't be read, or if SQLite lost them.
     fn report_leases(
         &mut self,
-        context: BatchContext<'_>,
+        context: ReportBatchContext<'_>,
         reports: &[LeaseReport],
     ) -> Result<Vec<ReportOutcome>, StoreError>;
 

@@ -19,9 +19,10 @@ pub trait RingBackend {
     /// this version, but never older. `None` if the store is not initialized.
     fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError>;
 
-    /// Reads the keys and accounts that changed after version `after_version`, and the version that
-    /// they lead to. A row may already be newer than this version, but never older. If the store
-    /// has lost changes, the caller may know another history: see [`RingChanges::follows`].
+    /// Reads the keys and accounts that changed after version `after_version`, and the version
+    /// after these changes. A row may already be newer than this version, but never older. If the
+    /// store has lost changes, `after_version` may be of the lost history: see
+    /// [`RingChanges::follows`].
     fn ring_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError>;
 
     /// Reads keys and accounts, and what the audit and the states of sources are at that moment.

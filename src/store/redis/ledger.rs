@@ -15,7 +15,7 @@ use super::reply::{error_reply_text, info_field, reply_number_or_zero, reply_tex
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
-use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe, ReportOutcome};
+use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome};
 use crate::store::operations::ledger::LedgerBackend;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
@@ -107,7 +107,7 @@ impl LedgerBackend for Redis {
 
     fn report_leases(
         &mut self,
-        context: BatchContext<'_>,
+        context: ReportBatchContext<'_>,
         reports: &[LeaseReport],
     ) -> Result<Vec<ReportOutcome>, StoreError> {
         const OPERATION: &str = "reporting leases";
@@ -318,7 +318,7 @@ fn push_report_command(
     pipeline: &mut Pipeline,
     script_digest: &str,
     node_id: &str,
-    context: BatchContext<'_>,
+    context: ReportBatchContext<'_>,
     report: &LeaseReport,
 ) {
     let LeaseReport { account, month, sequence, target, floor, spent, limit, known, usage } =

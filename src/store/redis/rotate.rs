@@ -11,7 +11,7 @@ use crate::store::error::StoreError;
 use crate::store::rows::{RequestRecord, Rotation};
 
 impl Redis {
-    pub(super) fn replace_key(
+    pub(super) fn run_rotation(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
@@ -22,7 +22,7 @@ impl Redis {
         self.run_rotate_key_script("rotating a key", "rotate", author, rotation, last)
     }
 
-    pub(super) fn undo_replacement(
+    pub(super) fn revert_rotation(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,

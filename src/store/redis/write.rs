@@ -224,7 +224,7 @@ impl RowsBackend for Redis {
         rotation: &Rotation<'_>,
         request: Option<&RequestRecord>,
     ) -> Result<(), StoreError> {
-        self.replace_key(author, rotation, request)
+        self.run_rotation(author, rotation, request)
     }
 
     fn undo_rotation(
@@ -233,7 +233,7 @@ impl RowsBackend for Redis {
         rotation: &Rotation<'_>,
         former_expires_at: Option<i64>,
     ) -> Result<(), StoreError> {
-        self.undo_replacement(author, rotation, former_expires_at)
+        self.revert_rotation(author, rotation, former_expires_at)
     }
 
     fn restore_rows(

@@ -7,7 +7,7 @@ use super::daily_usage::write_usage_counts;
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::month::Month;
 use crate::store::error::StoreError;
-use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe, ReportOutcome};
+use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome};
 use crate::store::operations::ledger::LedgerBackend;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
@@ -21,7 +21,7 @@ impl LedgerBackend for Sqlite {
     /// acknowledged to this node, or has an older one.
     fn report_leases(
         &mut self,
-        context: BatchContext<'_>,
+        context: ReportBatchContext<'_>,
         reports: &[LeaseReport],
     ) -> Result<Vec<ReportOutcome>, StoreError> {
         let failed = self.error_while("reporting leases");
@@ -237,7 +237,7 @@ mod tests {
                 known: Default::default(),
                 usage: Vec::new(),
             };
-            let context = BatchContext {
+            let context = ReportBatchContext {
                 node_id: &[1; 16],
                 latest_begun_month: month(now),
                 recovery_left: Duration::ZERO,

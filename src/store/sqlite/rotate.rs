@@ -15,7 +15,7 @@ use crate::store::error::StoreError;
 use crate::store::rows::{RequestRecord, Rotation};
 
 impl Sqlite {
-    pub(super) fn replace_key(
+    pub(super) fn run_rotation(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
@@ -62,7 +62,7 @@ impl Sqlite {
         transaction.commit().map_err(failed)
     }
 
-    pub(super) fn undo_replacement(
+    pub(super) fn revert_rotation(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,

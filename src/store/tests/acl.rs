@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::super::redis_server::RedisServer;
 use super::super::{
-    AuditOperation, BatchContext, Change, ClaimTimes, DnsFactRow, KnownState, LeaseReport,
-    MAX_DNS_FACTS, MonthlyLimit, NewKeyPlan, QuotaEventOutcome, RequestRecord, SourceState, Store,
-    StoreContents, StoreError, TopCredit,
+    AuditOperation, Change, ClaimTimes, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS,
+    MonthlyLimit, NewKeyPlan, QuotaEventOutcome, ReportBatchContext, RequestRecord, SourceState,
+    Store, StoreContents, StoreError, TopCredit,
 };
 use super::quota_events::quota_event;
 use super::{add_keys, key, open, rotation, rows, tester};
@@ -117,7 +117,7 @@ fn run_gateway_operations(
         known: KnownState::default(),
         usage: Vec::new(),
     };
-    let context = BatchContext {
+    let context = ReportBatchContext {
         node_id: &[1; 16],
         latest_begun_month: month,
         recovery_left: std::time::Duration::ZERO,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{
-    AuditOperation, BatchContext, Change, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit,
-    NewKeyPlan, RequestRecord, SourceState, Store, UsageCount,
+    AuditOperation, Change, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit, NewKeyPlan,
+    ReportBatchContext, RequestRecord, SourceState, Store, UsageCount,
 };
 use super::{key, on_both_stores, ring_version, rotation, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
@@ -28,7 +28,7 @@ fn read_records(store: &mut Store) -> Vec<(String, String, Value, Value)> {
 fn repair_a_later_month(store: &mut Store) {
     let [before, later] = [300, 301].map(|number| Month::from_number(number).unwrap());
     store.probe(later, None).unwrap();
-    let context = BatchContext {
+    let context = ReportBatchContext {
         node_id: &[1; 16],
         latest_begun_month: later,
         recovery_left: std::time::Duration::ZERO,
@@ -285,7 +285,7 @@ fn usage_by_day_is_written_with_the_report_and_counts_once() {
                 known: KnownState::default(),
                 usage,
             };
-            let context = BatchContext {
+            let context = ReportBatchContext {
                 node_id: &[node; 16],
                 latest_begun_month: months[1],
                 recovery_left: std::time::Duration::ZERO,

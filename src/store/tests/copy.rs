@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::super::{
-    AuditOperation, BatchContext, ClaimTimes, KeyRow, LeaseReport, MonthlyLimit, NewQuotaEvent,
-    QuotaEventOutcome, SourceState, Store, StoreContents, TopCredit, TopRow, UsageRow,
+    AuditOperation, ClaimTimes, KeyRow, LeaseReport, MonthlyLimit, NewQuotaEvent,
+    QuotaEventOutcome, ReportBatchContext, SourceState, Store, StoreContents, TopCredit, TopRow,
+    UsageRow,
 };
 use super::quota_events::quota_event;
 use super::{TestStore, add_keys, key, on_both_stores, rows, sort_rows};
@@ -33,7 +34,7 @@ fn report_leased(store: &mut Store, account: &str, leased: u64, spent: u64) {
         known: super::super::KnownState::default(),
         usage: Vec::new(),
     };
-    let context = BatchContext {
+    let context = ReportBatchContext {
         node_id: &[9; 16],
         latest_begun_month: january_2100(),
         recovery_left: std::time::Duration::ZERO,

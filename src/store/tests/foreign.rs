@@ -2,7 +2,7 @@
 //! Such an entry affects no other entry.
 
 use super::super::redis_server::RedisServer;
-use super::super::{BatchContext, KnownState, LeaseReport, MonthlyLimit, Store, TopCredit};
+use super::super::{KnownState, LeaseReport, MonthlyLimit, ReportBatchContext, Store, TopCredit};
 use super::{add_keys, key, open, rotation, rows};
 use crate::model::month::Month;
 
@@ -178,7 +178,7 @@ fn foreign_ledger_keys_break_neither_usage_nor_repair() {
         usage: Vec::new(),
     };
     let recovery_left = std::time::Duration::ZERO;
-    let context = BatchContext {
+    let context = ReportBatchContext {
         node_id: &[9; 16],
         latest_begun_month: month,
         recovery_left,

@@ -8,7 +8,7 @@ use crate::table::{FeedKind, FeedList, FeedTier, Table, TableInputs, TableLocati
 fn days_of(table: &Table, name: &str) -> [Option<String>; 3] {
     let answer = look_up(table, name);
     let why = answer.explain();
-    [answer.evidence_day(), why.first_seen, why.last_seen]
+    [answer.evidence_unix_seconds(), why.first_seen, why.last_seen]
         .map(|day| day.map(|seconds| format_day(seconds).to_string()))
 }
 

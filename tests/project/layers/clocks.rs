@@ -8,7 +8,7 @@ use super::sources::{project_root, read_source_files};
 /// The readers of the machine's clock, and why none of them may use the believed time.
 const READERS_OF_MACHINE_CLOCK: [(&str, &str); 10] = [
     ("quota/clock", "aligns the seconds of CLOCK_BOOTTIME"),
-    ("quota/judged_time", "judges the clock"),
+    ("quota/time_of_command", "judges the clock"),
     ("quota/worker", "lets the calendar judge the clock"),
     ("process/server/startup", "lets the calendar judge the clock"),
     ("gate/request_context", "writes the access log, and the field Date"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::run::{InFlight, Message, Simulation, network_error};
 use crate::quota::lease_report::ReportReason;
 use crate::quota::node::ReportBatch;
-use crate::store::{BatchContext, Probe, ReportOutcome, StoreError};
+use crate::store::{Probe, ReportBatchContext, ReportOutcome, StoreError};
 
 impl Simulation<'_> {
     /// Sends reports as the worker does. If the last operation failed, the node probes the store
@@ -172,7 +172,7 @@ impl Simulation<'_> {
         &mut self,
         message: &Message,
     ) -> Result<Vec<ReportOutcome>, StoreError> {
-        let context = BatchContext {
+        let context = ReportBatchContext {
             node_id: &message.node_id,
             latest_begun_month: message.month,
             recovery_left: Duration::from_millis(message.recovery_ms_left),

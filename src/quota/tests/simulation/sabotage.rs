@@ -11,7 +11,7 @@ use super::run::Simulation;
 use super::simulated_store::{RedisServer, SimulatedStore};
 use crate::model::month::Month;
 use crate::quota::lease::Lease;
-use crate::store::{BatchContext, LeaseReport, ReportOutcome, StoreError};
+use crate::store::{LeaseReport, ReportBatchContext, ReportOutcome, StoreError};
 
 /// The simulation must notice each fault with one of this many seeds. The highest seed that a fault
 /// has needed so far is 35.
@@ -55,13 +55,13 @@ impl SabotagedStore {
     /// Alters the reports before the store gets them.
     pub fn report_leases(
         &mut self,
-        context: BatchContext<'_>,
+        context: ReportBatchContext<'_>,
         reports: &[LeaseReport],
     ) -> Result<Vec<ReportOutcome>, StoreError> {
         let node = self.reported_node_id(context.node_id);
         let reports: Vec<LeaseReport> =
             reports.iter().map(|report| self.alter_report(report.clone(), &node)).collect();
-        self.store.report_leases(BatchContext { node_id: &node, ..context }, &reports)
+        self.store.report_leases(ReportBatchContext { node_id: &node, ..context }, &reports)
     }
 
     /// The calls that one node has leased.
@@ -97,12 +97,12 @@ impl SabotagedStore {
             Some(Sabotage::ReturnAfterReply) => {
                 lease.change_accounting(|accounting, atomic_lease| {
                     let removed = held.saturating_sub(atomic_lease.load().held());
-                    accounting.hold_returned_calls(atomic_lease, removed);
+                    accounting.make_returned_calls_spendable(atomic_lease, removed);
                 })
             }
             Some(Sabotage::SpendBeforeGrant) => {
                 lease.change_accounting(|accounting, atomic_lease| {
-                    accounting.hold_ungranted_calls(atomic_lease)
+                    accounting.make_ungranted_calls_spendable(atomic_lease)
                 });
             }
             _ => {}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::model::month::Month;
 use crate::store::{
-    BatchContext, LeaseReport, RedisOptions, ReportOutcome, Store, StoreError, StoreUrl,
+    LeaseReport, RedisOptions, ReportBatchContext, ReportOutcome, Store, StoreError, StoreUrl,
 };
 
 pub use crate::store::redis_server::RedisServer;
@@ -51,7 +51,7 @@ impl SimulatedStore {
 
     pub fn report_leases(
         &mut self,
-        context: BatchContext<'_>,
+        context: ReportBatchContext<'_>,
         reports: &[LeaseReport],
     ) -> Result<Vec<ReportOutcome>, StoreError> {
         self.store.report_leases(context, reports)

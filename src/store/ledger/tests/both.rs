@@ -218,7 +218,7 @@ fn the_latest_month_grows_and_never_falls() {
             store.probe(month, None).unwrap();
             store
                 .report_leases(
-                    BatchContext {
+                    ReportBatchContext {
                         node_id: &ALICE,
                         latest_begun_month: month,
                         recovery_left: Duration::ZERO,
@@ -293,7 +293,7 @@ impl StoreRun {
             Action::Repeat(_) if self.sent_reports.is_empty() => return None,
             Action::Repeat(at) => at.get(&self.sent_reports).clone(),
         };
-        let context = BatchContext {
+        let context = ReportBatchContext {
             node_id: &ids[node],
             latest_begun_month: test_month(),
             recovery_left: Duration::ZERO,
@@ -359,7 +359,7 @@ fn repair_month_deletes_totals_of_later_months_only() {
         let report_spent = |store: &mut Store, node: &[u8; 16], month: Month, spent: u64| {
             let mut report = TestNode::new(*node).next_report(spent, [spent, spent], LIMIT_100);
             report.month = month;
-            let context = BatchContext {
+            let context = ReportBatchContext {
                 node_id: node,
                 latest_begun_month: month,
                 recovery_left: Duration::ZERO,
@@ -399,7 +399,7 @@ fn a_repair_of_the_month_records_only_what_it_changed() {
         let report_about_later = |store: &mut Store, begun_month: Month| {
             let mut report = TestNode::new(ALICE).next_report(9, [9, 9], LIMIT_100);
             report.month = later;
-            let context = BatchContext {
+            let context = ReportBatchContext {
                 node_id: &ALICE,
                 latest_begun_month: begun_month,
                 recovery_left: Duration::ZERO,

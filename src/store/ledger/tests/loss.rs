@@ -176,7 +176,7 @@ fn totals_expire_in_400_days_or_62_if_month_is_past() {
     let next = Month::from_number(test_month().number() + 1).unwrap();
     let report = alice.next_report(9, [9, 9], LIMIT_1000);
     let recovery_left = Duration::ZERO;
-    let context = BatchContext {
+    let context = ReportBatchContext {
         node_id: &ALICE,
         latest_begun_month: next,
         recovery_left,

@@ -85,7 +85,7 @@ fn reports_need_replicas_only_if_required() {
     // If replicas are not required, the server's own acknowledgement is enough, and later reports
     // don't wait.
     let recovery_left = Duration::ZERO;
-    let context = BatchContext {
+    let context = ReportBatchContext {
         node_id: &ALICE,
         latest_begun_month: test_month(),
         recovery_left,
