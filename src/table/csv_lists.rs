@@ -68,7 +68,11 @@ fn check_header(
     if required == required_columns && (optional.is_empty() || has_optional_columns) {
         return Ok(fields.len());
     }
-    let expected = format!("the header {}", required_columns.join(","));
+    let separator = match fields {
+        [field] if field.contains(';') => ", with commas between the names",
+        _ => "",
+    };
+    let expected = format!("the header {}{separator}", required_columns.join(","));
     let found = quote_excerpt(&fields.join(","));
     Err(TableFault::expected(context.format_location(""), expected, found))
 }
@@ -206,8 +210,9 @@ impl<'a> ParsedLists<'a> {
         let non_empty = |column: usize| Some(&*fields[column]).filter(|text| !text.is_empty());
         let parse_flag = |column: usize| match non_empty(column) {
             None => Ok(None),
-            Some("true") => Ok(Some(true)),
-            Some("false") => Ok(Some(false)),
+            // Spreadsheets write TRUE and FALSE.
+            Some(text) if text.trim().eq_ignore_ascii_case("true") => Ok(Some(true)),
+            Some(text) if text.trim().eq_ignore_ascii_case("false") => Ok(Some(false)),
             Some(_) => Err(column_fault(column, "true or false")),
         };
         let reason = match non_empty(2) {

@@ -207,6 +207,27 @@ fn an_operator_override_outranks_every_override_in_the_lists() {
 }
 
 #[test]
+fn a_file_of_overrides_may_be_saved_by_a_spreadsheet() {
+    let folder = write_lists(&MANIFEST_LISTS);
+    let beside = tempfile::tempdir().unwrap();
+    let overrides = beside.path().join("overrides.csv");
+    let rows = "a.com,exact,safe,0,TRUE,False ,\r\n";
+    let header = format!("\u{feff}{}\r\n", OVERRIDE_HEADER.trim_end());
+    fs::write(&overrides, format!("{header}{rows}")).unwrap();
+    let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
+    let inputs = TableInputs { overrides_path: Some(overrides.clone()), ..base };
+    let table = build_table_or_panic(&inputs);
+    assert_eq!(describe_answer(&table, "a.com"), "safe 0 +free");
+    // Where a comma begins a decimal fraction, it may write semicolons.
+    fs::write(&overrides, format!("{header}{rows}").replace(',', ";")).unwrap();
+    let fault = Table::build(&inputs, NOW).map(drop).unwrap_err().to_string();
+    assert!(
+        fault.contains("mx_provider_label, with commas between the names, but found"),
+        "{fault}"
+    );
+}
+
+#[test]
 fn an_override_counts_until_the_end_of_its_last_day() {
     let folder = write_lists(&MANIFEST_LISTS);
     let beside = tempfile::tempdir().unwrap();
