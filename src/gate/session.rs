@@ -1,10 +1,12 @@
 //! Helpers on Pingora's session: the version of HTTP, the state of the response, 100 Continue.
 
+use http::HeaderValue;
 use http::header::EXPECT;
 use pingora::Result;
 use pingora_proxy::Session;
 
 use crate::exchange::{StatusKind, closes_after_response};
+use crate::message::request_head::expects_continue;
 
 /// Returns the name of a version of HTTP.
 pub(super) fn protocol_name(version: http::Version) -> &'static str {
@@ -34,10 +36,8 @@ pub(super) fn close_if_process_ends(session: &mut Session) {
 /// upstream server. On HTTP/2 Pingora can't send a 100.
 pub(crate) async fn send_continue_if_awaited(session: &mut Session) -> Result<()> {
     let client = session.as_downstream_mut();
-    let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
-    let awaits_continue =
-        client.req_header().headers.get(EXPECT).is_some_and(|v| expects(v.as_bytes()));
-    if awaits_continue
+    let expectations = client.req_header().headers.get_all(EXPECT);
+    if expects_continue(expectations.into_iter().map(HeaderValue::as_bytes))
         && client.req_header().version == http::Version::HTTP_11
         && !client.is_body_done()
     {

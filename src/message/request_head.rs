@@ -20,7 +20,7 @@ pub use cookies::{MAX_DIVIDED_COOKIE_BYTES, join_cookie_fields};
 pub use fields::{MAX_CONNECTION_OPTIONS, RequestBodyFraming, RequestFields, value_if_single};
 pub use limits::RequestLimits;
 use lines::CrlfLines;
-pub use list::list_members;
+pub use list::{expects_continue, list_members};
 pub use request_line::{BUILTIN_METHODS, RequestLine, RequestLineStart, takes_body};
 
 /// A complete request head at the front of a buffer.

@@ -10,6 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora::Error;
 use pingora::http::RequestHeader;
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::exchange::BodyFault;
 use crate::gate::{BodyOptions, HeldBytesGuard};
-use crate::message::request_head::list_members;
+use crate::message::request_head::expects_continue;
 use crate::model::refusal::Refusal;
 
 /// A body of at most this many bytes is held until it is complete. Pingora keeps as many bytes for
@@ -155,9 +156,8 @@ pub fn announces_body(client: &mut ServerSession, header: &RequestHeader) -> boo
 /// Returns true if the client waits for a 100 that riskgate can't send: over HTTP/2, Pingora sends
 /// no 100. Over HTTP/1.1, riskgate sends the 100 when Pingora reads the body.
 pub fn awaits_impossible_continue(client: &mut ServerSession) -> bool {
-    let expectation = client.req_header().headers.get(EXPECT);
-    let awaits_continue =
-        expectation.is_some_and(|value| list_members(value.as_bytes()).next().is_some());
+    let expectations = client.req_header().headers.get_all(EXPECT);
+    let awaits_continue = expects_continue(expectations.into_iter().map(HeaderValue::as_bytes));
     awaits_continue && client.is_http2() && !client.is_body_done()
 }
 

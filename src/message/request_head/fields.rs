@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 
 use super::accepted::Accepted;
 use super::limits::RequestLimits;
-use super::list::list_members;
+use super::list::{is_continue, list_members};
 use super::request_line::{RequestLine, takes_body};
 use crate::model::refusal::Refusal;
 use crate::support::byte_sets::is_token_byte;
@@ -106,7 +106,7 @@ impl<'b> RequestFields<'b> {
             self.add_connection_options(value)?;
         } else if name.eq_ignore_ascii_case(b"expect") {
             for member in list_members(value) {
-                match member.eq_ignore_ascii_case(b"100-continue") {
+                match is_continue(member) {
                     true => self.expects_continue = true,
                     false => self.has_unknown_expectation = true,
                 }
