@@ -209,7 +209,10 @@ impl Gate {
         let reply = self.finish_with_refusal(&refusal, ctx);
         match ctx.send_reply(&reply, session).await {
             Ok(()) => FailToProxy { error_code: reply.status(), can_reuse_downstream: false },
-            Err(_) => NO_RESPONSE,
+            Err(_) => {
+                ctx.record_unsent_reply();
+                NO_RESPONSE
+            }
         }
     }
 }

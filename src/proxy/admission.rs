@@ -88,7 +88,9 @@ pub(super) async fn admit_request(
         send_continue_if_awaited(session).await?;
     }
     let held = match is_screened || !reading.is_for_screening_alone {
-        true => match hold_body(gate, session, ctx, reading, (is_screened, max_bytes)).await? {
+        true => match hold_body(gate, session, ctx, &HoldRules { reading, is_screened, max_bytes })
+            .await?
+        {
             Ok(held) => held,
             // What was not read is judged as such, or a slow body would pass every check.
             Err(HoldError::Fault(_)) if is_asked_by_proxy => HeldBody::Start(Bytes::new()),
@@ -123,13 +125,21 @@ pub(super) async fn admit_request(
     }))
 }
 
+/// How the body of a request is held.
+struct HoldRules {
+    reading: BodyReading,
+    /// Whether the start of a longer body is judged, and so held too.
+    is_screened: bool,
+    /// The most bytes that the body may have.
+    max_bytes: usize,
+}
+
 /// Reads the body of a request, as far as it is held before a server is asked.
 async fn hold_body(
     gate: &Gate,
     session: &mut Session,
     ctx: &mut RequestContext,
-    reading: BodyReading,
-    (is_start_needed, max_bytes): (bool, usize),
+    rules: &HoldRules,
 ) -> Result<Result<HeldBody, HoldError>> {
     let client = session.as_downstream_mut();
     client.set_read_timeout(Some(gate.body_options().timeout));
@@ -146,18 +156,18 @@ async fn hold_body(
             Err(error) => return Ok(Err(error)),
         }
     }
-    if announced_length.is_some_and(|length| length > MAX_HELD_BODY_BYTES) && !is_start_needed {
+    if announced_length.is_some_and(|length| length > MAX_HELD_BODY_BYTES) && !rules.is_screened {
         return Ok(Ok(HeldBody::Start(first_part)));
     }
     let max_last_part = match announced_length {
         _ if client.is_http2() => HTTP2_FRAME_BYTES,
         // The end of a chunked body is a part of its own.
         None => 0,
-        Some(_) if reading.are_parts_bounded => 0,
+        Some(_) if rules.reading.are_parts_bounded => 0,
         Some(_) => PINGORA_READ_BYTES,
     };
     let outlook = BodyOutlook { announced_length, max_last_part };
     client.enable_retry_buffering();
-    let options = BodyOptions { max_bytes, ..gate.body_options().clone() };
+    let options = BodyOptions { max_bytes: rules.max_bytes, ..gate.body_options().clone() };
     Ok(request_body::hold_body(client, outlook, first_part, &mut memory, &options).await)
 }
