@@ -11,8 +11,11 @@ mod check;
 mod config;
 mod config_args;
 mod demo;
+mod doctor;
 mod examples;
 mod failure;
+mod findings;
+mod http_client;
 mod init;
 mod keys;
 mod manual;
@@ -55,6 +58,9 @@ enum Command {
     Demo(demo::Args),
     /// Ask the running gateway whether it may get traffic; fail if not.
     Ready(ready::Args),
+    /// Check a running deployment from outside: ports, TLS, the proxy in front, clocks, store,
+    /// feeds, DNS and servers. Fails if there is a fault.
+    Doctor(doctor::Args),
     /// Read config, keys, table and store as `run` would, and print every fault.
     Check(ConfigArgs),
     /// Check the config, and show what is in force.
@@ -164,6 +170,7 @@ pub fn main() -> ExitCode {
             Command::Init(args) => init::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Ready(args) => ready::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Check(args) => check::run(&args),
             Command::Config { command } => config::run(command),
             Command::Keys { command } => keys::run(command),

@@ -3,11 +3,12 @@
 use clap::Command;
 
 /// One example for each command. The words up to the name of the command are the command.
-const EXAMPLES: [(&str, &str); 36] = [
+const EXAMPLES: [(&str, &str); 37] = [
     ("run", "-c /etc/riskgate/riskgate.toml --upstream 127.0.0.1:9000"),
     ("init", "--upstream 127.0.0.1:3000 --sign-up /signup --account acme"),
     ("demo", ""),
     ("ready", "--admin 127.0.0.1:9090"),
+    ("doctor", "--url https://signup.example.com"),
     ("check", "-c riskgate.toml"),
     ("config check", "-c riskgate.toml"),
     ("config show", "--json"),

@@ -151,7 +151,7 @@ fn format_columns_within(
 }
 
 /// Writes control characters, and characters that change the direction of a text, as escapes.
-fn escape_controls(text: &str) -> String {
+pub fn escape_controls(text: &str) -> String {
     let is_hidden = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -2,15 +2,12 @@
 //! shell needs it as its health check.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
+use super::http_client::create_http_client;
 use super::output::print_result;
 use crate::model::network::loopback_if_unspecified;
-
-/// Less than the time that a health check usually has.
-const TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -33,10 +30,8 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let failure = |found: &str| {
         CommandFailure::failed(format!("{url}: expected status 200, but found {found}"))
     };
-    // The environment may name a proxy for other programs.
-    let agent = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).proxy(None);
-    let agent = ureq::Agent::new_with_config(agent.http_status_as_error(false).build());
-    let mut response = agent.get(&url).call().map_err(|error| failure(&error.to_string()))?;
+    let client = create_http_client(None);
+    let mut response = client.get(&url).call().map_err(|error| failure(&error.to_string()))?;
     let status = response.status();
     let body = response.body_mut().read_to_string();
     let body = body.map_err(|error| failure(&format!("{status} and {error}")))?;

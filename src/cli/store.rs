@@ -22,6 +22,8 @@ use crate::model::month::Month;
 use crate::store::{MonthRepair, RedisOptions, StoreContents, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
 
+pub use deployment::check_store;
+
 use contents::{describe, open_and_read_contents, report_copy, write_contents};
 
 #[derive(Debug, Subcommand)]

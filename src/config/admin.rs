@@ -7,6 +7,7 @@ use super::description::{SettingKind, toml_text};
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::keys::{is_valid_id_or_account, parse_sha256_field, sha256};
+use crate::model::month::parse_rfc3339;
 
 /// The audit names the token of the setting `admin.token` so.
 const NAME_OF_PLAIN_TOKEN: &str = "admin.token";
@@ -114,9 +115,7 @@ impl Settings {
         let parse_scope = |raw: &RawValue| TokenScope::parse(raw.as_text()?);
         let expected = "\"read\", \"write\" or \"account:NAME\"";
         let scope = self.require_setting(&format!("{at}.scope"), expected, parse_scope);
-        let parse_time = |raw: &RawValue| {
-            raw.as_text()?.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
-        };
+        let parse_time = |raw: &RawValue| parse_rfc3339(raw.as_text()?);
         let expected = "a time such as 2027-01-01T00:00:00Z";
         let key = format!("{at}.expires");
         let is_given = self.values.contains_key(&key);

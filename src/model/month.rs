@@ -90,6 +90,11 @@ pub fn format_rfc3339(unix_seconds: i64) -> String {
     format!("{:.0}Z", to_date_time(unix_seconds))
 }
 
+/// Parses a time in RFC 3339. Returns it in seconds since 1970.
+pub fn parse_rfc3339(text: &str) -> Option<i64> {
+    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
+}
+
 /// Formats milliseconds since 1970 in RFC 3339, in UTC: `2026-11-21T03:47:00.123Z`.
 pub fn format_rfc3339_millis(unix_ms: i64) -> String {
     let second = format_rfc3339(unix_ms.div_euclid(1000));
@@ -125,7 +130,7 @@ mod tests {
     use super::*;
 
     fn unix_seconds(text: &str) -> i64 {
-        text.parse::<jiff::Timestamp>().unwrap().as_second()
+        parse_rfc3339(text).unwrap()
     }
 
     #[test]

@@ -132,6 +132,11 @@ impl Upstreams {
         self.servers.problems()
     }
 
+    /// Lists the servers: the addresses of all names that resolve.
+    pub fn list_servers(&self) -> Vec<SocketAddr> {
+        self.servers.list()
+    }
+
     /// Says that no server is healthy, and why; `None` if one is healthy or no name resolves.
     pub fn outage(&self) -> Option<String> {
         self.servers.outage()

@@ -1,10 +1,12 @@
 //! What a check of a deployment finds.
 
+use std::borrow::Cow;
+
 /// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// What was checked, such as `persistence`.
-    pub subject: &'static str,
+    pub subject: Cow<'static, str>,
     /// How bad it is.
     pub level: FindingLevel,
     /// What was found.
@@ -17,7 +19,7 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingLevel {
     /// As it should be.
-    Ok,
+    Good,
     /// It works, but something may hurt later.
     Warning,
     /// Something does not work, or loses counts.
@@ -28,7 +30,7 @@ impl FindingLevel {
     /// The name in output.
     pub const fn as_str(self) -> &'static str {
         match self {
-            FindingLevel::Ok => "ok",
+            FindingLevel::Good => "good",
             FindingLevel::Warning => "warning",
             FindingLevel::Fault => "fault",
         }
@@ -37,27 +39,28 @@ impl FindingLevel {
 
 impl Finding {
     /// Something is as it should be.
-    pub fn ok(subject: &'static str, found: impl Into<String>) -> Finding {
-        Finding { subject, level: FindingLevel::Ok, found: found.into(), advice: None }
+    pub fn good(subject: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Finding {
+        let subject = subject.into();
+        Finding { subject, level: FindingLevel::Good, found: found.into(), advice: None }
     }
 
     /// Something may hurt later.
     pub fn warning(
-        subject: &'static str,
+        subject: impl Into<Cow<'static, str>>,
         found: impl Into<String>,
         advice: impl Into<String>,
     ) -> Finding {
-        let level = FindingLevel::Warning;
+        let (subject, level) = (subject.into(), FindingLevel::Warning);
         Finding { subject, level, found: found.into(), advice: Some(advice.into()) }
     }
 
     /// Something does not work, or loses counts.
     pub fn fault(
-        subject: &'static str,
+        subject: impl Into<Cow<'static, str>>,
         found: impl Into<String>,
         advice: impl Into<String>,
     ) -> Finding {
-        let level = FindingLevel::Fault;
+        let (subject, level) = (subject.into(), FindingLevel::Fault);
         Finding { subject, level, found: found.into(), advice: Some(advice.into()) }
     }
 }

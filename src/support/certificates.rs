@@ -139,6 +139,11 @@ fn read_names_and_expiry(certificate: &CertificateDer<'_>) -> Option<(Vec<String
     Some((names.collect(), parsed.validity().not_after.timestamp()))
 }
 
+/// When a certificate expires, in seconds since 1970; `None` if it can't be read.
+pub(super) fn read_expiry(certificate: &CertificateDer<'_>) -> Option<i64> {
+    read_names_and_expiry(certificate).map(|(_, expires)| expires)
+}
+
 /// Reads certificates in PEM format, at least one. `expected` names them in the fault.
 pub fn read_pem_certificates(
     path: &Path,

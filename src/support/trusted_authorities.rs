@@ -6,23 +6,32 @@
 
 use std::path::Path;
 
+use rustls::pki_types::CertificateDer;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::certificates::{CertificateFault, read_authorities};
 
-/// Reads the authorities, and returns the TLS settings of a client that trusts them. Bundled
-/// authorities make HTTPS work on a machine without any. What the system has and can't be read is
-/// left out, as if the system did not have it.
+/// Reads the authorities, and returns the TLS settings of a client that trusts them.
+///
+/// # Errors
+/// As [`read_trusted_authorities`].
+pub fn client_tls_config(authorities_file: Option<&Path>) -> Result<TlsConfig, CertificateFault> {
+    let trusted = read_trusted_authorities(authorities_file)?;
+    let trusted: Vec<Certificate<'static>> =
+        trusted.iter().map(|it| Certificate::from_der(it).to_owned()).collect();
+    Ok(TlsConfig::builder().root_certs(RootCerts::new_with_certs(&trusted)).build())
+}
+
+/// Reads the authorities. Bundled ones make HTTPS work on a machine without any. What the system
+/// has and can't be read is left out, as if the system did not have it.
 ///
 /// # Errors
 /// If the operator's file can't be read or has no certificate.
-pub fn client_tls_config(authorities_file: Option<&Path>) -> Result<TlsConfig, CertificateFault> {
-    let bundled = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
-    let of_system = rustls_native_certs::load_native_certs().certs;
-    let of_operator = authorities_file.map(read_authorities).transpose()?.unwrap_or_default();
-    let read = of_system.iter().chain(&of_operator);
-    let read = read.map(|certificate| Certificate::from_der(certificate).to_owned());
-    let bundled = bundled.iter().map(|certificate| Certificate::from_der(certificate));
-    let all: Vec<Certificate<'static>> = bundled.chain(read).collect();
-    Ok(TlsConfig::builder().root_certs(RootCerts::new_with_certs(&all)).build())
+pub fn read_trusted_authorities(
+    authorities_file: Option<&Path>,
+) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
+    let mut all = webpki_root_certs::TLS_SERVER_ROOT_CERTS.to_vec();
+    all.extend(rustls_native_certs::load_native_certs().certs);
+    all.extend(authorities_file.map(read_authorities).transpose()?.unwrap_or_default());
+    Ok(all)
 }

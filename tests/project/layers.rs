@@ -91,7 +91,7 @@ const CRATES: [(&str, &[&str]); 41] = [
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
     ("itoa", &["message", "exchange", "proxy/upstream", "observe/access_log"]),
-    ("jiff", &["model/month", "keys/key_file", "config/admin", "management/expiry"]),
+    ("jiff", &["model/month", "keys/key_file", "management/expiry"]),
     ("memchr", &["message", "screening"]),
     ("minisign_verify", &["feed/fetch"]),
     ("pingora", &["message", "exchange", "gate", "proxy", "downstream", "process"]),
@@ -113,7 +113,15 @@ const CRATES: [(&str, &[&str]); 41] = [
             "support/peer_close",
         ],
     ),
-    ("rustls", &["store/redis", "support/certificates"]),
+    (
+        "rustls",
+        &[
+            "store/redis",
+            "support/certificate_probe",
+            "support/certificates",
+            "support/trusted_authorities",
+        ],
+    ),
     ("rustls_native_certs", &["support/trusted_authorities"]),
     ("sd_notify", &["process/systemd"]),
     ("sha2", &["feed/fetch", "keys/token", "store/audit", "webhook"]),
@@ -140,7 +148,8 @@ const CRATES: [(&str, &[&str]); 41] = [
     (
         "ureq",
         &[
-            "cli/ready",
+            "cli/doctor",
+            "cli/http_client",
             "feed/fetch",
             "process/trace_exporter",
             "process/reload/webhook",

@@ -135,7 +135,7 @@ impl Redis {
         };
         let refused: Vec<String> = refused.map(|(command, _)| name(command)).collect();
         Ok(match refused.is_empty() {
-            true => Finding::ok(subject, "all"),
+            true => Finding::good(subject, "all"),
             false => {
                 let rights: Vec<String> = refused.iter().map(|name| format!("+{name}")).collect();
                 let advice = format!("ACL SETUSER … {}, unless it is renamed", rights.join(" "));
@@ -156,7 +156,7 @@ fn check_latency(mut times: [Duration; LATENCY_SAMPLES], deadline: Duration) -> 
     let found = format!("an answer takes {median:.1} ms, at most {longest:.1} ms");
     let deadline = deadline.as_secs_f64() * 1e3;
     match longest * 2.0 > deadline {
-        false => Finding::ok("latency", found),
+        false => Finding::good("latency", found),
         true => {
             let advice = format!(
                 "store.deadline is {deadline} ms: raise it, or put the server nearer, because calls \
@@ -170,7 +170,7 @@ fn check_latency(mut times: [Duration; LATENCY_SAMPLES], deadline: Duration) -> 
 fn check_version(info: &str) -> Finding {
     const SUBJECT: &str = "version";
     if let Some(version) = info_field(info, "valkey_version") {
-        return Finding::ok(SUBJECT, format!("Valkey {version}"));
+        return Finding::good(SUBJECT, format!("Valkey {version}"));
     }
     let Some(version) = info_field(info, "redis_version") else {
         return Finding::warning(SUBJECT, "the server does not tell it", "use Redis 6.2 or later");
@@ -178,7 +178,7 @@ fn check_version(info: &str) -> Finding {
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
     let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     match (major, minor) >= OLDEST_REDIS {
-        true => Finding::ok(SUBJECT, format!("Redis {version}")),
+        true => Finding::good(SUBJECT, format!("Redis {version}")),
         false => Finding::fault(SUBJECT, format!("Redis {version}"), "use Redis 6.2 or later"),
     }
 }
@@ -186,7 +186,7 @@ fn check_version(info: &str) -> Finding {
 fn check_memory(info: &str) -> Vec<Finding> {
     let policy = info_field(info, "maxmemory_policy");
     let eviction = match policy {
-        Some("noeviction") => Finding::ok("eviction", "noeviction"),
+        Some("noeviction") => Finding::good("eviction", "noeviction"),
         found => Finding::fault(
             "eviction",
             found.unwrap_or("no maxmemory_policy in INFO"),
@@ -198,14 +198,14 @@ fn check_memory(info: &str) -> Vec<Finding> {
         (None, _) | (_, None) => {
             Finding::warning("memory", "the server does not tell it", "watch it yourself")
         }
-        (Some(used), Some(0)) => Finding::ok("memory", format!("{used} bytes used, no limit")),
+        (Some(used), Some(0)) => Finding::good("memory", format!("{used} bytes used, no limit")),
         (Some(used), Some(max)) => {
             let found = format!("{used} of {max} bytes used");
             let advice = "raise maxmemory: a full server refuses writes";
             match used.saturating_mul(100) / max {
                 100.. => Finding::fault("memory", found, advice),
                 HIGH_MEMORY_PERCENT.. => Finding::warning("memory", found, advice),
-                _ => Finding::ok("memory", found),
+                _ => Finding::good("memory", found),
             }
         }
     };
@@ -222,7 +222,7 @@ fn check_persistence(info: &str) -> Finding {
         .into_iter()
         .find(|name| info_field(info, name) == Some("err"));
     match (is_on, has_failed) {
-        (true, None) => Finding::ok(SUBJECT, "appendonly yes"),
+        (true, None) => Finding::good(SUBJECT, "appendonly yes"),
         (true, Some(name)) => {
             Finding::fault(SUBJECT, format!("{name} is err"), "look into the log of the server")
         }
@@ -261,7 +261,7 @@ fn check_replicas(info: &str, wait_replicas: usize) -> Finding {
             found,
             "store.wait_replicas = 1: else a failover loses the last writes",
         ),
-        (false, false) => Finding::ok(SUBJECT, found),
+        (false, false) => Finding::good(SUBJECT, found),
     }
 }
 
@@ -278,16 +278,16 @@ mod tests {
         assert_eq!(slow.level, FindingLevel::Warning);
         assert_eq!(slow.found, "an answer takes 0.2 ms, at most 26.0 ms");
         assert!(slow.advice.unwrap().starts_with("store.deadline is 50 ms: raise it"));
-        assert_eq!(check_latency(times, Duration::from_secs(1)).level, FindingLevel::Ok);
+        assert_eq!(check_latency(times, Duration::from_secs(1)).level, FindingLevel::Good);
     }
 
     #[test]
     fn versions_are_compared_as_numbers() {
         for (info, level, found) in [
-            ("redis_version:6.2.0\r\n", FindingLevel::Ok, "Redis 6.2.0"),
-            ("redis_version:10.0.1\r\n", FindingLevel::Ok, "Redis 10.0.1"),
+            ("redis_version:6.2.0\r\n", FindingLevel::Good, "Redis 6.2.0"),
+            ("redis_version:10.0.1\r\n", FindingLevel::Good, "Redis 10.0.1"),
             ("redis_version:6.0.16\r\n", FindingLevel::Fault, "Redis 6.0.16"),
-            ("redis_version:7.2.4\r\nvalkey_version:8.1.0\r\n", FindingLevel::Ok, "Valkey 8.1.0"),
+            ("redis_version:7.2.4\r\nvalkey_version:8.1.0\r\n", FindingLevel::Good, "Valkey 8.1.0"),
             ("", FindingLevel::Warning, "the server does not tell it"),
         ] {
             let finding = check_version(info);

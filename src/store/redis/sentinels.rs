@@ -200,7 +200,7 @@ impl Sentinels {
                 let advice = "use three Sentinels or more: fewer can't agree on a failover";
                 Finding::warning(SUBJECT, found, advice)
             }
-            _ => Finding::ok(SUBJECT, found),
+            _ => Finding::good(SUBJECT, found),
         });
         findings
     }

@@ -42,7 +42,7 @@ impl ConnectionBackend for Sqlite {
     fn check_deployment(&mut self, _deadline: Duration) -> Result<Vec<Finding>, StoreError> {
         let path = self.path.display().to_string();
         let file = match self.check_safe_if_reachable() {
-            Ok(()) => Finding::ok("file", format!("{path} is whole and can be written to")),
+            Ok(()) => Finding::good("file", format!("{path} is whole and can be written to")),
             Err(error) => Finding::fault("file", error.to_string(), "restore a backup"),
         };
         Ok(vec![file])

@@ -9,6 +9,7 @@ mod config_errors;
 mod config_show;
 mod demo_upstream;
 mod dns_commands;
+mod doctor;
 mod feeds;
 mod file_reads;
 mod init;

@@ -6,7 +6,7 @@ use std::fs;
 use super::sources::{project_root, read_source_files};
 
 /// The readers of the machine's clock, and why none of them may use the believed time.
-const READERS_OF_MACHINE_CLOCK: [(&str, &str); 10] = [
+const READERS_OF_MACHINE_CLOCK: [(&str, &str); 11] = [
     ("quota/clock", "aligns the seconds of CLOCK_BOOTTIME"),
     ("quota/time_of_command", "judges the clock"),
     ("quota/worker", "lets the calendar judge the clock"),
@@ -14,6 +14,7 @@ const READERS_OF_MACHINE_CLOCK: [(&str, &str); 10] = [
     ("gate/request_context", "writes the access log, and the field Date"),
     ("observe/process_log", "writes the process log"),
     ("cli/store", "repair-month asks whether the clock is right again"),
+    ("cli/doctor", "tells how long certificates last, and whose clock differs"),
     ("cli/store_access", "warns of clocks that differ"),
     ("cli/demo", "has a store of its own, which is new"),
     ("cli/table", "shows the age of a file, without a config and a store"),

@@ -3,12 +3,12 @@
 use crate::harness::{Setup, wait_until};
 use crate::redis_server::{RedisServer, Sentinels};
 
-/// The lines of `riskgate store check` that are no `ok`.
+/// The lines of `riskgate store check` that are no `good`.
 fn find_problems(setup: &Setup) -> Vec<String> {
     let checked = setup.cli(&["store", "check"]);
     let faults = checked.stdout.lines().filter(|line| line.starts_with("fault")).count();
     assert_eq!(checked.exit_code, i32::from(faults > 0), "{}", checked.stdout);
-    let lines = checked.stdout.lines().filter(|line| !line.starts_with("ok "));
+    let lines = checked.stdout.lines().filter(|line| !line.starts_with("good "));
     lines.map(str::to_owned).collect()
 }
 
@@ -35,7 +35,7 @@ fn store_check_names_what_is_wrong_with_a_deployment() {
     {
         assert!(subjects.contains(&subject), "{subjects:?}");
     }
-    assert_eq!(json["findings"][0]["level"], "ok");
+    assert_eq!(json["findings"][0]["level"], "good");
     let expect = |setup: &Setup, expected: &str| {
         let problems = find_problems(setup);
         assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");

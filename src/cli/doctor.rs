@@ -1,0 +1,72 @@
+//! `riskgate doctor`: checks a running deployment from outside of its process.
+//!
+//! Each check is one finding, and no check keeps another from running. Changes nothing: riskgate
+//! neither charges nor forwards what it is asked. Only `--url` may reach a server behind it.
+
+mod ages;
+mod gateway;
+mod listeners;
+mod public_url;
+mod servers;
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::config_args::ConfigArgs;
+use super::failure::CommandFailure;
+use super::findings::print_findings;
+use super::http_client::create_http_client;
+use super::store::check_store;
+use crate::process::server::StartupInputs;
+use crate::store::Finding;
+use public_url::PublicUrl;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Also checks what clients see at this URL: name, TLS, redirect, HSTS, clock, and whether the
+    /// proxy in front names its clients.
+    #[arg(long, value_name = "URL", value_parser = PublicUrl::parse)]
+    url: Option<PublicUrl>,
+    /// A file with a token of the admin API, which /status demands if the config has tokens.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Print a JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks the deployment of a config, and prints what was found. Fails if there is a fault.
+pub fn run(args: &Args) -> Result<(), CommandFailure> {
+    let sources = args.config.config_sources();
+    let inputs = StartupInputs::read(&sources).map_err(CommandFailure::config)?;
+    let config = &inputs.config;
+    let token = args.token_file.as_ref().map(|file| {
+        let expected = "expected a token of the admin API";
+        fs::read_to_string(file).map(|text| text.trim().to_owned()).map_err(|error| {
+            CommandFailure::failed(format!("{}: {expected}, but found {error}", file.display()))
+        })
+    });
+    let client = create_http_client(None);
+    let mut findings = gateway::check_gateway(&client, config, token.transpose()?.as_deref());
+    findings.extend(listeners::check_listeners(&client, config));
+    findings.extend(check_store(config).into_iter().map(name_store));
+    findings.extend(servers::check_servers(config));
+    findings.extend(servers::check_resolvers(config, &inputs.table));
+    if let Some(certificates) = inputs.certificates {
+        findings.extend(listeners::check_certificate_files(certificates));
+    }
+    if let Some(url) = &args.url {
+        findings.extend(public_url::check_public_url(url, config));
+    }
+    print_findings(&findings, args.json, "the deployment")
+}
+
+/// Names the store in a finding about it: the gateway has a version and a clock too.
+fn name_store(finding: Finding) -> Finding {
+    match &*finding.subject {
+        "store" => finding,
+        subject => Finding { subject: format!("store {subject}").into(), ..finding },
+    }
+}

@@ -1,0 +1,28 @@
+//! How long ago a list was fetched, and how long a certificate lasts, by the clock of this machine.
+
+use crate::store::Finding;
+use crate::support::machine_clock::machine_unix_now;
+
+/// A certificate should be renewed by so many days before it expires.
+const MIN_DAYS_OF_CERTIFICATE: i64 = 14;
+/// The seconds of a day.
+const SECONDS_PER_DAY: i64 = 86_400;
+
+/// Returns for how many days a time has passed; 0 for a time to come.
+pub(super) fn count_days_since(unix_seconds: i64) -> i64 {
+    (machine_unix_now() - unix_seconds).max(0) / SECONDS_PER_DAY
+}
+
+/// Says how long a certificate lasts.
+pub(super) fn check_expiry(subject: String, expires_at: i64) -> Finding {
+    let left = expires_at - machine_unix_now();
+    let days = left / SECONDS_PER_DAY;
+    match (left, days) {
+        (..0, _) => Finding::fault(subject, format!("expired {} days ago", -days), "renew it"),
+        (_, ..MIN_DAYS_OF_CERTIFICATE) => {
+            let advice = "look why it was not renewed; riskgate reads a new file by itself";
+            Finding::warning(subject, format!("expires in {days} days"), advice)
+        }
+        _ => Finding::good(subject, format!("expires in {days} days")),
+    }
+}

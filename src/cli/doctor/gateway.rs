@@ -1,0 +1,165 @@
+//! What the running gateway says of itself on its admin listener.
+
+use serde_json::Value;
+use ureq::Agent;
+
+use super::ages::count_days_since;
+use crate::cli::http_client::describe_http_error;
+use crate::config::Config;
+use crate::model::month::parse_rfc3339;
+use crate::model::network::loopback_if_unspecified;
+use crate::store::Finding;
+
+/// Asks `/readyz` and `/status`. `token` is one of the admin API.
+pub(super) fn check_gateway(client: &Agent, config: &Config, token: Option<&str>) -> Vec<Finding> {
+    const SUBJECT: &str = "gateway";
+    let base = format!("http://{}", loopback_if_unspecified(config.startup.admin));
+    let ready = match ask(client, &format!("{base}/readyz"), token) {
+        Ok((200, _)) => Finding::good(SUBJECT, format!("{base} says that it is ready")),
+        Ok((status, body)) => {
+            let advice = "wait until its drain has ended, or read its log";
+            Finding::fault(SUBJECT, format!("not ready: {status} {}", describe(&body)), advice)
+        }
+        Err(found) => {
+            let advice = "start it with riskgate run, or name the config that it runs with by -c";
+            let found = format!("expected an answer of {base}, but found {found}");
+            return vec![Finding::fault(SUBJECT, found, advice)];
+        }
+    };
+    let mut findings = vec![ready];
+    match ask(client, &format!("{base}/status"), token) {
+        Ok((200, status)) => findings.extend(judge_status(&status)),
+        Ok((401 | 403, _)) => findings.push(Finding::warning(
+            "status",
+            "hidden, because the config has admin tokens",
+            "name a file with one of them by --token-file",
+        )),
+        Ok((status, _)) => {
+            let found = format!("expected /status, but found {status}");
+            findings.push(Finding::fault("status", found, "see what listens at listen.admin"));
+        }
+        Err(found) => findings.push(Finding::fault("status", found, "ask again")),
+    }
+    findings
+}
+
+/// Returns the status of an answer, and its JSON.
+fn ask(client: &Agent, url: &str, token: Option<&str>) -> Result<(u16, Value), String> {
+    let request = client.get(url);
+    let request = match token {
+        Some(token) => request.header("Authorization", format!("Bearer {token}")),
+        None => request,
+    };
+    let mut response = request.call().map_err(describe_http_error)?;
+    let body = response.body_mut().read_to_string().map_err(|error| error.to_string())?;
+    Ok((response.status().as_u16(), serde_json::from_str(&body).unwrap_or_default()))
+}
+
+/// Says in short why a gateway is not ready.
+fn describe(body: &Value) -> String {
+    match body["draining"] == true {
+        true => "it drains".to_owned(),
+        false => texts(&body["degraded"]).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn texts(list: &Value) -> impl Iterator<Item = String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned)
+}
+
+/// Judges the object of `/status`.
+fn judge_status(status: &Value) -> Vec<Finding> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (running, own) = (text(&status["version"]), env!("CARGO_PKG_VERSION"));
+    let mut findings = vec![match running == own {
+        true => Finding::good("version", running),
+        false => {
+            let found = format!("{running}, and this command is of {own}");
+            Finding::warning("version", found, "upgrade or restart the gateway")
+        }
+    }];
+    let problems = status["problems"].as_array().into_iter().flatten();
+    findings.extend(problems.map(|it| {
+        Finding::fault(text(&it["component"]), text(&it["problem"]), text(&it["advice"]))
+    }));
+    if !has_problem(status, "clock") {
+        findings.push(Finding::good("clock", "the gateway believes the clock of its store"));
+    }
+    findings.extend(texts(&status["needs_restart"]).map(|setting| {
+        Finding::warning("restart", format!("{setting} has changed"), "restart the gateway")
+    }));
+    let warnings = texts(&status["table"]["warnings"]);
+    let advice = "renew the lists of table.path, or fetch some by [[table.feed]]";
+    findings.extend(warnings.map(|warning| Finding::warning("table", warning, advice)));
+    findings.extend(status["feeds"].as_array().into_iter().flatten().map(judge_feed));
+    if let Some(problem) = status["dns"]["problem"].as_str() {
+        let advice = "see that the resolvers of dns.resolvers answer";
+        findings.push(Finding::warning("dns", problem, advice));
+    }
+    findings
+}
+
+fn has_problem(status: &Value, component: &str) -> bool {
+    let mut problems = status["problems"].as_array().into_iter().flatten();
+    problems.any(|problem| problem["component"] == component)
+}
+
+/// Judges one feed of `/status`. Its last list serves on, so a failed fetch is no fault.
+fn judge_feed(feed: &Value) -> Finding {
+    let subject = format!("feed {}", feed["name"].as_str().unwrap_or_default());
+    let rows = feed["rows"].as_u64().unwrap_or_default();
+    let fetched_at = feed["fetched_at"].as_str().and_then(parse_rfc3339);
+    let fetched = match fetched_at {
+        Some(at) => {
+            format!("{rows} rows, fetched {} days ago", count_days_since(at))
+        }
+        None => "never fetched".to_owned(),
+    };
+    match feed["problem"].as_str() {
+        Some(problem) => {
+            let advice = "see that this machine reaches its url; the last list serves on";
+            Finding::warning(subject, format!("{fetched}: {problem}"), advice)
+        }
+        None if fetched_at.is_none() => {
+            let advice = "wait for the first fetch, or run riskgate table update";
+            Finding::warning(subject, fetched, advice)
+        }
+        None => Finding::good(subject, fetched),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::FindingLevel;
+
+    #[test]
+    fn problems_are_faults_and_a_feed_that_serves_its_last_list_is_a_warning() {
+        let findings = judge_status(&json!({
+            "version": "0.0.1",
+            "problems": [{ "component": "clock", "problem": "it jumps", "advice": "Set it." }],
+            "needs_restart": ["listen.http"],
+            "table": { "warnings": ["it is old"] },
+            "feeds": [
+                { "name": "a", "rows": 3, "fetched_at": "2026-11-01T00:00:00Z", "problem": null },
+                { "name": "b", "rows": 3, "fetched_at": "2026-11-01T00:00:00Z", "problem": "404" },
+                { "name": "c", "rows": 0, "fetched_at": null, "problem": null },
+            ],
+            "dns": { "problem": "no answer" },
+        }));
+        let found: Vec<_> = findings.iter().map(|it| (&*it.subject, it.level)).collect();
+        let expected = [
+            ("version", FindingLevel::Warning),
+            ("clock", FindingLevel::Fault),
+            ("restart", FindingLevel::Warning),
+            ("table", FindingLevel::Warning),
+            ("feed a", FindingLevel::Good),
+            ("feed b", FindingLevel::Warning),
+            ("feed c", FindingLevel::Warning),
+            ("dns", FindingLevel::Warning),
+        ];
+        assert_eq!(found, expected);
+    }
+}

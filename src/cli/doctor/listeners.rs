@@ -1,0 +1,121 @@
+//! The listeners of requests, asked over loopback.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use ureq::Agent;
+
+use super::ages::check_expiry;
+use crate::cli::http_client::describe_http_error;
+use crate::config::Config;
+use crate::model::network::loopback_if_unspecified;
+use crate::store::Finding;
+use crate::support::certificate_probe::probe_certificate;
+use crate::support::certificates::{CertificateSet, CurrentCertificates};
+use crate::support::trusted_authorities::read_trusted_authorities;
+
+/// How long a connection may take, and each read.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// A path that riskgate answers itself, and for which it charges nothing.
+const OWN_PATH: &str = "/v1/usage";
+/// What to do if no listener answers.
+const START_ADVICE: &str = "start the gateway, and see that no firewall drops the connection";
+
+/// Asks each listener of requests that the config names.
+pub(super) fn check_listeners(client: &Agent, config: &Config) -> Vec<Finding> {
+    let startup = &config.startup;
+    let http = loopback_if_unspecified(startup.http);
+    // riskgate reads no request from a proxy that must send a PROXY header first.
+    let mut findings = vec![match startup.downstream.proxy_protocol_peers {
+        Some(_) => check_port("listen.http", http),
+        None => check_http(client, http),
+    }];
+    if let Some(https) = startup.https.map(loopback_if_unspecified) {
+        findings.push(match startup.downstream.proxy_protocol_peers {
+            Some(_) => check_port("listen.https", https),
+            None => check_https(https),
+        });
+    }
+    if let Some(redirect) = startup.redirect.map(loopback_if_unspecified) {
+        findings.push(match startup.downstream.proxy_protocol_peers {
+            Some(_) => check_port("listen.redirect", redirect),
+            None => check_redirect(client, "listen.redirect", &format!("http://{redirect}/")),
+        });
+    }
+    findings
+}
+
+/// Opens a connection whose reads and writes take no longer than [`TIMEOUT`].
+pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}
+
+fn check_port(subject: &'static str, address: SocketAddr) -> Finding {
+    match connect(address) {
+        Ok(_) => Finding::good(subject, format!("{address} accepts connections")),
+        Err(error) => Finding::fault(subject, format!("{address}: {error}"), START_ADVICE),
+    }
+}
+
+fn check_http(client: &Agent, address: SocketAddr) -> Finding {
+    const SUBJECT: &str = "listen.http";
+    match client.get(format!("http://{address}{OWN_PATH}")).call() {
+        Ok(answer) if answer.headers().contains_key("X-Request-Id") => {
+            Finding::good(SUBJECT, format!("{address} answers"))
+        }
+        Ok(answer) => {
+            let found = format!("{address} answers {} without X-Request-Id", answer.status());
+            Finding::fault(SUBJECT, found, "see which program listens there instead of riskgate")
+        }
+        Err(error) => {
+            let found = format!("{address}: {}", describe_http_error(error));
+            Finding::fault(SUBJECT, found, START_ADVICE)
+        }
+    }
+}
+
+fn check_https(address: SocketAddr) -> Finding {
+    const SUBJECT: &str = "listen.https";
+    let shown = read_trusted_authorities(None).map_err(io::Error::other).and_then(|trusted| {
+        probe_certificate(connect(address)?, &address.ip().to_string(), &trusted)
+    });
+    match shown {
+        Ok(_) => Finding::good(SUBJECT, format!("{address} speaks TLS")),
+        Err(error) => Finding::fault(SUBJECT, format!("{address}: {error}"), START_ADVICE),
+    }
+}
+
+/// Asks a URL that must send its clients to HTTPS.
+pub(super) fn check_redirect(client: &Agent, subject: &'static str, url: &str) -> Finding {
+    match client.get(url).call() {
+        Ok(answer) => {
+            let status = answer.status();
+            let location = answer.headers().get("Location").and_then(|it| it.to_str().ok());
+            let location = location.unwrap_or_default();
+            match status.is_redirection() && location.starts_with("https://") {
+                true => Finding::good(subject, format!("{url} sends clients to {location}")),
+                false => Finding::warning(
+                    subject,
+                    format!("expected {url} to send clients to https, but found {status}"),
+                    "set listen.redirect, or let the proxy in front send them there",
+                ),
+            }
+        }
+        Err(error) => Finding::warning(
+            subject,
+            format!("{url}: {}", describe_http_error(error)),
+            "set listen.redirect, or let the proxy in front send clients to https",
+        ),
+    }
+}
+
+/// Says how long each certificate of the config lasts.
+pub(super) fn check_certificate_files(certificates: CertificateSet) -> Vec<Finding> {
+    let expiries = CurrentCertificates::new(certificates).expiries();
+    let check = |(file, expires_at)| check_expiry(format!("certificate {file}"), expires_at);
+    expiries.into_iter().map(check).collect()
+}

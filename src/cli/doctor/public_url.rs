@@ -1,0 +1,208 @@
+//! What clients see at the public URL, and what the proxy in front of riskgate tells of them.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::{HeaderMap, Uri};
+use serde_json::Value;
+
+use super::ages::check_expiry;
+use super::listeners::{check_redirect, connect};
+use crate::cli::http_client::{create_http_client, describe_http_error};
+use crate::config::Config;
+use crate::gate::ClientAddressSource;
+use crate::store::Finding;
+use crate::support::certificate_probe::probe_certificate;
+use crate::support::machine_clock::machine_unix_now;
+use crate::support::trusted_authorities::{client_tls_config, read_trusted_authorities};
+
+const SUBJECT: &str = "url";
+/// A clock that differs by more seconds is told. `Date` has whole seconds, and the answer takes
+/// time.
+const MAX_CLOCK_DIFFERENCE: u64 = 5;
+/// How often the access log is read until it has the line of a request.
+const LOG_READS: u32 = 10;
+/// The pause between two reads.
+const LOG_READ_PAUSE: Duration = Duration::from_millis(100);
+
+/// The URL at which clients reach the deployment.
+#[derive(Clone, Debug)]
+pub(super) struct PublicUrl {
+    text: String,
+    host: String,
+    port: u16,
+    is_https: bool,
+}
+
+impl PublicUrl {
+    pub fn parse(text: &str) -> Result<PublicUrl, String> {
+        let expected = || "expected a URL such as https://signup.example.com".to_owned();
+        let uri: Uri = text.parse().map_err(|_| expected())?;
+        let is_https = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(expected()),
+        };
+        let host = uri.host().map(|host| host.trim_matches(['[', ']']).to_owned());
+        let host = host.filter(|host| !host.is_empty()).ok_or_else(expected)?;
+        let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+        Ok(PublicUrl { text: text.to_owned(), host, port, is_https })
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let mut last = io::Error::other("no address");
+        for address in (self.host.as_str(), self.port).to_socket_addrs()? {
+            match connect(address) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Checks the URL, one step after the other.
+pub(super) fn check_public_url(url: &PublicUrl, config: &Config) -> Vec<Finding> {
+    let stream = match url.connect() {
+        Ok(stream) => stream,
+        Err(error) => {
+            let advice = "see that the name is in the DNS, and that the port is open";
+            return vec![Finding::fault(SUBJECT, format!("{}: {error}", url.text), advice)];
+        }
+    };
+    let own_address = stream.local_addr().map(|address| address.ip()).ok();
+    let peer = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+    let mut findings = vec![Finding::good(SUBJECT, format!("{} leads to {peer}", url.text))];
+    if url.is_https {
+        let (tls, is_trusted) = check_tls(url, stream);
+        findings.extend(tls);
+        if !is_trusted {
+            return findings;
+        }
+    }
+    findings.extend(ask(url, config, own_address));
+    // A URL with a port of its own says nothing of the port for clients without TLS.
+    if url.is_https && url.port == 443 {
+        let plain = format!("http://{}/", url.host);
+        findings.push(check_redirect(&create_http_client(None), "redirect", &plain));
+    }
+    findings
+}
+
+/// Checks the certificate. Returns also whether clients trust it.
+fn check_tls(url: &PublicUrl, stream: TcpStream) -> (Vec<Finding>, bool) {
+    const SUBJECT: &str = "tls";
+    let trusted = read_trusted_authorities(None).unwrap_or_default();
+    let shown = match probe_certificate(stream, &url.host, &trusted) {
+        Ok(shown) => shown,
+        Err(error) => {
+            let advice = "see that this port speaks TLS, and has a certificate";
+            return (vec![Finding::fault(SUBJECT, error.to_string(), advice)], false);
+        }
+    };
+    let expiry = shown.expires_at.map(|at| check_expiry("tls".to_owned(), at));
+    let distrust = shown.distrust.as_ref().map(|why| {
+        let found = format!("clients refuse the certificate of {}: {why}", url.host);
+        Finding::fault(SUBJECT, found, "put a certificate for this name there, with its chain")
+    });
+    (expiry.into_iter().chain(distrust).collect(), shown.distrust.is_none())
+}
+
+/// Sends one request, and judges its answer.
+fn ask(url: &PublicUrl, config: &Config, own_address: Option<IpAddr>) -> Vec<Finding> {
+    let client = create_http_client(client_tls_config(None).ok());
+    let answer = match client.get(&url.text).call() {
+        Ok(answer) => answer,
+        Err(error) => {
+            let advice = "see that the proxy in front of riskgate runs";
+            return vec![Finding::fault("answer", describe_http_error(error), advice)];
+        }
+    };
+    let (status, fields) = (answer.status(), answer.headers());
+    let id = fields.get("X-Request-Id").and_then(|id| id.to_str().ok());
+    let mut findings = vec![match (id, status.as_u16()) {
+        (None, _) => Finding::fault(
+            "answer",
+            format!("{status} without X-Request-Id, so it is none of riskgate"),
+            "let the proxy in front forward this path to listen.http, and keep the field",
+        ),
+        (Some(_), 500..) => {
+            let advice = "find this request in the access log by its X-Request-Id";
+            Finding::fault("answer", status.to_string(), advice)
+        }
+        (Some(_), _) => Finding::good("answer", format!("{status} with X-Request-Id")),
+    }];
+    if url.is_https {
+        findings.push(match fields.contains_key("Strict-Transport-Security") {
+            true => Finding::good("hsts", "clients stay with https"),
+            false => {
+                let advice = "set listen.hsts, or let the proxy that ends TLS send it";
+                Finding::warning("hsts", "no Strict-Transport-Security", advice)
+            }
+        });
+    }
+    findings.extend(check_date(fields));
+    findings.extend(id.and_then(|id| check_passed_client(id, config, own_address)));
+    findings
+}
+
+/// Compares the clock of the answer with that of this machine.
+fn check_date(fields: &HeaderMap) -> Option<Finding> {
+    let date = httpdate::parse_http_date(fields.get("Date")?.to_str().ok()?).ok()?;
+    let seconds = date.duration_since(UNIX_EPOCH).ok()?.as_secs();
+    let difference = seconds.abs_diff(machine_unix_now().cast_unsigned());
+    let found = format!("Date differs from the clock of this machine by {difference} s");
+    Some(match difference > MAX_CLOCK_DIFFERENCE {
+        false => Finding::good("date", found),
+        true => Finding::warning("date", found, "synchronize both clocks with NTP"),
+    })
+}
+
+/// Looks in the access log which client the gateway believes in. `None` if there is no log to read.
+fn check_passed_client(id: &str, config: &Config, own_address: Option<IpAddr>) -> Option<Finding> {
+    const SUBJECT: &str = "client address";
+    let path = config.startup.log_target.path.as_ref();
+    let path = path.filter(|_| config.reloadable.access_log.is_enabled)?;
+    let Some(line) = find_log_line(path, id) else {
+        let found = format!("{} has no line of this request", path.display());
+        let advice = "see whether another node, or another program, has answered";
+        return Some(Finding::warning(SUBJECT, found, advice));
+    };
+    let client: IpAddr = line["client"].as_str()?.parse().ok()?;
+    let rule = &config.startup.startup_rules.client_address;
+    let is_peer = rule.source == ClientAddressSource::Peer
+        && config.startup.downstream.proxy_protocol_peers.is_none();
+    let found = format!("the gateway takes {client} for the client");
+    if own_address == Some(client) && !rule.trusted_proxies.contains(client) {
+        return Some(Finding::good(SUBJECT, found));
+    }
+    let advice = match is_peer {
+        true => {
+            "if this is the proxy in front, set listen.client_address = \"x-forwarded-for\" and \
+             listen.trusted_proxies"
+        }
+        false if rule.trusted_proxies.contains(client) => {
+            "let the proxy in front name the client in the field of listen.client_address"
+        }
+        false => return Some(Finding::good(SUBJECT, found)),
+    };
+    Some(Finding::warning(SUBJECT, found, advice))
+}
+
+/// Finds the line of a request. The gateway writes it some time after the answer.
+fn find_log_line(path: &Path, id: &str) -> Option<Value> {
+    for _ in 0..LOG_READS {
+        // A line of another form, or a log that this user may not read, has none.
+        let text = fs::read_to_string(path).ok()?;
+        let line = text.lines().rev().find(|line| line.contains(id));
+        if let Some(line) = line {
+            return serde_json::from_str(line).ok();
+        }
+        sleep(LOG_READ_PAUSE);
+    }
+    None
+}

@@ -1,0 +1,42 @@
+//! How commands show what a check has found.
+
+use serde_json::json;
+
+use super::failure::CommandFailure;
+use super::output::{escape_controls, print_result};
+use crate::store::{Finding, FindingLevel};
+
+/// Prints one line for each finding, or a JSON object. Fails if there is a fault in `subject`, such
+/// as `the store`.
+pub(super) fn print_findings(
+    findings: &[Finding],
+    json: bool,
+    subject: &str,
+) -> Result<(), CommandFailure> {
+    let text = match json {
+        true => {
+            let objects = findings.iter().map(|it| {
+                json!({
+                    "subject": it.subject, "level": it.level.as_str(), "found": it.found,
+                    "advice": it.advice,
+                })
+            });
+            format!("{}\n", json!({ "findings": objects.collect::<Vec<_>>() }))
+        }
+        false => findings.iter().map(to_line).collect(),
+    };
+    print_result(text)?;
+    match findings.iter().filter(|it| it.level == FindingLevel::Fault).count() {
+        0 => Ok(()),
+        1 => Err(CommandFailure::failed(format!("{subject} has a fault"))),
+        count => Err(CommandFailure::failed(format!("{subject} has {count} faults"))),
+    }
+}
+
+fn to_line(finding: &Finding) -> String {
+    let Finding { subject, level, found, advice } = finding;
+    let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
+    // Some of it is what a server has sent.
+    let line = escape_controls(&format!("{subject}: {found}{advice}"));
+    format!("{:<8} {line}\n", level.as_str())
+}

@@ -1,0 +1,131 @@
+//! The certificate that a TLS server shows, and whether its clients trust it.
+//!
+//! Completes the handshake whatever the certificate is: a person wants to know its expiry even if
+//! no client trusts it. Sends nothing over the connection.
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
+
+use super::certificates::read_expiry;
+
+/// The certificate of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownCertificate {
+    /// When it expires, in seconds since 1970; `None` if it can't be read.
+    pub expires_at: Option<i64>,
+    /// Why a client of these authorities does not trust it; `None` if it does.
+    pub distrust: Option<String>,
+}
+
+/// Performs the TLS handshake with a server, and returns its certificate.
+///
+/// # Errors
+/// If there is no handshake, or the name is none.
+pub fn probe_certificate(
+    mut stream: TcpStream,
+    server_name: &str,
+    authorities: &[CertificateDer<'static>],
+) -> io::Result<ShownCertificate> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(authorities.iter().cloned());
+    let provider = Arc::new(default_provider());
+    let builder =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let inner = builder.build().map_err(io::Error::other)?;
+    let verifier = Arc::new(Recorder { inner, shown: Mutex::new(None) });
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::clone(&verifier) as Arc<dyn ServerCertVerifier>)
+        .with_no_client_auth();
+    let name = ServerName::try_from(server_name.to_owned()).map_err(io::Error::other)?;
+    let mut session = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+    while session.is_handshaking() {
+        session.complete_io(&mut stream)?;
+    }
+    let shown = verifier.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
+    shown.ok_or_else(|| io::Error::other("no certificate"))
+}
+
+/// Notes the certificate and what is wrong with it, and goes on.
+#[derive(Debug)]
+struct Recorder {
+    inner: Arc<WebPkiServerVerifier>,
+    shown: Mutex<Option<ShownCertificate>>,
+}
+
+impl ServerCertVerifier for Recorder {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = self.inner.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        let expires_at = read_expiry(end_entity);
+        let distrust = verified.err().map(|error| describe_distrust(&error));
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        *shown = Some(ShownCertificate { expires_at, distrust });
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+fn describe_distrust(error: &Error) -> String {
+    use CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, UnknownIssuer,
+    };
+    let Error::InvalidCertificate(fault) = error else { return error.to_string() };
+    let text = match fault {
+        Expired | ExpiredContext { .. } => "it has expired",
+        NotValidYet | NotValidYetContext { .. } => "it is not valid yet",
+        NotValidForName | NotValidForNameContext { .. } => "it is for another name",
+        UnknownIssuer => {
+            "no authority that this machine trusts has signed it, or an intermediate certificate \
+             is missing behind it"
+        }
+        _ => return error.to_string(),
+    };
+    text.to_owned()
+}

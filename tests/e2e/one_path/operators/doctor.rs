@@ -1,0 +1,149 @@
+//! `riskgate doctor` against running deployments, and against none.
+
+use std::net::SocketAddr;
+
+use crate::harness::{
+    CertificateAuthority, CommandOutput, FakeClock, Gateway, MockUpstream, Setup, free_address,
+};
+
+/// The lines that are no `good`.
+fn find_problems(checked: &CommandOutput) -> Vec<&str> {
+    let faults = checked.stdout.lines().filter(|line| line.starts_with("fault")).count();
+    assert_eq!(checked.exit_code, i32::from(faults > 0), "{}{}", checked.stdout, checked.stderr);
+    checked.stdout.lines().filter(|line| !line.starts_with("good ")).collect()
+}
+
+fn has_line(checked: &CommandOutput, start: &str) -> bool {
+    checked.stdout.lines().any(|line| line.starts_with(start))
+}
+
+fn setup_of_site(server: SocketAddr) -> Setup {
+    let site = "[[upstream.route]]\nprefix = \"/\"\nkey = false\n";
+    Setup::with_bundled_table().with_upstreams(&[server]).append_toml(site)
+}
+
+/// A gateway for TLS whose authority its commands trust.
+fn start_with_tls(setup: Setup, days: &str) -> (Gateway, CertificateAuthority) {
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let names = format!("DNS:localhost -days {days}");
+    let certificate = authority.issue_certificate("site", &names);
+    let trusted = authority.certificate_path().display().to_string();
+    let setup = setup.with_certificates(&[certificate]).env("SSL_CERT_FILE", &trusted);
+    (setup.start(), authority)
+}
+
+#[test]
+fn doctor_finds_a_healthy_deployment_good() {
+    let site = MockUpstream::start();
+    let redirect = free_address().to_string();
+    let setup = setup_of_site(site.address).set_text("listen.redirect", &redirect);
+    let (gateway, _authority) = start_with_tls(setup.set_text("listen.hsts", "365d"), "90");
+    let url = format!("https://localhost:{}/", gateway.https_address().port());
+    let checked = gateway.cli(&["doctor", "--url", &url]);
+    assert_eq!(find_problems(&checked), [""; 0], "{}", checked.stdout);
+    for subject in [
+        "gateway",
+        "version",
+        "clock",
+        "listen.http",
+        "listen.https",
+        "listen.redirect",
+        "store file",
+        "upstream",
+        "certificate ",
+        "url",
+        "tls",
+        "answer",
+        "hsts",
+        "date",
+        "client address",
+    ] {
+        assert!(has_line(&checked, &format!("good     {subject}")), "{subject}: {checked:?}");
+    }
+    let findings = gateway.cli(&["doctor", "--json"]).expect(0).json();
+    assert_eq!(findings["findings"][0]["subject"], "gateway");
+    assert_eq!(findings["findings"][0]["level"], "good");
+}
+
+#[test]
+fn doctor_names_a_server_that_is_gone_and_what_to_do() {
+    let server = free_address();
+    let gateway = setup_of_site(server).start();
+    let checked = gateway.cli(&["doctor"]);
+    let problems = find_problems(&checked);
+    let expected = format!("fault    upstream: {server}: Connection refused");
+    assert!(problems.len() == 1 && problems[0].starts_with(&expected), "{problems:?}");
+    assert!(problems[0].contains("; start this server, or"), "{problems:?}");
+    // A gateway that needs no server has none that could be gone.
+    let gateway = Setup::with_bundled_table().set_text("check.answer", "table").start();
+    assert_eq!(find_problems(&gateway.cli(&["doctor"])), [""; 0]);
+}
+
+#[test]
+fn doctor_tells_when_certificates_expire_and_that_clients_refuse_them() {
+    let site = MockUpstream::start();
+    let clock = FakeClock::starting_at("2026-11-10T12:00:00Z");
+    let setup = setup_of_site(site.address).with_clock(&clock);
+    let (gateway, _authority) = start_with_tls(setup, "90");
+    clock.set_to("2031-01-01T00:00:00Z");
+    let url = format!("https://localhost:{}/", gateway.https_address().port());
+    let checked = gateway.cli(&["doctor", "--url", &url]);
+    assert!(has_line(&checked, "fault    tls: expired "), "{}", checked.stdout);
+    let refused = "fault    tls: clients refuse the certificate of localhost: it has expired; ";
+    assert!(has_line(&checked, refused), "{}", checked.stdout);
+    let file = format!("fault    certificate {}: expired ", gateway.path("site.pem").display());
+    assert!(has_line(&checked, &file), "{}", checked.stdout);
+}
+
+#[test]
+fn doctor_warns_of_a_certificate_that_expires_soon_and_of_missing_hsts() {
+    let site = MockUpstream::start();
+    let (gateway, authority) = start_with_tls(setup_of_site(site.address), "5");
+    let port = gateway.https_address().port();
+    let checked = gateway.cli(&["doctor", "--url", &format!("https://localhost:{port}/")]);
+    let problems = find_problems(&checked);
+    for start in ["warning  tls: expires in 4 days; ", "warning  hsts: "] {
+        assert!(problems.iter().any(|it| it.starts_with(start)), "{problems:?}");
+    }
+    let checked = gateway.cli(&["doctor", "--url", &format!("https://127.0.0.1:{port}/")]);
+    let refused = "fault    tls: clients refuse the certificate of 127.0.0.1: it is for another";
+    assert!(has_line(&checked, refused), "{}", checked.stdout);
+    // Another program at the URL, with a certificate that is right.
+    let other = authority.start_tls_server_for(site.address, "localhost").port();
+    let checked = gateway.cli(&["doctor", "--url", &format!("https://localhost:{other}/")]);
+    assert!(has_line(&checked, "fault    answer: 200 OK without X-Request-Id"), "{checked:?}");
+}
+
+#[test]
+fn doctor_says_that_nothing_runs() {
+    let setup = setup_of_site(free_address()).set_text("listen.http", &free_address().to_string());
+    let setup = setup.set_text("listen.admin", &free_address().to_string());
+    let checked = setup.cli(&["doctor"]);
+    let problems = find_problems(&checked);
+    for start in
+        ["fault    gateway: expected an answer", "fault    listen.http: ", "fault    store"]
+    {
+        assert!(problems.iter().any(|it| it.starts_with(start)), "{start}: {problems:?}");
+    }
+    assert!(problems[0].contains("; start it with riskgate run"), "{problems:?}");
+    assert!(!setup.path("riskgate.db").exists());
+    let wrong = setup.cli(&["doctor", "--url", "signup.example.com"]).expect(2).stderr;
+    assert!(wrong.contains("expected a URL such as https://"), "{wrong}");
+}
+
+#[test]
+fn doctor_reads_the_status_only_with_a_token() {
+    let site = MockUpstream::start();
+    let setup = setup_of_site(site.address).set_text("admin.token", "a-token-of-the-operator");
+    let gateway = setup.start();
+    let checked = gateway.cli(&["doctor"]);
+    let problems = find_problems(&checked);
+    let expected = "warning  status: hidden, because the config has admin tokens; name a file";
+    assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
+    let file = gateway.path("token");
+    std::fs::write(&file, "a-token-of-the-operator\n").unwrap();
+    let file = file.display().to_string();
+    let checked = gateway.cli(&["doctor", "--token-file", &file]);
+    assert_eq!(find_problems(&checked), [""; 0]);
+    assert!(has_line(&checked, "good     version"), "{}", checked.stdout);
+}
