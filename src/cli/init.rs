@@ -9,13 +9,13 @@ mod questions;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::keys::create_key;
 use super::output::print_message;
-use crate::management::{NewKey, check_account_name};
+use crate::management::NewKey;
 use crate::support::regular_file::parent_dir;
 use answers::Answers;
 pub use answers::Args;
@@ -36,33 +36,49 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
         check_is_free(file)?;
     }
     let mut answers = Interview::new().ask(args)?;
-    check_account_name("account", &answers.account)?;
     if args.compose {
         // No client of a container reaches its loopback address.
         answers.listen.set_ip([0, 0, 0, 0].into());
     }
-    write_new(&args.file, &render_config(&answers))?;
-    let config_args = ConfigArgs::of_file(&args.file);
-    let config = config_args.read_config().inspect_err(|_| {
-        // The answers were wrong, such as a path that is none.
-        let _ = fs::remove_file(&args.file);
+    let mut written = Vec::new();
+    write_files_and_key(args, &answers, extra.as_deref(), &mut written).inspect_err(|_| {
+        // Nothing stays of what failed: `riskgate init` would overwrite none of it.
+        for file in &written {
+            let _ = fs::remove_file(file);
+        }
     })?;
-    let shown = args.file.display();
-    print_message(format!("wrote {shown}; `riskgate check -c {shown}` checks it"));
-    if let Some(extra) = &extra {
+    print_next_commands(args, &answers);
+    Ok(())
+}
+
+/// Writes the files, and makes the key. Adds each file that it has written to `written`.
+fn write_files_and_key(
+    args: &Args,
+    answers: &Answers,
+    extra: Option<&Path>,
+    written: &mut Vec<PathBuf>,
+) -> Result<(), CommandFailure> {
+    write_new(&args.file, &render_config(answers))?;
+    written.push(args.file.clone());
+    let config = ConfigArgs::of_file(&args.file).read_config()?;
+    if let Some(extra) = extra {
         let text = match args.systemd {
             true => render_unit(&args.file)?,
-            false => render_compose_file(&args.file, answers.listen.port()),
+            false => render_compose_file(&args.file, answers),
         };
         write_new(extra, &text)?;
-        print_message(format!("wrote {}", extra.display()));
+        written.push(extra.to_owned());
     }
     if !args.compose {
         let account = answers.account.clone();
         let plan = Some(FIRST_PLAN.to_owned());
         create_key(&config, &NewKey { account, plan, ..NewKey::default() }, false)?;
     }
-    print_next_commands(args, &answers);
+    let shown = args.file.display();
+    print_message(format!("wrote {shown}; `riskgate check -c {shown}` checks it"));
+    if let Some(extra) = extra {
+        print_message(format!("wrote {}", extra.display()));
+    }
     Ok(())
 }
 
@@ -89,6 +105,12 @@ fn print_next_commands(args: &Args, answers: &Answers) {
         ),
         _ => (format!("riskgate run -c {file}"), format!("{ask}    # with the key above")),
     };
+    if args.compose {
+        print_message(
+            "build the image first: scripts/release in the sources, then the command at the top of \
+             compose.yaml",
+        );
+    }
     print_message(format!("next:\n    {first}\n    {second}"));
 }
 

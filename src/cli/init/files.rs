@@ -14,6 +14,9 @@ pub(super) const UNIT_FILE: &str = "riskgate.service";
 /// The compose file, beside the config.
 pub(super) const COMPOSE_FILE: &str = "compose.yaml";
 
+/// The name of the machine in a container whose compose file has it as an extra host.
+pub(super) const HOST_OF_CONTAINER: &str = "host.docker.internal";
+
 const HEAD: &str = "\
 # The config of riskgate. `riskgate check` reports every fault in it, `riskgate config show` prints
 # what is in force, and conf/riskgate.toml in the sources has every setting with its reason.
@@ -85,14 +88,16 @@ pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
     let absolute = |path: &Path| std::path::absolute(path);
     let (program, config) = (std::env::current_exe()?, absolute(config)?);
     let (folder, user) = (parent_dir(&config), fs::metadata(parent_dir(&config))?.uid());
-    let folder = folder.display().to_string();
-    let (program, config) = (program.display(), config.display());
+    let folder = folder.display().to_string().replace('%', "%%");
+    let (program, config) = (quote_for_systemd(&program), quote_for_systemd(&config));
+    // systemd replaces variables in the arguments, and not in the name of the program.
+    let config = config.replace('$', "$$");
     Ok(format!(
         "# riskgate under systemd. An upgrade without a refused connection needs two instances:\n\
          # see conf/systemd in the sources.\n\
          [Unit]\nDescription=riskgate\nAfter=network-online.target\nWants=network-online.target\n\n\
          [Service]\nType=notify\nWatchdogSec=10\nUser={user}\nWorkingDirectory={folder}\n\
-         ExecStart=\"{program}\" run -c \"{config}\"\n\
+         ExecStart={program} run -c {config}\n\
          ExecReload=/bin/sh -c \"kill -HUP $MAINPID\"\n\
          # Longer than drain.delay and drain.grace together.\nTimeoutStopSec=60\n\
          Restart=on-failure\n# A restart does not repair a broken config.\n\
@@ -102,8 +107,22 @@ pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
     ))
 }
 
+/// Writes a path as a word of `ExecStart`, in which systemd replaces `%`.
+fn quote_for_systemd(path: &Path) -> String {
+    let text = path.display().to_string();
+    let text = text.replace('\\', r"\\").replace('"', r#"\""#);
+    format!("\"{}\"", text.replace('%', "%%"))
+}
+
 /// Renders a compose file. The image is one that `scripts/release` has built.
-pub(super) fn render_compose_file(config: &Path, port: u16) -> String {
+pub(super) fn render_compose_file(config: &Path, answers: &Answers) -> String {
+    let port = answers.listen.port();
+    let server = answers.upstream.as_deref().unwrap_or_default();
+    // Docker knows the name on Linux only by this line.
+    let hosts = match server.starts_with(HOST_OF_CONTAINER) {
+        true => format!("    extra_hosts: [\"{HOST_OF_CONTAINER}:host-gateway\"]\n"),
+        false => String::new(),
+    };
     let version = env!("CARGO_PKG_VERSION");
     let name = config.file_name().unwrap_or_default().to_string_lossy();
     format!(
@@ -115,7 +134,7 @@ pub(super) fn render_compose_file(config: &Path, port: u16) -> String {
          RISKGATE_CONFIG: /etc/riskgate/{name}\n    volumes:\n      \
          - state:/var/lib/riskgate\n      \
          # The folder: an editor may replace a file, and a mount of the file would keep the old \
-         one.\n      - .:/etc/riskgate:ro\n    ports: [\"127.0.0.1:{port}:{port}\"]\n    \
+         one.\n      - .:/etc/riskgate:ro\n    ports: [\"127.0.0.1:{port}:{port}\"]\n{hosts}    \
          # Longer than drain.delay and drain.grace together.\n    stop_grace_period: 40s\n\n\
          volumes:\n  state: {{}}\n"
     )

@@ -3,10 +3,18 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use super::answers::{Answers, Args};
+use super::files::HOST_OF_CONTAINER;
 use crate::cli::failure::CommandFailure;
+use crate::keys::{ID_OR_ACCOUNT_FORMAT, is_valid_id_or_account};
+use crate::model::path_prefix::PathPrefix;
+use crate::proxy::upstream::ServerName;
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 const DEFAULT_ACCOUNT: &str = "main";
+const UPSTREAM_FORMAT: &str =
+    "expected a host and a port such as 127.0.0.1:3000, without a scheme and a path";
+const SIGN_UP_FORMAT: &str =
+    "expected a path such as /signup, without a scheme, a host and a query";
 
 /// Asks a person, or takes the defaults if there is none.
 pub(super) struct Interview {
@@ -18,40 +26,59 @@ impl Interview {
         Interview { is_on_terminal: io::stdin().is_terminal() && io::stderr().is_terminal() }
     }
 
-    /// Asks what no option has answered.
+    /// Asks what no option has answered. An option that is wrong fails before the first question.
     pub fn ask(&self, args: &Args) -> Result<Answers, CommandFailure> {
+        let of_option =
+            |name: &str, expected: String| CommandFailure::usage(format!("{name}: {expected}"));
+        let parse_upstream = |text: &str| parse_upstream(text, args.compose);
+        let upstream = args.upstream.as_deref().map(|text| match parse_upstream(text) {
+            Ok(Some(server)) => Ok(server),
+            Ok(None) => Err(of_option("--upstream", UPSTREAM_FORMAT.to_owned())),
+            Err(expected) => Err(of_option("--upstream", expected)),
+        });
+        let upstream = upstream.transpose()?;
+        let sign_up = args.sign_up.as_deref().map(|text| match parse_sign_up(text) {
+            Ok(Some(path)) => Ok(path),
+            Ok(None) => Err(of_option("--sign-up", SIGN_UP_FORMAT.to_owned())),
+            Err(expected) => Err(of_option("--sign-up", expected)),
+        });
+        let sign_up = sign_up.transpose()?;
+        let account = args.account.as_deref().map(parse_account);
+        let account = account.transpose().map_err(|expected| of_option("--account", expected))?;
         let listen = match args.listen {
             Some(address) => address,
             None => self.ask_until_valid(
                 "1/4  The address for requests; 0.0.0.0:8080 for clients of other machines",
                 DEFAULT_LISTEN,
-                |text| text.parse().map_err(|_| "expected an address such as 127.0.0.1:8080"),
+                |text| {
+                    text.parse()
+                        .map_err(|_| "expected an address such as 127.0.0.1:8080".to_owned())
+                },
             )?,
         };
-        let optional = |text: &str| Ok(Some(text.trim().to_owned()).filter(|it| !it.is_empty()));
-        let upstream = match &args.upstream {
-            Some(server) => Some(server.clone()),
+        let upstream = match upstream {
+            Some(server) => Some(server),
             None => self.ask_until_valid(
                 "2/4  Your server behind riskgate, such as 127.0.0.1:3000; empty for none",
                 "",
-                optional,
+                parse_upstream,
             )?,
         };
-        let sign_up = match (&args.sign_up, &upstream) {
-            (Some(path), _) => Some(path.clone()),
+        let sign_up = match (sign_up, &upstream) {
+            (Some(path), _) => Some(path),
             (None, None) => None,
             (None, Some(_)) => self.ask_until_valid(
                 "3/4  The path to which its sign-up form is posted, such as /signup; empty for none",
                 "",
-                optional,
+                parse_sign_up,
             )?,
         };
-        let account = match &args.account {
-            Some(name) => name.clone(),
+        let account = match account {
+            Some(name) => name,
             None => self.ask_until_valid(
                 "4/4  The account of the first key",
                 DEFAULT_ACCOUNT,
-                |text| Ok(text.to_owned()),
+                parse_account,
             )?,
         };
         Ok(Answers { listen, upstream, sign_up, account })
@@ -61,7 +88,7 @@ impl Interview {
         &self,
         question: &str,
         default: &str,
-        parse: impl Fn(&str) -> Result<T, &'static str>,
+        parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<T, CommandFailure> {
         loop {
             let answer = match self.is_on_terminal {
@@ -70,10 +97,57 @@ impl Interview {
             };
             match parse(&answer) {
                 Ok(value) => return Ok(value),
-                Err(expected) if self.is_on_terminal => eprint_line(expected),
+                Err(expected) if self.is_on_terminal => eprint_line(&expected),
                 Err(expected) => return Err(CommandFailure::usage(expected)),
             }
         }
+    }
+}
+
+/// Parses the server behind riskgate; `None` if the text is empty.
+fn parse_upstream(text: &str, is_in_container: bool) -> Result<Option<String>, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let without_scheme = text.split_once("://").map(|(_, rest)| rest.split('/').next());
+    let Some(name) = ServerName::parse(text) else {
+        return Err(match without_scheme.flatten().filter(|it| ServerName::parse(it).is_some()) {
+            Some(server) => format!("{UPSTREAM_FORMAT}; write {server}"),
+            None => UPSTREAM_FORMAT.to_owned(),
+        });
+    };
+    let is_loopback = match &name {
+        ServerName::Address(address) => address.ip().is_loopback() || address.ip().is_unspecified(),
+        ServerName::Host { host, .. } => host == "localhost" || host.ends_with(".localhost"),
+        ServerName::Service(_) => false,
+    };
+    let port = text.rsplit_once(':').map(|(_, port)| port).unwrap_or_default();
+    match is_in_container && is_loopback {
+        true => Err(format!(
+            "expected a server that a container reaches, but found {text}: the loopback of a \
+             container is not that of this machine; write {HOST_OF_CONTAINER}:{port} for a server on \
+             this machine that listens beyond loopback, or SERVICE:{port} for another service of the \
+             compose file"
+        )),
+        false => Ok(Some(text.to_owned())),
+    }
+}
+
+/// Parses the path of the sign-up form; `None` if the text is empty.
+fn parse_sign_up(text: &str) -> Result<Option<String>, String> {
+    let text = text.trim();
+    match PathPrefix::parse(text) {
+        _ if text.is_empty() => Ok(None),
+        Some(_) => Ok(Some(text.to_owned())),
+        None => Err(SIGN_UP_FORMAT.to_owned()),
+    }
+}
+
+fn parse_account(text: &str) -> Result<String, String> {
+    match is_valid_id_or_account(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected {ID_OR_ACCOUNT_FORMAT}, but found {text:?}")),
     }
 }
 

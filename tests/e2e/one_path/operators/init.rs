@@ -53,11 +53,63 @@ fn init_overwrites_no_file_and_leaves_none_behind_after_a_failure() {
         fs::remove_file(path(existing)).unwrap();
     }
     let wrong = ["init", "--upstream", "127.0.0.1:3000", "--sign-up", "signup"];
-    let refused = run_in(folder.path(), &wrong).expect(78).stderr;
-    assert!(refused.contains("screen.paths"), "{refused}");
+    let refused = run_in(folder.path(), &wrong).expect(2).stderr;
+    assert!(refused.starts_with("--sign-up: expected a path such as /signup"), "{refused}");
+    for (server, hint) in [
+        ("http://127.0.0.1:3000/", "; write 127.0.0.1:3000\n"),
+        ("127.0.0.1", "--upstream: expected a host and a port such as"),
+        ("a.test:99999", "--upstream: expected a host and a port such as"),
+    ] {
+        let refused = run_in(folder.path(), &["init", "--upstream", server]).expect(2).stderr;
+        assert!(refused.contains(hint), "{refused}");
+    }
     run_in(folder.path(), &["init", "no/such/folder.toml"]).expect(1);
     run_in(folder.path(), &["init", "--account", "two words"]).expect(2);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_store_that_is_broken_leaves_no_config_behind() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join("state")).unwrap();
+    fs::write(folder.path().join("state/riskgate.db"), "this is no database\n").unwrap();
+    for words in [&["init"][..], &["init", "--systemd"]] {
+        run_in(folder.path(), words).expect(78);
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+}
+
+#[test]
+fn a_compose_file_has_no_server_on_the_loopback_of_the_container() {
+    let folder = TempDir::new().unwrap();
+    for server in ["127.0.0.1:3000", "localhost:3000", "[::1]:3000", "0.0.0.0:3000"] {
+        let words = ["init", "--compose", "--upstream", server];
+        let refused = run_in(folder.path(), &words).expect(2).stderr;
+        assert!(refused.contains("write host.docker.internal:3000 for a server on"), "{refused}");
+        assert!(refused.contains("SERVICE:3000"), "{refused}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let words = ["init", "--compose", "--upstream", "host.docker.internal:3000"];
+    let made = run_in(folder.path(), &words).expect(0).stderr;
+    assert!(made.contains("build the image first: scripts/release"), "{made}");
+    let text = fs::read_to_string(folder.path().join("compose.yaml")).unwrap();
+    assert!(text.contains("extra_hosts: [\"host.docker.internal:host-gateway\"]\n"), "{text}");
+}
+
+#[test]
+fn the_unit_names_a_folder_whose_name_systemd_would_change() {
+    let parent = TempDir::new().unwrap();
+    let folder = parent.path().join("50% of $HOME \"x\"");
+    fs::create_dir(&folder).unwrap();
+    run_in(&folder, &["init", "--systemd"]).expect(0);
+    let unit = fs::read_to_string(folder.join("riskgate.service")).unwrap();
+    let parent = fs::canonicalize(parent.path()).unwrap();
+    let parent = parent.display();
+    let folder = format!("WorkingDirectory={parent}/50%% of $HOME \"x\"\n");
+    assert!(unit.contains(&folder), "{unit}");
+    let config = format!("\" run -c \"{parent}/50%% of $$HOME \\\"x\\\"/riskgate.toml\"\n");
+    assert!(unit.contains(&config), "{unit}");
 }
 
 #[test]
@@ -72,12 +124,21 @@ fn on_a_terminal_four_questions_have_defaults() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let answers = b"nonsense\n127.0.0.1:18080\n127.0.0.1:3000\n/join\n\n";
+    let answers =
+        b"nonsense\n127.0.0.1:18080\nhttp://127.0.0.1:3000\n127.0.0.1:3000\njoin\n/join\n\
+        two words\n\n";
     child.stdin.take().unwrap().write_all(answers).unwrap();
     let output = child.wait_with_output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}");
-    assert!(shown.contains("expected an address such as 127.0.0.1:8080"), "{shown}");
+    for hint in [
+        "expected an address such as 127.0.0.1:8080",
+        "; write 127.0.0.1:3000",
+        "expected a path such as /signup",
+        "but found \"two words\"",
+    ] {
+        assert!(shown.contains(hint), "{hint}: {shown}");
+    }
     let config = fs::read_to_string(folder.path().join("riskgate.toml")).unwrap();
     for line in
         ["http = \"127.0.0.1:18080\"", "servers = [\"127.0.0.1:3000\"]", "paths = [\"/join\"]"]
