@@ -1,7 +1,7 @@
 //! What clients see at the public URL, and what the proxy in front of riskgate tells of them.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
 use std::path::Path;
 use std::thread::sleep;
@@ -24,6 +24,8 @@ const SUBJECT: &str = "url";
 /// A clock that differs by more seconds is told. `Date` has whole seconds, and the answer takes
 /// time.
 const MAX_CLOCK_DIFFERENCE: u64 = 5;
+/// The most bytes that are read of the access log.
+const MAX_READ_LOG_BYTES: u64 = 1 << 20;
 /// How often the access log is read until it has the line of a request.
 const LOG_READS: u32 = 10;
 /// The pause between two reads.
@@ -193,11 +195,21 @@ fn check_passed_client(id: &str, config: &Config, own_address: Option<IpAddr>) -
     Some(Finding::warning(SUBJECT, found, advice))
 }
 
+/// Reads the end of a file, which may be much longer.
+fn read_end(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let start = file.metadata()?.len().saturating_sub(MAX_READ_LOG_BYTES);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_READ_LOG_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Finds the line of a request. The gateway writes it some time after the answer.
 fn find_log_line(path: &Path, id: &str) -> Option<Value> {
     for _ in 0..LOG_READS {
         // A line of another form, or a log that this user may not read, has none.
-        let text = fs::read_to_string(path).ok()?;
+        let text = read_end(path).ok()?;
         let line = text.lines().rev().find(|line| line.contains(id));
         if let Some(line) = line {
             return serde_json::from_str(line).ok();
