@@ -77,6 +77,16 @@ fn check_header(
     Err(TableFault::expected(context.format_location(""), expected, found))
 }
 
+/// Parses `true` or `false`, which spreadsheets write in upper case.
+fn parse_flag(text: &str) -> Option<bool> {
+    let text = text.trim();
+    match (text.eq_ignore_ascii_case("true"), text.eq_ignore_ascii_case("false")) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    }
+}
+
 impl<'a> ParsedLists<'a> {
     /// Parses one line of a CSV list, and adds what it says. The first line must be the header.
     pub(super) fn parse_and_add_csv_line(
@@ -208,12 +218,9 @@ impl<'a> ParsedLists<'a> {
             )
         };
         let non_empty = |column: usize| Some(&*fields[column]).filter(|text| !text.is_empty());
-        let parse_flag = |column: usize| match non_empty(column) {
-            None => Ok(None),
-            // Spreadsheets write TRUE and FALSE.
-            Some(text) if text.trim().eq_ignore_ascii_case("true") => Ok(Some(true)),
-            Some(text) if text.trim().eq_ignore_ascii_case("false") => Ok(Some(false)),
-            Some(_) => Err(column_fault(column, "true or false")),
+        let parse_flag = |column: usize| {
+            let flag = non_empty(column).map(parse_flag);
+            flag.map(|flag| flag.ok_or_else(|| column_fault(column, "true or false"))).transpose()
         };
         let reason = match non_empty(2) {
             None => None,
