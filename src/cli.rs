@@ -152,6 +152,12 @@ fn find_tip(error: &clap::Error) -> Option<String> {
         let near = nearest_name(command, cli.get_subcommands().map(clap::Command::get_name));
         return match command {
             "version" => Some("riskgate --version prints the version".to_owned()),
+            "start" | "serve" | "server" => Some("`riskgate run` runs the gateway".to_owned()),
+            "status" | "health" => Some(
+                "`riskgate doctor` checks what runs; `riskgate ready` asks whether it is"
+                    .to_owned(),
+            ),
+            "validate" | "verify" | "test" => Some("`riskgate check` reads everything".to_owned()),
             _ if has_suggestion => None,
             _ => near.map(|name| format!("did you mean `riskgate {name}`?")),
         };

@@ -31,8 +31,8 @@ pub use keys::{
     read_declared_keys, revoke_key,
 };
 pub use overrides::{
-    OverrideChange, OverrideRequest, clear_override, list_overrides, override_file_state,
-    set_override,
+    OverrideChange, OverrideRequest, check_override_exists, clear_override, list_overrides,
+    override_file_state, set_override,
 };
 pub use present_time::{judge_present_time, read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;

@@ -522,6 +522,11 @@ impl Settings {
 /// Returns what to write for the path of a file that stands in place of a store's URL.
 fn hint_for_store(setting: &RawSetting) -> Option<String> {
     let text = setting.raw.as_text()?;
+    if text.starts_with("sqlite:~") {
+        return Some(
+            "write the whole path, such as sqlite:/home/me/x.db: no shell replaces ~".to_owned(),
+        );
+    }
     let path = text.strip_prefix("sqlite://").unwrap_or(text);
     let is_path = !path.contains([':', '@', '?', '#']) && !path.contains("//");
     let is_file = path.ends_with(".db") || path.ends_with(".sqlite");

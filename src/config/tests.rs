@@ -271,6 +271,8 @@ fn typical_mistakes_get_the_right_hint() {
         (plain("[dns]\nlearn = \"true\"\n"), "write true"),
         (plain("[plans]\nfree = \"1000\"\n"), "write 1000"),
         (plain("[store]\nurl = \"sqlite://state/x.db\"\n"), "write \"sqlite:state/x.db\""),
+        (plain("[store]\nurl = \"sqlite:~/x.db\"\n"), "no shell replaces ~"),
+        (plain("[upstream]\nhost = \"x:99999\"\n"), "expected a host such as www.example.com"),
         (plain("[store]\nurl = \"state/x.db\"\n"), "write \"sqlite:state/x.db\""),
         (plain("[store]\non_failure = \"close\"\n"), "did you mean \"closed\"?"),
         (plain("[table]\nfeed = \"https://a.test\"\n"), "write a section, [[table.feed]]"),

@@ -17,7 +17,7 @@ use super::storage::FeedState;
 use crate::support::certificates::CertificateFault;
 use crate::support::memory;
 use crate::support::regular_file::read_regular_file;
-use crate::support::trusted_authorities::client_tls_config;
+use crate::support::trusted_authorities::{client_tls_config, is_authority_unknown};
 
 /// How long one fetch may take, from the DNS look-up to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
@@ -171,6 +171,14 @@ fn create_http_agent(
     Ok(config.build().into())
 }
 
+fn describe_failed_request(error: &ureq::Error) -> String {
+    let advice = match is_authority_unknown(error) {
+        true => "; if a proxy inspects TLS, name its authority in tls_ca of the feed",
+        false => "",
+    };
+    format!("{}{advice}", redact_urls(&error.to_string()))
+}
+
 fn fetch_list_over_http(
     url: &FeedLocation,
     url_text: &str,
@@ -188,7 +196,7 @@ fn fetch_list_over_http(
     if let Some(modified) = &previous_state.modified {
         request = request.header("If-Modified-Since", modified);
     }
-    let mut response = request.call().map_err(|error| failed(redact_urls(&error.to_string())))?;
+    let mut response = request.call().map_err(|error| failed(describe_failed_request(&error)))?;
     match response.status().as_u16() {
         200 => {}
         304 if previous_state.etag.is_some() || previous_state.modified.is_some() => {

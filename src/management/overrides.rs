@@ -98,6 +98,28 @@ pub fn set_override(
     Ok(OverrideChange { domain, action, replaced, file })
 }
 
+/// Checks that there is something to clear, before a store is opened for it.
+///
+/// # Errors
+/// As [`clear_override`].
+pub fn check_override_exists(inputs: &TableInputs, domain: &str) -> Result<(), ManagementFault> {
+    prepare_removal(inputs, domain).map(drop)
+}
+
+fn prepare_removal(
+    inputs: &TableInputs,
+    domain: &str,
+) -> Result<(DnsName, PreparedOverrideFile), ManagementFault> {
+    let (file, name) = (find_override_file(inputs)?, parse_name(domain)?);
+    match file.prepare_removal(&name)? {
+        Some(prepared) => Ok((name, prepared)),
+        None => {
+            let line = format!("{name}: expected an override, but found none");
+            Err(ManagementFault::NotFound(line))
+        }
+    }
+}
+
 /// Removes the overrides of a domain from the file.
 ///
 /// # Errors
@@ -108,11 +130,8 @@ pub fn clear_override(
     author: &ChangeAuthor,
     domain: &str,
 ) -> Result<OverrideChange, ManagementFault> {
-    let (file, name) = (find_override_file(inputs)?, parse_name(domain)?);
-    let Some(prepared) = file.prepare_removal(&name)? else {
-        let line = format!("{name}: expected an override, but found none");
-        return Err(ManagementFault::NotFound(line));
-    };
+    let file = find_override_file(inputs)?;
+    let (name, prepared) = prepare_removal(inputs, domain)?;
     let replaced = prepared.removed_rows.clone();
     record_and_write(store, author, inputs, &name, prepared)?;
     let (domain, file) = (name.as_str().to_owned(), file.display_path());

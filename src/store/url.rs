@@ -41,9 +41,11 @@ impl StoreUrl {
             let is_url = path.contains("//") && path.contains('@') || path.starts_with("file:");
             // Other programs read `sqlite://state/x.db` as a path below the working directory.
             let has_host = path.starts_with("//") && !path.starts_with("///");
+            // No shell replaces `~`, so that would be a folder of this name.
+            let is_of_home = path == "~" || path.starts_with("~/");
             let names_no_file =
                 path.is_empty() || path.ends_with('/') || path == ":memory:" || path.contains('\0');
-            return match names_no_file || path.contains('?') || is_url || has_host {
+            return match names_no_file || is_of_home || path.contains('?') || is_url || has_host {
                 true => Err(url_error()),
                 false => Ok(StoreUrl::Sqlite(PathBuf::from(path))),
             };
@@ -166,12 +168,14 @@ mod tests {
         assert_ne!(format!("{other:?}"), format!("{:?}", StoreUrl::Redis(url)));
     }
 
-    const INVALID_STORE_URLS: [&str; 9] = [
+    const INVALID_STORE_URLS: [&str; 11] = [
         "localhost:6379",
         "sqlite:",
         "sqlite::memory:",
         "sqlite:file:/tmp/x",
         "sqlite:state/",
+        "sqlite:~/x.db",
+        "sqlite:~",
         "sqlite:a\0b",
         "redis://",
         "redis://host:port",

@@ -22,6 +22,18 @@ pub fn client_tls_config(authorities_file: Option<&Path>) -> Result<TlsConfig, C
     Ok(TlsConfig::builder().root_certs(RootCerts::new_with_certs(&trusted)).build())
 }
 
+/// Returns true if a request failed because no trusted authority has signed the certificate of the
+/// server.
+pub fn is_authority_unknown(error: &ureq::Error) -> bool {
+    let of_tls = match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref().and_then(|error| error.downcast_ref()),
+        _ => None,
+    };
+    let unknown = rustls::CertificateError::UnknownIssuer;
+    of_tls.is_some_and(|error| *error == rustls::Error::InvalidCertificate(unknown))
+}
+
 /// Reads the authorities. Bundled ones make HTTPS work on a machine without any. What the system
 /// has and can't be read is left out, as if the system did not have it.
 ///

@@ -8,7 +8,8 @@ use super::super::failure::CommandFailure;
 use super::super::output::print_result_of_change;
 use super::super::store_access::open_store;
 use crate::management::{
-    OverrideRequest, clear_override as clear_override_in_file, set_override as set_override_in_file,
+    OverrideRequest, check_override_exists, clear_override as clear_override_in_file,
+    set_override as set_override_in_file,
 };
 use crate::table::OverrideAction;
 
@@ -61,6 +62,8 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
 /// Removes the overrides of a domain from the file.
 pub fn clear_override(domain: &str, config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
+    // A failed command must not leave a new store behind.
+    check_override_exists(&config.reloadable.table, domain)?;
     let mut store = open_store(&config)?;
     let change =
         clear_override_in_file(&mut store, &config.reloadable.table, &command_author(), domain)?;

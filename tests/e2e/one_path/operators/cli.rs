@@ -158,6 +158,19 @@ fn help_and_version_are_printed_to_stdout_with_exit_code_0() {
 }
 
 #[test]
+fn words_of_other_programs_lead_to_the_command() {
+    for (word, tip) in [
+        ("start", "tip: `riskgate run` runs the gateway"),
+        ("serve", "tip: `riskgate run` runs the gateway"),
+        ("status", "tip: `riskgate doctor` checks what runs"),
+        ("validate", "tip: `riskgate check` reads everything"),
+    ] {
+        let refused = run_command(Command::new(BINARY).arg(word)).expect(2).stderr;
+        assert!(refused.contains(tip), "{refused}");
+    }
+}
+
+#[test]
 fn run_uses_addresses_from_flags_and_settings_from_the_environment() {
     let upstream = crate::harness::MockUpstream::start();
     let (http, admin) = (crate::harness::free_address(), crate::harness::free_address());

@@ -467,6 +467,7 @@ fn a_feed_trusts_the_authorities_in_tls_ca_and_those_of_the_system() {
     let setup = |more: &str| feed_setup().append_toml(&feed_toml("daily", &url, more));
     let refused = setup("").cli(&["table", "update"]).expect(1);
     assert!(refused.stderr.contains("UnknownIssuer"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("name its authority in tls_ca"), "{}", refused.stderr);
     let with_file = setup(&format!("tls_ca = \"{authorities}\""));
     assert_eq!(with_file.cli(&["table", "update"]).expect(0).stdout, "daily: 60 rows\n");
     let with_system = setup("").env("SSL_CERT_FILE", &authorities);

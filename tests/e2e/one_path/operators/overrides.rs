@@ -57,6 +57,7 @@ fn table_deny_creates_the_directory_of_the_overrides_file() {
     let none = setup.cli(&["table", "clear", "first.test"]).expect(1);
     assert!(none.stderr.contains("expected an override, but found none"), "{}", none.stderr);
     assert!(!file.parent().unwrap().exists());
+    assert!(!setup.path("riskgate.db").exists());
     setup.cli(&["table", "deny", "nobody-lists-this.com"]).expect(0);
     assert!(std::fs::read_to_string(&file).unwrap().contains("nobody-lists-this.com"));
 }
