@@ -10,7 +10,7 @@ mod public_url;
 mod servers;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
@@ -42,12 +42,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let sources = args.config.config_sources();
     let inputs = StartupInputs::read(&sources).map_err(CommandFailure::config)?;
     let config = &inputs.config;
-    let token = args.token_file.as_ref().map(|file| {
-        let expected = "expected a token of the admin API";
-        fs::read_to_string(file).map(|text| text.trim().to_owned()).map_err(|error| {
-            CommandFailure::failed(format!("{}: {expected}, but found {error}", file.display()))
-        })
-    });
+    let token = args.token_file.as_deref().map(read_token);
     let client = create_http_client(None);
     let mut findings = gateway::check_gateway(&client, config, token.transpose()?.as_deref());
     findings.extend(listeners::check_listeners(&client, config));
@@ -61,6 +56,19 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
         findings.extend(public_url::check_public_url(url, config));
     }
     print_findings(&findings, args.json, "the deployment")
+}
+
+fn read_token(file: &Path) -> Result<String, CommandFailure> {
+    let failure = |found: &str| {
+        let expected = "expected a token of the admin API";
+        CommandFailure::failed(format!("{}: {expected}, but found {found}", file.display()))
+    };
+    let text = fs::read_to_string(file).map_err(|error| failure(&error.to_string()))?;
+    match text.trim() {
+        "" => Err(failure("nothing")),
+        token if token.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(token.to_owned()),
+        _ => Err(failure("a blank or a character that no token has")),
+    }
 }
 
 /// Names the store in a finding about it: the gateway has a version and a clock too.

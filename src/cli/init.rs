@@ -9,6 +9,7 @@ mod questions;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use super::config_args::ConfigArgs;
@@ -16,6 +17,7 @@ use super::failure::CommandFailure;
 use super::keys::create_key;
 use super::output::print_message;
 use crate::management::NewKey;
+use crate::model::network::loopback_if_unspecified;
 use crate::support::regular_file::parent_dir;
 use answers::Answers;
 pub use answers::Args;
@@ -84,11 +86,12 @@ fn write_files_and_key(
 
 fn print_next_commands(args: &Args, answers: &Answers) {
     let (file, account) = (args.file.display(), &answers.account);
-    let port = answers.listen.port();
-    let host = if args.compose { "127.0.0.1".into() } else { answers.listen.ip().to_string() };
-    let host = if host == "0.0.0.0" { "127.0.0.1" } else { &host };
+    let address = match args.compose {
+        true => SocketAddr::from((Ipv4Addr::LOCALHOST, answers.listen.port())),
+        false => loopback_if_unspecified(answers.listen),
+    };
     let ask = format!(
-        "curl -s -H 'Authorization: Bearer rg_…' http://{host}:{port}/v1/public/domain/yopmail.com"
+        "curl -s -H 'Authorization: Bearer rg_…' http://{address}/v1/public/domain/yopmail.com"
     );
     let folder = parent_dir(&args.file).display();
     let (first, second) = match (args.systemd, args.compose) {

@@ -29,6 +29,11 @@ pub(super) fn check_gateway(client: &Agent, config: &Config, token: Option<&str>
     let mut findings = vec![ready];
     match ask(client, &format!("{base}/status"), token) {
         Ok((200, status)) => findings.extend(judge_status(&status)),
+        Ok((401 | 403, _)) if token.is_some() => findings.push(Finding::fault(
+            "status",
+            "the gateway refuses the token of --token-file",
+            "name a file with a token that the config has as admin.token",
+        )),
         Ok((401 | 403, _)) => findings.push(Finding::warning(
             "status",
             "hidden, because the config has admin tokens",

@@ -49,10 +49,18 @@ impl PublicUrl {
             Some("http") => false,
             _ => return Err(expected()),
         };
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(format!("{}, without a user and a password", expected()));
+        }
         let host = uri.host().map(|host| host.trim_matches(['[', ']']).to_owned());
         let host = host.filter(|host| !host.is_empty()).ok_or_else(expected)?;
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
         Ok(PublicUrl { text: text.to_owned(), host, port, is_https })
+    }
+
+    /// The URL without its query, which may contain a secret.
+    fn shown(&self) -> &str {
+        self.text.split(['?', '#']).next().unwrap_or_default()
     }
 
     fn connect(&self) -> io::Result<TcpStream> {
@@ -73,12 +81,12 @@ pub(super) fn check_public_url(url: &PublicUrl, config: &Config) -> Vec<Finding>
         Ok(stream) => stream,
         Err(error) => {
             let advice = "see that the name is in the DNS, and that the port is open";
-            return vec![Finding::fault(SUBJECT, format!("{}: {error}", url.text), advice)];
+            return vec![Finding::fault(SUBJECT, format!("{}: {error}", url.shown()), advice)];
         }
     };
     let own_address = stream.local_addr().map(|address| address.ip()).ok();
     let peer = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-    let mut findings = vec![Finding::good(SUBJECT, format!("{} leads to {peer}", url.text))];
+    let mut findings = vec![Finding::good(SUBJECT, format!("{} leads to {peer}", url.shown()))];
     if url.is_https {
         let (tls, is_trusted) = check_tls(url, stream);
         findings.extend(tls);
@@ -179,6 +187,11 @@ fn check_passed_client(id: &str, config: &Config, own_address: Option<IpAddr>) -
     let is_peer = rule.source == ClientAddressSource::Peer
         && config.startup.downstream.proxy_protocol_peers.is_none();
     let found = format!("the gateway takes {client} for the client");
+    if client.is_loopback() && rule.trusted_proxies.contains(client) {
+        // A proxy that names this client looks as one that names none.
+        let advice = "use a URL that leads to another address of this machine";
+        return Some(Finding::warning(SUBJECT, format!("{found}, over loopback"), advice));
+    }
     if own_address == Some(client) && !rule.trusted_proxies.contains(client) {
         return Some(Finding::good(SUBJECT, found));
     }

@@ -10,7 +10,7 @@ pub struct Args {
     pub file: PathBuf,
     /// The address for requests.
     #[arg(long, value_name = "ADDR")]
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<String>,
     /// The server behind riskgate; without one, riskgate answers everything itself.
     #[arg(long, value_name = "HOST:PORT")]
     pub upstream: Option<String>,

@@ -1,6 +1,7 @@
 //! The four questions of `riskgate init`.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
 
 use super::answers::{Answers, Args};
 use super::files::HOST_OF_CONTAINER;
@@ -45,15 +46,14 @@ impl Interview {
         let sign_up = sign_up.transpose()?;
         let account = args.account.as_deref().map(parse_account);
         let account = account.transpose().map_err(|expected| of_option("--account", expected))?;
-        let listen = match args.listen {
+        let listen = args.listen.as_deref().map(parse_listen);
+        let listen = listen.transpose().map_err(|expected| of_option("--listen", expected))?;
+        let listen = match listen {
             Some(address) => address,
             None => self.ask_until_valid(
                 "1/4  The address for requests; 0.0.0.0:8080 for clients of other machines",
                 DEFAULT_LISTEN,
-                |text| {
-                    text.parse()
-                        .map_err(|_| "expected an address such as 127.0.0.1:8080".to_owned())
-                },
+                parse_listen,
             )?,
         };
         let upstream = match upstream {
@@ -104,6 +104,11 @@ impl Interview {
     }
 }
 
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let address = text.trim().parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
+    address.ok_or_else(|| format!("expected an address such as 127.0.0.1:8080, but found {text:?}"))
+}
+
 /// Parses the server behind riskgate; `None` if the text is empty.
 fn parse_upstream(text: &str, is_in_container: bool) -> Result<Option<String>, String> {
     let text = text.trim();
@@ -118,11 +123,17 @@ fn parse_upstream(text: &str, is_in_container: bool) -> Result<Option<String>, S
         });
     };
     let is_loopback = match &name {
-        ServerName::Address(address) => address.ip().is_loopback() || address.ip().is_unspecified(),
+        ServerName::Address(address) => {
+            let ip = address.ip().to_canonical();
+            ip.is_loopback() || ip.is_unspecified()
+        }
         ServerName::Host { host, .. } => host == "localhost" || host.ends_with(".localhost"),
         ServerName::Service(_) => false,
     };
     let port = text.rsplit_once(':').map(|(_, port)| port).unwrap_or_default();
+    if port.parse() == Ok(0_u16) {
+        return Err(format!("expected a port from 1 to 65535, but found {text}"));
+    }
     match is_in_container && is_loopback {
         true => Err(format!(
             "expected a server that a container reaches, but found {text}: the loopback of a \

@@ -91,11 +91,13 @@ impl Sqlite {
     ///
     /// `busy_timeout` is how long a statement waits for another process's lock.
     pub fn open(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
-        match open::store_file_exists(path)? {
-            true => open::remove_others_read_permission(path),
-            false => open::create_store(path)?,
+        if !open::store_file_exists(path)? {
+            open::create_store(path)?;
         }
-        Sqlite::open_with_retry(path, busy_timeout)
+        let store = Sqlite::open_with_retry(path, busy_timeout)?;
+        // Only now it is known that the file is a store, and not that of another program.
+        open::remove_others_read_permission(path);
+        Ok(store)
     }
 
     /// Like [`Sqlite::open`], but changes no permissions and creates no store. If there is no file,

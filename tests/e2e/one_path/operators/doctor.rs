@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use crate::harness::{
     CertificateAuthority, CommandOutput, FakeClock, Gateway, MockUpstream, Setup, free_address,
 };
+use crate::one_path::operators::admin_api::AdminTokens;
 
 /// The lines that are no `good`.
 fn find_problems(checked: &CommandOutput) -> Vec<&str> {
@@ -146,4 +147,25 @@ fn doctor_reads_the_status_only_with_a_token() {
     let checked = gateway.cli(&["doctor", "--token-file", &file]);
     assert_eq!(find_problems(&checked), [""; 0]);
     assert!(has_line(&checked, "good     version"), "{}", checked.stdout);
+}
+
+#[test]
+fn doctor_says_that_a_token_is_refused_and_shows_no_secret_of_a_url() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let file = setup.path("token");
+    let gateway = setup.start();
+    let check_with = |token: &str| {
+        std::fs::write(&file, token).unwrap();
+        gateway.cli(&["doctor", "--token-file", file.to_str().unwrap()])
+    };
+    assert!(has_line(&check_with(&tokens.read), "good     version"));
+    assert!(has_line(&check_with("x".repeat(40).as_str()), "fault    status: the gateway refuses"));
+    for (text, found) in [("", "found nothing"), ("a\u{1}b", "a character that no token has")] {
+        assert!(check_with(text).expect(1).stderr.contains(found));
+    }
+    let with_user = gateway.cli(&["doctor", "--url", "https://user:pass@localhost/"]).expect(2);
+    assert!(with_user.stderr.contains("without a user and a password"), "{}", with_user.stderr);
+    let closed = format!("http://{}/x?token=secret", free_address());
+    let checked = gateway.cli(&["doctor", "--url", &closed]);
+    assert!(checked.stdout.contains("fault    url: ") && !checked.stdout.contains("secret"));
 }

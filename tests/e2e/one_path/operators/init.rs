@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -59,9 +60,17 @@ fn init_overwrites_no_file_and_leaves_none_behind_after_a_failure() {
         ("http://127.0.0.1:3000/", "; write 127.0.0.1:3000\n"),
         ("127.0.0.1", "--upstream: expected a host and a port such as"),
         ("a.test:99999", "--upstream: expected a host and a port such as"),
+        ("a.test:0", "--upstream: expected a port from 1 to 65535"),
     ] {
         let refused = run_in(folder.path(), &["init", "--upstream", server]).expect(2).stderr;
         assert!(refused.contains(hint), "{refused}");
+    }
+    for address in ["8080", "127.0.0.1:0", "localhost:8080"] {
+        let refused = run_in(folder.path(), &["init", "--listen", address]).expect(2).stderr;
+        assert!(
+            refused.contains("expected an address such as 127.0.0.1:8080, but found"),
+            "{refused}"
+        );
     }
     run_in(folder.path(), &["init", "no/such/folder.toml"]).expect(1);
     run_in(folder.path(), &["init", "--account", "two words"]).expect(2);
@@ -72,12 +81,16 @@ fn init_overwrites_no_file_and_leaves_none_behind_after_a_failure() {
 fn a_store_that_is_broken_leaves_no_config_behind() {
     let folder = TempDir::new().unwrap();
     fs::create_dir(folder.path().join("state")).unwrap();
-    fs::write(folder.path().join("state/riskgate.db"), "this is no database\n").unwrap();
+    let other = folder.path().join("state/riskgate.db");
+    fs::write(&other, "this is no database\n").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
     for words in [&["init"][..], &["init", "--systemd"]] {
         run_in(folder.path(), words).expect(78);
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "{left:?}");
     }
+    // The file of another program stays as it is.
+    assert_eq!(fs::metadata(&other).unwrap().permissions().mode() & 0o777, 0o644);
 }
 
 #[test]
