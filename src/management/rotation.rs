@@ -8,6 +8,7 @@ use super::keys::{draw_token, find_repeated_key, new_key_id, read_declared_keys}
 use super::repeatable::RepeatableRequest;
 use crate::config::{ReloadableConfig, parse_duration};
 use crate::keys::{Token, merge_keys};
+use crate::model::month::parse_rfc3339;
 use crate::store::{
     AuditOperation, ChangeAuthor, KeyRow, RequestRecord, Rotation, Store, StoreError,
 };
@@ -155,11 +156,7 @@ fn end_without_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i64>,
             if !rotations.iter().any(|rotation| rotation.as_str() == record.operation) {
                 return Ok(end);
             }
-            let before = record.before["expires_at"].as_str().map(Expiry::parse);
-            end = match before {
-                Some(Ok(Expiry::At(unix_seconds))) => Some(unix_seconds),
-                _ => None,
-            };
+            end = record.before["expires_at"].as_str().and_then(parse_rfc3339);
         }
         match page.last() {
             Some(oldest) if page.len() == RECORDS_PER_PAGE => oldest_id = Some(oldest.id.clone()),
