@@ -87,7 +87,7 @@ impl<'p> PathReadings<'p> {
     }
 
     /// The same, for servers that take the first segment behind `//` for a host.
-    pub fn is_at_or_below_behind_host(&self, prefix: &str) -> bool {
+    fn is_at_or_below_behind_host(&self, prefix: &str) -> bool {
         let mut readings = self.readings.iter().flatten().filter(|it| may_begin_with_host(it));
         readings.any(|reading| begins_with(segments(reading).skip(1), prefix))
     }

@@ -140,6 +140,8 @@ fn a_key_of_the_key_file_is_revoked_while_the_file_is_faulty() {
     let revoke = |id: &str| {
         call_api(&gateway, "POST", &format!("/keys/{id}/revoke"), &tokens.write, &Value::Null)
     };
+    let shown = call_api(&gateway, "GET", "/keys/web-1", &tokens.read, &Value::Null);
+    assert_eq!(shown.expect(200).json()["created_at"], Value::Null, "the file does not say");
     revoke("nobody").expect(404);
     assert_eq!(revoke("web-1").expect(200).json()["state"], "revoked");
     assert_eq!(key_status(&gateway, &token.into()), 401);
