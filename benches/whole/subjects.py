@@ -5,6 +5,7 @@ benches/peers/; this module fills in ports, folders and numbers.
 """
 
 import http.client
+import itertools
 import re
 import subprocess
 
@@ -13,6 +14,7 @@ from . import machine, mix
 ALL_GATES = "key, origin, quota, table"
 # One thread for Go code, and fewer garbage collections than by default.
 GO_ENVIRONMENT = {"GOMAXPROCS": "1", "GOGC": "400"}
+SUBJECT_NUMBERS = itertools.count(1)
 
 
 class Subject:
@@ -24,8 +26,10 @@ class Subject:
     def __init__(self, name, does, world, gates=True, tls=False):
         self.name, self.does, self.world, self.gates, self.tls = name, does, world, gates, tls
         self.port = machine.free_port()
-        # The port distinguishes subjects of one name in different sections.
-        self.folder = world.folder / re.sub(r"[^a-z0-9]+", "-", f"{name.lower()} {self.port}")
+        # The number distinguishes subjects of one name in different sections. A port does not: the
+        # kernel may give a later section the same one.
+        self.folder = world.folder / re.sub(
+            r"[^a-z0-9]+", "-", f"{name.lower()} {next(SUBJECT_NUMBERS)}")
         self.folder.mkdir()
         (self.folder / "temp").mkdir()
         self.processes = None
