@@ -13,4 +13,5 @@ pub mod public_address;
 pub mod refusal;
 mod role_names;
 pub mod route_label;
+pub mod sign_up;
 pub mod verdict;
