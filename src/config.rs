@@ -7,6 +7,7 @@
 mod admin;
 mod authz;
 mod client_rates;
+mod decisions;
 mod description;
 mod dns;
 mod effective;
@@ -42,10 +43,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::decide::InboxSecret;
 use crate::dns::DnsOptions;
 use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::feed::Feeds;
 use crate::gate::authz_rules::AuthzRules;
+use crate::gate::decisions::Decisions;
 use crate::gate::route::UpstreamRoute;
 use crate::gate::{BodyOptions, CheckAnswer, ReloadableRules, StartupRules};
 use crate::keys::Plans;
@@ -121,6 +124,8 @@ pub struct StartupConfig {
     pub drain_grace: Duration,
     /// The file to which riskgate appends the records of the audit; None without such a file.
     pub audit_path: Option<PathBuf>,
+    /// The secret of inbox ids; `None` if the store has it.
+    pub inbox_secret: Option<InboxSecret>,
     /// Whether `/metrics` needs no token.
     pub is_metrics_public: bool,
 }
@@ -132,6 +137,8 @@ pub struct ReloadableConfig {
     pub certificates: Vec<CertificateFiles>,
     /// What riskgate checks for proxies that ask.
     pub authz: Option<Arc<AuthzRules>>,
+    /// How sign-ups are decided and counted.
+    pub decisions: Arc<Decisions>,
     /// Whether and how requests are logged.
     pub access_log: AccessLogOptions,
     /// What the process log contains.
@@ -289,11 +296,13 @@ impl Config {
                 drain_delay: settings.duration("drain.delay", Duration::ZERO),
                 drain_grace: settings.duration("drain.grace", seconds(30)),
                 audit_path: settings.path("audit.path"),
+                inbox_secret: settings.read_inbox_secret(),
                 is_metrics_public: settings.boolean("admin.metrics_public", false),
             },
             reloadable: ReloadableConfig {
                 certificates: settings.read_certificate_files(),
                 authz: settings.read_authz_rules(authz_path.as_ref()),
+                decisions: settings.read_decisions(&upstream_routes, authz_path.as_ref()),
                 access_log: settings.read_access_log_options(),
                 process_log: settings.read_process_log_options(),
                 upstream_routes,
@@ -354,6 +363,7 @@ impl StartupConfig {
             drain_delay,
             drain_grace,
             audit_path,
+            inbox_secret,
             is_metrics_public,
         } = self;
         let StartupRules { client_address, authz_path, key_header, hsts, bodies } = startup_rules;
@@ -387,6 +397,7 @@ impl StartupConfig {
             ("drain.delay", *drain_delay == new.drain_delay),
             ("drain.grace", *drain_grace == new.drain_grace),
             ("audit.path", *audit_path == new.audit_path),
+            ("inbox.secret_file", *inbox_secret == new.inbox_secret),
             ("admin.metrics_public", *is_metrics_public == new.is_metrics_public),
         ]
         .into_iter()
@@ -412,6 +423,7 @@ impl ReloadableConfig {
             check_answer: self.check_answer,
             max_per_client_of_key: self.max_per_client_of_key,
             authz: self.authz.clone(),
+            decisions: Arc::clone(&self.decisions),
         }
     }
 }

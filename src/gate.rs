@@ -5,7 +5,9 @@
 //! It never chooses an upstream server and never talks to one.
 
 pub mod admission;
+mod answered_post;
 mod answers;
+mod assess;
 mod authz;
 pub mod authz_rules;
 mod batch_permits;
@@ -13,11 +15,13 @@ mod beginning;
 mod body_to_forward;
 mod client_address;
 mod client_limit;
+pub mod decisions;
 mod domain_batch;
 mod email_verdict;
 mod ending;
 mod held_bytes;
 mod judge;
+mod judged_values;
 mod pingora_filters;
 mod request_context;
 pub mod route;

@@ -149,6 +149,8 @@ pub mod cli;
 #[cfg_attr(doc, doc(hidden))]
 pub mod config;
 #[cfg_attr(doc, doc(hidden))]
+pub mod decide;
+#[cfg_attr(doc, doc(hidden))]
 pub mod dns;
 #[cfg_attr(doc, doc(hidden))]
 pub mod downstream;

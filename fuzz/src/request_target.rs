@@ -65,8 +65,12 @@ pub fn check_input(target: &[u8]) {
         Ok(Route::Upstream(index)) => {
             assert_below_prefix(&UPSTREAM_ROUTES[index].path_prefix, path)
         }
-        Ok(Route::Options { .. } | Route::DomainBatch) => panic!("{route:?} for GET"),
-        Err(Refusal::MethodNotAllowed { .. }) => assert_eq!(path, b"/v1/public/domains"),
+        Ok(Route::Options { .. } | Route::DomainBatch | Route::Assess) => {
+            panic!("{route:?} for GET")
+        }
+        Err(Refusal::MethodNotAllowed { .. }) => {
+            assert!(matches!(path, b"/v1/public/domains" | b"/v1/assess"));
+        }
         Err(refusal) => assert_eq!(refusal, Refusal::NotFound),
     }
 }

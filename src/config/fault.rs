@@ -138,6 +138,23 @@ impl ConfigText {
         self.fault_at(span.value.clone(), Some(shown_value), "", problem)
     }
 
+    /// A fault in a text that is no secret. Shows the text where it stands in its line.
+    pub fn fault_in_text(&self, place: Range<usize>, text: &str, problem: &str) -> ConfigFault {
+        let line = self.line_of(place.start);
+        let before = self.text.get(line.start..place.start).unwrap_or_default();
+        let marked = self.text.get(place.start..place.end.min(line.end)).unwrap_or_default();
+        // The other texts of the list are left out, so that the mark stands below the fault.
+        let quote = before.rfind(['"', '\'']).map_or(before.len(), |at| at + 1);
+        let indent = before[quote..].chars().count();
+        Excerpt {
+            line_number: self.line_number(place.start),
+            line: text.to_owned(),
+            indent,
+            width: marked.chars().count(),
+        }
+        .into_fault(format!("{}: {problem}", self.place(place.start)))
+    }
+
     /// A fault of the syntax of TOML. Shows only the header of a section, or the name of a setting
     /// for which `is_known` returns true: any other text may be a part of a secret.
     pub fn syntax_fault(

@@ -22,6 +22,8 @@ prefix = "/signup"
 name = "feed"
 [[admin.token]]
 name = "token"
+[[rule]]
+name = "rule"
 "#;
 
 /// Returns the schema (JSON Schema 2020-12) of a config file with these settings.

@@ -4,6 +4,7 @@ use super::description::{toml_list, toml_text};
 use super::raw_value::RawValue;
 use super::routes::is_below;
 use super::settings::Settings;
+use crate::decide::ScorePolicy;
 use crate::gate::screen_rules::{ScreenMode, ScreenPolicy, ScreenRules};
 use crate::model::path_prefix::PathPrefix;
 use crate::model::verdict::{Reason, Score};
@@ -62,6 +63,7 @@ impl Settings {
                 "a path or an https URL, percent-encoded",
                 redirect,
             ),
+            success: self.read_sign_up_success(section),
         })
     }
 
@@ -73,23 +75,33 @@ impl Settings {
             "block" => ScreenMode::Block,
             _ => ScreenMode::Shadow,
         };
-        let expected = "a list of reasons: safe, disposable, undeliverable, role_account";
-        let block_reasons = self.parse_list(&key("block_reasons"), expected, |names| {
-            let reasons: Option<Vec<Reason>> =
-                names.iter().map(|name| Reason::parse(name)).collect();
-            reasons.filter(|reasons| !reasons.is_empty())
-        });
-        self.note_default(toml_list(&Reason::ALL.map(Reason::as_str)));
+        let scores = self.read_score_policy(section);
         let message = self.text(&key("message"));
         self.note_default(toml_text(DEFAULT_REFUSAL_MESSAGE));
-        let score = self.integer(&key("block_score"), 0..=100, Score::DEFAULT_BLOCK.value().into());
         ScreenPolicy {
             route: route.to_owned(),
             mode,
-            block_score: Score::new(score as u8).unwrap_or(Score::ZERO),
-            block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),
+            scores,
             message: message.unwrap_or_else(|| DEFAULT_REFUSAL_MESSAGE.to_owned()),
             blocks_unscreened: self.choice(&key("unscreened"), &["pass", "block"]) == "block",
+        }
+    }
+
+    /// Reads which scores block.
+    pub(super) fn read_score_policy(&mut self, section: &str) -> ScorePolicy {
+        let expected = "a list of reasons: safe, disposable, undeliverable, role_account";
+        let block_reasons =
+            self.parse_list(&format!("{section}.block_reasons"), expected, |names| {
+                let reasons: Option<Vec<Reason>> =
+                    names.iter().map(|name| Reason::parse(name)).collect();
+                reasons.filter(|reasons| !reasons.is_empty())
+            });
+        self.note_default(toml_list(&Reason::ALL.map(Reason::as_str)));
+        let key = format!("{section}.block_score");
+        let score = self.integer(&key, 0..=100, Score::DEFAULT_BLOCK.value().into());
+        ScorePolicy {
+            block_score: Score::new(score as u8).unwrap_or(Score::ZERO),
+            block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),
         }
     }
 }

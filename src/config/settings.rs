@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::decisions::place_in_list;
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::hints::{nearest_name, suggest_value};
@@ -132,6 +133,29 @@ impl Settings {
         let shown = if setting.is_some_and(is_unsupported) { "…" } else { shown_value };
         let fault = match span {
             Some(span) => self.file_text.fault_at_value(span, shown, &problem),
+            None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
+        };
+        self.faults.push(fault.with_hint(hint));
+    }
+
+    /// Reports a fault in a text of a list: the bytes `within` the text at this index.
+    pub(super) fn report_in_list(
+        &mut self,
+        key: &str,
+        (index, within): (usize, std::ops::Range<usize>),
+        text: &str,
+        problem: &str,
+        hint: Option<String>,
+    ) {
+        let problem = format!("{}: {problem}", self.shown_key(key));
+        let span = self.values.get(key).and_then(|setting| setting.span.as_ref());
+        let place = span.and_then(|span| {
+            let list = self.file_text.text.get(span.value.clone())?;
+            let place = place_in_list(list, index, within)?;
+            Some(span.value.start + place.start..span.value.start + place.end)
+        });
+        let fault = match place {
+            Some(place) => self.file_text.fault_in_text(place, text, &problem),
             None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
         };
         self.faults.push(fault.with_hint(hint));

@@ -8,8 +8,8 @@ use super::schema::ONE_OF_EACH_SECTION;
 use super::settings::Settings;
 
 /// Sections of which a config may have several.
-const TABLE_ARRAYS: [&str; 4] =
-    ["admin.token", "listen.certificate", "table.feed", "upstream.route"];
+const TABLE_ARRAYS: [&str; 5] =
+    ["admin.token", "listen.certificate", "rule", "table.feed", "upstream.route"];
 
 impl Settings {
     /// Reports each setting and section that the program never read. Of an unknown section, only

@@ -133,7 +133,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
     let should_close = closes_after_response(request.wants_close, context.tracker.is_draining());
     let (failure, has_response_started) = match fetched {
         Ok(response) => {
-            ctx.set_upstream_outcome(response.head.status);
+            context.gate.take_server_answer(response.head.status, response.head.is_html, ctx);
             client.set_response_header(response_header, should_close);
             let sent_bytes = &mut ctx.response_bytes;
             match forward_body(context, client, response, &mut deadline, sent_bytes).await {

@@ -78,6 +78,12 @@ pub fn closes_after_response(client_wants_close: bool, is_process_ending: bool) 
     client_wants_close || is_process_ending
 }
 
+/// Returns true if a value of `Content-Type` says that the body is a page of HTML.
+pub fn is_html_type(value: impl AsRef<[u8]>) -> bool {
+    let media_type = value.as_ref().split(|byte| *byte == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"text/html")
+}
+
 /// Returns false if a response with this status must have neither `Content-Length` nor
 /// `Transfer-Encoding` (RFC 9110 section 8.6, RFC 9112 section 6.1).
 pub fn may_have_framing_fields(status: u16) -> bool {

@@ -72,8 +72,8 @@ pub(super) fn serve_route(
         Route::Options { allow, upstream_route } => {
             answer_options(state, request, allow, upstream_route, ctx)
         }
-        // The callers answer these routes: one waits for the store, the other for a body.
-        Route::Usage | Route::DomainBatch => Err(Refusal::Internal),
+        // The callers answer these routes: one waits for the store, the others for a body.
+        Route::Usage | Route::DomainBatch | Route::Assess => Err(Refusal::Internal),
     };
     reply.map(Decision::Reply)
 }

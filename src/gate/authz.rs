@@ -108,9 +108,12 @@ impl Gate {
             let is_screened = found != Err(UnreadCause::NoField) || is_post(head);
             if is_screened {
                 let screened = self.judge_values(found, &screening.policy, ctx);
+                let sign_ups = screened.sign_ups.clone();
                 if let Some(refusal) = self.finish_screening(screened, &screening.policy, ctx) {
                     return self.finish_with_refusal(&refusal, ctx);
                 }
+                // riskgate does not see what the server answers.
+                sign_ups.iter().for_each(|sign_up| self.state.sign_ups.record(sign_up));
             }
         }
         ctx.set_outcome_if_unset(200, "ok");
@@ -167,7 +170,8 @@ fn status_for_proxy(refusal: &Refusal) -> Option<u16> {
         | Refusal::InvalidDomain(_)
         | Refusal::InvalidEmail(_)
         | Refusal::InvalidTarget(_)
-        | Refusal::InvalidBatch(_) => None,
+        | Refusal::InvalidBatch(_)
+        | Refusal::InvalidAssessment(_) => None,
     }
 }
 

@@ -41,9 +41,8 @@ pub(super) fn check_client_rates(
     let takes_body = takes_body(request.method.as_bytes());
     let refuses_nothing = |rules: &ScreenRules| rules.policy.mode == ScreenMode::Shadow;
     let screen_rules = ctx.screen_rules.as_deref().filter(|it| takes_body && !refuses_nothing(it));
-    let is_used_by_browsers = |key: &Arc<Key>| {
-        key.is_origin_restricted() || key.require_origin || request.origin != OriginHeader::Absent
-    };
+    let is_used_by_browsers =
+        |key: &Arc<Key>| key.is_for_browsers() || request.origin != OriginHeader::Absent;
     let browser_key = ctx.key.as_ref().filter(|key| is_used_by_browsers(key));
     let rates: ArrayVec<(RateScope<'_>, Rate), 3> = [
         upstream_route.and_then(|r| Some((RateScope::Route(&r.path_prefix), r.max_per_client?))),

@@ -3,17 +3,11 @@
 //! Each name is one call. All names are charged before the first is looked up, or none is.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::Method;
-use pingora::Result;
-use pingora_proxy::Session;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::timeout;
 
-use crate::exchange::BodyFault;
 use crate::message::response::Reply;
 use crate::model::domain::Domain;
 use crate::model::refusal::Refusal;
@@ -21,16 +15,12 @@ use crate::table::Table;
 
 use super::answers::look_up_and_count;
 use super::request_context::RequestContext;
-use super::route::is_domain_batch_path;
-use super::session::send_continue_if_awaited;
 use super::state::Gate;
 
 /// The most names in one request.
 const MAX_NAMES: usize = 1_000;
 /// The longest body, in bytes: 1,000 of the longest names.
-const MAX_BODY_BYTES: usize = 256 * 1024;
-/// The time for which riskgate waits for the whole body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const MAX_BODY_BYTES: usize = 256 * 1024;
 
 /// The body of a request.
 #[derive(Deserialize)]
@@ -40,71 +30,8 @@ struct DomainBatch {
 }
 
 impl Gate {
-    /// Returns true if the request asks for the verdicts on many domains.
-    pub(super) fn is_domain_batch(&self, session: &Session) -> bool {
-        let header = session.req_header();
-        header.method == Method::POST && is_domain_batch_path(header.raw_path())
-    }
-
-    /// Answers the request. The gates for key, origin and `max_per_client` come before the body,
-    /// and the quota after it. Always returns true.
-    ///
-    /// # Errors
-    /// Returns an error if the client has left, or can't be written to.
+    /// Answers with the verdicts on the names in a body.
     pub(super) async fn answer_domain_batch(
-        &self,
-        session: &mut Session,
-        ctx: &mut RequestContext,
-    ) -> Result<bool> {
-        let request = self.read_parts(session.req_header());
-        let admitted = self
-            .match_route_and_pass_gates(&request, ctx)
-            .and_then(|_| self.state.batch_permits.acquire(ctx.client_address));
-        let answered = match &admitted {
-            Err(refusal) => Err(refusal.clone()),
-            Ok(_permit) => match self.read_batch_body(session).await? {
-                Err(refusal) => Err(refusal),
-                Ok(body) => self.charge_and_look_up(&body, ctx).await,
-            },
-        };
-        let reply = match answered {
-            Ok(reply) => {
-                ctx.set_outcome_if_unset(reply.status(), "ok");
-                reply
-            }
-            Err(refusal) => self.finish_with_refusal(&refusal, ctx),
-        };
-        ctx.send_reply(&reply, session).await?;
-        Ok(true)
-    }
-
-    /// Reads the whole body, as far as the limits of size and time allow.
-    async fn read_batch_body(&self, session: &mut Session) -> Result<Result<Vec<u8>, Refusal>> {
-        send_continue_if_awaited(session).await?;
-        let client = session.as_downstream_mut();
-        let read_to_end = async {
-            let mut body = Vec::new();
-            while let Some(bytes) = client.read_request_body().await? {
-                if body.len() + bytes.len() > MAX_BODY_BYTES {
-                    let expected = format!("expected at most {MAX_BODY_BYTES} bytes");
-                    return Ok(Err(Refusal::InvalidBatch(expected)));
-                }
-                body.extend_from_slice(&bytes);
-            }
-            Ok(Ok(body))
-        };
-        let read: std::result::Result<Result<_>, _> = timeout(BODY_TIMEOUT, read_to_end).await;
-        match read {
-            Ok(Ok(read)) => Ok(read),
-            Ok(Err(error)) => match BodyFault::find_in(&error) {
-                Some(fault) => Ok(Err(fault.refusal())),
-                None => Err(error.into_down()),
-            },
-            Err(_) => Ok(Err(Refusal::RequestTimeout)),
-        }
-    }
-
-    async fn charge_and_look_up(
         &self,
         body: &[u8],
         ctx: &mut RequestContext,

@@ -239,6 +239,7 @@ impl Gate {
             status: ctx.response_status,
             outcome,
             reason: screened.map(|screened| screened.reason).or(ctx.verdict_reason),
+            inbox: screened.and_then(|screened| screened.inbox),
             screening: screened.map(ScreeningResult::log_entry),
             key_id: ctx.key.as_ref().map(|key| key.id.as_str()),
             account: ctx.key.as_ref().map(|key| key.account.name.as_str()),

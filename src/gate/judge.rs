@@ -167,8 +167,8 @@ impl Gate {
             self.refuse(&Refusal::BadRequest, session, ctx).await?;
             return Ok(Gated::Answered);
         }
-        if self.is_domain_batch(session) {
-            self.answer_domain_batch(session, ctx).await?;
+        if let Some(post) = self.find_answered_post(session) {
+            self.answer_post(post, session, ctx).await?;
             return Ok(Gated::Answered);
         }
         let request = self.read_parts(session.req_header());
@@ -516,7 +516,11 @@ fn keep_route<'r>(
             ctx.time_limit = Some(TimeLimit::EachPart(route.deadline));
             (route.needs_key, route.is_counted)
         }
-        Route::TopDomains | Route::Domain(_) | Route::DomainBatch | Route::Check(_) => (true, true),
+        Route::TopDomains
+        | Route::Domain(_)
+        | Route::DomainBatch
+        | Route::Assess
+        | Route::Check(_) => (true, true),
     };
     MatchedRoute { route, needs_key, is_counted, origins }
 }

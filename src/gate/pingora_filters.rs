@@ -5,7 +5,7 @@
 //! and enforces the time limits.
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
@@ -14,7 +14,8 @@ use crate::exchange::forwarding::{
     ClientInfo, HostChoice, prepare_client_response, prepare_upstream_request,
 };
 use crate::exchange::{
-    Attempts, BodyFault, FailedEnd, Failure, MalformedResponse, StatusKind, may_have_framing_fields,
+    Attempts, BodyFault, FailedEnd, Failure, MalformedResponse, StatusKind, is_html_type,
+    may_have_framing_fields,
 };
 use crate::model::refusal::Refusal;
 use crate::support::socket_reset::set_reset_on_close;
@@ -154,7 +155,8 @@ impl Gate {
             response.remove_header(&TRANSFER_ENCODING);
         }
         ctx.common_headers.add_to_upstream_response(response)?;
-        ctx.set_upstream_outcome(response.status.as_u16());
+        let is_html = response.headers.get_all(CONTENT_TYPE).iter().any(is_html_type);
+        self.take_server_answer(response.status.as_u16(), is_html, ctx);
         Ok(())
     }
 

@@ -282,7 +282,7 @@ impl RequestContext {
     }
 
     /// Sets the outcome of a request whose upstream response, with this status, is forwarded.
-    pub(crate) fn set_upstream_outcome(&mut self, status: u16) {
+    pub(super) fn set_upstream_outcome(&mut self, status: u16) {
         let outcome = match status {
             400..=499 => "upstream_4xx",
             500..=599 => "upstream_5xx",

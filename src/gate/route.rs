@@ -29,6 +29,7 @@ pub const DOMAIN_PATH_PREFIX: &str = "/v1/public/domain/";
 /// The start of a check's path.
 pub(super) const CHECK_PATH_PREFIX: &[u8] = b"/v1/check/";
 const DOMAIN_BATCH_PATH: &[u8] = b"/v1/public/domains";
+const ASSESS_PATH: &[u8] = b"/v1/assess";
 const USAGE_PATH: &[u8] = b"/v1/usage";
 
 /// The route of a request. Segments are raw, as the client sent them.
@@ -40,6 +41,8 @@ pub enum Route<'a> {
     Domain(&'a [u8]),
     /// The verdicts on many domains, which are in the body.
     DomainBatch,
+    /// The decision on a sign-up, which is in the body.
+    Assess,
     /// A check of an e-mail address or a domain, which an upstream server answers.
     Check(&'a [u8]),
     /// The calls that the account has spent this month.
@@ -74,6 +77,7 @@ impl Route<'_> {
             Route::TopDomains => RouteLabel::TopDomains,
             Route::Domain(_) => RouteLabel::Domain,
             Route::DomainBatch => RouteLabel::DomainBatch,
+            Route::Assess => RouteLabel::Assess,
             Route::Check(_) => RouteLabel::Check,
             Route::Usage => RouteLabel::Usage,
             Route::Upstream(_) => RouteLabel::Upstream,
@@ -92,7 +96,9 @@ pub fn match_route<'a>(
 ) -> Result<Route<'a>, Refusal> {
     let (path, _) = split_path_and_query(target);
     let (route, allow) = match match_builtin_path(path) {
-        Some(Route::DomainBatch) => (Route::DomainBatch, SmolStr::new_static("POST, OPTIONS")),
+        Some(route @ (Route::DomainBatch | Route::Assess)) => {
+            (route, SmolStr::new_static("POST, OPTIONS"))
+        }
         Some(route) => (route, BUILTIN_METHODS),
         None => {
             let index = find_upstream_route_index(upstream_routes, authz_path, path);
@@ -104,7 +110,7 @@ pub fn match_route<'a>(
         ("GET" | "HEAD", Route::TopDomains | Route::Domain(_) | Route::Check(_) | Route::Usage) => {
             Ok(route)
         }
-        ("POST", Route::DomainBatch) => Ok(route),
+        ("POST", Route::DomainBatch | Route::Assess) => Ok(route),
         _ => Err(Refusal::MethodNotAllowed { allow }),
     }
 }
@@ -153,11 +159,6 @@ pub fn query_of(target: &[u8]) -> &[u8] {
     // Some servers, such as PHP's own, ignore further question marks before a name.
     let start = query.iter().position(|byte| *byte != b'?').unwrap_or(query.len());
     &query[start..]
-}
-
-/// Returns true if the target is that of a batch of domains.
-pub fn is_domain_batch_path(target: &[u8]) -> bool {
-    split_path_and_query(target).0 == DOMAIN_BATCH_PATH
 }
 
 /// Returns the text of a check: an e-mail address, a domain, or whatever else the upstream server
@@ -237,12 +238,16 @@ pub fn redact_id_if_email(id: &str) -> &str {
     if id.contains(['@', '%', '&', '\\']) { "…" } else { id }
 }
 
-fn match_builtin_path(path: &[u8]) -> Option<Route<'_>> {
+/// Returns the route of riskgate's own that has this path.
+pub(super) fn match_builtin_path(path: &[u8]) -> Option<Route<'_>> {
     if path == TOP_DOMAINS_PATH {
         return Some(Route::TopDomains);
     }
     if path == DOMAIN_BATCH_PATH {
         return Some(Route::DomainBatch);
+    }
+    if path == ASSESS_PATH {
+        return Some(Route::Assess);
     }
     if path == USAGE_PATH {
         return Some(Route::Usage);

@@ -2,12 +2,17 @@
 
 use smol_str::SmolStr;
 
+use crate::decide::ScorePolicy;
 use crate::message::riskgate_fields::ScreeningFacts;
 use crate::model::domain::Domain;
-use crate::model::verdict::{Reason, Score};
+use crate::model::refusal::Refusal;
+use crate::model::sign_up::{Pseudonym, SignUp};
+use crate::model::verdict::Score;
 use crate::observe::access_log::ScreeningEntry;
 use crate::screening::{FieldPath, UnreadCause};
 use crate::support::client_rates::Rate;
+
+use super::decisions::SignUpSuccess;
 
 /// How the posts of a route are screened: `[upstream.route.screen]` in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +28,8 @@ pub struct ScreenRules {
     pub max_per_client: Option<Rate>,
     /// Where browsers are sent instead of getting a 422.
     pub redirect: Option<String>,
+    /// When a sign-up has succeeded, and counts.
+    pub success: SignUpSuccess,
 }
 
 impl ScreenRules {
@@ -36,10 +43,11 @@ impl ScreenRules {
         let mut rules = stricter.clone();
         let fields = milder.fields.iter().filter(|field| !stricter.fields.contains(field));
         rules.fields.extend(fields.cloned());
-        let reasons = &stricter.policy.block_reasons;
-        let further = milder.policy.block_reasons.iter().filter(|it| !reasons.contains(it));
-        rules.policy.block_reasons.extend(further);
-        rules.policy.block_score = stricter.policy.block_score.min(milder.policy.block_score);
+        let (scores, other_scores) = (&mut rules.policy.scores, &milder.policy.scores);
+        let reasons = &stricter.policy.scores.block_reasons;
+        let further = other_scores.block_reasons.iter().filter(|it| !reasons.contains(it));
+        scores.block_reasons.extend(further);
+        scores.block_score = scores.block_score.min(other_scores.block_score);
         rules.policy.blocks_unscreened |= milder.policy.blocks_unscreened;
         rules.max_per_client = stricter.max_per_client.or(milder.max_per_client);
         rules
@@ -53,10 +61,8 @@ pub struct ScreenPolicy {
     pub route: String,
     /// Who learns of a verdict, and whether requests are refused.
     pub mode: ScreenMode,
-    /// A form with an address of this score or more is to be blocked.
-    pub block_score: Score,
-    /// Only forms with one of these reasons are to be blocked.
-    pub block_reasons: Vec<Reason>,
+    /// Which scores are to be blocked.
+    pub scores: ScorePolicy,
     /// The message of the refusal.
     pub message: String,
     /// Whether a form that could not be read is refused, in the mode `block`.
@@ -80,6 +86,8 @@ pub enum ScreenMode {
 pub enum ScreenAction {
     /// Forwarded.
     Pass,
+    /// Forwarded, and a rule says that somebody should look at it.
+    Review,
     /// Forwarded, although the rules say that it is to be blocked: the mode is not `block`.
     WouldBlock,
     /// Refused.
@@ -93,6 +101,7 @@ impl ScreenAction {
     pub const fn as_str(self) -> &'static str {
         match self {
             ScreenAction::Pass => "pass",
+            ScreenAction::Review => "review",
             ScreenAction::WouldBlock => "would_block",
             ScreenAction::Block => "block",
             ScreenAction::Unscreened => "unscreened",
@@ -112,8 +121,22 @@ pub(crate) struct ScreeningResult {
     pub domain: Option<Domain>,
     /// The provider that the user probably meant.
     pub suggestion: Option<SmolStr>,
+    /// The rule that decided.
+    pub rule: Option<ScreeningRule>,
+    /// The inbox of that address; `None` if no id is made.
+    pub inbox: Option<Pseudonym>,
+    /// The sign-ups that count if the server accepts the form: one for each address.
+    pub sign_ups: Vec<SignUp>,
     /// Whether the upstream server is told the result.
     pub is_upstream_told: bool,
+}
+
+/// The rule that decided about a form.
+#[derive(Clone, Debug)]
+pub(crate) struct ScreeningRule {
+    pub name: SmolStr,
+    /// The message of a refusal; that of the route if `None`.
+    pub message: Option<String>,
 }
 
 impl ScreeningResult {
@@ -137,8 +160,32 @@ impl ScreeningResult {
             score: None,
             domain: None,
             suggestion: None,
+            rule: None,
+            inbox: None,
+            sign_ups: Vec::new(),
             is_upstream_told: mode != ScreenMode::Shadow,
         }
+    }
+
+    /// The refusal of the form; `None` if it is not refused.
+    pub fn refusal(&self, policy: &ScreenPolicy) -> Option<Refusal> {
+        if self.action != ScreenAction::Block {
+            return None;
+        }
+        if self.score.is_none() {
+            return Some(Refusal::FormUnreadable { why: self.reason });
+        }
+        let message_of_rule = self.rule.as_ref().and_then(|rule| rule.message.as_ref());
+        Some(Refusal::EmailRefused {
+            message: message_of_rule.unwrap_or(&policy.message).clone(),
+            reason: if self.rule.is_some() { "rule" } else { self.reason },
+            suggestion: self.suggestion.clone(),
+        })
+    }
+
+    /// The name of the rule that decided.
+    pub fn rule_name(&self) -> Option<&str> {
+        self.rule.as_ref().map(|rule| rule.name.as_str())
     }
 
     /// The part of the access log's entry.
@@ -147,6 +194,7 @@ impl ScreeningResult {
             action: self.action.as_str(),
             score: self.score.map(Score::value),
             domain: self.domain.as_ref().map(Domain::as_str),
+            rule: self.rule_name(),
         }
     }
 
@@ -158,6 +206,8 @@ impl ScreeningResult {
             score: self.score.map(Score::value),
             domain: self.domain.as_ref().map(Domain::as_str),
             suggestion: self.suggestion.as_deref(),
+            rule: self.rule_name(),
+            inbox: self.inbox,
         })
     }
 }

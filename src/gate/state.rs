@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderName;
 
+use crate::decide::SignUps;
 use crate::dns::DnsFactCache;
 use crate::keys::KeyRing;
 use crate::message::request_id::RequestIdGenerator;
@@ -26,6 +27,7 @@ use crate::webhook::WebhookControl;
 use super::authz_rules::AuthzRules;
 use super::batch_permits::BatchPermits;
 use super::client_address::ClientAddressRule;
+use super::decisions::Decisions;
 use super::held_bytes::{BodyOptions, HeldBytes};
 use super::route::{CheckAnswer, UpstreamRoute};
 
@@ -91,6 +93,8 @@ pub struct ReloadableRules {
     pub max_per_client_of_key: Option<Rate>,
     /// What riskgate checks for proxies that ask; `None` if none does.
     pub authz: Option<Arc<AuthzRules>>,
+    /// How sign-ups are decided and counted.
+    pub decisions: Arc<Decisions>,
 }
 
 impl ReloadableRules {
@@ -124,6 +128,8 @@ pub struct GateState {
     pub reloadable_rules: SnapshotCell<ReloadableRules>,
     /// The counts of screened forms.
     pub screening_counts: ScreeningCounts,
+    /// The inbox ids, and the counts of sign-ups.
+    pub sign_ups: SignUps,
     /// The requests that each client may still send.
     pub client_rates: ClientRates,
     /// The memory for the bodies of requests that are arriving.

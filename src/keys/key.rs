@@ -67,6 +67,11 @@ impl Key {
         self.is_origin_restricted
     }
 
+    /// Whether browsers use the key.
+    pub fn is_for_browsers(&self) -> bool {
+        self.is_origin_restricted || self.require_origin
+    }
+
     /// Whether the key allows this origin. An unrestricted key allows every origin.
     pub fn is_origin_allowed(&self, origin: &Origin) -> bool {
         !self.is_origin_restricted || self.origins.iter().any(|pattern| pattern.matches(origin))

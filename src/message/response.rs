@@ -200,6 +200,7 @@ impl Reply {
             | Refusal::InvalidEmail(_)
             | Refusal::InvalidTarget(_)
             | Refusal::InvalidBatch(_)
+            | Refusal::InvalidAssessment(_)
             | Refusal::HeadersTooLarge
             | Refusal::Internal
             | Refusal::UpstreamUnavailable

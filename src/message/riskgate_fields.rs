@@ -6,6 +6,7 @@ use itoa::Buffer;
 
 use super::response::HeaderField;
 use crate::keys::Key;
+use crate::model::sign_up::Pseudonym;
 
 static X_RISKGATE_ACCOUNT: HeaderField =
     HeaderField::new(HeaderName::from_static("x-riskgate-account"), "x-riskgate-account: ");
@@ -23,11 +24,15 @@ static X_RISKGATE_DOMAIN: HeaderField =
     HeaderField::new(HeaderName::from_static("x-riskgate-domain"), "x-riskgate-domain: ");
 static X_RISKGATE_SUGGESTION: HeaderField =
     HeaderField::new(HeaderName::from_static("x-riskgate-suggestion"), "x-riskgate-suggestion: ");
+static X_RISKGATE_RULE: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-rule"), "x-riskgate-rule: ");
+static X_RISKGATE_INBOX: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-inbox"), "x-riskgate-inbox: ");
 
 /// What screening found in a form.
 #[derive(Clone, Copy, Debug)]
 pub struct ScreeningFacts<'f> {
-    /// `pass`, `would_block`, `block` or `unscreened`.
+    /// `pass`, `review`, `would_block`, `block` or `unscreened`.
     pub action: &'static str,
     /// The reason of the worst verdict, or why the form was not screened.
     pub reason: &'static str,
@@ -37,6 +42,10 @@ pub struct ScreeningFacts<'f> {
     pub domain: Option<&'f str>,
     /// The provider that the user probably meant.
     pub suggestion: Option<&'f str>,
+    /// The rule that decided.
+    pub rule: Option<&'f str>,
+    /// The inbox of the address.
+    pub inbox: Option<Pseudonym>,
 }
 
 /// Passes to `put` the fields that tell the identity of a client that authenticated with `key`.
@@ -61,5 +70,11 @@ pub fn write_screening_fields(
     }
     if let Some(suggestion) = facts.suggestion {
         put(&X_RISKGATE_SUGGESTION, suggestion.as_bytes());
+    }
+    if let Some(rule) = facts.rule {
+        put(&X_RISKGATE_RULE, rule.as_bytes());
+    }
+    if let Some(inbox) = facts.inbox {
+        put(&X_RISKGATE_INBOX, inbox.to_string().as_bytes());
     }
 }

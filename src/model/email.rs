@@ -118,6 +118,17 @@ impl EmailAddress {
         Ok(EmailAddress { local_part: local_part.to_owned(), domain })
     }
 
+    /// The local part as it was written, with the quotes of a quoted string. It must not reach a
+    /// log, a file or a metric.
+    pub fn local_part(&self) -> &str {
+        &self.local_part
+    }
+
+    /// Returns true if this local part needs no quotes.
+    pub fn is_unquoted_local_part(local_part: &str) -> bool {
+        is_dot_string(local_part)
+    }
+
     /// The domain, in its canonical form.
     pub fn domain(&self) -> &Domain {
         &self.domain

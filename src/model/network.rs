@@ -74,6 +74,37 @@ pub fn parse_hop_address(text: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
+/// The network of a client whose sign-ups are counted: an IPv4 /24 or an IPv6 /64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedNetwork {
+    bytes: [u8; 8],
+    length: usize,
+}
+
+impl CountedNetwork {
+    /// The bytes of the network: three of IPv4, eight of IPv6.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl From<IpAddr> for CountedNetwork {
+    fn from(address: IpAddr) -> CountedNetwork {
+        let mut bytes = [0; 8];
+        let length = match address.to_canonical() {
+            IpAddr::V4(address) => {
+                bytes[..3].copy_from_slice(&address.octets()[..3]);
+                3
+            }
+            IpAddr::V6(address) => {
+                bytes.copy_from_slice(&address.octets()[..8]);
+                8
+            }
+        };
+        CountedNetwork { bytes, length }
+    }
+}
+
 /// The addresses that count as one client: an IPv4 address, or an IPv6 /64, because a household or
 /// a host usually has a whole /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -58,6 +58,8 @@ pub enum Refusal {
     InvalidTarget(&'static str),
     /// The body is no list of domains; the text says what was expected.
     InvalidBatch(String),
+    /// The body is no question about a sign-up; the text says what was expected.
+    InvalidAssessment(String),
     /// The client has sent more requests than `max_per_client` allows.
     TooManyRequests {
         /// Whole seconds until it may send one, at least 1.
@@ -99,7 +101,8 @@ impl Refusal {
             | Refusal::InvalidDomain(_)
             | Refusal::InvalidEmail(_)
             | Refusal::InvalidTarget(_)
-            | Refusal::InvalidBatch(_) => 422,
+            | Refusal::InvalidBatch(_)
+            | Refusal::InvalidAssessment(_) => 422,
             Refusal::TooManyRequests { .. } | Refusal::QuotaExceeded { .. } => 429,
             Refusal::HeadersTooLarge => 431,
             Refusal::Internal | Refusal::UpstreamUnavailable | Refusal::UpstreamTimeout => 500,
@@ -123,7 +126,8 @@ impl Refusal {
             Refusal::InvalidDomain(_)
             | Refusal::InvalidEmail(_)
             | Refusal::InvalidTarget(_)
-            | Refusal::InvalidBatch(_) => "validation_error",
+            | Refusal::InvalidBatch(_)
+            | Refusal::InvalidAssessment(_) => "validation_error",
             Refusal::TooManyRequests { .. } => "too_many_requests",
             Refusal::QuotaExceeded { .. } => "quota_exceeded",
             Refusal::HeadersTooLarge => "headers_too_large",
@@ -151,6 +155,7 @@ impl Refusal {
                 "Invalid email or domain format."
             }
             Refusal::InvalidBatch(_) => "The body must be a list of domains.",
+            Refusal::InvalidAssessment(_) => "The body must be a question about a sign-up.",
             Refusal::TooManyRequests { .. } => "Too many requests. Try again later.",
             Refusal::QuotaExceeded { .. } => {
                 "Monthly quota reached. Upgrade your plan or wait for the reset."
@@ -184,7 +189,9 @@ impl Refusal {
             Refusal::InvalidDomain(error) => Some(error.to_string()),
             Refusal::InvalidEmail(error) => Some(error.to_string()),
             Refusal::InvalidTarget(expected) => Some((*expected).to_owned()),
-            Refusal::InvalidBatch(expected) => Some(expected.clone()),
+            Refusal::InvalidBatch(expected) | Refusal::InvalidAssessment(expected) => {
+                Some(expected.clone())
+            }
             Refusal::BadRequest
             | Refusal::Unauthorized
             | Refusal::NotFound

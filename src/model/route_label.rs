@@ -9,6 +9,8 @@ pub enum RouteLabel {
     Domain,
     /// `/v1/public/domains`
     DomainBatch,
+    /// `/v1/assess`
+    Assess,
     /// `/v1/check/…`
     Check,
     /// `/v1/usage`
@@ -28,10 +30,11 @@ impl RouteLabel {
     pub const COUNT: usize = RouteLabel::ALL.len();
 
     /// All labels, in the order of the enum.
-    pub const ALL: [RouteLabel; 9] = [
+    pub const ALL: [RouteLabel; 10] = [
         RouteLabel::TopDomains,
         RouteLabel::Domain,
         RouteLabel::DomainBatch,
+        RouteLabel::Assess,
         RouteLabel::Check,
         RouteLabel::Usage,
         RouteLabel::Upstream,
@@ -46,6 +49,7 @@ impl RouteLabel {
             RouteLabel::TopDomains => "top_domains",
             RouteLabel::Domain => "domain",
             RouteLabel::DomainBatch => "domains",
+            RouteLabel::Assess => "assess",
             RouteLabel::Check => "check",
             RouteLabel::Usage => "usage",
             RouteLabel::Upstream => "upstream",

@@ -69,6 +69,7 @@ fn all_refusals() -> [Refusal; 21] {
         Refusal::InvalidEmail(EmailError::NoAt),
         Refusal::InvalidTarget(""),
         Refusal::InvalidBatch(String::new()),
+        Refusal::InvalidAssessment(String::new()),
         Refusal::TooManyRequests { retry_after_seconds: 1 },
         Refusal::QuotaExceeded { reset_at: String::new(), retry_after_seconds: 1 },
         Refusal::HeadersTooLarge,

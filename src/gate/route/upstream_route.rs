@@ -177,6 +177,8 @@ impl UpstreamRoute {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::ScorePolicy;
+    use crate::gate::decisions::SignUpSuccess;
     use crate::gate::screen_rules::{ScreenMode, ScreenPolicy};
     use crate::model::verdict::{Reason, Score};
     use crate::screening::FieldPath;
@@ -244,8 +246,10 @@ mod tests {
             policy: ScreenPolicy {
                 route: "/".to_owned(),
                 mode: ScreenMode::Block,
-                block_score: Score::DEFAULT_BLOCK,
-                block_reasons: Vec::new(),
+                scores: ScorePolicy {
+                    block_score: Score::DEFAULT_BLOCK,
+                    block_reasons: Vec::new(),
+                },
                 message: String::new(),
                 blocks_unscreened: false,
             },
@@ -253,6 +257,7 @@ mod tests {
             fields: Vec::new(),
             max_per_client: None,
             redirect: None,
+            success: SignUpSuccess::default(),
         });
         let site = UpstreamRoute { screen: Some(rules), ..upstream_route("/") };
         let routes = [site, upstream_route("/assets")];
@@ -291,13 +296,22 @@ mod tests {
             let policy = ScreenPolicy {
                 route: "/".to_owned(),
                 mode: ScreenMode::Block,
-                block_score: Score::new(block_score).unwrap(),
-                block_reasons: reasons.to_vec(),
+                scores: ScorePolicy {
+                    block_score: Score::new(block_score).unwrap(),
+                    block_reasons: reasons.to_vec(),
+                },
                 message: String::new(),
                 blocks_unscreened,
             };
             let (max_per_client, redirect) = (None, None);
-            let rules = ScreenRules { policy, paths: vec![], fields, max_per_client, redirect };
+            let rules = ScreenRules {
+                policy,
+                paths: vec![],
+                fields,
+                max_per_client,
+                redirect,
+                success: SignUpSuccess::default(),
+            };
             Some(Arc::new(rules))
         };
         let signup = rules(&["email"], 80, &[Reason::Disposable], true);
@@ -323,7 +337,7 @@ mod tests {
             let by_name = |rules: &ScreenRules| {
                 let mut rules = rules.clone();
                 rules.fields.sort_by_key(|field| format!("{field:?}"));
-                rules.policy.block_reasons.sort_by_key(|reason| reason.as_str());
+                rules.policy.scores.block_reasons.sort_by_key(|reason| reason.as_str());
                 rules
             };
             assert_eq!(by_name(&found), by_name(expected.as_ref().unwrap()), "{path}");

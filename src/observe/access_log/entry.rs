@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::model::sign_up::Pseudonym;
+
 /// The log entry of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogEntry<'e> {
@@ -23,6 +25,8 @@ pub struct LogEntry<'e> {
     pub outcome: &'static str,
     /// The verdict's reason, if there is a verdict; or why a form was not screened.
     pub reason: Option<&'static str>,
+    /// The id of the inbox that signs up; `None` if no id was made.
+    pub inbox: Option<Pseudonym>,
     /// What screening did with a form; `None` if the request was not screened.
     pub screening: Option<ScreeningEntry<'e>>,
     /// The key's id.
@@ -56,4 +60,6 @@ pub struct ScreeningEntry<'e> {
     pub score: Option<u8>,
     /// The domain of the address with the worst score.
     pub domain: Option<&'e str>,
+    /// The rule that decided; `None` if the score did.
+    pub rule: Option<&'e str>,
 }

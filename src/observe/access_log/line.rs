@@ -60,11 +60,13 @@ pub enum LogField {
     UpstreamUs,
     /// `trace_id`
     TraceId,
+    /// `inbox`
+    Inbox,
 }
 
 impl LogField {
     /// All fields.
-    pub const ALL: [LogField; 20] = [
+    pub const ALL: [LogField; 21] = [
         LogField::Time,
         LogField::RequestId,
         LogField::Client,
@@ -85,6 +87,7 @@ impl LogField {
         LogField::Upstream,
         LogField::UpstreamUs,
         LogField::TraceId,
+        LogField::Inbox,
     ];
     /// The fields of a line, unless the config names others.
     pub const DEFAULT: [LogField; 13] = [
@@ -126,6 +129,7 @@ impl LogField {
             LogField::Upstream => "upstream",
             LogField::UpstreamUs => "upstream_us",
             LogField::TraceId => "trace_id",
+            LogField::Inbox => "inbox",
         }
     }
 
@@ -253,6 +257,10 @@ impl LineWriter<'_> {
             },
             LogField::UpstreamUs => self.append_number(prefix, entry.upstream_us),
             LogField::TraceId => self.append_text(prefix, entry.trace_id),
+            LogField::Inbox => match entry.inbox {
+                Some(inbox) => self.append_display(prefix, inbox),
+                None => self.append_nothing(prefix),
+            },
         }
     }
 
@@ -267,11 +275,15 @@ impl LineWriter<'_> {
             self.append_text(",\"action\":", Some(screening.action));
             self.append_number(",\"score\":", score);
             self.append_text(",\"domain\":", screening.domain);
+            if screening.rule.is_some() {
+                self.append_text(",\"rule\":", screening.rule);
+            }
             self.out.push(b'}');
         } else {
             self.append_text(" screening_action=", Some(screening.action));
             self.append_number(" screening_score=", score);
             self.append_text(" screening_domain=", screening.domain);
+            self.append_text(" screening_rule=", screening.rule);
         }
     }
 

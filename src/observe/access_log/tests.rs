@@ -35,7 +35,8 @@ fn a_log_line_is_valid_json_even_with_quotes_and_control_characters() {
 
 #[test]
 fn each_line_has_the_chosen_fields_in_their_order() {
-    let screening = ScreeningEntry { action: "pass", score: Some(0), domain: Some("gmail.com") };
+    let screening =
+        ScreeningEntry { action: "pass", score: Some(0), domain: Some("gmail.com"), rule: None };
     let screened = LogEntry { screening: Some(screening), ..entry() };
     let line = |format, fields: &[LogField]| {
         let mut out = Vec::new();

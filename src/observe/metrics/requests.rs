@@ -85,6 +85,7 @@ pub struct RequestMetrics {
     /// Calls refunded because riskgate failed to serve them.
     pub quota_refunds: IntCounter,
     screened: IntCounterVec,
+    rule_decisions: IntCounterVec,
     held_body_bytes: OptionalGauge,
 }
 
@@ -162,6 +163,12 @@ impl RequestMetrics {
                 "Posts screened, by the prefix of their route.",
                 &["route", "action", "reason"],
             )?,
+            rule_decisions: register_counter_vec(
+                registry,
+                "riskgate_rule_decisions_total",
+                "Decisions of the rules of the config.",
+                &["rule", "route", "action"],
+            )?,
             held_body_bytes: register_held_body_bytes(registry)?,
         })
     }
@@ -169,6 +176,12 @@ impl RequestMetrics {
     /// Returns the counter of screened forms of these kinds. `route` is a prefix of the config.
     pub fn screened_forms(&self, route: &str, action: &str, reason: &str) -> IntCounter {
         self.screened.with_label_values(&[route, action, reason])
+    }
+
+    /// Counts a decision of a rule. `route` is a prefix of the config, or the name of a route of
+    /// riskgate's own.
+    pub fn count_rule_decision(&self, rule: &str, route: &str, action: &str) {
+        self.rule_decisions.with_label_values(&[rule, route, action]).inc();
     }
 
     /// Counts a request that is over, and observes its duration.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::startup_inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::{Config, ConfigSources};
+use crate::decide::SignUps;
 use crate::dns::DnsFactCache;
 use crate::gate::{BatchPermits, GateState, HeldBytes};
 use crate::message::request_id::RequestIdGenerator;
@@ -67,6 +68,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         tracer: Arc::clone(&tracer),
         reloadable_rules: SnapshotCell::new(config.reloadable.rules()),
         screening_counts: ScreeningCounts::default(),
+        sign_ups: SignUps::new().map_err(|error| failed(&error))?,
         client_rates: ClientRates::new(),
         held_bytes: HeldBytes::new(
             config.startup.startup_rules.bodies.max_held_bytes,

@@ -12,8 +12,8 @@ use bytes::{Buf, BytesMut};
 use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::exchange::{
-    BodyFraming, MalformedResponse, StatusKind, body_framing, may_have_framing_fields,
-    parse_content_length,
+    BodyFraming, MalformedResponse, StatusKind, body_framing, is_html_type,
+    may_have_framing_fields, parse_content_length,
 };
 use crate::message::response::{CommonHeaders, header_field};
 
@@ -45,6 +45,8 @@ pub struct ResponseContext<'l> {
 pub struct ResponseHead {
     /// The status code.
     pub status: u16,
+    /// Whether the body is a page of HTML.
+    pub is_html: bool,
     /// The body, which is still to be forwarded.
     pub body: ResponseBody,
     /// Whether the connection to the server can be reused once the whole body has arrived.
@@ -143,6 +145,7 @@ fn write_client_header<H: ClientHeader>(
     let is_last = framing == BodyFraming::UntilClose || is_chunked && response.version != Some(1);
     Ok(ResponseHead {
         status,
+        is_html: values("content-type").any(is_html_type),
         body: ResponseBody::new(framing, H::HAS_CHUNKS),
         is_connection_reusable: !is_last
             && does_server_keep_alive(response.version, &connection_options),

@@ -1,0 +1,227 @@
+//! `[[rule]]`, `[inbox]` and `[decide]`: how sign-ups are decided and counted.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use toml::de::{DeArray, DeValue};
+
+use super::description::toml_text;
+use super::hints::nearest_name;
+use super::raw_value::RawValue;
+use super::settings::Settings;
+use crate::decide::{
+    Action, Condition, ConditionFault, DecisionRule, InboxSecret, MIN_SECRET_BYTES,
+};
+use crate::gate::decisions::{Decisions, SignUpSuccess};
+use crate::gate::route::UpstreamRoute;
+use crate::model::path_prefix::PathPrefix;
+use crate::support::regular_file::read_regular_file;
+
+/// The most rules.
+const MAX_RULES: usize = 256;
+/// The most conditions of a rule.
+const MAX_CONDITIONS: usize = 16;
+/// The longest name of a rule, in characters.
+const MAX_NAME: usize = 64;
+/// The longest message of a rule, in characters.
+const MAX_MESSAGE: usize = 200;
+/// The largest file of a secret, in bytes.
+const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
+/// What a rule's `routes` call `authz.path` and `/v1/assess`.
+const OWN_ROUTES: [&str; 2] = ["authz", "assess"];
+
+impl Settings {
+    /// Reads how sign-ups are decided and counted.
+    pub(super) fn read_decisions(
+        &mut self,
+        routes: &[UpstreamRoute],
+        authz_path: Option<&PathPrefix>,
+    ) -> Arc<Decisions> {
+        let is_by_account = self.choice("decide.scope", &["deployment", "account"]) == "account";
+        let assess_policy = self.read_score_policy("decide");
+        let entries = self.list_table_array_keys("rule");
+        if let Some(surplus) = entries.get(MAX_RULES) {
+            let problem = format!("expected at most {MAX_RULES} rules");
+            self.report_at_section(surplus, &problem, None);
+        }
+        let mut rules: Vec<DecisionRule> = Vec::new();
+        for entry in entries.iter().take(MAX_RULES) {
+            if let Some(rule) = self.read_rule(entry, &rules, routes) {
+                rules.push(rule);
+            }
+        }
+        if let Some(path) = authz_path {
+            let named = rules.iter_mut().filter_map(|rule| rule.routes.as_mut()).flatten();
+            named.filter(|route| *route == "authz").for_each(|it| path.as_str().clone_into(it));
+        }
+        let has_inbox_section = self.section_spans.contains_key("inbox")
+            || self.values.keys().any(|key| key.starts_with("inbox."));
+        Arc::new(Decisions { rules, has_inbox_section, is_by_account, assess_policy })
+    }
+
+    /// Reads the secret of inbox ids; `None` if the store has it.
+    pub(super) fn read_inbox_secret(&mut self) -> Option<InboxSecret> {
+        let key = "inbox.secret_file";
+        let path = self.path(key)?;
+        self.files.push(path.clone());
+        let file = path.display();
+        match read_regular_file(&path, MAX_SECRET_FILE_BYTES) {
+            Ok(bytes) => {
+                let secret = InboxSecret::new(bytes.trim_ascii_end());
+                if secret.is_none() {
+                    let problem = format!(
+                        "expected a file {file} of {MIN_SECRET_BYTES} bytes or more, but found {}",
+                        bytes.trim_ascii_end().len()
+                    );
+                    let hint = format!("write one with: openssl rand -hex 32 > {file}");
+                    self.report_at_key(key, &problem, Some(hint));
+                }
+                secret
+            }
+            Err(found) => {
+                self.has_transient_fault |= found.is_transient();
+                let problem = format!("expected a readable file {file}, but found {found}");
+                self.report_at_key(key, &problem, None);
+                None
+            }
+        }
+    }
+
+    /// Reads when a sign-up on a screened route counts.
+    pub(super) fn read_sign_up_success(&mut self, section: &str) -> SignUpSuccess {
+        let counts = self.boolean(&format!("{section}.count"), true);
+        let expected = "a list of statuses of 200 to 599, such as [200, 201, 303]";
+        let statuses = self.parse_integer_list(&format!("{section}.success"), expected, |list| {
+            let parse = |status: &u64| u16::try_from(*status).ok();
+            let parse = |status| parse(status).filter(|status| matches!(status, 200..=599));
+            let statuses: Option<Vec<u16>> = list.iter().map(parse).collect();
+            statuses.filter(|statuses| !statuses.is_empty())
+        });
+        match (counts, statuses) {
+            (false, _) => SignUpSuccess::Never,
+            (true, Some(statuses)) => SignUpSuccess::Statuses(statuses),
+            (true, None) => SignUpSuccess::Usual,
+        }
+    }
+
+    fn read_rule(
+        &mut self,
+        entry: &str,
+        earlier: &[DecisionRule],
+        routes: &[UpstreamRoute],
+    ) -> Option<DecisionRule> {
+        let name = self.read_rule_name(entry, earlier);
+        let conditions = self.read_conditions(&format!("{entry}.if"));
+        let then_key = format!("{entry}.then");
+        if !self.values.contains_key(&then_key) {
+            let hint = Some("write then = \"review\"".to_owned());
+            self.report_missing_with_hint(&then_key, "\"pass\", \"review\" or \"block\"", hint);
+        }
+        let then = self.choice(&then_key, &Action::ALL.map(Action::as_str));
+        let then = Action::ALL.into_iter().find(|action| action.as_str() == then)?;
+        let expected = format!("a text of 1 to {MAX_MESSAGE} characters");
+        let message = self.parse_setting(&format!("{entry}.message"), &expected, |raw| {
+            let text = raw.as_text()?;
+            let is_valid = (1..=MAX_MESSAGE).contains(&text.chars().count());
+            (is_valid && !text.chars().any(char::is_control)).then(|| text.to_owned())
+        });
+        let routes = self.read_rule_routes(&format!("{entry}.routes"), routes);
+        let rule =
+            DecisionRule { name: name?.into(), conditions: conditions?, then, message, routes };
+        if let Some(unconditional) = earlier.iter().find(|other| other.hides(&rule)) {
+            let problem = format!(
+                "expected no rule behind {}, which always holds",
+                toml_text(&unconditional.name)
+            );
+            let hint = "write this rule before it, or give it a condition".to_owned();
+            self.report_at_section(entry, &problem, Some(hint));
+        }
+        Some(rule)
+    }
+
+    fn read_rule_name(&mut self, entry: &str, earlier: &[DecisionRule]) -> Option<String> {
+        let key = format!("{entry}.name");
+        let expected = format!("a name of 1 to {MAX_NAME} visible ASCII characters and blanks");
+        if !self.values.contains_key(&key) {
+            self.report_missing(&key, &expected);
+        }
+        let name = self.parse_setting(&key, &expected, |raw| {
+            let text = raw.as_text()?;
+            let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+            let is_valid = is_visible && (1..=MAX_NAME).contains(&text.len());
+            (is_valid && text.trim() == text).then(|| text.to_owned())
+        })?;
+        if earlier.iter().any(|rule| rule.name == name) {
+            self.parse_setting(&key, "a name that no other rule has", |_| None::<()>);
+        }
+        Some(name)
+    }
+
+    /// Reads the conditions of a rule; none if the setting is missing.
+    fn read_conditions(&mut self, key: &str) -> Option<Vec<Condition>> {
+        let expected = format!(
+            "a list of at most {MAX_CONDITIONS} conditions such as \
+             [\"inbox_accounts_30d >= 3\", \"is_corporate_email == false\"]"
+        );
+        let texts = self.parse_list(key, &expected, |texts| {
+            (texts.len() <= MAX_CONDITIONS).then(|| texts.to_vec())
+        });
+        if texts.is_none() {
+            return (!self.values.contains_key(key)).then(Vec::new);
+        }
+        let parsed = |text: &String| Condition::parse(text);
+        let (good, faulty): (Vec<_>, Vec<_>) =
+            texts?.iter().map(parsed).enumerate().partition(|(_, parsed)| parsed.is_ok());
+        for (index, fault) in &faulty {
+            if let Err(fault) = fault {
+                self.report_condition(key, *index, fault);
+            }
+        }
+        let conditions = good.into_iter().filter_map(|(_, parsed)| parsed.ok()).collect();
+        faulty.is_empty().then_some(conditions)
+    }
+
+    /// Reports a fault in the condition at this index of a list, with its line and column.
+    fn report_condition(&mut self, key: &str, index: usize, fault: &ConditionFault) {
+        let texts = self.values.get(key).and_then(|setting| setting.raw.as_text_list());
+        let text = texts.and_then(|texts| texts.get(index).cloned()).unwrap_or_default();
+        let found = text.get(fault.at.clone()).unwrap_or_default();
+        let shown = if found.is_empty() { "nothing".to_owned() } else { toml_text(found) };
+        let problem = format!("expected {}, but found {shown}", fault.expected);
+        let near = nearest_name(found, fault.candidates.iter().copied());
+        let hint = near.map(|near| format!("did you mean {near}?"));
+        self.report_in_list(key, (index, fault.at.clone()), &text, &problem, hint);
+    }
+
+    fn read_rule_routes(&mut self, key: &str, routes: &[UpstreamRoute]) -> Option<Vec<String>> {
+        let known: Vec<&str> = routes.iter().map(|route| route.path_prefix.as_str()).collect();
+        let known: Vec<&str> = known.into_iter().chain(OWN_ROUTES).collect();
+        let expected = format!("a list of routes out of {}", known.join(", "));
+        self.parse_list(key, &expected, |names| {
+            let is_known = names.iter().all(|name| known.contains(&name.as_str()));
+            (is_known && !names.is_empty()).then(|| names.to_vec())
+        })
+    }
+}
+
+/// Returns where the bytes `within` of a text in a list stand, in the bytes of the list's TOML.
+pub(super) fn place_in_list(
+    list: &str,
+    index: usize,
+    within: Range<usize>,
+) -> Option<Range<usize>> {
+    let parsed = DeValue::parse(list).ok()?;
+    let items: &DeArray<'_> = parsed.get_ref().as_array()?;
+    let item = items.get(index)?;
+    let written = list.get(item.span())?;
+    let RawValue::Text(text) = RawValue::from_toml(item.get_ref()) else { return None };
+    // With escapes, the bytes of the text are not those of the file.
+    let start = written.find(&text).filter(|_| !text.is_empty());
+    Some(match start {
+        Some(start) => {
+            let start = item.span().start + start;
+            start + within.start..start + within.end
+        }
+        None => item.span(),
+    })
+}

@@ -1,0 +1,21 @@
+//! Decides a sign-up: the canonical inbox of an address, facts about the sign-up, counts of earlier
+//! ones, and the operator's rules.
+//!
+//! [`decide`] is one pure function. Screening, `[authz]` and `POST /v1/assess` call it. Nothing here
+//! waits for the store: counts are in memory, and a thread exchanges sign-ups with the store.
+
+mod condition;
+mod counts;
+mod facts;
+mod inbox;
+mod inbox_key;
+mod rules;
+mod sign_ups;
+
+pub use self::condition::{Condition, ConditionFault};
+pub use self::counts::{MAX_AGE_SECONDS, MAX_COUNT};
+pub use self::facts::{CountFacts, DomainFacts, Fact, FactValue, Facts};
+pub use self::inbox::{CanonicalInbox, InboxRules, canonical_text};
+pub use self::inbox_key::{InboxKey, InboxSecret, MIN_SECRET_BYTES, Scope};
+pub use self::rules::{Action, Decision, DecisionRule, ScorePolicy, decide};
+pub use self::sign_ups::SignUps;

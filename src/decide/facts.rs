@@ -1,0 +1,219 @@
+//! The facts about a sign-up that a rule can ask for.
+
+use crate::model::verdict::{Reason, Score, VerdictSource};
+
+/// A fact, by its name in rules and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// The domain of the address.
+    Domain,
+    /// The risk score.
+    RiskScore,
+    /// The reason of the score.
+    Reason,
+    /// Where the verdict comes from.
+    VerdictSource,
+    /// Whether the domain is a free mailbox provider.
+    IsFreeProvider,
+    /// Whether the domain is an organisation's own mail domain.
+    IsCorporateEmail,
+    /// Whether the domain belongs to an alias or relay service.
+    IsAlias,
+    /// Whether the address belongs to a function or a machine.
+    IsRole,
+    /// The other addresses of this inbox that signed up within 30 days.
+    InboxAccounts30d,
+    /// The inboxes of the registrable domain that signed up within an hour.
+    DomainAccounts1h,
+    /// The inboxes of the registrable domain that signed up within a day.
+    DomainAccounts1d,
+    /// The inboxes that signed up from the client's network within an hour.
+    ClientAccounts1h,
+}
+
+/// What the values of a fact are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactType {
+    /// Whole numbers up to this one.
+    Number(u32),
+    /// `true` and `false`.
+    Truth,
+    /// The name of a domain.
+    Domain,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+/// The value of a fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactValue<'f> {
+    /// Of a fact of the type `Number`.
+    Number(u32),
+    /// Of a fact of the type `Truth`.
+    Truth(bool),
+    /// Of a fact of the types `Domain` and `Word`.
+    Text(&'f str),
+}
+
+/// The counts of sign-ups before this one. `None` is a count without a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountFacts {
+    /// See [`Fact::InboxAccounts30d`].
+    pub inbox_accounts_30d: Option<u32>,
+    /// See [`Fact::DomainAccounts1h`].
+    pub domain_accounts_1h: Option<u32>,
+    /// See [`Fact::DomainAccounts1d`].
+    pub domain_accounts_1d: Option<u32>,
+    /// See [`Fact::ClientAccounts1h`].
+    pub client_accounts_1h: Option<u32>,
+}
+
+/// What is known about one sign-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts<'f> {
+    /// The domain; `None` for a text with none.
+    pub domain: Option<&'f str>,
+    /// The risk score.
+    pub risk_score: Score,
+    /// The reason of the score.
+    pub reason: Reason,
+    /// What is known about the domain; `None` for a text that is no address.
+    pub of_domain: Option<DomainFacts>,
+    /// Whether the address belongs to a function or a machine; `None` for a text that is no
+    /// address.
+    pub is_role: Option<bool>,
+    /// The counts.
+    pub counts: CountFacts,
+}
+
+/// What is known about a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DomainFacts {
+    /// Where the verdict comes from.
+    pub verdict_source: VerdictSource,
+    /// Whether it is a free mailbox provider.
+    pub is_free_provider: bool,
+    /// Whether it is an organisation's own mail domain.
+    pub is_corporate_email: bool,
+    /// Whether it belongs to an alias or relay service.
+    pub is_alias: bool,
+}
+
+/// The names of [`Reason::ALL`].
+const REASONS: [&str; 4] = [
+    Reason::Safe.as_str(),
+    Reason::Disposable.as_str(),
+    Reason::Undeliverable.as_str(),
+    Reason::RoleAccount.as_str(),
+];
+/// The names of [`VerdictSource::ALL`].
+const VERDICT_SOURCES: [&str; 4] = [
+    VerdictSource::List.as_str(),
+    VerdictSource::Rule.as_str(),
+    VerdictSource::Dns.as_str(),
+    VerdictSource::None.as_str(),
+];
+
+impl Fact {
+    /// All facts, in the order of an answer.
+    pub const ALL: [Fact; 12] = [
+        Fact::Domain,
+        Fact::RiskScore,
+        Fact::Reason,
+        Fact::VerdictSource,
+        Fact::IsFreeProvider,
+        Fact::IsCorporateEmail,
+        Fact::IsAlias,
+        Fact::IsRole,
+        Fact::InboxAccounts30d,
+        Fact::DomainAccounts1h,
+        Fact::DomainAccounts1d,
+        Fact::ClientAccounts1h,
+    ];
+
+    /// The name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Fact::Domain => "domain",
+            Fact::RiskScore => "risk_score",
+            Fact::Reason => "reason",
+            Fact::VerdictSource => "verdict_source",
+            Fact::IsFreeProvider => "is_free_provider",
+            Fact::IsCorporateEmail => "is_corporate_email",
+            Fact::IsAlias => "is_alias",
+            Fact::IsRole => "is_role",
+            Fact::InboxAccounts30d => "inbox_accounts_30d",
+            Fact::DomainAccounts1h => "domain_accounts_1h",
+            Fact::DomainAccounts1d => "domain_accounts_1d",
+            Fact::ClientAccounts1h => "client_accounts_1h",
+        }
+    }
+
+    /// The fact with this name.
+    pub fn parse(name: &str) -> Option<Fact> {
+        Fact::ALL.into_iter().find(|fact| fact.as_str() == name)
+    }
+
+    /// Whether the fact is a count of sign-ups.
+    pub const fn is_count(self) -> bool {
+        matches!(
+            self,
+            Fact::InboxAccounts30d
+                | Fact::DomainAccounts1h
+                | Fact::DomainAccounts1d
+                | Fact::ClientAccounts1h
+        )
+    }
+
+    /// What its values are.
+    pub const fn fact_type(self) -> FactType {
+        match self {
+            Fact::Domain => FactType::Domain,
+            Fact::RiskScore => FactType::Number(100),
+            Fact::Reason => FactType::Word(&REASONS),
+            Fact::VerdictSource => FactType::Word(&VERDICT_SOURCES),
+            Fact::IsFreeProvider | Fact::IsCorporateEmail | Fact::IsAlias | Fact::IsRole => {
+                FactType::Truth
+            }
+            Fact::InboxAccounts30d
+            | Fact::DomainAccounts1h
+            | Fact::DomainAccounts1d
+            | Fact::ClientAccounts1h => FactType::Number(super::counts::MAX_COUNT),
+        }
+    }
+}
+
+impl Facts<'_> {
+    /// The value of a fact; `None` if it has none.
+    pub fn value(&self, fact: Fact) -> Option<FactValue<'_>> {
+        let counts = &self.counts;
+        Some(match fact {
+            Fact::Domain => FactValue::Text(self.domain?),
+            Fact::RiskScore => FactValue::Number(self.risk_score.value().into()),
+            Fact::Reason => FactValue::Text(self.reason.as_str()),
+            Fact::VerdictSource => FactValue::Text(self.of_domain?.verdict_source.as_str()),
+            Fact::IsFreeProvider => FactValue::Truth(self.of_domain?.is_free_provider),
+            Fact::IsCorporateEmail => FactValue::Truth(self.of_domain?.is_corporate_email),
+            Fact::IsAlias => FactValue::Truth(self.of_domain?.is_alias),
+            Fact::IsRole => FactValue::Truth(self.is_role?),
+            Fact::InboxAccounts30d => FactValue::Number(counts.inbox_accounts_30d?),
+            Fact::DomainAccounts1h => FactValue::Number(counts.domain_accounts_1h?),
+            Fact::DomainAccounts1d => FactValue::Number(counts.domain_accounts_1d?),
+            Fact::ClientAccounts1h => FactValue::Number(counts.client_accounts_1h?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_parsed_back_and_no_name_is_left_out() {
+        for fact in Fact::ALL {
+            assert_eq!(Fact::parse(fact.as_str()), Some(fact));
+        }
+        assert_eq!(REASONS, Reason::ALL.map(Reason::as_str));
+        assert_eq!(VERDICT_SOURCES, VerdictSource::ALL.map(VerdictSource::as_str));
+    }
+}

@@ -1,0 +1,101 @@
+//! Pseudonyms of inboxes, addresses, domains and networks: HMAC-SHA-256 (RFC 2104, RFC 6234) under
+//! the inbox secret.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::model::network::CountedNetwork;
+use crate::model::sign_up::Pseudonym;
+
+use super::inbox::CanonicalInbox;
+
+/// The shortest secret, in bytes.
+pub const MIN_SECRET_BYTES: usize = 32;
+
+/// The secret of inbox ids: that of the store, or that of `inbox.secret_file`. `Debug` does not print
+/// it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct InboxSecret(Vec<u8>);
+
+/// Makes pseudonyms. `Debug` does not print the secret.
+#[derive(Clone)]
+pub struct InboxKey(Hmac<Sha256>);
+
+/// Whose sign-ups are counted together; `decide.scope` in the config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// All sign-ups.
+    Deployment,
+    /// The sign-ups of this account.
+    Account(&'a str),
+}
+
+impl std::fmt::Debug for InboxKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl InboxSecret {
+    /// The secret, if it has [`MIN_SECRET_BYTES`] or more.
+    pub fn new(bytes: &[u8]) -> Option<InboxSecret> {
+        (bytes.len() >= MIN_SECRET_BYTES).then(|| InboxSecret(bytes.to_vec()))
+    }
+}
+
+impl std::fmt::Debug for InboxSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl InboxKey {
+    /// The key of this secret.
+    pub fn new(secret: &InboxSecret) -> InboxKey {
+        match Hmac::new_from_slice(&secret.0) {
+            Ok(hmac) => InboxKey(hmac),
+            Err(_) => unreachable!("HMAC takes a key of any length"),
+        }
+    }
+
+    /// The id of an inbox. In the scope of the deployment, it is the HMAC of the inbox's text
+    /// alone, so that operators can compute the ids of the users that they have.
+    pub fn inbox_id(&self, inbox: &CanonicalInbox, scope: Scope<'_>) -> Pseudonym {
+        self.pseudonym("", inbox.as_str().as_bytes(), scope)
+    }
+
+    /// The pseudonym of an address. `text` is that of [`canonical_text`](super::canonical_text).
+    pub fn address(&self, text: &str, scope: Scope<'_>) -> Pseudonym {
+        self.pseudonym("address", text.as_bytes(), scope)
+    }
+
+    /// The pseudonym of a registrable domain.
+    pub fn domain(&self, registrable_name: &str, scope: Scope<'_>) -> Pseudonym {
+        self.pseudonym("domain", registrable_name.as_bytes(), scope)
+    }
+
+    /// The pseudonym of a client's network.
+    pub fn client(&self, network: CountedNetwork, scope: Scope<'_>) -> Pseudonym {
+        self.pseudonym("client", network.as_bytes(), scope)
+    }
+
+    /// No two values of different kinds or scopes give one text, because no address, domain or name
+    /// of an account has a NUL.
+    fn pseudonym(&self, kind: &str, value: &[u8], scope: Scope<'_>) -> Pseudonym {
+        let mut hmac = self.0.clone();
+        if let Scope::Account(account) = scope {
+            hmac.update(b"account\0");
+            hmac.update(account.as_bytes());
+            hmac.update(b"\0");
+        }
+        if !kind.is_empty() {
+            hmac.update(kind.as_bytes());
+            hmac.update(b"\0");
+        }
+        hmac.update(value);
+        let digest = hmac.finalize().into_bytes();
+        let mut start = [0; 16];
+        start.copy_from_slice(&digest[..16]);
+        Pseudonym(start)
+    }
+}

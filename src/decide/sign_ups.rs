@@ -1,0 +1,125 @@
+//! The inbox ids and the counts of sign-ups, which all requests share.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::model::email::EmailAddress;
+use crate::model::network::CountedNetwork;
+use crate::model::sign_up::SignUp;
+use crate::support::snapshot::SnapshotCell;
+
+use super::counts::SignUpCounts;
+use super::facts::CountFacts;
+use super::inbox::{InboxRules, canonical_text};
+use super::inbox_key::{InboxKey, Scope};
+
+/// The most sign-ups that wait to be written. While the store is down, further ones count on this
+/// node only.
+const MAX_UNSAVED: usize = 10_000;
+
+/// Makes inbox ids, and counts sign-ups.
+pub struct SignUps {
+    inbox_rules: InboxRules,
+    /// `None` until the secret is known. Then no id is made, and nothing is counted.
+    key: SnapshotCell<Option<InboxKey>>,
+    counts: SignUpCounts,
+    /// Whether the sign-ups in the store have been read.
+    is_loaded: AtomicBool,
+    unsaved: Mutex<Vec<SignUp>>,
+}
+
+impl SignUps {
+    /// No sign-ups, without a secret.
+    ///
+    /// # Errors
+    /// As [`InboxRules::built_in`].
+    pub fn new() -> Result<SignUps, String> {
+        Ok(SignUps {
+            inbox_rules: InboxRules::built_in()?,
+            key: SnapshotCell::new(None),
+            counts: SignUpCounts::new(),
+            is_loaded: AtomicBool::new(false),
+            unsaved: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Sets the key, once the secret is known.
+    pub fn set_key(&self, key: InboxKey) {
+        self.key.publish(Some(key));
+    }
+
+    /// Whether the secret is known.
+    pub fn has_key(&self) -> bool {
+        self.key.peek().is_some()
+    }
+
+    /// Says that the sign-ups in the store have been read.
+    pub fn set_loaded(&self) {
+        self.is_loaded.store(true, Ordering::Release);
+    }
+
+    /// Whether counts have a value.
+    pub fn is_loaded(&self) -> bool {
+        self.is_loaded.load(Ordering::Acquire)
+    }
+
+    /// Returns the sign-up of an address at this time; `None` until the secret is known. The domain
+    /// is counted if `counts_domain`.
+    pub fn identify(
+        &self,
+        address: &EmailAddress,
+        client: Option<IpAddr>,
+        counts_domain: bool,
+        scope: Scope<'_>,
+        at: i64,
+    ) -> Option<SignUp> {
+        let key = self.key.peek();
+        let key = key.as_ref().as_ref()?;
+        let inbox = self.inbox_rules.canonical_inbox(address);
+        let registrable = inbox.domain().registrable_start().filter(|_| counts_domain);
+        Some(SignUp {
+            at,
+            inbox: key.inbox_id(&inbox, scope),
+            address: key.address(&canonical_text(address), scope),
+            domain: registrable.map(|start| key.domain(&inbox.domain().as_str()[start..], scope)),
+            client: client.map(|address| key.client(CountedNetwork::from(address), scope)),
+        })
+    }
+
+    /// The counts of sign-ups besides this one. They have no value until the sign-ups in the store
+    /// have been read.
+    pub fn count_others(&self, sign_up: &SignUp) -> CountFacts {
+        match self.is_loaded() {
+            true => self.counts.count_others(sign_up),
+            false => CountFacts::default(),
+        }
+    }
+
+    /// Counts a sign-up that succeeded on this node.
+    pub fn record(&self, sign_up: &SignUp) {
+        self.counts.add(sign_up);
+        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        if unsaved.len() < MAX_UNSAVED {
+            unsaved.push(*sign_up);
+        }
+    }
+
+    /// Counts sign-ups of the store.
+    pub fn add_stored(&self, sign_ups: &[SignUp]) {
+        sign_ups.iter().for_each(|sign_up| self.counts.add(sign_up));
+    }
+
+    /// Takes the sign-ups that are not written yet.
+    pub fn take_unsaved(&self) -> Vec<SignUp> {
+        std::mem::take(&mut *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts sign-ups back that could not be written.
+    pub fn return_unsaved(&self, mut sign_ups: Vec<SignUp>) {
+        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        sign_ups.append(&mut unsaved);
+        sign_ups.truncate(MAX_UNSAVED);
+        *unsaved = sign_ups;
+    }
+}

@@ -1,0 +1,127 @@
+//! Posts that riskgate answers itself, from their body: a batch of domains, and an assessment.
+
+use std::time::Duration;
+
+use http::Method;
+use pingora::Result;
+use pingora_proxy::Session;
+use tokio::time::timeout;
+
+use crate::exchange::BodyFault;
+use crate::model::refusal::Refusal;
+
+use super::admission::OriginHeader;
+use super::request_context::RequestContext;
+use super::route::{Route, match_builtin_path, split_path_and_query};
+use super::session::send_continue_if_awaited;
+use super::state::Gate;
+use super::{assess, domain_batch};
+
+/// The time for which riskgate waits for the whole body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A post that riskgate answers itself.
+#[derive(Clone, Copy)]
+pub(super) enum AnsweredPost {
+    DomainBatch,
+    Assessment,
+}
+
+impl AnsweredPost {
+    /// The longest body, in bytes.
+    fn max_body_bytes(self) -> usize {
+        match self {
+            AnsweredPost::DomainBatch => domain_batch::MAX_BODY_BYTES,
+            AnsweredPost::Assessment => assess::MAX_BODY_BYTES,
+        }
+    }
+
+    /// The refusal of a body from which riskgate could not read what it expected.
+    fn refusal(self, expected: String) -> Refusal {
+        match self {
+            AnsweredPost::DomainBatch => Refusal::InvalidBatch(expected),
+            AnsweredPost::Assessment => Refusal::InvalidAssessment(expected),
+        }
+    }
+}
+
+impl Gate {
+    /// Returns the post that a request is; `None` for any other request.
+    pub(super) fn find_answered_post(&self, session: &Session) -> Option<AnsweredPost> {
+        let header = session.req_header();
+        if header.method != Method::POST {
+            return None;
+        }
+        match match_builtin_path(split_path_and_query(header.raw_path()).0)? {
+            Route::DomainBatch => Some(AnsweredPost::DomainBatch),
+            Route::Assess => Some(AnsweredPost::Assessment),
+            _ => None,
+        }
+    }
+
+    /// Answers the request. The gates for key, origin and `max_per_client` come before the body,
+    /// and the quota after it.
+    ///
+    /// # Errors
+    /// Returns an error if the client has left, or can't be written to.
+    pub(super) async fn answer_post(
+        &self,
+        post: AnsweredPost,
+        session: &mut Session,
+        ctx: &mut RequestContext,
+    ) -> Result<()> {
+        let request = self.read_parts(session.req_header());
+        let admitted = self
+            .match_route_and_pass_gates(&request, ctx)
+            .and_then(|_| self.state.batch_permits.acquire(ctx.client_address));
+        let names_origin = !matches!(request.origin, OriginHeader::Absent);
+        let answered = match &admitted {
+            Err(refusal) => Err(refusal.clone()),
+            Ok(_permit) => match self.read_post_body(post, session).await? {
+                Err(refusal) => Err(refusal),
+                Ok(body) => match post {
+                    AnsweredPost::DomainBatch => self.answer_domain_batch(&body, ctx).await,
+                    AnsweredPost::Assessment => self.assess(&body, names_origin, ctx).await,
+                },
+            },
+        };
+        let reply = match answered {
+            Ok(reply) => {
+                ctx.set_outcome_if_unset(reply.status(), "ok");
+                reply
+            }
+            Err(refusal) => self.finish_with_refusal(&refusal, ctx),
+        };
+        ctx.send_reply(&reply, session).await
+    }
+
+    /// Reads the whole body, as far as the limits of size and time allow.
+    async fn read_post_body(
+        &self,
+        post: AnsweredPost,
+        session: &mut Session,
+    ) -> Result<Result<Vec<u8>, Refusal>> {
+        send_continue_if_awaited(session).await?;
+        let client = session.as_downstream_mut();
+        let max_bytes = post.max_body_bytes();
+        let read_to_end = async {
+            let mut body = Vec::new();
+            while let Some(bytes) = client.read_request_body().await? {
+                if body.len() + bytes.len() > max_bytes {
+                    return Ok(Err(post.refusal(format!("expected at most {max_bytes} bytes"))));
+                }
+                body.extend_from_slice(&bytes);
+            }
+            Ok(Ok(body))
+        };
+        let read: std::result::Result<Result<_>, _> = timeout(BODY_TIMEOUT, read_to_end).await;
+        match read {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(error)) => match BodyFault::find_in(&error) {
+                Some(fault) => Ok(Err(fault.refusal())),
+                None => Err(error.into_down()),
+            },
+            Err(_) => Ok(Err(Refusal::RequestTimeout)),
+        }
+    }
+}

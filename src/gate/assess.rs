@@ -1,0 +1,145 @@
+//! `POST /v1/assess`: the decision on a sign-up, with its reasons and facts.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use smol_str::SmolStr;
+
+use crate::decide::{Action, Fact, FactValue};
+use crate::message::response::Reply;
+use crate::model::email::{EmailAddress, without_invisible_characters};
+use crate::model::refusal::Refusal;
+use crate::model::verdict::VerdictSource;
+use crate::table::TableAnswer;
+
+use super::judged_values::JudgedValue;
+use super::request_context::RequestContext;
+use super::screen_rules::{ScreenMode, ScreenPolicy};
+use super::state::Gate;
+
+/// The longest body, in bytes.
+pub(super) const MAX_BODY_BYTES: usize = 4 * 1024;
+/// How rules and metrics name the route.
+const ROUTE: &str = "assess";
+
+/// The body of a request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    email: String,
+    /// The address of the client that signs up.
+    #[serde(default)]
+    ip: Option<IpAddr>,
+    /// Whether the sign-up succeeds unless it is blocked, and counts then.
+    #[serde(default)]
+    count: bool,
+}
+
+impl Gate {
+    /// Decides the sign-up in a body. `names_origin` says that a page of a browser asks.
+    pub(super) async fn assess(
+        &self,
+        body: &[u8],
+        names_origin: bool,
+        ctx: &mut RequestContext,
+    ) -> Result<Reply, Refusal> {
+        let question = parse_question(body).map_err(Refusal::InvalidAssessment)?;
+        self.charge(1, ctx).await?;
+        let visible = without_invisible_characters(question.email.trim());
+        let address = EmailAddress::parse(&visible).map_err(Refusal::InvalidEmail)?;
+        // A page must not learn who has signed up.
+        let is_of_browser =
+            names_origin || ctx.key.as_ref().is_some_and(|key| key.is_for_browsers());
+        let table = self.state.table.peek();
+        let mut judged = self.judge_address(&address, question.ip, &table, ctx);
+        for value in &mut judged {
+            match value.facts.sign_up.filter(|_| !is_of_browser) {
+                Some(sign_up) => value.facts.counts = self.state.sign_ups.count_others(&sign_up),
+                None => value.facts.forget_sign_up(),
+            }
+        }
+        let reasons = list_reasons(&judged, &table.lookup(address.domain(), ctx.unix_now()));
+        let policy = ScreenPolicy {
+            route: ROUTE.to_owned(),
+            mode: ScreenMode::Block,
+            scores: ctx.rules.decisions.assess_policy.clone(),
+            message: String::new(),
+            blocks_unscreened: false,
+        };
+        let decision = self.decide_strictest(judged, &policy, ctx).ok_or(Refusal::Internal)?;
+        let (action, decided) = (decision.action, &decision.value);
+        let facts = &decided.facts;
+        let answer = json_in_order(&[
+            ("action", json!(action.as_str())),
+            ("rule", json!(decision.rule.as_ref().map(|rule| rule.name.as_str()))),
+            ("risk_score", json!(facts.score.value())),
+            ("reasons", reasons),
+            ("email", json!(address.masked())),
+            ("domain", json!(address.domain().as_str())),
+            ("inbox", json!(facts.sign_up.map(|sign_up| sign_up.inbox.to_string()))),
+            ("did_you_mean", json!(decided.suggestion.as_ref().map(SmolStr::as_str))),
+        ]);
+        let answer =
+            format!("{},\"facts\":{}}}", &answer[..answer.len() - 1], render_facts(decided));
+        if let Some(sign_up) = facts.sign_up.filter(|_| question.count && action != Action::Block) {
+            self.state.sign_ups.record(&sign_up);
+        }
+        ctx.verdict_reason = Some(facts.reason.as_str());
+        self.record_screening(decision.into_result(&policy), &policy, ctx);
+        Ok(Reply::json(Bytes::from(answer)))
+    }
+}
+
+/// Returns the question in a body. The error says what was expected and what was found, without
+/// quoting the body.
+fn parse_question(body: &[u8]) -> Result<Question, String> {
+    serde_json::from_slice(body).map_err(|error| {
+        let found = match error.classify() {
+            serde_json::error::Category::Data => {
+                // The words name a member or a type; a value is never among them.
+                let words = error.to_string();
+                let is_quoting = words.contains("string \"") || words.contains("invalid value");
+                if is_quoting { "a wrong type".to_owned() } else { words }
+            }
+            _ => "no JSON".to_owned(),
+        };
+        format!(
+            r#"expected {{"email":"…","ip":"…","count":false}}, where ip and count may be missing, but found {found}"#
+        )
+    })
+}
+
+/// Returns why the address has its score, the highest first. Of a name in no list, the rule is the
+/// reason.
+fn list_reasons(judged: &[JudgedValue], lookup: &TableAnswer<'_>) -> Value {
+    let code = |value: &JudgedValue| match value.is_about_local_part {
+        false if lookup.verdict_source() == VerdictSource::Rule => lookup.verdict.rule.as_str(),
+        _ => value.facts.reason.as_str(),
+    };
+    let mut reasons: Vec<&JudgedValue> = judged.iter().collect();
+    reasons.sort_by_key(|value| std::cmp::Reverse(value.facts.score));
+    let render =
+        |value: &JudgedValue| json!({"code": code(value), "score": value.facts.score.value()});
+    reasons.into_iter().map(render).collect()
+}
+
+/// Returns the facts as a JSON object, in their order.
+fn render_facts(decided: &JudgedValue) -> String {
+    let facts = decided.facts.for_rules();
+    let value = |fact: Fact| match facts.value(fact) {
+        Some(FactValue::Number(number)) => json!(number),
+        Some(FactValue::Truth(truth)) => json!(truth),
+        Some(FactValue::Text(text)) => json!(text),
+        None => Value::Null,
+    };
+    json_in_order(&Fact::ALL.map(|fact| (fact.as_str(), value(fact))))
+}
+
+/// Returns a JSON object with its members in this order.
+fn json_in_order(members: &[(&str, Value)]) -> String {
+    let members: Vec<String> =
+        members.iter().map(|(name, value)| format!("{}:{value}", json!(name))).collect();
+    format!("{{{}}}", members.join(","))
+}

@@ -1,0 +1,220 @@
+//! The verdicts on the value of a field, and the strictest decision that follows from them.
+
+use std::net::IpAddr;
+
+use smol_str::SmolStr;
+
+use crate::decide::{Action, decide};
+use crate::model::domain::Domain;
+use crate::model::email::{EmailAddress, without_invisible_characters};
+use crate::model::sign_up::SignUp;
+use crate::model::verdict::{Reason, Score};
+use crate::screening::MAX_ADDRESSES_IN_VALUE;
+use crate::table::{Table, TableAnswer};
+
+use super::answers::look_up_and_count;
+use super::decisions::AddressFacts;
+use super::request_context::RequestContext;
+use super::screen_rules::{ScreenAction, ScreenMode, ScreenPolicy, ScreeningResult, ScreeningRule};
+use super::state::Gate;
+
+/// The score of what is no address at all.
+const NO_ADDRESS_SCORE: Score = Score::new(100).unwrap();
+/// The score of an address with dots where RFC 5321 allows none. Some providers have given out such
+/// addresses, so it is below the score at which riskgate blocks by default.
+const OLD_ADDRESS_SCORE: Score = Score::new(75).unwrap();
+
+/// The verdict on one value.
+#[derive(Clone)]
+pub(super) struct JudgedValue {
+    pub facts: AddressFacts,
+    /// Whether the local part has this reason and score, and not the domain.
+    pub is_about_local_part: bool,
+    pub suggestion: Option<SmolStr>,
+}
+
+/// The strictest decision on the values of a form.
+pub(super) struct FormDecision {
+    /// The value that it is about.
+    pub value: JudgedValue,
+    pub action: Action,
+    pub rule: Option<ScreeningRule>,
+    /// One for each address of the form.
+    pub sign_ups: Vec<SignUp>,
+}
+
+impl Gate {
+    /// Decides about values by the rules and the scores, and returns the strictest decision; `None`
+    /// without a value. Of decisions that are equally strict, that on the highest score counts.
+    pub(super) fn decide_strictest(
+        &self,
+        judged: Vec<JudgedValue>,
+        policy: &ScreenPolicy,
+        ctx: &RequestContext,
+    ) -> Option<FormDecision> {
+        let mut sign_ups = Vec::new();
+        for sign_up in judged.iter().filter_map(|value| value.facts.sign_up) {
+            if !sign_ups.contains(&sign_up) {
+                sign_ups.push(sign_up);
+            }
+        }
+        let rules = &ctx.rules.decisions.rules;
+        let decided = judged.into_iter().map(|value| {
+            let decision = decide(&value.facts.for_rules(), &policy.route, rules, &policy.scores);
+            (value, decision)
+        });
+        let strictest =
+            decided.max_by_key(|(value, decision)| (decision.action, value.facts.score));
+        let (value, decision) = strictest?;
+        let rule = decision
+            .rule
+            .map(|rule| ScreeningRule { name: rule.name.clone(), message: rule.message.clone() });
+        Some(FormDecision { value, action: decision.action, rule, sign_ups })
+    }
+
+    /// Judges the value of a field, which should be an address, or several with commas between
+    /// them. An address has the verdict on its domain, and a second one if its local part counts.
+    pub(super) fn judge_value(
+        &self,
+        value: &str,
+        table: &Table,
+        ctx: &RequestContext,
+    ) -> Vec<JudgedValue> {
+        let visible = without_invisible_characters(value);
+        let value = visible.trim();
+        let meant_by_slip = || {
+            let behind_at = value.split_once('@')?.1;
+            table.suggest_provider_for_slip(behind_at, ctx.unix_now()).map(SmolStr::new)
+        };
+        let judge_address =
+            |address: &EmailAddress| self.judge_address(address, ctx.client_address, table, ctx);
+        let parse =
+            |text: &str| EmailAddress::parse(text).ok().filter(|it| !it.hides_another_address());
+        if let Some(address) = parse(value) {
+            let mut verdicts = judge_address(&address);
+            if let Some(other) = by_idna_2003(value).and_then(|it| parse(&it)) {
+                verdicts.push(JudgedValue::look_up_alone(table, other.domain(), ctx));
+            }
+            if value.ends_with('.') {
+                verdicts.iter_mut().for_each(|it| {
+                    it.suggestion = meant_by_slip().or_else(|| it.suggestion.take());
+                });
+            }
+            return verdicts;
+        }
+        let members: Option<Vec<EmailAddress>> =
+            value.split(',').map(|member| parse(member.trim())).collect();
+        if let Some(addresses) = members
+            && addresses.len() <= MAX_ADDRESSES_IN_VALUE
+        {
+            return addresses.iter().flat_map(judge_address).collect();
+        }
+        // A server may take a part of the text for an address, so each domain in it is judged.
+        let judge = |domain: &Domain| {
+            let lookup = look_up_and_count(&self.state, table, domain, ctx);
+            JudgedValue::of_domain(domain, &lookup)
+        };
+        let mut verdicts: Vec<JudgedValue> = domains_in(value).iter().map(judge).collect();
+        let score = if is_old_address(value) { OLD_ADDRESS_SCORE } else { NO_ADDRESS_SCORE };
+        let domain = verdicts.last().and_then(|verdict| verdict.facts.domain.clone());
+        let suggestion = verdicts.last().and_then(|verdict| verdict.suggestion.clone());
+        let suggestion = suggestion.or_else(meant_by_slip);
+        let facts = AddressFacts::of_no_address(domain, score);
+        verdicts.push(JudgedValue { facts, is_about_local_part: false, suggestion });
+        verdicts
+    }
+
+    /// Judges the address of a sign-up by this client: by its domain, and once more if its local part counts.
+    pub(super) fn judge_address(
+        &self,
+        address: &EmailAddress,
+        client: Option<IpAddr>,
+        table: &Table,
+        ctx: &RequestContext,
+    ) -> Vec<JudgedValue> {
+        let lookup = look_up_and_count(&self.state, table, address.domain(), ctx);
+        let mut judged = JudgedValue::of_domain(address.domain(), &lookup);
+        judged.facts.is_role = Some(address.is_role());
+        judged.facts.sign_up = self.identify_sign_up(address, &lookup, client, ctx);
+        judged.facts.counts = self.count_other_sign_ups(judged.facts.sign_up.as_ref(), ctx);
+        if !address.is_role() {
+            return vec![judged];
+        }
+        let mut as_role = judged.clone();
+        as_role.facts.reason = Reason::RoleAccount;
+        as_role.facts.score = table.role_score();
+        as_role.is_about_local_part = true;
+        vec![judged, as_role]
+    }
+}
+
+impl JudgedValue {
+    /// The verdict on a domain alone.
+    fn of_domain(domain: &Domain, lookup: &TableAnswer<'_>) -> JudgedValue {
+        JudgedValue {
+            facts: AddressFacts::of_domain(domain, lookup),
+            is_about_local_part: false,
+            suggestion: lookup.suggest_provider(domain).map(SmolStr::new),
+        }
+    }
+
+    /// The verdict on a domain that only some software reads in a value. It is not counted, and the
+    /// DNS is not asked about it.
+    pub fn look_up_alone(table: &Table, domain: &Domain, ctx: &RequestContext) -> JudgedValue {
+        let facts = AddressFacts::of_domain(domain, &table.lookup(domain, ctx.unix_now()));
+        JudgedValue { facts, is_about_local_part: false, suggestion: None }
+    }
+}
+
+impl FormDecision {
+    /// The result of screening, on a route with this policy. The whole form was read.
+    pub fn into_result(self, policy: &ScreenPolicy) -> ScreeningResult {
+        let facts = self.value.facts;
+        ScreeningResult {
+            action: match (self.action, policy.mode) {
+                (Action::Block, ScreenMode::Block) => ScreenAction::Block,
+                (Action::Block, ScreenMode::Shadow | ScreenMode::Annotate) => {
+                    ScreenAction::WouldBlock
+                }
+                (Action::Review, _) => ScreenAction::Review,
+                (Action::Pass, _) => ScreenAction::Pass,
+            },
+            reason: facts.reason.as_str(),
+            score: Some(facts.score),
+            domain: facts.domain,
+            suggestion: self.value.suggestion,
+            rule: self.rule,
+            inbox: facts.sign_up.map(|sign_up| sign_up.inbox),
+            sign_ups: self.sign_ups,
+            is_upstream_told: policy.mode != ScreenMode::Shadow,
+        }
+    }
+}
+
+/// Returns the address as software with the IDNA of 2003 reads it, if that may be another one:
+/// Python's codec and Java's `IDN` write `ss` for `ß` (RFC 3490, UTS 46 section 4).
+fn by_idna_2003(value: &str) -> Option<String> {
+    const DEVIATIONS: [char; 5] = ['ß', 'ẞ', 'ς', '\u{200c}', '\u{200d}'];
+    let (local_part, domain) = value.rsplit_once('@')?;
+    let mapped = |domain: &str| {
+        let domain = domain.replace(['ß', 'ẞ'], "ss").replace('ς', "σ");
+        domain.replace(['\u{200c}', '\u{200d}'], "")
+    };
+    domain.contains(DEVIATIONS).then(|| format!("{local_part}@{}", mapped(domain)))
+}
+
+/// Returns the domains behind each `@` of a text that is no address.
+fn domains_in(text: &str) -> Vec<Domain> {
+    let is_in_domain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-');
+    let behind_at = text.split('@').skip(1).take(MAX_ADDRESSES_IN_VALUE);
+    let ends = behind_at.map(|rest| rest.split(|c| !is_in_domain(c)).next().unwrap_or_default());
+    ends.filter_map(|domain| Domain::parse(domain).ok()).collect()
+}
+
+/// Returns true for an address whose local part has dots at its ends or side by side.
+fn is_old_address(text: &str) -> bool {
+    let Some((local_part, domain)) = text.split_once('@') else { return false };
+    let without_dots: String = local_part.split('.').filter(|part| !part.is_empty()).collect();
+    EmailAddress::parse(&format!("{without_dots}@{domain}"))
+        .is_ok_and(|it| !it.hides_another_address())
+}
