@@ -1,5 +1,5 @@
 //! State that outlives a process: the quota ledger, keys, accounts, the audit, top counts, DNS
-//! facts, quota events.
+//! facts, quota events, the inbox secret, sign-ups.
 //!
 //! Owns the types that callers exchange with a store, and the contract of each store operation.
 //! Both kinds of store keep the same contracts: `sqlite` serves one machine, `redis` several nodes.
@@ -10,6 +10,7 @@ mod clock;
 mod contents;
 mod error;
 mod finding;
+mod inbox_secret;
 mod ledger;
 mod lost;
 mod new_key_plan;
@@ -19,6 +20,7 @@ mod redis;
 mod reply_check;
 mod rows;
 mod sentinel_url;
+mod sign_ups;
 mod sqlite;
 mod url;
 
@@ -33,6 +35,7 @@ pub use audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, ChangeSurface
 pub use contents::StoreContents;
 pub use error::StoreError;
 pub use finding::{Finding, FindingLevel};
+pub use inbox_secret::StoredInboxSecret;
 pub use ledger::{
     Grant, KnownState, LeaseReport, Probe, ReportBatchContext, ReportOutcome, UsageCount,
 };
@@ -52,5 +55,6 @@ pub use rows::{
     MAX_ADDRESSES_PER_DNS_FACT, MAX_DNS_FACTS, MAX_TOP_ROW_ACCOUNTS, MonthRepair, RequestRecord,
     RingChanges, RingRows, RingVersion, Rotation, TopCredit, TopRow, UsageRow,
 };
+pub use sign_ups::{MAX_SIGN_UPS, SignUpCursor};
 pub use sqlite::connection::Sqlite;
 pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};

@@ -5,7 +5,7 @@
 //! `store.wait_replicas` replicas. Such a change is atomic: it takes effect completely or not at
 //! all.
 //!
-//! Lost rows, top counts and DNS facts may be written in several pages. Each page is atomic. If
+//! Lost rows, top counts, DNS facts and sign-ups may be written in several pages. Each page is atomic. If
 //! such an operation fails, some pages may be written already, and the caller can repeat the
 //! operation.
 
@@ -13,11 +13,13 @@ pub(super) mod audit;
 pub(super) mod changes;
 pub(super) mod connection;
 mod contents;
+pub(super) mod inbox_secret;
 pub(super) mod learned;
 pub(super) mod ledger;
 pub(super) mod open;
 pub(super) mod quota_events;
 pub(super) mod ring;
 pub(super) mod rows;
+pub(super) mod sign_ups;
 pub(super) mod time;
 pub(super) mod top;

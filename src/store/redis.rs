@@ -13,6 +13,7 @@ mod fill;
 mod foreign;
 mod foreign_scan;
 mod import;
+mod inbox_secret;
 mod key_names;
 mod learned;
 mod ledger;
@@ -28,6 +29,7 @@ mod rows;
 mod scan;
 mod scripts;
 mod sentinels;
+mod sign_ups;
 mod top;
 mod write;
 

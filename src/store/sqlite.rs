@@ -8,6 +8,7 @@
 mod audit;
 pub(super) mod connection;
 mod daily_usage;
+mod inbox_secret;
 mod learned;
 mod ledger;
 mod meta;
@@ -18,4 +19,5 @@ mod ring;
 mod rotate;
 mod rows;
 mod schema;
+mod sign_ups;
 mod top;

@@ -1,5 +1,5 @@
-//! Tests of keys, accounts, top counts, DNS facts and copies. Most run on both stores; `server`,
-//! `imports`, `foreign` and `acl` test what only a server has.
+//! Tests of keys, accounts, top counts, DNS facts, sign-ups and copies. Most run on both stores;
+//! `server`, `imports`, `foreign` and `acl` test what only a server has.
 
 mod acl;
 mod audit;
@@ -8,10 +8,12 @@ mod copy;
 mod foreign;
 mod history;
 mod imports;
+mod inbox_secret;
 mod learned;
 mod plans;
 mod quota_events;
 mod server;
+mod sign_ups;
 mod top;
 
 use std::sync::LazyLock;

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use super::audit::AuditBackend;
 use super::connection::ConnectionBackend;
+use super::inbox_secret::InboxSecretBackend;
 use super::learned::DnsFactBackend;
 use super::ledger::LedgerBackend;
 use super::quota_events::QuotaEventBackend;
 use super::ring::RingBackend;
 use super::rows::RowsBackend;
+use super::sign_ups::SignUpBackend;
 use super::time::TimeBackend;
 use super::top::TopListBackend;
 use crate::model::believed_time::BelievedTime;
@@ -34,6 +36,8 @@ pub trait Backend:
     + DnsFactBackend
     + QuotaEventBackend
     + TopListBackend
+    + InboxSecretBackend
+    + SignUpBackend
     + Send
 {
 }

@@ -19,11 +19,13 @@ pub(super) enum Script {
     RecordQuotaEvents,
     ClaimQuotaEvents,
     FinishQuotaEvent,
+    KeepInboxSecret,
+    AppendSignUps,
 }
 
 impl Script {
     /// All scripts, in the order of their declaration.
-    pub(super) const ALL: [Script; 15] = [
+    pub(super) const ALL: [Script; 17] = [
         Script::ReportLease,
         Script::Probe,
         Script::ChangeRing,
@@ -39,6 +41,8 @@ impl Script {
         Script::RecordQuotaEvents,
         Script::ClaimQuotaEvents,
         Script::FinishQuotaEvent,
+        Script::KeepInboxSecret,
+        Script::AppendSignUps,
     ];
 
     /// The Lua source, with the shared functions in front if the script needs them.
@@ -75,6 +79,8 @@ impl Script {
             Script::RecordQuotaEvents => include_str!("record_quota_events.lua"),
             Script::ClaimQuotaEvents => include_str!("claim_quota_events.lua"),
             Script::FinishQuotaEvent => include_str!("finish_quota_event.lua"),
+            Script::KeepInboxSecret => include_str!("keep_inbox_secret.lua"),
+            Script::AppendSignUps => include_str!("append_sign_ups.lua"),
         }
     }
 }

@@ -1,0 +1,55 @@
+//! The inbox secret, from which riskgate computes the pseudonyms of a sign-up.
+
+use std::fmt;
+
+use super::error::StoreError;
+
+/// The inbox secret: random bytes that a node draws, and that all nodes of a store share. Whoever
+/// knows them can tell whether a pseudonym stands for a guessed address.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredInboxSecret {
+    /// The random bytes.
+    pub secret: [u8; 32],
+    /// When the node drew them, by the believed time, in seconds since 1970.
+    pub created_at: i64,
+}
+
+impl fmt::Debug for StoredInboxSecret {
+    /// Writes everything but the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let created_at = &self.created_at;
+        f.debug_struct("StoredInboxSecret").field("created_at", created_at).finish_non_exhaustive()
+    }
+}
+
+impl StoredInboxSecret {
+    /// Returns the secret that a store keeps of these two: the older one, and of two secrets of one
+    /// second the one with the smaller bytes.
+    pub(super) fn older_of(self, other: StoredInboxSecret) -> StoredInboxSecret {
+        std::cmp::min_by_key(self, other, |it| (it.created_at, it.secret))
+    }
+
+    /// The text that a store keeps: `CREATED_AT SECRET`, with the secret in hexadecimal.
+    pub(super) fn to_stored_text(&self) -> String {
+        format!("{} {}", self.created_at, hex::encode(self.secret))
+    }
+
+    /// The secret with this text of [`StoredInboxSecret::to_stored_text`]. Fails for another text:
+    /// a new secret in its place would change all pseudonyms. `location` is that of the store.
+    pub(super) fn from_stored_text(
+        text: &str,
+        location: &str,
+    ) -> Result<StoredInboxSecret, StoreError> {
+        let parse = || {
+            let (created_at, digits) = text.split_once(' ')?;
+            let mut secret = [0; 32];
+            hex::decode_to_slice(digits, &mut secret).ok()?;
+            Some(StoredInboxSecret { secret, created_at: created_at.parse().ok()? })
+        };
+        parse().ok_or_else(|| StoreError::Unusable {
+            location: location.to_owned(),
+            expected: "the inbox secret that was written",
+            found: "a damaged one; restore a backup of the store".to_owned(),
+        })
+    }
+}

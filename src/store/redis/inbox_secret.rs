@@ -1,0 +1,48 @@
+//! The inbox secret on a server: a field of a hash.
+
+use super::connection::Redis;
+use super::scripts::Script;
+use crate::store::error::StoreError;
+use crate::store::inbox_secret::StoredInboxSecret;
+use crate::store::operations::inbox_secret::InboxSecretBackend;
+
+/// A hash: the inbox secret under [`SECRET_FIELD`].
+pub(super) const INBOX_KEY: &str = "riskgate:{inbox}:secret";
+pub(super) const SECRET_FIELD: &str = "secret";
+/// How often riskgate reads the secret again if another node changes it meanwhile.
+const MAX_SECRET_TRIES: usize = 8;
+const KEEP_OPERATION: &str = "keeping the inbox secret";
+
+impl InboxSecretBackend for Redis {
+    fn keep_inbox_secret(
+        &mut self,
+        known: &StoredInboxSecret,
+    ) -> Result<StoredInboxSecret, StoreError> {
+        for _ in 0..MAX_SECRET_TRIES {
+            let stored = self.read_inbox_secret()?;
+            let kept =
+                stored.clone().map_or_else(|| known.clone(), |it| it.older_of(known.clone()));
+            if stored.as_ref() == Some(&kept) {
+                return Ok(kept);
+            }
+            let before = stored.as_ref().map_or(String::new(), StoredInboxSecret::to_stored_text);
+            let arguments = [before, kept.to_stored_text()];
+            let script = Script::KeepInboxSecret;
+            let reply = self.run_write_script(KEEP_OPERATION, script, &[INBOX_KEY], &arguments)?;
+            if self.parse_reply::<u64>(KEEP_OPERATION, reply)? == 1 {
+                return Ok(kept);
+            }
+        }
+        Err(self.unavailable_error(KEEP_OPERATION, "a secret that other nodes keep changing"))
+    }
+
+    fn read_inbox_secret(&mut self) -> Result<Option<StoredInboxSecret>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(INBOX_KEY).arg(SECRET_FIELD);
+        let text: Option<Vec<u8>> = self.query_last_reply("reading the inbox secret", &read)?;
+        let parse = |text: Vec<u8>| {
+            StoredInboxSecret::from_stored_text(&String::from_utf8_lossy(&text), &self.location)
+        };
+        text.map(parse).transpose()
+    }
+}

@@ -1,0 +1,85 @@
+//! Sign-ups on a server: a stream.
+
+use redis::Pipeline;
+
+use super::connection::{BULK_TIMEOUT, Redis};
+use super::reply::error_reply_text;
+use super::scripts::Script;
+use crate::model::sign_up::SignUp;
+use crate::store::error::StoreError;
+use crate::store::operations::sign_ups::SignUpBackend;
+use crate::store::sign_ups::{
+    MAX_SIGN_UPS, NumberedSignUp, OLDEST_SIGN_UPS_PER_WRITE, SIGN_UP_RETENTION_SECONDS,
+    SIGN_UPS_PER_PAGE, SIGN_UPS_PER_WRITE, SignUpCursor, encode_sign_up, read_sign_ups_after,
+};
+
+/// A stream: the sign-ups. The id of an entry is `NUMBER-0`. See `append_sign_ups.lua`.
+pub(super) const SIGN_UPS_KEY: &str = "riskgate:{sign_ups}:stream";
+
+/// An entry of the stream: its id, and its fields with their values.
+type StreamEntry = (String, Vec<(String, Vec<u8>)>);
+
+impl SignUpBackend for Redis {
+    fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError> {
+        if sign_ups.is_empty() {
+            return self.append_page(&[], SIGN_UPS_PER_PAGE);
+        }
+        let mut pages = sign_ups.chunks(SIGN_UPS_PER_WRITE);
+        pages.try_for_each(|page| self.append_page(page, page.len() + OLDEST_SIGN_UPS_PER_WRITE))
+    }
+
+    fn read_sign_ups_page(
+        &mut self,
+        after: SignUpCursor,
+    ) -> Result<(Vec<SignUp>, SignUpCursor), StoreError> {
+        read_sign_ups_after(after, |from, count| self.read_sign_ups_from(from, count))
+    }
+}
+
+impl Redis {
+    /// Appends a page of sign-ups, and deletes at most `max_deleted` by time.
+    fn append_page(&mut self, page: &[SignUp], max_deleted: usize) -> Result<(), StoreError> {
+        const OPERATION: &str = "saving sign-ups";
+        let now = self.clock.now();
+        let oldest_time = now.unix_now.saturating_sub(SIGN_UP_RETENTION_SECONDS).to_string();
+        let oldest_time = if now.allows_deletion() { oldest_time } else { String::new() };
+        let replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("EVALSHA").arg(&scripts[Script::AppendSignUps as usize]).arg(1);
+            pipeline.arg(SIGN_UPS_KEY).arg(MAX_SIGN_UPS).arg(&oldest_time).arg(max_deleted);
+            for sign_up in page {
+                pipeline.arg(sign_up.at).arg(&encode_sign_up(sign_up)[..]);
+            }
+            pipeline
+        })?;
+        match replies.iter().find_map(error_reply_text) {
+            Some(found) => {
+                self.connection = None;
+                Err(self.unavailable_error(OPERATION, found))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn read_sign_ups_from(
+        &mut self,
+        from: u64,
+        count: usize,
+    ) -> Result<Vec<NumberedSignUp>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("XRANGE").arg(SIGN_UPS_KEY).arg(format!("{from}-0")).arg("+");
+        read.arg("COUNT").arg(count);
+        let entries: Vec<StreamEntry> = self.query_last_reply("reading sign-ups", &read)?;
+        Ok(entries.iter().map(parse_entry).collect())
+    }
+}
+
+fn parse_entry((id, fields): &StreamEntry) -> NumberedSignUp {
+    let number = id.split('-').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let field = |name: &str| fields.iter().find(|(known, _)| known == name).map(|it| &it.1[..]);
+    let at = field("at").and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
+    match (at, field("pseudonyms")) {
+        (Some(at), Some(bytes)) => NumberedSignUp::new(number, at, bytes),
+        _ => NumberedSignUp { number, sign_up: None },
+    }
+}

@@ -1,0 +1,49 @@
+//! The inbox secret in SQLite, in a row of the table `meta`.
+
+use rusqlite::{Connection, Transaction};
+
+use super::connection::Sqlite;
+use super::meta::read_meta_value;
+use crate::store::error::StoreError;
+use crate::store::inbox_secret::StoredInboxSecret;
+use crate::store::operations::inbox_secret::InboxSecretBackend;
+
+impl InboxSecretBackend for Sqlite {
+    fn keep_inbox_secret(
+        &mut self,
+        known: &StoredInboxSecret,
+    ) -> Result<StoredInboxSecret, StoreError> {
+        const OPERATION: &str = "keeping the inbox secret";
+        let (failed, location) = (self.error_while(OPERATION), self.path.display().to_string());
+        let transaction = self.begin_write_transaction(OPERATION)?;
+        let stored = read_secret_text(&transaction).map_err(&failed)?;
+        let stored = stored.map(|text| StoredInboxSecret::from_stored_text(&text, &location));
+        let stored = stored.transpose()?;
+        let kept = stored.clone().map_or_else(|| known.clone(), |it| it.older_of(known.clone()));
+        if stored.as_ref() != Some(&kept) {
+            write_inbox_secret(&transaction, &kept).map_err(&failed)?;
+            transaction.commit().map_err(failed)?;
+        }
+        Ok(kept)
+    }
+
+    fn read_inbox_secret(&mut self) -> Result<Option<StoredInboxSecret>, StoreError> {
+        let failed = self.error_while("reading the inbox secret");
+        let text = read_secret_text(&self.connection).map_err(failed)?;
+        let location = self.path.display().to_string();
+        text.map(|text| StoredInboxSecret::from_stored_text(&text, &location)).transpose()
+    }
+}
+
+fn read_secret_text(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    read_meta_value(connection, "inbox_secret")
+}
+
+fn write_inbox_secret(
+    transaction: &Transaction<'_>,
+    secret: &StoredInboxSecret,
+) -> rusqlite::Result<()> {
+    let text = secret.to_stored_text();
+    transaction.execute("INSERT OR REPLACE INTO meta VALUES ('inbox_secret', ?1)", [text])?;
+    Ok(())
+}

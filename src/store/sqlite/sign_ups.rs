@@ -1,0 +1,111 @@
+//! Sign-ups in SQLite: a table that is created with its first row.
+
+use rusqlite::{Connection, Transaction, params};
+
+use super::connection::Sqlite;
+use super::rows::{to_i64_saturating, to_u64_or_zero};
+use crate::model::believed_time::BelievedTime;
+use crate::model::sign_up::SignUp;
+use crate::store::error::StoreError;
+use crate::store::operations::sign_ups::SignUpBackend;
+use crate::store::sign_ups::{
+    MAX_SIGN_UPS, NumberedSignUp, OLDEST_SIGN_UPS_PER_WRITE, SIGN_UP_RETENTION_SECONDS,
+    SIGN_UPS_PER_PAGE, SIGN_UPS_PER_WRITE, SignUpCursor, encode_sign_up, read_sign_ups_after,
+};
+
+/// With AUTOINCREMENT, a number is never used again.
+const SIGN_UP_SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS sign_up (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, pseudonyms BLOB NOT NULL
+);
+";
+
+impl SignUpBackend for Sqlite {
+    fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError> {
+        const OPERATION: &str = "saving sign-ups";
+        let (failed, now) = (self.error_while(OPERATION), self.clock.now());
+        if sign_ups.is_empty() {
+            let transaction = self.begin_write_transaction(OPERATION)?;
+            if sign_up_table_exists(&transaction).map_err(&failed)? {
+                delete_old_sign_ups(&transaction, now, SIGN_UPS_PER_PAGE).map_err(&failed)?;
+            }
+            return transaction.commit().map_err(failed);
+        }
+        // The ledger needs the lock too, so each transaction writes one page only.
+        for page in sign_ups.chunks(SIGN_UPS_PER_WRITE) {
+            let transaction = self.begin_write_transaction(OPERATION)?;
+            write_sign_ups(&transaction, page).map_err(&failed)?;
+            let max_deleted = page.len() + OLDEST_SIGN_UPS_PER_WRITE;
+            delete_old_sign_ups(&transaction, now, max_deleted).map_err(&failed)?;
+            transaction.commit().map_err(&failed)?;
+        }
+        Ok(())
+    }
+
+    fn read_sign_ups_page(
+        &mut self,
+        after: SignUpCursor,
+    ) -> Result<(Vec<SignUp>, SignUpCursor), StoreError> {
+        let failed = self.error_while("reading sign-ups");
+        read_sign_ups_after(after, |from, count| {
+            read_sign_ups_from(&self.connection, from, count).map_err(&failed)
+        })
+    }
+}
+
+fn write_sign_ups(transaction: &Transaction<'_>, sign_ups: &[SignUp]) -> rusqlite::Result<()> {
+    transaction.execute_batch(SIGN_UP_SCHEMA)?;
+    let insert = "INSERT INTO sign_up (at, pseudonyms) VALUES (?1, ?2)";
+    let mut insert = transaction.prepare_cached(insert)?;
+    for sign_up in sign_ups {
+        insert.execute(params![sign_up.at, encode_sign_up(sign_up)])?;
+    }
+    Ok(())
+}
+
+/// Deletes those of the oldest sign-ups that are too many or too old. The last one stays.
+fn delete_old_sign_ups(
+    transaction: &Transaction<'_>,
+    now: BelievedTime,
+    max_deleted: usize,
+) -> rusqlite::Result<()> {
+    let oldest_time = match now.allows_deletion() {
+        true => now.unix_now.saturating_sub(SIGN_UP_RETENTION_SECONDS),
+        false => i64::MIN,
+    };
+    let delete = "WITH newest AS (SELECT max(number) AS number FROM sign_up)
+        DELETE FROM sign_up WHERE number IN (
+            SELECT number FROM sign_up WHERE number < (SELECT number FROM newest)
+            ORDER BY number LIMIT ?1
+        ) AND (at < ?2 OR number <= (SELECT number FROM newest) - ?3)";
+    let (max_deleted, max_kept) = (max_deleted as u64, MAX_SIGN_UPS as u64);
+    let arguments =
+        params![to_i64_saturating(max_deleted), oldest_time, to_i64_saturating(max_kept)];
+    transaction.prepare_cached(delete)?.execute(arguments)?;
+    Ok(())
+}
+
+fn read_sign_ups_from(
+    connection: &Connection,
+    from: u64,
+    count: usize,
+) -> rusqlite::Result<Vec<NumberedSignUp>> {
+    if !sign_up_table_exists(connection)? {
+        return Ok(Vec::new());
+    }
+    let select = "SELECT number, at, pseudonyms FROM sign_up WHERE number >= ?1
+                  ORDER BY number LIMIT ?2";
+    let mut select = connection.prepare_cached(select)?;
+    let arguments = params![to_i64_saturating(from), to_i64_saturating(count as u64)];
+    let rows = select.query_map(arguments, |row| {
+        let number = to_u64_or_zero(row.get(0)?);
+        let bytes: Option<Vec<u8>> = row.get(2).ok();
+        Ok(NumberedSignUp::new(number, row.get(1)?, &bytes.unwrap_or_default()))
+    })?;
+    rows.collect()
+}
+
+fn sign_up_table_exists(connection: &Connection) -> rusqlite::Result<bool> {
+    let select = "SELECT 1 FROM sqlite_schema WHERE name = 'sign_up'";
+    connection.prepare_cached(select)?.exists([])
+}
