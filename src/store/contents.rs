@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 
 use super::audit::{AuditOperation, AuditRecord, Change};
+use super::inbox_secret::StoredInboxSecret;
 use super::quota_events::QuotaEventRow;
 use super::rows::{DailyUsageRow, RingRows, TopRow, UsageRow};
 use crate::model::month::Month;
+use crate::model::sign_up::SignUp;
 
 /// The contents that `riskgate store copy` moves. DNS facts and requests that can be repeated stay
 /// behind: riskgate learns the facts again, and knows a request for a day only.
@@ -28,6 +30,10 @@ pub struct StoreContents {
     pub source_states: Vec<(String, String)>,
     /// The calls by day of each month that the store keeps.
     pub daily_usage: Vec<(Month, Vec<DailyUsageRow>)>,
+    /// The secret from which the pseudonyms of the sign-ups were computed, if the store has one.
+    pub inbox_secret: Option<StoredInboxSecret>,
+    /// The sign-ups, in the order of writing.
+    pub sign_ups: Vec<SignUp>,
 }
 
 /// What a copy reads of one moment.
@@ -40,10 +46,11 @@ pub struct RingSnapshot {
 }
 
 impl StoreContents {
-    /// Returns true if the store had nothing: no keys, no accounts, no usage, no counts and no
-    /// records.
+    /// Returns true if the store had nothing: no keys, no accounts, no usage, no counts, no
+    /// records, no inbox secret and no sign-ups.
     pub fn is_empty(&self) -> bool {
         let StoreContents { ring, usage, top_rows, quota_events, audit, daily_usage, .. } = self;
+        let StoreContents { inbox_secret, sign_ups, .. } = self;
         // A store without anything else may have the records of its own beginning.
         let of_beginning = [AuditOperation::StoreInit, AuditOperation::StoreFill];
         let of_beginning = of_beginning.map(AuditOperation::as_str);
@@ -54,6 +61,8 @@ impl StoreContents {
             && quota_events.is_empty()
             && audit.iter().all(|record| of_beginning.contains(&record.operation.as_str()))
             && daily_usage.is_empty()
+            && inbox_secret.is_none()
+            && sign_ups.is_empty()
     }
 }
 

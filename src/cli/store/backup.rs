@@ -95,6 +95,9 @@ fn verify(path: &Path, contents: &StoreContents, redis: &RedisOptions) -> Result
     if !has_same_records(&saved.audit, &contents.audit) {
         return differs("records of the audit", saved.audit.len(), contents.audit.len());
     }
+    if saved.inbox_secret != contents.inbox_secret || saved.sign_ups != contents.sign_ups {
+        return differs("sign-ups", saved.sign_ups.len(), contents.sign_ups.len());
+    }
     let counts = |contents: &StoreContents| {
         let StoreContents { usage, top_rows, quota_events, daily_usage, source_states, .. } =
             contents;

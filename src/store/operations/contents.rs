@@ -2,10 +2,12 @@
 
 use super::open::Store;
 use crate::model::month::Month;
+use crate::model::sign_up::SignUp;
 use crate::store::audit::AuditRecord;
 use crate::store::contents::{RingSnapshot, StoreContents};
 use crate::store::error::StoreError;
 use crate::store::rows::KeyRow;
+use crate::store::sign_ups::SignUpCursor;
 
 /// The usage by day is read for the present month and for this many months before.
 const KEPT_MONTHS_OF_DAILY_USAGE: u16 = 13;
@@ -54,7 +56,20 @@ impl Store {
             audit,
             source_states,
             daily_usage,
+            inbox_secret: self.read_inbox_secret()?,
+            sign_ups: self.read_all_sign_ups()?,
         }))
+    }
+
+    fn read_all_sign_ups(&mut self) -> Result<Vec<SignUp>, StoreError> {
+        let (mut sign_ups, mut cursor) = (Vec::new(), SignUpCursor::default());
+        loop {
+            let (page, after) = self.read_sign_ups_page(cursor)?;
+            sign_ups.extend(page);
+            if std::mem::replace(&mut cursor, after) == after {
+                return Ok(sign_ups);
+            }
+        }
     }
 
     /// Reads the records of the audit up to the record `last_id`, a page at a time, so that no page

@@ -24,7 +24,7 @@ const PROBE_SCRIPT_DIGEST: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
 
 /// Commands by what needs them, as docs/redis.md lists them. They are sent about a text, so those
 /// for other types change nothing. `KEY` stands for its Redis key.
-const COMMANDS_BY_USE: [(&str, &[&[&str]]); 4] = [
+const COMMANDS_BY_USE: [(&str, &[&[&str]]); 5] = [
     (
         "rights of a gateway",
         &[
@@ -59,6 +59,7 @@ const COMMANDS_BY_USE: [(&str, &[&[&str]]); 4] = [
         &[&["HINCRBY", "KEY", "f", "1"], &["HSETNX", "KEY", "f", "v"], &["ZADD", "KEY", "1", "m"]],
     ),
     ("rights of dns.learn and webhook.url", &[&["ZADD", "KEY", "1", "m"], &["ZREM", "KEY", "m"]]),
+    ("rights to count sign-ups", &[&["XDEL", "KEY", "0-1"]]),
     ("rights of store.wait_replicas", &[&["WAIT", "0", "1"]]),
 ];
 

@@ -100,9 +100,10 @@ impl Redis {
         let mut count = redis::pipe();
         count.cmd("EXISTS").arg(&[KEYS, ACCOUNTS, CHANGES]);
         let existing: u64 = self.query_last_reply(OPERATION, &count)?;
+        let has_sign_ups = self.has_sign_ups(OPERATION)?;
         let Some(leftovers) = self
             .find_leftover_ledger_keys()
-            .map(|leftovers| leftovers.filter(|_| existing == 0))?
+            .map(|leftovers| leftovers.filter(|_| existing == 0 && !has_sign_ups))?
         else {
             return Err(not_empty);
         };
@@ -117,6 +118,8 @@ impl Redis {
         self.stage_daily_usage(&mut staging, contents)?;
         self.stage_quota_events(&mut staging, &contents.quota_events)?;
         self.stage_source_states(&mut staging, &contents.source_states)?;
+        self.stage_inbox_secret(&mut staging, contents.inbox_secret.as_ref())?;
+        self.stage_sign_ups(&mut staging, &contents.sign_ups)?;
         self.stage_ring(&mut staging, contents)?;
         let last_own_record = self.stage_audit(&mut staging, contents)?;
         match self.finish_copy(author, contents, &staging, last_own_record)? {

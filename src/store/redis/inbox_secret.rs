@@ -1,14 +1,15 @@
 //! The inbox secret on a server: a field of a hash.
 
 use super::connection::Redis;
+use super::fill::{OnExisting, Staging};
 use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::inbox_secret::StoredInboxSecret;
 use crate::store::operations::inbox_secret::InboxSecretBackend;
 
 /// A hash: the inbox secret under [`SECRET_FIELD`].
-pub(super) const INBOX_KEY: &str = "riskgate:{inbox}:secret";
-pub(super) const SECRET_FIELD: &str = "secret";
+const INBOX_KEY: &str = "riskgate:{inbox}:secret";
+const SECRET_FIELD: &str = "secret";
 /// How often riskgate reads the secret again if another node changes it meanwhile.
 const MAX_SECRET_TRIES: usize = 8;
 const KEEP_OPERATION: &str = "keeping the inbox secret";
@@ -44,5 +45,17 @@ impl InboxSecretBackend for Redis {
             StoredInboxSecret::from_stored_text(&String::from_utf8_lossy(&text), &self.location)
         };
         text.map(parse).transpose()
+    }
+}
+
+impl Redis {
+    /// Stages the secret of another store, if it has one.
+    pub(super) fn stage_inbox_secret(
+        &mut self,
+        staging: &mut Staging,
+        secret: Option<&StoredInboxSecret>,
+    ) -> Result<(), StoreError> {
+        let field = secret.map(|secret| (SECRET_FIELD, secret.to_stored_text()));
+        self.stage_hash(staging, INBOX_KEY, OnExisting::MergeHash, field.as_slice())
     }
 }

@@ -22,6 +22,7 @@ use crate::store::audit::ChangeAuthor;
 use crate::store::contents::RingSnapshot;
 use crate::store::error;
 use crate::store::error::StoreError;
+use crate::store::operations::inbox_secret::InboxSecretBackend;
 use crate::store::operations::ring::RingBackend;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion};
 
@@ -62,7 +63,7 @@ impl RingBackend for Redis {
     /// Reads keys and accounts, and the id of the last record that the audit had at that moment.
     /// Reads again whatever changes meanwhile, until nothing has changed while it was read.
     fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
-        let Some(mut rows) = self.ring_rows()? else { return Ok(None) };
+        let Some(mut rows) = self.ring_rows()? else { return self.snapshot_without_ring() };
         let deadline = Instant::now() + QUIET_MOMENT_TIMEOUT;
         while Instant::now() < deadline {
             let changes = self.read_changes(rows.version)?;
@@ -159,6 +160,16 @@ impl RingBackend for Redis {
 }
 
 impl Redis {
+    /// What a copy reads of a server without a store id. A gateway without keys and accounts writes
+    /// none, but its server may have the inbox secret and sign-ups.
+    fn snapshot_without_ring(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
+        if self.read_inbox_secret()?.is_none() && !self.has_sign_ups(READ_RING_OPERATION)? {
+            return Ok(None);
+        }
+        let (last_record_id, source_states) = (self.last_record_id()?, self.read_source_states()?);
+        Ok(Some(RingSnapshot { ring: RingRows::default(), last_record_id, source_states }))
+    }
+
     fn read_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError> {
         let state = self.read_checked_ring_state(after_version, BULK_TIMEOUT)?;
         let state = state.ok_or_else(|| self.lost_rows_error("no store id"))?;

@@ -2,7 +2,8 @@
 
 use redis::Pipeline;
 
-use super::connection::{BULK_TIMEOUT, Redis};
+use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
+use super::fill::{OnExisting, Staging};
 use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::model::sign_up::SignUp;
@@ -14,7 +15,7 @@ use crate::store::sign_ups::{
 };
 
 /// A stream: the sign-ups. The id of an entry is `NUMBER-0`. See `append_sign_ups.lua`.
-pub(super) const SIGN_UPS_KEY: &str = "riskgate:{sign_ups}:stream";
+const SIGN_UPS_KEY: &str = "riskgate:{sign_ups}:stream";
 
 /// An entry of the stream: its id, and its fields with their values.
 type StreamEntry = (String, Vec<(String, Vec<u8>)>);
@@ -70,16 +71,47 @@ impl Redis {
         read.cmd("XRANGE").arg(SIGN_UPS_KEY).arg(format!("{from}-0")).arg("+");
         read.arg("COUNT").arg(count);
         let entries: Vec<StreamEntry> = self.query_last_reply("reading sign-ups", &read)?;
-        Ok(entries.iter().map(parse_entry).collect())
+        Ok(entries.iter().filter_map(parse_entry).collect())
+    }
+
+    pub(super) fn has_sign_ups(&mut self, operation: &'static str) -> Result<bool, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("XRANGE").arg(SIGN_UPS_KEY).arg("-").arg("+").arg("COUNT").arg(1);
+        let entries: Vec<StreamEntry> = self.query_last_reply(operation, &read)?;
+        Ok(!entries.is_empty())
+    }
+
+    /// Stages the sign-ups of another store. They get new numbers, in the same order.
+    pub(super) fn stage_sign_ups(
+        &mut self,
+        staging: &mut Staging,
+        sign_ups: &[SignUp],
+    ) -> Result<(), StoreError> {
+        if sign_ups.is_empty() {
+            return Ok(());
+        }
+        let staged = staging.add(SIGN_UPS_KEY, OnExisting::Fail, None);
+        let mut number = 0;
+        for page in sign_ups.chunks(CHUNK_ROWS) {
+            let mut write = redis::pipe();
+            for sign_up in page {
+                number += 1;
+                write.cmd("XADD").arg(&staged).arg(format!("{number}-0")).arg("at").arg(sign_up.at);
+                write.arg("pseudonyms").arg(&encode_sign_up(sign_up)[..]);
+            }
+            self.send_staged(staging, write)?;
+        }
+        Ok(())
     }
 }
 
-fn parse_entry((id, fields): &StreamEntry) -> NumberedSignUp {
-    let number = id.split('-').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+/// `None` if the id is none that riskgate gives a sign-up.
+fn parse_entry((id, fields): &StreamEntry) -> Option<NumberedSignUp> {
+    let number = id.strip_suffix("-0")?.parse().ok()?;
     let field = |name: &str| fields.iter().find(|(known, _)| known == name).map(|it| &it.1[..]);
     let at = field("at").and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
-    match (at, field("pseudonyms")) {
+    Some(match (at, field("pseudonyms")) {
         (Some(at), Some(bytes)) => NumberedSignUp::new(number, at, bytes),
         _ => NumberedSignUp { number, sign_up: None },
-    }
+    })
 }

@@ -39,7 +39,7 @@ fn read_secret_text(connection: &Connection) -> rusqlite::Result<Option<String>>
     read_meta_value(connection, "inbox_secret")
 }
 
-fn write_inbox_secret(
+pub(super) fn write_inbox_secret(
     transaction: &Transaction<'_>,
     secret: &StoredInboxSecret,
 ) -> rusqlite::Result<()> {

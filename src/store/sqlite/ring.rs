@@ -7,6 +7,7 @@ use rusqlite::{Connection, Transaction, params};
 use super::audit::{self, append_record, remember_request};
 use super::connection::Sqlite;
 use super::daily_usage;
+use super::inbox_secret;
 use super::ledger;
 use super::meta::{increment_ring_version, read_change_id, read_ring_version};
 use super::quota_events;
@@ -15,6 +16,7 @@ use super::rows::{
     read_account_for_audit, read_changed_accounts, read_changed_keys, read_key_for_audit,
     read_plan_of_account, record_key_change, upsert_account,
 };
+use super::sign_ups;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::{AuditOperation, Change, ChangeAuthor, change_of_restored_rows};
 use crate::store::contents::{RingSnapshot, StoreContents, change_of_filled_store};
@@ -212,7 +214,9 @@ impl RowsBackend for Sqlite {
         let (failed, now) = (self.error_while("filling the store"), self.clock.now());
         let location = self.path.display().to_string();
         let transaction = self.begin_write_transaction("filling the store")?;
-        if !rows::is_store_empty(&transaction).map_err(&failed)? {
+        if !rows::is_store_empty(&transaction).map_err(&failed)?
+            || sign_ups::has_sign_ups(&transaction).map_err(&failed)?
+        {
             return Err(error::store_not_empty_error(&location));
         }
         ledger::raise_latest_month(&transaction, contents.usage_month).map_err(&failed)?;
@@ -221,6 +225,10 @@ impl RowsBackend for Sqlite {
         rows::write_store_contents(&transaction, contents, version).map_err(&failed)?;
         quota_events::write_quota_events(&transaction, &contents.quota_events).map_err(&failed)?;
         daily_usage::fill_daily_usage(&transaction, &contents.daily_usage).map_err(&failed)?;
+        if let Some(secret) = &contents.inbox_secret {
+            inbox_secret::write_inbox_secret(&transaction, secret).map_err(&failed)?;
+        }
+        sign_ups::write_sign_ups(&transaction, &contents.sign_ups).map_err(&failed)?;
         audit::fill_audit(&transaction, contents).map_err(&failed)?;
         append_record(&transaction, now, author, &change_of_filled_store(contents))
             .map_err(&failed)?;

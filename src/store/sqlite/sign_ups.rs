@@ -53,7 +53,13 @@ impl SignUpBackend for Sqlite {
     }
 }
 
-fn write_sign_ups(transaction: &Transaction<'_>, sign_ups: &[SignUp]) -> rusqlite::Result<()> {
+pub(super) fn write_sign_ups(
+    transaction: &Transaction<'_>,
+    sign_ups: &[SignUp],
+) -> rusqlite::Result<()> {
+    if sign_ups.is_empty() {
+        return Ok(());
+    }
     transaction.execute_batch(SIGN_UP_SCHEMA)?;
     let insert = "INSERT INTO sign_up (at, pseudonyms) VALUES (?1, ?2)";
     let mut insert = transaction.prepare_cached(insert)?;
@@ -103,6 +109,11 @@ fn read_sign_ups_from(
         Ok(NumberedSignUp::new(number, row.get(1)?, &bytes.unwrap_or_default()))
     })?;
     rows.collect()
+}
+
+pub(super) fn has_sign_ups(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(sign_up_table_exists(connection)?
+        && connection.prepare_cached("SELECT 1 FROM sign_up")?.exists([])?)
 }
 
 fn sign_up_table_exists(connection: &Connection) -> rusqlite::Result<bool> {

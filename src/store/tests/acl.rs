@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use super::super::redis_server::RedisServer;
 use super::super::{
     AuditOperation, Change, ClaimTimes, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS,
-    MonthlyLimit, NewKeyPlan, QuotaEventOutcome, ReportBatchContext, RequestRecord, SourceState,
-    Store, StoreContents, StoreError, TopCredit,
+    MonthlyLimit, NewKeyPlan, QuotaEventOutcome, ReportBatchContext, RequestRecord, SignUpCursor,
+    SourceState, Store, StoreContents, StoreError, StoredInboxSecret, TopCredit,
 };
 use super::quota_events::quota_event;
+use super::sign_ups::sign_up;
 use super::{add_keys, key, open, rotation, rows, tester};
+use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::Month;
 
 /// The permissions that every gateway needs, for the ledger, for reading keys and for the top
@@ -52,6 +54,9 @@ const LEARNER_ACL: [&str; 2] = ["+zadd", "+zrem"];
 
 /// What a gateway with `webhook.url` needs beside `GATEWAY_ACL`.
 const WEBHOOK_ACL: [&str; 2] = ["+zadd", "+zrem"];
+
+/// What a gateway that counts sign-ups needs beside `GATEWAY_ACL`.
+const SIGN_UP_ACL: [&str; 1] = ["+xdel"];
 
 /// What `riskgate store copy` needs beside the permissions above to fill a server.
 const COPY_TARGET_ACL: [&str; 5] = ["+exists", "+unlink", "+rename", "+persist", "+zunionstore"];
@@ -254,6 +259,40 @@ fn webhook_permissions_suffice_and_are_needed() {
 }
 
 #[test]
+fn sign_up_permissions_suffice_and_are_needed() {
+    let server = RedisServer::start();
+    let run_operations = |store: &mut Store| -> Result<(), StoreError> {
+        let (old, latest) = (sign_up(1, 5), sign_up(2, 1_790_000_000));
+        store.append_sign_ups(&[old, latest])?;
+        let settled = TimeTrust::Settled;
+        store.set_time(BelievedTime { unix_now: latest.at, trust: settled });
+        store.append_sign_ups(&[])?;
+        assert_eq!(store.read_sign_ups_page(SignUpCursor::default())?.0, [latest]);
+        for created_at in [5, 4] {
+            store.keep_inbox_secret(&StoredInboxSecret { secret: [1; 32], created_at })?;
+        }
+        store.read_inbox_secret().map(drop)
+    };
+    for lacking in ["", SIGN_UP_ACL[0]] {
+        server.run(&["FLUSHALL"]);
+        let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+        user.extend(
+            [&GATEWAY_ACL[..], &SIGN_UP_ACL].concat().iter().filter(|right| **right != lacking),
+        );
+        server.run(&user);
+        let result = run_operations(&mut open(&server.url_as("some", "pw")));
+        if lacking.is_empty() {
+            result.unwrap();
+        } else {
+            let error = result.expect_err(lacking).to_string();
+            let refused = ["NOPERM", "can't run this command", "ACL failure in script"];
+            assert!(refused.iter().any(|text| error.contains(text)), "{lacking}: {error}");
+            assert!(server.matching_keys("*").is_empty(), "nothing was written before");
+        }
+    }
+}
+
+#[test]
 fn a_copy_without_a_permission_fails_and_can_be_repeated() {
     let source = RedisServer::start();
     let mut store = open(&source.url());
@@ -269,6 +308,8 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         source_states: Vec::new(),
         daily_usage: Vec::new(),
         quota_events: Vec::new(),
+        inbox_secret: None,
+        sign_ups: Vec::new(),
     };
     for lacking in COPY_TARGET_ACL {
         let server = RedisServer::start();

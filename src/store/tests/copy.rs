@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::super::{
     AuditOperation, ClaimTimes, KeyRow, LeaseReport, MonthlyLimit, NewQuotaEvent,
-    QuotaEventOutcome, ReportBatchContext, SourceState, Store, StoreContents, TopCredit, TopRow,
-    UsageRow,
+    QuotaEventOutcome, ReportBatchContext, SignUpCursor, SourceState, Store, StoreContents,
+    StoredInboxSecret, TopCredit, TopRow, UsageRow,
 };
 use super::quota_events::quota_event;
+use super::sign_ups::sign_up;
 use super::{TestStore, add_keys, key, on_both_stores, rows, sort_rows};
 use crate::model::month::Month;
 
@@ -66,6 +67,7 @@ fn write_rows_of_every_kind(store: &mut Store) {
     };
     store.add_credits(&[credit("a.test", 0.1), credit("b.test", 7.0)], &[], 20_000, 60.0).unwrap();
     write_quota_events(store);
+    write_sign_ups(store);
     for value in ["1", "2"] {
         let entries = [("plans.pro".to_owned(), value.to_owned())].into();
         let state = SourceState {
@@ -75,6 +77,14 @@ fn write_rows_of_every_kind(store: &mut Store) {
         };
         store.changes().record_source_state(AuditOperation::ConfigChange, &state).unwrap();
     }
+}
+
+/// Writes an inbox secret, and more sign-ups than a page has.
+fn write_sign_ups(store: &mut Store) {
+    let secret = StoredInboxSecret { secret: [0xa7; 32], created_at: 1_790_000_000 };
+    store.keep_inbox_secret(&secret).unwrap();
+    let sign_ups: Vec<_> = (0..5_001).map(|n| sign_up(n, 1_790_000_000 - i64::from(n))).collect();
+    store.append_sign_ups(&sign_ups).unwrap();
 }
 
 /// Records a pending, a delivered and a given up event of the month, and of a past month a pending
@@ -120,6 +130,8 @@ fn assert_same_contents(a: &StoreContents, b: &StoreContents) {
     assert_eq!(top_rows_by_domain(&a.top_rows), top_rows_by_domain(&b.top_rows));
     assert_eq!(a.quota_events, b.quota_events);
     assert_eq!(a.source_states, b.source_states);
+    assert_eq!(a.inbox_secret, b.inbox_secret);
+    assert!(a.sign_ups == b.sign_ups);
 }
 
 #[test]
@@ -129,6 +141,7 @@ fn a_copy_to_redis_and_back_is_the_same() {
     write_rows_of_every_kind(&mut from.open());
     let first = read_contents(&mut from.open());
     assert_eq!((first.usage.len(), first.source_states.len()), (2, 2));
+    assert_eq!((first.inbox_secret.is_some(), first.sign_ups.len()), (true, 5_001));
     let events: Vec<&str> = first.quota_events.iter().map(|event| event.key.as_str()).collect();
     assert_eq!(events, ["delivered", "given-up", "past-pending", "pending"]);
     server.open().changes().fill_empty_store(&first).unwrap();
@@ -177,10 +190,11 @@ fn only_an_empty_store_is_filled() {
     let from = TestStore::new_sqlite();
     write_rows_of_every_kind(&mut from.open());
     let held = read_contents(&mut from.open());
-    let uses: [&dyn Fn(&mut Store); 3] = [
+    let uses: [&dyn Fn(&mut Store); 4] = [
         &|store| add_keys(store, &[key(5_000, "mine")]),
         &|store| store.changes().set_account("mine", Some("pro"), None).unwrap(),
         &|store| report_leased(store, "mine", 3, 2),
+        &|store| store.append_sign_ups(&[sign_up(1, 5)]).unwrap(),
     ];
     for change_store in uses {
         on_both_stores(|location| {
@@ -190,7 +204,8 @@ fn only_an_empty_store_is_filled() {
             change_store(&mut store);
             let (ring, usage) = (rows(&mut store), store.read_usage(january_2100(), None).unwrap());
             let error = store.changes().fill_empty_store(&held).unwrap_err().to_string();
-            let expected = "expected an empty store, but found one with keys, accounts or numbers";
+            let expected =
+                "expected an empty store, but found one with keys, accounts, numbers or sign-ups";
             assert!(error.ends_with(expected), "{error}");
             let now = rows(&mut store);
             assert_eq!((now.keys, now.accounts), (ring.keys, ring.accounts));
@@ -198,6 +213,37 @@ fn only_an_empty_store_is_filled() {
             assert!(store.top_rows().unwrap().is_empty());
         });
     }
+}
+
+#[test]
+fn a_store_without_keys_and_accounts_has_its_sign_ups_copied() {
+    let stores = [TestStore::new_redis(), TestStore::new_sqlite(), TestStore::new_redis()];
+    write_sign_ups(&mut stores[0].open());
+    let first = read_contents(&mut stores[0].open());
+    assert!(!first.is_empty());
+    for pair in stores.windows(2) {
+        let contents = read_contents(&mut pair[0].open());
+        pair[1].open().changes().fill_empty_store(&contents).unwrap();
+        assert_same_contents(&first, &read_contents(&mut pair[1].open()));
+    }
+    // A cursor of the copied store leads to what is written after it.
+    let mut store = stores[2].open();
+    store.append_sign_ups(&[sign_up(9_999, 5)]).unwrap();
+    assert_eq!(read_contents(&mut store).sign_ups.last(), Some(&sign_up(9_999, 5)));
+}
+
+#[test]
+fn a_copy_replaces_the_inbox_secret_of_an_empty_store() {
+    let from = TestStore::new_sqlite();
+    write_rows_of_every_kind(&mut from.open());
+    let held = read_contents(&mut from.open());
+    on_both_stores(|location| {
+        let mut store = location.open();
+        let older = StoredInboxSecret { secret: [1; 32], created_at: 0 };
+        store.keep_inbox_secret(&older).unwrap();
+        store.changes().fill_empty_store(&held).unwrap();
+        assert_eq!(store.read_inbox_secret().unwrap(), held.inbox_secret);
+    });
 }
 
 #[test]
@@ -225,7 +271,9 @@ fn describe_other_contents(store: &mut Store) -> String {
     let usage = store.read_usage(january_2100(), None).unwrap();
     let daily = store.read_daily_usage(january_2100(), None, None, 10_000).unwrap();
     let events = store.quota_events_to_copy(january_2100()).unwrap();
-    format!("{sources:?} {audit:?} {usage:?} {daily:?} {events:?} {:?}", store.top_rows().unwrap())
+    let sign_ups = store.read_sign_ups_page(SignUpCursor::default()).unwrap();
+    let (secret, top) = (store.read_inbox_secret().unwrap(), store.top_rows().unwrap());
+    format!("{sources:?} {audit:?} {usage:?} {daily:?} {events:?} {top:?} {secret:?} {sign_ups:?}")
 }
 
 #[test]

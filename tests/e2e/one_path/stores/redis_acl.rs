@@ -55,7 +55,7 @@ fn use_every_feature(gateway: &Gateway, key: &str) {
 #[test]
 fn the_acl_rules_in_redis_md_suffice_for_a_gateway_and_for_commands() {
     let (line, further) = documented_acl_rules();
-    let [changes, imports, repair, copies, waits, learns] = &further[..] else {
+    let [changes, imports, repair, copies, waits, learns, sign_ups] = &further[..] else {
         panic!("{further:?}")
     };
     let server = RedisServer::start();
@@ -85,6 +85,7 @@ fn the_acl_rules_in_redis_md_suffice_for_a_gateway_and_for_commands() {
     user.add_rules(waits);
     make_call_with_wait_replicas(&user);
     assert_eq!(learns[..], ["+zadd", "+zrem"], "the rules of the store's own test");
+    assert_eq!(sign_ups[..], ["+xdel"], "the rules of the store's own test");
 }
 
 fn change_keys(gateway: &Gateway) {
