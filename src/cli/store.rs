@@ -47,25 +47,25 @@ pub enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Copy a store into an empty one: accounts, keys, usage, the audit and the top counts. Stop
-    /// the gateways on FROM first: calls that they count during the copy would be missing. FROM
-    /// is not changed. No gateway uses TO before the copy is complete, and an interrupted copy can
-    /// be run again.
+    /// Copy a store into an empty one: accounts, keys, usage, the audit, the top counts, the inbox
+    /// secret and sign-ups. Stop the gateways on FROM first: calls that they count during the copy
+    /// would be missing. FROM is not changed. No gateway uses TO before the copy is complete, and an
+    /// interrupted copy can be run again.
     Copy {
         /// The config whose store.tls_ca and store.wait_replicas apply to Redis servers.
         #[command(flatten)]
         config: ConfigArgs,
         /// The store to read, as in store.url: sqlite:PATH, redis://… or redis+sentinel://….
         from: String,
-        /// The store to fill, which must have no keys, accounts or usage.
+        /// The store to fill, which must have no keys, accounts, usage or sign-ups.
         to: String,
         /// Print a JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Save the store in a file: accounts, keys, the audit, usage and the top counts. Gateways may
-    /// run meanwhile, and keys, accounts and audit are saved as of one moment. The new file is read
-    /// back, and then replaces an older one.
+    /// Save the store in a file: accounts, keys, the audit, usage, the top counts, the inbox secret
+    /// and sign-ups. Gateways may run meanwhile, and keys, accounts and audit are saved as of one
+    /// moment. The new file is read back, and then replaces an older one.
     Backup {
         #[command(flatten)]
         config: ConfigArgs,
@@ -213,7 +213,7 @@ fn copy(
     let (contents, time) = open_and_read_contents(from, options)?;
     if contents.is_empty() {
         return Err(CommandFailure::failed(format!(
-            "FROM: expected a store with keys, accounts or usage, but found an empty one: {}; \
+            "FROM: expected a store with keys, accounts, usage or sign-ups, but found an empty one: {}; \
              nothing was written",
             describe(from)
         )));

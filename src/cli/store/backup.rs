@@ -44,8 +44,8 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
     let (contents, time) = open_and_read_contents(&options.url, &options.redis)?;
     if contents.is_empty() && may_hold_a_backup(file, &options.redis) {
         return Err(CommandFailure::failed(format!(
-            "expected a store with keys, accounts or usage, but found an empty one; the older backup \
-             {} is kept",
+            "expected a store with keys, accounts, usage or sign-ups, but found an empty one; the \
+             older backup {} is kept",
             file.display()
         )));
     }
