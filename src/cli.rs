@@ -10,6 +10,7 @@ mod author;
 mod check;
 mod config;
 mod config_args;
+mod decide;
 mod demo;
 mod doctor;
 mod examples;
@@ -92,6 +93,8 @@ enum Command {
         #[command(subcommand)]
         command: store::StoreCommand,
     },
+    /// Decide a sign-up by the rules of the config, and say why. Nothing is counted.
+    Decide(decide::Args),
     /// Build, inspect, look up and compare tables.
     Table {
         #[command(subcommand)]
@@ -182,6 +185,7 @@ pub fn main() -> ExitCode {
             Command::Keys { command } => keys::run(command),
             Command::Accounts { command } => accounts::run(command),
             Command::AdminToken { command } => admin_token::run(command),
+            Command::Decide(args) => decide::run(&args),
             Command::Usage(args) => usage::run(&args),
             Command::Audit(args) => audit::run(&args),
             Command::Store { command } => store::run(command),

@@ -11,6 +11,7 @@ mod inbox;
 mod inbox_key;
 mod rules;
 mod sign_ups;
+mod sync;
 
 pub use self::condition::{Condition, ConditionFault};
 pub use self::counts::{MAX_AGE_SECONDS, MAX_COUNT};
@@ -19,3 +20,4 @@ pub use self::inbox::{CanonicalInbox, InboxRules, canonical_text};
 pub use self::inbox_key::{InboxKey, InboxSecret, MIN_SECRET_BYTES, Scope};
 pub use self::rules::{Action, Decision, DecisionRule, ScorePolicy, decide};
 pub use self::sign_ups::SignUps;
+pub use self::sync::SignUpSync;

@@ -1,5 +1,9 @@
 //! The facts about a sign-up that a rule can ask for.
 
+use std::fmt;
+
+use serde_json::Value;
+
 use crate::model::verdict::{Reason, Score, VerdictSource};
 
 /// A fact, by its name in rules and answers.
@@ -179,6 +183,39 @@ impl Fact {
             | Fact::DomainAccounts1h
             | Fact::DomainAccounts1d
             | Fact::ClientAccounts1h => FactType::Number(super::counts::MAX_COUNT),
+        }
+    }
+}
+
+impl CountFacts {
+    /// Gives a count a value. Other facts have none of their own here.
+    pub fn set(&mut self, fact: Fact, number: u32) {
+        match fact {
+            Fact::InboxAccounts30d => self.inbox_accounts_30d = Some(number),
+            Fact::DomainAccounts1h => self.domain_accounts_1h = Some(number),
+            Fact::DomainAccounts1d => self.domain_accounts_1d = Some(number),
+            Fact::ClientAccounts1h => self.client_accounts_1h = Some(number),
+            _ => {}
+        }
+    }
+}
+
+impl fmt::Display for FactValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FactValue::Number(number) => number.fmt(f),
+            FactValue::Truth(truth) => truth.fmt(f),
+            FactValue::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<FactValue<'_>> for Value {
+    fn from(value: FactValue<'_>) -> Value {
+        match value {
+            FactValue::Number(number) => number.into(),
+            FactValue::Truth(truth) => truth.into(),
+            FactValue::Text(text) => text.into(),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::model::email::EmailAddress;
 use crate::model::network::CountedNetwork;
@@ -17,6 +18,8 @@ use super::inbox_key::{InboxKey, Scope};
 /// The most sign-ups that wait to be written. While the store is down, further ones count on this
 /// node only.
 const MAX_UNSAVED: usize = 10_000;
+/// How often sign-ups are exchanged with the store.
+const EXCHANGE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Makes inbox ids, and counts sign-ups.
 pub struct SignUps {
@@ -27,6 +30,18 @@ pub struct SignUps {
     /// Whether the sign-ups in the store have been read.
     is_loaded: AtomicBool,
     unsaved: Mutex<Vec<SignUp>>,
+    thread: Mutex<ThreadState>,
+    thread_changes: Condvar,
+}
+
+/// The state of the thread that exchanges sign-ups with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThreadState {
+    /// It was not started, or has ended.
+    Absent,
+    Running,
+    /// It exchanges once more, and ends.
+    Closing,
 }
 
 impl SignUps {
@@ -41,6 +56,8 @@ impl SignUps {
             counts: SignUpCounts::new(),
             is_loaded: AtomicBool::new(false),
             unsaved: Mutex::new(Vec::new()),
+            thread: Mutex::new(ThreadState::Absent),
+            thread_changes: Condvar::new(),
         })
     }
 
@@ -108,6 +125,41 @@ impl SignUps {
     /// Counts sign-ups of the store.
     pub fn add_stored(&self, sign_ups: &[SignUp]) {
         sign_ups.iter().for_each(|sign_up| self.counts.add(sign_up));
+    }
+
+    /// Says that a thread exchanges sign-ups with the store.
+    pub fn set_thread_running(&self) {
+        self.set_thread_state(ThreadState::Running);
+    }
+
+    /// Says that this thread has ended.
+    pub fn set_thread_ended(&self) {
+        self.set_thread_state(ThreadState::Absent);
+    }
+
+    /// Waits until it is time to exchange sign-ups with the store. Returns true for the last time.
+    pub fn wait_for_next_exchange(&self) -> bool {
+        let state = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_running = |state: &mut ThreadState| *state == ThreadState::Running;
+        let waited = self.thread_changes.wait_timeout_while(state, EXCHANGE_INTERVAL, is_running);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 == ThreadState::Closing
+    }
+
+    /// Writes the sign-ups that are not written yet, if the store answers within `timeout`. Nothing
+    /// is exchanged afterwards.
+    pub fn close(&self, timeout: Duration) {
+        let mut state = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if *state == ThreadState::Running {
+            *state = ThreadState::Closing;
+            self.thread_changes.notify_all();
+            let is_closing = |state: &mut ThreadState| *state == ThreadState::Closing;
+            let _ = self.thread_changes.wait_timeout_while(state, timeout, is_closing);
+        }
+    }
+
+    fn set_thread_state(&self, state: ThreadState) {
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        self.thread_changes.notify_all();
     }
 
     /// Takes the sign-ups that are not written yet.

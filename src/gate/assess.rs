@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
-use crate::decide::{Action, Fact, FactValue};
+use crate::decide::{Action, Fact};
 use crate::message::response::Reply;
 use crate::model::email::{EmailAddress, without_invisible_characters};
 use crate::model::refusal::Refusal;
@@ -114,7 +114,7 @@ fn parse_question(body: &[u8]) -> Result<Question, String> {
 /// Returns why the address has its score, the highest first. Of a name in no list, the rule is the
 /// reason.
 fn list_reasons(judged: &[JudgedValue], lookup: &TableAnswer<'_>) -> Value {
-    let code = |value: &JudgedValue| match value.is_about_local_part {
+    let code = |value: &JudgedValue| match value.facts.is_about_local_part {
         false if lookup.verdict_source() == VerdictSource::Rule => lookup.verdict.rule.as_str(),
         _ => value.facts.reason.as_str(),
     };
@@ -128,12 +128,7 @@ fn list_reasons(judged: &[JudgedValue], lookup: &TableAnswer<'_>) -> Value {
 /// Returns the facts as a JSON object, in their order.
 fn render_facts(decided: &JudgedValue) -> String {
     let facts = decided.facts.for_rules();
-    let value = |fact: Fact| match facts.value(fact) {
-        Some(FactValue::Number(number)) => json!(number),
-        Some(FactValue::Truth(truth)) => json!(truth),
-        Some(FactValue::Text(text)) => json!(text),
-        None => Value::Null,
-    };
+    let value = |fact: Fact| facts.value(fact).map_or(Value::Null, Value::from);
     json_in_order(&Fact::ALL.map(|fact| (fact.as_str(), value(fact))))
 }
 

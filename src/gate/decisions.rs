@@ -39,15 +39,44 @@ pub enum SignUpSuccess {
 
 /// What is known about one address, or about a text that should be one.
 #[derive(Clone, Debug)]
-pub(super) struct AddressFacts {
+pub struct AddressFacts {
+    /// The domain; `None` for a text with none.
     pub domain: Option<Domain>,
+    /// The risk score.
     pub score: Score,
+    /// The reason of the score.
     pub reason: Reason,
+    /// Whether the local part has this reason and score, and not the domain.
+    pub is_about_local_part: bool,
+    /// What is known about the domain; `None` for a text that is no address.
     pub of_domain: Option<DomainFacts>,
+    /// Whether the address belongs to a function or a machine; `None` without a local part.
     pub is_role: Option<bool>,
-    /// `None` if no id is made.
+    /// The sign-up; `None` if no id is made.
     pub sign_up: Option<SignUp>,
+    /// The counts of other sign-ups.
     pub counts: CountFacts,
+}
+
+/// Returns the facts about an address, by what a look-up of its domain has found: those with the
+/// verdict on the domain, and once more with that on the local part if it has one.
+pub fn facts_of_address(
+    address: &EmailAddress,
+    lookup: &TableAnswer<'_>,
+    role_score: Score,
+) -> Vec<AddressFacts> {
+    let is_role = address.is_role();
+    let facts = AddressFacts {
+        is_role: Some(is_role),
+        ..AddressFacts::of_domain(address.domain(), lookup)
+    };
+    let as_role = is_role.then(|| AddressFacts {
+        reason: Reason::RoleAccount,
+        score: role_score,
+        is_about_local_part: true,
+        ..facts.clone()
+    });
+    std::iter::once(facts).chain(as_role).collect()
 }
 
 impl Decisions {
@@ -85,6 +114,7 @@ impl AddressFacts {
             domain: Some(domain.clone()),
             score: verdict.score,
             reason: verdict.reason,
+            is_about_local_part: false,
             of_domain: Some(DomainFacts {
                 verdict_source: lookup.verdict_source(),
                 is_free_provider: verdict.is_free_provider,
@@ -103,6 +133,7 @@ impl AddressFacts {
             domain,
             score,
             reason: Reason::Undeliverable,
+            is_about_local_part: false,
             of_domain: None,
             is_role: None,
             sign_up: None,

@@ -8,12 +8,12 @@ use crate::decide::{Action, decide};
 use crate::model::domain::Domain;
 use crate::model::email::{EmailAddress, without_invisible_characters};
 use crate::model::sign_up::SignUp;
-use crate::model::verdict::{Reason, Score};
+use crate::model::verdict::Score;
 use crate::screening::MAX_ADDRESSES_IN_VALUE;
 use crate::table::{Table, TableAnswer};
 
 use super::answers::look_up_and_count;
-use super::decisions::AddressFacts;
+use super::decisions::{AddressFacts, facts_of_address};
 use super::request_context::RequestContext;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreenPolicy, ScreeningResult, ScreeningRule};
 use super::state::Gate;
@@ -28,8 +28,6 @@ const OLD_ADDRESS_SCORE: Score = Score::new(75).unwrap();
 #[derive(Clone)]
 pub(super) struct JudgedValue {
     pub facts: AddressFacts,
-    /// Whether the local part has this reason and score, and not the domain.
-    pub is_about_local_part: bool,
     pub suggestion: Option<SmolStr>,
 }
 
@@ -120,7 +118,7 @@ impl Gate {
         let suggestion = verdicts.last().and_then(|verdict| verdict.suggestion.clone());
         let suggestion = suggestion.or_else(meant_by_slip);
         let facts = AddressFacts::of_no_address(domain, score);
-        verdicts.push(JudgedValue { facts, is_about_local_part: false, suggestion });
+        verdicts.push(JudgedValue { facts, suggestion });
         verdicts
     }
 
@@ -133,18 +131,16 @@ impl Gate {
         ctx: &RequestContext,
     ) -> Vec<JudgedValue> {
         let lookup = look_up_and_count(&self.state, table, address.domain(), ctx);
-        let mut judged = JudgedValue::of_domain(address.domain(), &lookup);
-        judged.facts.is_role = Some(address.is_role());
-        judged.facts.sign_up = self.identify_sign_up(address, &lookup, client, ctx);
-        judged.facts.counts = self.count_other_sign_ups(judged.facts.sign_up.as_ref(), ctx);
-        if !address.is_role() {
-            return vec![judged];
-        }
-        let mut as_role = judged.clone();
-        as_role.facts.reason = Reason::RoleAccount;
-        as_role.facts.score = table.role_score();
-        as_role.is_about_local_part = true;
-        vec![judged, as_role]
+        let sign_up = self.identify_sign_up(address, &lookup, client, ctx);
+        let counts = self.count_other_sign_ups(sign_up.as_ref(), ctx);
+        let suggestion = lookup.suggest_provider(address.domain()).map(SmolStr::new);
+        let judged = facts_of_address(address, &lookup, table.role_score()).into_iter();
+        judged
+            .map(|facts| JudgedValue {
+                facts: AddressFacts { sign_up, counts, ..facts },
+                suggestion: suggestion.clone(),
+            })
+            .collect()
     }
 }
 
@@ -153,7 +149,6 @@ impl JudgedValue {
     fn of_domain(domain: &Domain, lookup: &TableAnswer<'_>) -> JudgedValue {
         JudgedValue {
             facts: AddressFacts::of_domain(domain, lookup),
-            is_about_local_part: false,
             suggestion: lookup.suggest_provider(domain).map(SmolStr::new),
         }
     }
@@ -162,7 +157,7 @@ impl JudgedValue {
     /// DNS is not asked about it.
     pub fn look_up_alone(table: &Table, domain: &Domain, ctx: &RequestContext) -> JudgedValue {
         let facts = AddressFacts::of_domain(domain, &table.lookup(domain, ctx.unix_now()));
-        JudgedValue { facts, is_about_local_part: false, suggestion: None }
+        JudgedValue { facts, suggestion: None }
     }
 }
 

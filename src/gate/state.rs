@@ -31,6 +31,8 @@ use super::decisions::Decisions;
 use super::held_bytes::{BodyOptions, HeldBytes};
 use super::route::{CheckAnswer, UpstreamRoute};
 
+/// The longest time that [`Gate::close`] waits for the store to take the last sign-ups.
+const SIGN_UP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest time that [`Gate::close`] waits for the collector of traces.
 const TRACE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest time that [`Gate::close`] waits for webhook messages in flight, from its call on.
@@ -181,6 +183,7 @@ impl Gate {
         std::thread::spawn(move || {
             let closing_since = Instant::now();
             state.webhook.close();
+            state.sign_ups.close(SIGN_UP_TIMEOUT);
             state.top_domains.close();
             // The ledger closes after the top list: when the ledger closes, SQLite's write-ahead
             // log, which contains the writes of both, is merged into the database file.

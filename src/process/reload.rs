@@ -12,6 +12,7 @@ mod dns;
 mod feeds;
 mod keys;
 mod requests;
+mod sign_ups;
 mod status_reporter;
 mod store_connection;
 mod table;
@@ -41,6 +42,7 @@ use feeds::FeedFetcher;
 pub use keys::KeyRingUpdater;
 use requests::ReloadRequests;
 pub use requests::{ReloadOutcome, ReloadTrigger};
+use sign_ups::start_sign_up_thread;
 pub use status_reporter::ReloadStatus;
 use status_reporter::StatusReporter;
 use table::TableRebuilder;
@@ -128,6 +130,12 @@ impl Reloader {
         let trigger = trigger.with_table(table.clone());
         let (state_of_feeds, feeds) = (Arc::clone(&gate_state), config.feeds.clone());
         let (store, dns) = (inputs.startup.store.clone(), config.dns.clone());
+        start_sign_up_thread(
+            Arc::clone(&gate_state),
+            status_reporter.clone(),
+            store.clone(),
+            inputs.startup.inbox_secret.is_some(),
+        )?;
         let webhooks = Webhooks::start(
             Arc::clone(&gate_state),
             status_reporter.clone(),

@@ -48,7 +48,7 @@ fn read_project_file(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn all_refusals() -> [Refusal; 21] {
+fn all_refusals() -> [Refusal; 22] {
     [
         Refusal::BadRequest,
         Refusal::Unauthorized,

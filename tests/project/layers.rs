@@ -16,7 +16,7 @@ use sources::{find_rust_files, project_root, read_source_files};
 
 /// The folders of `src/` in the order of their layers: each folder imports only from folders
 /// before it.
-const FOLDERS: [&str; 21] = [
+const FOLDERS: [&str; 22] = [
     "model",
     "support",
     "screening",
@@ -26,6 +26,7 @@ const FOLDERS: [&str; 21] = [
     "table",
     "feed",
     "dns",
+    "decide",
     "webhook",
     "observe",
     "message",
@@ -41,7 +42,7 @@ const FOLDERS: [&str; 21] = [
 ];
 
 /// Folders before `message`. They must use neither HTTP types nor Pingora.
-const FOLDERS_WITHOUT_HTTP: [&str; 11] = [
+const FOLDERS_WITHOUT_HTTP: [&str; 12] = [
     "model",
     "support",
     "screening",
@@ -51,12 +52,13 @@ const FOLDERS_WITHOUT_HTTP: [&str; 11] = [
     "table",
     "feed",
     "dns",
+    "decide",
     "webhook",
     "observe",
 ];
 
 /// Crates, each with the only folders or modules that may use it.
-const CRATES: [(&str, &[&str]); 41] = [
+const CRATES: [(&str, &[&str]); 42] = [
     ("anstream", &["cli/output"]),
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
@@ -87,7 +89,8 @@ const CRATES: [(&str, &[&str]); 41] = [
             "proxy/upstream/host_addresses",
         ],
     ),
-    ("hmac", &["webhook/signature"]),
+    ("hashbrown", &["decide/counts"]),
+    ("hmac", &["decide/inbox_key", "webhook/signature"]),
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
     ("itoa", &["message", "exchange", "proxy/upstream", "observe/access_log"]),
@@ -124,8 +127,11 @@ const CRATES: [(&str, &[&str]); 41] = [
     ),
     ("rustls_native_certs", &["support/trusted_authorities"]),
     ("sd_notify", &["process/systemd"]),
-    ("sha2", &["feed/fetch", "keys/token", "store/audit", "webhook"]),
-    ("smol_str", &["model", "message", "gate", "downstream/fast_path", "observe/screening_counts"]),
+    ("sha2", &["decide/inbox_key", "feed/fetch", "keys/token", "store/audit", "webhook"]),
+    (
+        "smol_str",
+        &["model", "decide", "message", "gate", "downstream/fast_path", "observe/screening_counts"],
+    ),
     ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
     ("strsim", &["config/hints"]),
     ("tikv_jemallocator", &["main"]),
@@ -137,7 +143,7 @@ const CRATES: [(&str, &[&str]); 41] = [
             "quota",
             "dns",
             "gate/batch_permits",
-            "gate/domain_batch",
+            "gate/answered_post",
             "proxy",
             "downstream",
             "process",

@@ -1,0 +1,168 @@
+//! `riskgate decide`.
+
+use std::io::{self, Read};
+
+use serde_json::{Value, json};
+
+use super::config_args::ConfigArgs;
+use super::failure::CommandFailure;
+use super::output::print_result;
+use super::store_access::STORE_TIMEOUT;
+use crate::config::Config;
+use crate::decide::{Decision, DecisionRule, Fact, InboxRules, ScorePolicy, decide};
+use crate::gate::decisions::{AddressFacts, facts_of_address};
+use crate::gate::screen_rules::ScreenPolicy;
+use crate::management::{explain_domain, read_present_time};
+use crate::model::email::{EmailAddress, EmailError, without_invisible_characters};
+use crate::table::Table;
+
+/// The most bytes that are read from standard input.
+const MAX_INPUT_BYTES: u64 = 4 * 1024;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// `-`: the address is read from standard input, so that it is in no list of processes.
+    #[arg(value_name = "-", value_parser = ["-"])]
+    input: String,
+    /// Decide as on this route: a prefix of the config, `authz` or `assess`.
+    #[arg(long, default_value = "assess", value_name = "ROUTE")]
+    route: String,
+    /// Suppose that a count has this value, such as inbox_accounts_30d=3. Can be given several
+    /// times; other counts have no value.
+    #[arg(long = "fact", value_name = "COUNT=NUMBER", value_parser = parse_count)]
+    counts: Vec<(Fact, u32)>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+fn parse_count(text: &str) -> Result<(Fact, u32), String> {
+    let counts = || Fact::ALL.into_iter().filter(|fact| fact.is_count());
+    let expected = || {
+        let names: Vec<&str> = counts().map(Fact::as_str).collect();
+        format!("expected one of {}, = and a whole number", names.join(", "))
+    };
+    let (name, number) = text.split_once('=').ok_or_else(expected)?;
+    let fact = counts().find(|fact| fact.as_str() == name).ok_or_else(expected)?;
+    Ok((fact, number.parse().map_err(|_| expected())?))
+}
+
+/// Which scores block on a route, and the name by which rules know it.
+struct DecidedRoute<'c> {
+    name: &'c str,
+    scores: &'c ScorePolicy,
+}
+
+/// Decides the address on standard input, and says why.
+pub fn run(args: &Args) -> Result<(), CommandFailure> {
+    let config = args.config.read_config()?;
+    let route = find_route(&args.route, &config)?;
+    let address = read_address()?;
+    let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+    let table = Table::build(&config.reloadable.table, now)?;
+    let unknown_score = config.reloadable.unknown_score;
+    let found = explain_domain(&table, address.domain(), unknown_score, None, now)?;
+    let mut judged = facts_of_address(&address, &found.answer, table.role_score());
+    for (fact, number) in &args.counts {
+        judged.iter_mut().for_each(|facts| facts.counts.set(*fact, *number));
+    }
+    let rules = &config.reloadable.decisions.rules;
+    let decide = |facts: &AddressFacts| decide(&facts.for_rules(), route.name, rules, route.scores);
+    let strictest = judged.iter().map(|facts| (facts, decide(facts)));
+    let strictest = strictest.max_by_key(|(facts, decision)| (decision.action, facts.score));
+    let Some((facts, decision)) = strictest else { return Ok(()) };
+    let inboxes = InboxRules::built_in().map_err(CommandFailure::failed)?;
+    let inbox = inboxes.canonical_inbox(&address);
+    let inbox =
+        EmailAddress::parse(inbox.as_str()).map_or_else(|_| address.masked(), |it| it.masked());
+    let rules: Vec<&DecisionRule> = rules.iter().filter(|it| it.applies_to(route.name)).collect();
+    print_result(match args.json {
+        true => render_json(&address, &inbox, facts, decision),
+        false => render_text(&address, &inbox, &rules, facts, decision),
+    })
+}
+
+fn find_route<'c>(name: &'c str, config: &'c Config) -> Result<DecidedRoute<'c>, CommandFailure> {
+    let settings = &config.reloadable;
+    if name == "assess" {
+        return Ok(DecidedRoute { name, scores: &settings.decisions.assess_policy });
+    }
+    let of_authz = settings.authz.as_ref().and_then(|authz| authz.screening.as_ref());
+    if let Some(screening) = of_authz.filter(|_| name == "authz") {
+        let ScreenPolicy { route, scores, .. } = &screening.policy;
+        return Ok(DecidedRoute { name: route, scores });
+    }
+    let screened = settings.upstream_routes.iter().filter_map(|route| route.screen.as_ref());
+    let policies: Vec<&ScreenPolicy> = screened.map(|rules| &rules.policy).collect();
+    match policies.iter().find(|policy| policy.route == name) {
+        Some(ScreenPolicy { route, scores, .. }) => Ok(DecidedRoute { name: route, scores }),
+        None => {
+            let routes: Vec<&str> = policies.iter().map(|policy| policy.route.as_str()).collect();
+            let known = [routes, vec!["authz with \"screen\"", "assess"]].concat().join(", ");
+            let problem =
+                format!("--route: expected a route that decides: {known}, but found {name}");
+            Err(CommandFailure::usage(problem))
+        }
+    }
+}
+
+/// Reads the address, without the blanks around it.
+fn read_address() -> Result<EmailAddress, CommandFailure> {
+    let mut text = String::new();
+    io::stdin().take(MAX_INPUT_BYTES).read_to_string(&mut text)?;
+    let visible = without_invisible_characters(text.trim());
+    let fault = |error: EmailError| CommandFailure::usage(format!("standard input: {error}"));
+    EmailAddress::parse(&visible).map_err(fault)
+}
+
+fn render_json(
+    address: &EmailAddress,
+    inbox: &str,
+    facts: &AddressFacts,
+    decision: Decision<'_>,
+) -> String {
+    let shown = facts.for_rules();
+    let value = |fact: Fact| shown.value(fact).map_or(Value::Null, Value::from);
+    let facts: serde_json::Map<String, Value> =
+        Fact::ALL.into_iter().map(|fact| (fact.as_str().to_owned(), value(fact))).collect();
+    let rule = decision.rule.map(|rule| rule.name.as_str());
+    let action = decision.action.as_str();
+    let email = address.masked();
+    let answer =
+        json!({"action": action, "rule": rule, "email": email, "inbox": inbox, "facts": facts});
+    format!("{answer:#}\n")
+}
+
+fn render_text(
+    address: &EmailAddress,
+    inbox: &str,
+    rules: &[&DecisionRule],
+    facts: &AddressFacts,
+    decision: Decision<'_>,
+) -> String {
+    let mut out = format!("address  {}\ninbox    {inbox}\n", address.masked());
+    let shown = facts.for_rules();
+    for fact in Fact::ALL {
+        let value = shown.value(fact).map_or("no value".to_owned(), |value| value.to_string());
+        out.push_str(&format!("fact     {} = {value}\n", fact.as_str()));
+    }
+    for rule in rules {
+        let failed = rule.conditions.iter().find(|condition| !condition.holds(&shown));
+        let outcome = match failed {
+            None => format!("holds: {}", rule.then.as_str()),
+            Some(condition) => format!("no, because not {}", condition.as_str()),
+        };
+        out.push_str(&format!("rule     {:?}: {outcome}\n", rule.name.as_str()));
+        if failed.is_none() {
+            break;
+        }
+    }
+    let why = match decision.rule {
+        Some(rule) => format!("by the rule {:?}", rule.name.as_str()),
+        None => format!("by the score {}", facts.score.value()),
+    };
+    out.push_str(&format!("action   {}, {why}\n", decision.action.as_str()));
+    out
+}
