@@ -1,8 +1,8 @@
 //! Decides a sign-up: the canonical inbox of an address, facts about the sign-up, counts of earlier
 //! ones, and the operator's rules.
 //!
-//! [`decide`] is one pure function. Screening, `[authz]` and `POST /v1/assess` call it. Nothing here
-//! waits for the store: counts are in memory, and a thread exchanges sign-ups with the store.
+//! [`decide`] is one pure function. Screening, `[authz]` and `POST /v1/assess` call it. It waits for
+//! nothing: counts are in memory, and a thread exchanges sign-ups with the store.
 
 mod condition;
 mod counts;

@@ -1,13 +1,9 @@
 //! `[[rule]]`, `[inbox]` and `[decide]`: how sign-ups are decided and counted.
 
-use std::ops::Range;
 use std::sync::Arc;
-
-use toml::de::{DeArray, DeValue};
 
 use super::description::toml_text;
 use super::hints::nearest_name;
-use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::decide::{
     Action, Condition, ConditionFault, DecisionRule, InboxSecret, MIN_SECRET_BYTES,
@@ -117,8 +113,8 @@ impl Settings {
             let hint = Some("write then = \"review\"".to_owned());
             self.report_missing_with_hint(&then_key, "\"pass\", \"review\" or \"block\"", hint);
         }
-        let then = self.choice(&then_key, &Action::ALL.map(Action::as_str));
-        let then = Action::ALL.into_iter().find(|action| action.as_str() == then)?;
+        let then = self.optional_choice(&then_key, &Action::ALL.map(Action::as_str));
+        let then = Action::ALL.into_iter().find(|action| Some(action.as_str()) == then);
         let expected = format!("a text of 1 to {MAX_MESSAGE} characters");
         let message = self.parse_setting(&format!("{entry}.message"), &expected, |raw| {
             let text = raw.as_text()?;
@@ -127,7 +123,7 @@ impl Settings {
         });
         let routes = self.read_rule_routes(&format!("{entry}.routes"), routes);
         let rule =
-            DecisionRule { name: name?.into(), conditions: conditions?, then, message, routes };
+            DecisionRule { name: name?.into(), conditions: conditions?, then: then?, message, routes };
         if let Some(unconditional) = earlier.iter().find(|other| other.hides(&rule)) {
             let problem = format!(
                 "expected no rule behind {}, which always holds",
@@ -202,26 +198,4 @@ impl Settings {
             (is_known && !names.is_empty()).then(|| names.to_vec())
         })
     }
-}
-
-/// Returns where the bytes `within` of a text in a list stand, in the bytes of the list's TOML.
-pub(super) fn place_in_list(
-    list: &str,
-    index: usize,
-    within: Range<usize>,
-) -> Option<Range<usize>> {
-    let parsed = DeValue::parse(list).ok()?;
-    let items: &DeArray<'_> = parsed.get_ref().as_array()?;
-    let item = items.get(index)?;
-    let written = list.get(item.span())?;
-    let RawValue::Text(text) = RawValue::from_toml(item.get_ref()) else { return None };
-    // With escapes, the bytes of the text are not those of the file.
-    let start = written.find(&text).filter(|_| !text.is_empty());
-    Some(match start {
-        Some(start) => {
-            let start = item.span().start + start;
-            start + within.start..start + within.end
-        }
-        None => item.span(),
-    })
 }

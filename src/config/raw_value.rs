@@ -1,8 +1,9 @@
 //! A raw value of the file, the environment or a flag, and its conversions.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use toml::de::DeValue;
+use toml::de::{DeArray, DeValue};
 
 use super::description::{SettingKind, toml_list, toml_text};
 use crate::store::redact_url;
@@ -168,4 +169,21 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     };
     let seconds = number.parse::<f64>().ok()? * factor;
     (seconds <= 1e9).then(|| Duration::from_secs_f64(seconds))
+}
+/// Returns where the bytes `within` of a text in a list stand, in the bytes of the list's TOML.
+pub fn place_in_list(list: &str, index: usize, within: Range<usize>) -> Option<Range<usize>> {
+    let parsed = DeValue::parse(list).ok()?;
+    let items: &DeArray<'_> = parsed.get_ref().as_array()?;
+    let item = items.get(index)?;
+    let written = list.get(item.span())?;
+    let RawValue::Text(text) = RawValue::from_toml(item.get_ref()) else { return None };
+    // With escapes, the bytes of the text are not those of the file.
+    let start = written.find(&text).filter(|_| !text.is_empty());
+    Some(match start {
+        Some(start) => {
+            let start = item.span().start + start;
+            start + within.start..start + within.end
+        }
+        None => item.span(),
+    })
 }

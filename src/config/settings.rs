@@ -10,12 +10,11 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::decisions::place_in_list;
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::hints::{nearest_name, suggest_value};
 use super::locations::{BaseFolders, FormerDefault};
-use super::raw_value::{RawValue, parse_duration, redact_secrets};
+use super::raw_value::{RawValue, parse_duration, place_in_list, redact_secrets};
 
 use crate::keys::Plans;
 use crate::model::network::Networks;
@@ -407,14 +406,23 @@ impl Settings {
 
     /// Reads one of `choices`. The first is the default.
     pub fn choice(&mut self, key: &str, choices: &[&'static str]) -> &'static str {
+        let value = self.optional_choice(key, choices);
+        self.note_default(toml_text(choices[0]));
+        value.unwrap_or(choices[0])
+    }
+
+    /// Reads one of `choices`, without a default.
+    pub fn optional_choice(
+        &mut self,
+        key: &str,
+        choices: &[&'static str],
+    ) -> Option<&'static str> {
         let expected = format!("{:?}", choices).replace(", ", " or ").replace(['[', ']'], "");
         let choose = |raw: &RawValue| {
             let text = raw.as_text()?;
             choices.iter().find(|choice| **choice == text).copied()
         };
-        let value = self.parse_kind(key, SettingKind::Choice(choices.to_vec()), &expected, choose);
-        self.note_default(toml_text(choices[0]));
-        value.unwrap_or(choices[0])
+        self.parse_kind(key, SettingKind::Choice(choices.to_vec()), &expected, choose)
     }
 
     pub fn address(&mut self, key: &str, default: &str) -> SocketAddr {

@@ -1,7 +1,8 @@
 //! Counts of sign-ups in memory: sets of pseudonyms, each with the time at which it was last seen.
 //!
 //! A count is exact up to [`MAX_COUNT`], unless members were forgotten: each kind of set keeps a
-//! fixed number of members, and forgets the oldest first. So a count may be too low, never too high.
+//! fixed number of members, and forgets the oldest first. So a count may be too low, but never too
+//! high.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -12,8 +12,8 @@ use super::inbox::CanonicalInbox;
 /// The shortest secret, in bytes.
 pub const MIN_SECRET_BYTES: usize = 32;
 
-/// The secret of inbox ids: that of the store, or that of `inbox.secret_file`. `Debug` does not print
-/// it.
+/// The secret of inbox ids: that of the store, or that of `inbox.secret_file`. `Debug` does not
+/// print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InboxSecret(Vec<u8>);
 

@@ -76,6 +76,11 @@ impl SignUps {
         self.is_loaded.store(true, Ordering::Release);
     }
 
+    /// Whether ids are made, and counts have a value.
+    pub fn is_ready(&self) -> bool {
+        self.is_loaded() && self.has_key()
+    }
+
     /// Whether counts have a value.
     pub fn is_loaded(&self) -> bool {
         self.is_loaded.load(Ordering::Acquire)

@@ -8,13 +8,14 @@ use super::inbox_key::{InboxKey, InboxSecret};
 use super::sign_ups::SignUps;
 use crate::store::{SignUpCursor, Store, StoreError, StoredInboxSecret};
 
-/// How long a new secret is not used. If the store had lost an older one, another node writes it
-/// back in this time.
+/// How long a new secret of a server is not used. If the server had lost an older one, another node
+/// writes it back in this time.
 const NEW_SECRET_DELAY: Duration = Duration::from_secs(3);
 
 /// Writes this node's sign-ups to the store, and reads those of other nodes.
 pub struct SignUpSync {
     cursor: SignUpCursor,
+    new_secret_delay: Duration,
     secret: KnownSecret,
 }
 
@@ -32,11 +33,13 @@ enum KnownSecret {
 
 impl SignUpSync {
     /// Shares sign-ups. A store without a secret gets one of these random bytes; `None` if the
-    /// secret is in a file, and no matter of the store.
-    pub fn new(random_bytes: Option<[u8; 32]>) -> SignUpSync {
+    /// secret is in a file, and no matter of the store. `is_on_server` says that a server keeps the
+    /// store, and may lose it while nodes run.
+    pub fn new(random_bytes: Option<[u8; 32]>, is_on_server: bool) -> SignUpSync {
         let nothing = |random_bytes| KnownSecret::Nothing { random_bytes };
         let secret = random_bytes.map_or(KnownSecret::OfFile, nothing);
-        SignUpSync { cursor: SignUpCursor::default(), secret }
+        let new_secret_delay = if is_on_server { NEW_SECRET_DELAY } else { Duration::ZERO };
+        SignUpSync { cursor: SignUpCursor::default(), new_secret_delay, secret }
     }
 
     /// Exchanges the secret and the sign-ups with the store. `now` is in seconds since 1970.
@@ -81,14 +84,17 @@ impl SignUpSync {
                         let drawn = StoredInboxSecret { secret: *random_bytes, created_at: now };
                         let kept = store.keep_inbox_secret(&drawn)?;
                         log::info!("the store had no inbox secret: drew one");
-                        self.secret = KnownSecret::New(kept, Instant::now());
+                        match self.new_secret_delay.is_zero() {
+                            true => self.use_secret(kept, sign_ups),
+                            false => self.secret = KnownSecret::New(kept, Instant::now()),
+                        }
                     }
                 }
                 Ok(None)
             }
             KnownSecret::New(drawn, since) => {
                 let kept = store.keep_inbox_secret(drawn)?;
-                if since.elapsed() >= NEW_SECRET_DELAY {
+                if since.elapsed() >= self.new_secret_delay {
                     self.use_secret(kept, sign_ups);
                 }
                 Ok(None)

@@ -100,6 +100,13 @@ impl AdminApp {
         }
         degraded
             .extend(self.state.ledger.clock_problem().map(|why| format!("{clock_name}: {why}")));
+        let sign_ups = &self.state.sign_ups;
+        if self.state.reloadable_rules.peek().decisions.is_on() && !sign_ups.is_ready() {
+            degraded.push(
+                "sign_ups: those in the store are not read yet: inbox ids and counts have no value"
+                    .to_owned(),
+            );
+        }
         let names = self.upstreams.problems();
         degraded.extend(names.iter().map(|problem| format!("{upstream_name}: {problem}")));
         if self.state.reloadable_rules.peek().may_need_upstream() {
@@ -165,6 +172,10 @@ fn find_advice(component: &str) -> &'static str {
         "audit" => {
             "See that the store answers and that the file of audit.path can be written. riskgate \
              then records the changes that wait."
+        }
+        "sign_ups" => {
+            "See that the store answers, and that the Redis user may read and write the sign-ups. \
+             This node counts on with what it knows."
         }
         "webhook" => {
             "See that the receiver of [webhook] answers with 2xx. riskgate repeats each message \

@@ -9,10 +9,7 @@ use super::store_connection::open_if_none;
 use crate::config::StoreOptions;
 use crate::decide::SignUpSync;
 use crate::gate::GateState;
-use crate::store::Store;
-
-/// The name of the part in `degraded`.
-const PART: &str = "sign_ups";
+use crate::store::{Store, StoreUrl};
 
 /// Starts the thread. It ends when the gate closes.
 pub(super) fn start_sign_up_thread(
@@ -23,40 +20,57 @@ pub(super) fn start_sign_up_thread(
 ) -> std::io::Result<()> {
     let mut random_bytes = [0; 32];
     getrandom::fill(&mut random_bytes)?;
-    let mut sync = SignUpSync::new((!is_secret_of_file).then_some(random_bytes));
-    let mut connection: Option<Store> = None;
-    let thread = std::thread::Builder::new().name("sign-ups".to_owned());
+    let is_on_server = matches!(store.url, StoreUrl::Redis(_));
+    let random_bytes = (!is_secret_of_file).then_some(random_bytes);
+    let mut exchange = Exchange {
+        sync: SignUpSync::new(random_bytes, is_on_server),
+        connection: None,
+        state: Arc::clone(&state),
+        store,
+        status_reporter,
+    };
     state.sign_ups.set_thread_running();
     let run = move || {
-        loop {
-            let is_closing = state.sign_ups.wait_for_next_exchange();
-            if state.reloadable_rules.peek().decisions.is_on() {
-                let exchanged =
-                    open_if_none(&mut connection, &store, store.deadline).and_then(|store| {
-                        store.set_time(state.ledger.believed_time());
-                        let now = state.ledger.believed_now();
-                        sync.sync_with_store(store, &state.sign_ups, now)
-                    });
-                let problem = match exchanged {
-                    Ok(problem) => problem,
-                    Err(error) => {
-                        connection = None;
-                        Some(error.to_string())
-                    }
-                };
-                let not_loaded = || {
-                    (!state.sign_ups.is_loaded()).then(|| "not read from the store yet".to_owned())
-                };
-                let problem = problem.or_else(not_loaded);
-                status_reporter.record_part(PART, problem.as_deref(), false);
-            } else {
-                status_reporter.record_part(PART, None, false);
-            }
-            if is_closing {
-                state.sign_ups.set_thread_ended();
-                return;
+        exchange.run_once();
+        while !state.sign_ups.wait_for_next_exchange() {
+            exchange.run_once();
+        }
+        exchange.run_once();
+        state.sign_ups.set_thread_ended();
+    };
+    std::thread::Builder::new().name("sign-ups".to_owned()).spawn(run).map(drop)
+}
+
+struct Exchange {
+    sync: SignUpSync,
+    /// `None` while the store is not open.
+    connection: Option<Store>,
+    state: Arc<GateState>,
+    store: StoreOptions,
+    status_reporter: StatusReporter,
+}
+
+impl Exchange {
+    fn run_once(&mut self) {
+        let is_on = self.state.reloadable_rules.peek().decisions.is_on();
+        let problem = if is_on { self.exchange() } else { None };
+        self.status_reporter.record_part("sign_ups", problem.as_deref(), false);
+    }
+
+    /// Returns what the operator has to know.
+    fn exchange(&mut self) -> Option<String> {
+        let opened = open_if_none(&mut self.connection, &self.store, self.store.deadline);
+        let exchanged = opened.and_then(|store| {
+            store.set_time(self.state.ledger.believed_time());
+            let now = self.state.ledger.believed_now();
+            self.sync.sync_with_store(store, &self.state.sign_ups, now)
+        });
+        match exchanged {
+            Ok(problem) => problem,
+            Err(error) => {
+                self.connection = None;
+                Some(error.to_string())
             }
         }
-    };
-    thread.spawn(run).map(drop)
+    }
 }

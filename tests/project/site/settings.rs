@@ -27,15 +27,18 @@ fields = ["email"]
 [[table.feed]]
 name = "feed"
 url = "list.txt"
+[[rule]]
+name = "rule"
 [[admin.token]]
 name = "ops"
 hash = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 scope = "read"
 "#;
 /// Settings whose default the documents describe in words, and its value.
-const DESCRIBED_DEFAULTS: [(&str, &str, &str); 6] = [
+const DESCRIBED_DEFAULTS: [(&str, &str, &str); 7] = [
     ("authz.block_reasons", "all", r#"["safe","disposable","undeliverable","role_account"]"#),
     ("authz.check", "all four", r#"["key","origin","quota","screen"]"#),
+    ("decide.block_reasons", "all", r#"["safe","disposable","undeliverable","role_account"]"#),
     (
         "store.deadline",
         "`1s` for a file, `50ms` for a server, `500ms` with `store.wait_replicas`",

@@ -64,6 +64,7 @@ fn other_value(key: &str, schema: &Value) -> (String, String) {
         ("authz.block_reasons", "disposable"),
         ("authz.check", "key"),
         ("authz.email", "query:email"),
+        ("decide.block_reasons", "disposable"),
         ("dns.resolvers", "127.0.0.1"),
         ("log.fields", "status"),
         ("listen.trusted_proxies", "10.0.0.0/8"),

@@ -1,0 +1,124 @@
+//! `POST /v1/assess`.
+
+use serde_json::{Value, json};
+
+use super::{RULES, start_counting};
+use crate::harness::{Gateway, Request, Response, Setup, request};
+
+fn ask(body: &str) -> Request {
+    request("POST", "/v1/assess").body(body)
+}
+
+fn assess(gateway: &Gateway, key: &str, question: Value) -> Value {
+    let answer = gateway.send_request(&ask(&question.to_string()).key(key)).expect(200);
+    serde_json::from_str(&answer.text()).unwrap()
+}
+
+fn start() -> (Gateway, String) {
+    let gateway = start_counting(Setup::with_bundled_table().append_toml(RULES));
+    let key = gateway.create_active_key("acme", &[]);
+    (gateway, key)
+}
+
+#[test]
+fn an_answer_has_its_members_in_order() {
+    let (gateway, key) = start();
+    let answer =
+        gateway.send_request(&ask(r#"{"email":"Jane.Doe@gmail.com"}"#).key(&key)).expect(200);
+    assert_eq!(answer.header("Content-Type"), Some("application/json"));
+    let inbox = serde_json::from_str::<Value>(&answer.text()).unwrap()["inbox"].clone();
+    assert_eq!(inbox.as_str().map(str::len), Some(32));
+    let expected = format!(
+        r#"{{"action":"pass","rule":null,"risk_score":0,"reasons":[{{"code":"safe","score":0}}],"email":"Ja****oe@gmail.com","domain":"gmail.com","inbox":{inbox},"did_you_mean":null,"facts":{{"domain":"gmail.com","risk_score":0,"reason":"safe","verdict_source":"list","is_free_provider":true,"is_corporate_email":false,"is_alias":false,"is_role":false,"inbox_accounts_30d":0,"domain_accounts_1h":null,"domain_accounts_1d":null,"client_accounts_1h":null}}}}"#
+    );
+    assert_eq!(answer.text(), expected);
+    let role = assess(&gateway, &key, json!({"email": "info@gmial.com", "ip": "192.0.2.7"}));
+    assert_eq!(role["action"], "block");
+    let reasons =
+        json!([{"code": "disposable", "score": 100}, {"code": "role_account", "score": 70}]);
+    assert_eq!(role["reasons"], reasons);
+    assert_eq!(
+        (&role["did_you_mean"], &role["facts"]["client_accounts_1h"]),
+        (&json!("gmail.com"), &json!(0))
+    );
+    let typo = assess(&gateway, &key, json!({"email": "jane@gmaul.com"}));
+    assert_eq!(typo["reasons"], json!([{"code": "typo", "score": 60}]));
+}
+
+#[test]
+fn only_a_question_that_says_so_counts() {
+    let (gateway, key) = start();
+    for (email, count, action) in [
+        ("jane@gmail.com", false, "pass"),
+        ("jane+a@gmail.com", false, "pass"),
+        ("jane+a@gmail.com", true, "pass"),
+        ("jane+b@gmail.com", true, "review"),
+        ("jane+c@gmail.com", true, "review"),
+        ("jane+d@gmail.com", true, "block"),
+        ("jane+e@gmail.com", false, "block"),
+    ] {
+        let answer = assess(&gateway, &key, json!({"email": email, "count": count}));
+        assert_eq!(answer["action"], action, "{email}");
+    }
+    // A refused sign-up made no account.
+    let answer = assess(&gateway, &key, json!({"email": "jane+z@gmail.com"}));
+    assert_eq!(answer["facts"]["inbox_accounts_30d"], 3);
+}
+
+#[test]
+fn a_page_of_a_browser_learns_nothing_of_other_sign_ups() {
+    let (gateway, key) = start();
+    let page_key = gateway.create_active_key("web", &["--origin", "https://app.example.com"]);
+    assess(&gateway, &key, json!({"email": "jane@gmail.com", "count": true}));
+    let question = json!({"email": "jane+a@gmail.com", "count": true}).to_string();
+    let from_page =
+        |key: &str| ask(&question).key(key).with_header("Origin", "https://app.example.com");
+    for asked in [from_page(&key), from_page(&page_key)] {
+        let answer = gateway.send_request(&asked).expect(200);
+        let body: Value = serde_json::from_str(&answer.text()).unwrap();
+        assert_eq!((&body["action"], &body["inbox"]), (&json!("pass"), &Value::Null));
+        assert_eq!(body["facts"]["inbox_accounts_30d"], Value::Null);
+    }
+    let answer = assess(&gateway, &key, json!({"email": "jane+b@gmail.com"}));
+    assert_eq!(answer["facts"]["inbox_accounts_30d"], 1);
+}
+
+#[test]
+fn malformed_questions_are_refused_and_only_those_about_no_address_are_counted() {
+    let (gateway, key) = start();
+    let refuse =
+        |body: &str| -> Response { gateway.send_request(&ask(body).key(&key)).expect(422) };
+    for body in [
+        "",
+        "jane@gmail.com",
+        "[]",
+        "{}",
+        r#"{"email":1}"#,
+        r#"{"email":null}"#,
+        r#"{"email":"a@b.com","more":1}"#,
+        r#"{"email":"a@b.com","email":"a@c.com"}"#,
+        r#"{"email":"a@b.com","ip":"1.2.3"}"#,
+        r#"{"email":"a@b.com","count":"true"}"#,
+        r#"{"email":"a@b.com"} {}"#,
+        &format!(r#"{{"email":"{}"}}"#, "a".repeat(4_100)),
+    ] {
+        let text = refuse(body).text();
+        assert!(text.contains("The body must be a question about a sign-up."), "{text}");
+        assert!(text.contains("expected "), "{text}");
+    }
+    assert_eq!(gateway.get_month_count(&key), 0);
+    for email in ["nobody", "a b@c.com", "@c.com", "a@b"] {
+        let text = refuse(&json!({ "email": email }).to_string()).text();
+        assert!(text.contains("Invalid email or domain format."), "{text}");
+    }
+    assert_eq!(gateway.get_month_count(&key), 4);
+}
+
+#[test]
+fn the_route_needs_a_key_and_a_post() {
+    let (gateway, key) = start();
+    gateway.send_request(&ask(r#"{"email":"a@b.com"}"#)).expect(401);
+    let refused = gateway.get("/v1/assess", &key).expect(405);
+    assert_eq!(refused.header("Allow"), Some("POST, OPTIONS"));
+    gateway.send_request(&request("OPTIONS", "/v1/assess")).expect(204);
+}

@@ -1,0 +1,169 @@
+//! Rules on the routes of the operator, and for proxies that ask.
+
+use super::{RULES, form, post, sign_up_route, start_counting};
+use crate::harness::{
+    Gateway, MockUpstream, ReceivedRequest, Setup, Step, request, response_bytes, wait_until,
+};
+
+fn start(upstream: &MockUpstream, mode: &str, more: &str) -> Gateway {
+    let setup = Setup::with_bundled_table().with_upstreams(&[upstream.address]);
+    let log = setup.path("access.log").display().to_string();
+    let fields = r#"["status", "screening", "inbox"]"#;
+    let toml = format!("{}{RULES}", sign_up_route(mode, more));
+    start_counting(setup.set_text("log.path", &log).set("log.fields", fields).append_toml(&toml))
+}
+
+fn seen_fields(upstream: &MockUpstream) -> (String, String, String) {
+    let seen = upstream.last_request();
+    let field = |name: &str| seen.header_values(name).concat();
+    (field("X-Riskgate-Action"), field("X-Riskgate-Rule"), field("X-Riskgate-Inbox"))
+}
+
+#[test]
+fn tags_of_one_inbox_are_reviewed_and_then_blocked() {
+    let upstream = MockUpstream::with_script(accept_with(303, "Location: /welcome\r\n"));
+    let gateway = start(&upstream, "block", "");
+    post(&gateway, "jane.doe@gmail.com").expect(303);
+    let (action, rule, inbox) = seen_fields(&upstream);
+    assert_eq!((action.as_str(), rule.as_str(), inbox.len()), ("pass", "", 32));
+    for email in ["janedoe+a@gmail.com", "JaneDoe+b@googlemail.com"] {
+        post(&gateway, email).expect(303);
+        let expected = ("review".into(), "second account of an inbox".into(), inbox.clone());
+        assert_eq!(seen_fields(&upstream), expected, "{email}");
+    }
+    let refused = post(&gateway, "j.a.n.e.doe+c@gmail.com").expect(422);
+    let body =
+        r#"{"error":"email_refused","message":"This inbox has accounts already.","detail":"rule"}"#;
+    assert_eq!(refused.text(), body);
+    // The same address again never counts against itself, and neither do others.
+    post(&gateway, "bob@gmail.com").expect(303);
+    assert_eq!(seen_fields(&upstream).0, "pass");
+    wait_until("all requests are logged", || {
+        gateway.access_log_length() > 0 && gateway.read_access_log().len() == 5
+    });
+    let line = gateway.read_access_log().pop().unwrap();
+    assert_eq!(line["screening"]["action"], "pass");
+    assert_eq!(line["inbox"].as_str().unwrap().len(), 32);
+    let labels = ["rule=\"many accounts of one inbox\"", "route=\"/signup\"", "action=\"block\""];
+    assert_eq!(gateway.sum_of_samples("riskgate_rule_decisions_total", &labels), 1.0);
+}
+
+#[test]
+fn the_same_address_again_never_counts_against_itself() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    let gateway = start(&upstream, "block", "");
+    for _ in 0..6 {
+        post(&gateway, "jane+x@gmail.com").expect(201);
+        assert_eq!(seen_fields(&upstream).0, "pass");
+    }
+}
+
+#[test]
+fn a_sign_up_counts_only_if_the_server_accepts_it() {
+    for (settings, status, fields, counts) in [
+        ("", 303, "Location: /welcome\r\n", true),
+        ("", 201, "Content-Type: application/json\r\n", true),
+        ("", 204, "", true),
+        ("", 200, "Content-Type: text/html; charset=utf-8\r\n", false),
+        ("", 200, "Content-Type: TEXT/HTML\r\n", false),
+        ("", 422, "", false),
+        ("", 409, "", false),
+        ("", 500, "", false),
+        ("success = [200]", 200, "Content-Type: text/html\r\n", true),
+        ("success = [200]", 303, "Location: /\r\n", false),
+        ("count = false", 303, "Location: /\r\n", false),
+    ] {
+        let upstream = MockUpstream::with_script(accept_with(status, fields));
+        let gateway = start(&upstream, "annotate", settings);
+        post(&gateway, "jane@gmail.com").expect(status);
+        post(&gateway, "jane+a@gmail.com").expect(status);
+        let expected = if counts { "review" } else { "pass" };
+        assert_eq!(seen_fields(&upstream).0, expected, "{settings} {status} {fields}");
+    }
+}
+
+#[test]
+fn many_inboxes_of_an_unknown_domain_are_reviewed_but_a_providers_are_not() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    let gateway = start(&upstream, "annotate", "");
+    for (domain, last) in [("quelbrandt.com", "review"), ("gmail.com", "pass")] {
+        for number in 0..3 {
+            post(&gateway, &format!("person{number}@{domain}")).expect(201);
+            assert_eq!(seen_fields(&upstream).0, "pass", "{domain} {number}");
+        }
+        post(&gateway, &format!("person9@{domain}")).expect(201);
+        assert_eq!(seen_fields(&upstream).0, last, "{domain}");
+    }
+}
+
+#[test]
+fn modes_say_who_learns_of_a_rule() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    for (mode, action) in [("shadow", ""), ("annotate", "would_block")] {
+        let gateway = start(&upstream, mode, "");
+        for tag in ["a", "b", "c", "d"] {
+            post(&gateway, &format!("jane+{tag}@gmail.com")).expect(201);
+        }
+        assert_eq!(seen_fields(&upstream).0, action, "{mode}");
+        assert_eq!(seen_fields(&upstream).2.is_empty(), mode == "shadow");
+        let labels = ["action=\"would_block\""];
+        assert_eq!(gateway.sum_of_samples("riskgate_rule_decisions_total", &labels), 1.0);
+    }
+}
+
+#[test]
+fn a_rule_that_passes_overrules_the_score_and_clients_cannot_send_the_fields() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    let partner =
+        "[[rule]]\nname = \"partner\"\nif = [\"domain == yopmail.com\"]\nthen = \"pass\"\n";
+    let setup = Setup::with_bundled_table().with_upstreams(&[upstream.address]);
+    let toml = format!("{}{partner}", sign_up_route("block", ""));
+    let gateway = start_counting(setup.append_toml(&toml));
+    let mut forged = form("jane@yopmail.com");
+    for name in ["X-Riskgate-Rule", "X-Riskgate-Inbox", "x_riskgate_inbox", "X-Riskgate-Action"] {
+        forged = forged.with_header(name, "forged");
+    }
+    gateway.send_request(&forged).expect(201);
+    let (action, rule, inbox) = seen_fields(&upstream);
+    assert_eq!((action.as_str(), rule.as_str(), inbox.len()), ("pass", "partner", 32));
+    assert_eq!(upstream.last_request().header_values("x_riskgate_inbox"), Vec::<&str>::new());
+}
+
+#[test]
+fn without_rules_and_an_inbox_section_no_id_is_made() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    let setup = Setup::with_bundled_table().with_upstreams(&[upstream.address]);
+    let gateway = setup.append_toml(&sign_up_route("block", "")).start();
+    post(&gateway, "jane@gmail.com").expect(201);
+    assert_eq!(seen_fields(&upstream), ("pass".into(), String::new(), String::new()));
+}
+
+#[test]
+fn a_proxy_that_asks_gets_the_decision() {
+    let authz = "[authz]\npath = \"/authz\"\ncheck = [\"screen\"]\nemail = \"query:email\"\n\
+                 mode = \"block\"\n";
+    let gateway =
+        start_counting(Setup::with_bundled_table().append_toml(&format!("{authz}{RULES}")));
+    let ask = |email: &str| {
+        let target = format!("/authz?email={}", email.replace('+', "%2B"));
+        gateway.send_request(&request("GET", &target))
+    };
+    for (email, status, action) in [
+        ("jane@gmail.com", 200, "pass"),
+        ("jane+a@gmail.com", 200, "review"),
+        ("jane+b@gmail.com", 200, "review"),
+        ("jane+c@gmail.com", 403, "block"),
+    ] {
+        let answer = ask(email).expect(status);
+        assert_eq!(answer.header("X-Riskgate-Action"), Some(action), "{email}");
+        assert_eq!(answer.header("X-Riskgate-Inbox").map(str::len), Some(32), "{email}");
+    }
+}
+
+/// A server that answers every request with this status and these fields.
+fn accept_with(
+    status: u16,
+    fields: &'static str,
+) -> impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static {
+    move |_| vec![Step::Send(response_bytes(status, fields, ""))]
+}

@@ -1,0 +1,114 @@
+//! Counts and ids of several nodes, and across restarts.
+
+use serde_json::{Value, json};
+
+use super::{RULES, is_counting, start_counting};
+use crate::harness::{Gateway, Setup, request, wait_until};
+use crate::redis_server::RedisServer;
+
+fn assess(gateway: &Gateway, key: &str, email: &str, count: bool) -> Value {
+    let body = json!({"email": email, "count": count}).to_string();
+    let answer =
+        gateway.send_request(&request("POST", "/v1/assess").key(key).body(&body)).expect(200);
+    serde_json::from_str(&answer.text()).unwrap()
+}
+
+/// A setup whose accounts may call often: these tests ask until something is so.
+fn setup() -> Setup {
+    Setup::with_bundled_table().set("plans.free", "100000").append_toml(RULES)
+}
+
+fn accounts(gateway: &Gateway, key: &str) -> Value {
+    assess(gateway, key, "jane@gmail.com", false)["facts"]["inbox_accounts_30d"].clone()
+}
+
+fn inbox(gateway: &Gateway, key: &str) -> Value {
+    assess(gateway, key, "jane@gmail.com", false)["inbox"].clone()
+}
+
+#[test]
+fn ids_and_counts_survive_a_restart() {
+    let gateway = start_counting(setup());
+    let key = gateway.create_active_key("acme", &[]);
+    let id = inbox(&gateway, &key);
+    assess(&gateway, &key, "jane+a@gmail.com", true);
+    let gateway = gateway.restart();
+    wait_until("sign-ups are counted", || is_counting(&gateway));
+    wait_until("the key is known", || inbox(&gateway, &key) == id);
+    assert_eq!(accounts(&gateway, &key), 1);
+}
+
+#[test]
+fn a_crash_loses_no_id_and_only_the_latest_counts() {
+    let gateway = start_counting(setup());
+    let key = gateway.create_active_key("acme", &[]);
+    let id = inbox(&gateway, &key);
+    assess(&gateway, &key, "jane+a@gmail.com", true);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let gateway = gateway.crash_and_restart();
+    wait_until("sign-ups are counted", || is_counting(&gateway));
+    assert_eq!(inbox(&gateway, &key), id);
+    assert_eq!(accounts(&gateway, &key), 1);
+}
+
+#[test]
+fn nodes_of_one_store_share_ids_and_counts_within_two_seconds() {
+    let redis = RedisServer::start();
+    let setup = || setup().with_redis(&redis);
+    let first = start_counting(setup());
+    let second = start_counting(setup());
+    let key = first.create_active_key("acme", &[]);
+    wait_until("both nodes know the key", || second.get("/v1/usage", &key).status == 200);
+    assert_eq!(inbox(&first, &key), inbox(&second, &key));
+    for (number, tag) in ["a", "b", "c"].iter().enumerate() {
+        assess(&first, &key, &format!("jane+{tag}@gmail.com"), true);
+        let started = std::time::Instant::now();
+        wait_until("the other node counts it", || accounts(&second, &key) == json!(number + 1));
+        assert!(started.elapsed().as_secs_f64() < 2.0, "{:?}", started.elapsed());
+    }
+    assert_eq!(assess(&second, &key, "jane+d@gmail.com", false)["action"], "block");
+}
+
+#[test]
+fn a_node_writes_its_secret_back_to_an_emptied_server() {
+    let redis = RedisServer::start();
+    let setup = || setup().with_redis(&redis);
+    let first = start_counting(setup());
+    let key = first.create_active_key("acme", &[]);
+    let id = inbox(&first, &key);
+    redis.run(&["FLUSHALL"]);
+    wait_until("the secret is back", || {
+        first.stderr().contains("wrote it back, so inbox ids stay")
+    });
+    let second = start_counting(setup());
+    let key = second.create_active_key("other", &[]);
+    assert_eq!(inbox(&second, &key), id);
+}
+
+#[test]
+fn a_file_of_the_secret_makes_the_ids() {
+    let setup = || {
+        let setup = Setup::with_bundled_table();
+        std::fs::write(setup.path("secret"), format!("{}\n", "s".repeat(32))).unwrap();
+        let file = setup.path("secret").display().to_string();
+        setup.set_text("inbox.secret_file", &file)
+    };
+    // printf jane@gmail.com | openssl dgst -sha256 -hmac ssssssssssssssssssssssssssssssss
+    let expected = "1780b442e6690a32c824f76b52b3b3e7";
+    for _ in 0..2 {
+        let gateway = start_counting(setup());
+        let key = gateway.create_active_key("acme", &[]);
+        assert_eq!(inbox(&gateway, &key), expected);
+        assert_eq!(assess(&gateway, &key, "ja.ne+x@gmail.com", false)["inbox"], expected);
+    }
+}
+
+#[test]
+fn accounts_of_riskgate_have_ids_of_their_own_if_the_scope_says_so() {
+    let setup = Setup::with_bundled_table().set_text("decide.scope", "account");
+    let gateway = start_counting(setup.append_toml(RULES));
+    let [first, second] = ["one", "two"].map(|account| gateway.create_active_key(account, &[]));
+    assert_ne!(inbox(&gateway, &first), inbox(&gateway, &second));
+    assess(&gateway, &first, "jane+a@gmail.com", true);
+    assert_eq!((accounts(&gateway, &first), accounts(&gateway, &second)), (json!(1), json!(0)));
+}
