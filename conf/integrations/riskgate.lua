@@ -12,6 +12,8 @@ local SENT = {
 -- The fields of the answer, and the variable for each: txn.riskgate_<name>.
 local ANSWERED = {
     ["x-riskgate-action"] = "action",
+    ["x-riskgate-rule"] = "rule",
+    ["x-riskgate-inbox"] = "inbox",
     ["x-riskgate-reason"] = "reason",
     ["x-riskgate-score"] = "score",
     ["x-riskgate-domain"] = "domain",

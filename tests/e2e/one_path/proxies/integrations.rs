@@ -10,8 +10,18 @@ use crate::harness::{
 const FORM: &str = "application/x-www-form-urlencoded";
 const REQUEST_COUNT: usize = 1_000;
 const REQUESTS_PER_CONNECTION: usize = 50;
-const FACTS: [&str; 8] =
-    ["Action", "Score", "Reason", "Domain", "Suggestion", "Account", "Key-Id", "Plan"];
+const FACTS: [&str; 10] = [
+    "Action",
+    "Rule",
+    "Inbox",
+    "Score",
+    "Reason",
+    "Domain",
+    "Suggestion",
+    "Account",
+    "Key-Id",
+    "Plan",
+];
 
 /// The shipped config of riskgate for proxies, with another mode. The upstream server is the
 /// backend.
