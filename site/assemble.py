@@ -73,6 +73,7 @@ def list_files(root, path):
 def show_file(root, path, has_heading):
     languages = {".toml": "toml", ".yaml": "yaml", ".lua": "lua", ".rs": "rust"}
     languages |= {".service": "ini", ".conf": "nginx", ".yml": "yaml"}
+    languages |= {".js": "js", ".mjs": "js", ".java": "java"}
     text = (root / path).read_text()
     language = "bash" if text.startswith("#!") else "text"
     language = languages.get(Path(path).suffix, language)

@@ -91,6 +91,10 @@ fn copy_configs(folder: &Path, addresses: &[(u16, SocketAddr)]) {
     let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/integrations");
     for file in std::fs::read_dir(configs).unwrap() {
         let path = file.unwrap().path();
+        // The folder `hooks` has no configs of proxies.
+        if path.is_dir() {
+            continue;
+        }
         let mut text = std::fs::read_to_string(&path).unwrap();
         // In two steps, because a free port may be one of the ports that are replaced.
         for (port, _) in addresses {
