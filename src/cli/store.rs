@@ -49,7 +49,7 @@ pub enum StoreCommand {
     },
     /// Copy a store into an empty one: accounts, keys, usage, the audit, the top counts, the inbox
     /// secret and sign-ups. Stop the gateways on FROM first: calls that they count during the copy
-    /// would be missing. FROM is not changed. No gateway uses TO before the copy is complete, and an
+    /// would be missing. FROM is not changed. No gateway uses TO before the copy is complete. An
     /// interrupted copy can be run again.
     Copy {
         /// The config whose store.tls_ca and store.wait_replicas apply to Redis servers.

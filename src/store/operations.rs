@@ -5,9 +5,9 @@
 //! `store.wait_replicas` replicas. Such a change is atomic: it takes effect completely or not at
 //! all.
 //!
-//! Lost rows, top counts, DNS facts and sign-ups may be written in several pages. Each page is atomic. If
-//! such an operation fails, some pages may be written already, and the caller can repeat the
-//! operation.
+//! Lost rows, top counts, DNS facts and sign-ups may be written in several pages. Each page is
+//! atomic. If such an operation fails, some pages may be written already, and the caller can repeat
+//! the operation.
 
 pub(super) mod audit;
 pub(super) mod changes;
