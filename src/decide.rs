@@ -1,8 +1,8 @@
 //! Decides a sign-up: the canonical inbox of an address, facts about the sign-up, counts of earlier
 //! ones, and the operator's rules.
 //!
-//! [`decide`] is one pure function. Screening, `[authz]` and `POST /v1/assess` call it. It waits for
-//! nothing: counts are in memory, and a thread exchanges sign-ups with the store.
+//! [`decide`] is one pure function. Screening, `[authz]` and `POST /v1/assess` call it. It waits
+//! for nothing: counts are in memory, and a thread exchanges sign-ups with the store.
 
 mod condition;
 mod counts;
@@ -14,8 +14,8 @@ mod sign_ups;
 mod sync;
 
 pub use self::condition::{Condition, ConditionFault};
-pub use self::counts::{MAX_AGE_SECONDS, MAX_COUNT};
-pub use self::facts::{CountFacts, DomainFacts, Fact, FactValue, Facts};
+pub use self::counts::MAX_AGE_SECONDS;
+pub use self::facts::{CountFacts, DomainFacts, Fact, FactValue, Facts, MAX_COUNT};
 pub use self::inbox::{CanonicalInbox, InboxRules, canonical_text};
 pub use self::inbox_key::{InboxKey, InboxSecret, MIN_SECRET_BYTES, Scope};
 pub use self::rules::{Action, Decision, DecisionRule, ScorePolicy, decide};

@@ -4,6 +4,7 @@
 //! answers requests for riskgate's own routes, refuses requests, or lets them pass with a permit.
 //! It never chooses an upstream server and never talks to one.
 
+pub mod address_facts;
 pub mod admission;
 mod answered_post;
 mod answers;
@@ -28,6 +29,7 @@ pub mod route;
 mod screen;
 pub mod screen_rules;
 mod session;
+mod sign_ups;
 mod state;
 mod trace_spans;
 

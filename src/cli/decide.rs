@@ -10,7 +10,7 @@ use super::output::print_result;
 use super::store_access::STORE_TIMEOUT;
 use crate::config::Config;
 use crate::decide::{Decision, DecisionRule, Fact, InboxRules, ScorePolicy, decide};
-use crate::gate::decisions::{AddressFacts, facts_of_address};
+use crate::gate::address_facts::{AddressFacts, facts_of_address};
 use crate::gate::screen_rules::ScreenPolicy;
 use crate::management::{explain_domain, read_present_time};
 use crate::model::email::{EmailAddress, EmailError, without_invisible_characters};

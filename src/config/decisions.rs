@@ -122,8 +122,13 @@ impl Settings {
             (is_valid && !text.chars().any(char::is_control)).then(|| text.to_owned())
         });
         let routes = self.read_rule_routes(&format!("{entry}.routes"), routes);
-        let rule =
-            DecisionRule { name: name?.into(), conditions: conditions?, then: then?, message, routes };
+        let rule = DecisionRule {
+            name: name?.into(),
+            conditions: conditions?,
+            then: then?,
+            message,
+            routes,
+        };
         if let Some(unconditional) = earlier.iter().find(|other| other.hides(&rule)) {
             let problem = format!(
                 "expected no rule behind {}, which always holds",

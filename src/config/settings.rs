@@ -412,11 +412,7 @@ impl Settings {
     }
 
     /// Reads one of `choices`, without a default.
-    pub fn optional_choice(
-        &mut self,
-        key: &str,
-        choices: &[&'static str],
-    ) -> Option<&'static str> {
+    pub fn optional_choice(&mut self, key: &str, choices: &[&'static str]) -> Option<&'static str> {
         let expected = format!("{:?}", choices).replace(", ", " or ").replace(['[', ']'], "");
         let choose = |raw: &RawValue| {
             let text = raw.as_text()?;

@@ -10,10 +10,7 @@ use hashbrown::HashTable;
 
 use crate::model::sign_up::{Pseudonym, SignUp};
 
-use super::facts::CountFacts;
-
-/// The highest count. It bounds the work for a count.
-pub const MAX_COUNT: u32 = 1_000;
+use super::facts::{CountFacts, MAX_COUNT};
 
 /// The most pairs of an inbox and an address.
 const MAX_ADDRESSES: usize = 1_000_000;

@@ -103,6 +103,9 @@ pub struct DomainFacts {
     pub is_alias: bool,
 }
 
+/// The highest count. It bounds the work for a count.
+pub const MAX_COUNT: u32 = 1_000;
+
 /// The names of [`Reason::ALL`].
 const REASONS: [&str; 4] = [
     Reason::Safe.as_str(),
@@ -182,7 +185,7 @@ impl Fact {
             Fact::InboxAccounts30d
             | Fact::DomainAccounts1h
             | Fact::DomainAccounts1d
-            | Fact::ClientAccounts1h => FactType::Number(super::counts::MAX_COUNT),
+            | Fact::ClientAccounts1h => FactType::Number(MAX_COUNT),
         }
     }
 }

@@ -38,8 +38,8 @@ enum Fold {
     Plus,
     /// What follows a hyphen does not count.
     HyphenTag,
-    /// What follows a hyphen does not count, but the hyphen does: what stands before it is a name of
-    /// its own.
+    /// What follows a hyphen does not count, but the hyphen does: what stands before it is a name
+    /// of its own.
     HyphenBase,
     /// The mailbox is named by the label before the domain, not by the local part.
     Subdomain,

@@ -13,7 +13,7 @@ use crate::support::snapshot::SnapshotCell;
 use super::counts::SignUpCounts;
 use super::facts::CountFacts;
 use super::inbox::{InboxRules, canonical_text};
-use super::inbox_key::{InboxKey, Scope};
+use super::inbox_key::{InboxKey, InboxSecret, Scope};
 
 /// The most sign-ups that wait to be written. While the store is down, further ones count on this
 /// node only.
@@ -45,14 +45,14 @@ enum ThreadState {
 }
 
 impl SignUps {
-    /// No sign-ups, without a secret.
+    /// No sign-ups yet. Without a secret, no id is made until [`SignUps::set_key`].
     ///
     /// # Errors
     /// As [`InboxRules::built_in`].
-    pub fn new() -> Result<SignUps, String> {
+    pub fn with_secret(secret: Option<&InboxSecret>) -> Result<SignUps, String> {
         Ok(SignUps {
             inbox_rules: InboxRules::built_in()?,
-            key: SnapshotCell::new(None),
+            key: SnapshotCell::new(secret.map(InboxKey::new)),
             counts: SignUpCounts::new(),
             is_loaded: AtomicBool::new(false),
             unsaved: Mutex::new(Vec::new()),

@@ -12,8 +12,8 @@ use crate::model::verdict::Score;
 use crate::screening::MAX_ADDRESSES_IN_VALUE;
 use crate::table::{Table, TableAnswer};
 
+use super::address_facts::{AddressFacts, facts_of_address};
 use super::answers::look_up_and_count;
-use super::decisions::{AddressFacts, facts_of_address};
 use super::request_context::RequestContext;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreenPolicy, ScreeningResult, ScreeningRule};
 use super::state::Gate;
@@ -122,7 +122,8 @@ impl Gate {
         verdicts
     }
 
-    /// Judges the address of a sign-up by this client: by its domain, and once more if its local part counts.
+    /// Judges the address of a sign-up by this client: by its domain, and once more if its local
+    /// part counts.
     pub(super) fn judge_address(
         &self,
         address: &EmailAddress,

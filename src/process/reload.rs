@@ -115,11 +115,9 @@ impl Reloader {
         let (trigger, requests) = ReloadRequests::new();
         let config = ReloadableConfig::clone(&inputs.config.peek());
         let status_reporter = StatusReporter::new(Arc::clone(&gate_state));
-        let audit = AuditRecorder::start(
-            &inputs.startup,
-            Arc::clone(&gate_state),
-            status_reporter.clone(),
-        )?;
+        let state = || Arc::clone(&gate_state);
+        let audit = AuditRecorder::start(&inputs.startup, state(), status_reporter.clone())?;
+        start_sign_up_thread(state(), status_reporter.clone(), &inputs.startup)?;
         let table = TableRebuilder::start(
             Arc::clone(&gate_state),
             status_reporter.clone(),
@@ -130,12 +128,6 @@ impl Reloader {
         let trigger = trigger.with_table(table.clone());
         let (state_of_feeds, feeds) = (Arc::clone(&gate_state), config.feeds.clone());
         let (store, dns) = (inputs.startup.store.clone(), config.dns.clone());
-        start_sign_up_thread(
-            Arc::clone(&gate_state),
-            status_reporter.clone(),
-            store.clone(),
-            inputs.startup.inbox_secret.is_some(),
-        )?;
         let webhooks = Webhooks::start(
             Arc::clone(&gate_state),
             status_reporter.clone(),

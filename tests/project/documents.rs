@@ -10,6 +10,7 @@ mod admin_api;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use riskgate::decide::Action;
 use riskgate::model::domain::DomainError;
 use riskgate::model::email::EmailError;
 use riskgate::model::refusal::Refusal;
@@ -127,7 +128,7 @@ fn the_openapi_document_lists_exactly_the_routes() {
     in_code.extend(
         find_texts_between(&routes, ": &str = \"/", "\";").into_iter().map(|it| format!("/{it}")),
     );
-    assert_eq!(in_code.len(), 5, "{in_code:?}");
+    assert_eq!(in_code.len(), 6, "{in_code:?}");
     let pages = read_project_file("src/process/admin.rs");
     let pages =
         pages.split_once("match (path, is_read)").unwrap().1.split_once("\n    }").unwrap().0;
@@ -210,6 +211,9 @@ fn the_enumerations_of_the_openapi_document_equal_those_of_the_code() {
     let in_code: BTreeSet<String> = [
         list(sources.concat()),
         reasons(&mut Reason::ALL.into_iter()),
+        // The `detail` of a refused address.
+        format!("{}, rule", reasons(&mut Reason::ALL.into_iter())),
+        list(Action::ALL.map(|action| action.as_str().to_owned()).to_vec()),
         reasons(&mut Reason::ALL.into_iter().filter(|reason| !reason.is_safe())),
         list(VerdictSource::ALL.map(|source| source.as_str().to_owned()).to_vec()),
         list(methods.into_iter().map(quoted).collect()),

@@ -97,6 +97,15 @@ fn register_held_body_bytes(registry: &Registry) -> Result<OptionalGauge, Error>
     )
 }
 
+fn register_rule_decisions(registry: &Registry) -> Result<IntCounterVec, Error> {
+    register_counter_vec(
+        registry,
+        "riskgate_rule_decisions_total",
+        "Decisions of the rules of the config.",
+        &["rule", "route", "action"],
+    )
+}
+
 impl RequestMetrics {
     pub(super) fn register(registry: &Registry) -> Result<RequestMetrics, Error> {
         let requests = register_counter_vec(
@@ -163,12 +172,7 @@ impl RequestMetrics {
                 "Posts screened, by the prefix of their route.",
                 &["route", "action", "reason"],
             )?,
-            rule_decisions: register_counter_vec(
-                registry,
-                "riskgate_rule_decisions_total",
-                "Decisions of the rules of the config.",
-                &["rule", "route", "action"],
-            )?,
+            rule_decisions: register_rule_decisions(registry)?,
             held_body_bytes: register_held_body_bytes(registry)?,
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::status_reporter::StatusReporter;
 use super::store_connection::open_if_none;
-use crate::config::StoreOptions;
+use crate::config::{StartupConfig, StoreOptions};
 use crate::decide::SignUpSync;
 use crate::gate::GateState;
 use crate::store::{Store, StoreUrl};
@@ -15,13 +15,13 @@ use crate::store::{Store, StoreUrl};
 pub(super) fn start_sign_up_thread(
     state: Arc<GateState>,
     status_reporter: StatusReporter,
-    store: StoreOptions,
-    is_secret_of_file: bool,
+    config: &StartupConfig,
 ) -> std::io::Result<()> {
     let mut random_bytes = [0; 32];
     getrandom::fill(&mut random_bytes)?;
+    let store = config.store.clone();
     let is_on_server = matches!(store.url, StoreUrl::Redis(_));
-    let random_bytes = (!is_secret_of_file).then_some(random_bytes);
+    let random_bytes = config.inbox_secret.is_none().then_some(random_bytes);
     let mut exchange = Exchange {
         sync: SignUpSync::new(random_bytes, is_on_server),
         connection: None,

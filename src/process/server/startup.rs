@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::startup_inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::{Config, ConfigSources};
-use crate::decide::{InboxKey, SignUps};
+use crate::decide::SignUps;
 use crate::dns::DnsFactCache;
 use crate::gate::{BatchPermits, GateState, HeldBytes};
 use crate::message::request_id::RequestIdGenerator;
@@ -56,10 +56,6 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     let trusted_proxies = config.startup.startup_rules.client_address.trusted_proxies.clone();
     let sample_one_in = config.startup.traces.as_ref().map(|traces| traces.sample_one_in);
     let tracer = Arc::new(Tracer::new(sample_one_in));
-    let sign_ups = SignUps::new().map_err(|error| failed(&error))?;
-    if let Some(secret) = &config.startup.inbox_secret {
-        sign_ups.set_key(InboxKey::new(secret));
-    }
     let state = Arc::new(GateState {
         table,
         dns: DnsFactCache::default(),
@@ -72,7 +68,8 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         tracer: Arc::clone(&tracer),
         reloadable_rules: SnapshotCell::new(config.reloadable.rules()),
         screening_counts: ScreeningCounts::default(),
-        sign_ups,
+        sign_ups: SignUps::with_secret(config.startup.inbox_secret.as_ref())
+            .map_err(|error| failed(&error))?,
         client_rates: ClientRates::new(),
         held_bytes: HeldBytes::new(
             config.startup.startup_rules.bodies.max_held_bytes,

@@ -29,6 +29,7 @@ name = "feed"
 url = "list.txt"
 [[rule]]
 name = "rule"
+then = "review"
 [[admin.token]]
 name = "ops"
 hash = "sha256:0000000000000000000000000000000000000000000000000000000000000000"

@@ -28,7 +28,7 @@ The settings of the file that take effect without a restart: whole sections, or 
 section. All other settings need a restart.
 */}}
 {{- define "riskgate.reloadedSettings" -}}
-sections: [check, table, dns, plans, top, webhook]
+sections: [check, table, dns, plans, rule, decide, top, webhook]
 settings:
   listen: [certificate]
   log: [access, format, fields, level, process_format]

@@ -1,0 +1,104 @@
+//! The facts about one address, from what a look-up of its domain has found.
+
+use crate::decide::{CountFacts, DomainFacts, Facts};
+use crate::model::domain::Domain;
+use crate::model::email::EmailAddress;
+use crate::model::sign_up::SignUp;
+use crate::model::verdict::{Reason, Rule, Score};
+use crate::table::TableAnswer;
+
+/// What is known about one address, or about a text that should be one.
+#[derive(Clone, Debug)]
+pub struct AddressFacts {
+    /// The domain; `None` for a text with none.
+    pub domain: Option<Domain>,
+    /// The risk score.
+    pub score: Score,
+    /// The reason of the score.
+    pub reason: Reason,
+    /// Whether the local part has this reason and score, and not the domain.
+    pub is_about_local_part: bool,
+    /// What is known about the domain; `None` for a text that is no address.
+    pub of_domain: Option<DomainFacts>,
+    /// Whether the address belongs to a function or a machine; `None` without a local part.
+    pub is_role: Option<bool>,
+    /// The sign-up; `None` if no id is made.
+    pub sign_up: Option<SignUp>,
+    /// The counts of other sign-ups.
+    pub counts: CountFacts,
+}
+
+/// Returns the facts about an address, by what a look-up of its domain has found: those with the
+/// verdict on the domain, and once more with that on the local part if it has one.
+pub fn facts_of_address(
+    address: &EmailAddress,
+    lookup: &TableAnswer<'_>,
+    role_score: Score,
+) -> Vec<AddressFacts> {
+    let is_role = address.is_role();
+    let facts = AddressFacts {
+        is_role: Some(is_role),
+        ..AddressFacts::of_domain(address.domain(), lookup)
+    };
+    let as_role = is_role.then(|| AddressFacts {
+        reason: Reason::RoleAccount,
+        score: role_score,
+        is_about_local_part: true,
+        ..facts.clone()
+    });
+    std::iter::once(facts).chain(as_role).collect()
+}
+
+impl AddressFacts {
+    /// The facts about a domain, without those of a local part.
+    pub fn of_domain(domain: &Domain, lookup: &TableAnswer<'_>) -> AddressFacts {
+        let verdict = lookup.verdict;
+        AddressFacts {
+            domain: Some(domain.clone()),
+            score: verdict.score,
+            reason: verdict.reason,
+            is_about_local_part: false,
+            of_domain: Some(DomainFacts {
+                verdict_source: lookup.verdict_source(),
+                is_free_provider: verdict.is_free_provider,
+                is_corporate_email: verdict.is_corporate_email,
+                is_alias: verdict.rule == Rule::Alias,
+            }),
+            is_role: None,
+            sign_up: None,
+            counts: CountFacts::default(),
+        }
+    }
+
+    /// The facts about a text that is no address. A part of it may be this domain.
+    pub fn of_no_address(domain: Option<Domain>, score: Score) -> AddressFacts {
+        AddressFacts {
+            domain,
+            score,
+            reason: Reason::Undeliverable,
+            is_about_local_part: false,
+            of_domain: None,
+            is_role: None,
+            sign_up: None,
+            counts: CountFacts::default(),
+        }
+    }
+
+    /// Leaves out whatever depends on earlier sign-ups.
+    pub fn forget_sign_up(&mut self) {
+        self.sign_up = None;
+        self.counts = CountFacts::default();
+    }
+
+    /// The facts, as rules ask for them.
+    pub fn for_rules(&self) -> Facts<'_> {
+        Facts {
+            domain: self.domain.as_ref().map(Domain::as_str),
+            risk_score: self.score,
+            reason: self.reason,
+            of_domain: self.of_domain,
+            is_role: self.is_role,
+            counts: self.counts,
+        }
+    }
+}

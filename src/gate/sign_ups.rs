@@ -1,0 +1,60 @@
+//! Whose sign-up a request is, and when it counts.
+
+use std::net::IpAddr;
+
+use crate::decide::{CountFacts, Scope};
+use crate::model::email::EmailAddress;
+use crate::model::sign_up::SignUp;
+use crate::model::verdict::Rule;
+use crate::table::TableAnswer;
+
+use super::request_context::RequestContext;
+use super::state::Gate;
+
+impl Gate {
+    /// Takes note that the server answers a request so. A sign-up that succeeded counts.
+    pub(crate) fn take_server_answer(&self, status: u16, is_html: bool, ctx: &mut RequestContext) {
+        ctx.set_upstream_outcome(status);
+        if let (Some(screened), Some(rules)) = (&ctx.screened, &ctx.screen_rules)
+            && rules.success.is_success(status, is_html)
+        {
+            screened.sign_ups.iter().for_each(|sign_up| self.state.sign_ups.record(sign_up));
+        }
+    }
+
+    /// Returns the sign-up of an address by this client; `None` if no id is made.
+    pub(super) fn identify_sign_up(
+        &self,
+        address: &EmailAddress,
+        lookup: &TableAnswer<'_>,
+        client: Option<IpAddr>,
+        ctx: &RequestContext,
+    ) -> Option<SignUp> {
+        let decisions = &ctx.rules.decisions;
+        if !decisions.is_on() {
+            return None;
+        }
+        // A trusted proxy is no client: it stands for all of them.
+        let proxies = &self.startup_rules.client_address.trusted_proxies;
+        let client = client.filter(|address| !proxies.contains(*address));
+        // The whole world has addresses there.
+        let is_shared = lookup.verdict.rule == Rule::Protected || lookup.verdict.is_free_provider;
+        let scope = match &ctx.key {
+            Some(key) if decisions.is_by_account => Scope::Account(&key.account.name),
+            _ => Scope::Deployment,
+        };
+        self.state.sign_ups.identify(address, client, !is_shared, scope, ctx.unix_now())
+    }
+
+    /// The counts of other sign-ups, if a rule asks for one.
+    pub(super) fn count_other_sign_ups(
+        &self,
+        sign_up: Option<&SignUp>,
+        ctx: &RequestContext,
+    ) -> CountFacts {
+        match sign_up.filter(|_| ctx.rules.decisions.asks_for_counts()) {
+            Some(sign_up) => self.state.sign_ups.count_others(sign_up),
+            None => CountFacts::default(),
+        }
+    }
+}
