@@ -5,6 +5,7 @@ pub mod access_log;
 pub mod metrics;
 pub mod process_log;
 pub mod redaction;
+pub mod refused_forms;
 pub mod screening_counts;
 pub mod top_domains;
 pub mod traces;

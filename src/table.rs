@@ -20,6 +20,7 @@ mod evidence;
 mod fault;
 mod inheritance;
 mod layout;
+mod list_days;
 mod lists;
 mod location;
 mod look_alikes;

@@ -14,12 +14,14 @@ use crate::gate::route;
 use crate::message::request_head::RequestLineStart;
 use crate::message::response::{RenderOptions, Reply, format_http_date};
 use crate::model::refusal::Refusal;
+use crate::model::verdict::Score;
 use crate::observe::access_log::{AccessLog, LogEntry};
 use crate::observe::redaction::redact_secrets;
+use crate::observe::refused_forms::RefusedForm;
 
 use super::beginning::{Head, ParsedBytes, UnreadHead};
 use super::request_context::{ConnectionFacts, RequestContext, StartTime};
-use super::screen_rules::ScreeningResult;
+use super::screen_rules::{ScreenAction, ScreeningResult};
 use super::session::{close_if_process_ends, has_final_response_started};
 use super::state::Gate;
 use super::trace_spans::collect_spans;
@@ -214,6 +216,7 @@ impl Gate {
         let elapsed = ctx.started_at().elapsed();
         let outcome = ctx.outcome.unwrap_or("other");
         self.state.metrics.requests.count_request(ctx.route, outcome, elapsed.as_secs_f64());
+        self.record_refused_form(ctx);
         if !self.state.access_log.is_enabled() && !self.state.tracer.is_on() {
             return;
         }
@@ -257,6 +260,23 @@ impl Gate {
         }
         if let Some(trace) = ctx.trace.filter(|trace| trace.is_sampled) {
             self.state.tracer.queue_spans(collect_spans(ctx, &trace, &entry));
+        }
+    }
+}
+
+impl Gate {
+    /// Keeps what the operator may see of a form that was refused for its verdict.
+    fn record_refused_form(&self, ctx: &RequestContext) {
+        let screened = ctx.screened.as_deref().zip(ctx.screening_route());
+        if let Some((screened, route)) = screened.filter(|it| it.0.action == ScreenAction::Block) {
+            self.state.refused_forms.record(RefusedForm {
+                at: ctx.unix_now(),
+                route: route.into(),
+                rule: screened.rule.as_ref().map(|rule| rule.name.clone()),
+                reason: screened.reason,
+                score: screened.score.map(Score::value),
+                domain: screened.domain.as_ref().map(|domain| domain.as_str().into()),
+            });
         }
     }
 }

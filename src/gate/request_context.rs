@@ -243,6 +243,15 @@ impl RequestContext {
         self.authz.is_some() || self.screen_rules.is_some()
     }
 
+    /// Where the request is screened: the prefix of its route, or `authz.path`. `None` if it is
+    /// not.
+    pub(super) fn screening_route(&self) -> Option<&str> {
+        let of_authz = self.authz.as_ref().and_then(|rules| rules.screening.as_ref());
+        let policy = of_authz.map(|screening| &screening.policy);
+        let policy = policy.or_else(|| self.screen_rules.as_ref().map(|rules| &rules.policy))?;
+        Some(&policy.route)
+    }
+
     /// The time for the exchange, by the route; `None` for that of a check.
     pub(crate) fn time_limit(&self) -> Option<TimeLimit> {
         self.time_limit

@@ -81,6 +81,17 @@ pub enum ScreenMode {
     Block,
 }
 
+impl ScreenMode {
+    /// The name in the config.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ScreenMode::Shadow => "shadow",
+            ScreenMode::Annotate => "annotate",
+            ScreenMode::Block => "block",
+        }
+    }
+}
+
 /// What riskgate did with a form; the `action` in metrics, logs and for the upstream server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScreenAction {

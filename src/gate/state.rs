@@ -15,6 +15,7 @@ use crate::model::path_prefix::PathPrefix;
 use crate::model::verdict::Score;
 use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
+use crate::observe::refused_forms::RefusedForms;
 use crate::observe::screening_counts::ScreeningCounts;
 use crate::observe::top_domains::TopList;
 use crate::observe::traces::Tracer;
@@ -132,6 +133,8 @@ pub struct GateState {
     pub screening_counts: ScreeningCounts,
     /// The inbox ids, and the counts of sign-ups.
     pub sign_ups: SignUps,
+    /// The last forms that were refused.
+    pub refused_forms: RefusedForms,
     /// The requests that each client may still send.
     pub client_rates: ClientRates,
     /// The memory for the bodies of requests that are arriving.

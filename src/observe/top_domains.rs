@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dashmap::DashSet;
-use serde_json::json;
+use serde_json::{Value, json};
 use siphasher::sip::SipHasher13;
 
 use crate::model::verdict::{Reason, Score};
@@ -50,9 +50,43 @@ pub type ClockFn = Box<dyn Fn() -> i64 + Send>;
 /// Returns the seed list of the current table, in order.
 pub type SeedListFn = Box<dyn Fn() -> Vec<String> + Send>;
 
+/// One name of the list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopEntry {
+    domain: String,
+    score: Score,
+    reason: Reason,
+    /// The decayed count; `None` for a name that is in the list by the seed alone.
+    count: Option<f64>,
+}
+
+impl TopEntry {
+    /// Renders the members that clients get.
+    fn to_client_json(&self) -> String {
+        let TopEntry { domain, score, reason, .. } = self;
+        let (domain, score) = (json!(domain), score.value());
+        format!(r#"{{"domain":{domain},"risk_score":{score},"reason":"{reason}"}}"#)
+    }
+
+    /// Renders the name for an operator, with its count to one decimal place.
+    pub fn to_json_with_count(&self) -> Value {
+        json!({
+            "domain": self.domain, "risk_score": self.score.value(), "reason": self.reason.as_str(),
+            "count": self.count.map(|count| (count * 10.0).round() / 10.0),
+        })
+    }
+}
+
+/// The list in both of its forms.
+struct PublishedList {
+    entries: Vec<TopEntry>,
+    /// The body of the response to a client.
+    body: Bytes,
+}
+
 /// Counts flagged look-ups and publishes the ranked list. A thread of its own does the work.
 pub struct TopList {
-    list_json: Arc<SnapshotCell<Bytes>>,
+    list: Arc<SnapshotCell<PublishedList>>,
     seen_hashes: Arc<DashSet<u64>>,
     day_of_hashes: AtomicU64,
     dropped_lookups: Arc<AtomicU64>,
@@ -87,7 +121,8 @@ impl TopList {
             outcome => outcome?,
         };
         let (sender, receiver) = sync_channel(MAX_QUEUED_LOOKUPS);
-        let list_json = Arc::new(SnapshotCell::new(Bytes::new()));
+        let empty = PublishedList { entries: Vec::new(), body: Bytes::new() };
+        let list = Arc::new(SnapshotCell::new(empty));
         let options = Arc::new(SnapshotCell::new(options));
         let is_stale = Arc::new(AtomicBool::new(false));
         let dropped_lookups = Arc::new(AtomicU64::new(0));
@@ -98,7 +133,7 @@ impl TopList {
             seed_list,
             clock,
             rows: rows.into_iter().map(|row| (row.domain.clone(), row)).collect(),
-            list_json: Arc::clone(&list_json),
+            list: Arc::clone(&list),
             options: Arc::clone(&options),
             is_stale: Arc::clone(&is_stale),
             unsaved_by_day: BTreeMap::new(),
@@ -113,7 +148,7 @@ impl TopList {
             .spawn(move || worker.run(&receiver))
             .map_err(|error| StoreError::Conflict(format!("expected a thread, found {error}")))?;
         Ok(TopList {
-            list_json,
+            list,
             seen_hashes: Arc::new(dedup_hashes.into_iter().collect()),
             day_of_hashes: AtomicU64::new(today.cast_unsigned()),
             dropped_lookups,
@@ -126,7 +161,12 @@ impl TopList {
 
     /// Returns the body of the response: the list, at most 1 s old.
     pub fn response_body(&self) -> Bytes {
-        Bytes::clone(&self.list_json.peek())
+        Bytes::clone(&self.list.peek().body)
+    }
+
+    /// Returns the names of the list with their counts, at most 1 s old.
+    pub fn entries(&self) -> Vec<TopEntry> {
+        self.list.peek().entries.clone()
     }
 
     /// Counts one flagged look-up of `account` for the row that matched.
@@ -205,7 +245,7 @@ struct Worker {
     clock: ClockFn,
     /// The store's rows, with the counts that were added since.
     rows: HashMap<String, TopRow>,
-    list_json: Arc<SnapshotCell<Bytes>>,
+    list: Arc<SnapshotCell<PublishedList>>,
     options: Arc<SnapshotCell<TopDomainsOptions>>,
     is_stale: Arc<AtomicBool>,
     /// The unsaved counts by day and domain, because an outage may last longer than a day.
@@ -311,9 +351,10 @@ impl Worker {
                 counts.insert(domain, row.count_at(now, options.half_life_seconds));
             }
         }
+        let mut weights = counts.clone();
         let seed = (self.seed_list)();
         for (seed_rank, domain) in seed.iter().enumerate() {
-            *counts.entry(domain).or_default() += FIRST_SEED_WEIGHT / (seed_rank + 1) as f64;
+            *weights.entry(domain).or_default() += FIRST_SEED_WEIGHT / (seed_rank + 1) as f64;
         }
         let seed_ranks: HashMap<&str, usize> = seed
             .iter()
@@ -321,22 +362,23 @@ impl Worker {
             .map(|(seed_rank, domain)| (domain.as_str(), seed_rank))
             .collect();
         let seed_rank = |domain: &str| seed_ranks.get(domain).copied().unwrap_or(usize::MAX);
-        let mut ranked: Vec<(&str, f64)> = counts.into_iter().collect();
+        let mut ranked: Vec<(&str, f64)> = weights.into_iter().collect();
         ranked.sort_unstable_by(|a, b| {
             let by_count = b.1.total_cmp(&a.1);
             by_count.then_with(|| seed_rank(a.0).cmp(&seed_rank(b.0))).then_with(|| a.0.cmp(b.0))
         });
-        let entries: Vec<String> = ranked
+        let entries: Vec<TopEntry> = ranked
             .into_iter()
             .filter_map(|(domain, _)| {
                 let (reason, score) = (self.flagged_verdict_of)(domain)?;
-                let (domain, score) = (json!(domain), score.value());
-                Some(format!(r#"{{"domain":{domain},"risk_score":{score},"reason":"{reason}"}}"#))
+                let count = counts.get(domain).copied();
+                Some(TopEntry { domain: domain.to_owned(), score, reason, count })
             })
             .take(options.limit)
             .collect();
-        let body = format!(r#"{{"domains":[{}],"count":{}}}"#, entries.join(","), entries.len());
-        self.list_json.publish(Bytes::from(body));
+        let rendered: Vec<String> = entries.iter().map(TopEntry::to_client_json).collect();
+        let body = format!(r#"{{"domains":[{}],"count":{}}}"#, rendered.join(","), entries.len());
+        self.list.publish(PublishedList { entries, body: Bytes::from(body) });
     }
 
     /// Adds this node's unsaved counts to the store, and takes the store's sums over all nodes into

@@ -33,6 +33,7 @@ use crate::model::network::loopback_if_unspecified;
 use crate::observe::process_log::ProcessLog;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
 use crate::proxy::upstream::Upstreams;
+use crate::support::certificates::CurrentCertificates;
 
 use access::Access;
 use api::AdminApi;
@@ -95,7 +96,6 @@ impl AdminApp {
         reload_trigger: ReloadTrigger,
         inputs: Arc<CurrentInputs>,
     ) -> AdminApp {
-        let started_at = state.ledger.believed_now();
         let history = Arc::new(TrafficHistory::new(Arc::clone(&state)));
         let api = AdminApi::new(
             Arc::clone(&state),
@@ -103,9 +103,10 @@ impl AdminApp {
             Arc::clone(&reload_status),
             reload_trigger.clone(),
             Arc::clone(&history),
-            started_at,
+            Arc::clone(&upstreams),
         );
         AdminApp {
+            started_at: api.started_at,
             api,
             api_permits: Arc::new(Semaphore::new(MAX_API_REQUESTS)),
             history,
@@ -117,7 +118,6 @@ impl AdminApp {
             process_log: None,
             listens_on_loopback: inputs.startup.admin.ip().is_loopback(),
             is_metrics_public: inputs.startup.is_metrics_public,
-            started_at,
             http_probe_address: loopback_if_unspecified(inputs.startup.http),
             was_http_listening: AtomicBool::new(false),
             inputs,
@@ -132,6 +132,12 @@ impl AdminApp {
     /// Makes `/metrics` also report how many lines of this log were dropped.
     pub fn with_process_log(mut self, log: &Arc<ProcessLog>) -> AdminApp {
         self.process_log = Some(Arc::clone(log));
+        self
+    }
+
+    /// Lets the admin API tell of the certificates of the HTTPS listener.
+    pub fn with_certificates(mut self, certificates: Option<Arc<CurrentCertificates>>) -> AdminApp {
+        self.api.certificates = certificates;
         self
     }
 

@@ -204,7 +204,8 @@ fn add_services(
 ) -> Result<(), StartError> {
     if let Some(socket) = sockets.remove_socket("admin") {
         server.add_service(GenBackgroundService::new("history".to_owned(), admin.history()));
-        let admin = AdminServerApp::new(admin);
+        let certificates = service_parts.certificates.clone();
+        let admin = AdminServerApp::new(admin.with_certificates(certificates));
         let timeout = service_parts.config.startup.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }

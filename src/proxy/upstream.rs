@@ -48,6 +48,7 @@ pub use response::{
     ClientHeader, Http1Header, Http2Header, ResponseBody, ResponseContext, ResponseHead,
     forward_response_head,
 };
+pub use server_health::{ServerFailure, ServerStatus};
 pub use server_name::ServerName;
 use server_set::ServerSet;
 pub use tls::UpstreamTls;
@@ -135,6 +136,11 @@ impl Upstreams {
     /// Lists the servers: the addresses of all names that resolve.
     pub fn list_servers(&self) -> Vec<SocketAddr> {
         self.servers.list()
+    }
+
+    /// Describes each server for an operator.
+    pub fn describe_servers(&self) -> Vec<ServerStatus> {
+        self.servers.describe()
     }
 
     /// Says that no server is healthy, and why; `None` if one is healthy or no name resolves.

@@ -1,5 +1,7 @@
 //! The name of a field, as the config spells it and as bodies spell it.
 
+use std::fmt;
+
 /// A field: the names on the way to it, from the outside. `user.email` is the member `email` of the
 /// member `user`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,13 @@ impl FieldPath {
         }
         let names = names_of(&form_name_parts(name));
         names.len() > self.parts.len() && names.starts_with(&self.parts)
+    }
+}
+
+/// As in the config, with dots between the parts.
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.parts.join("."))
     }
 }
 

@@ -61,8 +61,18 @@ pub struct CertificateSet {
     by_server_name: HashMap<String, Arc<CertifiedKey>>,
     /// Used if the client sends no server name, or a name without a certificate.
     default_certificate: Arc<CertifiedKey>,
-    /// When each certificate expires, in seconds since 1970, by the file of its chain.
-    expiries: Vec<(String, i64)>,
+    descriptions: Vec<CertificateDescription>,
+}
+
+/// A certificate of a listener, as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateDescription {
+    /// The file of its chain.
+    pub chain: String,
+    /// The DNS names in it, in lower case.
+    pub names: Vec<String>,
+    /// When it expires, in seconds since 1970.
+    pub expires_at: i64,
 }
 
 impl CertificateSet {
@@ -71,12 +81,15 @@ impl CertificateSet {
     pub fn load(
         files: &[CertificateFiles],
     ) -> Result<Option<CertificateSet>, Vec<CertificateFault>> {
-        let (mut by_name, mut first, mut expiries) = (HashMap::new(), None, Vec::new());
+        let (mut by_name, mut first, mut descriptions) = (HashMap::new(), None, Vec::new());
         let mut faults = Vec::new();
         for certificate in files {
             match read_certified_key(certificate) {
-                Ok((names, expires, certified)) => {
-                    expiries.push((certificate.chain.display().to_string(), expires));
+                Ok((names, expires_at, certified)) => {
+                    let chain = certificate.chain.display().to_string();
+                    let description =
+                        CertificateDescription { chain, names: names.clone(), expires_at };
+                    descriptions.push(description);
                     first.get_or_insert_with(|| Arc::clone(&certified));
                     for name in names {
                         by_name.entry(name).or_insert_with(|| Arc::clone(&certified));
@@ -91,7 +104,7 @@ impl CertificateSet {
         Ok(first.map(|first| CertificateSet {
             by_server_name: by_name,
             default_certificate: first,
-            expiries,
+            descriptions,
         }))
     }
 
@@ -194,7 +207,13 @@ impl CurrentCertificates {
 
     /// When each certificate expires, in seconds since 1970, by the file of its chain.
     pub fn expiries(&self) -> Vec<(String, i64)> {
-        self.0.peek().expiries.clone()
+        let descriptions = &self.0.peek().descriptions;
+        descriptions.iter().map(|it| (it.chain.clone(), it.expires_at)).collect()
+    }
+
+    /// Describes each certificate for an operator.
+    pub fn describe(&self) -> Vec<CertificateDescription> {
+        self.0.peek().descriptions.clone()
     }
 }
 

@@ -5,6 +5,7 @@
 //! client whose bucket is forgotten starts again with a full one, so no number of other clients can
 //! make riskgate refuse a client.
 
+use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,6 +33,17 @@ impl Rate {
 
     fn nanoseconds_per_request(self) -> u64 {
         nanoseconds(self.refill_time) / u64::from(self.burst)
+    }
+}
+
+/// As in the config: `20/1h`, `100/10m`.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.refill_time.as_secs_f64();
+        let units = [(86_400.0, "d"), (3_600.0, "h"), (60.0, "m")];
+        let is_whole = |unit: &&(f64, &str)| seconds % unit.0 == 0.0;
+        let (size, unit) = units.iter().find(is_whole).unwrap_or(&(1.0, "s"));
+        write!(f, "{}/{}{unit}", self.burst, seconds / size)
     }
 }
 

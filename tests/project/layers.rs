@@ -130,7 +130,15 @@ const CRATES: [(&str, &[&str]); 42] = [
     ("sha2", &["decide/inbox_key", "feed/fetch", "keys/token", "store/audit", "webhook"]),
     (
         "smol_str",
-        &["model", "decide", "message", "gate", "downstream/fast_path", "observe/screening_counts"],
+        &[
+            "model",
+            "decide",
+            "message",
+            "gate",
+            "downstream/fast_path",
+            "observe/refused_forms",
+            "observe/screening_counts",
+        ],
     ),
     ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
     ("strsim", &["config/hints"]),

@@ -50,6 +50,21 @@ fn the_seed_list_leads_until_a_domain_has_a_higher_count() {
 }
 
 #[test]
+fn a_name_that_nobody_asked_about_has_no_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let top_list = start_top_list(&path, OPTIONS);
+    for account in ["acme", "other", "acme"] {
+        top_list.count_lookup("second.com", account, fixed_unix_now());
+    }
+    top_list.close();
+    let entries = start_top_list(&path, OPTIONS).entries();
+    let shown: Vec<serde_json::Value> = entries.iter().map(TopEntry::to_json_with_count).collect();
+    let entry = |domain: &str, count: Option<f64>| json!({ "domain": domain, "risk_score": 100, "reason": "disposable", "count": count });
+    assert_eq!(shown, [entry("first.com", None), entry("second.com", Some(2.0))]);
+}
+
+#[test]
 fn an_account_counts_once_for_each_row_and_day_over_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
@@ -130,7 +145,10 @@ fn worker_without_thread(path: &Path) -> Worker {
         seed_list: Box::new(Vec::new),
         clock: Box::new(fixed_unix_now),
         rows: HashMap::new(),
-        list_json: Arc::new(SnapshotCell::new(Bytes::new())),
+        list: Arc::new(SnapshotCell::new(PublishedList {
+            entries: Vec::new(),
+            body: Bytes::new(),
+        })),
         options: Arc::new(SnapshotCell::new(OPTIONS)),
         is_stale: Arc::default(),
         unsaved_by_day: BTreeMap::new(),

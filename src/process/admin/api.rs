@@ -10,6 +10,7 @@ mod overrides;
 mod reports;
 pub(super) mod request;
 mod ring_index;
+mod served;
 mod usage;
 
 use std::collections::HashMap;
@@ -24,7 +25,9 @@ use super::history::TrafficHistory;
 use crate::config::{AdminToken, ReloadableConfig, StoreOptions};
 use crate::gate::GateState;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
+use crate::proxy::upstream::Upstreams;
 use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
+use crate::support::certificates::CurrentCertificates;
 use request::{ApiError, ApiRequest, ChangeAfterStoreFailure};
 use ring_index::RingIndex;
 
@@ -44,7 +47,10 @@ pub(super) struct AdminApi {
     reload_status: Arc<Mutex<ReloadStatus>>,
     reload_trigger: ReloadTrigger,
     history: Arc<TrafficHistory>,
-    started_at: i64,
+    upstreams: Arc<Upstreams>,
+    /// Those of the HTTPS listener; `None` without one.
+    pub(super) certificates: Option<Arc<CurrentCertificates>>,
+    pub(super) started_at: i64,
     /// The store that this process serves: that of the config at the start.
     served_store: StoreOptions,
     /// Device and inode of the store's file at the start; `None` for a server.
@@ -70,9 +76,10 @@ impl AdminApi {
         reload_status: Arc<Mutex<ReloadStatus>>,
         reload_trigger: ReloadTrigger,
         history: Arc<TrafficHistory>,
-        started_at: i64,
+        upstreams: Arc<Upstreams>,
     ) -> AdminApi {
         let served_store = inputs.startup.store.clone();
+        let started_at = state.ledger.believed_now();
         AdminApi {
             served_file: served_store.file_identity(),
             served_store,
@@ -81,6 +88,8 @@ impl AdminApi {
             reload_status,
             reload_trigger,
             history,
+            upstreams,
+            certificates: None,
             started_at,
             read_store: Mutex::default(),
             write_store: Mutex::default(),
@@ -177,6 +186,10 @@ impl AdminApi {
             ["verdicts"] => AdminApi::count_verdicts,
             ["top-domains"] => AdminApi::list_top_domains,
             ["screening"] => AdminApi::count_screened_forms,
+            ["refused-forms"] => AdminApi::list_refused_forms,
+            ["servers"] => AdminApi::list_servers,
+            ["routes"] => AdminApi::list_routes,
+            ["certificates"] => AdminApi::list_certificates,
             ["lookup"] => AdminApi::look_up,
             ["lists"] => AdminApi::list_lists,
             ["feeds"] => AdminApi::list_feeds,

@@ -71,16 +71,16 @@ impl TrafficHistory {
         samples.samples.push_back(sample);
     }
 
-    /// Renders the traffic of the last hours, up to now.
-    pub(super) fn to_json(&self, hours: u32) -> Value {
+    /// Renders the traffic of the last minutes, up to now.
+    pub(super) fn to_json(&self, minutes: u32) -> Value {
         let totals = self.state.metrics.requests.traffic_totals();
         let samples = self.lock_samples();
         let latest =
             Sample::between(&samples.last_totals, &totals, self.state.ledger.believed_now());
-        let shown = (hours as usize * 3_600 / SAMPLE_SECONDS as usize).min(MAX_SAMPLES);
+        let shown = count_samples(minutes).min(MAX_SAMPLES);
         let skipped = (samples.samples.len() + 1).saturating_sub(shown);
         let shown: Vec<&Sample> = samples.samples.iter().chain([&latest]).skip(skipped).collect();
-        render_samples(&shown, hours)
+        render_samples(&shown, minutes)
     }
 }
 
@@ -112,11 +112,15 @@ impl Sample {
     }
 }
 
+/// The number of samples of so many minutes.
+fn count_samples(minutes: u32) -> usize {
+    minutes as usize * 60 / SAMPLE_SECONDS as usize
+}
+
 /// Renders samples as columns of at most [`MAX_POINTS`] points. Leaves out outcomes without any
 /// request, except `ok`.
-fn render_samples(samples: &[&Sample], hours: u32) -> Value {
-    let wanted = hours as usize * 3_600 / SAMPLE_SECONDS as usize;
-    let per_point = wanted.div_ceil(MAX_POINTS).max(1);
+fn render_samples(samples: &[&Sample], minutes: u32) -> Value {
+    let per_point = count_samples(minutes).div_ceil(MAX_POINTS).max(1);
     // If the samples can't be divided evenly, the oldest point has fewer samples than the others.
     let (head, rest) = samples.split_at(samples.len() % per_point);
     let points: Vec<&[&Sample]> = Some(head)
@@ -197,7 +201,7 @@ mod tests {
     fn a_day_is_shown_in_few_points_and_no_request_is_lost() {
         let samples: Vec<Sample> = (0..8_640).map(|n| sample(n * 10, 2, 3)).collect();
         let shown: Vec<&Sample> = samples.iter().collect();
-        let json = render_samples(&shown, 24);
+        let json = render_samples(&shown, 24 * 60);
         let ok = json["requests"]["ok"].as_array().unwrap();
         assert!(ok.len() <= MAX_POINTS, "{}", ok.len());
         assert_eq!(ok.iter().map(|count| count.as_u64().unwrap()).sum::<u64>(), 17_280);

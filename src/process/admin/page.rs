@@ -9,7 +9,7 @@ const STYLE_TYPE: &str = "text/css; charset=utf-8";
 const IMAGE_TYPE: &str = "image/svg+xml";
 
 /// The path, the content type and the content of each file.
-const FILES: [(&str, &str, &str); 26] = [
+const FILES: [(&str, &str, &str); 27] = [
     ("/", HTML_TYPE, include_str!("page/index.html")),
     ("/page/account.js", SCRIPT_TYPE, include_str!("page/account.js")),
     ("/page/accounts.js", SCRIPT_TYPE, include_str!("page/accounts.js")),
@@ -32,6 +32,7 @@ const FILES: [(&str, &str, &str); 26] = [
     ("/page/page.css", STYLE_TYPE, include_str!("page/page.css")),
     ("/page/plans.js", SCRIPT_TYPE, include_str!("page/plans.js")),
     ("/page/screening.js", SCRIPT_TYPE, include_str!("page/screening.js")),
+    ("/page/servers.js", SCRIPT_TYPE, include_str!("page/servers.js")),
     ("/page/session.js", SCRIPT_TYPE, include_str!("page/session.js")),
     ("/page/traffic.js", SCRIPT_TYPE, include_str!("page/traffic.js")),
     ("/page/usage.js", SCRIPT_TYPE, include_str!("page/usage.js")),

@@ -17,13 +17,40 @@ const MIN_REFUSAL_AGE: Duration = Duration::from_secs(1);
 /// The most servers that a problem names.
 const MAX_NAMED_SERVERS: usize = 3;
 
-/// The servers that are not healthy.
+/// The servers that are not healthy, and the last failure of each server.
 pub struct ServerHealth {
     unhealthy: DashMap<SocketAddr, HealthProblem>,
+    last_failures: DashMap<SocketAddr, Failure>,
     /// How long a server that refused a connection is skipped.
     eject_for: Duration,
     /// The log says that no server is healthy, and not yet that one has recovered.
     is_outage_logged: Mutex<bool>,
+}
+
+/// A server, as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// The server.
+    pub address: SocketAddr,
+    /// See [`ServerHealth::is_healthy`].
+    pub is_healthy: bool,
+    /// The last time that it refused a connection or failed a check, if it has.
+    pub last_failure: Option<ServerFailure>,
+}
+
+/// A failure of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFailure {
+    /// What failed.
+    pub reason: String,
+    /// How long ago it was.
+    pub age: Duration,
+}
+
+/// The last failure of a server.
+struct Failure {
+    reason: String,
+    at: Instant,
 }
 
 /// Why a server is not healthy.
@@ -37,7 +64,12 @@ struct HealthProblem {
 impl ServerHealth {
     /// Creates the record, in which every server is healthy.
     pub fn new(eject_for: Duration) -> ServerHealth {
-        ServerHealth { unhealthy: DashMap::new(), eject_for, is_outage_logged: Mutex::new(false) }
+        ServerHealth {
+            unhealthy: DashMap::new(),
+            last_failures: DashMap::new(),
+            eject_for,
+            is_outage_logged: Mutex::new(false),
+        }
     }
 
     /// Returns true if requests may be sent to the server: it has not failed its last check, and it
@@ -53,6 +85,15 @@ impl ServerHealth {
     /// accepted no connection and passed no check since.
     pub fn is_healthy(&self, server: &SocketAddr) -> bool {
         !self.unhealthy.contains_key(server)
+    }
+
+    /// Describes a server for an operator.
+    pub fn describe(&self, address: SocketAddr) -> ServerStatus {
+        let last_failure = self.last_failures.get(&address).map(|failure| ServerFailure {
+            reason: failure.reason.clone(),
+            age: failure.at.elapsed(),
+        });
+        ServerStatus { address, is_healthy: self.is_healthy(&address), last_failure }
     }
 
     /// Records that a request could not connect to the server.
@@ -71,6 +112,8 @@ impl ServerHealth {
         reason: &str,
         change: impl FnOnce(&mut HealthProblem),
     ) {
+        let failure = Failure { reason: reason.to_owned(), at: Instant::now() };
+        self.last_failures.insert(server, failure);
         let mut problem = self.unhealthy.entry(server).or_insert_with(|| {
             log::warn!("upstream server {server} is down: {reason}");
             HealthProblem { reason: String::new(), has_failed_check: false, refused_at: None }
@@ -110,6 +153,7 @@ impl ServerHealth {
     /// Forgets all servers but these.
     pub fn retain(&self, servers: &[SocketAddr]) {
         self.unhealthy.retain(|server, _| servers.contains(server));
+        self.last_failures.retain(|server, _| servers.contains(server));
     }
 
     /// Says in the log that no server is healthy, or that one has recovered: each once.
@@ -174,6 +218,24 @@ mod tests {
         assert!(!health.is_selectable(&server(1)));
         health.record_passed_check(server(1), later);
         assert!(health.is_selectable(&server(1)) && health.is_healthy(&server(1)));
+    }
+
+    #[test]
+    fn the_last_failure_of_a_server_is_known_after_its_recovery() {
+        let (health, later) = (ServerHealth::new(HOUR), Instant::now() + MIN_REFUSAL_AGE * 2);
+        assert_eq!(health.describe(server(1)).last_failure, None);
+        health.record_failed_check(server(1), "status 503");
+        health.record_failed_check(server(1), "status 500");
+        let describe = |port| {
+            let status = health.describe(server(port));
+            (status.is_healthy, status.last_failure.map(|it| it.reason))
+        };
+        assert_eq!(describe(1), (false, Some("status 500".to_owned())));
+        health.record_passed_check(server(1), later);
+        assert_eq!(describe(1), (true, Some("status 500".to_owned())));
+        assert_eq!(describe(2), (true, None));
+        health.retain(&[server(2)]);
+        assert_eq!(describe(1), (true, None), "a server that has left is forgotten");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 use super::name_resolver::{NameResolver, Resolution};
-use super::server_health::ServerHealth;
+use super::server_health::{ServerHealth, ServerStatus};
 use super::turns::Turns;
 use crate::support::snapshot::SnapshotCell;
 
@@ -95,6 +95,11 @@ impl ServerSet {
     pub fn list_healths(&self) -> Vec<(SocketAddr, bool)> {
         let servers = self.servers.peek();
         servers.iter().map(|server| (*server, self.health.is_healthy(server))).collect()
+    }
+
+    /// Describes each server for an operator.
+    pub fn describe(&self) -> Vec<ServerStatus> {
+        self.servers.peek().iter().map(|server| self.health.describe(*server)).collect()
     }
 
     /// Says that no server is healthy, and why; `None` if one is healthy or there is none.

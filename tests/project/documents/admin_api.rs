@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use riskgate::gate::screen_rules::ScreenMode;
 use riskgate::management::KeyState;
 use riskgate::model::verdict::{Reason, Rule, VerdictSource};
 use riskgate::observe::metrics::OUTCOMES;
@@ -189,6 +190,8 @@ fn the_enumerations_of_the_document_equal_those_of_the_code() {
     let accounts = read_project_file("src/process/admin/api/accounts.rs");
     let sorts: BTreeSet<&str> = find_texts_between(&accounts, "Some(\"", "\")");
     let overrides = read_project_file("src/management/overrides.rs");
+    let modes = [ScreenMode::Shadow, ScreenMode::Annotate, ScreenMode::Block];
+    let modes = modes.map(ScreenMode::as_str);
     let made = ["allowed", "denied", "cleared"];
     assert!(made.iter().all(|action| overrides.contains(&format!("{action:?}"))));
     let in_code: BTreeSet<String> = [
@@ -206,6 +209,8 @@ fn the_enumerations_of_the_document_equal_those_of_the_code() {
         format!("{}, \"\"", sorts.into_iter().collect::<Vec<_>>().join(", ")),
         "unlimited, plan, null".to_owned(),
         "allow, deny".to_owned(),
+        "up, down".to_owned(),
+        modes.join(", "),
         made.join(", "),
     ]
     .into();

@@ -12,25 +12,31 @@ use super::{AdminApi, ChangePermit};
 use crate::feed::FeedStatus;
 use crate::management::explain_domain;
 use crate::model::domain::Domain;
-use crate::model::month::{format_rfc3339, parse_day_as_unix_seconds};
-use crate::table::{ListInfo, Table};
+use crate::model::month::format_rfc3339;
+use crate::observe::top_domains::TopEntry;
+use crate::table::ListInfo;
 
-/// The hours of traffic that riskgate shows by default.
-const DEFAULT_HISTORY_HOURS: u32 = 6;
+/// The minutes of traffic that riskgate shows by default.
+const DEFAULT_HISTORY_MINUTES: u32 = 6 * 60;
 
 impl AdminApi {
     pub(super) fn show_history(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&["hours"])?;
-        let hours = match request.parameter("hours").map(str::parse) {
-            None => DEFAULT_HISTORY_HOURS,
-            Some(Ok(hours @ 1..=24)) => hours,
-            Some(_) => {
-                let found = request.parameter("hours").unwrap_or_default();
-                let expected = "hours: expected a number from 1 to 24";
-                return Err(ApiError::invalid(format!("{expected}, but found {found:?}")));
+        request.check_parameters(&["hours", "minutes"])?;
+        let read = |name: &str, max: u32| -> Result<Option<u32>, ApiError> {
+            let Some(found) = request.parameter(name) else { return Ok(None) };
+            let number = found.parse().ok().filter(|number| (1..=max).contains(number));
+            let expected = || format!("{name}: expected a number from 1 to {max}");
+            let fault = || ApiError::invalid(format!("{}, but found {found:?}", expected()));
+            number.ok_or_else(fault).map(Some)
+        };
+        let minutes = match (read("hours", 24)?, read("minutes", 24 * 60)?) {
+            (None, minutes) => minutes.unwrap_or(DEFAULT_HISTORY_MINUTES),
+            (Some(hours), None) => hours * 60,
+            (Some(_), Some(_)) => {
+                return Err(ApiError::invalid("expected hours or minutes, but found both"));
             }
         };
-        Ok(json_response(200, &self.history.to_json(hours)))
+        Ok(json_response(200, &self.history.to_json(minutes)))
     }
 
     pub(super) fn count_verdicts(
@@ -54,9 +60,9 @@ impl AdminApi {
         request: &ApiRequest,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
-        let body = self.state.top_domains.response_body();
-        let list: Value = serde_json::from_slice(&body).unwrap_or_default();
-        Ok(json_response(200, &json!({ "items": list["domains"] })))
+        let items: Vec<Value> =
+            self.state.top_domains.entries().iter().map(TopEntry::to_json_with_count).collect();
+        Ok(json_response(200, &json!({ "items": items })))
     }
 
     pub(super) fn count_screened_forms(
@@ -92,8 +98,9 @@ impl AdminApi {
     pub(super) fn list_lists(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
         let table = self.state.table.snapshot();
-        let items: Vec<Value> =
-            table.lists().iter().map(|list| list_to_json(&table, list)).collect();
+        let days = table.newest_source_days_of_lists();
+        let lists = table.lists().iter().zip(days);
+        let items: Vec<Value> = lists.map(|(list, day)| list_to_json(list, day)).collect();
         Ok(json_response(200, &json!({ "items": items })))
     }
 
@@ -130,12 +137,9 @@ impl AdminApi {
 }
 
 /// Renders a list of the table. `updated_at` is the day on which its newest source was published.
-fn list_to_json(table: &Table, list: &ListInfo) -> Value {
-    let published =
-        table.sources().iter().filter(|source| Some(&source.name) == list.source.as_ref());
-    let published = published.filter_map(|source| parse_day_as_unix_seconds(&source.date)).max();
+fn list_to_json(list: &ListInfo, updated_at: Option<i64>) -> Value {
     json!({
         "name": list.file, "kind": list.kind, "rows": list.rows,
-        "updated_at": published.map(format_rfc3339),
+        "updated_at": updated_at.map(format_rfc3339),
     })
 }

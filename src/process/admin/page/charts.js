@@ -10,6 +10,8 @@ const BOTTOM = HEIGHT - 24;
 const LEFT = 54;
 const RIGHT = 10;
 const MAX_TABLE_ROWS = 24;
+/** Points with less room than this are drawn as a line alone. */
+const MIN_POINT_WIDTH = 9;
 const MINUTE = 60_000;
 const TIME_STEPS = [5, 10, 15, 30, 60, 120, 180, 240, 360];
 
@@ -134,7 +136,15 @@ function drawLines(data, width, label, slots, legend) {
     frame.addLabel(x((at - from) / step), formatClock(at));
   }
   for (const { name, values } of series) {
-    frame.add("path", { class: `line s${slots.get(name)}`, d: tracePath(values, x, frame.y) });
+    const look = `s${slots.get(name)}`;
+    frame.add("path", { class: `line ${look}`, d: tracePath(values, x, frame.y) });
+    for (const [index, value] of values.entries()) {
+      // A line needs two points, so a point without a neighbour would not be seen.
+      const isAlone = !isKnown(values[index - 1]) && !isKnown(values[index + 1]);
+      if (isKnown(value) && (isAlone || frame.width / last >= MIN_POINT_WIDTH)) {
+        frame.add("circle", { class: `point ${look}`, cx: x(index), cy: frame.y(value), r: 2.5 });
+      }
+    }
   }
   const cursor = svg("line", { class: "cursor", y1: TOP, y2: BOTTOM, visibility: "hidden" });
   frame.node.append(cursor);

@@ -92,21 +92,34 @@ export function facts(rows) {
 
 /**
  * A table. A column is `{title, cell, number?}`: `cell` makes the content of a cell from an item.
+ * `foot` gives the name and the value of a last row.
  * On a narrow screen each row becomes a box, so the roles of a table are written out.
  */
-export function table({ caption, columns, items, empty, row }) {
+export function table({ caption, columns, items, empty, row, foot }) {
   const body = h("tbody", { role: "rowgroup" });
   const head = columns.map(({ title, number }) =>
     h("th", { scope: "col", role: "columnheader", class: number && "number" }, title));
+  const footer = foot && h("tfoot", { role: "rowgroup" });
   const node = h("div", { class: "table-box" }, h("table", { role: "table" },
     h("caption", { class: "out-of-sight" }, caption),
-    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)), body));
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)), body, footer));
   const emptyRow = () => h("tr", { role: "row" },
     h("td", { role: "cell", class: "quiet", colspan: columns.length }, empty ?? "None."));
-  const show = (list) => setChildren(body, list.length > 0
-    ? list.map((item) => tableRow(columns, item, row?.(item))) : emptyRow());
+  const show = (list) => {
+    setChildren(body, list.length > 0
+      ? list.map((item) => tableRow(columns, item, row?.(item))) : emptyRow());
+    if (footer) setChildren(footer, list.length > 0 && footRow(columns, foot(list)));
+  };
   if (items) show(items);
   return { node, show };
+}
+
+/** A row below the others, such as a sum: a name, and the value of the last column. */
+function footRow(columns, [name, value]) {
+  return h("tr", { role: "row" },
+    h("th", { scope: "row", role: "rowheader", colspan: columns.length - 1 }, h("div", {}, name)),
+    h("td", { role: "cell", class: "number", "data-label": columns.at(-1).title },
+      h("div", {}, value)));
 }
 
 function tableRow(columns, item, properties) {

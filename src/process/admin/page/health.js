@@ -104,6 +104,7 @@ function partsOf(status) {
     card("Upstream servers and keys", facts([
       ["Healthy servers", badge(isUp ? "good" : upstream.healthy > 0 ? "warn" : "bad",
         `${upstream.healthy} of ${upstream.servers}`)],
+      ["More", h("a", { href: "#/servers" }, "Servers, routes, certificates")],
       ["Keys", keys.loaded ? formatCount(keys.count) : badge("bad", "not loaded")],
     ])),
     card("DNS", facts(members(status.dns))),

@@ -61,6 +61,8 @@ export function pagedList({ ctx, path, query, noun, onPage, ...tableOptions }) {
 
   return {
     node,
+    /** Returns true if a page comes before the one that is shown. */
+    hasPrevious: () => index > 0,
     refresh: () => show(index, false),
     reload() {
       starts = [{ cursor: null, before: 0 }];

@@ -15,6 +15,7 @@ import * as health from "./health.js";
 import * as keys from "./keys.js";
 import * as lists from "./lists.js";
 import * as screening from "./screening.js";
+import * as servers from "./servers.js";
 import { applySession, createSignIn, sessionLine } from "./session.js";
 import * as traffic from "./traffic.js";
 import * as usage from "./usage.js";
@@ -24,7 +25,8 @@ const REFRESH_MS = 10_000;
 const MAX_DELAY_MS = 60_000;
 const GROUPS = [
   ["Gateway", ["health", "Health", health], ["traffic", "Traffic", traffic],
-    ["verdicts", "Verdicts", verdicts], ["screening", "Screening", screening]],
+    ["verdicts", "Verdicts", verdicts], ["screening", "Screening", screening],
+    ["servers", "Servers and routes", servers]],
   ["Customers", ["accounts", "Accounts", accounts], ["keys", "Keys", keys],
     ["usage", "Usage", usage]],
   ["Domains", ["domains", "Look-up, overrides", domains], ["lists", "Lists and feeds", lists]],

@@ -1,8 +1,8 @@
-// Shows which forms screening has blocked or would block. It never shows an address: riskgate keeps
+// Shows which forms screening has blocked or would block, and the last refused ones. It never shows an address: riskgate keeps
 // only the domain.
 
 import { get } from "./api.js";
-import { domainLink, nameColumn, numberColumn, wordColumn } from "./cells.js";
+import { domainLink, nameColumn, nameOf, numberColumn, wordColumn } from "./cells.js";
 import { badge, card, h, quiet, refill, sectionHead, setChildren, table } from "./dom.js";
 import { button, createFilters, errorPlace, load, select, setOptions } from "./forms.js";
 import { formatCount, formatName, timeAndAge } from "./format.js";
@@ -26,6 +26,7 @@ const domainColumn = {
 export function mount(ctx) {
   const place = errorPlace();
   const summary = h("div", {});
+  const refused = h("div", {});
   const list = h("div", {});
   const range = h("p", { class: "quiet", role: "status" });
   const more = button("Show more", { onclick: () => showForms(shown + MORE_ROWS) });
@@ -52,9 +53,11 @@ export function mount(ctx) {
       `${formatCount(chosen.length)} rows, the most frequent first`;
   }
   const refresh = () => load(ctx.node, place, async () => {
-    const answer = await get("/screening", null, ctx.signal);
+    const [answer, latest] = await Promise.all(["/screening", "/refused-forms"].map((path) =>
+      get(path, null, ctx.signal)));
     forms = answer.forms;
     refill(summary, answer, () => summaryCard(answer));
+    refill(refused, [latest, Math.floor(Date.now() / 60_000)], () => refusedCard(latest));
     const routes = [...new Set(forms.map((form) => form.route))].sort();
     setOptions(route, [...ALL, ...routes.map((name) => [name, name])],
       route.value || ctx.params.get("route"));
@@ -62,7 +65,7 @@ export function mount(ctx) {
   }, refresh);
   ctx.node.append(sectionHead("Screening",
     "Forms that riskgate has screened, and those that it would block in the mode “block”.",
-    button("Refresh", { onclick: refresh })), place, summary,
+    button("Refresh", { onclick: refresh })), place, summary, refused,
   card("By domain", filters.node, list, h("div", { class: "list-foot" }, range, more)));
   return { refresh };
 }
@@ -76,6 +79,29 @@ function groupForms(forms, names) {
     groups.set(id, { ...form, count });
   }
   return [...groups.values()].sort((one, other) => other.count - one.count);
+}
+
+/** The API keeps a hundred refused forms. */
+function refusedCard({ since, items }) {
+  return card("Last refused forms", quiet("The latest first, at most 100 since ",
+    timeAndAge(since), ", of this process."), h("div", {
+    class: "scroll", tabindex: "0", role: "region", "aria-label": "Last refused forms as a table",
+  }, table({
+    caption: "Last refused forms",
+    items,
+    empty: "No form was refused.",
+    row: ({ domain }) => ({ "data-testid": "refused-form-row", "data-name": domain }),
+    columns: [
+      { title: "Time", cell: ({ at }) => timeAndAge(at) },
+      routeColumn,
+      {
+        title: "Reason",
+        cell: ({ reason, rule }) => [formatName(reason), rule && [", rule ", nameOf(rule, "b")]],
+      },
+      { title: "Score", number: true, cell: ({ score }) => score ?? "–" },
+      { title: "Domain", cell: ({ domain }) => (domain ? domainLink(domain) : "no valid one") },
+    ],
+  }).node));
 }
 
 function summaryCard({ since, forms }) {

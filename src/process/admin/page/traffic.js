@@ -1,19 +1,21 @@
-// Shows rates, outcomes and latencies of the last hours. It never adds up nodes: the history is
+// Shows rates, outcomes and latencies of the last minutes and hours. It never adds up nodes: the history is
 // that of the process that answers.
 
 import { get } from "./api.js";
 import { isKnown, lineChart } from "./charts.js";
 import { h, sectionHead } from "./dom.js";
 import { errorPlace, load } from "./forms.js";
-import { formatDuration, formatName, formatPercent, formatShort, plural } from "./format.js";
+import { formatDuration, formatName, formatPercent, formatShort } from "./format.js";
 
-const HOURS = ["1", "6", "24"];
+/** The minutes shown, and their words. A process that has just started fills the first choice. */
+const PERIODS = [["15", "15 minutes"], ["60", "1 hour"], ["360", "6 hours"], ["1440", "24 hours"]];
 const MAX_SERIES = 6;
 /** Outcomes of requests that riskgate served. All others are refusals and failures. */
 const SERVED = ["ok", "fallback"];
 
 export function mount(ctx) {
-  let hours = HOURS.find((value) => value === ctx.params.get("hours")) ?? "6";
+  let [minutes, words] = PERIODS.find(([value]) => value === ctx.params.get("minutes")) ??
+    PERIODS[0];
   const place = errorPlace();
   const charts = {
     requests: lineChart("Requests", "chart-requests"),
@@ -23,18 +25,18 @@ export function mount(ctx) {
   };
   const grid = h("div", { class: "columns" }, Object.values(charts).map(({ node }) => node));
   const refresh = () => load(grid, place, async () => {
-    const asked = hours;
-    const history = await get("/history", { hours }, ctx.signal);
-    if (asked === hours) showHistory(charts, history, plural(Number(hours), "hour"));
+    const asked = minutes;
+    const history = await get("/history", { minutes }, ctx.signal);
+    if (asked === minutes) showHistory(charts, history, words);
   }, refresh);
-  const choices = HOURS.map((value) => h("label", {}, h("input", {
-    type: "radio", name: "hours", value, checked: value === hours, testid: `hours-${value}`,
+  const choices = PERIODS.map(([value, text]) => h("label", {}, h("input", {
+    type: "radio", name: "minutes", value, checked: value === minutes, testid: `minutes-${value}`,
     onchange: () => {
-      hours = value;
-      ctx.setParams({ hours });
+      [minutes, words] = [value, text];
+      ctx.setParams({ minutes });
       refresh();
     },
-  }), h("span", {}, plural(Number(value), "hour"))));
+  }), h("span", {}, text)));
   ctx.node.append(sectionHead("Traffic",
     "What this process has answered. Point at a chart to read the values at a time.",
     h("fieldset", { class: "choice" },

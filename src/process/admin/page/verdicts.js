@@ -5,7 +5,7 @@ import { get } from "./api.js";
 import { domainLink, numberColumn, wordColumn } from "./cells.js";
 import { card, h, quiet, refill, sectionHead, shareBar, table } from "./dom.js";
 import { button, errorPlace, load } from "./forms.js";
-import { formatCount, formatPercent, timeAndAge } from "./format.js";
+import { formatCount, formatPercent, formatShort, timeAndAge } from "./format.js";
 
 export function mount(ctx) {
   const place = errorPlace();
@@ -46,8 +46,10 @@ export function shareOfTotal(count, total) {
 }
 
 function domainsCard({ items }) {
-  return card("Top domains", h("p", { class: "quiet" },
-    "Flagged domains that clients asked about. Older look-ups count less."),
+  return card("Top domains", h("p", { class: "quiet", testid: "top-domains-note" },
+    "What GET /v1/public/top-domains answers. An account counts once a day for a domain, and older ",
+    "counts weigh less. Domains without a count stand in the order that riskgate ships: nobody ",
+    "has asked about them here."),
   table({
     caption: "Top domains",
     items,
@@ -56,7 +58,10 @@ function domainsCard({ items }) {
       { title: "Domain", cell: ({ domain }) => domainLink(domain) },
       numberColumn("Score", "risk_score"),
       wordColumn("Reason", "reason"),
-      numberColumn("Count", "count"),
+      {
+        title: "Count", number: true,
+        cell: ({ count }) => (count === null ? "–" : formatShort(count)),
+      },
     ],
   }).node);
 }

@@ -2,6 +2,7 @@
 
 mod changes;
 mod on_redis;
+mod served;
 
 use serde_json::{Value, json};
 
@@ -204,6 +205,10 @@ fn each_token_may_do_what_its_scope_says() {
         "/lists",
         "/feeds",
         "/lookup?domain=a.com",
+        "/servers",
+        "/routes",
+        "/certificates",
+        "/refused-forms",
     ];
     let shared = ["/keys", "/plans", "/usage", "/accounts/acme"];
     let status =

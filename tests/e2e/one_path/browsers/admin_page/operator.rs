@@ -8,11 +8,12 @@ use serde_json::Value;
 use crate::harness::{BINARY, Browser, Gateway, Setup, run_command, wait_until};
 
 /// The sections of the page: the address, and the heading.
-pub const SECTIONS: [(&str, &str); 10] = [
+pub const SECTIONS: [(&str, &str); 11] = [
     ("health", "Health"),
     ("traffic", "Traffic"),
     ("verdicts", "Verdicts"),
     ("screening", "Screening"),
+    ("servers", "Servers and routes"),
     ("accounts", "Accounts"),
     ("keys", "Keys"),
     ("usage", "Usage"),

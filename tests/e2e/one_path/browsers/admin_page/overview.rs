@@ -1,6 +1,6 @@
 //! The sections that show what goes on: health, traffic, verdicts, screening and lists.
 
-use crate::harness::{MockUpstream, get, request, wait_until};
+use crate::harness::{CertificateAuthority, MockUpstream, free_address, get, request, wait_until};
 
 use super::operator::{hook, setup, start_signed_in};
 
@@ -57,8 +57,10 @@ fn traffic_is_shown_as_charts_with_a_table_and_a_summary() {
         gateway.get_domain("first.test", "rg_unknown").expect(401);
     }
     page.go_to("traffic", "Traffic");
-    page.click("hours-1");
-    wait_until("the address names the hours", || page.browser.url().ends_with("?hours=1"));
+    let minute_charts = "#section .plot svg circle.point";
+    wait_until("points are drawn at once", || page.count(minute_charts) >= 3);
+    page.click("minutes-60");
+    wait_until("the address names the time", || page.browser.url().ends_with("?minutes=60"));
     let chart = |name: &str, part: &str| format!("{} {part}", hook(&format!("chart-{name}")));
     for (name, series) in [
         ("requests", "ok"),
@@ -82,8 +84,44 @@ fn traffic_is_shown_as_charts_with_a_table_and_a_summary() {
     page.go_to("verdicts", "Verdicts");
     let row = page.text("verdict-row");
     assert!(row.starts_with("disposable") && row.contains("30"), "{row}");
+    let seed = page.browser.text(&format!("{}:last-child", hook("top-domain-row")));
+    assert!(seed.ends_with('–'), "nobody has asked about it: {seed}");
     page.click_on(&format!("{}:first-child a", hook("top-domain-row")));
     page.wait_for_text("lookup-result", "first.test");
+}
+
+#[test]
+fn servers_routes_and_certificates_are_shown_with_their_state() {
+    let (folder, upstream) = (tempfile::tempdir().unwrap(), MockUpstream::start());
+    let authority = CertificateAuthority::new(folder.path());
+    let certificate = authority.issue_certificate("site", "DNS:site.test,DNS:*.site.test");
+    let dead = free_address();
+    let routes = "[[upstream.route]]\nprefix = \"/signup\"\nmethods = [\"POST\"]\nkey = false\n\
+                  max_per_client = \"100/10m\"\n[upstream.route.screen]\n\
+                  fields = [\"email\", \"user.mail\"]\nmode = \"annotate\"\n\
+                  [[upstream.route]]\nprefix = \"/\"\nkey = false\n";
+    let setup = setup().with_upstreams(&[upstream.address, dead]).append_toml(routes);
+    let setup = setup.set_text("upstream.health_interval", "50ms");
+    let (_gateway, page) = start_signed_in(setup.with_certificates(&[certificate]));
+    page.go_to("servers", "Servers and routes");
+    let row = |hook_name: &str, name: &str| {
+        page.browser.text(&format!("{}[data-name=\"{name}\"]", hook(hook_name)))
+    };
+    for (address, state, failure) in
+        [(upstream.address, "up", "none since the start"), (dead, "down", "just now: ")]
+    {
+        let of_server = format!("{}[data-name=\"{address}\"]", hook("server-row"));
+        page.wait_for_text_in(&format!("{of_server}[data-state={state}]"), failure);
+    }
+    let signup = row("route-row", "/signup");
+    let settings = ["POST", "no", "annotate", "email, user.mail", "score 80", "100/10m"];
+    assert!(settings.iter().all(|setting| signup.contains(setting)), "{signup}");
+    let others = row("route-row", "/");
+    assert!(others.contains("all") && others.contains("not screened"), "{others}");
+    let certificate = page.text("certificate-row");
+    for part in ["site.pem", "site.test, *.site.test", "in "] {
+        assert!(certificate.contains(part), "{certificate}");
+    }
 }
 
 #[test]
@@ -118,6 +156,10 @@ fn screened_forms_are_counted_by_route_action_and_domain() {
     let blocked = "first.test /signup ✕ block disposable 3; \
                    second.test /contact ▲ would block disposable 2";
     assert_eq!(rows(), blocked);
+    assert_eq!(page.count(&hook("refused-form-row")), 3, "nothing is refused in shadow");
+    let refused = page.text("refused-form-row");
+    let cells = ["just now", "/signup", "disposable", "100", "first.test"];
+    assert!(cells.iter().all(|cell| refused.contains(cell)), "{refused}");
     page.choose("screening-action", "pass");
     wait_until("only forms that passed are shown", || rows() == "gmail.com /signup ✓ pass safe 1");
     let host = gateway.http.to_string();

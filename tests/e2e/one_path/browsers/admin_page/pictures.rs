@@ -152,7 +152,7 @@ fn picture_traffic() {
         scope.spawn(|| send_traffic(&gateway, &key, &spent_key, &is_done));
         std::thread::sleep(TRAFFIC_TIME);
         let page = open_page(&gateway, &tokens.read);
-        take_picture(&page, "traffic?hours=1", "Traffic", 580, true);
+        take_picture(&page, "traffic?minutes=60", "Traffic", 580, true);
     });
 }
 
