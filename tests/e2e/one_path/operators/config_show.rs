@@ -47,6 +47,8 @@ fn other_value(key: &str, schema: &Value) -> (String, String) {
         ("listen.https", "127.0.0.1:3333"),
         ("admin.token", "a-token-of-more-than-16-characters"),
         ("authz.path", "/ask"),
+        // A readable file of more than 32 bytes, which every system has.
+        ("inbox.secret_file", "/etc/passwd"),
         ("keys.header", "x-key"),
         ("keys.max_per_client", "5/m"),
         ("keys.prefix", "xx_"),
