@@ -173,6 +173,9 @@ SECTIONS = [
         lines("Forms without a verdict", "ops", "Forms that riskgate forwarded without a verdict, "
               "and why.", (rate("riskgate_screened_total", "route, reason",
                                 '@, action="unscreened"'), "{{route}} {{reason}}")),
+        lines("Decisions of rules", "ops", "Sign-ups that a rule of the config decided.",
+              (rate("riskgate_rule_decisions_total", "rule, action"), "{{rule}}: {{action}}"),
+              stack=True),
         lines("Answers to proxies", "reqps", "Answers on the path of [authz], by outcome.",
               (rate("riskgate_requests_total", "outcome", '@, route="authz"'), "{{outcome}}"),
               stack=True),

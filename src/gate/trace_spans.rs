@@ -61,6 +61,7 @@ fn request_attributes(entry: &LogEntry<'_>) -> Vec<Attribute> {
         ("riskgate.key_id", entry.key_id),
         ("riskgate.account", entry.account),
         ("riskgate.screening", entry.screening.map(|screening| screening.action)),
+        ("riskgate.rule", entry.screening.and_then(|screening| screening.rule)),
     ];
     attributes.extend(optional.into_iter().filter_map(|(name, value)| Some((name, text(value?)))));
     attributes.extend(entry.client.map(|client| ("client.address", text(&client.to_string()))));
