@@ -191,6 +191,7 @@ impl Settings {
         let problem = format!("expected {}, but found {shown}", fault.expected);
         let near = nearest_name(found, fault.candidates.iter().copied());
         let hint = near.map(|near| format!("did you mean {near}?"));
+        let hint = hint.or_else(|| fault.meant.map(|meant| format!("write {meant}")));
         self.report_in_list(key, (index, fault.at.clone()), &text, &problem, hint);
     }
 

@@ -327,6 +327,57 @@ fn typical_mistakes_in_routes_get_the_right_hint() {
 }
 
 #[test]
+fn typical_mistakes_in_rules_get_the_right_hint() {
+    let with_if = |condition: &str| {
+        format!(
+            "[[rule]]\nname = \"r\"\nif = [\n  \"risk_score > 1\", {condition},\n]\nthen = \"block\"\n"
+        )
+    };
+    let mistakes = [
+        ("\"inbox_acounts_30d >= 3\"", "4:22:", "did you mean inbox_accounts_30d?"),
+        ("\"risk_score => 3\"", "4:33:", "write >="),
+        ("\"risk_score = 3\"", "4:33:", "write =="),
+        ("'risk_score is 3'", "4:33:", "write =="),
+        ("\"reason == disposible\"", "4:32:", "did you mean disposable?"),
+        ("\"verdict_source == lists\"", "4:40:", "did you mean list?"),
+        ("\"is_role == ture\"", "4:33:", "did you mean true?"),
+        ("\"\"\"is_role == yes\"\"\"", "4:35:", "expected true or false"),
+        ("\"risk_score >= 3 and is_role == true\"", "4:38:", "one condition in each text"),
+        ("\"inbox_accounts_30d >= 2000\"", "4:44:", "a whole number of 0 to 1000"),
+    ];
+    for (condition, place, hint) in mistakes {
+        let faults = read_config_text(&with_if(condition)).unwrap_err();
+        assert_eq!(faults.len(), 1, "{condition}: {faults:#?}");
+        assert!(
+            faults[0].starts_with(&format!("riskgate.toml:{place}")),
+            "{condition}: {faults:#?}"
+        );
+        assert!(faults[0].contains(hint) && faults[0].contains('^'), "{condition}: {faults:#?}");
+    }
+    let rule = |more: &str| format!("[[rule]]\nname = \"a\"\nthen = \"review\"\n{more}\n");
+    assert_hints(&[
+        (rule("condition = \"risk_score > 3\""), "expected a known setting"),
+        (rule("if = \"risk_score > 3\""), "write [\"risk_score > 3\"]"),
+        (rule("routes = [\"/sign-up\"]"), "expected a list of routes out of authz, assess"),
+        (rule("message = \"\""), "a text of 1 to 200 characters"),
+        ("[[rule]]\nname = \"a\"\n".to_owned(), "write then = \"review\""),
+        (
+            "[[rule]]\nname = \"a\"\nthen = \"reject\"\n".to_owned(),
+            "\"pass\" or \"review\" or \"block\"",
+        ),
+        ("[[rule]]\nname = \"a\"\nthen = \"Block\"\n".to_owned(), "did you mean \"block\"?"),
+        ("[[rule]]\nthen = \"block\"\n".to_owned(), "expected a name of 1 to 64"),
+        ("[rule]\nname = \"a\"\nthen = \"block\"\n".to_owned(), "write [[rule]]"),
+        (rule("[[rule]]\nname = \"b\"\nthen = \"pass\""), "write this rule before it"),
+        (
+            rule("if = [\"risk_score > 9\"]\n[[rule]]\nname = \"a\"\nthen = \"pass\""),
+            "a name that no other rule has",
+        ),
+        ("[decide]\nscope = \"accounts\"\n".to_owned(), "did you mean \"account\"?"),
+    ]);
+}
+
+#[test]
 fn a_reload_says_what_has_changed_and_shows_no_secret() {
     let folder = tempfile::tempdir().unwrap();
     let read = |text: &str| {

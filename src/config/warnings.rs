@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{Config, FormerDefault};
+use crate::decide::Fact;
 use crate::gate::ClientAddressSource;
 use crate::gate::route::UpstreamRoute;
 use crate::proxy::upstream::ServerName;
@@ -23,6 +24,8 @@ impl Config {
         let has_rate = has_rate_of_keys || routes.iter().any(has_rate_of_route);
         let is_proxy_the_client = client.source == ClientAddressSource::Peer
             && startup.downstream.proxy_protocol_peers.is_none();
+        let rules = &reloadable.decisions.rules;
+        let asks_for_clients = rules.iter().any(|rule| rule.asks_for(Fact::ClientAccounts1h));
         let asks_without_key = reloadable.authz.as_ref().is_some_and(|authz| !authz.needs_key);
         let warnings = [
             (
@@ -35,6 +38,17 @@ impl Config {
                 "listen.client_address: expected \"x-forwarded-for\" or \"forwarded\", because no \
                  max_per_client counts requests of listen.trusted_proxies, and each such proxy is \
                  the client",
+            ),
+            (
+                asks_for_clients && has_proxies && is_proxy_the_client,
+                "listen.client_address: expected \"x-forwarded-for\" or \"forwarded\", because \
+                 client_accounts_1h has no value for requests of listen.trusted_proxies, and each \
+                 such proxy is the client",
+            ),
+            (
+                reloadable.authz.is_some() && asks_for_clients && !has_proxies,
+                "rule: client_accounts_1h counts all clients of a proxy that asks on authz.path as \
+                 one, because listen.trusted_proxies does not name the proxy",
             ),
             (
                 asks_without_key && routes.iter().any(|route| route.path_prefix == "/"),

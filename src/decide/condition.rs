@@ -17,6 +17,18 @@ const OPERATORS: [(&str, Operator); 7] = [
     ("in", Operator::In),
 ];
 
+/// Operators of other languages, each with ours.
+const OTHER_OPERATORS: [(&str, &str); 8] = [
+    ("=", "=="),
+    ("===", "=="),
+    ("=>", ">="),
+    ("=<", "<="),
+    ("<>", "!="),
+    ("is", "=="),
+    ("eq", "=="),
+    ("gte", ">="),
+];
+
 /// One condition of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -34,6 +46,8 @@ pub struct ConditionFault {
     pub expected: String,
     /// The words that could stand there.
     pub candidates: &'static [&'static str],
+    /// The operator that other languages write so.
+    pub meant: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,17 +91,21 @@ impl Condition {
     pub fn parse(text: &str) -> Result<Condition, ConditionFault> {
         let mut words = Words { text, at: 0 };
         let name = words.take_while(is_word_char);
-        let fact = Fact::parse(&text[name.clone()]).ok_or_else(|| ConditionFault {
-            at: name.clone(),
-            expected: format!("a fact: {}", FACT_NAMES.join(", ")),
-            candidates: &FACT_NAMES,
+        let fact = Fact::parse(&text[name.clone()]).ok_or_else(|| {
+            let expected = format!("a fact: {}", FACT_NAMES.join(", "));
+            ConditionFault { candidates: &FACT_NAMES, ..fault(name.clone(), expected) }
         })?;
         let operator_at = words.skip_blanks();
         let found = OPERATORS.iter().find(|(sign, _)| text[operator_at..].starts_with(sign));
         let Some((sign, operator)) = found else {
             let end = text[operator_at..].find(char::is_whitespace);
             let end = end.map_or(text.len(), |length| operator_at + length);
-            return Err(fault(operator_at..end, "an operator: ==, !=, <, <=, >, >= or in"));
+            let sign = &text[operator_at..end];
+            let other = OTHER_OPERATORS.iter().find(|(other, _)| *other == sign);
+            return Err(ConditionFault {
+                meant: other.map(|(_, own)| *own),
+                ..fault(operator_at..end, "an operator: ==, !=, <, <=, >, >= or in")
+            });
         };
         words.at += sign.len();
         let operator_at = operator_at..words.at;
@@ -214,7 +232,7 @@ fn is_word_char(c: char) -> bool {
 }
 
 fn fault(at: Range<usize>, expected: impl Into<String>) -> ConditionFault {
-    ConditionFault { at, expected: expected.into(), candidates: &[] }
+    ConditionFault { at, expected: expected.into(), candidates: &[], meant: None }
 }
 
 fn make_test(
@@ -255,8 +273,8 @@ fn make_test(
                 "true" if !literal.is_quoted => true,
                 "false" if !literal.is_quoted => false,
                 _ => {
-                    let (at, expected) = (literal.at.clone(), "true or false".to_owned());
-                    return Err(ConditionFault { at, expected, candidates: &TRUTHS });
+                    let fault = fault(literal.at.clone(), "true or false");
+                    return Err(ConditionFault { candidates: &TRUTHS, ..fault });
                 }
             };
             Ok(Test::Truth(value != is_negated))
@@ -272,11 +290,10 @@ fn make_test(
         FactType::Word(words) => {
             let parse = |literal: &Literal<'_>| match words.contains(&literal.text) {
                 true => Ok(literal.text.to_owned()),
-                false => Err(ConditionFault {
-                    at: literal.at.clone(),
-                    expected: format!("one of {}", words.join(", ")),
-                    candidates: words,
-                }),
+                false => {
+                    let fault = fault(literal.at.clone(), format!("one of {}", words.join(", ")));
+                    Err(ConditionFault { candidates: words, ..fault })
+                }
             };
             let words: Result<Vec<String>, ConditionFault> = literals.iter().map(parse).collect();
             Ok(Test::Text(!is_negated, words?))

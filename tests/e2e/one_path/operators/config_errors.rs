@@ -357,6 +357,11 @@ fn check_warns_of_settings_that_are_surely_not_meant() {
     assert!(shown.contains("warning: listen.client_address: expected"), "{shown}");
     let shown = warnings(&setup.set_text("listen.client_address", "x-forwarded-for"));
     assert!(!shown.contains("warning: listen.client_address"), "{shown}");
+    let rule = "[[rule]]\nname = \"r\"\nif = [\"client_accounts_1h >= 9\"]\nthen = \"review\"\n";
+    let shown = warnings(&Setup::new().append_toml(rule).set(proxies.0, proxies.1));
+    assert!(shown.contains("because client_accounts_1h has no value"), "{shown}");
+    let shown = warnings(&Setup::new().append_toml(&format!("{asked}{rule}")));
+    assert!(shown.contains("warning: rule: client_accounts_1h counts all clients"), "{shown}");
     let setup = Setup::new().append_toml(site);
     assert!(!warnings(&setup).contains("warning: the route /"));
     setup.cli(&["keys", "create", "--account", "a", "--origin", "https://a.example"]).expect(0);
