@@ -1,9 +1,13 @@
 //! Counts and ids of several nodes, and across restarts.
 
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{RULES, is_counting, start_counting};
 use crate::harness::{Gateway, Setup, request, wait_until};
+use crate::random_numbers::{RandomNumbers, first_seed};
 use crate::redis_server::RedisServer;
 
 fn assess(gateway: &Gateway, key: &str, email: &str, count: bool) -> Value {
@@ -44,7 +48,7 @@ fn a_crash_loses_no_id_and_only_the_latest_counts() {
     let key = gateway.create_active_key("acme", &[]);
     let id = inbox(&gateway, &key);
     assess(&gateway, &key, "jane+a@gmail.com", true);
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(2));
     let gateway = gateway.crash_and_restart();
     wait_until("sign-ups are counted", || is_counting(&gateway));
     assert_eq!(inbox(&gateway, &key), id);
@@ -111,4 +115,63 @@ fn accounts_of_riskgate_have_ids_of_their_own_if_the_scope_says_so() {
     assert_ne!(inbox(&gateway, &first), inbox(&gateway, &second));
     assess(&gateway, &first, "jane+a@gmail.com", true);
     assert_eq!((accounts(&gateway, &first), accounts(&gateway, &second)), (json!(1), json!(0)));
+}
+
+/// What three nodes should count: the addresses of each inbox.
+#[derive(Default)]
+struct Model(HashMap<u32, HashSet<u32>>);
+
+impl Model {
+    fn other_addresses(&self, inbox: u32, address: u32) -> usize {
+        let addresses = self.0.get(&inbox).into_iter().flatten();
+        addresses.filter(|other| **other != address).count()
+    }
+}
+
+fn address_text(inbox: u32, address: u32) -> String {
+    // Another spelling of the same address changes nothing.
+    match address % 2 {
+        0 => format!("Person{inbox}+{address}@gmail.com"),
+        _ => format!("p.erson{inbox}+{address}@googlemail.com"),
+    }
+}
+
+#[test]
+fn three_nodes_agree_with_a_model_also_after_one_was_killed() {
+    let redis = RedisServer::start();
+    let rule =
+        "[[rule]]\nname = \"none\"\nif = [\"inbox_accounts_30d >= 1000\"]\nthen = \"block\"\n";
+    let start = || {
+        let setup = Setup::with_bundled_table().set("plans.free", "100000").with_redis(&redis);
+        start_counting(setup.append_toml(rule))
+    };
+    let mut nodes = vec![start(), start(), start()];
+    let key = nodes[0].create_active_key("acme", &[]);
+    wait_until("all nodes know the key", || {
+        nodes.iter().all(|node| node.get("/v1/usage", &key).status == 200)
+    });
+    let (mut model, mut random) = (Model::default(), RandomNumbers(first_seed()));
+    for round in 0..3 {
+        for _ in 0..60 {
+            let (inbox, address) = (random.number_below(8) as u32, random.number_below(12) as u32);
+            let node = &nodes[random.number_below(3)];
+            assess(node, &key, &address_text(inbox, address), true);
+            model.0.entry(inbox).or_default().insert(address);
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        for node in &nodes {
+            for (inbox, address) in (0..8).flat_map(|inbox| [(inbox, 0), (inbox, 99)]) {
+                let found = assess(node, &key, &address_text(inbox, address), false);
+                let expected = model.other_addresses(inbox, address);
+                assert_eq!(
+                    found["facts"]["inbox_accounts_30d"], expected,
+                    "{round} {inbox} {address}"
+                );
+            }
+        }
+        let killed = nodes.remove(0).crash_and_restart();
+        wait_until("the node counts again", || is_counting(&killed));
+        wait_until("the node knows the key", || killed.get("/v1/usage", &key).status == 200);
+        nodes.push(killed);
+    }
 }
