@@ -11,7 +11,7 @@ use crate::store::error::StoreError;
 use crate::store::operations::sign_ups::SignUpBackend;
 use crate::store::sign_ups::{
     MAX_SIGN_UPS, NumberedSignUp, OLDEST_SIGN_UPS_PER_WRITE, SIGN_UP_RETENTION_SECONDS,
-    SIGN_UPS_PER_PAGE, SIGN_UPS_PER_WRITE, SignUpCursor, encode_sign_up, read_sign_ups_after,
+    SIGN_UPS_PER_WRITE, SignUpCursor, encode_sign_up, read_sign_ups_after,
 };
 
 /// A stream: the sign-ups. The id of an entry is `NUMBER-0`. See `append_sign_ups.lua`.
@@ -22,11 +22,10 @@ type StreamEntry = (String, Vec<(String, Vec<u8>)>);
 
 impl SignUpBackend for Redis {
     fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError> {
-        if sign_ups.is_empty() {
-            return self.append_page(&[], SIGN_UPS_PER_PAGE);
+        if sign_ups.is_empty() && self.clock.now().allows_deletion() {
+            return self.append_page(&[]);
         }
-        let mut pages = sign_ups.chunks(SIGN_UPS_PER_WRITE);
-        pages.try_for_each(|page| self.append_page(page, page.len() + OLDEST_SIGN_UPS_PER_WRITE))
+        sign_ups.chunks(SIGN_UPS_PER_WRITE).try_for_each(|page| self.append_page(page))
     }
 
     fn read_sign_ups_page(
@@ -38,10 +37,10 @@ impl SignUpBackend for Redis {
 }
 
 impl Redis {
-    /// Appends a page of sign-ups, and deletes at most `max_deleted` by time.
-    fn append_page(&mut self, page: &[SignUp], max_deleted: usize) -> Result<(), StoreError> {
+    /// Appends a page of sign-ups, and deletes some by time.
+    fn append_page(&mut self, page: &[SignUp]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
-        let now = self.clock.now();
+        let (now, max_deleted) = (self.clock.now(), page.len() + OLDEST_SIGN_UPS_PER_WRITE);
         let oldest_time = now.unix_now.saturating_sub(SIGN_UP_RETENTION_SECONDS).to_string();
         let oldest_time = if now.allows_deletion() { oldest_time } else { String::new() };
         let replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {

@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 use crate::store::operations::sign_ups::SignUpBackend;
 use crate::store::sign_ups::{
     MAX_SIGN_UPS, NumberedSignUp, OLDEST_SIGN_UPS_PER_WRITE, SIGN_UP_RETENTION_SECONDS,
-    SIGN_UPS_PER_PAGE, SIGN_UPS_PER_WRITE, SignUpCursor, encode_sign_up, read_sign_ups_after,
+    SIGN_UPS_PER_WRITE, SignUpCursor, encode_sign_up, read_sign_ups_after,
 };
 
 /// With AUTOINCREMENT, a number is never used again.
@@ -24,10 +24,11 @@ impl SignUpBackend for Sqlite {
     fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
         let (failed, now) = (self.error_while(OPERATION), self.clock.now());
-        if sign_ups.is_empty() {
+        if sign_ups.is_empty() && now.allows_deletion() {
             let transaction = self.begin_write_transaction(OPERATION)?;
             if sign_up_table_exists(&transaction).map_err(&failed)? {
-                delete_old_sign_ups(&transaction, now, SIGN_UPS_PER_PAGE).map_err(&failed)?;
+                delete_old_sign_ups(&transaction, now, OLDEST_SIGN_UPS_PER_WRITE)
+                    .map_err(&failed)?;
             }
             return transaction.commit().map_err(failed);
         }

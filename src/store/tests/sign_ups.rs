@@ -105,8 +105,8 @@ fn old_sign_ups_are_deleted_by_settled_time_alone() {
     let now = TEST_TIME.unix_now;
     on_both_stores(|location| {
         let mut store = location.open();
-        let old: Vec<SignUp> = (0..6_000).map(|n| sign_up(n, now - 31 * DAY)).collect();
-        let young = [sign_up(6_000, now - 30 * DAY), sign_up(6_001, now - 31 * DAY)];
+        let old: Vec<SignUp> = (0..250).map(|n| sign_up(n, now - 31 * DAY)).collect();
+        let young = [sign_up(300, now - 30 * DAY), sign_up(301, now - 31 * DAY)];
         let all = [&old[..100], &young[..1], &old[100..], &young[1..]].concat();
         store.append_sign_ups(&all).unwrap();
         for trust in [TimeTrust::Known, TimeTrust::LowerBound] {
@@ -115,7 +115,7 @@ fn old_sign_ups_are_deleted_by_settled_time_alone() {
             assert_eq!(read_from_start(&mut store), all);
         }
         store.set_time(BelievedTime { unix_now: now, trust: TimeTrust::Settled });
-        let latest = sign_up(6_002, now);
+        let latest = sign_up(302, now);
         store.append_sign_ups(&[latest]).unwrap();
         // One sign-up was written, so 101 of the oldest were looked at.
         assert_eq!(
