@@ -15,6 +15,7 @@ mod ledger;
 mod lost;
 mod new_key_plan;
 mod operations;
+mod overrides;
 mod quota_events;
 mod redis;
 mod reply_check;
@@ -43,6 +44,10 @@ pub use lost::LostRows;
 pub use new_key_plan::NewKeyPlan;
 pub use operations::changes::StoreChanges;
 pub use operations::open::Store;
+pub use overrides::{
+    MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate, OverridesVersion, StoredOverride,
+    StoredOverrides,
+};
 pub use quota_events::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
     QuotaEventRow, QuotaEventState,

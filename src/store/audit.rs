@@ -118,6 +118,8 @@ pub enum AuditOperation {
     OverrideSet,
     /// The override of a domain was removed.
     OverrideClear,
+    /// The rows of a file of overrides were taken over into the store.
+    OverrideTakeOver,
     /// The file of overrides changed.
     OverrideFileChange,
     /// The key file changed.
@@ -149,6 +151,7 @@ impl AuditOperation {
             AuditOperation::AccountSet => "account.set",
             AuditOperation::OverrideSet => "override.set",
             AuditOperation::OverrideClear => "override.clear",
+            AuditOperation::OverrideTakeOver => "override.take_over",
             AuditOperation::OverrideFileChange => "override_file.change",
             AuditOperation::KeyFileChange => "key_file.change",
             AuditOperation::ConfigChange => "config.change",

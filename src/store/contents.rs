@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::audit::{AuditOperation, AuditRecord, Change};
 use super::inbox_secret::StoredInboxSecret;
+use super::overrides::{StoredOverride, StoredOverrides};
 use super::quota_events::QuotaEventRow;
 use super::rows::{DailyUsageRow, RingRows, TopRow, UsageRow};
 use crate::model::month::Month;
@@ -23,6 +24,8 @@ pub struct StoreContents {
     pub top_rows: Vec<TopRow>,
     /// The quota events: pending ones, and finished ones of `usage_month` and later months.
     pub quota_events: Vec<QuotaEventRow>,
+    /// The operator's overrides.
+    pub overrides: Vec<StoredOverride>,
     /// The records of the audit, the oldest first.
     pub audit: Vec<AuditRecord>,
     /// The subject and the state of each source outside the store, as of the last record. What
@@ -41,16 +44,18 @@ pub struct RingSnapshot {
     pub ring: RingRows,
     /// The id of the last record of the audit; `None` if there is no record.
     pub last_record_id: Option<String>,
+    /// The operator's overrides.
+    pub overrides: StoredOverrides,
     /// See [`StoreContents::source_states`].
     pub source_states: Vec<(String, String)>,
 }
 
 impl StoreContents {
     /// Returns true if the store had nothing: no keys, no accounts, no usage, no counts, no
-    /// records, no inbox secret and no sign-ups.
+    /// records, no overrides, no inbox secret and no sign-ups.
     pub fn is_empty(&self) -> bool {
         let StoreContents { ring, usage, top_rows, quota_events, audit, daily_usage, .. } = self;
-        let StoreContents { inbox_secret, sign_ups, .. } = self;
+        let StoreContents { overrides, inbox_secret, sign_ups, .. } = self;
         // A store without anything else may have the records of its own beginning.
         let of_beginning = [AuditOperation::StoreInit, AuditOperation::StoreFill];
         let of_beginning = of_beginning.map(AuditOperation::as_str);
@@ -59,6 +64,7 @@ impl StoreContents {
             && usage.is_empty()
             && top_rows.is_empty()
             && quota_events.is_empty()
+            && overrides.is_empty()
             && audit.iter().all(|record| of_beginning.contains(&record.operation.as_str()))
             && daily_usage.is_empty()
             && inbox_secret.is_none()
@@ -73,6 +79,8 @@ pub(super) fn change_of_filled_store(contents: &StoreContents) -> Change {
         operation: AuditOperation::StoreFill,
         target: "the store".to_owned(),
         before: Value::Null,
-        after: json!({ "keys": keys, "accounts": accounts }),
+        after: json!({
+            "keys": keys, "accounts": accounts, "overrides": contents.overrides.len(),
+        }),
     }
 }

@@ -17,6 +17,7 @@ pub(super) mod inbox_secret;
 pub(super) mod learned;
 pub(super) mod ledger;
 pub(super) mod open;
+pub(super) mod overrides;
 pub(super) mod quota_events;
 pub(super) mod ring;
 pub(super) mod rows;

@@ -19,6 +19,7 @@ mod learned;
 mod ledger;
 mod month;
 pub(super) mod options;
+mod overrides;
 mod quota_events;
 mod reply;
 mod restore;

@@ -10,6 +10,7 @@ mod history;
 mod imports;
 mod inbox_secret;
 mod learned;
+mod overrides;
 mod plans;
 mod quota_events;
 mod server;

@@ -28,6 +28,10 @@ impl Store {
 }
 
 impl StoreChanges<'_> {
+    pub(super) fn store_and_author(&mut self) -> (&mut Store, &ChangeAuthor) {
+        (self.store, self.author)
+    }
+
     /// Gives an empty server a store id and a version, so that it is a store without keys. Does
     /// nothing to a store. Every operation that writes keys or accounts does the same first.
     pub fn mark_as_store(&mut self) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ const KEPT_MONTHS_OF_DAILY_USAGE: u16 = 13;
 
 impl Store {
     /// Reads what [`super::changes::StoreChanges::fill_empty_store`] writes, while others change
-    /// the store. Keys, accounts and the audit are of one moment: the audit has the record of each
+    /// the store. Keys, accounts, overrides and the audit are of one moment: the audit has the record of each
     /// change that the rows show, and of no other. With SQLite, the other contents are of the same
     /// moment too; on a server they may be newer. Damaged rows are named, not read. `None` if the
     /// store is not initialized.
@@ -27,7 +27,7 @@ impl Store {
 
     fn read_contents_of_snapshot(&mut self) -> Result<Option<StoreContents>, StoreError> {
         let Some(snapshot) = self.ring_snapshot()? else { return Ok(None) };
-        let RingSnapshot { mut ring, last_record_id, source_states } = snapshot;
+        let RingSnapshot { mut ring, last_record_id, overrides, source_states } = snapshot;
         ring.keys.sort_unstable_by(KeyRow::compare_age);
         let audit = self.read_audit_up_to(last_record_id.as_deref())?;
         // The month is read from the store, because a wrong clock of this machine would move the
@@ -53,6 +53,7 @@ impl Store {
             usage,
             top_rows,
             quota_events,
+            overrides: overrides.rows,
             audit,
             source_states,
             daily_usage,

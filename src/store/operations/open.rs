@@ -8,6 +8,7 @@ use super::connection::ConnectionBackend;
 use super::inbox_secret::InboxSecretBackend;
 use super::learned::DnsFactBackend;
 use super::ledger::LedgerBackend;
+use super::overrides::OverrideBackend;
 use super::quota_events::QuotaEventBackend;
 use super::ring::RingBackend;
 use super::rows::RowsBackend;
@@ -31,6 +32,7 @@ pub trait Backend:
     + RingBackend
     + RowsBackend
     + AuditBackend
+    + OverrideBackend
     + LedgerBackend
     + TimeBackend
     + DnsFactBackend

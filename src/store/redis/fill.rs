@@ -117,6 +117,7 @@ impl Redis {
         self.stage_top(&mut staging, contents)?;
         self.stage_daily_usage(&mut staging, contents)?;
         self.stage_quota_events(&mut staging, &contents.quota_events)?;
+        self.stage_overrides(&mut staging, &contents.overrides)?;
         self.stage_source_states(&mut staging, &contents.source_states)?;
         self.stage_inbox_secret(&mut staging, contents.inbox_secret.as_ref())?;
         self.stage_sign_ups(&mut staging, &contents.sign_ups)?;
@@ -290,6 +291,7 @@ impl Redis {
             staging.move_count.to_string(),
             change_of_filled_store(contents).after.to_string(),
             last_own_record.unwrap_or_default(),
+            contents.overrides.len().to_string(),
         ];
         let reply = self.run_write_script(OPERATION, Script::FillRing, &names, &arguments)?;
         self.parse_reply(OPERATION, reply)

@@ -7,7 +7,8 @@
 --      9 the staged counterpart of 5, 10 that of 7, which has the records of 7 too
 -- ARGV 1 an id for the change, 2 the author, 3 the month of the totals,
 --      4 how many keys and accounts were staged, 5 how many Redis keys were staged,
---      6 what the audit says of the copy, in JSON, 7 the id of the last record of 7 that 10 has
+--      6 what the audit says of the copy, in JSON, 7 the id of the last record of 7 that 10 has,
+--      8 how many overrides were staged
 -- Returns the version that it leads to; 0 if the store is no longer empty.
 
 local meta, moves, changes, audit = KEYS[1], KEYS[8], KEYS[9], KEYS[10]
@@ -65,6 +66,11 @@ local version = next_version(meta, ARGV[1])
 local month = redis.call('HGET', meta, 'month')
 if tonumber(ARGV[3]) > (month and string.match(month, '^%d+$') and tonumber(month) or -1) then
     redis.call('HSET', meta, 'month', ARGV[3])
+end
+if ARGV[8] ~= '0' then
+    local known = redis.call('HGET', meta, 'overrides') or '0 - 0'
+    local number = tonumber(string.match(known, '^(%d+) ')) or 0
+    redis.call('HSET', meta, 'overrides', string.format('%.0f %s %s', number + 1, ARGV[1], ARGV[8]))
 end
 -- All changes were staged with the score 1.
 if ARGV[4] ~= '0' then redis.call('ZUNIONSTORE', changes, 1, changes, 'WEIGHTS', version) end

@@ -24,6 +24,9 @@ pub(super) const AUDIT: &str = "riskgate:{ring}:audit";
 /// A hash: the latest state of each source by its subject.
 pub(super) const SOURCE_STATES: &str = "riskgate:{ring}:sources";
 
+/// A hash: the operator's overrides, see `overrides_common.lua`.
+pub(super) const OVERRIDES: &str = "riskgate:{ring}:overrides";
+
 /// The Redis keys that every script of the ring gets, in this order.
 pub(super) const RING_REDIS_KEYS: [&str; 7] =
     [RING_META_KEY, KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS, AUDIT];
@@ -31,8 +34,8 @@ pub(super) const RING_REDIS_KEYS: [&str; 7] =
 /// The operation in errors about reading keys and accounts.
 pub(super) const READ_RING_OPERATION: &str = "reading the keys";
 
-/// A hash: the store id, the version of keys and accounts, the ids of the latest changes, and the
-/// latest month, and the believed time of a gateway. Its other fields show a probe whether the
+/// A hash: the store id, the version of keys and accounts, the ids of the latest changes, the
+/// version of the overrides, the latest month, and the believed time of a gateway. Its other fields show a probe whether the
 /// server was restarted or emptied.
 pub(super) const RING_META_KEY: &str = "riskgate:{ring}:meta";
 

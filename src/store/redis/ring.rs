@@ -23,7 +23,9 @@ use crate::store::contents::RingSnapshot;
 use crate::store::error;
 use crate::store::error::StoreError;
 use crate::store::operations::inbox_secret::InboxSecretBackend;
+use crate::store::operations::overrides::OverrideBackend;
 use crate::store::operations::ring::RingBackend;
+use crate::store::overrides::StoredOverrides;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion};
 
 /// How often one call of `ring_changes` reads the changes at most. If the version changes during a
@@ -71,8 +73,11 @@ impl RingBackend for Redis {
             rows.apply_changes(changes);
             let last_record_id = self.last_record_id()?;
             let source_states = self.read_source_states()?;
+            // A change of an override adds a record too.
+            let overrides = self.stored_overrides()?.unwrap_or_default();
             if self.is_unchanged_since(&version)? && self.last_record_id()? == last_record_id {
-                return Ok(Some(RingSnapshot { ring: rows, last_record_id, source_states }));
+                let ring = rows;
+                return Ok(Some(RingSnapshot { ring, last_record_id, overrides, source_states }));
             }
         }
         let found = "a store whose keys, accounts or audit changed during each read";
@@ -167,7 +172,8 @@ impl Redis {
             return Ok(None);
         }
         let (last_record_id, source_states) = (self.last_record_id()?, self.read_source_states()?);
-        Ok(Some(RingSnapshot { ring: RingRows::default(), last_record_id, source_states }))
+        let (ring, overrides) = (RingRows::default(), StoredOverrides::default());
+        Ok(Some(RingSnapshot { ring, last_record_id, overrides, source_states }))
     }
 
     fn read_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError> {

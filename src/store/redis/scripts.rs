@@ -21,11 +21,13 @@ pub(super) enum Script {
     FinishQuotaEvent,
     KeepInboxSecret,
     AppendSignUps,
+    UpdateOverrides,
+    TakeOverOverrides,
 }
 
 impl Script {
     /// All scripts, in the order of their declaration.
-    pub(super) const ALL: [Script; 17] = [
+    pub(super) const ALL: [Script; 19] = [
         Script::ReportLease,
         Script::Probe,
         Script::ChangeRing,
@@ -43,6 +45,8 @@ impl Script {
         Script::FinishQuotaEvent,
         Script::KeepInboxSecret,
         Script::AppendSignUps,
+        Script::UpdateOverrides,
+        Script::TakeOverOverrides,
     ];
 
     /// The Lua source, with the shared functions in front if the script needs them.
@@ -81,6 +85,16 @@ impl Script {
             Script::FinishQuotaEvent => include_str!("finish_quota_event.lua"),
             Script::KeepInboxSecret => include_str!("keep_inbox_secret.lua"),
             Script::AppendSignUps => include_str!("append_sign_ups.lua"),
+            Script::UpdateOverrides => concat!(
+                include_str!("ring_common.lua"),
+                include_str!("overrides_common.lua"),
+                include_str!("update_overrides.lua")
+            ),
+            Script::TakeOverOverrides => concat!(
+                include_str!("ring_common.lua"),
+                include_str!("overrides_common.lua"),
+                include_str!("take_over_overrides.lua")
+            ),
         }
     }
 }

@@ -128,7 +128,10 @@ impl Sqlite {
     }
 }
 
-fn select_source_state(connection: &Connection, subject: &str) -> rusqlite::Result<Option<String>> {
+pub(super) fn select_source_state(
+    connection: &Connection,
+    subject: &str,
+) -> rusqlite::Result<Option<String>> {
     connection
         .prepare_cached("SELECT entries FROM source_state WHERE subject = ?1")?
         .query_row([subject], |row| row.get(0))
@@ -144,7 +147,7 @@ fn remember_source_state(
     set_source_state(transaction, &state.shared_subject, &text)
 }
 
-fn set_source_state(
+pub(super) fn set_source_state(
     transaction: &Transaction<'_>,
     subject: &str,
     text: &str,

@@ -10,6 +10,7 @@ use super::daily_usage;
 use super::inbox_secret;
 use super::ledger;
 use super::meta::{increment_ring_version, read_change_id, read_ring_version};
+use super::overrides;
 use super::quota_events;
 use super::rows::{
     self, find_account, find_conflicting_key_id, find_key, insert_key_and_upsert_account,
@@ -23,6 +24,7 @@ use crate::store::contents::{RingSnapshot, StoreContents, change_of_filled_store
 use crate::store::error::{self, StoreError};
 use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::operations::audit::AuditBackend;
+use crate::store::operations::overrides::OverrideBackend;
 use crate::store::operations::ring::RingBackend;
 use crate::store::operations::rows::RowsBackend;
 use crate::store::rows::{
@@ -131,7 +133,8 @@ impl RingBackend for Sqlite {
         let Some(ring) = self.ring_rows()? else { return Ok(None) };
         let last_record_id = self.read_audit_before(None, 1)?.pop().map(|record| record.id);
         let source_states = self.read_source_states()?;
-        Ok(Some(RingSnapshot { ring, last_record_id, source_states }))
+        let Some(overrides) = self.stored_overrides()? else { return Ok(None) };
+        Ok(Some(RingSnapshot { ring, last_record_id, overrides, source_states }))
     }
 }
 
@@ -214,9 +217,10 @@ impl RowsBackend for Sqlite {
         let (failed, now) = (self.error_while("filling the store"), self.clock.now());
         let location = self.path.display().to_string();
         let transaction = self.begin_write_transaction("filling the store")?;
-        if !rows::is_store_empty(&transaction).map_err(&failed)?
-            || sign_ups::has_sign_ups(&transaction).map_err(&failed)?
-        {
+        let is_empty = rows::is_store_empty(&transaction).map_err(&failed)?
+            && overrides::has_no_override(&transaction).map_err(&failed)?
+            && !sign_ups::has_sign_ups(&transaction).map_err(&failed)?;
+        if !is_empty {
             return Err(error::store_not_empty_error(&location));
         }
         ledger::raise_latest_month(&transaction, contents.usage_month).map_err(&failed)?;
@@ -229,6 +233,7 @@ impl RowsBackend for Sqlite {
             inbox_secret::write_inbox_secret(&transaction, secret).map_err(&failed)?;
         }
         sign_ups::write_sign_ups(&transaction, &contents.sign_ups).map_err(&failed)?;
+        overrides::fill_overrides(&transaction, &contents.overrides).map_err(&failed)?;
         audit::fill_audit(&transaction, contents).map_err(&failed)?;
         append_record(&transaction, now, author, &change_of_filled_store(contents))
             .map_err(&failed)?;

@@ -90,6 +90,10 @@ fn run_operations_with_permissions(
         store.changes().rotate_key(&rotation("key_1", &key(2, "acme"), 9, 5), None)?;
         store.changes().restore_rows(&[key(3, "acme")], &[])?;
         store.find_request("r")?;
+        super::overrides::set(&mut store, "a.com", "deny")?;
+        super::overrides::take_over(&mut store, "/o.csv", &[])?;
+        store.stored_overrides()?;
+        store.find_overrides("a.com")?;
         return store.changes().expire_or_revoke_key("key_1", Some(9), Some(9));
     }
     add_keys(&mut admin, &[key(1, "acme"), key(2, "acme")]);
@@ -310,6 +314,7 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         quota_events: Vec::new(),
         inbox_secret: None,
         sign_ups: Vec::new(),
+        overrides: Vec::new(),
     };
     for lacking in COPY_TARGET_ACL {
         let server = RedisServer::start();

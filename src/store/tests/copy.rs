@@ -46,6 +46,8 @@ fn report_leased(store: &mut Store, account: &str, leased: u64, spent: u64) {
 
 /// Fills a store with rows of every kind.
 fn write_rows_of_every_kind(store: &mut Store) {
+    super::overrides::set(store, "a.com", "deny").unwrap();
+    super::overrides::set(store, "b.com", "allow").unwrap();
     store.probe(january_2100(), None).unwrap();
     let mut keys: Vec<_> = (0..1_200).map(|n| key(n, &format!("account-{}", n % 7))).collect();
     keys[5].origins = vec!["https://a.com".to_owned()];
@@ -129,6 +131,7 @@ fn assert_same_contents(a: &StoreContents, b: &StoreContents) {
     assert_eq!((a.usage_month, &a.usage), (b.usage_month, &b.usage));
     assert_eq!(top_rows_by_domain(&a.top_rows), top_rows_by_domain(&b.top_rows));
     assert_eq!(a.quota_events, b.quota_events);
+    assert_eq!(a.overrides, b.overrides);
     assert_eq!(a.source_states, b.source_states);
     assert_eq!(a.inbox_secret, b.inbox_secret);
     assert!(a.sign_ups == b.sign_ups);
@@ -142,6 +145,7 @@ fn a_copy_to_redis_and_back_is_the_same() {
     let first = read_contents(&mut from.open());
     assert_eq!((first.usage.len(), first.source_states.len()), (2, 2));
     assert_eq!((first.inbox_secret.is_some(), first.sign_ups.len()), (true, 5_001));
+    assert_eq!(first.overrides.len(), 2);
     let events: Vec<&str> = first.quota_events.iter().map(|event| event.key.as_str()).collect();
     assert_eq!(events, ["delivered", "given-up", "past-pending", "pending"]);
     server.open().changes().fill_empty_store(&first).unwrap();
@@ -164,6 +168,7 @@ fn a_copied_store_accepts_changes_and_reports() {
         store.changes().fill_empty_store(&held).unwrap();
         let filled = store.ring_version().unwrap().unwrap();
         assert_eq!(filled.store_id, empty.store_id);
+        assert_eq!(store.stored_overrides().unwrap().unwrap().rows, held.overrides);
         let changes = store.ring_changes(empty.version).unwrap();
         assert_eq!(
             changes.keys.len(),

@@ -1,0 +1,134 @@
+//! The operator's overrides of domains in a store, as values.
+//!
+//! The store keeps the text of each row in the format of a file of overrides, and understands only
+//! its name and its scope. `table` decides what a row means.
+
+use serde_json::{Value, json};
+
+use super::audit::{AuditOperation, Change, ChangeAuthor};
+
+/// The most overrides that a store has: about as many as a file of overrides of the largest size.
+pub const MAX_STORED_OVERRIDES: usize = 1_000_000;
+/// The most taken rows that the record of a take-over lists.
+const MAX_LISTED_ROWS: usize = 2_000;
+
+/// An override in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredOverride {
+    /// The name in its canonical form.
+    pub domain: String,
+    /// Whether the override covers only the name itself.
+    pub is_exact: bool,
+    /// The whole row, as a file of overrides has it, without a line feed.
+    pub text: String,
+    /// Who set the override.
+    pub author: ChangeAuthor,
+    /// When the override was set, in Unix seconds by the believed time.
+    pub created_at: i64,
+}
+
+impl StoredOverride {
+    /// `exact` or `subtree`.
+    pub(super) fn scope(&self) -> &'static str {
+        scope_of(self.is_exact)
+    }
+}
+
+pub(super) fn scope_of(is_exact: bool) -> &'static str {
+    if is_exact { "exact" } else { "subtree" }
+}
+
+/// The version of the overrides in a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OverridesVersion {
+    /// The id of the store.
+    pub store_id: String,
+    /// Grows with each change. 0 before the first one.
+    pub number: u64,
+    /// A random id of the change that led to this version: a store that lost a change may reach the
+    /// same number by another one.
+    pub change_id: String,
+    /// How many overrides there are.
+    pub count: u64,
+}
+
+impl OverridesVersion {
+    /// Parses what [`OverridesVersion::to_stored_text`] returned; `None` stands for no change yet.
+    pub(super) fn parse(store_id: String, text: Option<&str>) -> Option<OverridesVersion> {
+        let mut parts = text.unwrap_or("0 - 0").split(' ');
+        let (number, change_id, count) = (parts.next()?, parts.next()?, parts.next()?);
+        let (number, count) = (number.parse().ok()?, count.parse().ok()?);
+        Some(OverridesVersion { store_id, number, change_id: change_id.to_owned(), count })
+    }
+
+    /// The version as both kinds of store keep it.
+    pub(super) fn to_stored_text(&self) -> String {
+        format!("{} {} {}", self.number, self.change_id, self.count)
+    }
+}
+
+/// All overrides of a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredOverrides {
+    /// Their version. A row may already be newer than this version, but never older.
+    pub version: OverridesVersion,
+    /// The overrides, sorted by name, the exact one of a name first.
+    pub rows: Vec<StoredOverride>,
+    /// The names of rows that can't be read.
+    pub damaged: Vec<String>,
+}
+
+/// A change of the overrides of one domain.
+#[derive(Clone, Debug)]
+pub struct OverrideUpdate<'o> {
+    /// The domain.
+    pub domain: &'o str,
+    /// Its overrides before the change. If the store has others, it changes nothing.
+    pub before: &'o [StoredOverride],
+    /// Its overrides after the change. One that stays as it was keeps its author and its time;
+    /// another one gets those of this change.
+    pub after: &'o [StoredOverride],
+}
+
+impl OverrideUpdate<'_> {
+    /// What the audit records.
+    pub(super) fn to_change(&self) -> Change {
+        let texts = |rows: &[StoredOverride]| -> Value {
+            let rows: Vec<&str> = rows.iter().map(|row| row.text.as_str()).collect();
+            if rows.is_empty() { Value::Null } else { json!({ "rows": rows }) }
+        };
+        let (before, after) = (texts(self.before), texts(self.after));
+        let operation = match after {
+            Value::Null => AuditOperation::OverrideClear,
+            _ => AuditOperation::OverrideSet,
+        };
+        Change { operation, target: self.domain.to_owned(), before, after }
+    }
+}
+
+/// The rows of a file of overrides that a store takes over, and how it remembers the file.
+#[derive(Clone, Debug)]
+pub struct OverrideTakeOver<'o> {
+    /// The absolute path of the file.
+    pub path: &'o str,
+    /// The rows of the file.
+    pub rows: &'o [StoredOverride],
+    /// The subjects of source states under which the store remembers that it has the file. The
+    /// first one names the content of the file: if the store has it, it takes nothing over.
+    pub subjects: [String; 2],
+}
+
+impl OverrideTakeOver<'_> {
+    /// What the audit records.
+    pub(super) fn to_change(&self) -> Change {
+        let texts = self.rows.iter().take(MAX_LISTED_ROWS).map(|row| row.text.as_str());
+        let after = json!({ "rows_in_file": self.rows.len(), "rows": texts.collect::<Vec<_>>() });
+        let (operation, target) = (AuditOperation::OverrideTakeOver, self.path.to_owned());
+        Change { operation, target, before: Value::Null, after }
+    }
+
+    /// The state that the store remembers under each of the subjects.
+    pub(super) fn remembered_state(&self) -> String {
+        json!({ "path": self.path, "rows": self.rows.len().to_string() }).to_string()
+    }
+}

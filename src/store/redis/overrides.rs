@@ -1,0 +1,185 @@
+//! The operator's overrides on a server, in one hash. The version is a field of the metadata of the
+//! ring.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::connection::Redis;
+use super::fill::{OnExisting, Staging};
+use super::key_names::{AUDIT, OVERRIDES, RING_META_KEY, SOURCE_STATES};
+use super::scripts::Script;
+use crate::store::audit::{Change, ChangeAuthor};
+use crate::store::error::{StoreError, too_many_overrides_error};
+use crate::store::operations::overrides::OverrideBackend;
+use crate::store::overrides::{
+    MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate, OverridesVersion, StoredOverride,
+    StoredOverrides, scope_of,
+};
+
+const READ_OPERATION: &str = "reading the overrides";
+const WRITE_OPERATION: &str = "changing overrides";
+/// How often a read begins again because a change came between.
+const MAX_READS: u32 = 8;
+
+impl OverrideBackend for Redis {
+    fn overrides_version(&mut self) -> Result<Option<OverridesVersion>, StoreError> {
+        type MetaFields = (Option<String>, Option<String>);
+        let mut read = redis::pipe();
+        read.cmd("MULTI");
+        read.cmd("HMGET").arg(RING_META_KEY).arg("store_id").arg("overrides");
+        read.cmd("HLEN").arg(OVERRIDES);
+        read.cmd("EXEC");
+        let reply = self.query_with_retry_within(READ_OPERATION, self.timeout, &read)?.pop();
+        let ((store_id, text), found): (MetaFields, u64) =
+            self.parse_reply(READ_OPERATION, reply.unwrap_or(redis::Value::Nil))?;
+        let Some(store_id) = store_id else { return Ok(None) };
+        let version = OverridesVersion::parse(store_id, text.as_deref());
+        match version.filter(|version| version.count == found) {
+            Some(version) => Ok(Some(version)),
+            None => Err(StoreError::Unusable {
+                location: self.location.clone(),
+                expected: "the overrides that were written",
+                found: format!("{found} overrides"),
+            }),
+        }
+    }
+
+    fn stored_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError> {
+        let mut reads = 1;
+        loop {
+            let Some(version) = self.overrides_version()? else { return Ok(None) };
+            let (rows, damaged) = self.scan_overrides()?;
+            // If the overrides keep changing, the next version is read soon.
+            if self.overrides_version()?.as_ref() == Some(&version) || reads == MAX_READS {
+                return Ok(Some(StoredOverrides { version, rows, damaged }));
+            }
+            reads += 1;
+        }
+    }
+
+    fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError> {
+        let fields = [true, false].map(|is_exact| format_field(domain, is_exact));
+        let mut read = redis::pipe();
+        read.cmd("HMGET").arg(OVERRIDES).arg(&fields);
+        let texts: Vec<Option<String>> = self.query_last_reply(READ_OPERATION, &read)?;
+        let rows = fields.iter().zip(texts);
+        Ok(rows.filter_map(|(field, text)| parse_row(field, &text?)).collect())
+    }
+
+    fn update_overrides(
+        &mut self,
+        author: &ChangeAuthor,
+        update: &OverrideUpdate<'_>,
+    ) -> Result<bool, StoreError> {
+        let Change { operation, target, before, after } = update.to_change();
+        let mut arguments = vec![self.random_id()?, author.to_json().to_string()];
+        arguments.extend([operation.as_str().to_owned(), target]);
+        arguments.extend([before.to_string(), after.to_string()]);
+        arguments.push(MAX_STORED_OVERRIDES.to_string());
+        for is_exact in [true, false] {
+            let of_scope =
+                |rows: &[StoredOverride]| rows.iter().find(|row| row.is_exact == is_exact).cloned();
+            let (before, after) = (of_scope(update.before), of_scope(update.after));
+            let new = match &after {
+                _ if after == before => "=".to_owned(),
+                Some(row) => format_row_and_author(&row.text, author),
+                None => String::new(),
+            };
+            let known = before.map_or(String::new(), |row| format_row(&row));
+            arguments.extend([format_field(update.domain, is_exact), known, new]);
+        }
+        let names = [RING_META_KEY, OVERRIDES, AUDIT];
+        let script = Script::UpdateOverrides;
+        let reply = self.run_write_script(WRITE_OPERATION, script, &names, &arguments)?;
+        match self.parse_reply::<i64>(WRITE_OPERATION, reply)? {
+            -1 => Err(too_many_overrides_error()),
+            changed => Ok(changed == 1),
+        }
+    }
+
+    fn take_over_overrides(
+        &mut self,
+        author: &ChangeAuthor,
+        take_over: &OverrideTakeOver<'_>,
+    ) -> Result<Option<usize>, StoreError> {
+        let Change { operation, target, after, .. } = take_over.to_change();
+        let [content, file] = take_over.subjects.clone();
+        let mut arguments = vec![self.random_id()?, author.to_json().to_string(), target];
+        arguments.extend([after.to_string(), MAX_STORED_OVERRIDES.to_string(), content, file]);
+        arguments.extend([take_over.remembered_state(), operation.as_str().to_owned()]);
+        if take_over.rows.len() > MAX_STORED_OVERRIDES {
+            return Err(too_many_overrides_error());
+        }
+        arguments.extend(take_over.rows.iter().map(|row| {
+            let field = format_field(&row.domain, row.is_exact);
+            format!("{field} {}", format_row_and_author(&row.text, &row.author))
+        }));
+        let names = [RING_META_KEY, OVERRIDES, AUDIT, SOURCE_STATES];
+        let script = Script::TakeOverOverrides;
+        let reply = self.run_write_script(WRITE_OPERATION, script, &names, &arguments)?;
+        match self.parse_reply::<i64>(WRITE_OPERATION, reply)? {
+            -1 => Err(too_many_overrides_error()),
+            added => Ok(usize::try_from(added).ok()),
+        }
+    }
+}
+
+impl Redis {
+    /// Reads all overrides, sorted, and the fields that can't be read.
+    fn scan_overrides(&mut self) -> Result<(Vec<StoredOverride>, Vec<String>), StoreError> {
+        let (mut rows, mut damaged) = (BTreeMap::new(), Vec::new());
+        self.scan_hash_fields(OVERRIDES, |field, text| {
+            let (field, text) =
+                (String::from_utf8_lossy(&field).into_owned(), String::from_utf8(text).ok());
+            match text.and_then(|text| parse_row(&field, &text)) {
+                Some(row) => drop(rows.insert((row.domain.clone(), row.scope()), row)),
+                None => damaged.push(field),
+            }
+        })?;
+        damaged.sort_unstable();
+        damaged.dedup();
+        Ok((rows.into_values().collect(), damaged))
+    }
+
+    /// Stages copied overrides. The last step of the copy sets their version.
+    pub(super) fn stage_overrides(
+        &mut self,
+        staging: &mut Staging,
+        rows: &[StoredOverride],
+    ) -> Result<(), StoreError> {
+        let fields: Vec<(String, String)> = rows
+            .iter()
+            .map(|row| (format_field(&row.domain, row.is_exact), format_row(row)))
+            .collect();
+        self.stage_hash(staging, OVERRIDES, OnExisting::Fail, &fields)
+    }
+}
+
+fn format_field(domain: &str, is_exact: bool) -> String {
+    format!("{domain} {}", scope_of(is_exact))
+}
+
+fn format_row(row: &StoredOverride) -> String {
+    format!("{} {}", row.created_at, format_row_and_author(&row.text, &row.author))
+}
+
+/// The value of a field without the time, which a script puts in front.
+fn format_row_and_author(text: &str, author: &ChangeAuthor) -> String {
+    json!([text, author.to_json()]).to_string()
+}
+
+/// Returns `None` if riskgate did not write the field.
+fn parse_row(field: &str, text: &str) -> Option<StoredOverride> {
+    let (domain, scope) = field.split_once(' ')?;
+    let is_exact = scope == scope_of(true);
+    let (created_at, json) = text.split_once(' ')?;
+    let [text, author]: [serde_json::Value; 2] = serde_json::from_str(json).ok()?;
+    (scope == scope_of(is_exact)).then_some(StoredOverride {
+        domain: domain.to_owned(),
+        is_exact,
+        text: text.as_str()?.to_owned(),
+        author: ChangeAuthor::from_json(&author)?,
+        created_at: created_at.parse().ok()?,
+    })
+}

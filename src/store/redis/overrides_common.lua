@@ -1,0 +1,15 @@
+-- Functions that the scripts about overrides share; this file is put in front of each of them, behind
+-- `ring_common.lua`.
+--
+-- A hash has the overrides: each field is "NAME SCOPE", each value is "TIME JSON", where the JSON is
+-- a list of the row and its author. The field `overrides` of the metadata is "NUMBER ID COUNT".
+
+-- Begins the next version of the overrides.
+local function next_overrides_version(meta, overrides, id)
+    redis.call('HSETNX', meta, 'store_id', id)
+    redis.call('HSETNX', meta, 'version', 1)
+    local known = redis.call('HGET', meta, 'overrides') or '0 - 0'
+    local number = tonumber(string.match(known, '^(%d+) ')) or 0
+    local text = string.format('%.0f %s %.0f', number + 1, id, redis.call('HLEN', overrides))
+    redis.call('HSET', meta, 'overrides', text)
+end

@@ -1,0 +1,202 @@
+//! The operator's overrides in SQLite.
+
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+
+use super::audit::{append_record, select_source_state, set_source_state};
+use super::connection::Sqlite;
+use super::meta::read_meta_value;
+use super::rows::to_u64_or_zero;
+use crate::store::audit::ChangeAuthor;
+use crate::store::error::{StoreError, too_many_overrides_error};
+use crate::store::operations::overrides::OverrideBackend;
+use crate::store::overrides::{
+    MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate, OverridesVersion, StoredOverride,
+    StoredOverrides, scope_of,
+};
+
+/// The table of overrides. A store of an earlier riskgate gets it when it is opened, and has the
+/// same version with it, so that the earlier riskgate still opens the store.
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS domain_override (
+    domain TEXT NOT NULL, scope TEXT NOT NULL, text TEXT NOT NULL, author TEXT NOT NULL,
+    created_at INTEGER NOT NULL, PRIMARY KEY (domain, scope)
+) WITHOUT ROWID;
+";
+const READ_OPERATION: &str = "reading the overrides";
+const WRITE_OPERATION: &str = "changing overrides";
+/// The entry of the table `meta` with the version.
+const VERSION_ENTRY: &str = "overrides";
+
+/// Adds the table, unless the store has it.
+pub(super) fn add_table(connection: &Connection) -> rusqlite::Result<()> {
+    let select = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'domain_override'";
+    // The statement that adds a table waits for a lock even if it adds none.
+    match connection.prepare(select)?.exists([])? {
+        true => Ok(()),
+        false => connection.execute_batch(SCHEMA),
+    }
+}
+
+impl OverrideBackend for Sqlite {
+    fn overrides_version(&mut self) -> Result<Option<OverridesVersion>, StoreError> {
+        read_version(&self.connection).map_err(self.error_while(READ_OPERATION))
+    }
+
+    fn stored_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError> {
+        let failed = self.error_while(READ_OPERATION);
+        let mut read = || -> rusqlite::Result<Option<StoredOverrides>> {
+            // Unlike a transaction, a savepoint can be inside a snapshot.
+            let savepoint = self.connection.savepoint()?;
+            let Some(version) = read_version(&savepoint)? else { return Ok(None) };
+            let (rows, damaged) = select_rows(&savepoint, "ORDER BY domain, scope", [])?;
+            Ok(Some(StoredOverrides { version, rows, damaged }))
+        };
+        read().map_err(failed)
+    }
+
+    fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError> {
+        let read = select_rows(&self.connection, "WHERE domain = ?1 ORDER BY scope", [domain]);
+        read.map(|(rows, _)| rows).map_err(self.error_while(READ_OPERATION))
+    }
+
+    fn update_overrides(
+        &mut self,
+        author: &ChangeAuthor,
+        update: &OverrideUpdate<'_>,
+    ) -> Result<bool, StoreError> {
+        let (failed, now) = (self.error_while(WRITE_OPERATION), self.clock.now());
+        let transaction = self.begin_write_transaction(WRITE_OPERATION)?;
+        let write = || -> rusqlite::Result<Option<u64>> {
+            let (known, _) =
+                select_rows(&transaction, "WHERE domain = ?1 ORDER BY scope", [update.domain])?;
+            if known != update.before {
+                return Ok(None);
+            }
+            let delete = "DELETE FROM domain_override WHERE domain = ?1";
+            transaction.execute(delete, [update.domain])?;
+            for row in update.after {
+                let is_kept = update.before.contains(row);
+                let (by, at) =
+                    if is_kept { (&row.author, row.created_at) } else { (author, now.unix_now) };
+                let row = StoredOverride { author: by.clone(), created_at: at, ..row.clone() };
+                insert_row(&transaction, &row)?;
+            }
+            append_record(&transaction, now, author, &update.to_change())?;
+            begin_next_version(&transaction).map(Some)
+        };
+        let Some(count) = write().map_err(&failed)? else { return Ok(false) };
+        if count > MAX_STORED_OVERRIDES as u64 {
+            return Err(too_many_overrides_error());
+        }
+        transaction.commit().map_err(failed).map(|()| true)
+    }
+
+    fn take_over_overrides(
+        &mut self,
+        author: &ChangeAuthor,
+        take_over: &OverrideTakeOver<'_>,
+    ) -> Result<Option<usize>, StoreError> {
+        let (failed, now) = (self.error_while(WRITE_OPERATION), self.clock.now());
+        let transaction = self.begin_write_transaction(WRITE_OPERATION)?;
+        let write = || -> rusqlite::Result<Option<(usize, u64)>> {
+            let [content, _] = &take_over.subjects;
+            if select_source_state(&transaction, content)?.is_some() {
+                return Ok(None);
+            }
+            let mut added = 0;
+            for row in take_over.rows {
+                let row = StoredOverride { created_at: now.unix_now, ..row.clone() };
+                added += insert_row(&transaction, &row)?;
+            }
+            for subject in &take_over.subjects {
+                set_source_state(&transaction, subject, &take_over.remembered_state())?;
+            }
+            append_record(&transaction, now, author, &take_over.to_change())?;
+            Ok(Some((added, begin_next_version(&transaction)?)))
+        };
+        let Some((added, count)) = write().map_err(&failed)? else { return Ok(None) };
+        if count > MAX_STORED_OVERRIDES as u64 {
+            return Err(too_many_overrides_error());
+        }
+        transaction.commit().map_err(failed).map(|()| Some(added))
+    }
+}
+
+fn read_version(connection: &Connection) -> rusqlite::Result<Option<OverridesVersion>> {
+    let Some(store_id) = read_meta_value(connection, "store_id")? else { return Ok(None) };
+    let text: Option<String> = read_meta_value(connection, VERSION_ENTRY)?;
+    Ok(OverridesVersion::parse(store_id, text.as_deref()))
+}
+
+/// Begins the next version. Returns how many overrides it has.
+fn begin_next_version(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
+    let count = "SELECT count(*) FROM domain_override";
+    let count = to_u64_or_zero(transaction.query_row(count, [], |row| row.get(0))?);
+    let change_id: String =
+        transaction.query_row("SELECT lower(hex(randomblob(16)))", [], |row| row.get(0))?;
+    let before = read_version(transaction)?.map_or(0, |before| before.number);
+    let next = OverridesVersion { store_id: String::new(), number: before + 1, change_id, count };
+    let set = "INSERT OR REPLACE INTO meta VALUES (?1, ?2)";
+    transaction.execute(set, [VERSION_ENTRY, &next.to_stored_text()])?;
+    Ok(count)
+}
+
+/// Inserts a row, unless there is one of its name and scope. Returns how many rows were inserted.
+fn insert_row(transaction: &Transaction<'_>, row: &StoredOverride) -> rusqlite::Result<usize> {
+    let author = row.author.to_json().to_string();
+    transaction
+        .prepare_cached("INSERT OR IGNORE INTO domain_override VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![row.domain, row.scope(), row.text, author, row.created_at])
+}
+
+/// Writes copied overrides into an empty store.
+pub(super) fn fill_overrides(
+    transaction: &Transaction<'_>,
+    rows: &[StoredOverride],
+) -> rusqlite::Result<()> {
+    for row in rows {
+        insert_row(transaction, row)?;
+    }
+    if rows.is_empty() { Ok(()) } else { begin_next_version(transaction).map(drop) }
+}
+
+/// Returns true if the store has no override.
+pub(super) fn has_no_override(connection: &Connection) -> rusqlite::Result<bool> {
+    let first = connection.query_row("SELECT 1 FROM domain_override LIMIT 1", [], |_| Ok(()));
+    Ok(first.optional()?.is_none())
+}
+
+/// Reads rows, and the names of those that can't be read.
+fn select_rows(
+    connection: &Connection,
+    condition: &str,
+    values: impl rusqlite::Params,
+) -> rusqlite::Result<(Vec<StoredOverride>, Vec<String>)> {
+    let select =
+        format!("SELECT domain, scope, text, author, created_at FROM domain_override {condition}");
+    let mut statement = connection.prepare_cached(&select)?;
+    let mut found = statement.query(values)?;
+    let (mut rows, mut damaged) = (Vec::new(), Vec::new());
+    while let Some(row) = found.next()? {
+        match parse_row(row)? {
+            Some(row) => rows.push(row),
+            None => damaged.push(row.get::<_, String>(0)?),
+        }
+    }
+    Ok((rows, damaged))
+}
+
+fn parse_row(row: &Row<'_>) -> rusqlite::Result<Option<StoredOverride>> {
+    let (domain, scope, text): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    let author = serde_json::from_str(&row.get::<_, String>(3)?).ok();
+    let author = author.and_then(|author| ChangeAuthor::from_json(&author));
+    let is_exact = scope == scope_of(true);
+    let created_at = row.get(4)?;
+    Ok(author.filter(|_| scope == scope_of(is_exact)).map(|author| StoredOverride {
+        domain,
+        is_exact,
+        text,
+        author,
+        created_at,
+    }))
+}
