@@ -15,6 +15,7 @@ mod overrides;
 mod present_time;
 mod repeatable;
 mod rotation;
+mod stored_overrides;
 mod usage;
 
 pub use accounts::{
@@ -31,10 +32,11 @@ pub use keys::{
     read_declared_keys, revoke_key,
 };
 pub use overrides::{
-    OverrideChange, OverrideRequest, check_override_exists, clear_override, list_overrides,
-    override_file_state, set_override,
+    ListedOverride, OverrideChange, OverrideOrigin, OverrideRequest, check_override_may_exist,
+    clear_override, list_overrides, override_file_state, set_override,
 };
 pub use present_time::{judge_present_time, read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;
 pub use rotation::{DEFAULT_OVERLAP, PreparedRotation, parse_rotation_times, prepare_rotation};
+pub use stored_overrides::{KnownOverrides, TakenFile, file_owner, take_over_default_file};
 pub use usage::{month_to_show, read_daily_usage_of_month};

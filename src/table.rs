@@ -28,7 +28,7 @@ mod lookup;
 mod manifest;
 mod mx;
 mod mx_lookup;
-mod override_file;
+mod override_rows;
 mod parent_promotion;
 mod resolve;
 mod rows;
@@ -42,15 +42,15 @@ mod table_data;
 mod tlds;
 mod unlisted_rules;
 
-pub use self::added_lists::{FeedKind, FeedList, FeedTier, TableInputs};
+pub use self::added_lists::{FeedKind, FeedList, FeedTier, STORED_LIST_NAME, TableInputs};
 pub use self::answer::{AnswerOrigin, TableAnswer, TableRow};
 pub use self::fault::{TableFault, TableFaults};
 pub use self::layout::parts::ListInfo;
 pub use self::location::TableLocation;
 pub use self::mx::IMPLICIT_MX;
-pub use self::override_file::{
-    InvalidOverride, NewOverride, OverrideAction, OverrideFile, OverrideListRow,
-    PreparedOverrideFile,
+pub use self::override_rows::{
+    InvalidOverride, NewOverride, OverrideAction, OverrideListRow, parse_override_rows,
+    render_override_list,
 };
 pub use self::source_packages::SourcePackage;
 pub use self::succession::MIN_ROWS_FOR_CHANGE_CHECK;

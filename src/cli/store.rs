@@ -57,15 +57,15 @@ pub enum StoreCommand {
         config: ConfigArgs,
         /// The store to read, as in store.url: sqlite:PATH, redis://… or redis+sentinel://….
         from: String,
-        /// The store to fill, which must have no keys, accounts, usage or sign-ups.
+        /// The store to fill, which must have no keys, accounts, overrides, usage or sign-ups.
         to: String,
         /// Print a JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Save the store in a file: accounts, keys, the audit, usage, the top counts, the inbox secret
-    /// and sign-ups. Gateways may run meanwhile, and keys, accounts and audit are saved as of one
-    /// moment. The new file is read back, and then replaces an older one.
+    /// Save the store in a file: accounts, keys, overrides, the audit, usage, the top counts, the
+    /// inbox secret and sign-ups. Gateways may run meanwhile, and keys, accounts, overrides and
+    /// audit are saved as of one moment. The new file is read back, and then replaces an older one.
     Backup {
         #[command(flatten)]
         config: ConfigArgs,

@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::failure::CommandFailure;
 use super::output;
 use crate::config::Config;
-use crate::management::set_present_time;
+use crate::management::{KnownOverrides, set_present_time};
 use crate::model::month::format_rfc3339;
 use crate::process::upgrade::RuntimeDir;
 use crate::store::{RingRows, Store, StoreError, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
+use crate::table::TableInputs;
 
 /// How long a command waits for the store, for example while a gateway has locked it.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -148,6 +149,20 @@ pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailu
         return Ok(None);
     }
     open_without_creating(config).map(Some)
+}
+
+/// The inputs of the table as a gateway has them: those of the config, with the overrides of the
+/// store. If the store fails, prints a warning and returns the inputs of the config alone.
+pub fn table_inputs(config: &Config) -> TableInputs {
+    let inputs = &config.reloadable.table;
+    match KnownOverrides::read_of_config(&config.startup.store, STORE_TIMEOUT, inputs) {
+        Ok(known) => known.add_to(inputs),
+        Err(error) => {
+            let expected = "warning: expected the overrides of the store, but found";
+            output::print_message(format!("{expected} {error}"));
+            inputs.clone()
+        }
+    }
 }
 
 /// Returns the path of the config's store if it is a file that does not exist.

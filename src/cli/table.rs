@@ -19,7 +19,7 @@ mod overrides;
 use super::config_args::ConfigArgs;
 use super::failure::{CommandFailure, EXIT_CONFIG};
 use super::output::{print_result, print_result_of_change};
-use super::store_access::STORE_TIMEOUT;
+use super::store_access::{STORE_TIMEOUT, table_inputs};
 use crate::management::read_present_time;
 use crate::model::month::format_rfc3339;
 use crate::support::counted::Counted;
@@ -179,8 +179,9 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
                 }
                 None => {
                     let config = config.read_config()?;
+                    let table = table_inputs(&config);
                     let sources = LookupSources {
-                        table: &config.reloadable.table,
+                        table: &table,
                         unknown_score: config.reloadable.unknown_score,
                         store: dns::open_store_with_dns_facts(&config),
                         unix_now: read_present_time(&config.startup.store, STORE_TIMEOUT),

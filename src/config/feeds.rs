@@ -9,7 +9,8 @@ use super::settings::Settings;
 use crate::feed::{Feed, FeedLocation, Feeds, is_minisign_public_key};
 use crate::table::{FeedKind, FeedTier, TableInputs, TableLocation};
 
-/// The default file of the operator's overrides.
+const OVERRIDES_SETTING: &str = "table.overrides";
+/// The file of overrides that earlier versions wrote. The store takes its rows over.
 const DEFAULT_OVERRIDE_FILE: &str = "conf/overrides.csv";
 /// The default directory of fetched feeds.
 const DEFAULT_FEED_DIR: &str = "state/feeds";
@@ -59,9 +60,21 @@ impl Settings {
             base_location: self
                 .path("table.path")
                 .map_or(TableLocation::Bundled, TableLocation::Path),
-            overrides_path: self.path_or_kept_default("table.overrides", DEFAULT_OVERRIDE_FILE),
+            overrides_path: self.read_overrides_path(),
+            is_default_overrides_path: !self.values.contains_key(OVERRIDES_SETTING),
+            stored_overrides: None,
             last_good_overrides_text: None,
             feeds: feeds.feed_lists(),
+        }
+    }
+
+    /// Reads the path of the operator's file. If the config names none, returns that of the file
+    /// which earlier versions wrote, and which need not exist.
+    fn read_overrides_path(&mut self) -> Option<PathBuf> {
+        let path = self.path_or_default(OVERRIDES_SETTING, "");
+        match self.values.contains_key(OVERRIDES_SETTING) {
+            true => path,
+            false => Some(self.find_file_of_earlier_versions(DEFAULT_OVERRIDE_FILE)),
         }
     }
 

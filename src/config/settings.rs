@@ -351,6 +351,21 @@ impl Settings {
         if is_used { former } else { present }
     }
 
+    /// Returns the path at which earlier versions wrote a file by default: beside the config or, if
+    /// it is only there, in the working directory. The file need not exist.
+    pub fn find_file_of_earlier_versions(&self, default: &str) -> PathBuf {
+        let present = self.base_folders.of_defaults.join(default);
+        match std::path::absolute(default) {
+            // What can't be seen may exist.
+            Ok(former)
+                if fs::exists(&present).is_ok_and(|is_there| !is_there) && former.exists() =>
+            {
+                former
+            }
+            _ => present,
+        }
+    }
+
     /// Returns a path that this setting names. A relative path in the file starts at the file's
     /// folder; any other relative path starts at the working directory.
     pub fn resolve_path(&self, key: &str, path: PathBuf) -> PathBuf {

@@ -5,14 +5,17 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
+use super::stored_overrides::{KnownOverrides, take_over_default_file};
 use crate::model::domain::{DnsName, Domain};
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::Rule;
-use crate::store::{AuditOperation, Change, ChangeAuthor, SourceState, Store};
-use crate::table::{
-    NewOverride, OverrideAction, OverrideFile, OverrideListRow, PreparedOverrideFile, Table,
-    TableInputs, TableRow,
+use crate::store::{
+    ChangeAuthor, OverrideUpdate, SourceState, Store, StoreError, StoredOverride, StoredOverrides,
 };
+use crate::table::{NewOverride, OverrideAction, OverrideListRow, Table, TableInputs, TableRow};
+
+/// How often a change is tried if others change the same domain at the same time.
+const MAX_TRIES: usize = 16;
 
 /// An override to set.
 #[derive(Clone, Debug)]
@@ -31,7 +34,7 @@ pub struct OverrideRequest<'a> {
     pub is_forced: bool,
 }
 
-/// A finished change of the file of overrides.
+/// A finished change of the overrides of a domain.
 #[derive(Clone, Debug)]
 pub struct OverrideChange {
     /// The name in its canonical form.
@@ -40,8 +43,6 @@ pub struct OverrideChange {
     pub action: &'static str,
     /// The texts of the rows that the change replaced or removed.
     pub replaced: Vec<String>,
-    /// The absolute path of the file.
-    pub file: String,
 }
 
 impl OverrideChange {
@@ -51,19 +52,21 @@ impl OverrideChange {
     }
 }
 
-/// Writes an override to the file. Running gateways apply it.
+/// Writes an override into the store. Running gateways apply it.
+///
+/// The new override replaces the name's override of the same scope. If it also covers the names
+/// below, it replaces the name's exact override too.
 ///
 /// # Errors
-/// Returns a fault if a value is faulty, if the lists protect the name, or if the table, the store
-/// or the file fails.
+/// Returns a fault if a value is faulty, if the lists protect the name, if the operator's file has
+/// a row of the name, or if the table or the store fails.
 pub fn set_override(
     store: &mut Store,
     inputs: &TableInputs,
     author: &ChangeAuthor,
     request: &OverrideRequest<'_>,
 ) -> Result<OverrideChange, ManagementFault> {
-    let (file, name) = (find_override_file(inputs)?, parse_name(request.domain)?);
-    let now = store.now().unix_now;
+    let name = parse_name(request.domain)?;
     let new = NewOverride {
         name: &name,
         action: request.action,
@@ -71,18 +74,15 @@ pub fn set_override(
         note: request.note,
         last_day: request.until,
     };
-    new.check()
-        .map_err(|found| ManagementFault::invalid(found.field, found.expected, found.found))?;
-    // Days in this form sort as text.
-    let today = format_rfc3339(now);
-    if let Some(until) = request.until.filter(|until| *until < &today[..10]) {
-        let expected = "today or a later day such as 2030-12-31";
-        return Err(ManagementFault::invalid("until", expected, format!("{until:?}")));
-    }
+    let now = store.now().unix_now;
+    check_new_override(&new, now)?;
+    check_file_has_no_row(inputs, &name, |row| row.is_exact == new.is_exact)?;
+    take_over_default_file(store, inputs, author)?;
+    let known = KnownOverrides::read(store, inputs)?.unwrap_or_default();
     // If the table can't be built even without the new row, gateways would not apply the row.
-    Table::build(inputs, now)?;
+    Table::build(&known.add_to(inputs), now)?;
     if request.action == OverrideAction::Deny && !request.is_forced {
-        let lists = TableInputs { overrides_path: None, ..inputs.clone() };
+        let lists = TableInputs { overrides_path: None, stored_overrides: None, ..inputs.clone() };
         let table = Table::build(&lists, now)?;
         if let Some(protected) = find_protected_name(&table, &name, request.is_exact, now) {
             return Err(ManagementFault::Conflict(format!(
@@ -90,109 +90,204 @@ pub fn set_override(
             )));
         }
     }
-    let prepared = file.prepare_override(&new)?;
+    let replaced = update_rows(store, author, &name, |before| {
+        let is_replaced = |row: &&StoredOverride| row.is_exact == new.is_exact || !new.is_exact;
+        let same_scope = before.iter().find(|row| row.is_exact == new.is_exact);
+        let row = StoredOverride {
+            domain: name.as_str().to_owned(),
+            is_exact: new.is_exact,
+            text: new.to_row_text(same_scope.map(|row| row.text.as_str())),
+            author: author.clone(),
+            created_at: now,
+        };
+        let kept = before.iter().filter(|row| !is_replaced(row)).cloned();
+        Ok(std::iter::once(row).chain(kept).collect())
+    })?;
     let action = if request.action == OverrideAction::Allow { "allowed" } else { "denied" };
-    let replaced = prepared.removed_rows.clone();
-    record_and_write(store, author, inputs, &name, prepared)?;
-    let (domain, file) = (name.as_str().to_owned(), file.display_path());
-    Ok(OverrideChange { domain, action, replaced, file })
+    Ok(OverrideChange { domain: name.as_str().to_owned(), action, replaced })
 }
 
-/// Checks that there is something to clear, before a store is opened for it.
-///
-/// # Errors
-/// As [`clear_override`].
-pub fn check_override_exists(inputs: &TableInputs, domain: &str) -> Result<(), ManagementFault> {
-    prepare_removal(inputs, domain).map(drop)
-}
-
-fn prepare_removal(
-    inputs: &TableInputs,
-    domain: &str,
-) -> Result<(DnsName, PreparedOverrideFile), ManagementFault> {
-    let (file, name) = (find_override_file(inputs)?, parse_name(domain)?);
-    match file.prepare_removal(&name)? {
-        Some(prepared) => Ok((name, prepared)),
-        None => {
-            let line = format!("{name}: expected an override, but found none");
-            Err(ManagementFault::NotFound(line))
+fn check_new_override(new: &NewOverride<'_>, now: i64) -> Result<(), ManagementFault> {
+    new.check()
+        .map_err(|found| ManagementFault::invalid(found.field, found.expected, found.found))?;
+    // Days in this form sort as text.
+    let today = format_rfc3339(now);
+    match new.last_day.filter(|until| *until < &today[..10]) {
+        Some(until) => {
+            let expected = "today or a later day such as 2030-12-31";
+            Err(ManagementFault::invalid("until", expected, format!("{until:?}")))
         }
+        None => Ok(()),
     }
 }
 
-/// Removes the overrides of a domain from the file.
+/// Checks what is known of an override to clear without the store, before a store is opened for it.
+/// `is_store_missing` says that there is none yet.
 ///
 /// # Errors
-/// Returns a fault if the domain has no override, or if the store or the file fails.
+/// As [`clear_override`].
+pub fn check_override_may_exist(
+    inputs: &TableInputs,
+    domain: &str,
+    is_store_missing: bool,
+) -> Result<(), ManagementFault> {
+    let name = parse_name(domain)?;
+    check_file_has_no_row(inputs, &name, |_| true)?;
+    let has_row = || -> Result<bool, ManagementFault> {
+        let default = inputs.overrides_path.as_ref().filter(|_| inputs.is_default_overrides_path);
+        let rows = default.map(|path| OverrideListRow::read_file(path)).transpose()?;
+        Ok(rows.unwrap_or_default().iter().any(|row| row.domain == name.as_str()))
+    };
+    if is_store_missing && !has_row()? { Err(no_override_fault(&name)) } else { Ok(()) }
+}
+
+/// Removes the overrides of a domain from the store.
+///
+/// # Errors
+/// Returns a fault if the domain has no override, if the operator's file has one, which riskgate
+/// never writes, or if the store fails.
 pub fn clear_override(
     store: &mut Store,
     inputs: &TableInputs,
     author: &ChangeAuthor,
     domain: &str,
 ) -> Result<OverrideChange, ManagementFault> {
-    let file = find_override_file(inputs)?;
-    let (name, prepared) = prepare_removal(inputs, domain)?;
-    let replaced = prepared.removed_rows.clone();
-    record_and_write(store, author, inputs, &name, prepared)?;
-    let (domain, file) = (name.as_str().to_owned(), file.display_path());
-    Ok(OverrideChange { domain, action: "cleared", replaced, file })
+    let name = parse_name(domain)?;
+    check_file_has_no_row(inputs, &name, |_| true)?;
+    take_over_default_file(store, inputs, author)?;
+    let replaced = update_rows(store, author, &name, |before| match before {
+        [] => Err(no_override_fault(&name)),
+        _ => Ok(Vec::new()),
+    })?;
+    Ok(OverrideChange { domain: name.as_str().to_owned(), action: "cleared", replaced })
 }
 
-/// Lists the overrides in the order of the file.
-///
-/// # Errors
-/// If the file can't be read.
-pub fn list_overrides(inputs: &TableInputs) -> Result<Vec<OverrideListRow>, ManagementFault> {
-    match &inputs.overrides_path {
-        Some(path) => Ok(OverrideFile::new(path).read_rows()?),
-        None => Ok(Vec::new()),
+fn no_override_fault(name: &DnsName) -> ManagementFault {
+    ManagementFault::NotFound(format!("{name}: expected an override, but found none"))
+}
+
+/// Changes the overrides of a name to what `change` returns for the present ones. Returns the texts
+/// of those that are no longer there.
+fn update_rows(
+    store: &mut Store,
+    author: &ChangeAuthor,
+    name: &DnsName,
+    change: impl Fn(&[StoredOverride]) -> Result<Vec<StoredOverride>, ManagementFault>,
+) -> Result<Vec<String>, ManagementFault> {
+    for _ in 0..MAX_TRIES {
+        let before = store.find_overrides(name.as_str())?;
+        let after = change(&before)?;
+        let update = OverrideUpdate { domain: name.as_str(), before: &before, after: &after };
+        if store.changes_by(author).update_overrides(&update)? {
+            let removed = before.iter().filter(|row| !after.contains(row));
+            return Ok(removed.map(|row| row.text.clone()).collect());
+        }
+    }
+    let found = "but found that others keep changing it; repeat the request";
+    let line = format!("{name}: expected an override that stays as it was read, {found}");
+    Err(StoreError::Conflict(line).into())
+}
+
+/// Fails if the file that the operator writes has such a row of the name: the row wins over the
+/// store, and riskgate never writes the file.
+fn check_file_has_no_row(
+    inputs: &TableInputs,
+    name: &DnsName,
+    is_meant: impl Fn(&OverrideListRow) -> bool,
+) -> Result<(), ManagementFault> {
+    let Some(path) = inputs.overrides_path.as_ref().filter(|_| !inputs.is_default_overrides_path)
+    else {
+        return Ok(());
+    };
+    let rows = OverrideListRow::read_file(path)?;
+    let is_of_name = |row: &&OverrideListRow| row.domain == name.as_str() && is_meant(row);
+    match rows.iter().find(is_of_name) {
+        Some(row) => Err(ManagementFault::Conflict(format!(
+            "{}:{}: this file of table.overrides has a row of {name}, which wins over the store; \
+             change it there, because riskgate never writes this file",
+            path.display(),
+            row.line
+        ))),
+        None => Ok(()),
     }
 }
 
-/// Returns the state of the file of overrides with these rows, as the audit compares it.
-pub fn override_file_state(path: &Path, rows: &[OverrideListRow]) -> SourceState {
+/// An override in a list.
+#[derive(Clone, Debug)]
+pub struct ListedOverride {
+    /// The row.
+    pub row: OverrideListRow,
+    /// Where the row is.
+    pub origin: OverrideOrigin,
+}
+
+/// Where an override is.
+#[derive(Clone, Debug)]
+pub enum OverrideOrigin {
+    /// In the store: who set it, and when, in Unix seconds.
+    Store(ChangeAuthor, i64),
+    /// In a file with this path, which wins over the store.
+    File(String),
+}
+
+impl ListedOverride {
+    /// Renders the override for the admin API.
+    pub fn to_json(&self) -> Value {
+        let row = &self.row;
+        let action = if row.reason == "safe" { "allow" } else { "deny" };
+        let until = Some(&row.until).filter(|until| !until.is_empty());
+        let (source, author, created_at) = match &self.origin {
+            OverrideOrigin::Store(author, at) => {
+                ("store".to_owned(), Some(author.actor.as_str()), Some(format_rfc3339(*at)))
+            }
+            OverrideOrigin::File(path) => (format!("{path}:{}", row.line), None, None),
+        };
+        json!({
+            "domain": row.domain, "action": action, "exact": row.is_exact, "note": row.note,
+            "until": until, "source": source, "author": author, "created_at": created_at,
+        })
+    }
+}
+
+/// Lists the overrides: those of the operator's file in its order, and then those of the store by
+/// name. Rows of the store that can't be read are left out; the gateway names them.
+///
+/// # Errors
+/// If the file can't be read, or if the store fails.
+pub fn list_overrides(
+    store: &mut Store,
+    inputs: &TableInputs,
+) -> Result<Vec<ListedOverride>, ManagementFault> {
+    let mut known = KnownOverrides::default();
+    known.look_at_default_file(store, inputs)?;
+    let mut all = Vec::new();
+    if let Some(path) = &known.add_to(inputs).overrides_path {
+        let origin = OverrideOrigin::File(path.display().to_string());
+        let rows = OverrideListRow::read_file(path)?.into_iter();
+        all.extend(rows.map(|row| ListedOverride { row, origin: origin.clone() }));
+    }
+    let StoredOverrides { rows, .. } = store.stored_overrides()?.unwrap_or_default();
+    all.extend(rows.into_iter().filter_map(|stored| {
+        let row = OverrideListRow::parse(&stored.text).ok()?;
+        let origin = OverrideOrigin::Store(stored.author, stored.created_at);
+        Some(ListedOverride { row, origin })
+    }));
+    Ok(all)
+}
+
+/// Returns the state of the operator's file of overrides, as the audit compares it.
+///
+/// # Errors
+/// If the file can't be read, or is faulty.
+pub fn override_file_state(path: &Path) -> Result<SourceState, ManagementFault> {
+    let rows = OverrideListRow::read_file(path)?;
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let entry = |row: &OverrideListRow| {
         let scope = if row.is_exact { "exact" } else { "subtree" };
         (format!("{} {scope}", row.domain), row.text.clone())
     };
     let shared_subject = format!("overrides {}", path.display());
-    SourceState::on_this_machine(shared_subject, rows.iter().map(entry).collect())
-}
-
-/// Records the change, and then writes the file. If the file can't be written, records that the
-/// change was undone.
-fn record_and_write(
-    store: &mut Store,
-    author: &ChangeAuthor,
-    inputs: &TableInputs,
-    name: &DnsName,
-    prepared: PreparedOverrideFile,
-) -> Result<(), ManagementFault> {
-    let of_name = |rows: &[OverrideListRow]| -> Value {
-        let rows = rows.iter().filter(|row| row.domain == name.as_str());
-        let rows: Vec<&str> = rows.map(|row| row.text.as_str()).collect();
-        if rows.is_empty() { Value::Null } else { json!({ "rows": rows }) }
-    };
-    let (before, after) = (of_name(&prepared.rows_before), of_name(&prepared.rows_after));
-    let operation = match after {
-        Value::Null => AuditOperation::OverrideClear,
-        _ => AuditOperation::OverrideSet,
-    };
-    let path = inputs.overrides_path.clone().unwrap_or_default();
-    let state_before = override_file_state(&path, &prepared.rows_before);
-    let state_after = override_file_state(&path, &prepared.rows_after);
-    let target = name.as_str().to_owned();
-    let change = Change { operation, target, before, after };
-    store.changes_by(author).record_change(&change, Some(&state_after))?;
-    if let Err(fault) = prepared.write() {
-        let undone = Change { before: change.after, after: change.before, ..change };
-        // If this fails too, a gateway finds at its next start that the file differs from the
-        // recorded state, and records the difference.
-        let _ = store.changes_by(author).record_change(&undone, Some(&state_before));
-        return Err(fault.into());
-    }
-    Ok(())
+    Ok(SourceState::on_this_machine(shared_subject, rows.iter().map(entry).collect()))
 }
 
 /// Returns the first name that the lists protect and that this denial would flag: `name` itself or,
@@ -207,13 +302,6 @@ fn find_protected_name(table: &Table, name: &DnsName, is_exact: bool, now: i64) 
         row.own_answer.verdict.rule == Rule::Protected && row.name.ends_with(&below) && !is_exact
     };
     table.rows().find(is_below).map(|row| row.name.to_owned())
-}
-
-fn find_override_file(inputs: &TableInputs) -> Result<OverrideFile, ManagementFault> {
-    let path = inputs.overrides_path.as_ref();
-    path.map(|path| OverrideFile::new(path)).ok_or_else(|| {
-        ManagementFault::File(vec!["table.overrides: expected a file, but found none".to_owned()])
-    })
 }
 
 fn parse_name(text: &str) -> Result<DnsName, ManagementFault> {

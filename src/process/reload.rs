@@ -1,6 +1,6 @@
 //! Reloads table, key ring, config and certificates when their sources change.
 //!
-//! Polls the files and the store's key version four times a second, which detects renames, writes
+//! Polls the files and the versions of keys and overrides in the store four times a second, which detects renames, writes
 //! in place and Kubernetes' `..data` swaps alike. SIGHUP and `POST /reload` reload as soon as no
 //! file is being written. Each part reloads completely or keeps its last good state; a fault in one
 //! part does not hold back the others.
@@ -11,6 +11,7 @@ mod current_inputs;
 mod dns;
 mod feeds;
 mod keys;
+mod overrides;
 mod requests;
 mod sign_ups;
 mod status_reporter;
@@ -31,6 +32,7 @@ use tokio::sync::oneshot;
 use crate::config::{ConfigSources, EffectiveSettings, ReloadableConfig, StoreOptions};
 use crate::gate::GateState;
 use crate::keys::KeyRing;
+use crate::management::KnownOverrides;
 use crate::observe::process_log::ProcessLog;
 use crate::process::served_store::{ServedStore, ServedStoreFile};
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
@@ -40,6 +42,7 @@ pub use current_inputs::{CurrentInputs, KeyInputs};
 use dns::DnsLearner;
 use feeds::FeedFetcher;
 pub use keys::KeyRingUpdater;
+use overrides::OverrideFollower;
 use requests::ReloadRequests;
 pub use requests::{ReloadOutcome, ReloadTrigger};
 use sign_ups::start_sign_up_thread;
@@ -108,7 +111,7 @@ impl Reloader {
         gate_state: Arc<GateState>,
         inputs: Arc<CurrentInputs>,
         config_sources: ConfigSources,
-        keys: KeyRingUpdater,
+        (keys, overrides): (KeyRingUpdater, KnownOverrides),
         certificates: Option<Arc<CurrentCertificates>>,
         watches: InputWatches,
     ) -> std::io::Result<(Reloader, ReloadTrigger)> {
@@ -118,11 +121,12 @@ impl Reloader {
         let state = || Arc::clone(&gate_state);
         let audit = AuditRecorder::start(&inputs.startup, state(), status_reporter.clone())?;
         start_sign_up_thread(state(), status_reporter.clone(), &inputs.startup)?;
+        let overrides = OverrideFollower::new(inputs.startup.store.clone(), overrides);
         let table = TableRebuilder::start(
             Arc::clone(&gate_state),
             status_reporter.clone(),
             config.table.clone(),
-            watches.table,
+            (overrides, watches.table),
             audit.clone(),
         )?;
         let trigger = trigger.with_table(table.clone());
@@ -222,7 +226,7 @@ impl Reloader {
 #[async_trait]
 impl BackgroundService for Reloader {
     async fn start(&self, mut shutdown: ShutdownWatch) {
-        self.reload_state.lock().unwrap_or_else(PoisonError::into_inner).audit.begin();
+        self.reload_state.lock().unwrap_or_else(PoisonError::into_inner).begin();
         let mut requests = self.requests.lock().await;
         let mut requested: Option<RequestedReload> = None;
         let (mut thread, mut has_told_fault) = (self.thread.lock().await.take(), false);
@@ -328,6 +332,12 @@ async fn add_table_outcome_and_send(
 }
 
 impl ReloadState {
+    /// Lets what follows change the store: this process serves.
+    fn begin(&self) {
+        self.audit.begin();
+        self.table.begin();
+    }
+
     fn reload(&mut self, requested_at: Option<Instant>) -> Reloaded {
         if let Some(at) = requested_at
             && (self.are_files_settled() || at.elapsed() >= MAX_SETTLE_WAIT)

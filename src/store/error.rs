@@ -116,7 +116,7 @@ pub(super) fn repeated_request_error() -> StoreError {
 
 pub(super) fn store_not_empty_error(location: &str) -> StoreError {
     StoreError::Conflict(format!(
-        "{location}: expected an empty store, but found one with keys, accounts, numbers or \
-         sign-ups"
+        "{location}: expected an empty store, but found one with keys, accounts, overrides, numbers \
+         or sign-ups"
     ))
 }

@@ -1,12 +1,14 @@
 //! Lists that are added to the lists of the manifest: the operator's overrides, and the lists of
 //! feeds.
 //!
-//! Owns their precedence: an operator's override outranks every list, and a feed can't change the
+//! Owns their precedence: an operator's override outranks every list, one of the file outranks those
+//! of the store, and a feed can't change the
 //! answer for a name that the lists guard. This module reads local files; `feed` fetches lists.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -24,14 +26,22 @@ use crate::support::regular_file::{ReadError, read_regular_text};
 pub struct TableInputs {
     /// The lists to which the overrides and the feeds are added, or a compiled table.
     pub base_location: TableLocation,
-    /// The operator's overrides, a CSV file. The file need not exist.
+    /// The operator's file of overrides, a CSV file. The file need not exist.
     pub overrides_path: Option<PathBuf>,
+    /// Whether `overrides_path` is the default of earlier versions, which wrote this file. The store
+    /// takes its rows over.
+    pub is_default_overrides_path: bool,
+    /// The overrides of the store, as the text of a file. `None` if the store has none.
+    pub stored_overrides: Option<Arc<str>>,
     /// The text of the last overrides without a fault. Set while the file of overrides has a fault;
     /// riskgate then uses this text instead of the file.
     pub last_good_overrides_text: Option<String>,
     /// The lists of feeds. Their files need not exist.
     pub feeds: Vec<FeedList>,
 }
+
+/// The name of the list of the store's overrides.
+pub const STORED_LIST_NAME: &str = "overrides of the store";
 
 /// The beginning of the first line of a feed's list on disk.
 const CHECKSUM_LINE_PREFIX: &str = "# xxh3 ";
@@ -144,6 +154,8 @@ impl TableInputs {
         TableInputs {
             base_location,
             overrides_path: None,
+            is_default_overrides_path: false,
+            stored_overrides: None,
             last_good_overrides_text: None,
             feeds: Vec::new(),
         }
@@ -160,7 +172,7 @@ impl TableInputs {
         base.into_iter().chain(self.overrides_path.clone()).chain(feeds).collect()
     }
 
-    /// Reads the overrides and the lists of feeds that exist. A damaged list of a feed is skipped:
+    /// Reads the overrides and the lists of feeds that exist; those of the store were read before. A damaged list of a feed is skipped:
     /// the feed reports the damage and fetches its list again. A list that can't be read for now is
     /// a fault.
     pub(super) fn read_added_lists(&self) -> Result<Vec<AddedList>, TableFaults> {
@@ -174,6 +186,11 @@ impl TableInputs {
                 list_text: text,
             });
         };
+        // An override of the file replaces one of the store with the same name and scope.
+        if let Some(text) = &self.stored_overrides {
+            let (name, kind) = (STORED_LIST_NAME, ListKind::Override);
+            add(name.to_owned(), kind, ListOrigin::Store, Path::new(name), text.to_string());
+        }
         if let Some(path) = &self.overrides_path {
             let text = match &self.last_good_overrides_text {
                 Some(text) => Ok(text.clone()),

@@ -9,31 +9,16 @@ use std::net::IpAddr;
 use super::fault::{TableFault, quote_excerpt};
 use super::manifest::ListKind;
 use super::mx;
+use super::override_rows::{
+    OVERRIDE_COLUMNS, OverrideFields, OverrideListRow, REQUIRED_OVERRIDE_COLUMN_COUNT, parse_label,
+};
 use super::rows::{
     Coverage, ListLineContext, MxAddressRow, MxClass, ParsedLists, RowFacts, parse_name,
 };
 use super::rules::{self, OverrideRow};
-use super::source_packages::SECONDS_PER_DAY;
 use crate::model::domain::DnsName;
 use crate::model::month::parse_day_as_unix_seconds;
 use crate::model::public_address::is_public_address;
-use crate::model::verdict::{Reason, Score};
-
-/// The columns of an override. A file may leave out the last two: a note for people, and the last
-/// day on which the row counts.
-pub(super) const OVERRIDE_COLUMNS: [&str; 9] = [
-    "domain",
-    "scope",
-    "reason",
-    "risk_score",
-    "is_free_provider",
-    "is_corporate_email",
-    "mx_provider_label",
-    "note",
-    "until",
-];
-/// The number of columns that every file of overrides has.
-pub(super) const REQUIRED_OVERRIDE_COLUMN_COUNT: usize = 7;
 
 /// Whether the header of a CSV list was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,16 +62,6 @@ fn check_header(
     Err(TableFault::expected(context.format_location(""), expected, found))
 }
 
-/// Parses `true` or `false`, which spreadsheets write in upper case.
-fn parse_flag(text: &str) -> Option<bool> {
-    let text = text.trim();
-    match (text.eq_ignore_ascii_case("true"), text.eq_ignore_ascii_case("false")) {
-        (true, _) => Some(true),
-        (_, true) => Some(false),
-        _ => None,
-    }
-}
-
 impl<'a> ParsedLists<'a> {
     /// Parses one line of a CSV list, and adds what it says. The first line must be the header.
     pub(super) fn parse_and_add_csv_line(
@@ -119,16 +94,12 @@ impl<'a> ParsedLists<'a> {
         if context.list_kind == ListKind::MxAddress {
             return self.parse_and_add_mx_address(context, required_columns, &fields);
         }
+        if context.list_kind == ListKind::Override {
+            return self.parse_and_add_override(context, &fields);
+        }
         let (name, parsed) = parse_name(context, required_columns[0], fields[0].clone())?;
-        let covers_subtree = match context.list_kind {
-            ListKind::Override => parse_covers_subtree(context, &fields[1], &parsed)?,
-            _ => false,
-        };
-        self.check_first_line(context, required_columns[0], name.clone(), covers_subtree)?;
+        self.check_first_line(context, required_columns[0], name.clone(), false)?;
         match context.list_kind {
-            ListKind::Override => {
-                self.parse_and_add_override(context, name, &parsed, covers_subtree, &fields)
-            }
             ListKind::Label => {
                 let label = parse_label(context, required_columns[1], &fields[1])?;
                 let label = self.labels.intern(label);
@@ -205,88 +176,41 @@ impl<'a> ParsedLists<'a> {
     fn parse_and_add_override(
         &mut self,
         context: &ListLineContext,
-        name: Cow<'a, str>,
-        parsed_name: &DnsName,
-        covers_subtree: bool,
         fields: &[Cow<'a, str>],
     ) -> Result<(), TableFault> {
-        let column_fault = |column: usize, expected: &str| {
-            TableFault::expected(
-                context.format_location(OVERRIDE_COLUMNS[column]),
-                expected,
-                quote_excerpt(&fields[column]),
-            )
-        };
-        let non_empty = |column: usize| Some(&*fields[column]).filter(|text| !text.is_empty());
-        let parse_flag = |column: usize| {
-            let flag = non_empty(column).map(parse_flag);
-            flag.map(|flag| flag.ok_or_else(|| column_fault(column, "true or false"))).transpose()
-        };
-        let reason = match non_empty(2) {
-            None => None,
-            Some(name) => Some(Reason::parse(name).ok_or_else(|| {
-                column_fault(2, "safe, disposable, undeliverable or role_account")
-            })?),
-        };
-        let score = match non_empty(3) {
-            None => None,
-            Some(text) => Some(
-                text.parse::<u8>()
-                    .ok()
-                    .and_then(Score::new)
-                    .ok_or_else(|| column_fault(3, "an integer from 0 to 100"))?,
-            ),
-        };
-        let (is_free, is_corporate) = (parse_flag(4)?, parse_flag(5)?);
-        if let Some(text) = fields.get(8).filter(|text| !text.is_empty())
-            && self.record_expiry(context, text)?
-        {
+        let parsed = OverrideFields::parse(context, fields)?;
+        let covers_subtree = parsed.covers_subtree;
+        self.check_first_line(context, OVERRIDE_COLUMNS[0], parsed.name.clone(), covers_subtree)?;
+        if let Some(rows) = &mut self.override_list_rows {
+            rows.push(OverrideListRow::new(fields, &parsed, context.line_number));
+        }
+        if parsed.end.is_some_and(|end| self.record_end(end)) {
             return Ok(());
         }
-        let label = match non_empty(6) {
-            None => None,
-            Some("-") => Some(0),
-            Some(_) => {
-                Some(self.labels.intern(parse_label(context, OVERRIDE_COLUMNS[6], &fields[6])?))
-            }
+        let label_number = match parsed.label.as_deref() {
+            Some("") => Some(0),
+            label => label.map(|label| self.labels.intern(label)),
         };
-        let flags = is_free.or(is_corporate);
-        if (reason, score, flags, label) == (None, None, None, None) {
-            let expected = "a row that sets a field";
-            return Err(TableFault::expected(context.format_location(""), expected, "none set"));
-        }
         let coverage = if covers_subtree { Coverage::AcrossSuffixes } else { Coverage::NameOnly };
-        self.push_row(context, name.clone(), parsed_name, coverage, RowFacts::default());
+        let facts = RowFacts::default();
+        self.push_row(context, parsed.name.clone(), &parsed.parsed_name, coverage, facts);
         self.overrides.push(OverrideRow {
-            name,
+            name: parsed.name,
             covers_subtree,
-            reason,
-            score,
-            is_free_provider: is_free,
-            is_corporate_email: is_corporate,
-            label_number: label,
+            reason: parsed.reason,
+            score: parsed.score,
+            is_free_provider: parsed.is_free_provider,
+            is_corporate_email: parsed.is_corporate_email,
+            label_number,
             list_number: context.list_number,
             line_number: context.line_number,
         });
         Ok(())
     }
 
-    /// Records when an override with this last day expires. If it has expired, counts it and
-    /// returns true. Otherwise updates the time of the next expiry, and returns false.
-    fn record_expiry(
-        &mut self,
-        context: &ListLineContext,
-        last_day: &str,
-    ) -> Result<bool, TableFault> {
-        let day = parse_day_as_unix_seconds(last_day).ok_or_else(|| {
-            TableFault::expected(
-                context.format_location("until"),
-                "a day such as 2026-12-31",
-                quote_excerpt(last_day),
-            )
-        })?;
-        // The row still counts on its last day.
-        let end = day + SECONDS_PER_DAY;
+    /// Records when an override ends. If it has ended, counts it and returns true. Otherwise
+    /// updates the time of the next end, and returns false.
+    fn record_end(&mut self, end: i64) -> bool {
         let has_expired = end <= self.build_time;
         if has_expired {
             self.expired_override_count += 1;
@@ -294,7 +218,7 @@ impl<'a> ParsedLists<'a> {
             self.next_override_expiry =
                 Some(self.next_override_expiry.map_or(end, |next| next.min(end)));
         }
-        Ok(has_expired)
+        has_expired
     }
 
     fn parse_mx_fact(
@@ -321,48 +245,6 @@ impl<'a> ParsedLists<'a> {
         let Some((label, class)) = found else { return Ok(RowFacts::default()) };
         Ok(RowFacts { fact_bits: class.fact_bits(), label_number: *label, vote_bits: 0 })
     }
-}
-
-/// Parses the scope of an override. Returns true if the override covers the names below its name.
-fn parse_covers_subtree(
-    context: &ListLineContext,
-    scope: &str,
-    name: &DnsName,
-) -> Result<bool, TableFault> {
-    match scope {
-        "subtree" => Ok(true),
-        // No e-mail domain has a single label, so the row could never match.
-        "exact" if !name.as_str().contains('.') => {
-            let expected = "subtree, since no e-mail domain has only one label";
-            Err(TableFault::expected(
-                context.format_location("scope"),
-                expected,
-                quote_excerpt(scope),
-            ))
-        }
-        "exact" => Ok(false),
-        _ => Err(TableFault::expected(
-            context.format_location("scope"),
-            "exact or subtree",
-            quote_excerpt(scope),
-        )),
-    }
-}
-
-fn parse_label<'t>(
-    context: &ListLineContext,
-    column: &str,
-    text: &'t str,
-) -> Result<&'t str, TableFault> {
-    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
-        let expected = "a label of 1 to 255 bytes without control characters";
-        return Err(TableFault::expected(
-            context.format_location(column),
-            expected,
-            quote_excerpt(text),
-        ));
-    }
-    Ok(text)
 }
 
 fn parse_mx_class(context: &ListLineContext, text: &str) -> Result<MxClass, TableFault> {

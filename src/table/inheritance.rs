@@ -90,5 +90,7 @@ pub(super) struct InheritedFacts {
     /// none.
     pub(super) subtree_override_number: u32,
     /// The number of the nearest such override in the operator's own file; 0 for none.
-    pub(super) operator_override_number: u32,
+    pub(super) file_override_number: u32,
+    /// The number of the nearest such override of the store; 0 for none.
+    pub(super) stored_override_number: u32,
 }

@@ -148,6 +148,8 @@ pub(super) enum ListOrigin {
     Manifest,
     /// The list is the operator's own file of overrides.
     Operator,
+    /// The list has the operator's overrides of the store.
+    Store,
     /// A feed fetched the list.
     Feed,
 }

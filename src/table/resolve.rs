@@ -17,7 +17,7 @@ use super::fault::{TableFault, TableFaults};
 use super::inheritance::{
     InheritableFacts, InheritedFacts, collect_inheritable_facts, facts_of_row,
 };
-use super::manifest::{ListKind, Manifest};
+use super::manifest::{ListKind, ListOrigin, Manifest};
 use super::mx::{MxAddressAnswer, MxAnswerIndexes, MxSuffixAnswers};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, FLAGGING_LIST_BITS, Facts, StoredAnswer};
@@ -199,7 +199,7 @@ impl<'r> EntryBuilder<'r> {
                     || list_and_line(&rows_of_name[0]),
                     |override_row| (override_row.list_number, override_row.line_number),
                 );
-                // An override in the operator's own file may flag even a protected name.
+                // An override of the operator may flag even a protected name.
                 let is_operators_override =
                     override_numbers[i].is_some_and(|number| self.is_operator_override(number));
                 if is_guarded && !is_operators_override && flagged_by.is_none() {
@@ -282,10 +282,14 @@ impl<'r> EntryBuilder<'r> {
             if inherited.subtree_override_number == 0 {
                 inherited.subtree_override_number = inheritable.subtree_override_number;
             }
-            if inherited.operator_override_number == 0
-                && self.is_operator_override(inheritable.subtree_override_number)
+            let nearest_of_origin = match self.override_origin(inheritable.subtree_override_number)
             {
-                inherited.operator_override_number = inheritable.subtree_override_number;
+                Some(ListOrigin::Operator) => &mut inherited.file_override_number,
+                Some(ListOrigin::Store) => &mut inherited.stored_override_number,
+                _ => continue,
+            };
+            if *nearest_of_origin == 0 {
+                *nearest_of_origin = inheritable.subtree_override_number;
             }
         }
         inherited

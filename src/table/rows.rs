@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use super::fault::{TableFault, quote_excerpt};
 use super::manifest::ListKind;
+use super::override_rows::OverrideListRow;
 use super::rules::{self, OverrideRow};
 use super::seen_days::SeenDays;
 use crate::model::domain::{DnsName, SuffixKind};
@@ -91,6 +92,8 @@ pub(super) struct ParsedLists<'a> {
     pub expired_override_count: u32,
     /// When the next override expires, in seconds since 1970.
     pub next_override_expiry: Option<i64>,
+    /// The rows of overrides with their texts; `None` if a table is built, which needs no texts.
+    pub override_list_rows: Option<Vec<OverrideListRow>>,
     /// The line of each name in the list that is being parsed, to find duplicates. The flag in the
     /// key is true for an override that covers the names below its name.
     pub first_line_by_name: HashMap<(Cow<'a, str>, bool), u32>,

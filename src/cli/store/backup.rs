@@ -92,6 +92,9 @@ fn verify(path: &Path, contents: &StoreContents, redis: &RedisOptions) -> Result
     if sorted(&saved.ring.accounts) != sorted(&contents.ring.accounts) {
         return differs("accounts", saved.ring.accounts.len(), contents.ring.accounts.len());
     }
+    if saved.overrides != contents.overrides {
+        return differs("overrides", saved.overrides.len(), contents.overrides.len());
+    }
     if !has_same_records(&saved.audit, &contents.audit) {
         return differs("records of the audit", saved.audit.len(), contents.audit.len());
     }

@@ -65,7 +65,7 @@ pub(super) fn report_copy(
     let StoreContents { ring, usage_month: month, usage, top_rows: top, audit, .. } = contents;
     let (keys, accounts, numbers, top, records) =
         (ring.keys.len(), ring.accounts.len(), usage.len(), top.len(), audit.len());
-    let sign_ups = contents.sign_ups.len();
+    let (overrides, sign_ups) = (contents.overrides.len(), contents.sign_ups.len());
     // A store that has counted no call has no month.
     let month = (*month != Month::FIRST).then(|| month.to_string());
     let counted = match &month {
@@ -73,16 +73,18 @@ pub(super) fn report_copy(
         None => "no numbers".to_owned(),
     };
     let done = format!(
-        "{done} {}, {}, {counted}, {}, {}, {} of the audit",
+        "{done} {}, {}, {counted}, {}, {}, {}, {} of the audit",
         Counted(keys, "key"),
         Counted(accounts, "account"),
         Counted(top, "top count"),
         Counted(sign_ups, "sign-up"),
+        Counted(overrides, "override"),
         Counted(records, "record"),
     );
     let object = json!({
         "keys": keys, "accounts": accounts, "month": month,
-        "usage": numbers, "top": top, "sign_ups": sign_ups, "audit": records,
+        "usage": numbers, "top": top, "overrides": overrides, "sign_ups": sign_ups,
+        "audit": records,
     });
     match json {
         true => print_result_of_change(&done, format!("{object}\n"))?,

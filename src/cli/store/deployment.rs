@@ -6,6 +6,7 @@ use crate::cli::findings::print_findings;
 use crate::cli::store_access::STORE_TIMEOUT;
 use crate::config::Config;
 use crate::store::{Finding, Store, StoreError};
+use crate::support::counted::Counted;
 use crate::support::machine_clock::machine_unix_now;
 
 /// A clock that differs by more seconds than that is told.
@@ -28,7 +29,29 @@ fn find_all(config: &Config) -> Result<Vec<Finding>, StoreError> {
     let mut store = config.startup.store.open_existing(STORE_TIMEOUT)?;
     let mut findings = store.check_deployment(config.startup.store.deadline)?;
     findings.extend(check_clock(&mut store)?);
+    findings.push(check_overrides(&mut store));
     Ok(findings)
+}
+
+/// Counts the overrides, and tells whether they can be read.
+fn check_overrides(store: &mut Store) -> Finding {
+    let advice = "set the override again with riskgate table allow or deny, or restore a backup";
+    match store.stored_overrides() {
+        Err(error) => Finding::fault("overrides", error.to_string(), advice),
+        Ok(stored) => {
+            let stored = stored.unwrap_or_default();
+            match stored.damaged.first() {
+                Some(name) => {
+                    let found = format!("expected rows that can be read, but found {name}");
+                    Finding::fault("overrides", found, advice)
+                }
+                None => {
+                    let count = Counted(stored.rows.len(), "override");
+                    Finding::good("overrides", format!("{count} in the store"))
+                }
+            }
+        }
+    }
 }
 
 /// Compares the clock of a server with that of this machine.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::failure::CommandFailure;
 use super::super::output::{print_message, print_progress, print_result};
-use crate::cli::store_access::STORE_TIMEOUT;
+use crate::cli::store_access::{STORE_TIMEOUT, table_inputs};
 use crate::config::Config;
 use crate::feed::{Feed, FeedStatus, Feeds, UpdateOutcome};
 use crate::management::read_present_time;
@@ -29,7 +29,7 @@ pub fn update_feeds(
     let feeds = &config.reloadable.feeds;
     check_feed_names(names, feeds)?;
     let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
-    let table = Table::build(&config.reloadable.table, now)?;
+    let table = Table::build(&table_inputs(config), now)?;
     // A command does not watch the clock for long enough to delete by it.
     let now = BelievedTime { unix_now: now, trust: TimeTrust::Known };
     let is_wanted = |feed: &&Feed| names.is_empty() || names.contains(&feed.name);

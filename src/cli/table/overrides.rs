@@ -6,10 +6,10 @@ use super::super::author::command_author;
 use super::super::config_args::ConfigArgs;
 use super::super::failure::CommandFailure;
 use super::super::output::print_result_of_change;
-use super::super::store_access::open_store;
+use super::super::store_access::{is_store_missing, open_store};
 use crate::management::{
-    OverrideRequest, check_override_exists, clear_override as clear_override_in_file,
-    set_override as set_override_in_file,
+    OverrideRequest, check_override_may_exist, clear_override as clear_override_in_store,
+    set_override as set_override_in_store,
 };
 use crate::table::OverrideAction;
 
@@ -37,7 +37,7 @@ pub struct OverrideArgs {
     json: bool,
 }
 
-/// Writes an override to the file.
+/// Writes an override into the store.
 pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), CommandFailure> {
     let config = args.config.read_config()?;
     let request = OverrideRequest {
@@ -50,8 +50,8 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
     };
     let mut store = open_store(&config)?;
     let change =
-        set_override_in_file(&mut store, &config.reloadable.table, &command_author(), &request)?;
-    let done = format!("{} is {} in {}", change.domain, change.action, change.file);
+        set_override_in_store(&mut store, &config.reloadable.table, &command_author(), &request)?;
+    let done = format!("{} is {}", change.domain, change.action);
     let result = match args.json {
         true => format!("{}\n", change.to_json()),
         false => format!("{done}\n{}", format_rows("instead of", &change.replaced)),
@@ -59,14 +59,15 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
     print_result_of_change(&done, result)
 }
 
-/// Removes the overrides of a domain from the file.
+/// Removes the overrides of a domain from the store.
 pub fn clear_override(domain: &str, config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
     // A failed command must not leave a new store behind.
-    check_override_exists(&config.reloadable.table, domain)?;
+    let is_missing = is_store_missing(&config);
+    check_override_may_exist(&config.reloadable.table, domain, is_missing)?;
     let mut store = open_store(&config)?;
     let change =
-        clear_override_in_file(&mut store, &config.reloadable.table, &command_author(), domain)?;
+        clear_override_in_store(&mut store, &config.reloadable.table, &command_author(), domain)?;
     let done = format!("{} has no override any more", change.domain);
     let result = match json {
         true => format!("{}\n", change.to_json()),

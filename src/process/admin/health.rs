@@ -156,6 +156,10 @@ fn find_advice(component: &str) -> &'static str {
             "Correct the list that the text names, or restore its last version. The last good \
              table serves."
         }
+        "overrides" => {
+            "See that the store answers and that the file which the text names is as it should be. \
+             The last good overrides serve."
+        }
         "certificates" => {
             "Put a matching certificate and key in place. The last good ones serve until they \
              expire."

@@ -27,21 +27,17 @@ use crate::config::{
 };
 use crate::gate::GateState;
 use crate::keys::{DeclaredKey, sha256};
-use crate::management::{ManagementFault, list_overrides, override_file_state};
+use crate::management::{ManagementFault, file_owner, override_file_state};
 use crate::model::month::format_rfc3339;
 use crate::store::{AuditOperation, ChangeAuthor, ChangeSurface, SourceState, Store, StoreError};
 use crate::support::machine_name::machine_name;
 use crate::support::regular_file::{ReadError, read_regular_file};
-use crate::table::{Table, TableInputs, TableLocation};
+use crate::table::{STORED_LIST_NAME, Table, TableInputs, TableLocation};
 
 /// How often the thread writes new records to the file, and tries again after a failure.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long an operation of the store may take.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the file of overrides is compared with the store before a difference is recorded, and
-/// the time between.
-const MAX_OVERRIDE_READS: usize = 20;
-const OVERRIDE_READ_INTERVAL: Duration = Duration::from_millis(200);
 /// The largest file of a table, in bytes.
 const MAX_TABLE_FILE_BYTES: u64 = 1 << 30;
 /// The most changes that wait for the store.
@@ -60,8 +56,6 @@ struct SourceChange {
     state: SourceState,
     /// The path of the file that the source is in.
     path: String,
-    /// Whether the store did not answer when the change was to be recorded.
-    has_waited: bool,
 }
 
 impl AuditRecorder {
@@ -112,12 +106,7 @@ impl AuditRecorder {
 
     fn send_state(&self, operation: AuditOperation, state: SourceState, path: &str) {
         // The thread lives as long as this sender.
-        let _ = self.changes.send(SourceChange {
-            operation,
-            state,
-            path: path.to_owned(),
-            has_waited: false,
-        });
+        let _ = self.changes.send(SourceChange { operation, state, path: path.to_owned() });
     }
 
     /// Records the settings that the config sets. The admin tokens are a source of their own.
@@ -252,10 +241,12 @@ fn fingerprint_table_files(
     files.into_iter().filter_map(fingerprint).collect()
 }
 
-/// Returns true if the list is the file of overrides, whose rows are a source of their own.
+/// Returns true if the list has overrides: the rows of the file are a source of their own, and each
+/// change of the store has its record.
 fn is_override_list(entry_name: &str, inputs: &TableInputs) -> bool {
-    let name = inputs.overrides_path.as_ref().map(|path| format!("list {}", path.display()));
-    name.is_some_and(|name| name == entry_name)
+    let file = inputs.overrides_path.as_ref().map(|path| format!("list {}", path.display()));
+    let stored = format!("list {STORED_LIST_NAME}");
+    stored == entry_name || file.is_some_and(|name| name == entry_name)
 }
 
 fn absolute(path: &Path) -> String {
@@ -322,7 +313,6 @@ impl Worker {
         if outcome.is_err() {
             // The next attempt opens the store again.
             self.store = None;
-            self.waiting.iter_mut().for_each(|change| change.has_waited = true);
         }
         outcome
     }
@@ -334,26 +324,19 @@ impl Worker {
         let store = store.map_err(describe)?;
         store.set_time(self.gate_state.ledger.believed_time());
         while let Some(change) = self.waiting.front() {
-            let SourceChange { operation, state, path, has_waited } = change;
+            let SourceChange { operation, state, path } = change;
             let from = format!("{path} on {}", machine_name());
             let author = match operation {
                 // riskgate itself changes the lists that feeds fill.
                 AuditOperation::TableChange => ChangeAuthor::riskgate(&from),
-                _ => ChangeAuthor { actor: file_owner(path), via: ChangeSurface::File, from },
+                _ => ChangeAuthor {
+                    actor: file_owner(Path::new(path)),
+                    via: ChangeSurface::File,
+                    from,
+                },
             };
-            let state = match operation {
-                AuditOperation::OverrideFileChange if !has_waited => {
-                    find_lasting_overrides(store, path)?
-                }
-                // Another change may have been recorded after this one, which waited: that of a
-                // command or of the API.
-                AuditOperation::OverrideFileChange if is_overtaken(store, path, state)? => None,
-                _ => Some(state.clone()),
-            };
-            if let Some(state) = state {
-                let mut changes = store.changes_by(&author);
-                changes.record_source_state(*operation, &state).map_err(describe)?;
-            }
+            let mut changes = store.changes_by(&author);
+            changes.record_source_state(*operation, state).map_err(describe)?;
             self.waiting.pop_front();
         }
         match &mut self.audit_file {
@@ -363,49 +346,13 @@ impl Worker {
     }
 }
 
-/// Returns the state of the file of overrides, if the store lastingly remembers another one.
-/// Commands and the API record an override before they write it, so for a moment both may differ.
-fn find_lasting_overrides(store: &mut Store, path: &str) -> Result<Option<SourceState>, String> {
-    let mut before = None;
-    for _ in 0..MAX_OVERRIDE_READS {
-        let Some(state) = read_override_file(path)? else { return Ok(None) };
-        let stored = store.read_source_state(&state.subject).map_err(describe)?;
-        if stored.is_none() {
-            return Ok(Some(state));
-        }
-        if stored == Some(state.to_stored_text()) {
-            return Ok(None);
-        }
-        let found = Some((state, stored));
-        if found == before {
-            break;
-        }
-        before = found;
-        std::thread::sleep(OVERRIDE_READ_INTERVAL);
-    }
-    Ok(before.map(|(state, _)| state))
-}
-
-/// Returns true if this state of the file of overrides has passed, and the store knows the present
-/// one.
-fn is_overtaken(store: &mut Store, path: &str, state: &SourceState) -> Result<bool, String> {
-    let Some(present) = read_override_file(path)?.filter(|present| present != state) else {
-        return Ok(false);
-    };
-    let stored = store.read_source_state(&present.subject).map_err(describe)?;
-    Ok(stored == Some(present.to_stored_text()))
-}
-
 /// Reads the state of a file of overrides; `None` if it is faulty.
 ///
 /// # Errors
 /// If the system refuses to read the file for now.
 fn read_override_file(path: &str) -> Result<Option<SourceState>, String> {
-    let path = Path::new(path);
-    let mut inputs = TableInputs::from_base(TableLocation::Bundled);
-    inputs.overrides_path = Some(path.to_owned());
-    match list_overrides(&inputs) {
-        Ok(rows) => Ok(Some(override_file_state(path, &rows))),
+    match override_file_state(Path::new(path)) {
+        Ok(state) => Ok(Some(state)),
         Err(ManagementFault::Table(faults)) if faults.is_transient() => Err(faults.to_string()),
         Err(_) => Ok(None),
     }
@@ -413,10 +360,4 @@ fn read_override_file(path: &str) -> Result<Option<SourceState>, String> {
 
 fn describe(error: StoreError) -> String {
     format!("expected to record changes, but found {error}")
-}
-
-/// Returns the owner of a file: nothing else tells who changed it.
-fn file_owner(path: &str) -> String {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(path).map_or("unknown".to_owned(), |meta| format!("owner uid {}", meta.uid()))
 }

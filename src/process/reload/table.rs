@@ -4,12 +4,14 @@
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
 use super::audit::AuditRecorder;
+use super::overrides::OverrideFollower;
 use super::status_reporter::StatusReporter;
 use super::watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED};
 use crate::gate::GateState;
@@ -37,31 +39,40 @@ const MAX_OVERRIDES_BYTES: u64 = 64 << 20;
 
 /// Controls the thread that rebuilds the table. The thread ends when all clones are dropped.
 #[derive(Clone)]
-pub(super) struct TableRebuilder(Sender<RebuildRequest>);
+pub(super) struct TableRebuilder {
+    requests: Sender<RebuildRequest>,
+    has_begun: Arc<AtomicBool>,
+}
 
 /// Requests a rebuild of the table. The reply is the fault, or None.
 struct RebuildRequest {
-    /// The new sources; `None` if they stay as they are.
+    /// The new sources; `None` if they stay as they are, and an override of the store has changed.
     sources: Option<TableInputs>,
     reply: oneshot::Sender<Option<String>>,
 }
 
 impl TableRebuilder {
-    /// Starts the thread. The current table was built from `sources`, which `watch` has watched
-    /// since before.
+    /// Starts the thread. The current table was built from `config_sources`, which `watch` has
+    /// watched since before, and from the overrides that `overrides` knows.
     pub(super) fn start(
         state: Arc<GateState>,
         status_reporter: StatusReporter,
-        sources: TableInputs,
-        watch: FileWatch,
+        config_sources: TableInputs,
+        (overrides, watch): (OverrideFollower, FileWatch),
         audit: AuditRecorder,
     ) -> std::io::Result<TableRebuilder> {
         let (sender, requests) = channel();
+        let (has_begun, sources) =
+            (Arc::new(AtomicBool::new(false)), overrides.add_to(&config_sources));
         let good_overrides = read_overrides(&sources);
         let mut reader = Worker {
             state,
             status_reporter,
             audit,
+            config_sources,
+            overrides,
+            are_overrides_unapplied: false,
+            has_begun: Arc::clone(&has_begun),
             sources,
             watch,
             last_expiry_rebuild_at: None,
@@ -74,7 +85,13 @@ impl TableRebuilder {
         reader.record_table();
         let thread = std::thread::Builder::new().name("table".to_owned());
         thread.spawn(move || reader.run(&requests))?;
-        Ok(TableRebuilder(sender))
+        Ok(TableRebuilder { requests: sender, has_begun })
+    }
+
+    /// Lets the thread change the store, once this process serves: a successor that never does
+    /// changes nothing.
+    pub(super) fn begin(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
     }
 
     /// Requests a rebuild of the table, from these sources if there are any. The receiver gets None
@@ -86,7 +103,7 @@ impl TableRebuilder {
     ) -> oneshot::Receiver<Option<String>> {
         let (reply, outcome) = oneshot::channel();
         // If the thread has stopped, the reply's sender is dropped and the receiver gets an error.
-        let _ = self.0.send(RebuildRequest { sources, reply });
+        let _ = self.requests.send(RebuildRequest { sources, reply });
         outcome
     }
 }
@@ -95,6 +112,13 @@ struct Worker {
     state: Arc<GateState>,
     status_reporter: StatusReporter,
     audit: AuditRecorder,
+    /// The sources that the config names.
+    config_sources: TableInputs,
+    overrides: OverrideFollower,
+    /// Whether no table has been built since the overrides of the store changed.
+    are_overrides_unapplied: bool,
+    has_begun: Arc<AtomicBool>,
+    /// The sources of the table: those of the config, with the overrides of the store.
     sources: TableInputs,
     watch: FileWatch,
     /// When an expired override last caused a rebuild.
@@ -105,9 +129,16 @@ struct Worker {
     record_refused_at: Option<Instant>,
     /// Where to send the outcome of the next rebuild. If there are any, a rebuild was requested,
     /// and waits until no file is being written.
-    waiting_requests: Vec<oneshot::Sender<Option<String>>>,
+    waiting_requests: Vec<WaitingRequest>,
     /// When the first of `waiting_requests` arrived.
     waiting_since: Instant,
+}
+
+/// A request that waits for a rebuild.
+struct WaitingRequest {
+    reply: oneshot::Sender<Option<String>>,
+    /// Whether the requester has changed an override of the store.
+    needs_overrides: bool,
 }
 
 /// Why no new table was built.
@@ -129,9 +160,13 @@ impl Worker {
             }
             // Asked each time, because the watch compares with the last time.
             let is_settled = self.watch.is_settled();
+            let is_read_due = self.watch.is_read_due();
+            self.sync_overrides(is_read_due || !self.waiting_requests.is_empty());
             if !self.waiting_requests.is_empty() {
                 self.answer_requests_if_due(is_settled);
-            } else if self.watch.is_read_due() || is_settled && self.claim_due_expiry_rebuild() {
+            } else if is_read_due
+                || is_settled && (self.are_overrides_unapplied || self.claim_due_expiry_rebuild())
+            {
                 drop(self.rebuild_and_publish());
             } else if self.record_refused_at.is_some_and(|at| at.elapsed() >= RECORD_RETRY_PAUSE) {
                 self.record_table();
@@ -146,13 +181,27 @@ impl Worker {
             self.waiting_since = Instant::now();
         }
         for RebuildRequest { sources, reply } in std::iter::once(first).chain(requests.try_iter()) {
-            if let Some(sources) = sources.filter(|sources| *sources != self.sources) {
+            let needs_overrides = sources.is_none();
+            if let Some(sources) = sources.filter(|sources| *sources != self.config_sources) {
                 // Somebody may still be writing them.
                 self.watch = FileWatch::for_unread_paths(sources.input_paths());
-                self.sources = sources;
+                self.sources = self.overrides.add_to(&sources);
+                self.config_sources = sources;
             }
-            self.waiting_requests.push(reply);
+            self.waiting_requests.push(WaitingRequest { reply, needs_overrides });
         }
+    }
+
+    /// Reads the overrides of the store if they have changed.
+    fn sync_overrides(&mut self, is_requested: bool) {
+        let (now, inputs) = (self.state.ledger.believed_time(), &self.config_sources);
+        let may_write = self.has_begun.load(Ordering::Relaxed);
+        if self.overrides.sync(inputs, now, (may_write, is_requested)) {
+            self.sources = self.overrides.add_to(inputs);
+            self.are_overrides_unapplied = true;
+        }
+        let problem = self.overrides.describe_problem(inputs);
+        self.status_reporter.record_part("overrides", problem.as_deref(), false);
     }
 
     /// Rebuilds the table once for all waiting requests, and replies to each requester. Waits while
@@ -163,15 +212,19 @@ impl Worker {
             false if self.waiting_since.elapsed() < MAX_SETTLE_WAIT => return,
             false => Some(UNSETTLED.to_owned()),
         };
-        for reply in std::mem::take(&mut self.waiting_requests) {
+        let of_overrides = self.overrides.store_problem();
+        for request in std::mem::take(&mut self.waiting_requests) {
+            let of_overrides = of_overrides.filter(|_| request.needs_overrides);
+            let problem = problem.clone().or_else(|| of_overrides.map(str::to_owned));
             // The requester may be gone.
-            let _ = reply.send(problem.clone());
+            let _ = request.reply.send(problem);
         }
     }
 
     /// Rebuilds the table and publishes it. If that fails, returns the fault; the old table or one
     /// with the last good overrides then serves.
     fn rebuild_and_publish(&mut self) -> Option<String> {
+        self.are_overrides_unapplied = false;
         let read = catch_unwind(AssertUnwindSafe(|| self.build_successor()));
         let panic = BuildFault {
             text: "expected a table, but found a panic".to_owned(),

@@ -31,7 +31,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     certificates: Option<Arc<CurrentCertificates>>,
     config_sources: ConfigSources,
 ) -> Result<(Arc<GateState>, Reloader, ReloadTrigger), StartError> {
-    let StartupInputs { config, table, declared_keys: declared, watches, .. } = inputs;
+    let StartupInputs { config, table, overrides, declared_keys: declared, watches, .. } = inputs;
     let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
     let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
     let open = || config.startup.store.open(config.startup.store.deadline);
@@ -88,7 +88,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         Arc::clone(&state),
         current_inputs,
         config_sources,
-        keys,
+        (keys, overrides),
         certificates,
         watches,
     )

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, ConfigFault, ConfigSources};
+use crate::config::{Config, ConfigFault, ConfigSources, StoreOptions};
 use crate::keys::read_key_file;
-use crate::management::read_present_time;
+use crate::management::{KnownOverrides, read_present_time};
 use crate::observe::access_log::LogTarget;
 use crate::process::reload::InputWatches;
 use crate::store::StoreUrl;
@@ -33,6 +33,8 @@ pub struct StartupInputs {
     pub config: Config,
     /// The table.
     pub table: Table,
+    /// The overrides of the store.
+    pub overrides: KnownOverrides,
     /// Keys that the key file declares.
     pub declared_keys: Vec<crate::keys::DeclaredKey>,
     /// Certificates of the HTTPS listener, if there is one.
@@ -48,7 +50,12 @@ impl StartupInputs {
         let mut faults: Vec<String> = faults.iter().map(ConfigFault::to_text).collect();
         let Some(config) = config else { return Err(faults) };
         let now = read_present_time(&config.startup.store, config.startup.store.deadline);
-        let table = Table::build(&config.reloadable.table, now);
+        // A server that does not answer is asked again once this process serves.
+        let StoreOptions { deadline, .. } = config.startup.store;
+        let inputs = &config.reloadable.table;
+        let overrides = KnownOverrides::read_of_config(&config.startup.store, deadline, inputs)
+            .unwrap_or_default();
+        let table = Table::build(&overrides.add_to(inputs), now);
         let declared = match &config.reloadable.key_file {
             Some(path) => read_key_file(path, &Config::env_var),
             None => Ok(Vec::new()),
@@ -73,7 +80,8 @@ impl StartupInputs {
         faults.extend(authorities.and_then(Result::err).map(|fault| fault.to_string()));
         match (table, declared, certificates) {
             (Ok(table), Ok(declared), Ok(certificates)) if faults.is_empty() => {
-                Ok(StartupInputs { config, table, declared_keys: declared, certificates, watches })
+                let declared_keys = declared;
+                Ok(StartupInputs { config, table, overrides, declared_keys, certificates, watches })
             }
             _ => Err(faults),
         }

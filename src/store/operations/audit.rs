@@ -1,19 +1,11 @@
 //! The audit, and requests that can be repeated.
 
-use crate::store::audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState};
+use crate::store::audit::{AuditOperation, AuditRecord, ChangeAuthor, SourceState};
 use crate::store::error::StoreError;
 use crate::store::rows::RequestRecord;
 
 /// What both kinds of store do with the audit.
 pub trait AuditBackend {
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
-    fn record_change(
-        &mut self,
-        author: &ChangeAuthor,
-        change: &Change,
-        state: Option<&SourceState>,
-    ) -> Result<(), StoreError>;
-
     /// As in [`StoreChanges`](super::changes::StoreChanges).
     fn record_source_state(
         &mut self,

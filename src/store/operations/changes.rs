@@ -6,8 +6,7 @@ use super::open::Store;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::{
-    AuditOperation, Change, ChangeAuthor, SourceState, change_of_added_keys,
-    change_of_revoked_declared_key,
+    AuditOperation, ChangeAuthor, SourceState, change_of_added_keys, change_of_revoked_declared_key,
 };
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
@@ -138,17 +137,6 @@ impl StoreChanges<'_> {
     /// latest month is `month` or an earlier one, it stays. Use this only while no node runs.
     pub fn repair_month(&mut self, month: Month) -> Result<MonthRepair, StoreError> {
         self.store.repair_month(self.author, month)
-    }
-
-    /// Appends a record of a change outside the store. The caller makes the change only after this
-    /// has succeeded. `state` is the state that the change gives a source, if it changes one:
-    /// [`StoreChanges::record_source_state`] then does not record the change again.
-    pub fn record_change(
-        &mut self,
-        change: &Change,
-        state: Option<&SourceState>,
-    ) -> Result<(), StoreError> {
-        self.store.record_change(self.author, change, state)
     }
 
     /// Remembers the state of a source, and appends a record of what differs from the state before.

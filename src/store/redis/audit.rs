@@ -30,21 +30,6 @@ const MAX_SOURCE_STATE_TRIES: usize = 8;
 type StreamEntry = (String, Vec<(String, String)>);
 
 impl AuditBackend for Redis {
-    fn record_change(
-        &mut self,
-        author: &ChangeAuthor,
-        change: &Change,
-        state: Option<&SourceState>,
-    ) -> Result<(), StoreError> {
-        let mut arguments = format_change(author, change).to_vec();
-        arguments.push(self.read_end_of_wait()?);
-        if let Some(state) = state {
-            let SourceState { subject, shared_subject, .. } = state;
-            arguments.extend([subject.clone(), shared_subject.clone(), state.to_stored_text()]);
-        }
-        self.run_record_change_script(&arguments).map(drop)
-    }
-
     fn record_source_state(
         &mut self,
         author: &ChangeAuthor,
@@ -63,11 +48,10 @@ impl AuditBackend for Redis {
             let (before, after) = diff_source_states(before.as_deref().unwrap_or(""), &text);
             let change = Change { operation, target: state.subject.clone(), before, after };
             let mut arguments = format_change(author, &change).to_vec();
-            arguments.push(self.read_end_of_wait()?);
             arguments.extend([state.subject.clone(), state.shared_subject.clone(), text.clone()]);
             arguments.extend([stored.unwrap_or_default(), u8::from(has_changed).to_string()]);
             arguments.push(shared.unwrap_or_default());
-            if self.run_record_change_script(&arguments)? {
+            if self.run_record_source_state_script(&arguments)? {
                 return Ok(has_changed);
             }
         }
@@ -132,21 +116,11 @@ impl AuditBackend for Redis {
 }
 
 impl Redis {
-    /// Reads the clock of the server, and returns until when this process waits for the reply to a
-    /// script that it sends now, in Unix milliseconds.
-    fn read_end_of_wait(&mut self) -> Result<String, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("TIME");
-        let (seconds, micros): (u64, u64) = self.query_last_reply(RECORD_OPERATION, &read)?;
-        let timeout = self.write_script_timeout().as_millis();
-        Ok((u128::from(seconds) * 1_000 + u128::from(micros) / 1_000 + timeout).to_string())
-    }
-
-    /// Runs `record_change.lua`. Returns false if another node has changed the state of the source.
-    fn run_record_change_script(&mut self, arguments: &[String]) -> Result<bool, StoreError> {
+    /// Runs `record_source_state.lua`. Returns false if another node has changed the state of the source.
+    fn run_record_source_state_script(&mut self, arguments: &[String]) -> Result<bool, StoreError> {
         let keys = [AUDIT, SOURCE_STATES];
         let reply =
-            self.run_write_script(RECORD_OPERATION, Script::RecordChange, &keys, arguments)?;
+            self.run_write_script(RECORD_OPERATION, Script::RecordSourceState, &keys, arguments)?;
         Ok(self.parse_reply::<u64>(RECORD_OPERATION, reply)? == 1)
     }
 

@@ -59,10 +59,7 @@ impl OverrideBackend for Redis {
     }
 
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError> {
-        let fields = [true, false].map(|is_exact| format_field(domain, is_exact));
-        let mut read = redis::pipe();
-        read.cmd("HMGET").arg(OVERRIDES).arg(&fields);
-        let texts: Vec<Option<String>> = self.query_last_reply(READ_OPERATION, &read)?;
+        let (fields, texts) = self.read_fields(domain)?;
         let rows = fields.iter().zip(texts);
         Ok(rows.filter_map(|(field, text)| parse_row(field, &text?)).collect())
     }
@@ -77,17 +74,23 @@ impl OverrideBackend for Redis {
         arguments.extend([operation.as_str().to_owned(), target]);
         arguments.extend([before.to_string(), after.to_string()]);
         arguments.push(MAX_STORED_OVERRIDES.to_string());
-        for is_exact in [true, false] {
-            let of_scope =
-                |rows: &[StoredOverride]| rows.iter().find(|row| row.is_exact == is_exact).cloned();
-            let (before, after) = (of_scope(update.before), of_scope(update.after));
-            let new = match &after {
-                _ if after == before => "=".to_owned(),
+        let (fields, texts) = self.read_fields(update.domain)?;
+        for (field, stored) in fields.into_iter().zip(texts) {
+            let of_field = |rows: &[StoredOverride]| {
+                rows.iter().find(|row| format_field(&row.domain, row.is_exact) == field).cloned()
+            };
+            let (before, after) = (of_field(update.before), of_field(update.after));
+            // A value that can't be read is replaced as if there was none.
+            let present = stored.as_ref().and_then(|text| parse_row(&field, text));
+            if present != before {
+                return Ok(false);
+            }
+            let new = match after {
+                Some(row) if Some(&row) == before.as_ref() => "=".to_owned(),
                 Some(row) => format_row_and_author(&row.text, author),
                 None => String::new(),
             };
-            let known = before.map_or(String::new(), |row| format_row(&row));
-            arguments.extend([format_field(update.domain, is_exact), known, new]);
+            arguments.extend([field, stored.unwrap_or_default(), new]);
         }
         let names = [RING_META_KEY, OVERRIDES, AUDIT];
         let script = Script::UpdateOverrides;
@@ -126,6 +129,17 @@ impl OverrideBackend for Redis {
 }
 
 impl Redis {
+    /// The two fields of a domain, that of the exact override first, and their values.
+    fn read_fields(
+        &mut self,
+        domain: &str,
+    ) -> Result<([String; 2], [Option<String>; 2]), StoreError> {
+        let fields = [true, false].map(|is_exact| format_field(domain, is_exact));
+        let mut read = redis::pipe();
+        read.cmd("HMGET").arg(OVERRIDES).arg(&fields);
+        Ok((fields, self.query_last_reply(READ_OPERATION, &read)?))
+    }
+
     /// Reads all overrides, sorted, and the fields that can't be read.
     fn scan_overrides(&mut self) -> Result<(Vec<StoredOverride>, Vec<String>), StoreError> {
         let (mut rows, mut damaged) = (BTreeMap::new(), Vec::new());

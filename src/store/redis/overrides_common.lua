@@ -6,8 +6,11 @@
 
 -- Begins the next version of the overrides.
 local function next_overrides_version(meta, overrides, id)
-    redis.call('HSETNX', meta, 'store_id', id)
-    redis.call('HSETNX', meta, 'version', 1)
+    -- Only a change by an operator initializes an empty store; a gateway may lack HSETNX.
+    if not redis.call('HGET', meta, 'store_id') then
+        redis.call('HSETNX', meta, 'store_id', id)
+        redis.call('HSETNX', meta, 'version', 1)
+    end
     local known = redis.call('HGET', meta, 'overrides') or '0 - 0'
     local number = tonumber(string.match(known, '^(%d+) ')) or 0
     local text = string.format('%.0f %s %.0f', number + 1, id, redis.call('HLEN', overrides))

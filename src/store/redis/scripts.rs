@@ -15,7 +15,7 @@ pub(super) enum Script {
     CreditTop,
     LowerMonth,
     SaveDnsFacts,
-    RecordChange,
+    RecordSourceState,
     RecordQuotaEvents,
     ClaimQuotaEvents,
     FinishQuotaEvent,
@@ -39,7 +39,7 @@ impl Script {
         Script::CreditTop,
         Script::LowerMonth,
         Script::SaveDnsFacts,
-        Script::RecordChange,
+        Script::RecordSourceState,
         Script::RecordQuotaEvents,
         Script::ClaimQuotaEvents,
         Script::FinishQuotaEvent,
@@ -76,8 +76,8 @@ impl Script {
             Script::LowerMonth => {
                 concat!(include_str!("ring_common.lua"), include_str!("lower_month.lua"))
             }
-            Script::RecordChange => {
-                concat!(include_str!("ring_common.lua"), include_str!("record_change.lua"))
+            Script::RecordSourceState => {
+                concat!(include_str!("ring_common.lua"), include_str!("record_source_state.lua"))
             }
             Script::SaveDnsFacts => include_str!("save_learned.lua"),
             Script::RecordQuotaEvents => include_str!("record_quota_events.lua"),

@@ -19,21 +19,6 @@ const MAX_DELETED_RECORDS: i64 = 16;
 const READ_OPERATION: &str = "reading the audit";
 
 impl AuditBackend for Sqlite {
-    fn record_change(
-        &mut self,
-        author: &ChangeAuthor,
-        change: &Change,
-        state: Option<&SourceState>,
-    ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("recording a change"), self.clock.now());
-        let transaction = self.begin_write_transaction("recording a change")?;
-        append_record(&transaction, now, author, change).map_err(&failed)?;
-        if let Some(state) = state {
-            remember_source_state(&transaction, state).map_err(&failed)?;
-        }
-        transaction.commit().map_err(failed)
-    }
-
     fn record_source_state(
         &mut self,
         author: &ChangeAuthor,

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::super::redis_server::RedisServer;
 use super::super::{
-    AuditOperation, Change, ClaimTimes, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS,
-    MonthlyLimit, NewKeyPlan, QuotaEventOutcome, ReportBatchContext, RequestRecord, SignUpCursor,
-    SourceState, Store, StoreContents, StoreError, StoredInboxSecret, TopCredit,
+    AuditOperation, ClaimTimes, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS, MonthlyLimit,
+    NewKeyPlan, QuotaEventOutcome, ReportBatchContext, RequestRecord, SignUpCursor, SourceState,
+    Store, StoreContents, StoreError, StoredInboxSecret, TopCredit,
 };
 use super::quota_events::quota_event;
 use super::sign_ups::sign_up;
@@ -160,13 +160,6 @@ fn run_gateway_operations(
     };
     let mut changes = store.changes_by(&author);
     changes.record_source_state(AuditOperation::ConfigChange, &state)?;
-    let change = Change {
-        operation: AuditOperation::OverrideSet,
-        target: "a.com".to_owned(),
-        before: serde_json::Value::Null,
-        after: serde_json::json!("denied"),
-    };
-    changes.record_change(&change, None)?;
     store.read_audit_before(None, 9)?;
     store.read_audit_after(None, 9)?;
     store.read_daily_usage(month, None, None, 9).map(drop)

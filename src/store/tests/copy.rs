@@ -211,8 +211,7 @@ fn only_an_empty_store_is_filled() {
             change_store(&mut store);
             let (ring, usage) = (rows(&mut store), store.read_usage(january_2100(), None).unwrap());
             let error = store.changes().fill_empty_store(&held).unwrap_err().to_string();
-            let expected =
-                "expected an empty store, but found one with keys, accounts, numbers or sign-ups";
+            let expected = "expected an empty store, but found one with keys, accounts, overrides, numbers or sign-ups";
             assert!(error.ends_with(expected), "{error}");
             let now = rows(&mut store);
             assert_eq!((now.keys, now.accounts), (ring.keys, ring.accounts));

@@ -185,6 +185,21 @@ fn a_store_that_lost_overrides_is_told() {
 }
 
 #[test]
+fn an_override_that_cannot_be_read_is_named_and_can_be_set_again() {
+    let server = super::super::redis_server::RedisServer::start();
+    let mut store = super::open(&server.url());
+    for domain in ["a.com", "b.com"] {
+        set(&mut store, domain, "deny").unwrap();
+    }
+    server.run(&["HSET", "riskgate:{ring}:overrides", "a.com subtree", "nonsense"]);
+    let stored = store.stored_overrides().unwrap().unwrap();
+    assert_eq!(stored.damaged, ["a.com subtree"]);
+    assert_eq!(stored.rows, [row("b.com", false, "deny")]);
+    assert!(set(&mut store, "a.com", "allow").unwrap());
+    assert_eq!(rows(&mut store).len(), 2);
+}
+
+#[test]
 fn a_store_of_an_earlier_riskgate_gets_the_table_of_overrides() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");

@@ -1,4 +1,5 @@
-//! Chooses the override of a name. One in the operator's own file takes precedence.
+//! Chooses the override of a name. One in the operator's own file takes precedence, and then one of
+//! the store.
 
 use super::EntryBuilder;
 use crate::table::inheritance::{InheritableFacts, InheritedFacts};
@@ -16,7 +17,8 @@ impl<'r> EntryBuilder<'r> {
     ) -> [Option<u32>; 3] {
         let subtree_overrides = [
             own_inheritable_facts.subtree_override_number,
-            inherited_facts.operator_override_number,
+            inherited_facts.file_override_number,
+            inherited_facts.stored_override_number,
             inherited_facts.subtree_override_number,
         ];
         let covering = self.select_override_number(&subtree_overrides);
@@ -27,18 +29,29 @@ impl<'r> EntryBuilder<'r> {
     }
 
     /// The number of the override that applies. An override in the operator's own file takes
-    /// precedence; otherwise the nearest override applies. A number of 0 stands for no override.
+    /// precedence, and then one of the store; otherwise the nearest override applies. A number of 0
+    /// stands for no override.
     fn select_override_number(&self, numbers_nearest_first: &[u32]) -> Option<u32> {
-        let own = numbers_nearest_first.iter().find(|number| self.is_operator_override(**number));
-        own.or_else(|| numbers_nearest_first.iter().find(|number| **number != 0)).copied()
+        let of_origin = |origin: ListOrigin| {
+            let mut numbers = numbers_nearest_first.iter();
+            numbers.find(|number| self.override_origin(**number) == Some(origin))
+        };
+        of_origin(ListOrigin::Operator)
+            .or_else(|| of_origin(ListOrigin::Store))
+            .or_else(|| numbers_nearest_first.iter().find(|number| **number != 0))
+            .copied()
     }
 
-    /// Whether an override comes from the operator's own file.
+    /// Whether an override is one of the operator: of the file or of the store.
     pub(super) fn is_operator_override(&self, number: u32) -> bool {
-        self.find_override_row(number).is_some_and(|override_row| {
-            self.manifest.list_specs[usize::from(override_row.list_number)].list_origin
-                == ListOrigin::Operator
-        })
+        let origin = self.override_origin(number);
+        matches!(origin, Some(ListOrigin::Operator | ListOrigin::Store))
+    }
+
+    /// Where an override comes from; `None` for the number 0.
+    pub(super) fn override_origin(&self, number: u32) -> Option<ListOrigin> {
+        let row = self.find_override_row(number)?;
+        Some(self.manifest.list_specs[usize::from(row.list_number)].list_origin)
     }
 
     pub(super) fn find_override_row(&self, number: u32) -> Option<&'r OverrideRow<'r>> {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::support::{NOW, OVERRIDE_HEADER, assert_answers, describe_answer, look_up, write_lists};
 use crate::model::domain::DnsName;
 use crate::table::{
-    FeedKind, FeedList, FeedTier, NewOverride, OverrideAction, OverrideFile, Table, TableFaults,
-    TableInputs, TableLocation,
+    FeedKind, FeedList, FeedTier, NewOverride, OverrideAction, OverrideListRow, STORED_LIST_NAME,
+    Table, TableInputs, TableLocation, render_override_list,
 };
 
 const MANIFEST_LISTS: [(&str, &str); 6] = [
@@ -37,24 +37,6 @@ fn compile_into(other: &Path, folder: &Path) -> TableLocation {
     let path = other.join("compiled");
     Table::compile(&TableLocation::Path(folder.to_owned()), NOW).unwrap().write_to(&path).unwrap();
     TableLocation::Path(path)
-}
-
-/// Writes an override, and returns the rows that it replaces.
-fn set_override(file: &OverrideFile, new: &NewOverride<'_>) -> Result<Vec<String>, TableFaults> {
-    let prepared = file.prepare_override(new)?;
-    let replaced = prepared.removed_rows.clone();
-    prepared.write()?;
-    assert_eq!(file.read_rows()?.last().unwrap().domain, new.name.as_str());
-    Ok(replaced)
-}
-
-/// Removes the rows of a name, and returns them.
-fn remove_overrides(file: &OverrideFile, name: &DnsName) -> Result<Vec<String>, TableFaults> {
-    let Some(prepared) = file.prepare_removal(name)? else { return Ok(Vec::new()) };
-    let (removed, rows) = (prepared.removed_rows.clone(), prepared.rows_after.clone());
-    prepared.write()?;
-    assert_eq!(file.read_rows()?, rows);
-    Ok(removed)
 }
 
 #[test]
@@ -250,11 +232,47 @@ fn an_override_counts_until_the_end_of_its_last_day() {
 }
 
 #[test]
-fn changing_an_override_keeps_other_rows_and_comments() {
+fn an_override_of_the_file_wins_over_those_of_the_store() {
+    let folder = write_lists(&[
+        ("overrides.csv", "listed.com,exact,safe,0,,,\n"),
+        ("b.txt", "listed.com\n"),
+        ("protected.txt", "guarded.com\n"),
+    ]);
     let beside = tempfile::tempdir().unwrap();
-    let path = beside.path().join("conf").join("overrides.csv");
-    let file = OverrideFile::new(&path);
-    fs::create_dir(path.parent().unwrap()).unwrap();
+    let overrides = beside.path().join("overrides.csv");
+    let of_file = "a.com,subtree,safe,0,,,\nboth.com,exact,safe,0,,,\n";
+    fs::write(&overrides, format!("{OVERRIDE_HEADER}{of_file}")).unwrap();
+    let of_store = [
+        "www.a.com,exact,disposable,100,,,,,",
+        "both.com,exact,disposable,100,,,,,",
+        "guarded.com,subtree,disposable,100,,,,,",
+        "listed.com,subtree,disposable,100,,,,,",
+        "x.listed.com,exact,safe,0,,,,,",
+    ];
+    let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
+    let stored = TableInputs {
+        stored_overrides: Some(render_override_list(of_store).into()),
+        ..base.clone()
+    };
+    let both = TableInputs { overrides_path: Some(overrides), ..stored.clone() };
+    let of_store = [
+        ("listed.com", "disposable 100"),
+        ("y.listed.com", "disposable 100"),
+        ("x.listed.com", "safe 0"),
+        ("guarded.com", "disposable 100"),
+    ];
+    let table = build_table_or_panic(&stored);
+    assert_answers(&table, &of_store);
+    assert_answers(&table, &[("www.a.com", "disposable 100"), ("both.com", "disposable 100")]);
+    assert_eq!(look_up(&table, "both.com").explain().lists[0].file, STORED_LIST_NAME);
+    table.check_succession(&build_table_or_panic(&base)).unwrap();
+    let table = build_table_or_panic(&both);
+    assert_answers(&table, &of_store);
+    assert_answers(&table, &[("www.a.com", "safe 0"), ("both.com", "safe 0")]);
+}
+
+#[test]
+fn a_new_override_keeps_the_facts_of_the_row_that_it_replaces() {
     let name = |text| DnsName::parse(text).unwrap();
     let (bad, good) = (name("bad.com"), name("good.com"));
     let deny = NewOverride {
@@ -264,52 +282,46 @@ fn changing_an_override_keeps_other_rows_and_comments() {
         note: "seen, \"again\"",
         last_day: Some("2027-01-31"),
     };
-    assert!(remove_overrides(&file, &bad).unwrap().is_empty());
-    assert!(set_override(&file, &deny).unwrap().is_empty());
-    let header = OVERRIDE_HEADER.trim_end();
-    let denied = "bad.com,subtree,disposable,100,,,,\"seen, \"\"again\"\"\",2027-01-31\n";
-    assert_eq!(fs::read_to_string(&path).unwrap(), format!("{header},note,until\n{denied}"));
-
-    fs::write(&path, format!("# Ours.\n{OVERRIDE_HEADER}good.com,exact,,,true,,\n# The end.\n"))
-        .unwrap();
-    set_override(&file, &deny).unwrap();
+    let denied = "bad.com,subtree,disposable,100,,,,\"seen, \"\"again\"\"\",2027-01-31";
+    assert_eq!(deny.to_row_text(None), denied);
+    let read = OverrideListRow::parse(denied).unwrap();
+    assert_eq!((read.domain.as_str(), read.is_exact), ("bad.com", false));
+    assert_eq!((read.note.as_str(), read.until.as_str()), ("seen, \"again\"", "2027-01-31"));
+    assert_eq!(read.text, denied);
     let allow = NewOverride {
+        name: &good,
         action: OverrideAction::Allow,
         is_exact: true,
         note: "",
         last_day: None,
-        ..deny.clone()
     };
-    assert!(set_override(&file, &allow).unwrap().is_empty(), "names below stay denied");
-    let (allowed, good_row) = ("bad.com,exact,safe,0,,,,,", "good.com,exact,,,true,,,,");
-    let begin = format!("# Ours.\n{header},note,until\n");
-    assert_eq!(
-        fs::read_to_string(&path).unwrap(),
-        format!("{begin}{good_row}\n# The end.\n{denied}{allowed}\n")
-    );
-    assert_eq!(set_override(&file, &deny).unwrap(), [denied.trim_end(), allowed]);
-    let free = NewOverride { name: &good, ..allow };
-    assert_eq!(set_override(&file, &free).unwrap(), [good_row]);
-    assert_eq!(
-        fs::read_to_string(&path).unwrap(),
-        format!("{begin}# The end.\n{denied}good.com,exact,safe,0,true,,,,\n")
-    );
-    assert_eq!(remove_overrides(&file, &bad).unwrap(), [denied.trim_end()]);
-    assert_eq!(remove_overrides(&file, &good).unwrap(), ["good.com,exact,safe,0,true,,,,"]);
-    assert_eq!(
-        fs::read_to_string(&path).unwrap(),
-        format!("# Ours.\n{header},note,until\n# The end.\n")
-    );
-    fs::write(&path, "good.com,exact,,,true,,\n").unwrap();
-    let without_header = set_override(&file, &deny).unwrap_err().to_string();
-    assert!(without_header.contains("overrides.csv:1: expected the header"), "{without_header}");
-    let top_level = DnsName::parse("com").unwrap();
+    let replaced = Some("good.com,exact,,,true,,\"A, B\",old,");
+    assert_eq!(allow.to_row_text(replaced), "good.com,exact,safe,0,true,,\"A, B\",,");
+    let (top_level, long) = (name("com"), "x".repeat(5_000));
     for (faulty, field) in [
         (NewOverride { last_day: Some("soon"), ..deny.clone() }, "until"),
         (NewOverride { note: "a\nb", ..deny.clone() }, "note"),
+        (NewOverride { note: &long, ..deny.clone() }, "note"),
         (NewOverride { name: &top_level, is_exact: true, ..deny.clone() }, "exact"),
     ] {
         assert_eq!(faulty.check().unwrap_err().field, field);
     }
     assert_eq!(NewOverride { name: &top_level, is_exact: false, ..deny }.check(), Ok(()));
+}
+
+#[test]
+fn the_rows_of_a_file_of_overrides_are_read_with_their_lines() {
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("overrides.csv");
+    assert_eq!(OverrideListRow::read_file(&path).unwrap(), []);
+    let text =
+        format!("# Ours.\n{OVERRIDE_HEADER}\nB.com.,exact,,,TRUE,,\na.com,subtree,safe,0,,,\n");
+    fs::write(&path, text).unwrap();
+    let rows = OverrideListRow::read_file(&path).unwrap();
+    let found: Vec<_> = rows.iter().map(|row| (row.domain.as_str(), row.line)).collect();
+    assert_eq!(found, [("b.com", 4), ("a.com", 5)]);
+    assert_eq!(rows[1].text, "a.com,subtree,safe,0,,,,,");
+    fs::write(&path, format!("{OVERRIDE_HEADER}a.com,everywhere,safe,0,,,\n")).unwrap();
+    let fault = OverrideListRow::read_file(&path).unwrap_err().to_string();
+    assert!(fault.contains("overrides.csv:2: scope: expected exact or subtree"), "{fault}");
 }

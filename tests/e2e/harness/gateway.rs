@@ -67,7 +67,7 @@ impl Gateway {
         })
     }
 
-    pub(super) fn into_setup(mut self) -> Setup {
+    pub fn into_setup(mut self) -> Setup {
         self.setup.take().unwrap()
     }
 

@@ -15,5 +15,6 @@ mod file_reads;
 mod init;
 mod overrides;
 mod prometheus;
+mod stored_overrides;
 mod systemd;
 mod webhooks;

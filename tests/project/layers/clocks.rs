@@ -31,15 +31,11 @@ const CLOCK_CODE: [(&str, &[&str], &str); 12] = [
     ("Timestamp::now", &[], "jiff reads the machine's clock"),
     ("Zoned::now", &[], "jiff reads the machine's clock"),
     ("clock_gettime", &["quota/clock.rs"], "only CLOCK_BOOTTIME, which nobody can set"),
-    (
-        "call('TIME'",
-        &["store/redis/record_change.lua"],
-        "compares the server's clock with what it showed the caller some milliseconds before",
-    ),
+    ("call('TIME'", &[], "a script works by the believed time of its caller"),
     (
         "cmd(\"TIME\")",
-        &["store/redis/ledger.rs", "store/redis/month.rs", "store/redis/audit.rs"],
-        "the calendar judges the server's clock; the audit tells a script until when its caller waits",
+        &["store/redis/ledger.rs", "store/redis/month.rs"],
+        "the calendar judges the server's clock",
     ),
     ("'EX'", &[], "Redis deletes by the server's clock"),
     (

@@ -140,7 +140,7 @@
       - key: {{ .Values.admin.secretKey }}
         path: token
 {{- if eq .Values.store.kind "redis" }}
-# The lists of feeds and overrides that a command in the pod wrote; the store has all else.
+# The lists of feeds; the store has all else.
 - name: state
   emptyDir:
     sizeLimit: 1Gi

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use http::Response;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::request::{ApiError, ApiRequest, json_response, list_response};
 use super::{AdminApi, ChangePermit};
-use crate::management::{OverrideRequest, clear_override, list_overrides, set_override};
-use crate::table::{OverrideAction, OverrideListRow};
+use crate::management::{
+    ListedOverride, OverrideRequest, clear_override, list_overrides, set_override,
+};
+use crate::table::OverrideAction;
 
 /// How long the answer to a changed override waits at most until its table serves: a build of two
 /// million rows takes some seconds.
@@ -47,10 +49,11 @@ impl AdminApi {
             None => 0usize,
         };
         let search = request.filter("search").map(str::to_lowercase);
-        let mut rows = list_overrides(&self.config().table)?;
-        rows.retain(|row| search.as_ref().is_none_or(|text| row.domain.contains(text)));
+        let config = self.config();
+        let mut rows = self.read_from_store(|store| list_overrides(store, &config.table))?;
+        rows.retain(|it| search.as_ref().is_none_or(|text| it.row.domain.contains(text)));
         let shown = rows.iter().skip(start).take(page.limit);
-        let items: Vec<Value> = shown.map(override_to_json).collect();
+        let items: Vec<Value> = shown.map(ListedOverride::to_json).collect();
         let end = start.saturating_add(items.len());
         Ok(list_response(items, (end < rows.len()).then(|| end.to_string()), Some(rows.len())))
     }
@@ -110,13 +113,4 @@ impl AdminApi {
             ))),
         }
     }
-}
-
-fn override_to_json(row: &OverrideListRow) -> Value {
-    let action = if row.reason == "safe" { "allow" } else { "deny" };
-    let until = Some(&row.until).filter(|until| !until.is_empty());
-    json!({
-        "domain": row.domain, "action": action, "exact": row.is_exact, "note": row.note,
-        "until": until,
-    })
 }

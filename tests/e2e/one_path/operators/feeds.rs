@@ -391,12 +391,13 @@ fn a_broken_overrides_file_does_not_stop_feed_updates() {
     let setup = setup.set_text("table.overrides", &overrides.display().to_string());
     let setup =
         setup.append_toml(&feed_toml("daily", &list.display().to_string(), "interval = \"1s\""));
-    setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
+    let good = "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,\
+                mx_provider_label\nbad.example.com,subtree,disposable,100,,,\n";
+    std::fs::write(&overrides, good).unwrap();
     std::fs::write(&list, names_of_day(0).join("\n")).unwrap();
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     wait_until("the list is in the table", || serves_list_of_day(&gateway, &key, 0));
-    let good = std::fs::read_to_string(&overrides).unwrap();
     std::fs::write(&overrides, format!("{good}broken,row\n")).unwrap();
     wait_until("riskgate reports it", || gateway.readyz().text().contains("table: "));
     std::fs::write(&list, names_of_day(1).join("\n")).unwrap();

@@ -4,6 +4,10 @@ use std::process::Command;
 
 use crate::harness::{BINARY, Gateway, Setup, run_command, wait_until};
 
+/// The first line of a file of overrides.
+const HEADER: &str =
+    "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,mx_provider_label";
+
 fn get_verdict(gateway: &Gateway, key: &str, name: &str) -> (String, u64) {
     let body = gateway.get_domain(name, key).expect(200).json();
     (body["reason"].as_str().unwrap().to_owned(), body["risk_score"].as_u64().unwrap())
@@ -50,16 +54,28 @@ fn table_allow_and_table_deny_change_verdicts_of_a_running_gateway() {
 }
 
 #[test]
-fn table_deny_creates_the_directory_of_the_overrides_file() {
-    let setup = Setup::new();
-    let file = setup.path("new/directory/overrides.csv");
-    let setup = setup.set_text("table.overrides", file.to_str().unwrap());
+fn a_row_of_the_operators_file_wins_and_is_never_written() {
+    let setup = Setup::new().set("plans.free", "\"unlimited\"");
+    let file = setup.path("overrides.csv");
     let none = setup.cli(&["table", "clear", "first.test"]).expect(1);
     assert!(none.stderr.contains("expected an override, but found none"), "{}", none.stderr);
-    assert!(!file.parent().unwrap().exists());
-    assert!(!setup.path("riskgate.db").exists());
-    setup.cli(&["table", "deny", "nobody-lists-this.com"]).expect(0);
-    assert!(std::fs::read_to_string(&file).unwrap().contains("nobody-lists-this.com"));
+    assert!(!setup.path("riskgate.db").exists(), "a command that fails makes no store");
+    let text = format!("# Ours.\n{HEADER}\nours.com,subtree,disposable,100,,,\n");
+    std::fs::write(&file, &text).unwrap();
+    let gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    assert!(has_verdict(&gateway, &key, "ours.com", "disposable", 100));
+    for words in [&["clear", "ours.com"][..], &["allow", "ours.com"], &["deny", "ours.com"]] {
+        let refused = gateway.cli(&[&["table"], words].concat()).expect(1).stderr;
+        assert!(refused.contains(&format!("{}:4: this file", file.display())), "{refused}");
+    }
+    gateway.cli(&["table", "allow", "www.ours.com"]).expect(0);
+    gateway.cli(&["table", "deny", "other.com"]).expect(0);
+    wait_until("it is denied", || has_verdict(&gateway, &key, "other.com", "disposable", 100));
+    assert!(has_verdict(&gateway, &key, "www.ours.com", "disposable", 100));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    std::fs::write(&file, format!("{HEADER}\n")).unwrap();
+    wait_until("the store decides", || has_verdict(&gateway, &key, "www.ours.com", "safe", 0));
 }
 
 #[test]
@@ -83,11 +99,11 @@ fn table_deny_needs_force_for_a_protected_name() {
 fn a_broken_overrides_file_is_reported_and_the_last_good_table_serves() {
     let gateway = Setup::new().set("plans.free", "\"unlimited\"").start();
     let key = gateway.create_active_key("acme", &[]);
-    gateway.cli(&["table", "deny", "good.com"]).expect(0);
-    wait_until("it is denied", || has_verdict(&gateway, &key, "good.com", "disposable", 100));
     let path = gateway.path("overrides.csv");
-    let sound = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, sound.clone() + "bad.com,everywhere,safe,0,,,,,\n").unwrap();
+    let sound = format!("{HEADER}\ngood.com,subtree,disposable,100,,,\n");
+    std::fs::write(&path, &sound).unwrap();
+    wait_until("it is denied", || has_verdict(&gateway, &key, "good.com", "disposable", 100));
+    std::fs::write(&path, sound.clone() + "bad.com,everywhere,safe,0,,,\n").unwrap();
     let reported = || gateway.readyz().text().contains("overrides.csv:3: scope: expected exact or");
     wait_until("riskgate reports it", reported);
     assert!(has_verdict(&gateway, &key, "good.com", "disposable", 100));

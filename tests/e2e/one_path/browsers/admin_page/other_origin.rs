@@ -59,7 +59,7 @@ fn start_hostile_site(gateway: &Gateway) -> MockUpstream {
 /// What the gateway has: what a hostile page would like to change.
 fn read_state(gateway: &Gateway) -> (Value, usize, String, f64) {
     let keys = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
-    let overrides = std::fs::read_to_string(gateway.path("overrides.csv")).unwrap_or_default();
+    let overrides = gateway.cli(&["table", "lookup", "gmail.com"]).expect(0).stdout;
     (
         keys,
         super::operator::read_audit(gateway).len(),

@@ -1,0 +1,184 @@
+//! Follows the overrides of the store: reads them when their version changes, and lets the store
+//! take over the default file of earlier versions.
+//!
+//! If the store does not answer, or is not the one that the overrides came from, the last good
+//! overrides stay.
+
+use std::time::{Duration, Instant};
+
+use super::store_connection::open_if_none;
+use crate::config::StoreOptions;
+use crate::management::{KnownOverrides, ManagementFault, take_over_default_file};
+use crate::model::believed_time::BelievedTime;
+use crate::store::{ChangeAuthor, OverridesVersion, Store, StoreError};
+use crate::support::counted::Counted;
+use crate::support::machine_name::machine_name;
+use crate::table::TableInputs;
+
+/// How long an operation of the store may take. The table's thread waits so long.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time after a failure before the store is asked again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The time after which a file is read again that could not be taken over.
+const TAKE_OVER_RETRY_PAUSE: Duration = Duration::from_secs(10);
+
+/// The connection to the store, and the overrides that were last read from it.
+pub(super) struct OverrideFollower {
+    options: StoreOptions,
+    store: Option<Store>,
+    known: KnownOverrides,
+    /// Why the store was not read at the last attempt.
+    store_problem: Option<String>,
+    /// Why the default file was not taken over.
+    take_over_problem: Option<String>,
+    next_sync_at: Instant,
+    next_take_over_at: Instant,
+}
+
+impl OverrideFollower {
+    /// `known` are the overrides that the serving table was built with.
+    pub(super) fn new(options: StoreOptions, known: KnownOverrides) -> OverrideFollower {
+        OverrideFollower {
+            options,
+            store: None,
+            known,
+            store_problem: None,
+            take_over_problem: None,
+            next_sync_at: Instant::now(),
+            next_take_over_at: Instant::now(),
+        }
+    }
+
+    /// The inputs of a table, with the overrides of the store.
+    pub(super) fn add_to(&self, inputs: &TableInputs) -> TableInputs {
+        self.known.add_to(inputs)
+    }
+
+    /// What is wrong with the overrides of the store.
+    pub(super) fn describe_problem(&self, inputs: &TableInputs) -> Option<String> {
+        let of_rows = self.known.describe_problem(inputs);
+        let problems = [self.store_problem.clone(), of_rows, self.take_over_problem.clone()];
+        let problems: Vec<String> = problems.into_iter().flatten().collect();
+        (!problems.is_empty()).then(|| problems.join("\n"))
+    }
+
+    /// Why the store was not read at the last attempt.
+    pub(super) fn store_problem(&self) -> Option<&str> {
+        self.store_problem.as_deref()
+    }
+
+    /// Reads the overrides if they have changed; if `is_requested` is true, even shortly after a
+    /// failure. Takes the default file over if `may_write` is true. Returns true if the inputs of
+    /// the table have changed.
+    pub(super) fn sync(
+        &mut self,
+        inputs: &TableInputs,
+        now: BelievedTime,
+        (may_write, is_requested): (bool, bool),
+    ) -> bool {
+        if !is_requested && Instant::now() < self.next_sync_at {
+            return false;
+        }
+        match self.try_sync(inputs, now, (may_write, is_requested)) {
+            Ok(has_changed) => {
+                self.store_problem = None;
+                has_changed
+            }
+            Err(found) => {
+                // The next attempt opens the store again.
+                self.store = None;
+                self.next_sync_at = Instant::now() + RETRY_PAUSE;
+                self.store_problem =
+                    Some(format!("expected the overrides of the store, but found {found}"));
+                false
+            }
+        }
+    }
+
+    fn try_sync(
+        &mut self,
+        inputs: &TableInputs,
+        now: BelievedTime,
+        (may_write, is_requested): (bool, bool),
+    ) -> Result<bool, String> {
+        let describe = |error: StoreError| error.to_string();
+        let store =
+            open_if_none(&mut self.store, &self.options, STORE_TIMEOUT).map_err(describe)?;
+        if !store.is_server() {
+            store.check_still_usable().map_err(describe)?;
+        }
+        store.set_time(now);
+        let Some(mut version) = store.overrides_version().map_err(describe)? else {
+            return Err("an empty server".to_owned());
+        };
+        check_same_store(self.known.version(), &version)?;
+        let is_take_over_due = may_write
+            && self.known.may_take_over(inputs)
+            && Instant::now() >= self.next_take_over_at;
+        let mut has_changed = false;
+        if is_take_over_due {
+            self.next_take_over_at = Instant::now() + TAKE_OVER_RETRY_PAUSE;
+            self.take_over_problem = take_over(store, inputs)?;
+            let now = store.overrides_version().map_err(describe)?;
+            version = now.ok_or_else(|| "an empty server".to_owned())?;
+        }
+        if is_take_over_due || is_requested {
+            // Another node may have taken the same file over, or somebody has edited it.
+            has_changed = self.known.look_at_default_file(store, inputs).map_err(describe)?;
+        }
+        if self.known.version() == Some(&version) {
+            return Ok(has_changed);
+        }
+        tell_lost_changes(self.known.version(), &version);
+        let read = KnownOverrides::read(store, inputs).map_err(describe)?;
+        self.known = read.ok_or_else(|| "an empty server".to_owned())?;
+        Ok(true)
+    }
+}
+
+/// Lets the store take over the default file. Returns why it did not.
+fn take_over(store: &mut Store, inputs: &TableInputs) -> Result<Option<String>, String> {
+    match take_over_default_file(store, inputs, &ChangeAuthor::riskgate(&machine_name())) {
+        Ok(Some(taken)) => {
+            let of_file = Counted(taken.row_count, "override");
+            log::info!(
+                "{}: the store has taken over {of_file}, {} of them new; riskgate reads this file \
+                 no longer",
+                taken.path,
+                taken.added
+            );
+            Ok(None)
+        }
+        Ok(None) => Ok(None),
+        Err(ManagementFault::Store(error @ StoreError::Unavailable { .. })) => {
+            Err(error.to_string())
+        }
+        Err(fault) => Ok(Some(fault.to_string())),
+    }
+}
+
+fn check_same_store(
+    known: Option<&OverridesVersion>,
+    found: &OverridesVersion,
+) -> Result<(), String> {
+    match known.filter(|known| known.store_id != found.store_id) {
+        Some(known) => Err(format!(
+            "the store {} instead of {}, which they came from",
+            found.store_id, known.store_id
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Tells in the log that the store has another history than the one that was known.
+fn tell_lost_changes(known: Option<&OverridesVersion>, found: &OverridesVersion) {
+    let Some(known) = known else { return };
+    if found.number <= known.number {
+        log::warn!(
+            "the store lost changes of overrides: version {} was known, and it holds version {} of \
+             another history",
+            known.number,
+            found.number
+        );
+    }
+}

@@ -1,0 +1,321 @@
+//! The rows of overrides: their columns, how a row is parsed, and the rows that operators see.
+//!
+//! A file of overrides and the overrides of a store have the same format. `rules` decides how an
+//! override changes a verdict.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::Path;
+
+use super::csv;
+use super::fault::{TableFault, TableFaults, fault_from_read_error, quote_excerpt};
+use super::location::MAX_LIST_BYTES;
+use super::manifest::{ListKind, ListOrigin, ListSpec};
+use super::rows::{ListLineContext, ParsedLists, parse_name};
+use super::source_packages::SECONDS_PER_DAY;
+use crate::model::domain::DnsName;
+use crate::model::month::parse_day_as_unix_seconds;
+use crate::model::verdict::{Reason, Score};
+use crate::support::regular_file::{ReadError, read_regular_text};
+
+/// The columns of an override. A file may leave out the last two: a note for people, and the last
+/// day on which the row counts.
+pub(super) const OVERRIDE_COLUMNS: [&str; 9] = [
+    "domain",
+    "scope",
+    "reason",
+    "risk_score",
+    "is_free_provider",
+    "is_corporate_email",
+    "mx_provider_label",
+    "note",
+    "until",
+];
+/// The number of columns that every file of overrides has.
+pub(super) const REQUIRED_OVERRIDE_COLUMN_COUNT: usize = 7;
+/// The longest row that a command or the API writes, in bytes.
+const MAX_NEW_ROW_BYTES: usize = 4_096;
+
+/// What an override does with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverrideAction {
+    /// The name is safe, with score 0.
+    Allow,
+    /// The name is disposable, with score 100.
+    Deny,
+}
+
+/// An override to write.
+#[derive(Clone, Debug)]
+pub struct NewOverride<'a> {
+    /// The name.
+    pub name: &'a DnsName,
+    /// What the override does.
+    pub action: OverrideAction,
+    /// Whether the override covers only the name itself, not the names below it.
+    pub is_exact: bool,
+    /// A note for people, on one line.
+    pub note: &'a str,
+    /// The last day on which the override counts, such as `2026-12-31`, in UTC. `None`: no end.
+    pub last_day: Option<&'a str>,
+}
+
+impl NewOverride<'_> {
+    /// Checks that a table can read the row.
+    ///
+    /// # Errors
+    /// Returns the first faulty value.
+    pub fn check(&self) -> Result<(), InvalidOverride> {
+        let invalid = |field, expected, found| Err(InvalidOverride { field, expected, found });
+        if let Some(until) = self.last_day.filter(|day| parse_day_as_unix_seconds(day).is_none()) {
+            return invalid(
+                "until",
+                "today or a later day such as 2030-12-31",
+                quote_excerpt(until),
+            );
+        }
+        if self.note.chars().any(char::is_control) {
+            return invalid("note", "text on one line", "a control character".to_owned());
+        }
+        let length = self.to_row_text(None).len();
+        if length > MAX_NEW_ROW_BYTES {
+            let expected = "a note with which the row has at most 4096 bytes";
+            return invalid("note", expected, format!("a row of {length} bytes"));
+        }
+        // No e-mail domain has a single label, so the row could never match.
+        if self.is_exact && !self.name.as_str().contains('.') {
+            let expected = "an override that also covers the names below a top-level domain";
+            return invalid("exact", expected, format!("exact for {}", self.name));
+        }
+        Ok(())
+    }
+
+    /// The text of the row. It keeps `is_free_provider`, `is_corporate_email` and
+    /// `mx_provider_label` of the row of the same scope that it replaces, if there is one.
+    pub fn to_row_text(&self, replaced: Option<&str>) -> String {
+        let scope = if self.is_exact { "exact" } else { "subtree" };
+        let (reason, score) = match self.action {
+            OverrideAction::Allow => ("safe", "0"),
+            OverrideAction::Deny => ("disposable", "100"),
+        };
+        let replaced = replaced.and_then(|row| csv::parse_fields(row).ok()).unwrap_or_default();
+        let kept = |column: usize| replaced.get(column).map_or("", |field| field);
+        let name = self.name.as_str();
+        let (note, until) = (self.note, self.last_day.unwrap_or(""));
+        let fields = [name, scope, reason, score, kept(4), kept(5), kept(6), note, until];
+        csv::format_line(&fields).trim_end().to_owned()
+    }
+}
+
+/// A value that no row of overrides can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidOverride {
+    /// `until`, `note` or `exact`.
+    pub field: &'static str,
+    /// What was expected.
+    pub expected: &'static str,
+    /// What was found.
+    pub found: String,
+}
+
+/// The parsed fields of an override. A field that is `None` keeps the value of the rules.
+pub(super) struct OverrideFields<'a> {
+    pub name: Cow<'a, str>,
+    pub parsed_name: DnsName,
+    pub covers_subtree: bool,
+    pub reason: Option<Reason>,
+    pub score: Option<Score>,
+    pub is_free_provider: Option<bool>,
+    pub is_corporate_email: Option<bool>,
+    /// The label; empty if the override removes it.
+    pub label: Option<String>,
+    /// When the override ends, in seconds since 1970: after its last day.
+    pub end: Option<i64>,
+}
+
+impl<'a> OverrideFields<'a> {
+    /// Parses the fields of a row, which has all the columns of its header.
+    pub(super) fn parse(
+        context: &ListLineContext,
+        fields: &[Cow<'a, str>],
+    ) -> Result<OverrideFields<'a>, TableFault> {
+        let fault = |column: usize, expected: &str| {
+            let at = context.format_location(OVERRIDE_COLUMNS[column]);
+            TableFault::expected(at, expected, quote_excerpt(&fields[column]))
+        };
+        let non_empty =
+            |column: usize| fields.get(column).map(|it| &**it).filter(|it| !it.is_empty());
+        let flag = |column: usize| {
+            let flag = non_empty(column).map(parse_flag);
+            flag.map(|flag| flag.ok_or_else(|| fault(column, "true or false"))).transpose()
+        };
+        let (name, parsed_name) = parse_name(context, OVERRIDE_COLUMNS[0], fields[0].clone())?;
+        let covers_subtree = match &*fields[1] {
+            "subtree" => true,
+            // No e-mail domain has a single label, so the row could never match.
+            "exact" if !parsed_name.as_str().contains('.') => {
+                return Err(fault(1, "subtree, since no e-mail domain has only one label"));
+            }
+            "exact" => false,
+            _ => return Err(fault(1, "exact or subtree")),
+        };
+        let reason = non_empty(2).map(|name| {
+            let expected = "safe, disposable, undeliverable or role_account";
+            Reason::parse(name).ok_or_else(|| fault(2, expected))
+        });
+        let score = non_empty(3).map(|text| {
+            let score = text.parse::<u8>().ok().and_then(Score::new);
+            score.ok_or_else(|| fault(3, "an integer from 0 to 100"))
+        });
+        let (reason, score) = (reason.transpose()?, score.transpose()?);
+        let (is_free_provider, is_corporate_email) = (flag(4)?, flag(5)?);
+        let end = non_empty(8).map(|last_day| {
+            let day = parse_day_as_unix_seconds(last_day);
+            // The row still counts on its last day.
+            day.map(|day| day + SECONDS_PER_DAY).ok_or_else(|| fault(8, "a day such as 2026-12-31"))
+        });
+        let end = end.transpose()?;
+        let label = match non_empty(6) {
+            Some("-") => Some(String::new()),
+            Some(label) => Some(parse_label(context, OVERRIDE_COLUMNS[6], label)?.to_owned()),
+            None => None,
+        };
+        if (reason, score, is_free_provider.or(is_corporate_email), &label)
+            == (None, None, None, &None)
+        {
+            let expected = "a row that sets a field";
+            return Err(TableFault::expected(context.format_location(""), expected, "none set"));
+        }
+        Ok(OverrideFields {
+            name,
+            parsed_name,
+            covers_subtree,
+            reason,
+            score,
+            is_free_provider,
+            is_corporate_email,
+            label,
+            end,
+        })
+    }
+}
+
+/// Parses `true` or `false`, which spreadsheets write in upper case.
+fn parse_flag(text: &str) -> Option<bool> {
+    let text = text.trim();
+    match (text.eq_ignore_ascii_case("true"), text.eq_ignore_ascii_case("false")) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    }
+}
+
+pub(super) fn parse_label<'t>(
+    context: &ListLineContext,
+    column: &str,
+    text: &'t str,
+) -> Result<&'t str, TableFault> {
+    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
+        let expected = "a label of 1 to 255 bytes without control characters";
+        return Err(TableFault::expected(
+            context.format_location(column),
+            expected,
+            quote_excerpt(text),
+        ));
+    }
+    Ok(text)
+}
+
+/// An override, as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverrideListRow {
+    /// The name in its canonical form.
+    pub domain: String,
+    /// Whether the row covers only the name itself.
+    pub is_exact: bool,
+    /// The reason of the verdict.
+    pub reason: String,
+    /// The note for people.
+    pub note: String,
+    /// The last day on which the row counts; empty if it has no end.
+    pub until: String,
+    /// The line of the file, counted from 1.
+    pub line: u32,
+    /// The whole row, with all columns and without a line feed.
+    pub text: String,
+}
+
+impl OverrideListRow {
+    pub(super) fn new(
+        fields: &[Cow<'_, str>],
+        parsed: &OverrideFields<'_>,
+        line: u32,
+    ) -> OverrideListRow {
+        let field = |at: usize| fields.get(at).map_or("", |field| field);
+        let all: Vec<&str> = (0..OVERRIDE_COLUMNS.len()).map(field).collect();
+        OverrideListRow {
+            domain: parsed.name.clone().into_owned(),
+            is_exact: !parsed.covers_subtree,
+            reason: field(2).to_owned(),
+            note: field(7).to_owned(),
+            until: field(8).to_owned(),
+            line,
+            text: csv::format_line(&all).trim_end().to_owned(),
+        }
+    }
+
+    /// Parses the text of one row with all columns.
+    ///
+    /// # Errors
+    /// If no table can read it.
+    pub fn parse(text: &str) -> Result<OverrideListRow, TableFaults> {
+        let rows = parse_override_rows("row", &render_override_list([text]))?;
+        rows.into_iter().next().ok_or_else(|| TableFault::expected("row", "one row", "none").into())
+    }
+
+    /// Reads the rows of a file of overrides; none if there is no file.
+    ///
+    /// # Errors
+    /// If the file can't be read, or no table can be built from it.
+    pub fn read_file(path: &Path) -> Result<Vec<OverrideListRow>, TableFaults> {
+        match read_regular_text(path, MAX_LIST_BYTES) {
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(found) => Err(fault_from_read_error(path, found).into()),
+            Ok(text) => parse_override_rows(&path.display().to_string(), &text),
+        }
+    }
+}
+
+/// Parses the text of a file of overrides.
+///
+/// # Errors
+/// As [`OverrideListRow::read_file`]. `name_in_faults` names the file in them.
+pub fn parse_override_rows(
+    name_in_faults: &str,
+    text: &str,
+) -> Result<Vec<OverrideListRow>, TableFaults> {
+    let mut faults = TableFaults::default();
+    let mut lists = ParsedLists::with_capacity(0, 1);
+    lists.build_time = i64::MIN;
+    lists.override_list_rows = Some(Vec::new());
+    let list = ListSpec {
+        file: name_in_faults.to_owned(),
+        kind: ListKind::Override,
+        source_name: None,
+        manifest_line: 0,
+        list_origin: ListOrigin::Operator,
+    };
+    lists.parse_and_add_list((0, &list), name_in_faults, text, (0, 0), &mut faults);
+    faults.into_result()?;
+    Ok(lists.override_list_rows.unwrap_or_default())
+}
+
+/// Renders rows, as [`OverrideListRow::text`] has them, as the text of a file of overrides.
+pub fn render_override_list<'r>(rows: impl IntoIterator<Item = &'r str>) -> String {
+    let mut text = csv::format_line(&OVERRIDE_COLUMNS);
+    for row in rows {
+        text.push_str(row);
+        text.push('\n');
+    }
+    text
+}
