@@ -1,9 +1,9 @@
 //! Reloads table, key ring, config and certificates when their sources change.
 //!
-//! Polls the files and the versions of keys and overrides in the store four times a second, which detects renames, writes
-//! in place and Kubernetes' `..data` swaps alike. SIGHUP and `POST /reload` reload as soon as no
-//! file is being written. Each part reloads completely or keeps its last good state; a fault in one
-//! part does not hold back the others.
+//! Polls the files, and the versions of keys and overrides in the store, four times a second, which
+//! detects renames, writes in place and Kubernetes' `..data` swaps alike. SIGHUP and `POST /reload`
+//! reload as soon as no file is being written. Each part reloads completely or keeps its last good
+//! state; a fault in one part does not hold back the others.
 
 mod audit;
 mod config;
@@ -129,7 +129,6 @@ impl Reloader {
             (overrides, watches.table),
             audit.clone(),
         )?;
-        let trigger = trigger.with_table(table.clone());
         let (state_of_feeds, feeds) = (Arc::clone(&gate_state), config.feeds.clone());
         let (store, dns) = (inputs.startup.store.clone(), config.dns.clone());
         let webhooks = Webhooks::start(
@@ -142,7 +141,7 @@ impl Reloader {
             feeds: FeedFetcher::start(state_of_feeds, status_reporter.clone(), feeds)?,
             dns: DnsLearner::start(Arc::clone(&gate_state), status_reporter.clone(), store, dns)?,
             webhooks,
-            table,
+            table: table.clone(),
             config_watch: watches.config,
             startup_files_watch: watches.startup_files,
             have_startup_files_changed: false,
@@ -174,7 +173,7 @@ impl Reloader {
             status_reporter,
             inputs,
         };
-        Ok((reloader, trigger))
+        Ok((reloader, trigger.with_table(table)))
     }
 
     /// Lets reloads change what this log contains.

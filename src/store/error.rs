@@ -1,7 +1,5 @@
 //! Errors of a store.
 
-use super::overrides::MAX_STORED_OVERRIDES;
-
 /// Why an operation on a store failed. After `Unavailable`, the server may have applied the
 /// operation.
 #[derive(Debug, thiserror::Error)]
@@ -89,13 +87,6 @@ impl StoreError {
 pub(super) fn key_exists_error(id: &str, existing_id: &str) -> StoreError {
     StoreError::Conflict(format!(
         "key {id}: expected a new key, but found it in the store as {existing_id}"
-    ))
-}
-
-pub(super) fn too_many_overrides_error() -> StoreError {
-    StoreError::Conflict(format!(
-        "expected at most {MAX_STORED_OVERRIDES} overrides in the store, but found more; name a file \
-         in table.overrides instead"
     ))
 }
 

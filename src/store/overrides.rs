@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use super::audit::{AuditOperation, Change, ChangeAuthor};
+use super::error::StoreError;
 
 /// The most overrides that a store has: about as many as a file of overrides of the largest size.
 pub const MAX_STORED_OVERRIDES: usize = 1_000_000;
@@ -131,4 +132,11 @@ impl OverrideTakeOver<'_> {
     pub(super) fn remembered_state(&self) -> String {
         json!({ "path": self.path, "rows": self.rows.len().to_string() }).to_string()
     }
+}
+
+pub(super) fn too_many_overrides_error() -> StoreError {
+    StoreError::Conflict(format!(
+        "expected at most {MAX_STORED_OVERRIDES} overrides in the store, but found more; name a file \
+         in table.overrides instead"
+    ))
 }

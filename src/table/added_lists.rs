@@ -1,9 +1,9 @@
 //! Lists that are added to the lists of the manifest: the operator's overrides, and the lists of
 //! feeds.
 //!
-//! Owns their precedence: an operator's override outranks every list, one of the file outranks those
-//! of the store, and a feed can't change the
-//! answer for a name that the lists guard. This module reads local files; `feed` fetches lists.
+//! Owns their precedence: an operator's override outranks every list, an override of the file
+//! outranks those of the store, and a feed can't change the answer for a name that the lists guard.
+//! This module reads local files; `feed` fetches lists.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -28,8 +28,8 @@ pub struct TableInputs {
     pub base_location: TableLocation,
     /// The operator's file of overrides, a CSV file. The file need not exist.
     pub overrides_path: Option<PathBuf>,
-    /// Whether `overrides_path` is the default of earlier versions, which wrote this file. The store
-    /// takes its rows over.
+    /// Whether `overrides_path` is the default of earlier versions, which wrote this file. The
+    /// store takes its rows over.
     pub is_default_overrides_path: bool,
     /// The overrides of the store, as the text of a file. `None` if the store has none.
     pub stored_overrides: Option<Arc<str>>,
@@ -172,9 +172,9 @@ impl TableInputs {
         base.into_iter().chain(self.overrides_path.clone()).chain(feeds).collect()
     }
 
-    /// Reads the overrides and the lists of feeds that exist; those of the store were read before. A damaged list of a feed is skipped:
-    /// the feed reports the damage and fetches its list again. A list that can't be read for now is
-    /// a fault.
+    /// Reads the overrides and the lists of feeds that exist; the overrides of the store were read
+    /// before. A damaged list of a feed is skipped: the feed reports the damage and fetches its list
+    /// again. A list that can't be read for now is a fault.
     pub(super) fn read_added_lists(&self) -> Result<Vec<AddedList>, TableFaults> {
         let mut faults = TableFaults::default();
         let mut added_lists = Vec::new();

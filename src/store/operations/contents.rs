@@ -14,10 +14,10 @@ const KEPT_MONTHS_OF_DAILY_USAGE: u16 = 13;
 
 impl Store {
     /// Reads what [`super::changes::StoreChanges::fill_empty_store`] writes, while others change
-    /// the store. Keys, accounts, overrides and the audit are of one moment: the audit has the record of each
-    /// change that the rows show, and of no other. With SQLite, the other contents are of the same
-    /// moment too; on a server they may be newer. Damaged rows are named, not read. `None` if the
-    /// store is not initialized.
+    /// the store. Keys, accounts, overrides and the audit are of one moment: the audit has the
+    /// record of each change that the rows show, and of no other. With SQLite, the other contents
+    /// are of the same moment too; on a server they may be newer. Damaged rows are named, not read.
+    /// `None` if the store is not initialized.
     pub fn read_contents(&mut self) -> Result<Option<StoreContents>, StoreError> {
         self.begin_snapshot()?;
         let contents = self.read_contents_of_snapshot();

@@ -116,7 +116,8 @@ impl AuditBackend for Redis {
 }
 
 impl Redis {
-    /// Runs `record_source_state.lua`. Returns false if another node has changed the state of the source.
+    /// Runs `record_source_state.lua`. Returns false if another node has changed the state of the
+    /// source.
     fn run_record_source_state_script(&mut self, arguments: &[String]) -> Result<bool, StoreError> {
         let keys = [AUDIT, SOURCE_STATES];
         let reply =

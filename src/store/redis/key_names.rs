@@ -35,8 +35,8 @@ pub(super) const RING_REDIS_KEYS: [&str; 7] =
 pub(super) const READ_RING_OPERATION: &str = "reading the keys";
 
 /// A hash: the store id, the version of keys and accounts, the ids of the latest changes, the
-/// version of the overrides, the latest month, and the believed time of a gateway. Its other fields show a probe whether the
-/// server was restarted or emptied.
+/// version of the overrides, the latest month, and the believed time of a gateway. Its other fields
+/// show a probe whether the server was restarted or emptied.
 pub(super) const RING_META_KEY: &str = "riskgate:{ring}:meta";
 
 /// Written before riskgate waits for replicas, so that there is something to wait for.

@@ -10,11 +10,11 @@ use super::fill::{OnExisting, Staging};
 use super::key_names::{AUDIT, OVERRIDES, RING_META_KEY, SOURCE_STATES};
 use super::scripts::Script;
 use crate::store::audit::{Change, ChangeAuthor};
-use crate::store::error::{StoreError, too_many_overrides_error};
+use crate::store::error::StoreError;
 use crate::store::operations::overrides::OverrideBackend;
 use crate::store::overrides::{
     MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate, OverridesVersion, StoredOverride,
-    StoredOverrides, scope_of,
+    StoredOverrides, scope_of, too_many_overrides_error,
 };
 
 const READ_OPERATION: &str = "reading the overrides";

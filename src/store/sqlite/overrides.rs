@@ -7,11 +7,11 @@ use super::connection::Sqlite;
 use super::meta::read_meta_value;
 use super::rows::to_u64_or_zero;
 use crate::store::audit::ChangeAuthor;
-use crate::store::error::{StoreError, too_many_overrides_error};
+use crate::store::error::StoreError;
 use crate::store::operations::overrides::OverrideBackend;
 use crate::store::overrides::{
     MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate, OverridesVersion, StoredOverride,
-    StoredOverrides, scope_of,
+    StoredOverrides, scope_of, too_many_overrides_error,
 };
 
 /// The table of overrides. A store of an earlier riskgate gets it when it is opened, and has the

@@ -160,6 +160,11 @@ fn run_gateway_operations(
     };
     let mut changes = store.changes_by(&author);
     changes.record_source_state(AuditOperation::ConfigChange, &state)?;
+    let changed =
+        SourceState { entries: BTreeMap::from([("a".to_owned(), "1".to_owned())]), ..state };
+    changes.record_source_state(AuditOperation::ConfigChange, &changed)?;
+    super::overrides::take_over(store, "/o.csv", &[])?;
+    store.stored_overrides()?;
     store.read_audit_before(None, 9)?;
     store.read_audit_after(None, 9)?;
     store.read_daily_usage(month, None, None, 9).map(drop)

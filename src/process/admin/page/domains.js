@@ -205,12 +205,14 @@ function createOverrideList(ctx) {
       { title: "Covers", cell: ({ exact }) => (exact ? "only this name" : "names below too") },
       { title: "Last day", cell: ({ until }) => until ?? "none" },
       nameColumn("Note", "note"),
+      { title: "Set by", cell: ({ author }) => author ?? "the file" },
       {
         title: "Change",
-        cell: ({ domain }) => button("Clear", {
+        // Only the operator's file can change its rows: then `source` is its path and line.
+        cell: ({ domain, source }) => (source === "store" ? button("Clear", {
           write: true, testid: "override-clear", "data-domain": domain,
           "aria-label": `Clear ${domain}`, onclick: (event) => clear(event.currentTarget, domain),
-        }),
+        }) : source),
       },
     ],
   });

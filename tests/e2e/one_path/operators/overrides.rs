@@ -67,7 +67,7 @@ fn a_row_of_the_operators_file_wins_and_is_never_written() {
     assert!(has_verdict(&gateway, &key, "ours.com", "disposable", 100));
     for words in [&["clear", "ours.com"][..], &["allow", "ours.com"], &["deny", "ours.com"]] {
         let refused = gateway.cli(&[&["table"], words].concat()).expect(1).stderr;
-        assert!(refused.contains(&format!("{}:4: this file", file.display())), "{refused}");
+        assert!(refused.contains(&format!("{}:3: this file", file.display())), "{refused}");
     }
     gateway.cli(&["table", "allow", "www.ours.com"]).expect(0);
     gateway.cli(&["table", "deny", "other.com"]).expect(0);

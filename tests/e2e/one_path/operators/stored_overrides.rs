@@ -1,5 +1,5 @@
-//! Overrides in the store: in effect on all its nodes, kept while it is down, and taken over from the
-//! default file of earlier versions.
+//! Overrides in the store: in effect on all its nodes, kept while it is down, and taken over from
+//! the default file of earlier versions.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,10 @@ fn is_denied(gateway: &Gateway, key: &str, name: &str) -> bool {
 #[test]
 fn overrides_are_in_effect_at_once_here_and_within_two_seconds_on_other_nodes() {
     let server = RedisServer::start();
-    let (gateway, tokens) = AdminTokens::start_on_redis(&server);
+    let setup = Setup::new().with_redis(&server).set("plans.free", "\"unlimited\"");
+    let (setup, tokens) = AdminTokens::add_to(setup);
+    setup.cli(&["store", "init"]).expect(0);
+    let gateway = setup.start();
     let other = Setup::new().with_redis(&server).set("plans.free", "\"unlimited\"").start();
     let key = gateway.create_active_key("acme", &[]);
     wait_until("both know the key", || other.get("/v1/usage", &key).status == 200);
