@@ -173,8 +173,8 @@ impl TableInputs {
     }
 
     /// Reads the overrides and the lists of feeds that exist; the overrides of the store were read
-    /// before. A damaged list of a feed is skipped: the feed reports the damage and fetches its list
-    /// again. A list that can't be read for now is a fault.
+    /// before. A damaged list of a feed is skipped: the feed reports the damage and fetches its
+    /// list again. A list that can't be read for now is a fault.
     pub(super) fn read_added_lists(&self) -> Result<Vec<AddedList>, TableFaults> {
         let mut faults = TableFaults::default();
         let mut added_lists = Vec::new();

@@ -1,4 +1,4 @@
-//! Changes of keys and accounts, and their records in the audit.
+//! Changes of keys, accounts and overrides, and their records in the audit.
 //!
 //! Each change and its record are one atomic step, so there is no change without its record.
 
@@ -11,6 +11,7 @@ use crate::store::audit::{
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
 use crate::store::new_key_plan::NewKeyPlan;
+use crate::store::overrides::{OverrideTakeOver, OverrideUpdate};
 use crate::store::rows::{AccountRow, KeyRow, MonthRepair, RequestRecord, Rotation};
 
 /// Changes a store in the name of an author. See [`Store::changes_by`].
@@ -20,17 +21,14 @@ pub struct StoreChanges<'s> {
 }
 
 impl Store {
-    /// Returns the operations that change keys, accounts and the audit, in the name of this author.
+    /// Returns the operations that change keys, accounts, overrides and the audit, in the name of
+    /// this author.
     pub fn changes_by<'s>(&'s mut self, author: &'s ChangeAuthor) -> StoreChanges<'s> {
         StoreChanges { store: self, author }
     }
 }
 
 impl StoreChanges<'_> {
-    pub(super) fn store_and_author(&mut self) -> (&mut Store, &ChangeAuthor) {
-        (self.store, self.author)
-    }
-
     /// Gives an empty server a store id and a version, so that it is a store without keys. Does
     /// nothing to a store. Every operation that writes keys or accounts does the same first.
     pub fn mark_as_store(&mut self) -> Result<(), StoreError> {
@@ -137,6 +135,23 @@ impl StoreChanges<'_> {
     /// latest month is `month` or an earlier one, it stays. Use this only while no node runs.
     pub fn repair_month(&mut self, month: Month) -> Result<MonthRepair, StoreError> {
         self.store.repair_month(self.author, month)
+    }
+
+    /// Changes the overrides of a domain. Returns false and changes nothing if they are no longer
+    /// as the caller has read them. Fails if the store would have more than
+    /// [`MAX_STORED_OVERRIDES`](crate::store::MAX_STORED_OVERRIDES).
+    pub fn update_overrides(&mut self, update: &OverrideUpdate<'_>) -> Result<bool, StoreError> {
+        self.store.update_overrides(self.author, update)
+    }
+
+    /// Adds the rows of a file in one step, and remembers the file. An override that the store has
+    /// of the same name and scope stays. Returns how many rows were added; `None` if the store
+    /// remembers the file already.
+    pub fn take_over_overrides(
+        &mut self,
+        take_over: &OverrideTakeOver<'_>,
+    ) -> Result<Option<usize>, StoreError> {
+        self.store.take_over_overrides(self.author, take_over)
     }
 
     /// Remembers the state of a source, and appends a record of what differs from the state before.
