@@ -9,6 +9,29 @@ use crate::gate::route::UpstreamRoute;
 use crate::proxy::upstream::ServerName;
 
 impl Config {
+    /// Describes rules that ask for clients which riskgate can't tell apart.
+    fn warnings_of_rules(
+        &self,
+        has_proxies: bool,
+        is_proxy_the_client: bool,
+    ) -> [(bool, &'static str); 2] {
+        let rules = &self.reloadable.decisions.rules;
+        let asks_for_clients = rules.iter().any(|rule| rule.asks_for(Fact::ClientAccounts1h));
+        [
+            (
+                asks_for_clients && has_proxies && is_proxy_the_client,
+                "listen.client_address: expected \"x-forwarded-for\" or \"forwarded\", because \
+                 client_accounts_1h has no value for requests of listen.trusted_proxies, and each \
+                 such proxy is the client",
+            ),
+            (
+                asks_for_clients && self.reloadable.authz.is_some() && !has_proxies,
+                "rule: client_accounts_1h counts all clients of a proxy that asks on authz.path as \
+                 one, because listen.trusted_proxies does not name the proxy",
+            ),
+        ]
+    }
+
     /// Describes settings that are valid but surely not meant. `has_origins_of_keys` tells whether
     /// a key is restricted to origins.
     pub fn warnings(&self, has_origins_of_keys: bool) -> Vec<String> {
@@ -24,8 +47,6 @@ impl Config {
         let has_rate = has_rate_of_keys || routes.iter().any(has_rate_of_route);
         let is_proxy_the_client = client.source == ClientAddressSource::Peer
             && startup.downstream.proxy_protocol_peers.is_none();
-        let rules = &reloadable.decisions.rules;
-        let asks_for_clients = rules.iter().any(|rule| rule.asks_for(Fact::ClientAccounts1h));
         let asks_without_key = reloadable.authz.as_ref().is_some_and(|authz| !authz.needs_key);
         let warnings = [
             (
@@ -38,17 +59,6 @@ impl Config {
                 "listen.client_address: expected \"x-forwarded-for\" or \"forwarded\", because no \
                  max_per_client counts requests of listen.trusted_proxies, and each such proxy is \
                  the client",
-            ),
-            (
-                asks_for_clients && has_proxies && is_proxy_the_client,
-                "listen.client_address: expected \"x-forwarded-for\" or \"forwarded\", because \
-                 client_accounts_1h has no value for requests of listen.trusted_proxies, and each \
-                 such proxy is the client",
-            ),
-            (
-                reloadable.authz.is_some() && asks_for_clients && !has_proxies,
-                "rule: client_accounts_1h counts all clients of a proxy that asks on authz.path as \
-                 one, because listen.trusted_proxies does not name the proxy",
             ),
             (
                 asks_without_key && routes.iter().any(|route| route.path_prefix == "/"),
@@ -70,7 +80,8 @@ impl Config {
              write [[table.feed]] and below it name = \"castle\", or enabled = false if this machine \
              fetches nothing",
         );
-        let warnings = warnings.into_iter().chain([no_feed]);
+        let of_rules = self.warnings_of_rules(has_proxies, is_proxy_the_client);
+        let warnings = warnings.into_iter().chain(of_rules).chain([no_feed]);
         let given = warnings.into_iter().filter(|(is_given, _)| *is_given);
         let mut texts: Vec<String> =
             self.former_defaults.iter().map(FormerDefault::to_warning).collect();

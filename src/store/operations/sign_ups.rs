@@ -8,8 +8,8 @@ use crate::store::sign_ups::SignUpCursor;
 pub trait SignUpBackend {
     /// Appends sign-ups in pages. The store keeps the [`MAX_SIGN_UPS`](crate::store::MAX_SIGN_UPS)
     /// that were written last. If the time of this connection is settled, each call also deletes
-    /// some of those older than 30 days. Without sign-ups, a call only deletes; it is cheap enough to
-    /// be made each second. The sign-up that was written last stays.
+    /// some of those older than 30 days. Without sign-ups, a call only deletes; it is cheap enough
+    /// to be made each second. The sign-up that was written last stays.
     fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError>;
 
     /// Returns a page of the sign-ups that were written after the cursor, in the order of writing,

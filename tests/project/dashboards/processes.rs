@@ -142,6 +142,10 @@ prefix = "/signup"
 methods = ["POST"]
 key = false
 screen = {{ fields = ["email"], mode = "block" }}
+[[rule]]
+name = "provider"
+if = ["is_free_provider == true"]
+then = "review"
 "#
     )
 }
