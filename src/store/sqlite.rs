@@ -14,6 +14,7 @@ mod ledger;
 mod meta;
 mod month;
 mod open;
+mod override_table;
 mod overrides;
 mod quota_events;
 mod ring;

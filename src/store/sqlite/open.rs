@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, ffi};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::overrides;
+use super::override_table;
 use super::schema::{
     MIGRATION_FROM_1, QUOTA_EVENT_SCHEMA, SCHEMA, SCHEMA_VERSION, TABLES_OF_VERSION_3,
 };
@@ -203,7 +203,7 @@ pub(super) fn check_migrate_and_configure(
     if read_checked_schema_version(connection, path)? < SCHEMA_VERSION {
         migrate_schema(connection).map_err(failed)?;
     }
-    overrides::add_table(connection).map_err(failed)?;
+    override_table::add_table(connection).map_err(failed)?;
     enable_wal(connection).map_err(failed)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)
 }
@@ -348,7 +348,7 @@ fn create_schema(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(SCHEMA)?;
     transaction.execute_batch(TABLES_OF_VERSION_3)?;
     transaction.execute_batch(QUOTA_EVENT_SCHEMA)?;
-    overrides::add_table(transaction)?;
+    override_table::add_table(transaction)?;
     transaction.execute(
         "INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16)))), ('ring_version', 1)",
         [],

@@ -14,28 +14,10 @@ use crate::store::overrides::{
     StoredOverrides, scope_of, too_many_overrides_error,
 };
 
-/// The table of overrides. A store of an earlier riskgate gets it when it is opened, and has the
-/// same version with it, so that the earlier riskgate still opens the store.
-const SCHEMA: &str = "
-CREATE TABLE IF NOT EXISTS domain_override (
-    domain TEXT NOT NULL, scope TEXT NOT NULL, text TEXT NOT NULL, author TEXT NOT NULL,
-    created_at INTEGER NOT NULL, PRIMARY KEY (domain, scope)
-) WITHOUT ROWID;
-";
 const READ_OPERATION: &str = "reading the overrides";
 const WRITE_OPERATION: &str = "changing overrides";
 /// The entry of the table `meta` with the version.
 const VERSION_ENTRY: &str = "overrides";
-
-/// Adds the table, unless the store has it.
-pub(super) fn add_table(connection: &Connection) -> rusqlite::Result<()> {
-    let select = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'domain_override'";
-    // The statement that adds a table waits for a lock even if it adds none.
-    match connection.prepare(select)?.exists([])? {
-        true => Ok(()),
-        false => connection.execute_batch(SCHEMA),
-    }
-}
 
 impl OverrideBackend for Sqlite {
     fn overrides_version(&mut self) -> Result<Option<OverridesVersion>, StoreError> {
