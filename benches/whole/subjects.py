@@ -287,9 +287,28 @@ mode = "annotate"
 """
 
 
+# No form of the workload meets a condition, so each is compared with all of them.
+RULES = """[inbox]
+[[rule]]
+name = "many accounts of one inbox"
+if = ["inbox_accounts_30d >= 3"]
+then = "block"
+[[rule]]
+name = "many inboxes of a domain that no list has"
+if = ["domain_accounts_1h >= 1000", "verdict_source == none"]
+then = "review"
+[[rule]]
+name = "many inboxes of a network"
+if = ["client_accounts_1h > 999", "is_corporate_email == true"]
+then = "review"
+"""
+
+
 def form_subjects(world, upstream):
     several = [
         Riskgate("riskgate, screened", world, upstream=upstream, route=SCREENED_ROUTE),
+        Riskgate("riskgate, screened, rules", world, upstream=upstream,
+                 route=SCREENED_ROUTE + RULES),
         Riskgate("riskgate, not screened", world, upstream=upstream, route=FORM_ROUTE),
         Nginx("nginx, forms", world, "nginx-proxy.conf", "forwards", gates=False,
               UPSTREAM=upstream),

@@ -309,6 +309,8 @@ fn parse_number(literal: &Literal<'_>, max: u32) -> Result<u32, ConditionFault> 
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use crate::decide::{CountFacts, DomainFacts};
     use crate::model::verdict::{Reason, Score, VerdictSource};
 
@@ -374,6 +376,27 @@ mod tests {
         let unknown = Facts { domain: None, of_domain: None, is_role: None, ..facts() };
         for text in ["domain != a.com", "is_alias == false", "is_role != true"] {
             assert!(!Condition::parse(text).unwrap().holds(&unknown), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_place_of_a_fault_is_a_part_of_the_text(text in "[a-z_]{0,12}.{0,30}") {
+            if let Err(fault) = Condition::parse(&text) {
+                prop_assert!(text.get(fault.at.clone()).is_some(), "{text:?}: {:?}", fault.at);
+            }
+        }
+
+        #[test]
+        fn conditions_with_any_literal_have_a_place(
+            fact in prop::sample::select(FACT_NAMES.to_vec()),
+            sign in prop::sample::select(vec!["==", "!=", "<", ">=", "in", "=", ""]),
+            literal in ".{0,20}",
+        ) {
+            let text = format!("{fact} {sign} {literal}");
+            if let Err(fault) = Condition::parse(&text) {
+                prop_assert!(text.get(fault.at.clone()).is_some(), "{text:?}: {:?}", fault.at);
+            }
         }
     }
 
