@@ -2,10 +2,10 @@
 //! the screened forms.
 
 pub mod access_log;
+pub mod latest_forms;
 pub mod metrics;
 pub mod process_log;
 pub mod redaction;
-pub mod refused_forms;
 pub mod screening_counts;
 pub mod top_domains;
 pub mod traces;

@@ -11,6 +11,7 @@ use crate::decide::{Action, Fact};
 use crate::message::response::Reply;
 use crate::model::email::{EmailAddress, without_invisible_characters};
 use crate::model::refusal::Refusal;
+use crate::model::route_label::RouteLabel;
 use crate::model::verdict::VerdictSource;
 use crate::table::TableAnswer;
 
@@ -21,8 +22,6 @@ use super::state::Gate;
 
 /// The longest body, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 4 * 1024;
-/// How rules and metrics name the route.
-const ROUTE: &str = "assess";
 
 /// The body of a request.
 #[derive(Deserialize)]
@@ -62,7 +61,7 @@ impl Gate {
         }
         let reasons = list_reasons(&judged, &table.lookup(address.domain(), ctx.unix_now()));
         let policy = ScreenPolicy {
-            route: ROUTE.to_owned(),
+            route: RouteLabel::Assess.as_str().to_owned(),
             mode: ScreenMode::Block,
             scores: ctx.rules.decisions.assess_policy.clone(),
             message: String::new(),

@@ -14,10 +14,11 @@ use crate::gate::route;
 use crate::message::request_head::RequestLineStart;
 use crate::message::response::{RenderOptions, Reply, format_http_date};
 use crate::model::refusal::Refusal;
+use crate::model::route_label::RouteLabel;
 use crate::model::verdict::Score;
 use crate::observe::access_log::{AccessLog, LogEntry};
+use crate::observe::latest_forms::LatestForm;
 use crate::observe::redaction::redact_secrets;
-use crate::observe::refused_forms::RefusedForm;
 
 use super::beginning::{Head, ParsedBytes, UnreadHead};
 use super::request_context::{ConnectionFacts, RequestContext, StartTime};
@@ -216,7 +217,7 @@ impl Gate {
         let elapsed = ctx.started_at().elapsed();
         let outcome = ctx.outcome.unwrap_or("other");
         self.state.metrics.requests.count_request(ctx.route, outcome, elapsed.as_secs_f64());
-        self.record_refused_form(ctx);
+        self.record_latest_form(ctx);
         if !self.state.access_log.is_enabled() && !self.state.tracer.is_on() {
             return;
         }
@@ -265,18 +266,25 @@ impl Gate {
 }
 
 impl Gate {
-    /// Keeps what the operator may see of a form that was refused for its verdict.
-    fn record_refused_form(&self, ctx: &RequestContext) {
-        let screened = ctx.screened.as_deref().zip(ctx.screening_route());
-        if let Some((screened, route)) = screened.filter(|it| it.0.action == ScreenAction::Block) {
-            self.state.refused_forms.record(RefusedForm {
-                at: ctx.unix_now(),
-                route: route.into(),
-                rule: screened.rule.as_ref().map(|rule| rule.name.clone()),
-                reason: screened.reason,
-                score: screened.score.map(Score::value),
-                domain: screened.domain.as_ref().map(|domain| domain.as_str().into()),
-            });
+    /// Keeps what the operator may see of a form that was refused, or that a rule decided.
+    fn record_latest_form(&self, ctx: &RequestContext) {
+        let Some((screened, route)) = ctx.screened.as_deref().zip(ctx.screening_route()) else {
+            return;
+        };
+        let form = || LatestForm {
+            at: ctx.unix_now(),
+            route: route.into(),
+            action: screened.action.as_str(),
+            rule: screened.rule.as_ref().map(|rule| rule.name.clone()),
+            reason: screened.reason,
+            score: screened.score.map(Score::value),
+            domain: screened.domain.as_ref().map(|domain| domain.as_str().into()),
+        };
+        if screened.action == ScreenAction::Block && ctx.route != RouteLabel::Assess {
+            self.state.refused_forms.record(form());
+        }
+        if screened.rule.is_some() {
+            self.state.forms_decided_by_rules.record(form());
         }
     }
 }

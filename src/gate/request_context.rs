@@ -243,9 +243,12 @@ impl RequestContext {
         self.authz.is_some() || self.screen_rules.is_some()
     }
 
-    /// Where the request is screened: the prefix of its route, or `authz.path`. `None` if it is
-    /// not.
+    /// Where the request is screened: the prefix of its route, `authz.path` or `assess`. `None` if
+    /// it is not.
     pub(super) fn screening_route(&self) -> Option<&str> {
+        if self.route == RouteLabel::Assess {
+            return Some(RouteLabel::Assess.as_str());
+        }
         let of_authz = self.authz.as_ref().and_then(|rules| rules.screening.as_ref());
         let policy = of_authz.map(|screening| &screening.policy);
         let policy = policy.or_else(|| self.screen_rules.as_ref().map(|rules| &rules.policy))?;

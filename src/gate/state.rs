@@ -14,8 +14,8 @@ use crate::message::response::StrictTransportSecurity;
 use crate::model::path_prefix::PathPrefix;
 use crate::model::verdict::Score;
 use crate::observe::access_log::AccessLog;
+use crate::observe::latest_forms::LatestForms;
 use crate::observe::metrics::Metrics;
-use crate::observe::refused_forms::RefusedForms;
 use crate::observe::screening_counts::ScreeningCounts;
 use crate::observe::top_domains::TopList;
 use crate::observe::traces::Tracer;
@@ -134,7 +134,9 @@ pub struct GateState {
     /// The inbox ids, and the counts of sign-ups.
     pub sign_ups: SignUps,
     /// The last forms that were refused.
-    pub refused_forms: RefusedForms,
+    pub refused_forms: LatestForms,
+    /// The last forms that a rule decided.
+    pub forms_decided_by_rules: LatestForms,
     /// The requests that each client may still send.
     pub client_rates: ClientRates,
     /// The memory for the bodies of requests that are arriving.

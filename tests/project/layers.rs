@@ -136,7 +136,7 @@ const CRATES: [(&str, &[&str]); 42] = [
             "message",
             "gate",
             "downstream/fast_path",
-            "observe/refused_forms",
+            "observe/latest_forms",
             "observe/screening_counts",
         ],
     ),

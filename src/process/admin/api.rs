@@ -187,6 +187,7 @@ impl AdminApi {
             ["top-domains"] => AdminApi::list_top_domains,
             ["screening"] => AdminApi::count_screened_forms,
             ["refused-forms"] => AdminApi::list_refused_forms,
+            ["rule-decisions"] => AdminApi::list_rule_decisions,
             ["servers"] => AdminApi::list_servers,
             ["routes"] => AdminApi::list_routes,
             ["certificates"] => AdminApi::list_certificates,

@@ -9,8 +9,8 @@ use crate::dns::DnsFactCache;
 use crate::gate::{BatchPermits, GateState, HeldBytes};
 use crate::message::request_id::RequestIdGenerator;
 use crate::observe::access_log::AccessLog;
+use crate::observe::latest_forms::LatestForms;
 use crate::observe::metrics::Metrics;
-use crate::observe::refused_forms::RefusedForms;
 use crate::observe::screening_counts::ScreeningCounts;
 use crate::observe::top_domains::TopList;
 use crate::observe::traces::Tracer;
@@ -71,7 +71,8 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         screening_counts: ScreeningCounts::default(),
         sign_ups: SignUps::with_secret(config.startup.inbox_secret.as_ref())
             .map_err(StartError::Failed)?,
-        refused_forms: RefusedForms::default(),
+        refused_forms: LatestForms::default(),
+        forms_decided_by_rules: LatestForms::default(),
         client_rates: ClientRates::new(),
         held_bytes: HeldBytes::new(
             config.startup.startup_rules.bodies.max_held_bytes,

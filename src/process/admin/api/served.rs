@@ -12,6 +12,7 @@ use crate::gate::authz_rules::AuthzRules;
 use crate::gate::route::{RouteMethods, UpstreamRoute};
 use crate::gate::screen_rules::{ScreenPolicy, ScreenRules};
 use crate::model::month::format_rfc3339;
+use crate::observe::latest_forms::LatestForms;
 
 impl AdminApi {
     pub(super) fn list_servers(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
@@ -82,10 +83,24 @@ impl AdminApi {
         &self,
         request: &ApiRequest,
     ) -> Result<Response<Vec<u8>>, ApiError> {
+        self.list_latest(request, &self.state.refused_forms)
+    }
+
+    pub(super) fn list_rule_decisions(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        self.list_latest(request, &self.state.forms_decided_by_rules)
+    }
+
+    fn list_latest(
+        &self,
+        request: &ApiRequest,
+        forms: &LatestForms,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
-        let items = self.state.refused_forms.to_json();
         let since = format_rfc3339(self.started_at);
-        Ok(json_response(200, &json!({ "since": since, "items": items })))
+        Ok(json_response(200, &json!({ "since": since, "items": forms.to_json() })))
     }
 }
 

@@ -27,6 +27,7 @@ export function mount(ctx) {
   const place = errorPlace();
   const summary = h("div", {});
   const refused = h("div", {});
+  const decided = h("div", {});
   const list = h("div", {});
   const range = h("p", { class: "quiet", role: "status" });
   const more = button("Show more", { onclick: () => showForms(shown + MORE_ROWS) });
@@ -53,11 +54,16 @@ export function mount(ctx) {
       `${formatCount(chosen.length)} rows, the most frequent first`;
   }
   const refresh = () => load(ctx.node, place, async () => {
-    const [answer, latest] = await Promise.all(["/screening", "/refused-forms"].map((path) =>
+    const paths = ["/screening", "/refused-forms", "/rule-decisions"];
+    const [answer, latest, ruled] = await Promise.all(paths.map((path) =>
       get(path, null, ctx.signal)));
     forms = answer.forms;
     refill(summary, answer, () => summaryCard(answer));
-    refill(refused, [latest, Math.floor(Date.now() / 60_000)], () => refusedCard(latest));
+    const minute = Math.floor(Date.now() / 60_000);
+    refill(refused, [latest, minute], () => latestCard("Last refused forms", "refused-form-row",
+      "No form was refused.", latest));
+    refill(decided, [ruled, minute], () => latestCard("Last decisions of rules",
+      "rule-decision-row", "No rule has decided a sign-up.", ruled));
     const routes = [...new Set(forms.map((form) => form.route))].sort();
     setOptions(route, [...ALL, ...routes.map((name) => [name, name])],
       route.value || ctx.params.get("route"));
@@ -65,7 +71,7 @@ export function mount(ctx) {
   }, refresh);
   ctx.node.append(sectionHead("Screening",
     "Forms that riskgate has screened, and those that it would block in the mode “block”.",
-    button("Refresh", { onclick: refresh })), place, summary, refused,
+    button("Refresh", { onclick: refresh })), place, summary, refused, decided,
   card("By domain", filters.node, list, h("div", { class: "list-foot" }, range, more)));
   return { refresh };
 }
@@ -81,19 +87,20 @@ function groupForms(forms, names) {
   return [...groups.values()].sort((one, other) => other.count - one.count);
 }
 
-/** The API keeps a hundred refused forms. */
-function refusedCard({ since, items }) {
-  return card("Last refused forms", quiet("The latest first, at most 100 since ",
-    timeAndAge(since), ", of this process."), h("div", {
-    class: "scroll", tabindex: "0", role: "region", "aria-label": "Last refused forms as a table",
+/** The API keeps a hundred forms of each kind. */
+function latestCard(title, testId, empty, { since, items }) {
+  return card(title, quiet("The latest first, at most 100 since ", timeAndAge(since),
+    ", of this process."), h("div", {
+    class: "scroll", tabindex: "0", role: "region", "aria-label": `${title} as a table`,
   }, table({
-    caption: "Last refused forms",
+    caption: title,
     items,
-    empty: "No form was refused.",
-    row: ({ domain }) => ({ "data-testid": "refused-form-row", "data-name": domain }),
+    empty,
+    row: ({ domain }) => ({ "data-testid": testId, "data-name": domain }),
     columns: [
       { title: "Time", cell: ({ at }) => timeAndAge(at) },
       routeColumn,
+      { title: "Action", cell: ({ action }) => formatName(action) },
       {
         title: "Reason",
         cell: ({ reason, rule }) => [formatName(reason), rule && [", rule ", nameOf(rule, "b")]],

@@ -60,6 +60,12 @@ fn only_a_question_that_says_so_counts() {
         let answer = assess(&gateway, &key, json!({"email": email, "count": count}));
         assert_eq!(answer["action"], action, "{email}");
     }
+    let latest = gateway.get_admin_page("/api/v1/rule-decisions").expect(200).text();
+    let latest: Value = serde_json::from_str(&latest).unwrap();
+    let shown = |at: usize| ["route", "action", "rule"].map(|it| latest["items"][at][it].clone());
+    assert_eq!(shown(0), ["assess", "block", "many accounts of one inbox"]);
+    assert_eq!(shown(3), ["assess", "review", "second account of an inbox"]);
+    assert!(!latest.to_string().contains("jane"), "{latest}");
     // A refused sign-up made no account.
     let answer = assess(&gateway, &key, json!({"email": "jane+z@gmail.com"}));
     assert_eq!(answer["facts"]["inbox_accounts_30d"], 3);

@@ -209,6 +209,7 @@ fn each_token_may_do_what_its_scope_says() {
         "/routes",
         "/certificates",
         "/refused-forms",
+        "/rule-decisions",
     ];
     let shared = ["/keys", "/plans", "/usage", "/accounts/acme"];
     let status =
