@@ -28,6 +28,7 @@ mod lookup;
 mod manifest;
 mod mx;
 mod mx_lookup;
+mod override_list_row;
 mod override_rows;
 mod parent_promotion;
 mod resolve;
@@ -48,9 +49,9 @@ pub use self::fault::{TableFault, TableFaults};
 pub use self::layout::parts::ListInfo;
 pub use self::location::TableLocation;
 pub use self::mx::IMPLICIT_MX;
+pub use self::override_list_row::OverrideListRow;
 pub use self::override_rows::{
-    InvalidOverride, NewOverride, OverrideAction, OverrideListRow, parse_override_rows,
-    render_override_list,
+    InvalidOverride, NewOverride, OverrideAction, parse_override_rows, render_override_list,
 };
 pub use self::source_packages::SourcePackage;
 pub use self::succession::MIN_ROWS_FOR_CHANGE_CHECK;

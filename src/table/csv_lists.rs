@@ -9,8 +9,9 @@ use std::net::IpAddr;
 use super::fault::{TableFault, quote_excerpt};
 use super::manifest::ListKind;
 use super::mx;
+use super::override_list_row::OverrideListRow;
 use super::override_rows::{
-    OVERRIDE_COLUMNS, OverrideFields, OverrideListRow, REQUIRED_OVERRIDE_COLUMN_COUNT, parse_label,
+    OVERRIDE_COLUMNS, OverrideFields, REQUIRED_OVERRIDE_COLUMN_COUNT, parse_label,
 };
 use super::rows::{
     Coverage, ListLineContext, MxAddressRow, MxClass, ParsedLists, RowFacts, parse_name,

@@ -11,6 +11,7 @@ use super::csv;
 use super::fault::{TableFault, TableFaults, fault_from_read_error, quote_excerpt};
 use super::location::MAX_LIST_BYTES;
 use super::manifest::{ListKind, ListOrigin, ListSpec};
+use super::override_list_row::OverrideListRow;
 use super::rows::{ListLineContext, ParsedLists, parse_name};
 use super::source_packages::SECONDS_PER_DAY;
 use crate::model::domain::DnsName;
@@ -224,25 +225,6 @@ pub(super) fn parse_label<'t>(
         ));
     }
     Ok(text)
-}
-
-/// An override, as lists show it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OverrideListRow {
-    /// The name in its canonical form.
-    pub domain: String,
-    /// Whether the row covers only the name itself.
-    pub is_exact: bool,
-    /// The reason of the verdict.
-    pub reason: String,
-    /// The note for people.
-    pub note: String,
-    /// The last day on which the row counts; empty if it has no end.
-    pub until: String,
-    /// The line of the file, counted from 1.
-    pub line: u32,
-    /// The whole row, with all columns and without a line feed.
-    pub text: String,
 }
 
 impl OverrideListRow {

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use super::fault::{TableFault, quote_excerpt};
 use super::manifest::ListKind;
-use super::override_rows::OverrideListRow;
+use super::override_list_row::OverrideListRow;
 use super::rules::{self, OverrideRow};
 use super::seen_days::SeenDays;
 use crate::model::domain::{DnsName, SuffixKind};
