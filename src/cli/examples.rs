@@ -29,7 +29,7 @@ const EXAMPLES: [(&str, &str); 38] = [
     ("store backup", "/var/backups/riskgate.db"),
     ("store restore", "/var/backups/riskgate.db"),
     ("store repair-month", "2026-11"),
-    ("decide", "- --route /signup --fact inbox_accounts_30d=3 < address.txt"),
+    ("decide", "- --route /signup --fact inbox_accounts_30d=3"),
     ("table build", "data -o lists.bin"),
     ("table inspect", "data"),
     ("table lookup", "mail.yopmail.com gmial.com"),

@@ -32,7 +32,7 @@ pub struct ServerHealth {
 pub struct ServerStatus {
     /// The server.
     pub address: SocketAddr,
-    /// See [`ServerHealth::is_healthy`].
+    /// Whether riskgate sends it requests.
     pub is_healthy: bool,
     /// The last time that it refused a connection or failed a check, if it has.
     pub last_failure: Option<ServerFailure>,

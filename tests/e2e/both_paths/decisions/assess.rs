@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{RULES, start_counting};
-use crate::harness::{Gateway, Request, Response, Setup, request};
+use crate::harness::{Gateway, Request, Response, Setup, request, wait_until};
 
 fn ask(body: &str) -> Request {
     request("POST", "/v1/assess").body(body)
@@ -60,8 +60,15 @@ fn only_a_question_that_says_so_counts() {
         let answer = assess(&gateway, &key, json!({"email": email, "count": count}));
         assert_eq!(answer["action"], action, "{email}");
     }
-    let latest = gateway.get_admin_page("/api/v1/rule-decisions").expect(200).text();
-    let latest: Value = serde_json::from_str(&latest).unwrap();
+    let read = || {
+        let latest = gateway.get_admin_page("/api/v1/rule-decisions").expect(200).text();
+        serde_json::from_str::<Value>(&latest).unwrap()
+    };
+    // A request is recorded once its answer was sent.
+    wait_until("all decisions of rules are recorded", || {
+        read()["items"].as_array().is_some_and(|items| items.len() == 4)
+    });
+    let latest = read();
     let shown = |at: usize| ["route", "action", "rule"].map(|it| latest["items"][at][it].clone());
     assert_eq!(shown(0), ["assess", "block", "many accounts of one inbox"]);
     assert_eq!(shown(3), ["assess", "review", "second account of an inbox"]);

@@ -54,7 +54,7 @@ fn everything_but_riskgates_own_paths_reaches_the_site_as_it_was_sent() {
         "/v1/usage/",
         "/V1/usage",
         "/v1/%75sage",
-        "/v1/assess",
+        "/v1/assess/",
         "//v1/check/a@b.com",
         "/a/../v1/usage",
         "/%2e%2e/a",
@@ -62,6 +62,7 @@ fn everything_but_riskgates_own_paths_reaches_the_site_as_it_was_sent() {
     ] {
         gateway.send_request(&get(target)).expect(404);
     }
+    gateway.send_request(&get("/v1/assess")).expect(405);
     gateway.send_request(&get("/v1/usage")).expect(401);
     assert_eq!(upstream.request_count(), before);
 }
