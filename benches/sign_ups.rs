@@ -23,12 +23,17 @@ const DAY: i64 = 86_400;
 const ROUTE: &str = "/signup";
 
 /// The recipes of docs/decisions.md.
-const RECIPES: [(&str, &[&str], Action); 4] = [
+const RECIPES: [(&str, &[&str], Action); 5] = [
     ("many accounts of one inbox", &["inbox_accounts_30d >= 3"], Action::Block),
     ("another account of one inbox", &["inbox_accounts_30d >= 1"], Action::Review),
     (
         "burst on an unlisted domain",
         &["domain_accounts_1h >= 10", "verdict_source != list", "is_corporate_email == false"],
+        Action::Review,
+    ),
+    (
+        "many inboxes of an unlisted domain",
+        &["domain_accounts_1d >= 25", "verdict_source != list", "is_corporate_email == false"],
         Action::Review,
     ),
     ("many inboxes from one network", &["client_accounts_1h >= 12"], Action::Review),
@@ -198,10 +203,19 @@ fn list_campaigns(random: &mut Random) -> Vec<(&'static str, Vec<Form>)> {
             .collect(),
     ));
     campaigns.push((
-        "80,000 in a week on 160 new domains",
+        "80,000 in a week, 160 new domains one by one",
         (0..80_000)
             .map(|n| {
                 let name = format!("u{n}@quarzholz{}.com", (n / 500) % 160);
+                form(start + n as i64 * 7, name, spread(random), "campaign")
+            })
+            .collect(),
+    ));
+    campaigns.push((
+        "80,000 in a week, 160 new domains in turn",
+        (0..80_000)
+            .map(|n| {
+                let name = format!("u{n}@quarzholz{}.com", n % 160);
                 form(start + n as i64 * 7, name, spread(random), "campaign")
             })
             .collect(),

@@ -109,8 +109,8 @@ def check_that_each_test_ran(run):
 def bench_commands():
     """Runs each bench briefly. The figures mean nothing, because benches are not optimized here;
     their assertions must hold."""
-    # The bench "quota" does not use criterion.
-    option = {"quota": "--quick"}
+    # These benches do not use criterion.
+    option = {"quota": "--quick", "sign_ups": "--quick"}
     names = sorted(path.stem for path in (ROOT / "benches").glob("*.rs"))
     return [[*NICE, "cargo", "bench", "--locked", "--profile", "dev", "--bench", name, "--",
              option.get(name, "--test")] for name in names]

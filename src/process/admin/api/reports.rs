@@ -29,13 +29,9 @@ impl AdminApi {
             let fault = || ApiError::invalid(format!("{}, but found {found:?}", expected()));
             number.ok_or_else(fault).map(Some)
         };
-        let minutes = match (read("hours", 24)?, read("minutes", 24 * 60)?) {
-            (None, minutes) => minutes.unwrap_or(DEFAULT_HISTORY_MINUTES),
-            (Some(hours), None) => hours * 60,
-            (Some(_), Some(_)) => {
-                return Err(ApiError::invalid("expected hours or minutes, but found both"));
-            }
-        };
+        let hours = read("hours", 24)?.map(|hours| hours * 60);
+        let minutes = read("minutes", 24 * 60)?.or(hours);
+        let minutes = minutes.unwrap_or(DEFAULT_HISTORY_MINUTES);
         Ok(json_response(200, &self.history.to_json(minutes)))
     }
 
