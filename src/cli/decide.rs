@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     for (fact, number) in &args.counts {
         judged.iter_mut().for_each(|facts| facts.counts.set(*fact, *number));
     }
-    let rules = &config.reloadable.decisions.rules;
+    let rules = config.reloadable.decisions.rules();
     let decide = |facts: &AddressFacts| decide(&facts.for_rules(), route.name, rules, route.scores);
     let strictest = judged.iter().map(|facts| (facts, decide(facts)));
     let strictest = strictest.max_by_key(|(facts, decision)| (decision.action, facts.score));

@@ -52,7 +52,11 @@ impl Settings {
         }
         let has_inbox_section = self.section_spans.contains_key("inbox")
             || self.values.keys().any(|key| key.starts_with("inbox."));
-        Arc::new(Decisions { rules, has_inbox_section, is_by_account, assess_policy })
+        let mut decisions = Decisions::by_rules(rules);
+        decisions.has_inbox_section = has_inbox_section;
+        decisions.is_by_account = is_by_account;
+        decisions.assess_policy = assess_policy;
+        Arc::new(decisions)
     }
 
     /// Reads the secret of inbox ids; `None` if the store has it.

@@ -15,7 +15,7 @@ impl Config {
         has_proxies: bool,
         is_proxy_the_client: bool,
     ) -> [(bool, &'static str); 2] {
-        let rules = &self.reloadable.decisions.rules;
+        let rules = self.reloadable.decisions.rules();
         let asks_for_clients = rules.iter().any(|rule| rule.asks_for(Fact::ClientAccounts1h));
         [
             (

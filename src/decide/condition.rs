@@ -312,7 +312,7 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::decide::{CountFacts, DomainFacts};
-    use crate::model::verdict::{Reason, Score, VerdictSource};
+    use crate::model::verdict::{Reason, Rule, Score, VerdictSource};
 
     use super::*;
 
@@ -323,6 +323,7 @@ mod tests {
             reason: Reason::Safe,
             of_domain: Some(DomainFacts {
                 verdict_source: VerdictSource::None,
+                table_rule: Rule::Unknown,
                 is_free_provider: false,
                 is_corporate_email: true,
                 is_alias: false,

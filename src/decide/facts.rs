@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::model::verdict::{Reason, Score, VerdictSource};
+use crate::model::verdict::{Reason, Rule, Score, VerdictSource};
 
 /// A fact, by its name in rules and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,8 @@ pub struct Facts<'f> {
 pub struct DomainFacts {
     /// Where the verdict comes from.
     pub verdict_source: VerdictSource,
+    /// The rule of the table that decided reason and score.
+    pub table_rule: Rule,
     /// Whether it is a free mailbox provider.
     pub is_free_provider: bool,
     /// Whether it is an organisation's own mail domain.

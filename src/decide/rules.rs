@@ -126,7 +126,7 @@ pub fn decide<'r>(
 #[cfg(test)]
 mod tests {
     use crate::decide::{CountFacts, DomainFacts};
-    use crate::model::verdict::VerdictSource;
+    use crate::model::verdict::{Rule, VerdictSource};
 
     use super::*;
 
@@ -137,6 +137,7 @@ mod tests {
             reason: Reason::Disposable,
             of_domain: Some(DomainFacts {
                 verdict_source: VerdictSource::List,
+                table_rule: Rule::DisposableA,
                 is_free_provider: false,
                 is_corporate_email: false,
                 is_alias: false,

@@ -25,7 +25,7 @@ enum KnownSecret {
     OfFile,
     /// The store was not asked yet. If it has none, it gets this one.
     Nothing { random_bytes: [u8; 32] },
-    /// This node has drawn one, and does not use it yet.
+    /// A node has drawn this one a moment ago. This node does not use it yet.
     New(StoredInboxSecret, Instant),
     /// This one, to the end of the process.
     OfStore(StoredInboxSecret),
@@ -78,17 +78,19 @@ impl SignUpSync {
         match &self.secret {
             KnownSecret::OfFile => Ok(None),
             KnownSecret::Nothing { random_bytes } => {
-                match store.read_inbox_secret()? {
-                    Some(stored) => self.use_secret(stored, sign_ups),
+                let kept = match store.read_inbox_secret()? {
+                    Some(stored) => stored,
                     None => {
+                        log::info!("the store has no inbox secret: drew one");
                         let drawn = StoredInboxSecret { secret: *random_bytes, created_at: now };
-                        let kept = store.keep_inbox_secret(&drawn)?;
-                        log::info!("the store had no inbox secret: drew one");
-                        match self.new_secret_delay.is_zero() {
-                            true => self.use_secret(kept, sign_ups),
-                            false => self.secret = KnownSecret::New(kept, Instant::now()),
-                        }
+                        store.keep_inbox_secret(&drawn)?
                     }
+                };
+                // Another node may have drawn it a moment ago.
+                let age = now.saturating_sub(kept.created_at);
+                match age >= self.new_secret_delay.as_secs().cast_signed() {
+                    true => self.use_secret(kept, sign_ups),
+                    false => self.secret = KnownSecret::New(kept, Instant::now()),
                 }
                 Ok(None)
             }

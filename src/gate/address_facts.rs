@@ -60,6 +60,7 @@ impl AddressFacts {
             is_about_local_part: false,
             of_domain: Some(DomainFacts {
                 verdict_source: lookup.verdict_source(),
+                table_rule: verdict.rule,
                 is_free_provider: verdict.is_free_provider,
                 is_corporate_email: verdict.is_corporate_email,
                 is_alias: verdict.rule == Rule::Alias,

@@ -71,9 +71,13 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Result<()> {
         let request = self.read_parts(session.req_header());
-        let admitted = self
-            .match_route_and_pass_gates(&request, ctx)
-            .and_then(|_| self.state.batch_permits.acquire(ctx.client_address));
+        // The body of an assessment is so short that any number of them may arrive.
+        let admitted = self.match_route_and_pass_gates(&request, ctx).and_then(|_| match post {
+            AnsweredPost::DomainBatch => {
+                self.state.batch_permits.acquire(ctx.client_address).map(Some)
+            }
+            AnsweredPost::Assessment => Ok(None),
+        });
         let names_origin = !matches!(request.origin, OriginHeader::Absent);
         let answered = match &admitted {
             Err(refusal) => Err(refusal.clone()),

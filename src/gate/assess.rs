@@ -13,8 +13,8 @@ use crate::model::email::{EmailAddress, without_invisible_characters};
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
 use crate::model::verdict::VerdictSource;
-use crate::table::TableAnswer;
 
+use super::address_facts::AddressFacts;
 use super::judged_values::JudgedValue;
 use super::request_context::RequestContext;
 use super::screen_rules::{ScreenMode, ScreenPolicy};
@@ -59,7 +59,7 @@ impl Gate {
                 None => value.facts.forget_sign_up(),
             }
         }
-        let reasons = list_reasons(&judged, &table.lookup(address.domain(), ctx.unix_now()));
+        let reasons = list_reasons(&judged);
         let policy = ScreenPolicy {
             route: RouteLabel::Assess.as_str().to_owned(),
             mode: ScreenMode::Block,
@@ -91,36 +91,27 @@ impl Gate {
     }
 }
 
-/// Returns the question in a body. The error says what was expected and what was found, without
-/// quoting the body.
+/// Returns the question in a body. The error says what was expected and what was found.
 fn parse_question(body: &[u8]) -> Result<Question, String> {
-    serde_json::from_slice(body).map_err(|error| {
-        let found = match error.classify() {
-            serde_json::error::Category::Data => {
-                // The words name a member or a type; a value is never among them.
-                let words = error.to_string();
-                let is_quoting = words.contains("string \"") || words.contains("invalid value");
-                if is_quoting { "a wrong type".to_owned() } else { words }
-            }
-            _ => "no JSON".to_owned(),
-        };
-        format!(
-            r#"expected {{"email":"…","ip":"…","count":false}}, where ip and count may be missing, but found {found}"#
-        )
-    })
+    let expected =
+        r#"expected {"email":"…","ip":"…","count":false}, where ip and count may be missing"#;
+    serde_json::from_slice(body).map_err(|error| format!("{expected}, but found {error}"))
 }
 
-/// Returns why the address has its score, the highest first. Of a name in no list, the rule is the
-/// reason.
-fn list_reasons(judged: &[JudgedValue], lookup: &TableAnswer<'_>) -> Value {
-    let code = |value: &JudgedValue| match value.facts.is_about_local_part {
-        false if lookup.verdict_source() == VerdictSource::Rule => lookup.verdict.rule.as_str(),
-        _ => value.facts.reason.as_str(),
+/// Returns why the address has its score, the highest first. Of a name in no list, the rule of the
+/// table is the reason.
+fn list_reasons(judged: &[JudgedValue]) -> Value {
+    let code = |facts: &AddressFacts| match facts.of_domain {
+        Some(known)
+            if !facts.is_about_local_part && known.verdict_source != VerdictSource::List =>
+        {
+            known.table_rule.as_str()
+        }
+        _ => facts.reason.as_str(),
     };
-    let mut reasons: Vec<&JudgedValue> = judged.iter().collect();
-    reasons.sort_by_key(|value| std::cmp::Reverse(value.facts.score));
-    let render =
-        |value: &JudgedValue| json!({"code": code(value), "score": value.facts.score.value()});
+    let mut reasons: Vec<&AddressFacts> = judged.iter().map(|value| &value.facts).collect();
+    reasons.sort_by_key(|facts| std::cmp::Reverse(facts.score));
+    let render = |facts: &AddressFacts| json!({"code": code(facts), "score": facts.score.value()});
     reasons.into_iter().map(render).collect()
 }
 

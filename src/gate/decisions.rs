@@ -6,8 +6,9 @@ use crate::decide::{DecisionRule, Fact, ScorePolicy};
 /// `[[rule]]`, `[inbox]` and `[decide]` in the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decisions {
-    /// The rules, in their order.
-    pub rules: Vec<DecisionRule>,
+    rules: Vec<DecisionRule>,
+    /// Each request asks, so the rules are searched once.
+    asks_for_counts: bool,
     /// Whether the config has a section `[inbox]`.
     pub has_inbox_section: bool,
     /// Whether ids and counts of accounts are apart.
@@ -29,6 +30,18 @@ pub enum SignUpSuccess {
 }
 
 impl Decisions {
+    /// Decisions by these rules, in their order.
+    pub fn by_rules(rules: Vec<DecisionRule>) -> Decisions {
+        let counts = || Fact::ALL.into_iter().filter(|fact| fact.is_count());
+        let asks_for_counts = rules.iter().any(|rule| counts().any(|fact| rule.asks_for(fact)));
+        Decisions { rules, asks_for_counts, ..Decisions::default() }
+    }
+
+    /// The rules, in their order.
+    pub fn rules(&self) -> &[DecisionRule] {
+        &self.rules
+    }
+
     /// Whether inbox ids are made, and sign-ups counted.
     pub fn is_on(&self) -> bool {
         self.has_inbox_section || !self.rules.is_empty()
@@ -36,8 +49,7 @@ impl Decisions {
 
     /// Whether a rule asks for a count of sign-ups.
     pub fn asks_for_counts(&self) -> bool {
-        let counts = || Fact::ALL.into_iter().filter(|fact| fact.is_count());
-        self.rules.iter().any(|rule| counts().any(|fact| rule.asks_for(fact)))
+        self.asks_for_counts
     }
 }
 

@@ -56,7 +56,7 @@ impl Gate {
                 sign_ups.push(sign_up);
             }
         }
-        let rules = &ctx.rules.decisions.rules;
+        let rules = ctx.rules.decisions.rules();
         let decided = judged.into_iter().map(|value| {
             let decision = decide(&value.facts.for_rules(), &policy.route, rules, &policy.scores);
             (value, decision)

@@ -41,8 +41,12 @@ fn an_answer_has_its_members_in_order() {
         (&role["did_you_mean"], &role["facts"]["client_accounts_1h"]),
         (&json!("gmail.com"), &json!(0))
     );
-    let typo = assess(&gateway, &key, json!({"email": "jane@gmaul.com"}));
-    assert_eq!(typo["reasons"], json!([{"code": "typo", "score": 60}]));
+    for (email, code, score) in
+        [("jane@gmaul.com", "typo", 60), ("jane@quelbrandt.com", "unknown", 10)]
+    {
+        let unlisted = assess(&gateway, &key, json!({ "email": email }));
+        assert_eq!(unlisted["reasons"], json!([{"code": code, "score": score}]), "{email}");
+    }
 }
 
 #[test]
@@ -125,6 +129,27 @@ fn malformed_questions_are_refused_and_only_those_about_no_address_are_counted()
         assert!(text.contains("Invalid email or domain format."), "{text}");
     }
     assert_eq!(gateway.get_month_count(&key), 4);
+}
+
+#[test]
+fn one_backend_may_ask_about_many_sign_ups_at_once() {
+    let (gateway, key) = start();
+    let body = r#"{"email":"jane@gmail.com"}"#;
+    let header = format!(
+        "POST /v1/assess HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut connections: Vec<_> = (0..40).map(|_| gateway.connect()).collect();
+    // All of them wait for their body at the same time.
+    for connection in &mut connections {
+        connection.send(header.as_bytes());
+        connection.send(&body.as_bytes()[..1]);
+    }
+    for connection in &mut connections {
+        connection.send(&body.as_bytes()[1..]);
+        assert_eq!(connection.read_response_to("POST").unwrap().status, 200);
+    }
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn the_last_refused_forms_have_time_route_reason_and_domain_but_no_local_part() 
     assert_eq!(send_form(&gateway, "/signup", "email=jane%40second.test"), 422);
     let listed = read(&gateway, "/refused-forms", &tokens);
     let items = listed["items"].as_array().unwrap();
-    assert_eq!(items.len(), 100, "the oldest has made room");
+    assert_eq!(items.len(), 100, "the oldest form is gone");
     let shown = ["route", "reason", "score", "domain"].map(|it| &items[0][it]);
     assert_eq!(
         shown,
