@@ -5,6 +5,14 @@
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// The options of jemalloc, as text that ends with NUL: jemalloc reads this symbol. It gives freed
+/// address space back, so that one thread's freed memory does not count against `RLIMIT_AS` while
+/// another one needs memory: see `support/memory.rs`.
+#[cfg(feature = "jemalloc")]
+#[allow(unsafe_code)]
+#[unsafe(export_name = "_rjem_malloc_conf")]
+pub static JEMALLOC_OPTIONS: Option<&u8> = b"retain:false\0".first();
+
 // Static binaries copy memory with riskgate's function instead of musl's: src/support/memmove.rs.
 #[cfg(all(target_env = "musl", target_arch = "x86_64"))]
 #[allow(unsafe_code)]

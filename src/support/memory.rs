@@ -12,12 +12,17 @@ use std::path::{Path, PathBuf};
 /// process, or no thread could start.
 const BYTES_FOR_OTHERS: u64 = 16 << 20;
 
+/// How many times more addresses than bytes in use the allocator takes. Measured with 50,000 keys
+/// of a store, and rounded up: 85 MiB of addresses for 60 MiB.
+const ADDRESSES_PER_BYTE: u64 = 2;
+
 /// Where Linux shows the control groups.
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 
 /// Fails if the process can't get this many more bytes. The error says what was expected and found.
 pub fn check_available(bytes: u64) -> io::Result<()> {
-    let needed = usize::try_from(bytes.saturating_add(BYTES_FOR_OTHERS)).unwrap_or(usize::MAX);
+    let needed = bytes.saturating_mul(ADDRESSES_PER_BYTE).saturating_add(BYTES_FOR_OTHERS);
+    let needed = usize::try_from(needed).unwrap_or(usize::MAX);
     // The allocation is not written to, so it only counts against the limit of the process.
     let can_reserve = Vec::<u8>::new().try_reserve_exact(needed).is_ok();
     let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

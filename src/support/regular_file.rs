@@ -85,7 +85,10 @@ pub fn read_regular_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, ReadErr
     let (file, length) = open_regular_file(path, max_bytes)?;
     let mut bytes = Vec::new();
     // A failed allocation is an error here; it must not abort the process.
-    bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0)).map_err(io::Error::from)?;
+    bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0)).map_err(|_| {
+        let found = format!("too little free memory for its {length} bytes");
+        io::Error::new(io::ErrorKind::OutOfMemory, found)
+    })?;
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
         found if found > max_bytes => Err(ReadError::TooLarge { max: max_bytes, found }),

@@ -258,22 +258,23 @@ impl Redis {
         // A scan may return a row twice.
         let mut texts: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
         self.scan_hash_fields(hash_key, |name, text| drop(texts.insert(name, text)))?;
+        let mut read = ParsedRows::with_capacity(texts.len());
         let own_rows =
             texts.into_iter().filter(|(name, _)| !self.foreign_entries.contains(hash_key, name));
-        let rows = own_rows.filter_map(|(name, text)| {
+        for (name, text) in own_rows {
             let name = String::from_utf8_lossy(&name).into_owned();
-            match state.imported_row(&text) {
-                ImportedRow::Committed(text) => Some((parse_row(&name, text), name)),
-                ImportedRow::Damaged => Some((None, name)),
-                ImportedRow::Uncommitted => None,
-            }
-        });
-        let rows = rows.map(|(row, name)| (name, row));
-        Ok(rows.collect())
+            let row = match state.imported_row(&text) {
+                ImportedRow::Committed(text) => parse_row(&name, text),
+                ImportedRow::Damaged => None,
+                ImportedRow::Uncommitted => continue,
+            };
+            read.add(name, row);
+        }
+        Ok(read)
     }
 
-    /// Reads the rows with these names from a Redis hash. Leaves out uncommitted rows. Fails if
-    /// there is no row of a name, because that row was lost.
+    /// Reads the rows with these names, each given once, from a Redis hash. Leaves out uncommitted
+    /// rows. Fails if there is no row of a name, because that row was lost.
     fn read_rows_by_name<R>(
         &mut self,
         state: &RingState,
@@ -281,11 +282,11 @@ impl Redis {
         row_names: &[&str],
         parse_row: impl Fn(&str, &str) -> Option<R>,
     ) -> Result<ParsedRows<R>, StoreError> {
-        let mut rows = HashMap::with_capacity(row_names.len());
+        let mut read = ParsedRows::with_capacity(row_names.len());
         for chunk in row_names.chunks(CHUNK_ROWS) {
-            let mut read = redis::pipe();
-            read.cmd("HMGET").arg(hash_key).arg(chunk);
-            let texts: Vec<Option<Vec<u8>>> = self.query_last_reply(READ_RING_OPERATION, &read)?;
+            let mut query = redis::pipe();
+            query.cmd("HMGET").arg(hash_key).arg(chunk);
+            let texts: Vec<Option<Vec<u8>>> = self.query_last_reply(READ_RING_OPERATION, &query)?;
             for (name, text) in chunk.iter().zip(texts) {
                 let text = text.ok_or_else(|| self.lost_rows_error(name))?;
                 let row = match state.imported_row(&text) {
@@ -293,10 +294,10 @@ impl Redis {
                     ImportedRow::Damaged => None,
                     ImportedRow::Uncommitted => continue,
                 };
-                rows.insert((*name).to_owned(), row);
+                read.add((*name).to_owned(), row);
             }
         }
-        Ok(rows.into_iter().collect())
+        Ok(read)
     }
 
     /// Runs `change_ring.lua`, which changes one key or account, or marks a new store. `arguments`
@@ -340,15 +341,16 @@ struct ParsedRows<R> {
     damaged_names: Vec<String>,
 }
 
-impl<R> FromIterator<(String, Option<R>)> for ParsedRows<R> {
-    fn from_iter<I: IntoIterator<Item = (String, Option<R>)>>(rows: I) -> ParsedRows<R> {
-        let mut read = ParsedRows { rows: Vec::new(), damaged_names: Vec::new() };
-        for (name, row) in rows {
-            match row {
-                Some(row) => read.rows.push(row),
-                None => read.damaged_names.push(name),
-            }
+impl<R> ParsedRows<R> {
+    fn with_capacity(rows: usize) -> ParsedRows<R> {
+        ParsedRows { rows: Vec::with_capacity(rows), damaged_names: Vec::new() }
+    }
+
+    /// Adds a row, or the name of a row that can't be read.
+    fn add(&mut self, name: String, row: Option<R>) {
+        match row {
+            Some(row) => self.rows.push(row),
+            None => self.damaged_names.push(name),
         }
-        read
     }
 }

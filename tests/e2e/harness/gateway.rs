@@ -365,7 +365,11 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         // The process may already have ended.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let ended = self.child.wait();
+        if std::thread::panicking() {
+            let messages = std::fs::read_to_string(&self.stderr);
+            eprintln!("the gateway ended with {ended:?} and wrote: {}", messages.unwrap_or_default());
+        }
     }
 }
 

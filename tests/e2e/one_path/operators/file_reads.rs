@@ -219,24 +219,25 @@ fn keys_of_the_store_that_need_too_much_memory_are_refused() {
         let gateway = setup.start();
         let key = gateway.create_active_key("acme", &[]);
         let (leaked, leaked_id) = gateway.create_active_key_with_id("acme", &[]);
-        limit_memory(&gateway, 85);
+        // Enough to read 150,000 keys, and too little to serve them.
+        limit_memory(&gateway, 340);
         let mut many = String::new();
-        for n in 0..50_000 {
+        for n in 0..150_000 {
             many += &key_entry(&format!("k{n}"), &format!("sv_one_of_many_keys_{n}"));
         }
         std::fs::write(gateway.path("many.toml"), many).unwrap();
         gateway.cli(&["keys", "import", gateway.path("many.toml").to_str().unwrap()]).expect(0);
         wait_until("the keys are refused", || {
             let text = gateway.readyz().text();
-            text.contains("50000 keys to read") && text.contains("MiB of free memory")
+            text.contains("150000 keys to read") && text.contains("MiB of free memory")
         });
         assert!(is_key_accepted(&gateway, &key));
         gateway.cli(&["keys", "revoke", &leaked_id]).expect(0);
         wait_until("the revocation is in effect", || !is_key_accepted(&gateway, &leaked));
-        assert!(!is_key_accepted(&gateway, "sv_one_of_many_keys_49999"));
+        assert!(!is_key_accepted(&gateway, "sv_one_of_many_keys_149999"));
         let pid = gateway.pid().to_string();
         run_command(Command::new("prlimit").args(["--pid", &pid, "--as=unlimited:"])).expect(0);
-        wait_until("all keys serve", || is_key_accepted(&gateway, "sv_one_of_many_keys_49999"));
+        wait_until("all keys serve", || is_key_accepted(&gateway, "sv_one_of_many_keys_149999"));
         assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
     }
 }
