@@ -368,7 +368,10 @@ impl Drop for Gateway {
         let ended = self.child.wait();
         if std::thread::panicking() {
             let messages = std::fs::read_to_string(&self.stderr);
-            eprintln!("the gateway ended with {ended:?} and wrote: {}", messages.unwrap_or_default());
+            eprintln!(
+                "the gateway ended with {ended:?} and wrote: {}",
+                messages.unwrap_or_default()
+            );
         }
     }
 }
