@@ -21,6 +21,7 @@ mod domain_batch;
 mod email_verdict;
 mod ending;
 mod held_bytes;
+mod json_body;
 mod judge;
 mod judged_values;
 mod pingora_filters;

@@ -14,6 +14,7 @@ use crate::model::refusal::Refusal;
 use crate::table::Table;
 
 use super::answers::look_up_and_count;
+use super::json_body::parse_json_object;
 use super::request_context::RequestContext;
 use super::state::Gate;
 
@@ -81,8 +82,7 @@ impl Gate {
 /// Returns the names in a body. The error says what was expected and what was found.
 fn parse_names(body: &[u8]) -> Result<Vec<String>, String> {
     let expected = r#"expected {"domains": [...]} with 1 to 1,000 texts"#;
-    let batch: DomainBatch =
-        serde_json::from_slice(body).map_err(|error| format!("{expected}, but found {error}"))?;
+    let batch: DomainBatch = parse_json_object(body, expected)?;
     match batch.domains.len() {
         1..=MAX_NAMES => Ok(batch.domains),
         count => Err(format!("{expected}, but found {count}")),
@@ -104,7 +104,7 @@ mod tests {
             list(1_001),
             String::new(),
             "[]".to_owned(),
-            r#"["a.com"]"#.to_owned(),
+            r#"[["a.com"]]"#.to_owned(),
             r#"{"domains":"a.com"}"#.to_owned(),
             r#"{"domains":[1]}"#.to_owned(),
             r#"{"domains":["a.com"],"domains":["b.com"]}"#.to_owned(),

@@ -1,0 +1,62 @@
+//! Reads the JSON object in the body of a post.
+
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+
+/// Returns the object in a body. The error is `expected`, and what was found where. It has no part
+/// of the body, which may have an address.
+pub(super) fn parse_json_object<T: DeserializeOwned>(
+    body: &[u8],
+    expected: &str,
+) -> Result<T, String> {
+    // serde also takes an array for a struct.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(format!("{expected}, but found no JSON object"));
+    }
+    serde_json::from_slice(body).map_err(|error| {
+        let found = match error.classify() {
+            Category::Eof => "JSON that ends too early",
+            Category::Syntax | Category::Io => "a fault in the JSON",
+            Category::Data => "a missing, repeated or other member, or another type,",
+        };
+        let (line, column) = (error.line(), error.column());
+        format!("{expected}, but found {found} in line {line}, column {column}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Question {
+        #[expect(dead_code)]
+        email: String,
+    }
+
+    #[test]
+    fn a_fault_says_where_it_is_and_repeats_nothing() {
+        for (body, expected) in [
+            (r#""jane@a.com""#, "no JSON object"),
+            (r#"["jane@a.com"]"#, "no JSON object"),
+            ("", "no JSON object"),
+            (r#"{"email":"jane@a.com""#, "JSON that ends too early in line 1, column 21"),
+            (r#"{"email":jane@a.com}"#, "a fault in the JSON in line 1, column 10"),
+            (r#"{"email":"a"} jane@a.com"#, "a fault in the JSON in line 1, column 15"),
+            (
+                "{\n\"jane@a.com\":1}",
+                "a missing, repeated or other member, or another type, in line 2, column 12",
+            ),
+            (
+                r#"{"email":{"jane@a.com":1}}"#,
+                "a missing, repeated or other member, or another type, in line 1, column 9",
+            ),
+        ] {
+            let found = parse_json_object::<Question>(body.as_bytes(), "expected X").unwrap_err();
+            assert_eq!(found, format!("expected X, but found {expected}"), "{body}");
+        }
+    }
+}
