@@ -297,7 +297,7 @@ impl Model {
         let policy = ScorePolicy::default();
         let decision = decide(&facts[0].for_rules(), ROUTE, &self.rules, &policy);
         if decision.action != Action::Block {
-            self.sign_ups.record(&sign_up);
+            self.sign_ups.record_form(&[sign_up]);
         }
         self.times.push(started.elapsed());
         let rule = decision.rule.and_then(|it| RECIPES.iter().find(|(name, ..)| it.name == *name));

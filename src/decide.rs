@@ -14,10 +14,9 @@ mod sign_ups;
 mod sync;
 
 pub use self::condition::{Condition, ConditionFault};
-pub use self::counts::MAX_AGE_SECONDS;
 pub use self::facts::{CountFacts, DomainFacts, Fact, FactValue, Facts, MAX_COUNT};
 pub use self::inbox::{CanonicalInbox, InboxRules, canonical_text};
 pub use self::inbox_key::{InboxKey, InboxSecret, MIN_SECRET_BYTES, Scope};
 pub use self::rules::{Action, Decision, DecisionRule, ScorePolicy, decide};
 pub use self::sign_ups::SignUps;
-pub use self::sync::SignUpSync;
+pub use self::sync::{SignUpSync, delete_expired_sign_ups};

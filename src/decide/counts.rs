@@ -1,14 +1,17 @@
 //! Counts of sign-ups in memory: sets of pseudonyms, each with the time at which it was last seen.
 //!
-//! A count is exact up to [`MAX_COUNT`], unless members were forgotten: each kind of set keeps a
-//! fixed number of members, and forgets the oldest first. So a count may be too low, but never too
-//! high.
+//! A count is exact up to [`MAX_COUNT`], unless members were forgotten. A set keeps the members
+//! that were seen last, one more than a count can reach, so that a busy domain takes no place from
+//! others. All sets of one kind have a fixed number of members in each of their parts, and a part
+//! that is full forgets the one that was not seen for longest. So a count may be too low, but never
+//! too high.
 
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
 
-use crate::model::sign_up::{Pseudonym, SignUp};
+use crate::model::sign_up::{Pseudonym, SIGN_UP_SECONDS, SignUp};
 
 use super::facts::{CountFacts, MAX_COUNT};
 
@@ -16,13 +19,17 @@ use super::facts::{CountFacts, MAX_COUNT};
 const MAX_ADDRESSES: usize = 1_000_000;
 /// The most pairs of a domain and an inbox, and of a network and an inbox.
 const MAX_INBOXES: usize = 200_000;
-/// The number of parts that are locked apart from each other.
-const SHARDS: usize = 16;
+/// The number of parts that are locked apart from each other. All members of a set are in one part.
+const PARTS: usize = 16;
+/// The most members of one set: a count leaves one out.
+const MAX_MEMBERS: u32 = MAX_COUNT + 1;
+
+/// How far ahead of a sign-up another one may be that counts: nodes agree on the time up to this.
+/// One further ahead was counted by a wrong clock.
+pub(super) const MAX_AHEAD_SECONDS: i64 = 5;
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
-/// The longest time that a sign-up counts, in seconds.
-pub const MAX_AGE_SECONDS: i64 = 30 * DAY;
 
 /// The sign-ups of the last 30 days, as far as they fit.
 pub struct SignUpCounts {
@@ -47,27 +54,57 @@ impl SignUpCounts {
 
     /// Adds a sign-up. To add it again changes nothing.
     pub fn add(&self, sign_up: &SignUp) {
-        self.addresses_by_inbox.add(sign_up.inbox, sign_up.address, sign_up.at);
-        if let Some(domain) = sign_up.domain {
-            self.inboxes_by_domain.add(domain, sign_up.inbox, sign_up.at);
+        for (sets, owner, member) in self.pairs(sign_up) {
+            sets.add(owner, member, sign_up.at);
         }
-        if let Some(client) = sign_up.client {
-            self.inboxes_by_client.add(client, sign_up.inbox, sign_up.at);
+    }
+
+    /// Adds the sign-ups of one form, and returns those that it has added. A form makes one
+    /// account, whatever addresses are in it, so it raises each count by one at most.
+    pub fn add_form(&self, sign_ups: &[SignUp]) -> Vec<SignUp> {
+        // The owners whose sets have a new member. A pseudonym owns sets of one kind only.
+        let mut raised: Vec<Pseudonym> = Vec::new();
+        let mut may_add = |sets: &Sets, owner: Pseudonym, member: Pseudonym| {
+            let is_known = sets.has(owner, member);
+            if !is_known && !raised.contains(&owner) {
+                raised.push(owner);
+                return true;
+            }
+            is_known
+        };
+        let mut added = Vec::new();
+        for sign_up in sign_ups {
+            let SignUp { at, inbox, address, domain, client } = *sign_up;
+            if !may_add(&self.addresses_by_inbox, inbox, address) {
+                continue;
+            }
+            let domain = domain.filter(|owner| may_add(&self.inboxes_by_domain, *owner, inbox));
+            let client = client.filter(|owner| may_add(&self.inboxes_by_client, *owner, inbox));
+            let sign_up = SignUp { at, inbox, address, domain, client };
+            self.add(&sign_up);
+            added.push(sign_up);
         }
+        added
+    }
+
+    /// The pairs of owner and member that a sign-up adds, with their sets.
+    fn pairs(&self, sign_up: &SignUp) -> impl Iterator<Item = (&Sets, Pseudonym, Pseudonym)> {
+        let SignUp { inbox, address, domain, client, .. } = *sign_up;
+        let of_domain = domain.map(|owner| (&self.inboxes_by_domain, owner, inbox));
+        let of_client = client.map(|owner| (&self.inboxes_by_client, owner, inbox));
+        let of_inbox = (&self.addresses_by_inbox, inbox, address);
+        [Some(of_inbox), of_domain, of_client].into_iter().flatten()
     }
 
     /// The counts of sign-ups besides this one, at its time.
     pub fn count_others(&self, sign_up: &SignUp) -> CountFacts {
         let SignUp { at, inbox, address, domain, client } = *sign_up;
         let inboxes = |sets: &Sets, owner: Option<Pseudonym>, seconds| {
-            owner.map(|owner| sets.count(owner, inbox, at - seconds))
+            owner.map(|owner| sets.count(owner, inbox, at, seconds))
         };
+        let addresses = self.addresses_by_inbox.count(inbox, address, at, SIGN_UP_SECONDS);
         CountFacts {
-            inbox_accounts_30d: Some(self.addresses_by_inbox.count(
-                inbox,
-                address,
-                at - MAX_AGE_SECONDS,
-            )),
+            inbox_accounts_30d: Some(addresses),
             domain_accounts_1h: inboxes(&self.inboxes_by_domain, domain, HOUR),
             domain_accounts_1d: inboxes(&self.inboxes_by_domain, domain, DAY),
             client_accounts_1h: inboxes(&self.inboxes_by_client, client, HOUR),
@@ -76,28 +113,33 @@ impl SignUpCounts {
 }
 
 /// Sets of one kind, in parts with a lock each.
-struct Sets(Box<[Mutex<Shard>; SHARDS]>);
+struct Sets(Box<[Mutex<Part>; PARTS]>);
 
 impl Sets {
     fn new(capacity: usize) -> Sets {
-        let shard = |_| Mutex::new(Shard::new(capacity.div_ceil(SHARDS)));
-        Sets(Box::new(std::array::from_fn(shard)))
+        let part = |_| Mutex::new(Part::new(capacity.div_ceil(PARTS)));
+        Sets(Box::new(std::array::from_fn(part)))
     }
 
-    fn shard_of(&self, owner: Pseudonym) -> MutexGuard<'_, Shard> {
-        let shard = &self.0[usize::from(owner.0[15]) % SHARDS];
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn part_of(&self, owner: Pseudonym) -> MutexGuard<'_, Part> {
+        let part = &self.0[usize::from(owner.0[15]) % PARTS];
+        part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, owner: Pseudonym, member: Pseudonym, at: i64) {
         let Ok(at) = u32::try_from(at) else { return };
-        self.shard_of(owner).add(owner, member_bits(member), at);
+        self.part_of(owner).add(owner, member_bits(member), at);
     }
 
-    /// The members that were seen after `since`, besides `except`.
-    fn count(&self, owner: Pseudonym, except: Pseudonym, since: i64) -> u32 {
-        let since = u32::try_from(since).unwrap_or(0);
-        self.shard_of(owner).count(owner, member_bits(except), since)
+    fn has(&self, owner: Pseudonym, member: Pseudonym) -> bool {
+        self.part_of(owner).find(owner, member_bits(member)).is_some()
+    }
+
+    /// The members that were seen in the last `seconds` up to `at`, besides `except`.
+    fn count(&self, owner: Pseudonym, except: Pseudonym, at: i64, seconds: i64) -> u32 {
+        let second = |at| u32::try_from(at).unwrap_or(0);
+        let times = second(at - seconds + 1)..=second(at + MAX_AHEAD_SECONDS);
+        self.part_of(owner).count(owner, member_bits(except), &times)
     }
 }
 
@@ -114,20 +156,20 @@ fn first_bits(bytes: &[u8; 16]) -> u64 {
 }
 
 /// The index of no entry.
-const NONE: u32 = u32::MAX;
-/// How far an entry that arrives late moves towards the older ones.
-const MAX_STEPS_BACK: usize = 1_000;
+const NO_ENTRY: u32 = u32::MAX;
 
-/// Some sets: their members are entries in a ring, linked from the newest to the oldest of a set.
-struct Shard {
+/// Some sets. Each member of a set is an entry. Two chains link the entries: that of its set by the
+/// time at which the members were seen, and that of the part by when they were added or seen again.
+struct Part {
     entries: Vec<Entry>,
     capacity: usize,
-    /// The entry that is forgotten next, once the ring is full.
-    next_to_forget: usize,
     /// The index of each entry, by owner and member.
     by_pair: HashTable<u32>,
-    /// The index of the newest entry of each set, by owner.
-    newest: HashTable<u32>,
+    /// The sets, by owner.
+    sets: HashTable<Set>,
+    /// The entry that is forgotten next, once the part is full.
+    first_to_forget: u32,
+    last_to_forget: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -136,49 +178,66 @@ struct Entry {
     member: u64,
     /// When it was last seen, in seconds since 1970.
     seen_at: u32,
+    /// The neighbors in the chain of the set.
     older: u32,
     newer: u32,
+    /// The neighbors in the chain of the part.
+    forgotten_before: u32,
+    forgotten_after: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Set {
+    owner: Pseudonym,
+    newest: u32,
+    oldest: u32,
+    members: u32,
 }
 
 impl Entry {
+    const UNLINKED: Entry = Entry {
+        owner: Pseudonym([0; 16]),
+        member: 0,
+        seen_at: 0,
+        older: NO_ENTRY,
+        newer: NO_ENTRY,
+        forgotten_before: NO_ENTRY,
+        forgotten_after: NO_ENTRY,
+    };
+
     fn pair_hash(owner: Pseudonym, member: u64) -> u64 {
         // Both are pseudorandom already.
         first_bits(&owner.0) ^ member.rotate_left(32)
     }
 }
 
-impl Shard {
-    fn new(capacity: usize) -> Shard {
-        Shard {
+impl Part {
+    fn new(capacity: usize) -> Part {
+        Part {
             entries: Vec::new(),
             capacity: capacity.max(1),
-            next_to_forget: 0,
             by_pair: HashTable::new(),
-            newest: HashTable::new(),
+            sets: HashTable::new(),
+            first_to_forget: NO_ENTRY,
+            last_to_forget: NO_ENTRY,
         }
     }
 
-    fn count(&self, owner: Pseudonym, except: u64, since: u32) -> u32 {
+    fn count(&self, owner: Pseudonym, except: u64, times: &RangeInclusive<u32>) -> u32 {
         let mut count = 0;
-        let mut index = self.newest_of(owner);
-        while let Some(entry) = self.entries.get(index as usize)
-            && entry.seen_at > since
+        let mut index = self.set_of(owner).map_or(NO_ENTRY, |set| set.newest);
+        while let Some(entry) = self.entry(index)
+            && entry.seen_at >= *times.start()
             && count < MAX_COUNT
         {
-            count += u32::from(entry.member != except);
+            count += u32::from(entry.member != except && times.contains(&entry.seen_at));
             index = entry.older;
         }
         count
     }
 
     fn add(&mut self, owner: Pseudonym, member: u64, seen_at: u32) {
-        let hash = Entry::pair_hash(owner, member);
-        let entries = &self.entries;
-        let is_pair = |index: &u32| {
-            let entry = &entries[*index as usize];
-            entry.owner == owner && entry.member == member
-        };
-        if let Some(index) = self.by_pair.find(hash, is_pair).copied() {
+        if let Some(index) = self.find(owner, member) {
             if self.entries[index as usize].seen_at < seen_at {
                 self.unlink(index);
                 self.entries[index as usize].seen_at = seen_at;
@@ -186,86 +245,123 @@ impl Shard {
             }
             return;
         }
-        let index = self.take_place();
-        self.entries[index as usize] = Entry { owner, member, seen_at, older: NONE, newer: NONE };
+        let Some(index) = self.take_place(owner, seen_at) else { return };
+        self.entries[index as usize] = Entry { owner, member, seen_at, ..Entry::UNLINKED };
         let entries = &self.entries;
-        self.by_pair.insert_unique(hash, index, |index| {
+        self.by_pair.insert_unique(Entry::pair_hash(owner, member), index, |index| {
             let entry = &entries[*index as usize];
             Entry::pair_hash(entry.owner, entry.member)
         });
         self.link(index);
     }
 
-    /// Returns the place for a new entry: a further one, or that of the entry that is forgotten.
-    fn take_place(&mut self) -> u32 {
-        if self.entries.len() < self.capacity {
-            let index = self.entries.len() as u32;
-            let owner = Pseudonym([0; 16]);
-            self.entries.push(Entry { owner, member: 0, seen_at: 0, older: NONE, newer: NONE });
-            return index;
-        }
-        let index = self.next_to_forget as u32;
-        self.next_to_forget = (self.next_to_forget + 1) % self.capacity;
-        let entry = self.entries[index as usize];
-        let hash = Entry::pair_hash(entry.owner, entry.member);
-        if let Ok(found) = self.by_pair.find_entry(hash, |other| *other == index) {
+    fn find(&self, owner: Pseudonym, member: u64) -> Option<u32> {
+        let is_pair = |index: &u32| {
+            let entry = &self.entries[*index as usize];
+            entry.owner == owner && entry.member == member
+        };
+        self.by_pair.find(Entry::pair_hash(owner, member), is_pair).copied()
+    }
+
+    /// Returns the place for a new member of a set: a further one, or that of a member that is
+    /// forgotten. `None` if the set is full of members that were seen later.
+    fn take_place(&mut self, owner: Pseudonym, seen_at: u32) -> Option<u32> {
+        let full_set = self.set_of(owner).filter(|set| set.members == MAX_MEMBERS);
+        let forgotten = match full_set {
+            Some(set) if self.entries[set.oldest as usize].seen_at >= seen_at => return None,
+            Some(set) => set.oldest,
+            None if self.entries.len() < self.capacity => {
+                self.entries.push(Entry::UNLINKED);
+                return Some(self.entries.len() as u32 - 1);
+            }
+            None => self.first_to_forget,
+        };
+        let Entry { owner, member, .. } = self.entries[forgotten as usize];
+        let hash = Entry::pair_hash(owner, member);
+        if let Ok(found) = self.by_pair.find_entry(hash, |other| *other == forgotten) {
             found.remove();
         }
-        self.unlink(index);
-        index
+        self.unlink(forgotten);
+        Some(forgotten)
     }
 
-    fn newest_of(&self, owner: Pseudonym) -> u32 {
-        let is_owner = |index: &u32| self.entries[*index as usize].owner == owner;
-        self.newest.find(first_bits(&owner.0), is_owner).copied().unwrap_or(NONE)
+    fn entry(&self, index: u32) -> Option<&Entry> {
+        self.entries.get(index as usize)
     }
 
-    /// Links an entry into its set, before the entries that were seen earlier.
+    fn set_of(&self, owner: Pseudonym) -> Option<Set> {
+        self.sets.find(first_bits(&owner.0), |set| set.owner == owner).copied()
+    }
+
+    /// Links an entry into both chains: in that of its set before the members that were seen
+    /// earlier, and in that of the part at the end.
     fn link(&mut self, index: u32) {
         let Entry { owner, seen_at, .. } = self.entries[index as usize];
-        let (mut newer, mut older) = (NONE, self.newest_of(owner));
-        for _ in 0..MAX_STEPS_BACK {
-            match self.entries.get(older as usize) {
-                Some(entry) if entry.seen_at > seen_at => (newer, older) = (older, entry.older),
-                _ => break,
-            }
+        let empty = Set { owner, newest: NO_ENTRY, oldest: NO_ENTRY, members: 0 };
+        let mut set = self.set_of(owner).unwrap_or(empty);
+        let (mut newer, mut older) = (NO_ENTRY, set.newest);
+        while let Some(entry) = self.entry(older)
+            && entry.seen_at > seen_at
+        {
+            (newer, older) = (older, entry.older);
         }
-        self.entries[index as usize].older = older;
-        self.entries[index as usize].newer = newer;
-        if let Some(entry) = self.entries.get_mut(older as usize) {
-            entry.newer = index;
+        set.members += 1;
+        *self.newer_of(older, &mut set.oldest) = index;
+        *self.older_of(newer, &mut set.newest) = index;
+        self.store_set(set);
+
+        let last = std::mem::replace(&mut self.last_to_forget, index);
+        match self.entries.get_mut(last as usize) {
+            Some(entry) => entry.forgotten_after = index,
+            None => self.first_to_forget = index,
         }
-        match self.entries.get_mut(newer as usize) {
-            Some(entry) => entry.older = index,
-            None => self.set_newest(owner, index),
-        }
+        let entry = &mut self.entries[index as usize];
+        (entry.older, entry.newer) = (older, newer);
+        (entry.forgotten_before, entry.forgotten_after) = (last, NO_ENTRY);
     }
 
+    /// Takes an entry out of both chains.
     fn unlink(&mut self, index: u32) {
-        let Entry { owner, older, newer, .. } = self.entries[index as usize];
-        if let Some(entry) = self.entries.get_mut(older as usize) {
-            entry.newer = newer;
+        let Entry { owner, older, newer, forgotten_before, forgotten_after, .. } =
+            self.entries[index as usize];
+        if let Some(mut set) = self.set_of(owner) {
+            set.members -= 1;
+            *self.newer_of(older, &mut set.oldest) = newer;
+            *self.older_of(newer, &mut set.newest) = older;
+            self.store_set(set);
         }
-        match self.entries.get_mut(newer as usize) {
-            Some(entry) => entry.older = older,
-            None => self.set_newest(owner, older),
+        match self.entries.get_mut(forgotten_before as usize) {
+            Some(entry) => entry.forgotten_after = forgotten_after,
+            None => self.first_to_forget = forgotten_after,
+        }
+        match self.entries.get_mut(forgotten_after as usize) {
+            Some(entry) => entry.forgotten_before = forgotten_before,
+            None => self.last_to_forget = forgotten_before,
         }
     }
 
-    /// Sets the newest entry of a set; `NONE` removes the set.
-    fn set_newest(&mut self, owner: Pseudonym, index: u32) {
-        let hash = first_bits(&owner.0);
-        let entries = &self.entries;
-        let is_owner = |other: &u32| entries[*other as usize].owner == owner;
-        match self.newest.find_entry(hash, is_owner) {
-            Ok(found) if index == NONE => {
+    /// The link from an entry to the newer member of its set; that of the set to its oldest member
+    /// if there is no such entry.
+    fn newer_of<'l>(&'l mut self, index: u32, oldest: &'l mut u32) -> &'l mut u32 {
+        self.entries.get_mut(index as usize).map_or(oldest, |entry| &mut entry.newer)
+    }
+
+    /// The link from an entry to the older member of its set; that of the set to its newest member
+    /// if there is no such entry.
+    fn older_of<'l>(&'l mut self, index: u32, newest: &'l mut u32) -> &'l mut u32 {
+        self.entries.get_mut(index as usize).map_or(newest, |entry| &mut entry.older)
+    }
+
+    /// Stores a set; removes it if it has no member.
+    fn store_set(&mut self, set: Set) {
+        let hash_of = |set: &Set| first_bits(&set.owner.0);
+        match self.sets.find_entry(hash_of(&set), |other| other.owner == set.owner) {
+            Ok(found) if set.members == 0 => {
                 found.remove();
             }
-            Ok(mut found) => *found.get_mut() = index,
-            Err(_) if index == NONE => {}
+            Ok(mut found) => *found.get_mut() = set,
             Err(_) => {
-                let hash_of = |index: &u32| first_bits(&entries[*index as usize].owner.0);
-                self.newest.insert_unique(hash, index, hash_of);
+                self.sets.insert_unique(hash_of(&set), set, hash_of);
             }
         }
     }
@@ -320,8 +416,18 @@ mod tests {
         assert_eq!(at(DAY - 1).domain_accounts_1d, Some(1));
         assert_eq!(at(DAY).domain_accounts_1d, Some(0));
         let at = |seconds| counts.count_others(&sign_up(1_000 + seconds, 1, 2, 1, 1));
-        assert_eq!(at(MAX_AGE_SECONDS - 1).inbox_accounts_30d, Some(1));
-        assert_eq!(at(MAX_AGE_SECONDS).inbox_accounts_30d, Some(0));
+        assert_eq!(at(SIGN_UP_SECONDS - 1).inbox_accounts_30d, Some(1));
+        assert_eq!(at(SIGN_UP_SECONDS).inbox_accounts_30d, Some(0));
+    }
+
+    #[test]
+    fn sign_ups_of_a_clock_that_was_ahead_do_not_count() {
+        let counts = SignUpCounts::new();
+        counts.add(&sign_up(1_000 + 2 * DAY, 1, 1, 1, 1));
+        counts.add(&sign_up(1_000, 2, 2, 1, 1));
+        counts.add(&sign_up(1_004, 3, 3, 1, 1));
+        let found = counts.count_others(&sign_up(1_001, 9, 9, 1, 1));
+        assert_eq!((found.domain_accounts_1h, found.client_accounts_1h), (Some(2), Some(2)));
     }
 
     #[test]
@@ -364,7 +470,7 @@ mod tests {
             let pairs = [
                 (
                     found.inbox_accounts_30d,
-                    distinct(|it| it.address, |it| Some(it.inbox), MAX_AGE_SECONDS),
+                    distinct(|it| it.address, |it| Some(it.inbox), SIGN_UP_SECONDS),
                 ),
                 (found.domain_accounts_1h, distinct(|it| it.inbox, |it| it.domain, HOUR)),
                 (found.domain_accounts_1d, distinct(|it| it.inbox, |it| it.domain, DAY)),
@@ -386,5 +492,85 @@ mod tests {
     #[test]
     fn full_sets_count_too_few_and_never_too_many() {
         compare_with_list(64, 3_000, |counted, expected| assert!(counted <= expected));
+    }
+
+    #[test]
+    fn what_was_seen_lately_is_never_forgotten() {
+        // Each of 16 parts has room for what was seen in the last 64 sign-ups, wherever it is.
+        let counts = SignUpCounts::with_capacities(16 * 64, 16 * 64);
+        let mut last: VecDeque<SignUp> = VecDeque::new();
+        for number in 0..5_000 {
+            let added = sign_up(1_000, number / 2, number, number / 2, number);
+            // One inbox has been there from the start, and is seen again and again.
+            counts.add(&if number % 40 == 0 {
+                sign_up(1_000, 7_777, 7_777, 7_777, 0)
+            } else {
+                added
+            });
+            last.push_back(added);
+            if last.len() > 60 {
+                last.pop_front();
+            }
+        }
+        for seen in &last {
+            let other = SignUp { address: pseudonym(2, 9_999), inbox: seen.inbox, ..*seen };
+            let expected = last.iter().filter(|it| it.inbox == seen.inbox).count() as u32;
+            let found = counts.count_others(&other).inbox_accounts_30d;
+            assert!(found >= Some(expected.min(1)), "{found:?} {expected}");
+        }
+        let other = sign_up(1_000, 7_777, 1, 1, 1);
+        assert_eq!(counts.count_others(&other).inbox_accounts_30d, Some(1));
+    }
+
+    #[test]
+    fn a_busy_domain_takes_no_place_from_others() {
+        let counts = SignUpCounts::new();
+        for domain in 0..64 {
+            counts.add(&sign_up(1_000, domain, domain, domain, domain));
+        }
+        for inbox in 100..20_100 {
+            counts.add(&sign_up(1_000, inbox, inbox, 99, inbox));
+        }
+        for domain in 0..64 {
+            let found = counts.count_others(&sign_up(1_001, 50_000, 50_000, domain, 50_000));
+            assert_eq!(found.domain_accounts_1h, Some(1), "{domain}");
+        }
+        let found = counts.count_others(&sign_up(1_001, 50_000, 50_000, 99, 50_000));
+        assert_eq!(found.domain_accounts_1h, Some(MAX_COUNT));
+    }
+
+    #[test]
+    fn the_latest_members_of_a_full_set_are_kept() {
+        let counts = SignUpCounts::new();
+        for second in 0..2_000 {
+            let second = u32::try_from(second).unwrap();
+            counts.add(&sign_up(10_000 + i64::from(second), second, second, 1, second));
+        }
+        // One that arrives late takes no place from a later one.
+        counts.add(&sign_up(5_000, 9_000, 9_000, 1, 9_000));
+        let at = 10_000 + 1_999 + HOUR - 500;
+        let found = counts.count_others(&sign_up(at, 8_000, 8_000, 1, 8_000));
+        assert_eq!(found.domain_accounts_1h, Some(500));
+    }
+
+    #[test]
+    fn a_form_raises_each_count_by_one_at_most() {
+        let counts = SignUpCounts::new();
+        // An attacker writes four addresses of a victim's inbox into a form, and one of another.
+        let form = [
+            sign_up(1_000, 1, 1, 1, 1),
+            sign_up(1_000, 1, 2, 1, 1),
+            sign_up(1_000, 1, 3, 1, 1),
+            sign_up(1_000, 2, 4, 1, 1),
+        ];
+        assert_eq!(counts.add_form(&form).len(), 2);
+        let asked = counts.count_others(&sign_up(1_001, 1, 99, 1, 1));
+        assert_eq!(asked.inbox_accounts_30d, Some(1));
+        let asked = counts.count_others(&sign_up(1_001, 99, 99, 1, 1));
+        assert_eq!((asked.domain_accounts_1h, asked.client_accounts_1h), (Some(1), Some(1)));
+        // A decoy that counts already hides no other inbox.
+        counts.add_form(&[sign_up(1_002, 1, 1, 1, 1), sign_up(1_002, 3, 5, 1, 1)]);
+        let asked = counts.count_others(&sign_up(1_003, 99, 99, 1, 1));
+        assert_eq!((asked.domain_accounts_1h, asked.client_accounts_1h), (Some(2), Some(2)));
     }
 }

@@ -64,6 +64,12 @@ impl InboxKey {
         self.pseudonym("", inbox.as_str().as_bytes(), scope)
     }
 
+    /// A text that two nodes have in common if and only if they make the same ids.
+    pub fn id_mark(&self, ids_are_by_account: bool) -> String {
+        let scope = if ids_are_by_account { "account" } else { "deployment" };
+        self.pseudonym("ids", scope.as_bytes(), Scope::Deployment).to_string()
+    }
+
     /// The pseudonym of an address. `text` is that of [`canonical_text`](super::canonical_text).
     pub fn address(&self, text: &str, scope: Scope<'_>) -> Pseudonym {
         self.pseudonym("address", text.as_bytes(), scope)

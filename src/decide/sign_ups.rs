@@ -10,7 +10,7 @@ use crate::model::network::CountedNetwork;
 use crate::model::sign_up::SignUp;
 use crate::support::snapshot::SnapshotCell;
 
-use super::counts::SignUpCounts;
+use super::counts::{MAX_AHEAD_SECONDS, SignUpCounts};
 use super::facts::CountFacts;
 use super::inbox::{InboxRules, canonical_text};
 use super::inbox_key::{InboxKey, InboxSecret, Scope};
@@ -66,6 +66,11 @@ impl SignUps {
         self.key.publish(Some(key));
     }
 
+    /// The [`InboxKey::id_mark`] of this node; `None` until the secret is known.
+    pub fn id_mark(&self, ids_are_by_account: bool) -> Option<String> {
+        self.key.peek().as_ref().as_ref().map(|key| key.id_mark(ids_are_by_account))
+    }
+
     /// Whether the secret is known.
     pub fn has_key(&self) -> bool {
         self.key.peek().is_some()
@@ -99,6 +104,8 @@ impl SignUps {
         let key = self.key.peek();
         let key = key.as_ref().as_ref()?;
         let inbox = self.inbox_rules.canonical_inbox(address);
+        // A domain whose inboxes are on another one belongs to a provider.
+        let counts_domain = counts_domain && inbox.domain() == address.domain();
         let registrable = inbox.domain().registrable_start().filter(|_| counts_domain);
         Some(SignUp {
             at,
@@ -118,18 +125,23 @@ impl SignUps {
         }
     }
 
-    /// Counts a sign-up that succeeded on this node.
-    pub fn record(&self, sign_up: &SignUp) {
-        self.counts.add(sign_up);
-        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
-        if unsaved.len() < MAX_UNSAVED {
-            unsaved.push(*sign_up);
+    /// Counts a form that succeeded on this node: the sign-ups of its addresses. It raises each
+    /// count by one at most.
+    pub fn record_form(&self, sign_ups: &[SignUp]) {
+        if sign_ups.is_empty() {
+            return;
         }
+        let added = self.counts.add_form(sign_ups);
+        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = MAX_UNSAVED.saturating_sub(unsaved.len());
+        unsaved.extend(added.into_iter().take(free));
     }
 
-    /// Counts sign-ups of the store.
-    pub fn add_stored(&self, sign_ups: &[SignUp]) {
-        sign_ups.iter().for_each(|sign_up| self.counts.add(sign_up));
+    /// Counts sign-ups of the store. One that is ahead of this time was counted by a wrong clock,
+    /// and does not count.
+    pub fn add_stored(&self, sign_ups: &[SignUp], now: i64) {
+        let is_ahead = |sign_up: &&SignUp| sign_up.at > now + MAX_AHEAD_SECONDS;
+        sign_ups.iter().filter(|it| !is_ahead(it)).for_each(|sign_up| self.counts.add(sign_up));
     }
 
     /// Says that a thread exchanges sign-ups with the store.

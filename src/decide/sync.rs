@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::inbox_key::{InboxKey, InboxSecret};
 use super::sign_ups::SignUps;
+use crate::model::sign_up::{SIGN_UP_SECONDS, SignUp};
 use crate::store::{SignUpCursor, Store, StoreError, StoredInboxSecret};
 
 /// How long a new secret of a server is not used. If the server had lost an older one, another node
@@ -17,6 +18,8 @@ pub struct SignUpSync {
     cursor: SignUpCursor,
     new_secret_delay: Duration,
     secret: KnownSecret,
+    /// The mark of the ids that this node has written to the store.
+    written_mark: Option<String>,
 }
 
 /// What this node knows of the secret.
@@ -39,7 +42,8 @@ impl SignUpSync {
         let nothing = |random_bytes| KnownSecret::Nothing { random_bytes };
         let secret = random_bytes.map_or(KnownSecret::OfFile, nothing);
         let new_secret_delay = if is_on_server { NEW_SECRET_DELAY } else { Duration::ZERO };
-        SignUpSync { cursor: SignUpCursor::default(), new_secret_delay, secret }
+        let cursor = SignUpCursor::default();
+        SignUpSync { cursor, new_secret_delay, secret, written_mark: None }
     }
 
     /// Exchanges the secret and the sign-ups with the store. `now` is in seconds since 1970.
@@ -51,9 +55,15 @@ impl SignUpSync {
         &mut self,
         store: &mut Store,
         sign_ups: &SignUps,
+        ids_are_by_account: bool,
         now: i64,
     ) -> Result<Option<String>, StoreError> {
-        let problem = self.sync_secret(store, sign_ups, now)?;
+        let mut problem = self.sync_secret(store, sign_ups, now)?;
+        if problem.is_none()
+            && let Some(mark) = sign_ups.id_mark(ids_are_by_account)
+        {
+            problem = self.compare_ids(store, mark)?;
+        }
         let unsaved = sign_ups.take_unsaved();
         if let Err(error) = store.append_sign_ups(&unsaved) {
             sign_ups.return_unsaved(unsaved);
@@ -61,12 +71,41 @@ impl SignUpSync {
         }
         loop {
             let (page, cursor) = store.read_sign_ups_page(self.cursor)?;
-            sign_ups.add_stored(&page);
+            sign_ups.add_stored(&page, now);
             if std::mem::replace(&mut self.cursor, cursor) == cursor {
                 sign_ups.set_loaded();
                 return Ok(problem);
             }
         }
+    }
+
+    /// Compares the ids that this node makes with those of the node that started last. Returns what
+    /// the operator has to know.
+    fn compare_ids(
+        &mut self,
+        store: &mut Store,
+        mark: String,
+    ) -> Result<Option<String>, StoreError> {
+        let stored = store.read_id_mark()?;
+        if stored.as_ref() == Some(&mark) {
+            self.written_mark = Some(mark);
+            return Ok(None);
+        }
+        if stored.is_some() && self.written_mark.as_ref() == Some(&mark) {
+            let problem = "a node that started later makes other inbox ids: expected the same \
+                           inbox.secret_file and decide.scope on all nodes of a store";
+            return Ok(Some(problem.to_owned()));
+        }
+        if stored.is_some() {
+            log::warn!(
+                "inbox ids are others from now on than those that nodes of this store have made: \
+                 inbox.secret_file, the secret of the store or decide.scope has changed. Ids in \
+                 your database no longer match, and sign-ups from before no longer count"
+            );
+        }
+        store.write_id_mark(&mark)?;
+        self.written_mark = Some(mark);
+        Ok(None)
     }
 
     fn sync_secret(
@@ -113,6 +152,25 @@ impl SignUpSync {
     }
 }
 
+/// Deletes the sign-ups that are too old. The one that was written last stays.
+///
+/// # Errors
+/// If the store did not answer.
+pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreError> {
+    /// How often a store is asked whether there are more. Each time, it deletes some hundreds.
+    const MAX_ROUNDS: usize = 200;
+    const DELETIONS_PER_ROUND: usize = 50;
+    for _ in 0..MAX_ROUNDS {
+        let (page, _) = store.read_sign_ups_page(SignUpCursor::default())?;
+        let is_expired = |sign_up: &SignUp| sign_up.at < now - SIGN_UP_SECONDS;
+        if page.len() < 2 || !is_expired(&page[0]) {
+            break;
+        }
+        (0..DELETIONS_PER_ROUND).try_for_each(|_| store.append_sign_ups(&[]))?;
+    }
+    Ok(())
+}
+
 /// Keeps the secret of this node in the store. Returns what the operator has to know if the store
 /// has another one.
 fn keep_secret(store: &mut Store, known: &StoredInboxSecret) -> Result<Option<String>, StoreError> {
@@ -128,4 +186,114 @@ fn keep_secret(store: &mut Store, known: &StoredInboxSecret) -> Result<Option<St
     let problem = "the store has another inbox secret, which is older: this node keeps its own \
                    until it restarts, and other nodes make other inbox ids";
     Ok(Some(problem.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::believed_time::{BelievedTime, TimeTrust};
+    use crate::model::sign_up::Pseudonym;
+    use crate::store::{RedisOptions, StoreUrl};
+
+    const NOW: i64 = 1_790_000_000;
+
+    fn open(folder: &tempfile::TempDir) -> Store {
+        let url = StoreUrl::Sqlite(folder.path().join("riskgate.db"));
+        let mut store =
+            Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap();
+        store.set_time(BelievedTime { unix_now: NOW, trust: TimeTrust::Settled });
+        store
+    }
+
+    fn sign_up(number: u8, at: i64) -> SignUp {
+        let pseudonym = Pseudonym([number; 16]);
+        SignUp { at, inbox: pseudonym, address: pseudonym, domain: None, client: None }
+    }
+
+    fn read_all(store: &mut Store) -> Vec<SignUp> {
+        store.read_sign_ups_page(SignUpCursor::default()).unwrap().0
+    }
+
+    /// A node: what it knows, and how it exchanges this with the store.
+    fn node(random_byte: u8, is_on_server: bool) -> (SignUps, SignUpSync) {
+        let sign_ups = SignUps::with_secret(None).unwrap();
+        (sign_ups, SignUpSync::new(Some([random_byte; 32]), is_on_server))
+    }
+
+    #[test]
+    fn old_sign_ups_are_deleted_but_for_the_last_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(&folder);
+        store.set_time(BelievedTime::UNKNOWN);
+        let old: Vec<SignUp> = (0..250).map(|n| sign_up(n, NOW - SIGN_UP_SECONDS - 60)).collect();
+        (0..20).for_each(|_| store.append_sign_ups(&old).unwrap());
+        store.set_time(BelievedTime { unix_now: NOW, trust: TimeTrust::Settled });
+        delete_expired_sign_ups(&mut store, NOW).unwrap();
+        assert_eq!(read_all(&mut store), [old[249]]);
+        store.append_sign_ups(&[sign_up(1, NOW), sign_up(2, NOW)]).unwrap();
+        delete_expired_sign_ups(&mut store, NOW).unwrap();
+        assert_eq!(read_all(&mut store), [sign_up(1, NOW), sign_up(2, NOW)]);
+    }
+
+    #[test]
+    fn a_new_secret_of_a_server_is_used_after_a_delay() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(&folder);
+        let (sign_ups, mut sync) = node(1, true);
+        for _ in 0..3 {
+            assert_eq!(sync.sync_with_store(&mut store, &sign_ups, false, NOW).unwrap(), None);
+            assert!(!sign_ups.has_key());
+        }
+        // A node that starts later uses it at once.
+        let (later, mut sync) = node(2, true);
+        sync.sync_with_store(&mut store, &later, false, NOW + 3).unwrap();
+        assert!(later.has_key());
+    }
+
+    #[test]
+    fn a_node_never_takes_another_secret_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(&folder);
+        let (sign_ups, mut sync) = node(1, false);
+        sync.sync_with_store(&mut store, &sign_ups, false, NOW).unwrap();
+        let mark = sign_ups.id_mark(false);
+        let older = StoredInboxSecret { secret: [9; 32], created_at: NOW - 1 };
+        store.keep_inbox_secret(&older).unwrap();
+        for _ in 0..2 {
+            let problem = sync.sync_with_store(&mut store, &sign_ups, false, NOW).unwrap();
+            assert!(problem.unwrap().contains("another inbox secret, which is older"));
+            assert_eq!(sign_ups.id_mark(false), mark);
+        }
+    }
+
+    #[test]
+    fn nodes_whose_ids_differ_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(&folder);
+        let ((one, mut first), (other, mut second)) = (node(1, false), node(2, false));
+        let mut sync = |sync: &mut SignUpSync, sign_ups: &SignUps, by_account| {
+            sync.sync_with_store(&mut store, sign_ups, by_account, NOW).unwrap().is_some()
+        };
+        assert!(!sync(&mut first, &one, false));
+        assert!(!sync(&mut second, &other, false));
+        assert!(!sync(&mut first, &one, false));
+        // The scope of the second one changes.
+        assert!(!sync(&mut second, &other, true));
+        assert!(sync(&mut first, &one, false));
+        assert!(!sync(&mut second, &other, true));
+        // That of the first one follows.
+        assert!(!sync(&mut first, &one, true));
+        assert!(!sync(&mut second, &other, true));
+    }
+
+    #[test]
+    fn sign_ups_of_a_clock_that_was_ahead_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(&folder);
+        store.append_sign_ups(&[sign_up(1, NOW + 86_400)]).unwrap();
+        let (sign_ups, mut sync) = node(1, false);
+        sync.sync_with_store(&mut store, &sign_ups, false, NOW).unwrap();
+        let asked = SignUp { address: Pseudonym([7; 16]), ..sign_up(1, NOW + 86_401) };
+        assert_eq!(sign_ups.count_others(&asked).inbox_accounts_30d, Some(0));
+    }
 }

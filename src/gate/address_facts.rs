@@ -94,7 +94,8 @@ impl AddressFacts {
     /// The facts, as rules ask for them.
     pub fn for_rules(&self) -> Facts<'_> {
         Facts {
-            domain: self.domain.as_ref().map(Domain::as_str),
+            // A part of a text that is no address says nothing about where mail would go.
+            domain: self.domain.as_ref().filter(|_| self.of_domain.is_some()).map(Domain::as_str),
             risk_score: self.score,
             reason: self.reason,
             of_domain: self.of_domain,

@@ -9,12 +9,13 @@ use smol_str::SmolStr;
 
 use crate::decide::{Action, Fact};
 use crate::message::response::Reply;
-use crate::model::email::{EmailAddress, without_invisible_characters};
+use crate::model::network::parse_hop_address;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
 use crate::model::verdict::VerdictSource;
 
 use super::address_facts::AddressFacts;
+use super::json_body::parse_json_object;
 use super::judged_values::JudgedValue;
 use super::request_context::RequestContext;
 use super::screen_rules::{ScreenMode, ScreenPolicy};
@@ -26,13 +27,19 @@ pub(super) const MAX_BODY_BYTES: usize = 4 * 1024;
 /// The body of a request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct QuestionBody {
+    email: String,
+    #[serde(default)]
+    ip: Option<String>,
+    #[serde(default)]
+    count: bool,
+}
+
 struct Question {
     email: String,
     /// The address of the client that signs up.
-    #[serde(default)]
     ip: Option<IpAddr>,
     /// Whether the sign-up succeeds unless it is blocked, and counts then.
-    #[serde(default)]
     count: bool,
 }
 
@@ -46,13 +53,13 @@ impl Gate {
     ) -> Result<Reply, Refusal> {
         let question = parse_question(body).map_err(Refusal::InvalidAssessment)?;
         self.charge(1, ctx).await?;
-        let visible = without_invisible_characters(question.email.trim());
-        let address = EmailAddress::parse(&visible).map_err(Refusal::InvalidEmail)?;
         // A page must not learn who has signed up.
         let is_of_browser =
             names_origin || ctx.key.as_ref().is_some_and(|key| key.is_for_browsers());
         let table = self.state.table.peek();
-        let mut judged = self.judge_address(&address, question.ip, &table, ctx);
+        let (address, mut judged) = self
+            .judge_typed_address(&question.email, question.ip, &table, ctx)
+            .map_err(Refusal::InvalidEmail)?;
         for value in &mut judged {
             match value.facts.sign_up.filter(|_| !is_of_browser) {
                 Some(sign_up) => value.facts.counts = self.state.sign_ups.count_others(&sign_up),
@@ -83,7 +90,7 @@ impl Gate {
         let answer =
             format!("{},\"facts\":{}}}", &answer[..answer.len() - 1], render_facts(decided));
         if let Some(sign_up) = facts.sign_up.filter(|_| question.count && action != Action::Block) {
-            self.state.sign_ups.record(&sign_up);
+            self.state.sign_ups.record_form(&[sign_up]);
         }
         ctx.verdict_reason = Some(facts.reason.as_str());
         self.record_screening(decision.into_result(&policy), &policy, ctx);
@@ -95,7 +102,14 @@ impl Gate {
 fn parse_question(body: &[u8]) -> Result<Question, String> {
     let expected =
         r#"expected {"email":"…","ip":"…","count":false}, where ip and count may be missing"#;
-    serde_json::from_slice(body).map_err(|error| format!("{expected}, but found {error}"))
+    let question: QuestionBody = parse_json_object(body, expected)?;
+    let parse_ip = |text: &str| {
+        let found = "an ip that is no address";
+        parse_hop_address(text.trim()).ok_or_else(|| format!("{expected}, but found {found}"))
+    };
+    let ip = question.ip.as_deref().filter(|text| !text.trim().is_empty());
+    let ip = ip.map(parse_ip).transpose()?;
+    Ok(Question { email: question.email, ip, count: question.count })
 }
 
 /// Returns why the address has its score, the highest first. Of a name in no list, the rule of the

@@ -113,7 +113,7 @@ impl Gate {
                     return self.finish_with_refusal(&refusal, ctx);
                 }
                 // riskgate does not see what the server answers.
-                sign_ups.iter().for_each(|sign_up| self.state.sign_ups.record(sign_up));
+                self.state.sign_ups.record_form(&sign_ups);
             }
         }
         ctx.set_outcome_if_unset(200, "ok");

@@ -6,8 +6,8 @@ use smol_str::SmolStr;
 
 use crate::decide::{Action, decide};
 use crate::model::domain::Domain;
-use crate::model::email::{EmailAddress, without_invisible_characters};
-use crate::model::sign_up::SignUp;
+use crate::model::email::{EmailAddress, EmailError, without_invisible_characters};
+use crate::model::sign_up::{Pseudonym, SignUp};
 use crate::model::verdict::Score;
 use crate::screening::MAX_ADDRESSES_IN_VALUE;
 use crate::table::{Table, TableAnswer};
@@ -84,15 +84,8 @@ impl Gate {
             let behind_at = value.split_once('@')?.1;
             table.suggest_provider_for_slip(behind_at, ctx.unix_now()).map(SmolStr::new)
         };
-        let judge_address =
-            |address: &EmailAddress| self.judge_address(address, ctx.client_address, table, ctx);
-        let parse =
-            |text: &str| EmailAddress::parse(text).ok().filter(|it| !it.hides_another_address());
-        if let Some(address) = parse(value) {
-            let mut verdicts = judge_address(&address);
-            if let Some(other) = by_idna_2003(value).and_then(|it| parse(&it)) {
-                verdicts.push(JudgedValue::look_up_alone(table, other.domain(), ctx));
-            }
+        let client = ctx.client_address;
+        if let Ok((_, mut verdicts)) = self.judge_typed_address(value, client, table, ctx) {
             if value.ends_with('.') {
                 verdicts.iter_mut().for_each(|it| {
                     it.suggestion = meant_by_slip().or_else(|| it.suggestion.take());
@@ -101,11 +94,12 @@ impl Gate {
             return verdicts;
         }
         let members: Option<Vec<EmailAddress>> =
-            value.split(',').map(|member| parse(member.trim())).collect();
+            value.split(',').map(|member| EmailAddress::parse_typed(member).ok()).collect();
         if let Some(addresses) = members
             && addresses.len() <= MAX_ADDRESSES_IN_VALUE
         {
-            return addresses.iter().flat_map(judge_address).collect();
+            let judge = |address| self.judge_address(address, client, table, ctx);
+            return addresses.iter().flat_map(judge).collect();
         }
         // A server may take a part of the text for an address, so each domain in it is judged.
         let judge = |domain: &Domain| {
@@ -122,9 +116,30 @@ impl Gate {
         verdicts
     }
 
+    /// Judges the address that a user of this client has typed, and the domain that other software
+    /// may read in it.
+    ///
+    /// # Errors
+    /// If the text is no address, or one that no honest user has.
+    pub(super) fn judge_typed_address(
+        &self,
+        text: &str,
+        client: Option<IpAddr>,
+        table: &Table,
+        ctx: &RequestContext,
+    ) -> Result<(EmailAddress, Vec<JudgedValue>), EmailError> {
+        let address = EmailAddress::parse_typed(text)?;
+        let mut judged = self.judge_address(&address, client, table, ctx);
+        let by_idna_2003 = by_idna_2003(&without_invisible_characters(text));
+        if let Some(other) = by_idna_2003.and_then(|it| EmailAddress::parse_typed(&it).ok()) {
+            judged.push(JudgedValue::look_up_alone(table, other.domain(), ctx));
+        }
+        Ok((address, judged))
+    }
+
     /// Judges the address of a sign-up by this client: by its domain, and once more if its local
     /// part counts.
-    pub(super) fn judge_address(
+    fn judge_address(
         &self,
         address: &EmailAddress,
         client: Option<IpAddr>,
@@ -180,11 +195,17 @@ impl FormDecision {
             domain: facts.domain,
             suggestion: self.value.suggestion,
             rule: self.rule,
-            inbox: facts.sign_up.map(|sign_up| sign_up.inbox),
+            inbox: single_inbox(&self.sign_ups),
             sign_ups: self.sign_ups,
             is_upstream_told: policy.mode != ScreenMode::Shadow,
         }
     }
+}
+
+/// The inbox of a form; `None` if its addresses have several, because the server may use any.
+fn single_inbox(sign_ups: &[SignUp]) -> Option<Pseudonym> {
+    let inbox = sign_ups.first()?.inbox;
+    sign_ups.iter().all(|it| it.inbox == inbox).then_some(inbox)
 }
 
 /// Returns the address as software with the IDNA of 2003 reads it, if that may be another one:
@@ -211,6 +232,5 @@ fn domains_in(text: &str) -> Vec<Domain> {
 fn is_old_address(text: &str) -> bool {
     let Some((local_part, domain)) = text.split_once('@') else { return false };
     let without_dots: String = local_part.split('.').filter(|part| !part.is_empty()).collect();
-    EmailAddress::parse(&format!("{without_dots}@{domain}"))
-        .is_ok_and(|it| !it.hides_another_address())
+    EmailAddress::parse_typed(&format!("{without_dots}@{domain}")).is_ok()
 }

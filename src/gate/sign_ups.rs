@@ -18,7 +18,7 @@ impl Gate {
         if let (Some(screened), Some(rules)) = (&ctx.screened, &ctx.screen_rules)
             && rules.success.is_success(status, is_html)
         {
-            screened.sign_ups.iter().for_each(|sign_up| self.state.sign_ups.record(sign_up));
+            self.state.sign_ups.record_form(&screened.sign_ups);
         }
     }
 

@@ -48,6 +48,10 @@ pub enum EmailError {
              with single dots inside, or a quoted string"
     )]
     LocalPart,
+    /// The address is one of those that hide another one. Only [`EmailAddress::parse_typed`] says
+    /// so.
+    #[error("expected a local part without another address in it")]
+    OtherAddress,
     /// The address is over 254 bytes.
     #[error("expected an e-mail address of at most 254 bytes")]
     Length,
@@ -134,10 +138,24 @@ impl EmailAddress {
         &self.domain
     }
 
+    /// Parses an address as a user has typed or pasted it: blanks around it and characters that no
+    /// reader sees don't count.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not an address, or one that no honest user has, because some
+    /// software reads another address in it.
+    pub fn parse_typed(text: &str) -> Result<EmailAddress, EmailError> {
+        let address = EmailAddress::parse(without_invisible_characters(text).trim())?;
+        match address.hides_another_address() {
+            true => Err(EmailError::OtherAddress),
+            false => Ok(address),
+        }
+    }
+
     /// Returns true if some mail programs send to another address: they read one in the quoted
     /// local part (CVE-2025-13033), or decode an encoded word in it (RFC 2047). No honest address
     /// has either.
-    pub fn hides_another_address(&self) -> bool {
+    fn hides_another_address(&self) -> bool {
         self.local_part.contains('@') || self.local_part.contains("=?")
     }
 

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// How long a sign-up counts and is kept, in seconds.
+pub const SIGN_UP_SECONDS: i64 = 30 * 86_400;
+
 /// The first 16 bytes of HMAC-SHA-256 (RFC 2104) of a value under the inbox secret. It stands for
 /// the value. Whoever doesn't know the secret can't compute it for a guessed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,9 +6,6 @@ use crate::model::sign_up::{Pseudonym, SignUp};
 /// The most sign-ups that a store keeps. Those written longest ago are deleted.
 pub const MAX_SIGN_UPS: usize = 1_000_000;
 
-/// How long a store keeps a sign-up, in seconds.
-pub(super) const SIGN_UP_RETENTION_SECONDS: i64 = 30 * 86_400;
-
 /// The most sign-ups written at once. The ledger waits while a page is written: on a server, some
 /// five milliseconds.
 pub(super) const SIGN_UPS_PER_WRITE: usize = 250;

@@ -102,10 +102,10 @@ impl AdminApp {
             .extend(self.state.ledger.clock_problem().map(|why| format!("{clock_name}: {why}")));
         let sign_ups = &self.state.sign_ups;
         if self.state.reloadable_rules.peek().decisions.is_on() && !sign_ups.is_ready() {
-            degraded.push(
-                "sign_ups: those in the store are not read yet: inbox ids and counts have no value"
-                    .to_owned(),
-            );
+            let lacking = if sign_ups.has_key() { "counts" } else { "inbox ids and counts" };
+            degraded.push(format!(
+                "sign_ups: those in the store are not read yet: {lacking} have no value"
+            ));
         }
         let names = self.upstreams.problems();
         degraded.extend(names.iter().map(|problem| format!("{upstream_name}: {problem}")));

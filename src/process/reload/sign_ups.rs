@@ -1,15 +1,19 @@
-//! Exchanges sign-ups and the inbox secret with the store each second, on a thread of its own.
+//! Exchanges sign-ups and the inbox secret with the store twice a second, on a thread of its own.
 //!
-//! Without `[[rule]]` and `[inbox]`, the thread does nothing.
+//! Without `[[rule]]` and `[inbox]`, the thread only deletes the sign-ups that are too old.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::status_reporter::StatusReporter;
 use super::store_connection::open_if_none;
 use crate::config::{StartupConfig, StoreOptions};
-use crate::decide::SignUpSync;
+use crate::decide::{SignUpSync, delete_expired_sign_ups};
 use crate::gate::GateState;
 use crate::store::{Store, StoreUrl};
+
+/// How often old sign-ups are deleted while none is counted.
+const DELETION_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Starts the thread. It ends when the gate closes.
 pub(super) fn start_sign_up_thread(
@@ -28,6 +32,7 @@ pub(super) fn start_sign_up_thread(
         state: Arc::clone(&state),
         store,
         status_reporter,
+        last_deletion: None,
     };
     state.sign_ups.set_thread_running();
     let run = move || {
@@ -48,22 +53,47 @@ struct Exchange {
     state: Arc<GateState>,
     store: StoreOptions,
     status_reporter: StatusReporter,
+    last_deletion: Option<Instant>,
 }
 
 impl Exchange {
     fn run_once(&mut self) {
-        let is_on = self.state.reloadable_rules.peek().decisions.is_on();
-        let problem = if is_on { self.exchange() } else { None };
+        let rules = self.state.reloadable_rules.peek();
+        let (is_on, is_by_account) = (rules.decisions.is_on(), rules.decisions.is_by_account);
+        let problem = match is_on {
+            true => self.exchange(is_by_account),
+            false => {
+                self.delete_expired();
+                None
+            }
+        };
         self.status_reporter.record_part("sign_ups", problem.as_deref(), false);
     }
 
+    /// Deletes the sign-ups that are too old, from the time when sign-ups were counted. A fault of
+    /// the store is told by the threads that need the store.
+    fn delete_expired(&mut self) {
+        let is_early = self.last_deletion.is_some_and(|at| at.elapsed() < DELETION_INTERVAL);
+        let time = self.state.ledger.believed_time();
+        if is_early || !time.allows_deletion() {
+            return;
+        }
+        self.last_deletion = Some(Instant::now());
+        let opened = open_if_none(&mut self.connection, &self.store, self.store.deadline);
+        let _ = opened.and_then(|store| {
+            store.set_time(time);
+            delete_expired_sign_ups(store, self.state.ledger.believed_now())
+        });
+        self.connection = None;
+    }
+
     /// Returns what the operator has to know.
-    fn exchange(&mut self) -> Option<String> {
+    fn exchange(&mut self, ids_are_by_account: bool) -> Option<String> {
         let opened = open_if_none(&mut self.connection, &self.store, self.store.deadline);
         let exchanged = opened.and_then(|store| {
             store.set_time(self.state.ledger.believed_time());
             let now = self.state.ledger.believed_now();
-            self.sync.sync_with_store(store, &self.state.sign_ups, now)
+            self.sync.sync_with_store(store, &self.state.sign_ups, ids_are_by_account, now)
         });
         match exchanged {
             Ok(problem) => problem,

@@ -16,4 +16,12 @@ pub trait InboxSecretBackend {
 
     /// The secret of the store; `None` if it has none.
     fn read_inbox_secret(&mut self) -> Result<Option<StoredInboxSecret>, StoreError>;
+
+    /// The mark of the ids that the node which started last makes. See
+    /// [`write_id_mark`](InboxSecretBackend::write_id_mark). `None` if the store has none.
+    fn read_id_mark(&mut self) -> Result<Option<String>, StoreError>;
+
+    /// Replaces the mark of the inbox ids: a text that two nodes have in common if and only if they
+    /// make the same ids.
+    fn write_id_mark(&mut self, mark: &str) -> Result<(), StoreError>;
 }

@@ -7,9 +7,11 @@ use crate::store::error::StoreError;
 use crate::store::inbox_secret::StoredInboxSecret;
 use crate::store::operations::inbox_secret::InboxSecretBackend;
 
-/// A hash: the inbox secret under [`SECRET_FIELD`].
+/// A hash: the inbox secret under [`SECRET_FIELD`], and the mark of the ids under
+/// [`ID_MARK_FIELD`].
 const INBOX_KEY: &str = "riskgate:{inbox}:secret";
 const SECRET_FIELD: &str = "secret";
+const ID_MARK_FIELD: &str = "id_mark";
 /// How often riskgate reads the secret again if another node changes it meanwhile.
 const MAX_SECRET_TRIES: usize = 8;
 const KEEP_OPERATION: &str = "keeping the inbox secret";
@@ -45,6 +47,18 @@ impl InboxSecretBackend for Redis {
             StoredInboxSecret::from_stored_text(&String::from_utf8_lossy(&text), &self.location)
         };
         text.map(parse).transpose()
+    }
+
+    fn read_id_mark(&mut self) -> Result<Option<String>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(INBOX_KEY).arg(ID_MARK_FIELD);
+        self.query_last_reply("reading the mark of the inbox ids", &read)
+    }
+
+    fn write_id_mark(&mut self, mark: &str) -> Result<(), StoreError> {
+        let mut write = redis::pipe();
+        write.cmd("HSET").arg(INBOX_KEY).arg(ID_MARK_FIELD).arg(mark);
+        self.query_last_reply::<u64>("writing the mark of the inbox ids", &write).map(drop)
     }
 }
 

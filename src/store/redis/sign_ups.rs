@@ -6,12 +6,12 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::fill::{OnExisting, Staging};
 use super::reply::error_reply_text;
 use super::scripts::Script;
-use crate::model::sign_up::SignUp;
+use crate::model::sign_up::{SIGN_UP_SECONDS, SignUp};
 use crate::store::error::StoreError;
 use crate::store::operations::sign_ups::SignUpBackend;
 use crate::store::sign_ups::{
-    MAX_SIGN_UPS, NumberedSignUp, OLDEST_SIGN_UPS_PER_WRITE, SIGN_UP_RETENTION_SECONDS,
-    SIGN_UPS_PER_WRITE, SignUpCursor, encode_sign_up, read_sign_ups_after,
+    MAX_SIGN_UPS, NumberedSignUp, OLDEST_SIGN_UPS_PER_WRITE, SIGN_UPS_PER_WRITE, SignUpCursor,
+    encode_sign_up, read_sign_ups_after,
 };
 
 /// A stream: the sign-ups. The id of an entry is `NUMBER-0`. See `append_sign_ups.lua`.
@@ -41,7 +41,7 @@ impl Redis {
     fn append_page(&mut self, page: &[SignUp]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
         let (now, max_deleted) = (self.clock.now(), page.len() + OLDEST_SIGN_UPS_PER_WRITE);
-        let oldest_time = now.unix_now.saturating_sub(SIGN_UP_RETENTION_SECONDS).to_string();
+        let oldest_time = now.unix_now.saturating_sub(SIGN_UP_SECONDS).to_string();
         let oldest_time = if now.allows_deletion() { oldest_time } else { String::new() };
         let replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {
             let mut pipeline = Pipeline::new();

@@ -8,6 +8,9 @@ use crate::store::error::StoreError;
 use crate::store::inbox_secret::StoredInboxSecret;
 use crate::store::operations::inbox_secret::InboxSecretBackend;
 
+/// The row of `meta` with the mark of the inbox ids.
+const ID_MARK_KEY: &str = "inbox_id_mark";
+
 impl InboxSecretBackend for Sqlite {
     fn keep_inbox_secret(
         &mut self,
@@ -32,6 +35,20 @@ impl InboxSecretBackend for Sqlite {
         let text = read_secret_text(&self.connection).map_err(failed)?;
         let location = self.path.display().to_string();
         text.map(|text| StoredInboxSecret::from_stored_text(&text, &location)).transpose()
+    }
+
+    fn read_id_mark(&mut self) -> Result<Option<String>, StoreError> {
+        let failed = self.error_while("reading the mark of the inbox ids");
+        read_meta_value(&self.connection, ID_MARK_KEY).map_err(failed)
+    }
+
+    fn write_id_mark(&mut self, mark: &str) -> Result<(), StoreError> {
+        const OPERATION: &str = "writing the mark of the inbox ids";
+        let failed = self.error_while(OPERATION);
+        let transaction = self.begin_write_transaction(OPERATION)?;
+        let write = "INSERT OR REPLACE INTO meta VALUES (?1, ?2)";
+        transaction.execute(write, [ID_MARK_KEY, mark]).map_err(&failed)?;
+        transaction.commit().map_err(failed)
     }
 }
 

@@ -5,12 +5,12 @@ use rusqlite::{Connection, Transaction, params};
 use super::connection::Sqlite;
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::believed_time::BelievedTime;
-use crate::model::sign_up::SignUp;
+use crate::model::sign_up::{SIGN_UP_SECONDS, SignUp};
 use crate::store::error::StoreError;
 use crate::store::operations::sign_ups::SignUpBackend;
 use crate::store::sign_ups::{
-    MAX_SIGN_UPS, NumberedSignUp, OLDEST_SIGN_UPS_PER_WRITE, SIGN_UP_RETENTION_SECONDS,
-    SIGN_UPS_PER_WRITE, SignUpCursor, encode_sign_up, read_sign_ups_after,
+    MAX_SIGN_UPS, NumberedSignUp, OLDEST_SIGN_UPS_PER_WRITE, SIGN_UPS_PER_WRITE, SignUpCursor,
+    encode_sign_up, read_sign_ups_after,
 };
 
 /// With AUTOINCREMENT, a number is never used again.
@@ -77,7 +77,7 @@ fn delete_old_sign_ups(
     max_deleted: usize,
 ) -> rusqlite::Result<()> {
     let oldest_time = match now.allows_deletion() {
-        true => now.unix_now.saturating_sub(SIGN_UP_RETENTION_SECONDS),
+        true => now.unix_now.saturating_sub(SIGN_UP_SECONDS),
         false => i64::MIN,
     };
     let delete = "WITH newest AS (SELECT max(number) AS number FROM sign_up)

@@ -64,6 +64,18 @@ fn an_emptied_server_gets_its_secret_back() {
 }
 
 #[test]
+fn the_mark_of_the_ids_is_replaced() {
+    on_both_stores(|location| {
+        let (mut one, mut other) = (location.open(), location.open());
+        assert_eq!(one.read_id_mark().unwrap(), None);
+        for mark in ["first", "second"] {
+            one.write_id_mark(mark).unwrap();
+            assert_eq!(other.read_id_mark().unwrap().as_deref(), Some(mark));
+        }
+    });
+}
+
+#[test]
 fn a_damaged_secret_is_never_replaced() {
     let known = secret(7, 1_790_000_000);
     let digits = hex::encode(known.secret);

@@ -90,7 +90,7 @@ fn a_page_of_a_browser_learns_nothing_of_other_sign_ups() {
     let question = json!({"email": "jane+a@gmail.com", "count": true}).to_string();
     let from_page =
         |key: &str| ask(&question).key(key).with_header("Origin", "https://app.example.com");
-    for asked in [from_page(&key), from_page(&page_key)] {
+    for asked in [from_page(&key), from_page(&page_key), ask(&question).key(&page_key)] {
         let answer = gateway.send_request(&asked).expect(200);
         let body: Value = serde_json::from_str(&answer.text()).unwrap();
         assert_eq!((&body["action"], &body["inbox"]), (&json!("pass"), &Value::Null));
@@ -108,7 +108,10 @@ fn malformed_questions_are_refused_and_only_those_about_no_address_are_counted()
     for body in [
         "",
         "jane@gmail.com",
+        r#""jane@gmail.com""#,
         "[]",
+        r#"["jane@gmail.com",null,false]"#,
+        r#"{"jane@gmail.com":1}"#,
         "{}",
         r#"{"email":1}"#,
         r#"{"email":null}"#,
@@ -122,13 +125,37 @@ fn malformed_questions_are_refused_and_only_those_about_no_address_are_counted()
         let text = refuse(body).text();
         assert!(text.contains("The body must be a question about a sign-up."), "{text}");
         assert!(text.contains("expected "), "{text}");
+        assert!(!text.contains("jane"), "{text}");
     }
     assert_eq!(gateway.get_month_count(&key), 0);
-    for email in ["nobody", "a b@c.com", "@c.com", "a@b"] {
+    for email in ["nobody", "a b@c.com", "@c.com", "a@b", "\"jane@gmail.com\"@example.com"] {
         let text = refuse(&json!({ "email": email }).to_string()).text();
         assert!(text.contains("Invalid email or domain format."), "{text}");
     }
-    assert_eq!(gateway.get_month_count(&key), 4);
+    assert_eq!(gateway.get_month_count(&key), 5);
+}
+
+#[test]
+fn an_address_is_read_as_in_a_form_and_an_ip_as_in_the_headers_of_a_proxy() {
+    let (gateway, key) = start();
+    let inbox = |email: &str| assess(&gateway, &key, json!({ "email": email }))["inbox"].clone();
+    assert_eq!(inbox(" Jane@gmail.com \u{200b}"), inbox("jane@gmail.com"));
+    // Some software writes `ss` for `ß`, and then the address is on a listed domain.
+    gateway.cli(&["table", "deny", "fussnote.com"]).expect(0);
+    wait_until("the override serves", || {
+        assess(&gateway, &key, json!({"email": "a@fussnote.com"}))["action"] == "block"
+    });
+    assert_eq!(assess(&gateway, &key, json!({"email": "a@fußnote.com"}))["action"], "block");
+
+    for (number, ip) in ["192.0.2.7", "192.0.2.7:4711", "::ffff:192.0.2.7"].iter().enumerate() {
+        let email = format!("person{number}@gmail.com");
+        let answer = assess(&gateway, &key, json!({"email": email, "ip": ip, "count": true}));
+        assert_eq!(answer["facts"]["client_accounts_1h"], number, "{ip}");
+    }
+    for ip in ["", " "] {
+        let answer = assess(&gateway, &key, json!({"email": "a@gmail.com", "ip": ip}));
+        assert_eq!(answer["facts"]["client_accounts_1h"], Value::Null, "{ip:?}");
+    }
 }
 
 #[test]

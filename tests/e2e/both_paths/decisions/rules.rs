@@ -2,7 +2,8 @@
 
 use super::{RULES, form, post, sign_up_route, start_counting};
 use crate::harness::{
-    Gateway, MockUpstream, ReceivedRequest, Setup, Step, request, response_bytes, wait_until,
+    Gateway, MockUpstream, ReceivedRequest, Request, Setup, Step, request, response_bytes,
+    wait_until,
 };
 
 fn start(upstream: &MockUpstream, mode: &str, more: &str) -> Gateway {
@@ -55,6 +56,58 @@ fn the_same_address_again_never_counts_against_itself() {
     for _ in 0..6 {
         post(&gateway, "jane+x@gmail.com").expect(201);
         assert_eq!(seen_fields(&upstream).0, "pass");
+    }
+}
+
+/// A form with these addresses, each in a field of its own.
+fn form_of(emails: &[&str]) -> Request {
+    let fields = emails.iter().map(|email| format!("email={}", email.replace('+', "%2B")));
+    let body = fields.collect::<Vec<_>>().join("&");
+    let form = "application/x-www-form-urlencoded";
+    request("POST", "/signup").with_header("Content-Type", form).body(&body)
+}
+
+#[test]
+fn one_form_raises_the_counts_of_a_victim_by_one_at_most() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    let gateway = start(&upstream, "block", "");
+    let tags: Vec<String> = (0..6).map(|tag| format!("victim+{tag}@gmail.com")).collect();
+    let mut emails = vec!["attacker@proton.me"];
+    emails.extend(tags.iter().map(String::as_str));
+    gateway.send_request(&form_of(&emails)).expect(201);
+    // The server may use any of the addresses, so no inbox is named.
+    assert_eq!(seen_fields(&upstream).2, "");
+    post(&gateway, "victim@gmail.com").expect(201);
+    assert_eq!(seen_fields(&upstream).0, "review");
+}
+
+#[test]
+fn a_decoy_in_the_form_hides_no_sign_up() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    let gateway = start(&upstream, "annotate", "");
+    for number in 0..3 {
+        let real = format!("person{number}@quelbrandt.com");
+        gateway.send_request(&form_of(&["decoy@quelbrandt.com", &real])).expect(201);
+    }
+    post(&gateway, "person9@quelbrandt.com").expect(201);
+    assert_eq!(seen_fields(&upstream).0, "review");
+}
+
+#[test]
+fn domains_of_a_providers_inboxes_have_no_count() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    let setup = Setup::with_bundled_table().with_upstreams(&[upstream.address]);
+    let rule =
+        "[[rule]]\nname = \"domain\"\nif = [\"domain_accounts_1h >= 1\"]\nthen = \"review\"\n";
+    let toml = format!("{}{rule}", sign_up_route("annotate", ""));
+    let gateway = start_counting(setup.append_toml(&toml));
+    for (domain, last) in
+        [("runbox.li", "pass"), ("gmail.com", "pass"), ("quelbrandt.com", "review")]
+    {
+        for number in 0..4 {
+            post(&gateway, &format!("person{number}@{domain}")).expect(201);
+        }
+        assert_eq!(seen_fields(&upstream).0, last, "{domain}");
     }
 }
 

@@ -38,7 +38,8 @@ fn ids_and_counts_survive_a_restart() {
     assess(&gateway, &key, "jane+a@gmail.com", true);
     let gateway = gateway.restart();
     wait_until("sign-ups are counted", || is_counting(&gateway));
-    wait_until("the key is known", || inbox(&gateway, &key) == id);
+    wait_until("the key is known", || gateway.get("/v1/usage", &key).status == 200);
+    assert_eq!(inbox(&gateway, &key), id);
     assert_eq!(accounts(&gateway, &key), 1);
 }
 
@@ -108,6 +109,27 @@ fn a_file_of_the_secret_makes_the_ids() {
 }
 
 #[test]
+fn nodes_with_different_secrets_or_scopes_are_told() {
+    let redis = RedisServer::start();
+    let setup = || setup().with_redis(&redis);
+    let first = start_counting(setup());
+    let differs = |gateway: &Gateway| gateway.readyz().text().contains("makes other inbox ids");
+    let with_file = setup();
+    std::fs::write(with_file.path("secret"), "s".repeat(32)).unwrap();
+    let file = with_file.path("secret").display().to_string();
+    let second = with_file.set_text("inbox.secret_file", &file).start();
+    wait_until("the first node is told", || differs(&first));
+    assert!(second.stderr().contains("inbox ids are others from now on"), "{}", second.stderr());
+    assert!(!differs(&second));
+    drop(second);
+    let first = first.restart();
+    wait_until("its ids are those of the store again", || is_counting(&first));
+    let third = setup().set_text("decide.scope", "account").start();
+    wait_until("the first node is told again", || differs(&first));
+    assert!(!differs(&third));
+}
+
+#[test]
 fn accounts_of_riskgate_have_ids_of_their_own_if_the_scope_says_so() {
     let setup = Setup::with_bundled_table().set_text("decide.scope", "account");
     let gateway = start_counting(setup.append_toml(RULES));
@@ -128,11 +150,17 @@ impl Model {
     }
 }
 
-fn address_text(inbox: u32, address: u32) -> String {
-    // Another spelling of the same address changes nothing.
-    match address % 2 {
-        0 => format!("Person{inbox}+{address}@gmail.com"),
-        _ => format!("p.erson{inbox}+{address}@googlemail.com"),
+/// One of the spellings of an address, which is of that inbox.
+fn address_text(inbox: u32, address: u32, spelling: usize) -> String {
+    let (dots, domain) = match address % 2 {
+        0 => ("person", "gmail.com"),
+        _ => ("p.erson", "googlemail.com"),
+    };
+    let written = format!("{dots}{inbox}+{address}@{domain}");
+    match spelling {
+        0 => written,
+        1 => written.to_ascii_uppercase(),
+        _ => format!("\"{}", written.replace('@', "\"@")),
     }
 }
 
@@ -155,13 +183,14 @@ fn three_nodes_agree_with_a_model_also_after_one_was_killed() {
         for _ in 0..60 {
             let (inbox, address) = (random.number_below(8) as u32, random.number_below(12) as u32);
             let node = &nodes[random.number_below(3)];
-            assess(node, &key, &address_text(inbox, address), true);
+            let spelling = random.number_below(3);
+            assess(node, &key, &address_text(inbox, address, spelling), true);
             model.0.entry(inbox).or_default().insert(address);
         }
         std::thread::sleep(Duration::from_secs(2));
         for node in &nodes {
             for (inbox, address) in (0..8).flat_map(|inbox| [(inbox, 0), (inbox, 99)]) {
-                let found = assess(node, &key, &address_text(inbox, address), false);
+                let found = assess(node, &key, &address_text(inbox, address, 0), false);
                 let expected = model.other_addresses(inbox, address);
                 assert_eq!(
                     found["facts"]["inbox_accounts_30d"], expected,
