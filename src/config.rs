@@ -13,6 +13,7 @@ mod dns;
 mod effective;
 mod fault;
 mod feeds;
+mod file_places;
 mod hints;
 mod keys;
 mod listen;
@@ -20,6 +21,7 @@ mod locations;
 mod logs;
 mod plans;
 mod raw_value;
+mod read_at_start;
 mod route_cors;
 mod routes;
 mod schema;
@@ -28,6 +30,7 @@ mod secret;
 mod settings;
 mod sources;
 mod store;
+mod syntax;
 mod tls;
 mod top;
 mod traces;
@@ -67,6 +70,7 @@ use crate::webhook::WebhookOptions;
 pub use admin::{AdminToken, TokenScope};
 pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
 pub use fault::ConfigFault;
+pub use file_places::FilePlaces;
 pub use hints::nearest_name;
 use listen::ListenAddresses;
 pub use locations::{
@@ -83,6 +87,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The defaults for which a path of earlier versions is used.
     pub former_defaults: Vec<FormerDefault>,
+    /// The setting that names each file.
+    pub file_places: FilePlaces,
     /// What takes effect when a process starts.
     pub startup: StartupConfig,
     /// What a reload may change while a process runs.
@@ -279,6 +285,7 @@ impl Config {
         let mut config = Config {
             file,
             former_defaults: Vec::new(),
+            file_places: FilePlaces::default(),
             startup: StartupConfig {
                 http,
                 https,
@@ -327,6 +334,7 @@ impl Config {
             },
         };
         config.former_defaults = mem::take(&mut settings.former_defaults);
+        config.file_places = FilePlaces::of_settings(settings);
         config
     }
 

@@ -6,6 +6,7 @@ pub mod certificates;
 pub mod client_rates;
 pub mod counted;
 pub mod dns_resolver;
+pub mod excerpt;
 pub mod log_interval;
 pub mod machine_clock;
 pub mod machine_name;

@@ -7,7 +7,7 @@ use super::store_access::{STORE_TIMEOUT, read_ring_rows};
 use crate::config::DEFAULT_CONFIG_PATHS;
 use crate::keys::KeyRing;
 use crate::management::read_present_time;
-use crate::process::server::{StartupInputs, check_log_limits_and_upstreams};
+use crate::process::server::{StartupInputs, check_log_limits_and_upstreams, check_runtime_dir};
 use crate::store::{RingRows, Store, StoreError};
 use crate::support::counted::Counted;
 
@@ -15,9 +15,13 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let inputs = StartupInputs::read(&args.config_sources()).map_err(CommandFailure::config)?;
     let (_, upstreams) = check_log_limits_and_upstreams(&inputs.config)?;
     let options = &inputs.config.startup.store;
+    let mut is_store_missing = false;
     // A check writes nothing, so it does not create a missing SQLite file as `run` would.
     let rows = match Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT) {
-        Ok(None) => RingRows::default(),
+        Ok(None) => {
+            is_store_missing = true;
+            RingRows::default()
+        }
         Ok(Some(mut store)) => {
             store.check_safe_if_reachable().map_err(store_failure)?;
             check_writable(&mut store)?;
@@ -42,6 +46,15 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         Counted(inputs.table.row_count(), "row"),
         Counted(rows.keys.len() + inputs.declared_keys.len(), "key"),
     ));
+    if is_store_missing {
+        print_message(format!(
+            "note: there is no store at {} yet; `riskgate run` and `riskgate keys create` make it",
+            options.shown_address()
+        ));
+    }
+    if let Some(warning) = check_runtime_dir(&inputs.config) {
+        print_message(format!("warning: {warning}"));
+    }
     // Faults of single keys or accounts don't keep the gateway from starting.
     for fault in KeyRing::find_faults(&rows, declared, plans) {
         print_message(format!("warning: {fault}; its calls are answered with 500"));

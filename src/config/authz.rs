@@ -64,6 +64,11 @@ impl Settings {
             is_valid.then(|| names.to_vec())
         });
         self.note_default(toml_list(&CHECKS));
-        checks.unwrap_or_else(|| CHECKS.map(str::to_owned).to_vec())
+        match checks {
+            Some(checks) => checks,
+            // What a faulty list means for other settings is not known.
+            None if self.values.contains_key("authz.check") => Vec::new(),
+            None => CHECKS.map(str::to_owned).to_vec(),
+        }
     }
 }

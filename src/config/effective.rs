@@ -6,6 +6,7 @@ use std::fmt::{self, Write};
 use serde_json::{Value, json};
 
 use super::description::SettingKind;
+use super::read_at_start::is_read_at_start;
 use super::settings::Settings;
 use crate::keys::sha256;
 
@@ -66,7 +67,9 @@ impl EffectiveSettings {
             let not_set = ShownValue::default();
             let values = [&old, &new].map(|all| all.get(key).unwrap_or(&not_set));
             if let Some(change) = describe_change(values[0], values[1]) {
-                changes.push(format!("{key} {change}"));
+                let is_for_later = key.entry.is_none() && is_read_at_start(&key.name);
+                let when = if is_for_later { " at the next restart" } else { "" };
+                changes.push(format!("{key} {change}{when}"));
             }
         }
         changes

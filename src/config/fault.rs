@@ -3,6 +3,9 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::raw_value::span_in_list;
+use crate::support::excerpt::Excerpt;
+
 /// A fault of the config, or of a file that it names.
 ///
 /// `Display` writes it in one line, for logs. [`ConfigFault::to_text`] adds the line of the file.
@@ -13,17 +16,6 @@ pub struct ConfigFault {
     excerpt: Option<Excerpt>,
     /// The key that is missing, if that is the fault.
     missing_key: Option<String>,
-}
-
-/// The line of the file with the fault, without what may be secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Excerpt {
-    line_number: usize,
-    line: String,
-    /// The characters of `line` before the fault.
-    indent: usize,
-    /// The characters of the fault.
-    width: usize,
 }
 
 /// The text of a config file, with the name that faults use for it.
@@ -47,6 +39,13 @@ impl ConfigFault {
         ConfigFault { message: message.into(), hint: None, excerpt: None, missing_key: None }
     }
 
+    /// The fault of which this one has the place and the name of the setting only.
+    #[must_use]
+    pub(super) fn with_problem(mut self, problem: &str) -> ConfigFault {
+        self.message = format!("{}: {problem}", self.message);
+        self
+    }
+
     /// Notes that the fault is that this setting, or a section of this name, is missing.
     #[must_use]
     pub(super) fn of_missing(mut self, key: &str) -> ConfigFault {
@@ -66,6 +65,13 @@ impl ConfigFault {
         self
     }
 
+    /// Adds what to write instead, if nothing says so yet.
+    #[must_use]
+    pub(super) fn or_hint(mut self, hint: Option<String>) -> ConfigFault {
+        self.hint = self.hint.or(hint);
+        self
+    }
+
     /// Adds words to what to write instead.
     #[must_use]
     pub(super) fn with_more_hint(mut self, words: &str) -> ConfigFault {
@@ -73,21 +79,12 @@ impl ConfigFault {
         self
     }
 
-    /// The line of the config file, and below it a mark and what to write instead. `None` if the
-    /// fault stands in no line of a config file.
-    fn excerpt(&self) -> Option<String> {
-        let Excerpt { line_number, line, indent, width } = self.excerpt.as_ref()?;
-        let number = line_number.to_string();
-        let margin = " ".repeat(number.len());
-        let (indent, mark) = (" ".repeat(*indent), "^".repeat((*width).max(1)));
-        let hint = self.hint.as_deref().map_or(String::new(), |hint| format!(" {hint}"));
-        Some(format!("{margin} |\n{number} | {line}\n{margin} | {indent}{mark}{hint}"))
-    }
-
     /// The text for a terminal: the fault, and its excerpt if it has one.
     pub fn to_text(&self) -> String {
-        match self.excerpt() {
-            Some(excerpt) => format!("{}\n{excerpt}", self.message),
+        match &self.excerpt {
+            Some(excerpt) => {
+                format!("{}\n{}", self.message, excerpt.render(self.hint.as_deref()))
+            }
             None => self.to_string(),
         }
     }
@@ -121,7 +118,7 @@ impl ConfigText {
             // The end of the section's header.
             true => {
                 let line = self.text.get(span.key.end..).unwrap_or_default();
-                &line[..line.find(|c| c != ']').unwrap_or(line.len())]
+                &line[..line.find(|c| c != ']' && !is_name_char(c)).unwrap_or(line.len())]
             }
             false => " = …",
         };
@@ -138,6 +135,39 @@ impl ConfigText {
         self.fault_at(span.value.clone(), Some(shown_value), "", problem)
     }
 
+    /// A fault of the text at this index of a list. `shown` are the texts as a fault may show them.
+    pub fn fault_at_item(
+        &self,
+        list: &SettingSpan,
+        shown: &[String],
+        index: usize,
+        problem: &str,
+    ) -> ConfigFault {
+        let shown_item = shown.get(index).map_or("…", String::as_str);
+        let written = self.text.get(list.value.clone()).unwrap_or_default();
+        let place = span_in_list(written, index)
+            .map_or(list.value.start, |span| list.value.start + span.start);
+        let (line, first_line) = (self.line_of(place), self.line_of(list.value.start));
+        let (before, behind) = match line == first_line {
+            true => {
+                let before = self.text.get(first_line.start..list.value.start).unwrap_or_default();
+                let is_plain = before.split_once('=').is_some_and(|(_, it)| it.trim().is_empty());
+                let before = if is_plain { before.replace('\t', " ") } else { "… ".to_owned() };
+                let others = |texts: &[String]| texts.join(", ");
+                let gap = if index == 0 { "" } else { ", " };
+                let rest = shown.get(index + 1..).unwrap_or_default();
+                let rest_gap = if rest.is_empty() { "" } else { ", " };
+                (
+                    format!("{before}[{}{gap}", others(&shown[..index])),
+                    format!("{rest_gap}{}]", others(rest)),
+                )
+            }
+            false => ("    ".to_owned(), ",".to_owned()),
+        };
+        let marked = before.chars().count()..before.chars().count() + shown_item.chars().count();
+        self.fault_with_excerpt(place, format!("{before}{shown_item}{behind}"), marked, problem)
+    }
+
     /// A fault in a text that is no secret. Shows the text where it stands in its line.
     pub fn fault_in_text(&self, place: Range<usize>, text: &str, problem: &str) -> ConfigFault {
         let line = self.line_of(place.start);
@@ -146,48 +176,23 @@ impl ConfigText {
         // The other texts of the list are left out, so that the mark stands below the fault.
         let quote = before.rfind(['"', '\'']).map_or(before.len(), |at| at + 1);
         let indent = before[quote..].chars().count();
-        Excerpt {
-            line_number: self.line_number(place.start),
-            line: text.to_owned(),
-            indent,
-            width: marked.chars().count(),
-        }
-        .into_fault(format!("{}: {problem}", self.place(place.start)))
+        let place_of_mark = indent..indent + marked.chars().count();
+        self.fault_with_excerpt(place.start, text.to_owned(), place_of_mark, problem)
     }
 
-    /// A fault of the syntax of TOML. Shows only the header of a section, or the name of a setting
-    /// for which `is_known` returns true: any other text may be a part of a secret.
-    pub fn syntax_fault(
+    /// A fault at a byte. `shown` is its line as a fault may show it, with the mark below the
+    /// characters `marked`.
+    pub(super) fn fault_with_excerpt(
         &self,
-        span: Range<usize>,
+        offset: usize,
+        shown: String,
+        marked: Range<usize>,
         problem: &str,
-        is_known: impl Fn(&str) -> bool,
     ) -> ConfigFault {
-        let line = self.line_of(span.start);
-        let text = self.text.get(line.clone()).unwrap_or_default();
-        let is_of_header = |c: char| c.is_ascii_alphanumeric() || " ._-[]".contains(c);
-        if text.starts_with('[') && text.chars().all(is_of_header) {
-            let is_list_of_tokens = text.starts_with("[[admin.token]]");
-            let hint = is_list_of_tokens.then(|| {
-                "write either token below [admin], or [[admin.token]] for each token".to_owned()
-            });
-            return self.fault_at(span, None, "", problem).with_hint(hint);
+        ConfigFault {
+            excerpt: Some(Excerpt::new(self.line_number(offset), shown, marked)),
+            ..ConfigFault::new(format!("{}: {problem}", self.place(offset)))
         }
-        let name = text.split_once('=').map(|(name, _)| name.trim());
-        let name = name.filter(|name| is_known(name)).unwrap_or_default();
-        let equals = text.find('=').unwrap_or_default();
-        let is_in_value = !name.is_empty() && span.start > line.start + equals;
-        let value = text.get(equals + 1..).unwrap_or_default().trim();
-        let is_unquoted = !value.is_empty() && !value.starts_with(['"', '\'', '[', '{']);
-        let hint = (is_in_value && is_unquoted).then(|| "write a text between quotes".to_owned());
-        let shown = if name.is_empty() { "…".to_owned() } else { format!("{name} = …") };
-        let (indent, width) = match is_in_value {
-            true => (name.chars().count() + 3, 1),
-            false => (0, name.chars().count().max(1)),
-        };
-        let excerpt =
-            Excerpt { line_number: self.line_number(span.start), line: shown, indent, width };
-        excerpt.into_fault(format!("{}: {problem}", self.place(span.start))).with_hint(hint)
     }
 
     fn fault_at(
@@ -207,13 +212,9 @@ impl ConfigText {
         };
         // The other values of an inline table or a list may be secrets.
         let before = if is_plain { before.replace('\t', " ") } else { "… ".to_owned() };
-        Excerpt {
-            line_number: self.line_number(span.start),
-            line: format!("{before}{shown}{behind}"),
-            indent: before.chars().count(),
-            width: shown.chars().count(),
-        }
-        .into_fault(format!("{}: {problem}", self.place(span.start)))
+        let indent = before.chars().count();
+        let marked = indent..indent + shown.chars().count();
+        self.fault_with_excerpt(span.start, format!("{before}{shown}{behind}"), marked, problem)
     }
 
     /// The file, the line and the column of a byte. Both count from 1; columns are characters.
@@ -227,7 +228,7 @@ impl ConfigText {
     }
 
     /// The bytes of the line with this byte, without its end.
-    fn line_of(&self, offset: usize) -> Range<usize> {
+    pub(super) fn line_of(&self, offset: usize) -> Range<usize> {
         let (before, behind) = self.text.split_at_checked(offset).unwrap_or((&self.text, ""));
         let start = before.rfind('\n').map_or(0, |at| at + 1);
         let end = behind.find(['\r', '\n']).map_or(self.text.len(), |at| offset + at);
@@ -237,10 +238,4 @@ impl ConfigText {
 
 fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
-}
-
-impl Excerpt {
-    fn into_fault(self, message: String) -> ConfigFault {
-        ConfigFault { message, hint: None, excerpt: Some(self), missing_key: None }
-    }
 }

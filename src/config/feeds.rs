@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::description::toml_text;
+use super::file_places::hint_for_missing;
+use super::hints::nearest_name;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::feed::{Feed, FeedLocation, Feeds, is_minisign_public_key};
@@ -125,7 +127,15 @@ impl Settings {
                 self.note_default(toml_text(known.url));
                 FeedLocation::parse(known.url)
             }
-            None => self.require_setting(&url_key, expected, parse_url),
+            None => {
+                if !own_url {
+                    let names = KNOWN_FEEDS.iter().map(|it| it.name);
+                    let near = nearest_name(name.as_deref().unwrap_or_default(), names);
+                    let hint = near.map(|near| format!("did you mean name = \"{near}\"?"));
+                    self.report_missing_with_hint(&url_key, expected, hint);
+                }
+                self.parse_setting(&url_key, expected, parse_url)
+            }
         };
         let sha256_url = self.parse_setting(&sha256_key, expected, parse_url);
         let resolve = |key: &str, url: FeedLocation| match url {
@@ -134,6 +144,7 @@ impl Settings {
         };
         let url = url.map(|url| resolve(&url_key, url));
         let sha256_url = sha256_url.map(|url| resolve(&sha256_key, url));
+        self.warn_of_missing_list(&url_key, url.as_ref());
         let key = |raw: &RawValue| {
             raw.as_text().filter(|text| is_minisign_public_key(text)).map(str::to_owned)
         };
@@ -169,6 +180,16 @@ impl Settings {
             minisign_public_key: public_key,
             tls_ca,
         })
+    }
+
+    /// Notes that the file of a feed is missing. Another program may write it later.
+    fn warn_of_missing_list(&mut self, key: &str, url: Option<&FeedLocation>) {
+        let Some(FeedLocation::File(path)) = url else { return };
+        if !path.exists() {
+            let problem = "expected a file, but found none; riskgate reads it once it is there";
+            let warning = self.place_of_value(key).with_problem(problem);
+            self.warnings.push(warning.with_hint(hint_for_missing(path)));
+        }
     }
 
     fn read_feed_kind(&mut self, entry_key: &str, default_tier: &'static str) -> FeedKind {

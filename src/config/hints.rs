@@ -6,48 +6,82 @@
 use super::description::{toml_list, toml_text};
 use super::raw_value::{RawValue, redact_secrets};
 
-/// Names that people know from other servers, each with the name that riskgate uses.
-const OTHER_NAMES: [(&str, &str); 24] = [
-    ("address", "http"),
-    ("bind", "http"),
-    ("port", "http"),
-    ("url", "servers"),
-    ("backend", "upstream"),
-    ("backends", "upstream"),
-    ("proxy", "upstream"),
-    ("server", "listen"),
-    ("tls", "listen"),
-    ("logging", "log"),
-    ("database", "store"),
-    ("redis", "store"),
-    ("cache", "store"),
-    ("path", "prefix"),
-    ("location", "prefix"),
-    ("method", "methods"),
-    ("timeout", "deadline"),
-    ("field", "fields"),
-    ("threshold", "block_score"),
-    ("min_score", "block_score"),
-    ("action", "mode"),
-    ("workers", "threads"),
-    ("level", "block_score"),
-    ("rate_limit", "max_per_client"),
+/// Names and words that people know from other servers, each with those that riskgate uses.
+const OTHER_NAMES: [(&str, &[&str]); 57] = [
+    ("address", &["http", "url"]),
+    ("bind", &["http"]),
+    ("host", &["http"]),
+    ("port", &["http"]),
+    ("dsn", &["url"]),
+    ("url", &["servers"]),
+    ("backend", &["upstream", "servers"]),
+    ("backends", &["upstream", "servers"]),
+    ("proxy", &["upstream"]),
+    ("server", &["listen"]),
+    ("tls", &["certificate"]),
+    ("ssl", &["certificate"]),
+    ("cert", &["chain", "certificate"]),
+    ("cert_file", &["chain"]),
+    ("certificate", &["chain"]),
+    ("key_file", &["key"]),
+    ("private_key", &["key"]),
+    ("logging", &["log"]),
+    ("database", &["store"]),
+    ("redis", &["store"]),
+    ("cache", &["store"]),
+    ("path", &["prefix", "url"]),
+    ("file", &["url"]),
+    ("location", &["prefix"]),
+    ("method", &["methods"]),
+    ("timeout", &["deadline"]),
+    ("field", &["fields"]),
+    ("threshold", &["block_score"]),
+    ("min_score", &["block_score"]),
+    ("level", &["block_score"]),
+    ("action", &["then", "mode"]),
+    ("verdict", &["then"]),
+    ("when", &["if"]),
+    ("condition", &["if"]),
+    ("conditions", &["if"]),
+    ("match", &["if"]),
+    ("access", &["scope"]),
+    ("permission", &["scope"]),
+    ("role", &["scope"]),
+    ("workers", &["threads"]),
+    ("rate_limit", &["max_per_client"]),
+    // Words of values.
+    ("monitor", &["shadow"]),
+    ("observe", &["shadow"]),
+    ("dry_run", &["shadow"]),
+    ("log_only", &["shadow"]),
+    ("enforce", &["block"]),
+    ("deny", &["block"]),
+    ("reject", &["block"]),
+    ("refuse", &["block"]),
+    ("allow", &["pass"]),
+    ("accept", &["pass"]),
+    ("local", &["table"]),
+    ("warning", &["warn"]),
+    ("ip", &["client"]),
+    ("infinite", &["unlimited"]),
+    ("admin", &["write"]),
+    ("readonly", &["read"]),
 ];
 
 /// Returns the one of `known` that `name` is surely meant for.
 pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let folded = name.to_ascii_lowercase().replace('-', "_");
-    let other = OTHER_NAMES.iter().find(|(other, _)| *other == folded).map(|(_, own)| *own);
+    let others = OTHER_NAMES.iter().find(|(other, _)| *other == folded).map(|(_, own)| *own);
+    let is_meant =
+        |candidate| folded == candidate || others.is_some_and(|it| it.contains(&candidate));
     // Short names have fewer letters that may be wrong.
     let most_edits = (folded.len() / 3).clamp(1, 3);
     let mut nearest: Option<(usize, &str)> = None;
     for candidate in known {
-        // The shortest names are too near to each other.
-        if candidate.len() < 3 && folded != candidate {
-            continue;
-        }
-        let edits = match other == Some(candidate) || folded == candidate {
+        let edits = match is_meant(candidate) {
             true => 0,
+            // The shortest names are too near to each other.
+            false if candidate.len() < 3 => continue,
             false => strsim::damerau_levenshtein(&folded, candidate),
         };
         if edits <= most_edits && nearest.is_none_or(|(fewest, _)| edits < fewest) {
@@ -57,9 +91,28 @@ pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Opt
     nearest.map(|(_, candidate)| candidate)
 }
 
-/// Returns a hint with the first guess at what `raw` was meant for that `is_valid` accepts.
-pub fn suggest_value(raw: &RawValue, is_valid: impl Fn(&RawValue) -> bool) -> Option<String> {
-    let guess = guesses(raw).into_iter().find(is_valid)?;
+/// Returns the word of `expected` that a faulty text was surely meant for, if `is_valid` takes it.
+pub fn nearest_word(
+    found: &str,
+    expected: &str,
+    is_valid: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if found.is_empty() || !found.chars().all(is_of_word) {
+        return None;
+    }
+    let words = expected.split(|c| !is_of_word(c)).filter(|it| it.len() > 2 && is_valid(it));
+    nearest_name(found, words).map(str::to_owned)
+}
+
+/// Returns a hint with the first guess at what `raw` was meant for that `is_valid` accepts. `kilo`
+/// is what a `k` behind a number stands for.
+pub fn suggest_value(
+    raw: &RawValue,
+    kilo: u64,
+    is_valid: impl Fn(&RawValue) -> bool,
+) -> Option<String> {
+    let guess = guesses(raw, kilo).into_iter().find(is_valid)?;
     Some(format!("write {}", render(&guess)?))
 }
 
@@ -82,11 +135,11 @@ fn render(value: &RawValue) -> Option<String> {
 }
 
 /// Returns what a value may have been meant for, the likeliest first.
-fn guesses(raw: &RawValue) -> Vec<RawValue> {
+fn guesses(raw: &RawValue, kilo: u64) -> Vec<RawValue> {
     match raw {
         RawValue::Text(text) | RawValue::Untyped(text) => {
             let mut guesses = Vec::new();
-            for text in std::iter::once(text.clone()).chain(text_guesses(text)) {
+            for text in std::iter::once(text.clone()).chain(text_guesses(text, kilo)) {
                 guesses.push(RawValue::Text(text.clone()));
                 guesses.extend(text.parse().map(RawValue::Integer));
                 guesses.extend(boolean(&text).map(RawValue::Boolean));
@@ -96,7 +149,9 @@ fn guesses(raw: &RawValue) -> Vec<RawValue> {
             guesses
         }
         RawValue::Integer(number) => {
-            let mut guesses: Vec<RawValue> = ["{}s", "127.0.0.1:{}", "{}", "{}/h"]
+            // Whoever writes thousands thinks of milliseconds.
+            let time = if *number < MIN_MILLISECONDS { "{}s" } else { "{}ms" };
+            let mut guesses: Vec<RawValue> = [time, "127.0.0.1:{}", "{}", "{}/h"]
                 .iter()
                 .map(|form| RawValue::Text(form.replace("{}", &number.to_string())))
                 .collect();
@@ -126,8 +181,11 @@ fn guess_items(items: &[RawValue]) -> Vec<RawValue> {
         .collect()
 }
 
+/// A number without a unit that is as high as this means milliseconds, below it seconds.
+const MIN_MILLISECONDS: i64 = 1_000;
+
 /// Ways in which a text may have been meant. Each returns the text that was meant.
-const REWRITES: [fn(&str) -> Option<String>; 14] = [
+const REWRITES: [fn(&str) -> Option<String>; 16] = [
     |text| Some(text.trim().to_owned()),
     |text| Some(text.to_ascii_lowercase()),
     |text| Some(text.to_ascii_uppercase()),
@@ -146,10 +204,14 @@ const REWRITES: [fn(&str) -> Option<String>; 14] = [
     // A store.
     |text| Some(format!("sqlite:{}", text.strip_prefix("sqlite://")?)),
     duration_or_rate,
+    // A server without its port.
+    |text| (!text.contains(':')).then(|| format!("{text}:80")),
+    // Where a proxy that asks has the address.
+    |text| Some(format!("{}:{text}", if text.contains('-') { "header" } else { "body" })),
 ];
 
-fn text_guesses(text: &str) -> impl Iterator<Item = String> {
-    let sized = size_in_bytes(text).map(|bytes| bytes.to_string());
+fn text_guesses(text: &str, kilo: u64) -> impl Iterator<Item = String> {
+    let sized = sized_number(text, kilo).map(|number| number.to_string());
     REWRITES.iter().filter_map(move |rewrite| rewrite(text)).chain(sized)
 }
 
@@ -165,16 +227,23 @@ fn with_port_of_scheme(text: &str) -> Option<String> {
     Some(format!("{}:{port}", without_scheme_and_path(text)?))
 }
 
-/// Returns `30s` for `30`, `30 s`, `30sec` and `30 seconds`, and `20/h` for `20 per hour`.
+/// Returns `30s` for `30`, `30 s`, `30sec` and `30 seconds`, `1d` for `daily`, and `20/h` for `20
+/// per hour`.
 fn duration_or_rate(text: &str) -> Option<String> {
     let text = text.trim().to_ascii_lowercase().replace(" per ", "/").replace(' ', "");
     let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
+    let (number, unit) = match text.as_str() {
+        "hourly" => ("1", "h"),
+        "daily" => ("1", "d"),
+        "weekly" => ("7", "d"),
+        _ => text.split_at(unit_at),
+    };
     let (slash, unit) = match unit.strip_prefix('/') {
         Some(unit) => ("/", unit),
         None => ("", unit),
     };
     let short = match unit {
+        "" if number.parse().is_ok_and(|it: i64| it >= MIN_MILLISECONDS) => "ms",
         "" | "s" | "sec" | "secs" | "second" | "seconds" => "s",
         "ms" | "msec" | "millis" | "milliseconds" => "ms",
         "m" | "min" | "mins" | "minute" | "minutes" => "m",
@@ -185,15 +254,15 @@ fn duration_or_rate(text: &str) -> Option<String> {
     (!number.is_empty()).then(|| format!("{number}{slash}{short}"))
 }
 
-/// Returns the bytes of a size such as `32MiB`, `64k` or `1 MB`.
-fn size_in_bytes(text: &str) -> Option<u64> {
+/// Returns the number that a size such as `32MiB`, `64k` or `1 MB` stands for.
+fn sized_number(text: &str, kilo: u64) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let factor: u64 = match unit.trim() {
         "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
+        "k" | "kb" | "kib" => kilo,
+        "m" | "mb" | "mib" => kilo.pow(2),
+        "g" | "gb" | "gib" => kilo.pow(3),
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(factor)
@@ -231,18 +300,22 @@ mod tests {
             [("30", "30s"), ("30 sec", "30s"), ("2 minutes", "2m"), (" 5s", "5s"), ("5S", "5s")]
         {
             let expected = Some(format!("write \"{meant}\""));
-            assert_eq!(suggest_value(&text(found), is_duration), expected, "{found}");
+            assert_eq!(suggest_value(&text(found), 1_024, is_duration), expected, "{found}");
         }
         assert_eq!(
-            suggest_value(&RawValue::Integer(30), is_duration).as_deref(),
+            suggest_value(&RawValue::Integer(30), 1_024, is_duration).as_deref(),
             Some("write \"30s\"")
         );
-        assert_eq!(suggest_value(&text("soon"), is_duration), None);
+        assert_eq!(suggest_value(&text("soon"), 1_024, is_duration), None);
         let is_number = |raw: &RawValue| matches!(raw, RawValue::Integer(1..));
-        let hint = suggest_value(&text("32MiB"), is_number);
+        let hint = suggest_value(&text("32MiB"), 1_024, is_number);
         assert_eq!(hint.as_deref(), Some("write 33554432"));
+        let hint = suggest_value(&text("10k"), 1_000, is_number);
+        assert_eq!(hint.as_deref(), Some("write 10000"));
+        let hint = suggest_value(&RawValue::Integer(10_000), 1_024, is_duration);
+        assert_eq!(hint.as_deref(), Some("write \"10000ms\""));
         let is_flag = |raw: &RawValue| matches!(raw, RawValue::Boolean(_));
-        assert_eq!(suggest_value(&text("yes"), is_flag).as_deref(), Some("write true"));
+        assert_eq!(suggest_value(&text("yes"), 1_024, is_flag).as_deref(), Some("write true"));
     }
 
     #[test]
@@ -259,7 +332,7 @@ mod tests {
             ("https://10.0.0.1", "10.0.0.1:443"),
         ] {
             let expected = Some(format!("write \"{meant}\""));
-            assert_eq!(suggest_value(&text(found), is_address), expected, "{found}");
+            assert_eq!(suggest_value(&text(found), 1_024, is_address), expected, "{found}");
         }
     }
 
@@ -273,6 +346,7 @@ mod tests {
             ("bind", Some("http")),
             ("thread", Some("threads")),
             ("colour", None),
+            ("host", Some("http")),
         ] {
             assert_eq!(nearest_name(found, known.into_iter()), meant, "{found}");
         }

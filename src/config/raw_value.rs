@@ -170,6 +170,12 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     let seconds = number.parse::<f64>().ok()? * factor;
     (seconds <= 1e9).then(|| Duration::from_secs_f64(seconds))
 }
+
+/// Returns the bytes of an item in the TOML of its list.
+pub fn span_in_list(list: &str, index: usize) -> Option<Range<usize>> {
+    Some(DeValue::parse(list).ok()?.get_ref().as_array()?.get(index)?.span())
+}
+
 /// Returns where the bytes `within` of a text in a list stand, in the bytes of the list's TOML.
 pub fn place_in_list(list: &str, index: usize, within: Range<usize>) -> Option<Range<usize>> {
     let parsed = DeValue::parse(list).ok()?;

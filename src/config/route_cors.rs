@@ -25,6 +25,10 @@ impl Settings {
             patterns.collect::<Option<Vec<_>>>().filter(|patterns| !patterns.is_empty())
         });
         let has_origins = self.values.contains_key(&key);
+        if has_origins && origins.is_none() && self.list_texts(&key).any(|it| it == "*") {
+            let hint = "name each origin: * would let every page read the answers";
+            self.hint_last_fault(Some(hint.to_owned()));
+        }
         if has_origins && needs_key {
             self.parse_setting(&key, "none where key is true: the keys decide", |_| None::<()>);
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
-use super::hints::{nearest_name, suggest_value};
+use super::hints::{nearest_name, nearest_word, suggest_value};
 use super::locations::{BaseFolders, FormerDefault};
 use super::raw_value::{RawValue, parse_duration, place_in_list, redact_secrets};
 
@@ -57,6 +57,8 @@ pub struct Settings {
     pub base_folders: BaseFolders,
     /// The defaults for which a path of earlier versions is used.
     pub former_defaults: Vec<FormerDefault>,
+    /// Files that a setting names and that are missing, although the gateway starts without them.
+    pub warnings: Vec<ConfigFault>,
     /// The faults found so far.
     pub faults: Vec<ConfigFault>,
     /// The files that were read, or could not be read: the config file and files of secrets.
@@ -137,6 +139,16 @@ impl Settings {
         self.faults.push(fault.with_hint(hint));
     }
 
+    /// The place and the name of a setting, for a fault of its value.
+    pub(super) fn place_of_value(&self, key: &str) -> ConfigFault {
+        let setting = self.values.get(key);
+        let shown = setting.map_or(String::new(), |setting| setting.raw.to_redacted_string());
+        match setting.and_then(|setting| setting.span.as_ref()) {
+            Some(span) => self.file_text.fault_at_value(span, &shown, &self.shown_key(key)),
+            None => ConfigFault::new(format!("{}: {}", self.location_of(key), self.shown_key(key))),
+        }
+    }
+
     /// Reports a fault in a text of a list: the bytes `within` the text at this index.
     pub(super) fn report_in_list(
         &mut self,
@@ -175,6 +187,12 @@ impl Settings {
             None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
         };
         self.faults.push(fault.with_hint(hint));
+    }
+
+    /// Gives the last fault a hint, if it has none yet.
+    pub(super) fn hint_last_fault(&mut self, hint: Option<String>) {
+        let fault = self.faults.pop().map(|fault| fault.or_hint(hint));
+        self.faults.extend(fault);
     }
 
     /// Adds words to the hint of the last fault.
@@ -278,21 +296,77 @@ impl Settings {
             SettingKind::Choice(choices) => choices.clone(),
             _ => Vec::new(),
         };
+        // Sizes of files and bodies go by powers of two.
+        let kilo = if key.ends_with("bytes") { 1_024 } else { 1_000 };
         let setting = self.read_and_mark_known(key, kind)?;
         let value = parse(&setting.raw);
-        if value.is_none() {
+        if value.is_none() && !self.report_item(key, &setting.raw, expected, &parse) {
             let found = setting.raw.to_redacted_string();
             let near = setting.raw.as_text().and_then(|it| nearest_name(it, choices.into_iter()));
+            let near = near.map(str::to_owned).or_else(|| {
+                let is_valid = |word: &str| parse(&RawValue::Text(word.to_owned())).is_some();
+                nearest_word(setting.raw.as_text()?, expected, is_valid)
+            });
             let hint = match near {
-                Some(near) => Some(format!("did you mean {}?", toml_text(near))),
+                Some(near) => Some(format!("did you mean {}?", toml_text(&near))),
                 // A location may be almost any text, so a guess at it would often be wrong.
                 None if key.ends_with("url") => None,
-                None => suggest_value(&setting.raw, |guess| parse(guess).is_some()),
+                None => suggest_value(&setting.raw, kilo, |guess| parse(guess).is_some()),
             };
             let problem = format!("expected {expected}, but found {found}");
             self.report_at_value(key, &found, &problem, hint);
         }
         value
+    }
+
+    /// Reports the first text that is wrong in a list whose other texts are right. Returns false
+    /// without a report if the fault is another.
+    fn report_item<T>(
+        &mut self,
+        key: &str,
+        raw: &RawValue,
+        expected: &str,
+        parse: impl Fn(&RawValue) -> Option<T>,
+    ) -> bool {
+        let RawValue::List(items) = raw else { return false };
+        let is_valid = |items: Vec<RawValue>| parse(&RawValue::List(items)).is_some();
+        let (good, bad): (Vec<_>, Vec<_>) =
+            items.iter().enumerate().partition(|(_, item)| is_valid(vec![(*item).clone()]));
+        let rest: Vec<RawValue> = good.into_iter().map(|(_, item)| item.clone()).collect();
+        // A guess at the whole list says more.
+        let can_be_guessed = suggest_value(raw, 1, |guess| parse(guess).is_some()).is_some();
+        let Some((index, text)) = bad.first().and_then(|(at, item)| Some((*at, item.as_text()?)))
+        else {
+            return false;
+        };
+        let near =
+            nearest_word(text, expected, |word| is_valid(vec![RawValue::Text(word.to_owned())]));
+        // If no text is right, the list may be the fault.
+        let is_item_wrong = if rest.is_empty() { near.is_some() } else { is_valid(rest) };
+        if can_be_guessed || !is_item_wrong {
+            return false;
+        }
+        let hint = near.map(|near| format!("did you mean {}?", toml_text(&near)));
+        let found = RawValue::Text(text.to_owned()).to_redacted_string();
+        let problem = format!("expected {expected}, but found {found}");
+        self.report_list_item(key, index, &problem, hint);
+        true
+    }
+
+    /// Reports a fault of a text in a list. Shows the list without what may be secret.
+    fn report_list_item(&mut self, key: &str, index: usize, problem: &str, hint: Option<String>) {
+        let problem = format!("{}: {problem}", self.shown_key(key));
+        let setting = self.values.get(key);
+        let RawValue::List(items) = setting.map_or(&RawValue::Boolean(false), |it| &it.raw) else {
+            return;
+        };
+        let shown: Vec<String> = items.iter().map(RawValue::to_redacted_string).collect();
+        let span = setting.and_then(|setting| setting.span.as_ref());
+        let fault = match span {
+            Some(span) => self.file_text.fault_at_item(span, &shown, index, &problem),
+            None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
+        };
+        self.faults.push(fault.with_hint(hint));
     }
 
     /// Reads a text. Returns None if it is missing, faulty or empty.
@@ -439,6 +513,9 @@ impl Settings {
     pub fn address(&mut self, key: &str, default: &str) -> SocketAddr {
         let parse = |raw: &RawValue| raw.as_text()?.parse().ok();
         let value = self.parse_setting(key, "an address such as 127.0.0.1:8080", parse);
+        if value.is_none() {
+            self.hint_at_listener(key);
+        }
         self.note_default(toml_text(default));
         value
             .or_else(|| default.parse().ok())
@@ -447,7 +524,19 @@ impl Settings {
 
     pub fn optional_address(&mut self, key: &str) -> Option<SocketAddr> {
         let parse = |raw: &RawValue| raw.as_text()?.parse().ok();
-        self.parse_setting(key, "an address such as 127.0.0.1:8443", parse)
+        let value = self.parse_setting(key, "an address such as 127.0.0.1:8443", parse);
+        if value.is_none() {
+            self.hint_at_listener(key);
+        }
+        value
+    }
+
+    /// Gives the fault of a listener's address a hint, if it has none yet.
+    fn hint_at_listener(&mut self, key: &str) {
+        let text = self.values.get(key).and_then(|setting| setting.raw.as_text());
+        if let Some(hint) = text.and_then(hint_for_listener) {
+            self.hint_last_fault(Some(hint));
+        }
     }
 
     /// Reports listeners that have the same address.
@@ -457,6 +546,11 @@ impl Settings {
         for (at, (key, address)) in set.iter().enumerate() {
             let other = set[..at].iter().find(|(_, other)| do_addresses_conflict(address, other));
             if let Some((other, _)) = other {
+                // A default stands in no line.
+                let (key, other) = match self.values.contains_key(*key) {
+                    true => (key, other),
+                    false => (other, key),
+                };
                 let problem = format!("expected another address than {other}, but found {address}");
                 self.report_at_value(key, &format!("\"{address}\""), &problem, None);
             }
@@ -530,11 +624,38 @@ impl Settings {
         prefix.unwrap_or_else(|| default.to_owned())
     }
 
+    /// Reports and drops plans that are written as sections, such as `[plans.free]`.
+    fn report_plans_as_sections(&mut self, prefix: &str) {
+        let is_of_array = |name: &str| name.starts_with(|c: char| c.is_ascii_digit());
+        let sections = self
+            .section_spans
+            .keys()
+            .filter(|it| it.strip_prefix(prefix).is_some_and(|name| !is_of_array(name)));
+        for section in sections.cloned().collect::<Vec<_>>() {
+            let name = &section[prefix.len()..];
+            let hint = format!("write {name} = 1000 below [plans]");
+            let problem = "expected calls in a month, but found a section";
+            self.report_at_section(&section, problem, Some(hint));
+            let inside = format!("{section}.");
+            self.values.retain(|key, _| !key.starts_with(&inside));
+            self.section_spans.remove(&section);
+        }
+    }
+
     /// Reads every key of `section`, but for `shipped`, as a monthly limit. `defaults` are the
     /// limits of keys that are not set.
     pub fn read_plan_limits(&mut self, section: &str, defaults: &[(&str, u64)]) -> Plans {
         let prefix = format!("{section}.");
-        let set = self.values.keys().filter_map(|key| key.strip_prefix(&prefix));
+        self.report_plans_as_sections(&prefix);
+        // What is in a section of [plans] is reported elsewhere.
+        let is_in_section = |key: &&String| {
+            self.section_spans.keys().any(|it| {
+                it.starts_with(&prefix)
+                    && key.strip_prefix(it.as_str()).is_some_and(|it| it.starts_with('.'))
+            })
+        };
+        let set = self.values.keys().filter(|key| !is_in_section(key));
+        let set = set.filter_map(|key| key.strip_prefix(&prefix));
         let mut names: Vec<String> =
             set.filter(|name| *name != "shipped").map(str::to_owned).collect();
         names.extend(defaults.iter().map(|(name, _)| (*name).to_owned()));
@@ -562,9 +683,25 @@ impl Settings {
     }
 }
 
-/// Returns what to write for the path of a file that stands in place of a store's URL.
+/// Returns what to write for a name in place of the address of a listener.
+fn hint_for_listener(text: &str) -> Option<String> {
+    let (name, port) = text.rsplit_once(':')?;
+    let is_name =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c));
+    let port: u16 = port.parse().ok()?;
+    is_name.then(|| {
+        format!("write \"0.0.0.0:{port}\": riskgate listens at an address of this machine")
+    })
+}
+
+/// Returns what to write for what stands in place of a store's URL: the path of a file, or the
+/// address of a server.
 fn hint_for_store(setting: &RawSetting) -> Option<String> {
     let text = setting.raw.as_text()?;
+    let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    if port.is_some() && !text.contains(['/', '@', '?']) {
+        return Some(format!("write {}", toml_text(&format!("redis://{text}"))));
+    }
     if text.starts_with("sqlite:~") {
         return Some(
             "write the whole path, such as sqlite:/home/me/x.db: no shell replaces ~".to_owned(),

@@ -11,7 +11,6 @@ use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::locations::{BaseFolders, ConfigSources};
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
-use super::unknown_keys::known_names;
 use crate::support::regular_file::read_regular_text;
 
 const ENV_PREFIX: &str = "RISKGATE__";
@@ -58,10 +57,7 @@ impl Settings {
         self.file_text = ConfigText { name: name.to_owned(), text: text.to_owned() };
         let table = DeTable::parse(text).map_err(|error| {
             let span = error.span().unwrap_or_default();
-            let message = error.message().replace('\n', " ");
-            let names = known_names();
-            let problem = format!("expected TOML, but found: {message}");
-            self.file_text.syntax_fault(span, &problem, |name| names.contains(name))
+            self.file_text.syntax_fault(span, &error.message().replace('\n', " "))
         })?;
         self.read_toml_table("", table.get_ref());
         Ok(())

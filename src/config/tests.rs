@@ -233,6 +233,12 @@ fn each_setting_changes_the_half_of_the_config_that_the_documents_name() {
         tried += 1;
     }
     assert!(tried >= 60 && wrong.is_empty(), "{tried} settings; {wrong:#?}");
+    for setting in &settings.descriptions {
+        let of_array = setting.key.split('.').any(|part| part.parse::<usize>().is_ok());
+        let Some(cell) = reload_cell(&setting.key).filter(|_| !of_array) else { continue };
+        let is_at_start = read_at_start::is_read_at_start(&setting.key);
+        assert_eq!(is_at_start, cell == "restart", "{}: {cell}", setting.key);
+    }
 }
 
 /// Checks that each of these configs has one fault, which stands in its line and has this hint.
@@ -263,7 +269,7 @@ fn typical_mistakes_get_the_right_hint() {
         (plain("[listen]\nadmin = \"0.0.0.0:9090\"\n"), "write \"127.0.0.1:9090\""),
         (plain("http = \"127.0.0.1:8080\"\n"), "write it below [listen]"),
         (plain("listen = \"127.0.0.1:8080\"\n"), "write a section, [listen]"),
-        (plain("[[listen]]\nhttp = \"127.0.0.1:8080\"\n"), "did you mean [listen]?"),
+        (plain("[[listen]]\nhttp = \"127.0.0.1:8080\"\n"), "write [listen]"),
         (plain("[lisen]\nhttp = \"127.0.0.1:8080\"\n"), "did you mean [listen]?"),
         (plain("[logging]\naccess = true\n"), "did you mean [log]?"),
         (plain("[redis]\nurl = \"redis://localhost\"\n"), "did you mean [store]?"),
@@ -278,7 +284,97 @@ fn typical_mistakes_get_the_right_hint() {
         (plain("[table]\nfeed = \"https://a.test\"\n"), "write a section, [[table.feed]]"),
         (plain("[[table.feeds]]\nname = \"x\"\n"), "did you mean [[table.feed]]?"),
         (plain("[authz]\npath = \"authz\"\n"), "write \"/authz\""),
+        (plain("[listen]\nhttp = \"www.a.test:80\"\n"), "write \"0.0.0.0:80\""),
+        (plain("[listen]\nheader_timeout = 5000\n"), "write \"5000ms\""),
+        (plain("[listen]\nhttp = \"127.0.0.1:9090\"\n"), "another address than listen.admin"),
+        (plain("[listen]\nhttps = \"127.0.0.1:1\"\n"), "write [[listen.certificate]]"),
+        (plain("[admin]\nport = 9090\n"), "write admin = \"ADDRESS:PORT\" below [listen]"),
+        (plain("[plans.free]\nlimit = 9\n"), "write free = 1000 below [plans]"),
+        (plain("[plans]\nfree = \"10k\"\n"), "write 10000"),
+        (plain("[plans]\nfree = \"unlimted\"\n"), "did you mean \"unlimited\"?"),
+        (plain("[store]\npath = \"a.db\"\n"), "did you mean `url`?"),
+        (plain("[store]\nurl = \"cache:6379\"\n"), "write \"redis://cache:6379\""),
+        (plain("[[table.feed]]\nname = \"castel\"\n"), "did you mean name = \"castle\"?"),
+        (plain("[log]\nlevel = \"warning\"\n"), "did you mean \"warn\"?"),
+        (plain("[log]\nfields = [\"time\", \"ip\"]\n"), "2:19: log.fields: expected a list"),
+        (plain("[log]\nfields = [\n\"time\",\n  \"pat\"]\n"), "4:3: log.fields: expected a list"),
+        (plain("[authz]\npath = \"/a\"\ncheck = [\"keys\"]\n"), "did you mean \"key\"?"),
+        (plain("[authz]\npath = \"/a\"\nemail = \"X-Mail\"\n"), "write \"header:X-Mail\""),
     ]);
+    // Of an access key, `access` is its scope.
+    let token = "[[admin.token]]\nname = \"ops\"\naccess = \"read\"\n";
+    let faults = read_config_text(token).unwrap_err().join("\n");
+    assert!(faults.contains("did you mean `scope`?"), "{faults}");
+    assert!(!faults.contains("scope: expected"), "{faults}");
+}
+
+/// One rule for all sections: a section of which there may be several has two brackets.
+#[test]
+fn each_section_with_the_wrong_brackets_gets_the_right_ones() {
+    let known = unknown_keys::known_keys();
+    let sections: std::collections::BTreeSet<&str> =
+        known.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
+    assert!(sections.len() > 20, "{sections:?}");
+    for section in sections {
+        let right = unknown_keys::header_of_known(section).unwrap();
+        let wrong = match right.starts_with("[[") {
+            true => format!("[{section}]"),
+            false => format!("[[{section}]]"),
+        };
+        let setting = known.iter().find(|key| key.rsplit_once('.').unwrap().0 == section).unwrap();
+        let name = setting.rsplit('.').next().unwrap();
+        let parent = match section.starts_with("upstream.route.") {
+            true => "[[upstream.route]]\nprefix = \"/x\"\n",
+            false => "",
+        };
+        for text in [format!("{parent}{wrong}\n"), format!("{parent}{wrong}\n{name} = 1\n")] {
+            let faults = read_config_text(&text).unwrap_err();
+            assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+            assert!(faults[0].ends_with(&format!(" write {right}")), "{text}: {faults:#?}");
+        }
+        // The first has made the name a table, so TOML refuses the second.
+        if right.starts_with("[[") && section != "admin.token" {
+            let faults = read_config_text(&format!("{wrong}\n{right}\n")).unwrap_err();
+            assert!(faults[0].contains(&format!("write {right} here and in line 1")), "{faults:?}");
+        }
+    }
+    assert_hints(&[
+        (
+            "[upstream.route.screen]\nfields = [\"email\"]\n".to_owned(),
+            "write [[upstream.route]] above it",
+        ),
+        ("[tls]\ncert = \"a.pem\"\n".to_owned(), "write [[listen.certificate]]"),
+        ("[[tls]]\ncert = \"a.pem\"\n".to_owned(), "write [[listen.certificate]]"),
+        ("[[feeds]]\nname = \"castle\"\n".to_owned(), "write [[table.feed]]"),
+        ("[[decide.rule]]\nname = \"a\"\n".to_owned(), "write [[rule]]"),
+        ("[[upstream.servers]]\nurl = \"a\"\n".to_owned(), "write servers = … below [upstream]"),
+    ]);
+}
+
+#[test]
+fn what_is_no_toml_gets_what_was_meant() {
+    let feeds = "[table.feed]\nname = \"a\"\n[table.feed]\nname = \"b\"\n";
+    let listen = "[listen]\nhttp = \"127.0.0.1:1\"\n[log]\n[listen]\n";
+    for (text, place, hint) in [
+        ("[listen]\nhttp: \"127.0.0.1:8080\"\n", "2:7", "write http = …"),
+        ("listen:\n  http: \"127.0.0.1:8080\"\n", "1:8", "write [listen]"),
+        ("{\"listen\": {}}\n", "1:1", "write sections and settings"),
+        ("// mine\n", "1:4", "write # before a comment"),
+        ("[log]\naccess = True\n", "2:10", "write true"),
+        ("[log]\naccess = off\n", "2:10", "write false"),
+        ("[log]\nlevel = info\n", "2:9", "write a text between quotes"),
+        ("[log]\nlevel =\n", "2:8", "level without a value"),
+        ("[log]\nlevel = \"info\n", "2:14", "end the text with \""),
+        ("[log]\npath = \"C:\\log\"\n", "2:12", "write \\\\ for each \\"),
+        ("[log]\naccess = true\naccess = true\n", "3:1", "access again, first in line 2"),
+        (listen, "4:2", "write its settings below line 1, and remove this line"),
+        (feeds, "3:8", "write [[table.feed]] here and in line 1"),
+    ] {
+        let faults = read_config_text(text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+        assert!(faults[0].starts_with(&format!("riskgate.toml:{place}: ")), "{text}: {faults:#?}");
+        assert!(faults[0].contains(hint) && faults[0].contains('^'), "{text}: {faults:#?}");
+    }
 }
 
 /// The same for servers and routes.
@@ -323,6 +419,10 @@ fn typical_mistakes_in_routes_get_the_right_hint() {
         (screened("mode = \"Block\""), "did you mean \"block\"?"),
         (screened("mode = \"blok\""), "did you mean \"block\"?"),
         (screened("threshold = 80"), "did you mean `block_score`?"),
+        (screened("mode = \"monitor\""), "did you mean \"shadow\"?"),
+        (screened("block_reasons = [\"disposible\"]"), "did you mean \"disposable\"?"),
+        (route("key = false\norigins = [\"*\"]"), "name each origin"),
+        (plain("[upstream]\nservers = [\"a.test\"]\n"), "write [\"a.test:80\"]"),
     ]);
 }
 
@@ -356,15 +456,12 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
     }
     let rule = |more: &str| format!("[[rule]]\nname = \"a\"\nthen = \"review\"\n{more}\n");
     assert_hints(&[
-        (rule("condition = \"risk_score > 3\""), "expected a known setting"),
+        (rule("condition = \"risk_score > 3\""), "did you mean `if`?"),
         (rule("if = \"risk_score > 3\""), "write [\"risk_score > 3\"]"),
         (rule("routes = [\"/sign-up\"]"), "expected a list of routes out of authz, assess"),
         (rule("message = \"\""), "a text of 1 to 200 characters"),
         ("[[rule]]\nname = \"a\"\n".to_owned(), "write then = \"review\""),
-        (
-            "[[rule]]\nname = \"a\"\nthen = \"reject\"\n".to_owned(),
-            "\"pass\" or \"review\" or \"block\"",
-        ),
+        ("[[rule]]\nname = \"a\"\nthen = \"reject\"\n".to_owned(), "did you mean \"block\"?"),
         ("[[rule]]\nname = \"a\"\nthen = \"Block\"\n".to_owned(), "did you mean \"block\"?"),
         ("[[rule]]\nthen = \"block\"\n".to_owned(), "expected a name of 1 to 64"),
         ("[rule]\nname = \"a\"\nthen = \"block\"\n".to_owned(), "write [[rule]]"),
@@ -410,7 +507,7 @@ fn a_reload_says_what_has_changed_and_shows_no_secret() {
         "upstream.route \"/gone\" removed",
         "admin.token changed",
         "plans.free 100 → 7",
-        "store.url changed",
+        "store.url changed at the next restart",
         "upstream.route \"/signup\": screen.mode \"shadow\" → \"block\"",
     ];
     assert_eq!(changes, expected);

@@ -13,7 +13,9 @@ impl Settings {
         let members = self.list_table_array_keys("listen.certificate");
         let listens_with_tls = self.values.contains_key("listen.https");
         if listens_with_tls && members.is_empty() {
-            self.report_missing("listen.certificate", "at least one, since listen.https is set");
+            let hint = "write [[listen.certificate]], and below it chain = \"…\" and key = \"…\"";
+            let expected = "at least one, since listen.https is set";
+            self.report_missing_with_hint("listen.certificate", expected, Some(hint.to_owned()));
         }
         members
             .iter()

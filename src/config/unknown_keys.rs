@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Config;
+use super::fault::SettingSpan;
 use super::hints::nearest_name;
 use super::schema::ONE_OF_EACH_SECTION;
 use super::settings::Settings;
@@ -12,6 +13,15 @@ const TABLE_ARRAYS: [&str; 5] =
     ["admin.token", "listen.certificate", "rule", "table.feed", "upstream.route"];
 
 impl Settings {
+    /// Returns true if only the header of a section in it names this section.
+    fn is_only_implied(&self, section: &str) -> bool {
+        let Some(own) = self.section_spans.get(section) else { return false };
+        let inner = format!("{section}.");
+        let line = self.file_text.line_of(own.key.start);
+        let starts_in_line = |span: &SettingSpan| line.contains(&span.key.start);
+        self.section_spans.iter().any(|(key, span)| key.starts_with(&inner) && starts_in_line(span))
+    }
+
     /// Reports each setting and section that the program never read. Of an unknown section, only
     /// the section is reported.
     pub fn report_unknown_keys(&mut self) {
@@ -38,7 +48,10 @@ impl Settings {
         }
         let known = known_keys();
         for section in sections {
-            let hint = hint_for_section(&section, &known);
+            let hint = match self.is_only_implied(&section) {
+                true => format!("write {} above it", header(&general(&section))),
+                false => hint_for_section(&section, &known),
+            };
             // The fault of the section tells why its settings are missing.
             self.faults.retain(|fault| !fault.is_of_missing(&section));
             let problem = "expected a known section, but found an unknown one";
@@ -71,6 +84,11 @@ fn names_in<'k>(section: &str, known: &'k BTreeSet<String>) -> impl Iterator<Ite
 /// Returns a hint for a setting whose name is near to none of its section.
 fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
     let section = general(section);
+    // The address of a part of riskgate is in [listen], such as listen.admin.
+    let is_address = nearest_name(name, ["http"].into_iter()).is_some();
+    if is_address && known.contains(&format!("listen.{section}")) {
+        return Some(format!("write {section} = \"ADDRESS:PORT\" below [listen]"));
+    }
     let whole = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
     if known.iter().any(|it| it.starts_with(&format!("{whole}."))) {
         return Some(format!("write a section, {}", header(&whole)));
@@ -99,25 +117,34 @@ fn topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
 
 fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
     let name = general(section);
-    let is_array = section.split('.').any(is_index);
     let sections: BTreeSet<&str> =
         known.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
-    if sections.contains(name.as_str()) && (is_array || TABLE_ARRAYS.contains(&name.as_str())) {
+    // A section of this name is known, so only its brackets are wrong.
+    if sections.contains(name.as_str()) {
         return format!("write {}", header(&name));
     }
     let (parent, last) = name.rsplit_once('.').unwrap_or(("", &name));
+    if known.contains(&name) {
+        return format!("write {last} = … below {}", header(parent));
+    }
     let beside = sections.iter().filter_map(|it| match it.rsplit_once('.') {
         Some((of, name)) => (of == parent).then_some(name),
         None => parent.is_empty().then_some(*it),
     });
-    // A section may lack the name of the one that it is in.
-    let inside =
-        sections.iter().find(|it| it.rsplit_once('.').is_some_and(|(_, name)| name == last));
-    match (nearest_name(last, beside), inside) {
-        (Some(near), _) if parent.is_empty() => format!("did you mean {}?", header(near)),
-        (Some(near), _) => format!("did you mean {}?", header(&format!("{parent}.{near}"))),
-        (None, Some(inside)) => format!("write {}", header(inside)),
-        (None, None) => {
+    if let Some(near) = nearest_name(last, beside) {
+        return match parent {
+            "" => format!("did you mean {}?", header(near)),
+            _ => format!("did you mean {}?", header(&format!("{parent}.{near}"))),
+        };
+    }
+    // A section may lack the name of the one that it is in, or have one that it does not need.
+    let last_name = |section: &str| section.rsplit('.').next().unwrap_or_default().to_owned();
+    let last_names: Vec<String> = sections.iter().map(|it| last_name(it)).collect();
+    let near = nearest_name(last, last_names.iter().map(String::as_str));
+    let elsewhere = near.and_then(|near| sections.iter().find(|it| last_name(it) == near));
+    match elsewhere {
+        Some(elsewhere) => format!("write {}", header(elsewhere)),
+        None => {
             let top: BTreeSet<&str> =
                 sections.iter().filter_map(|it| it.split('.').next()).collect();
             let top: Vec<&str> = top.into_iter().collect();
@@ -144,13 +171,14 @@ fn general(key: &str) -> String {
     parts.join(".")
 }
 
-/// Returns the name of every setting that a config may have, without its section.
-pub(super) fn known_names() -> BTreeSet<String> {
-    known_keys().iter().filter_map(|key| Some(key.rsplit('.').next()?.to_owned())).collect()
+/// Returns the header of a section that riskgate knows, as a config file has it.
+pub(super) fn header_of_known(section: &str) -> Option<String> {
+    let prefix = format!("{section}.");
+    known_keys().iter().any(|key| key.starts_with(&prefix)).then(|| header(section))
 }
 
 /// Returns every setting that a config may have, without the indexes of entries.
-fn known_keys() -> BTreeSet<String> {
+pub(super) fn known_keys() -> BTreeSet<String> {
     let mut settings = Settings::default();
     // The text is TOML, so this can't fail.
     let _ = settings.read_toml("config", ONE_OF_EACH_SECTION);

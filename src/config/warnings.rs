@@ -1,8 +1,6 @@
 //! Settings that are valid but surely not meant.
 
-use std::net::SocketAddr;
-
-use super::{Config, FormerDefault};
+use super::{Config, ConfigFault, FormerDefault};
 use crate::decide::Fact;
 use crate::gate::ClientAddressSource;
 use crate::gate::route::UpstreamRoute;
@@ -85,6 +83,7 @@ impl Config {
         let given = warnings.into_iter().filter(|(is_given, _)| *is_given);
         let mut texts: Vec<String> =
             self.former_defaults.iter().map(FormerDefault::to_warning).collect();
+        texts.extend(self.file_places.missing.iter().map(ConfigFault::to_text));
         texts.extend(given.map(|(_, warning)| warning.to_owned()));
         texts.extend(self.warnings_of_own_servers());
         let relies_on_keys =
@@ -101,17 +100,9 @@ impl Config {
     }
     /// Describes the upstream servers that are riskgate itself.
     fn warnings_of_own_servers(&self) -> impl Iterator<Item = String> {
-        let is_own = |server: &&ServerName| match server {
-            ServerName::Address(address) => {
-                let mut own = [Some(self.startup.http), self.startup.https].into_iter().flatten();
-                // Another machine may have the same port.
-                let is_this = |own: SocketAddr| {
-                    own.ip() == address.ip()
-                        || own.ip().is_unspecified() && address.ip().is_loopback()
-                };
-                own.any(|own| own.port() == address.port() && is_this(own))
-            }
-            ServerName::Host { .. } | ServerName::Service(_) => false,
+        let is_own = |server: &&ServerName| {
+            let mut own = [Some(self.startup.http), self.startup.https].into_iter().flatten();
+            own.any(|own| server.is_at(own))
         };
         self.startup.upstream.servers.iter().filter(is_own).map(|server| {
             format!(

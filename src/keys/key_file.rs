@@ -10,8 +10,24 @@ use toml::Spanned;
 use super::token::{MIN_KEY_LEN, Token, sha256};
 use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
+use crate::support::excerpt::Excerpt;
 use crate::support::memory;
 use crate::support::regular_file::{ReadError, read_regular_text};
+
+/// The fields of a key.
+const FIELDS: [&str; 11] = [
+    "id",
+    "account",
+    "plan",
+    "label",
+    "hash",
+    "env",
+    "origins",
+    "require_origin",
+    "created",
+    "expires",
+    "revoked",
+];
 
 /// The largest key file, in bytes: enough for a million keys.
 const MAX_KEY_FILE_BYTES: u64 = 256 << 20;
@@ -34,17 +50,30 @@ pub struct DeclaredKey {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {message}")]
 pub struct KeyFileError {
-    /// The place of the fault: `file` or `file:line`.
+    /// The place of the fault: `file`, `file:line` or `file:line:column`.
     pub at: String,
     /// What was expected, and what was found.
     pub message: String,
     /// True if the system could not read the file for now, see [`ReadError::is_transient`].
     pub is_transient: bool,
+    excerpt: Option<Excerpt>,
 }
 
 impl KeyFileError {
     fn in_content(at: String, message: String) -> KeyFileError {
-        KeyFileError { at, message, is_transient: false }
+        KeyFileError { at, message, is_transient: false, excerpt: None }
+    }
+
+    fn of_reading(at: String, message: String, is_transient: bool) -> KeyFileError {
+        KeyFileError { at, message, is_transient, excerpt: None }
+    }
+
+    /// The text for a terminal: the fault, and the line of the file if it is known.
+    pub fn to_text(&self) -> String {
+        match &self.excerpt {
+            Some(excerpt) => format!("{self}\n{}", excerpt.render(None)),
+            None => self.to_string(),
+        }
     }
 }
 
@@ -81,11 +110,11 @@ pub fn read_key_file(
     let name = path.display().to_string();
     let text = read_regular_text(path, MAX_KEY_FILE_BYTES).map_err(|found: ReadError| {
         let message = format!("expected a key file, but found {found}");
-        vec![KeyFileError { at: name.clone(), message, is_transient: found.is_transient() }]
+        vec![KeyFileError::of_reading(name.clone(), message, found.is_transient())]
     })?;
     memory::check_available(PARSE_BYTES_PER_BYTE * text.len() as u64).map_err(|found| {
         let message = found.to_string();
-        vec![KeyFileError { at: name.clone(), message, is_transient: true }]
+        vec![KeyFileError::of_reading(name.clone(), message, true)]
     })?;
     // An empty file is an error, because it was probably truncated or is being written at this
     // moment. An operator who wants a file without keys can write a comment into it.
@@ -94,10 +123,10 @@ pub fn read_key_file(
         return Err(vec![KeyFileError::in_content(name, message)]);
     }
     let line_ends = text.match_indices('\n').map(|(at, _)| at).collect();
-    let reader = KeyFileReader { path_text: &name, line_ends, env_var };
+    let reader = KeyFileReader { path_text: &name, text: &text, line_ends, env_var };
     let raw: RawKeyFile = toml::from_str(&text).map_err(|error| {
-        let at = reader.location(error.span().map_or(0, |span| span.start));
-        vec![KeyFileError::in_content(at, redact_keys(error.message()))]
+        let at = error.span().map_or(0, |span| span.start);
+        vec![reader.syntax_fault(at, redact_keys(error.message()))]
     })?;
     let mut keys = Vec::new();
     let mut faults = Vec::new();
@@ -113,6 +142,7 @@ pub fn read_key_file(
 
 struct KeyFileReader<'a> {
     path_text: &'a str,
+    text: &'a str,
     /// The offsets at which lines end. Counting lines again for each key would take minutes in a
     /// file with a hundred thousand keys.
     line_ends: Vec<usize>,
@@ -120,14 +150,66 @@ struct KeyFileReader<'a> {
 }
 
 impl KeyFileReader<'_> {
-    fn location(&self, offset: usize) -> String {
-        let line = self.line_ends.partition_point(|end| *end < offset) + 1;
-        format!("{}:{line}", self.path_text)
+    /// Returns the number of a byte's line, and the text of the line before the byte.
+    fn line_and_text_before(&self, offset: usize) -> (usize, &str) {
+        let line = self.line_ends.partition_point(|end| *end < offset);
+        let start = if line == 0 { 0 } else { self.line_ends[line - 1] + 1 };
+        (line + 1, self.text.get(start..offset).unwrap_or_default())
     }
 
-    fn field_fault<T>(&self, field: &str, value: &Spanned<T>, expected: &str) -> KeyFileError {
+    fn location(&self, offset: usize) -> String {
+        let (line, before) = self.line_and_text_before(offset);
+        format!("{}:{line}:{}", self.path_text, before.chars().count() + 1)
+    }
+
+    /// A fault of a field. `shown` is its value as a fault may show it.
+    fn fault_at_value(
+        &self,
+        field: &str,
+        offset: usize,
+        shown: &str,
+        message: String,
+    ) -> KeyFileError {
+        let (line, before) = self.line_and_text_before(offset);
+        // What stands before it in a list is left out.
+        let name = before.split('=').next().unwrap_or_default().trim_end();
+        let name = if name.trim() == field { name } else { field };
+        let before = format!("{name} = ");
+        let start = before.chars().count();
+        let marked = start..start + shown.chars().count();
+        let excerpt = Some(Excerpt::new(line, format!("{before}{shown}"), marked));
+        KeyFileError { excerpt, ..KeyFileError::in_content(self.location(offset), message) }
+    }
+
+    /// A fault of the form. Shows headers and the names of known fields only.
+    fn syntax_fault(&self, offset: usize, message: String) -> KeyFileError {
+        let (line, before) = self.line_and_text_before(offset);
+        let start = offset - before.len();
+        let whole = self.text.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
+        let is_header = whole.starts_with('[')
+            && whole.chars().all(|c| c.is_ascii_alphabetic() || "[]".contains(c));
+        let name = whole.split('=').next().unwrap_or_default().trim();
+        let shown = match FIELDS.contains(&name) {
+            true => format!("{name} = …"),
+            false if is_header && whole.len() < MIN_KEY_LEN => whole.to_owned(),
+            false => "…".to_owned(),
+        };
+        let width = shown.chars().count();
+        let excerpt = Some(Excerpt::new(line, shown, 0..width));
+        let hint = if whole.trim() == "[key]" { "; write [[key]]" } else { "" };
+        let message = format!("{message}{hint}");
+        KeyFileError { excerpt, ..KeyFileError::in_content(self.location(offset), message) }
+    }
+
+    fn field_fault(&self, field: &str, value: &Spanned<String>, expected: &str) -> KeyFileError {
         let message = format!("{field}: expected {expected}");
-        KeyFileError::in_content(self.location(value.span().start), message)
+        // These hold a key, or could by mistake.
+        let shown = match field {
+            "hash" | "env" => "…".to_owned(),
+            _ if value.get_ref().len() < MIN_KEY_LEN => format!("{:?}", value.get_ref()),
+            _ => "…".to_owned(),
+        };
+        self.fault_at_value(field, value.span().start, &shown, message)
     }
 
     fn parse_key(&self, key: Spanned<RawKey>) -> Result<DeclaredKey, KeyFileError> {
@@ -300,38 +382,65 @@ mod tests {
     fn a_fault_names_its_line_and_shows_no_key() {
         let head = "[[key]]\nid = \"a\"\naccount = \"acme\"\n";
         for (text, fault) in [
-            (format!("{head}hash = \"md5:00\"\n"), "keys.toml:4: hash: expected sha256: and 64"),
-            (format!("{head}env = \"NONE\"\n"), "keys.toml:4: env: expected the variable NONE"),
-            (head.to_owned(), "keys.toml:1: key a: expected either hash or env"),
-            (format!("{head}colour = 1\n"), "keys.toml:4: unknown field `colour`"),
+            (format!("{head}hash = \"md5:00\"\n"), "keys.toml:4:8: hash: expected sha256: and 64"),
+            (format!("{head}env = \"NONE\"\n"), "keys.toml:4:7: env: expected the variable NONE"),
+            (head.to_owned(), "keys.toml:1:1: key a: expected either hash or env"),
+            (format!("{head}colour = 1\n"), "keys.toml:4:1: unknown field `colour`"),
             (
                 format!("{head}env = \"WEB_KEY\"\norigins = [\"x\"]\n"),
-                "keys.toml:5: origins: expected",
+                "keys.toml:5:12: origins: expected",
             ),
             (
                 format!("{head}env = \"WEB_KEY\"\nexpires = \"soon\"\n"),
-                "keys.toml:5: expires: expected",
+                "keys.toml:5:11: expires: expected",
             ),
             (
                 "[[key]]\nid = \"a b\"\naccount = \"c\"\n".to_owned(),
-                "keys.toml:2: id: expected 1 to 128",
+                "keys.toml:2:6: id: expected 1 to 128",
             ),
-            ("[[key".to_owned(), "keys.toml:1: "),
+            ("[[key".to_owned(), "keys.toml:1:"),
         ] {
             let faults = read_keys_from_text(&text).unwrap_err();
             assert!(faults[0].starts_with(fault), "{} is not {fault}", faults[0]);
         }
         let key = "rg_0123456789abcdefghijABCDEFGHIJ01";
         for (text, fault) in [
-            (format!("{head}env = \"{key}\"\n"), "keys.toml:4: env: expected the variable of this"),
-            (format!("{head}hash = \"{key}\"\n"), "keys.toml:4: hash: expected sha256: and 64"),
-            (format!("key = \"{key}\"\n"), "keys.toml:1: "),
-            (format!("{head}env = \"WEB_KEY\"\nexpires = \"{key}\"\n"), "keys.toml:5: expires: "),
-            (format!("{head}env = \"WEB_KEY\"\norigins = [\"{key}\"]\n"), "keys.toml:5: origins: "),
-            (format!("{head}{key} = 1\n"), "keys.toml:4: unknown field `…`"),
+            (
+                format!("{head}env = \"{key}\"\n"),
+                "keys.toml:4:7: env: expected the variable of this",
+            ),
+            (format!("{head}hash = \"{key}\"\n"), "keys.toml:4:8: hash: expected sha256: and 64"),
+            (format!("key = \"{key}\"\n"), "keys.toml:1:"),
+            (
+                format!("{head}env = \"WEB_KEY\"\nexpires = \"{key}\"\n"),
+                "keys.toml:5:11: expires: ",
+            ),
+            (
+                format!("{head}env = \"WEB_KEY\"\norigins = [\"{key}\"]\n"),
+                "keys.toml:5:12: origins: ",
+            ),
+            (format!("{head}{key} = 1\n"), "keys.toml:4:1: unknown field `…`"),
         ] {
             let found = read_keys_from_text(&text).unwrap_err()[0].clone();
             assert!(found.starts_with(fault) && !found.contains(key), "{found}");
+        }
+        let shown = |text: String| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("keys.toml");
+            std::fs::write(&path, text).unwrap();
+            read_key_file(&path, &|_| None).unwrap_err()[0].to_text()
+        };
+        let origins = format!("{head}env = \"A\"\norigins = [\"x\"]\n");
+        for (text, excerpt) in [
+            (format!("{head}expires = \"soon\"\nenv = \"A\"\n"), "5 | env = …\n  |       ^"),
+            ("[[key]]\nid = \"a b\"\naccount = \"c\"\n".into(), "2 | id = \"a b\"\n  |      ^^^^^"),
+            (format!("{head}hash = \"{key}\"\n"), "4 | hash = …\n  |        ^"),
+            ("[key]\nid = \"a\"\n".into(), "write [[key]]\n  |\n1 | [key]\n  | ^^^^^"),
+            (format!("{head}{key} = 1\n"), "4 | …\n  | ^"),
+            (origins, "4 | env = …"),
+        ] {
+            let text = shown(text);
+            assert!(text.contains(excerpt) && !text.contains(key), "{text}");
         }
         let twice = format!("{head}env = \"WEB_KEY\"\n{head}env = \"WEB_KEY\"\n");
         assert!(read_keys_from_text(&twice).unwrap_err()[0].contains("expected once"));

@@ -307,12 +307,25 @@ fn open_upgrade_socket(config: &Config) -> Result<DirAndUpgradeSocket, StartErro
 }
 
 fn runtime_dir_error(path: &Path, error: &std::io::Error) -> String {
-    let path = path.display();
-    format!(
-        "process.runtime_dir: expected a directory that only this user can write to, but found \
-         {error}: {path}"
-    )
+    format!("{RUNTIME_DIR}: {}", runtime_dir_problem(path, error))
 }
+
+fn runtime_dir_problem(path: &Path, error: &std::io::Error) -> String {
+    let path = path.display();
+    format!("expected a directory that only this user can write to, but found {error}: {path}")
+}
+
+/// Returns a warning if the runtime directory can't be used. The process serves without it.
+pub fn check_runtime_dir(config: &Config) -> Option<String> {
+    let path = config.startup.runtime_dir.as_ref()?;
+    let error = RuntimeDir::check_openable(path).err()?;
+    let problem = runtime_dir_problem(path, &error);
+    let fault = config.file_places.fault(path, RUNTIME_DIR, &problem);
+    let words = "an upgrade without a refused connection would not be possible";
+    Some(format!("{words}: {}", fault.to_text()))
+}
+
+const RUNTIME_DIR: &str = "process.runtime_dir";
 
 /// Logs what the process serves, and which configured limits had to be lowered.
 fn log_startup(config: &Config, configured: &Config, state: &GateState) {

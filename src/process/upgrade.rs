@@ -24,6 +24,7 @@ use rustix::net::{
 };
 
 use crate::process::served_store::{ServedStore, ServedStoreFile};
+use crate::support::regular_file::check_dir_writable;
 
 /// How long each process waits for the other's next message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -60,6 +61,25 @@ impl RuntimeDir {
     /// Opens the directory, and creates it if it does not exist.
     pub fn open(path: &Path) -> io::Result<RuntimeDir> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        RuntimeDir::check(path)?;
+        Ok(RuntimeDir::unclaimed(path))
+    }
+
+    /// Checks whether [`RuntimeDir::open`] would open the directory, and creates nothing.
+    pub fn check_openable(path: &Path) -> io::Result<()> {
+        if path.symlink_metadata().is_ok() {
+            return RuntimeDir::check(path);
+        }
+        let absolute = std::path::absolute(path)?;
+        let parent = absolute.ancestors().skip(1).find(|it| it.symlink_metadata().is_ok());
+        match parent {
+            Some(parent) if !parent.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+            Some(parent) => check_dir_writable(parent),
+            None => Ok(()),
+        }
+    }
+
+    fn check(path: &Path) -> io::Result<()> {
         // Symbolic links are not followed, because the owner of a link could redirect it later.
         let meta = fs::symlink_metadata(path)?;
         if !meta.is_dir() {
@@ -71,7 +91,7 @@ impl RuntimeDir {
         if meta.mode() & 0o022 != 0 {
             return Err(io::Error::other("a directory that others may write to"));
         }
-        Ok(RuntimeDir::unclaimed(path))
+        Ok(())
     }
 
     fn unclaimed(path: &Path) -> RuntimeDir {

@@ -11,7 +11,7 @@ use super::manifest::ListKind;
 use super::mx;
 use super::override_list_row::OverrideListRow;
 use super::override_rows::{
-    OVERRIDE_COLUMNS, OverrideFields, REQUIRED_OVERRIDE_COLUMN_COUNT, parse_label,
+    OVERRIDE_COLUMNS, OverrideFields, REQUIRED_OVERRIDE_COLUMN_COUNT, parse_label, show_override,
 };
 use super::rows::{
     Coverage, ListLineContext, MxAddressRow, MxClass, ParsedLists, RowFacts, parse_name,
@@ -179,7 +179,8 @@ impl<'a> ParsedLists<'a> {
         context: &ListLineContext,
         fields: &[Cow<'a, str>],
     ) -> Result<(), TableFault> {
-        let parsed = OverrideFields::parse(context, fields)?;
+        let parsed = OverrideFields::parse(context, fields)
+            .map_err(|fault| show_override(fault, context, fields))?;
         let covers_subtree = parsed.covers_subtree;
         self.check_first_line(context, OVERRIDE_COLUMNS[0], parsed.name.clone(), covers_subtree)?;
         if let Some(rows) = &mut self.override_list_rows {

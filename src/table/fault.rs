@@ -10,6 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use crate::support::excerpt::Excerpt;
 use crate::support::regular_file::{ReadError, is_transient_io_error};
 
 /// The number of faults that a [`TableFaults`] keeps. It only counts further faults.
@@ -29,6 +30,8 @@ pub enum TableFault {
         expected: String,
         /// What was found.
         found: String,
+        /// The line, if it may be shown.
+        excerpt: Option<Box<Excerpt>>,
     },
     /// The text is not TOML, or does not have the fields of a manifest.
     #[error("{at}: {message}")]
@@ -90,7 +93,26 @@ impl TableFault {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> TableFault {
-        TableFault::Expected { at: at.into(), expected: expected.into(), found: found.into() }
+        let (at, expected, found) = (at.into(), expected.into(), found.into());
+        TableFault::Expected { at, expected, found, excerpt: None }
+    }
+
+    /// Adds the line to a fault that says what was expected.
+    pub(super) fn with_excerpt(mut self, line: Excerpt) -> TableFault {
+        if let TableFault::Expected { excerpt, .. } = &mut self {
+            *excerpt = Some(Box::new(line));
+        }
+        self
+    }
+
+    /// The text for a terminal: the fault, and its line if that may be shown.
+    fn to_text(&self) -> String {
+        match self {
+            TableFault::Expected { excerpt: Some(excerpt), .. } => {
+                format!("{self}\n{}", excerpt.render(None))
+            }
+            _ => self.to_string(),
+        }
     }
 
     /// A fault that the system reported for a file.
@@ -131,6 +153,16 @@ impl TableFaults {
             TableFault::Io { source, .. } => is_transient_io_error(source),
             _ => false,
         })
+    }
+
+    /// The faults as texts for a terminal, with the lines that may be shown.
+    pub fn faults_as_text(&self) -> Vec<String> {
+        let mut texts: Vec<String> = self.faults.iter().map(TableFault::to_text).collect();
+        match self.fault_count - self.faults.len() {
+            0 => {}
+            more => texts.push(format!("and {more} more")),
+        }
+        texts
     }
 
     /// The number of faults, including those that are not kept.

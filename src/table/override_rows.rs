@@ -17,6 +17,7 @@ use super::source_packages::SECONDS_PER_DAY;
 use crate::model::domain::DnsName;
 use crate::model::month::parse_day_as_unix_seconds;
 use crate::model::verdict::{Reason, Score};
+use crate::support::excerpt::Excerpt;
 use crate::support::regular_file::{ReadError, read_regular_text};
 
 /// The columns of an override. A file may leave out the last two: a note for people, and the last
@@ -199,6 +200,30 @@ impl<'a> OverrideFields<'a> {
             end,
         })
     }
+}
+
+/// Adds the row to a fault of one of its fields. Addresses are left out.
+pub(super) fn show_override(
+    fault: TableFault,
+    context: &ListLineContext,
+    fields: &[Cow<'_, str>],
+) -> TableFault {
+    let is_at = |at: &String, column: &str| *at == context.format_location(column);
+    let column = match &fault {
+        TableFault::Expected { at, .. } => {
+            OVERRIDE_COLUMNS.iter().position(|column| is_at(at, column))
+        }
+        _ => None,
+    };
+    let is_shown = |field: &&Cow<'_, str>| !field.contains(['@', '"', '\n', '\r', ',']);
+    let shown =
+        |field: &Cow<'_, str>| if is_shown(&field) { field.to_string() } else { "…".into() };
+    let shown: Vec<String> = fields.iter().map(shown).collect();
+    let marked = column.map_or(0..shown.join(",").chars().count(), |at| {
+        let before: usize = shown[..at].iter().map(|field| field.chars().count() + 1).sum();
+        before..before + shown[at].chars().count()
+    });
+    fault.with_excerpt(Excerpt::new(context.line_number as usize, shown.join(","), marked))
 }
 
 /// Parses `true` or `false`, which spreadsheets write in upper case.

@@ -53,7 +53,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     let top = start_top_list(&config, &table, &ledger).map_err(unusable)?;
     let log =
         AccessLog::start(config.startup.log_target.clone(), config.reloadable.access_log.clone())
-            .map_err(|error| access_log_error(&config.startup.log_target, &error))?;
+            .map_err(|error| access_log_error(&config, &error))?;
     let trusted_proxies = config.startup.startup_rules.client_address.trusted_proxies.clone();
     let sample_one_in = config.startup.traces.as_ref().map(|traces| traces.sample_one_in);
     let tracer = Arc::new(Tracer::new(sample_one_in));

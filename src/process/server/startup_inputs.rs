@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigFault, ConfigSources, StoreOptions};
-use crate::keys::read_key_file;
+use crate::keys::{KeyFileError, read_key_file};
 use crate::management::{KnownOverrides, read_present_time};
-use crate::observe::access_log::LogTarget;
 use crate::process::reload::InputWatches;
 use crate::store::StoreUrl;
 use crate::support::certificates::{self, CertificateSet};
@@ -61,10 +60,10 @@ impl StartupInputs {
             None => Ok(Vec::new()),
         };
         if let Err(error) = &table {
-            faults.extend(error.to_string().lines().map(str::to_owned));
+            faults.extend(error.faults_as_text());
         }
         if let Err(errors) = &declared {
-            faults.extend(errors.iter().map(ToString::to_string));
+            faults.extend(errors.iter().map(KeyFileError::to_text));
         }
         let certificates = CertificateSet::load(&config.reloadable.certificates);
         if let Err(errors) = &certificates {
@@ -83,7 +82,10 @@ impl StartupInputs {
                 let declared_keys = declared;
                 Ok(StartupInputs { config, table, overrides, declared_keys, certificates, watches })
             }
-            _ => Err(faults),
+            _ => {
+                let place = |fault| config.file_places.place_missing(fault);
+                Err(faults.into_iter().map(place).collect())
+            }
         }
     }
 }
@@ -92,16 +94,17 @@ impl StartupInputs {
 /// each other nor the store, the config, the key file or the file of overrides.
 pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartError> {
     let log = config.startup.log_target.check_is_writable();
-    log.map_err(|error| access_log_error(&config.startup.log_target, &error))?;
+    log.map_err(|error| access_log_error(config, &error))?;
     let others = list_other_files(config);
     let check = |setting: &str, path: &Path, others: &[(&str, PathBuf)]| match others
         .iter()
         .find(|(_, other)| is_same_file(path, other))
     {
         Some((whose, _)) => {
-            let expected = format!("config: {setting}: expected another file than {whose}");
             let found = path.display();
-            Err(StartError::Config(vec![format!("{expected}, but found {found}")]))
+            let problem = format!("expected another file than {whose}, but found {found}");
+            let fault = config.file_places.fault(path, setting, &problem);
+            Err(StartError::Config(vec![fault.to_text()]))
         }
         None => Ok(()),
     };
@@ -137,9 +140,14 @@ fn list_other_files(config: &Config) -> Vec<(&'static str, PathBuf)> {
 }
 
 /// The start error for an access log that can't be written.
-pub(super) fn access_log_error(target: &LogTarget, error: &std::io::Error) -> StartError {
-    let target = target.path.as_ref();
-    let target = target.map_or("standard output".to_owned(), |path| path.display().to_string());
-    let what = format!("config: log.path: expected a file to append to, but found {error}");
-    StartError::Config(vec![format!("{what}: {target}")])
+pub(super) fn access_log_error(config: &Config, error: &std::io::Error) -> StartError {
+    const SETTING: &str = "log.path";
+    let problem = format!("expected a file to append to, but found {error}");
+    StartError::Config(vec![match &config.startup.log_target.path {
+        Some(path) => {
+            let problem = format!("{problem}: {}", path.display());
+            config.file_places.fault(path, SETTING, &problem).to_text()
+        }
+        None => format!("config: {SETTING}: {problem}: standard output"),
+    }])
 }

@@ -21,6 +21,38 @@ pub enum ServerName {
 }
 
 impl ServerName {
+    /// Returns true for a server on this machine that only this machine reaches.
+    pub fn is_on_loopback(&self) -> bool {
+        match self {
+            ServerName::Address(address) => {
+                let ip = address.ip().to_canonical();
+                ip.is_loopback() || ip.is_unspecified()
+            }
+            ServerName::Host { host, .. } => host == "localhost" || host.ends_with(".localhost"),
+            ServerName::Service(_) => false,
+        }
+    }
+
+    /// Returns true if this surely is the listener at this address of this machine.
+    pub fn is_at(&self, listener: SocketAddr) -> bool {
+        let ip = listener.ip();
+        // Another machine may have the same port.
+        match self {
+            ServerName::Address(address) => {
+                address.port() == listener.port()
+                    && (address.ip() == ip
+                        || self.is_on_loopback() && ip.is_unspecified()
+                        || address.ip().is_unspecified() && ip.is_loopback())
+            }
+            ServerName::Host { port, .. } => {
+                *port == listener.port()
+                    && self.is_on_loopback()
+                    && (ip.is_loopback() || ip.is_unspecified())
+            }
+            ServerName::Service(_) => false,
+        }
+    }
+
     /// Parses a server. Returns `None` if the text is none of the three forms.
     pub fn parse(text: &str) -> Option<ServerName> {
         if let Ok(address) = text.parse() {

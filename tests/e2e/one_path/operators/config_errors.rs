@@ -158,11 +158,13 @@ fn a_bad_score_in_the_overrides_is_reported_with_its_line() {
     std::fs::write(&overrides, text).unwrap();
     let errors = errors_of_check_and_run(&setup);
     let place = format!("{}:4127: risk_score: expected ", overrides.display());
-    assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
         errors[0].starts_with(&place) && errors[0].contains(", but found \"101\""),
         "{errors:?}"
     );
+    let row = ["     |", "4127 | n4127.test,subtree,disposable,101,,,"];
+    let mark = "     |                               ^^^";
+    assert_eq!(errors[1..], [row[0], row[1], mark]);
 }
 
 #[test]
@@ -197,7 +199,11 @@ fn an_unreadable_table_is_reported_with_its_path() {
         let lists = setup.path("lists");
         ruin(&lists);
         let errors = errors_of_check_and_run(&setup);
-        assert!(errors[0].starts_with(&lists.display().to_string()), "{errors:?}");
+        let is_missing = !lists.exists();
+        let place = if is_missing { ": table.path: expected a directory" } else { "" };
+        let is_placed = errors[0].contains(place);
+        let has_path = errors.join("\n").contains(&lists.display().to_string());
+        assert!(is_placed && has_path, "{errors:?}");
     }
 }
 
@@ -228,22 +234,62 @@ fn key_file_faults_are_reported_with_their_line_and_without_the_secret() {
     let setup = setup.set_text("keys.file", file.to_str().unwrap());
     let head = "[[key]]\nid = \"a\"\naccount = \"acme\"\n";
     for (rest, line, words) in [
-        ("hash = \"sha256:1234\"\n", 4, "hash: expected sha256:"),
-        ("env = \"NOT_SET_ANYWHERE\"\n", 4, "env: expected"),
-        ("env = \"SHORT_KEY_OF_TESTS\"\n", 4, "env: expected"),
-        ("colour = 1\n", 4, ""),
-        ("hash = \"sha256:00\"\norigins = [\"x\"]\n", 4, ""),
+        ("hash = \"sha256:1234\"\n", "4:8", "hash: expected sha256:"),
+        ("env = \"NOT_SET_ANYWHERE\"\n", "4:7", "env: expected"),
+        ("env = \"SHORT_KEY_OF_TESTS\"\n", "4:7", "env: expected"),
+        ("colour = 1\n", "4:1", ""),
+        ("hash = \"sha256:00\"\norigins = [\"x\"]\n", "4:8", ""),
     ] {
         std::fs::write(&file, format!("{head}{rest}")).unwrap();
         let errors = errors_of_check_and_run(&setup);
         let place = format!("{}:{line}: {words}", file.display());
         assert!(errors[0].starts_with(&place), "{place}\n{errors:?}");
         assert!(!errors.join("").contains("s3cret"), "{errors:?}");
+        assert!(errors[2].starts_with("4 | ") && errors[3].contains('^'), "{errors:?}");
     }
     std::fs::remove_file(&file).unwrap();
-    assert!(
-        errors_of_check_and_run(&setup)[0].starts_with(&format!("{}: expected", file.display()))
-    );
+    let errors = errors_of_check_and_run(&setup);
+    assert!(errors[0].contains(": keys.file: expected a key file, but found"), "{errors:?}");
+}
+
+/// A missing file is a fault of the setting that names it, and is told where it was looked for.
+#[test]
+fn a_missing_file_is_reported_at_its_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let real = std::fs::canonicalize(folder.path()).unwrap();
+    let check = |text: &str, code: i32| {
+        std::fs::write(folder.path().join("riskgate.toml"), text).unwrap();
+        let mut command = std::process::Command::new(crate::harness::BINARY);
+        command.args(["check", "-c", "riskgate.toml"]).current_dir(folder.path());
+        crate::harness::run_command(&mut command).expect(code).stderr
+    };
+    for (text, place, missing) in [
+        ("[keys]\nfile = \"k.toml\"\n", "2:8: keys.file: ", "k.toml"),
+        ("[table]\npath = \"lists\"\n", "2:8: table.path: ", "lists"),
+        ("[log]\npath = \"logs/a.log\"\n", "2:8: log.path: ", "folder logs"),
+        ("[upstream]\ntls = true\ntls_ca = \"ca.pem\"\n", "3:10: upstream.tls_ca: ", "ca.pem"),
+    ] {
+        let shown = check(text, 78);
+        assert!(shown.starts_with(&format!("riskgate.toml:{place}expected ")), "{shown}");
+        let missing = match missing.strip_prefix("folder ") {
+            Some(name) => format!("^ there is no folder {}/{name}\n", real.display()),
+            None => format!("^ there is no {}/{missing}\n", real.display()),
+        };
+        assert!(shown.contains(&missing) && shown.lines().count() == 4, "{shown}");
+    }
+    // riskgate starts without these.
+    let shown = check("[[table.feed]]\nname = \"own\"\nurl = \"own.txt\"\n", 0);
+    assert!(shown.contains("riskgate.toml: good; "), "{shown}");
+    let store =
+        format!("note: there is no store at sqlite:{}/state/riskgate.db yet", real.display());
+    assert!(shown.contains(&store), "{shown}");
+    let feed =
+        "warning: riskgate.toml:3:7: table.feed \"own\": url: expected a file, but found none";
+    assert!(shown.contains(feed) && shown.contains("3 | url = \"own.txt\""), "{shown}");
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let shown = check("[process]\nruntime_dir = \"file\"\n", 0);
+    let expected = "riskgate.toml:2:15: process.runtime_dir: expected a directory that only this";
+    assert!(shown.contains(expected) && shown.contains("not a directory: file"), "{shown}");
 }
 
 #[test]
