@@ -21,13 +21,16 @@ use crate::model::network::loopback_if_unspecified;
 use crate::support::regular_file::parent_dir;
 use answers::Answers;
 pub use answers::Args;
-use files::{COMPOSE_FILE, UNIT_FILE, render_compose_file, render_config, render_unit};
+use files::{
+    COMPOSE_FILE, UNIT_FILE, quote_for_shell, render_compose_file, render_config, render_unit,
+};
 use questions::Interview;
 
 /// The plan of the first key's account.
 const FIRST_PLAN: &str = "pro";
 
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
+    let args = &Args { file: args.config_file(), ..args.clone() };
     let folder = parent_dir(&args.file);
     let extra = match (args.systemd, args.compose) {
         (true, _) => Some(folder.join(UNIT_FILE)),
@@ -76,8 +79,8 @@ fn write_files_and_key(
         let plan = Some(FIRST_PLAN.to_owned());
         create_key(&config, &NewKey { account, plan, ..NewKey::default() }, false)?;
     }
-    let shown = args.file.display();
-    print_message(format!("wrote {shown}; `riskgate check -c {shown}` checks it"));
+    let (shown, quoted) = (args.file.display(), quote_for_shell(&args.file));
+    print_message(format!("wrote {shown}; `riskgate check -c {quoted}` checks it"));
     if let Some(extra) = extra {
         print_message(format!("wrote {}", extra.display()));
     }
@@ -85,7 +88,7 @@ fn write_files_and_key(
 }
 
 fn print_next_commands(args: &Args, answers: &Answers) {
-    let (file, account) = (args.file.display(), &answers.account);
+    let (file, account) = (quote_for_shell(&args.file), &answers.account);
     let address = match args.compose {
         true => SocketAddr::from((Ipv4Addr::LOCALHOST, answers.listen.port())),
         false => loopback_if_unspecified(answers.listen),
@@ -93,16 +96,18 @@ fn print_next_commands(args: &Args, answers: &Answers) {
     let ask = format!(
         "curl -s -H 'Authorization: Bearer rg_…' http://{address}/v1/public/domain/yopmail.com"
     );
-    let folder = parent_dir(&args.file).display();
+    let folder = parent_dir(&args.file);
+    let unit = quote_for_shell(&folder.join(UNIT_FILE));
+    let compose = quote_for_shell(&folder.join(COMPOSE_FILE));
     let (first, second) = match (args.systemd, args.compose) {
         (true, _) => (
-            format!("sudo systemctl enable --now \"$(realpath {folder}/{UNIT_FILE})\""),
+            format!("sudo systemctl enable --now \"$(realpath {unit})\""),
             format!("{ask}    # with the key above"),
         ),
         (_, true) => (
-            format!("docker compose -f {folder}/{COMPOSE_FILE} up --detach"),
+            format!("docker compose -f {compose} up --detach"),
             format!(
-                "docker compose -f {folder}/{COMPOSE_FILE} exec riskgate /usr/bin/riskgate keys \
+                "docker compose -f {compose} exec riskgate /usr/bin/riskgate keys \
                  create --account {account} --plan {FIRST_PLAN}"
             ),
         ),

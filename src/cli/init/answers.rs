@@ -3,15 +3,16 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The config to write.
+    /// The config to write; riskgate.toml in it if this is a folder.
     #[arg(value_name = "FILE", default_value = "riskgate.toml")]
     pub file: PathBuf,
     /// The address for requests.
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
-    /// The server behind riskgate; without one, riskgate answers everything itself.
+    /// The server behind riskgate, with https:// before it if it speaks TLS; without one, riskgate
+    /// answers everything itself.
     #[arg(long, value_name = "HOST:PORT")]
     pub upstream: Option<String>,
     /// The path to which the server's sign-up form is posted.
@@ -28,10 +29,28 @@ pub struct Args {
     pub compose: bool,
 }
 
+impl Args {
+    /// The config to write.
+    pub fn config_file(&self) -> PathBuf {
+        match self.file.is_dir() {
+            true => self.file.components().as_path().join("riskgate.toml"),
+            false => self.file.clone(),
+        }
+    }
+}
+
+/// The server behind riskgate.
+#[derive(Clone)]
+pub struct Upstream {
+    /// `HOST:PORT`, or a service.
+    pub server: String,
+    pub speaks_tls: bool,
+}
+
 /// What the config says.
 pub struct Answers {
     pub listen: SocketAddr,
-    pub upstream: Option<String>,
+    pub upstream: Option<Upstream>,
     pub sign_up: Option<String>,
     pub account: String,
 }

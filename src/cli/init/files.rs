@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use super::answers::Answers;
+use super::answers::{Answers, Upstream};
 use crate::cli::failure::CommandFailure;
 use crate::support::regular_file::parent_dir;
 
@@ -53,11 +53,15 @@ pub(super) fn render_config(answers: &Answers) -> String {
                  health checks off.\n# servers = [\"10.0.0.7:9000\"]\nhealth_interval = \"0\"\n",
             );
         }
-        Some(server) => {
+        Some(Upstream { server, speaks_tls }) => {
             let server = toml_text(server);
+            let tls = match speaks_tls {
+                true => "# The certificate of the server must be for its name.\ntls = true\n",
+                false => "",
+            };
             let _ = write!(
                 text,
-                "servers = [{server}]\n\n# riskgate stands in front of the whole site. Without key \
+                "servers = [{server}]\n{tls}\n# riskgate stands in front of the whole site. Without key \
                  = false, each request would need an API key.\n[[upstream.route]]\nprefix = \"/\"\n\
                  key = false\n"
             );
@@ -107,6 +111,16 @@ pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
     ))
 }
 
+/// Writes a path as a word for a shell.
+pub(super) fn quote_for_shell(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    match text.chars().all(is_plain) && !text.starts_with('-') {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 /// Writes a path as a word of `ExecStart`, in which systemd replaces `%`.
 fn quote_for_systemd(path: &Path) -> String {
     let text = path.display().to_string();
@@ -117,7 +131,7 @@ fn quote_for_systemd(path: &Path) -> String {
 /// Renders a compose file. The image is one that `scripts/release` has built.
 pub(super) fn render_compose_file(config: &Path, answers: &Answers) -> String {
     let port = answers.listen.port();
-    let server = answers.upstream.as_deref().unwrap_or_default();
+    let server = answers.upstream.as_ref().map_or("", |upstream| &upstream.server);
     // Docker knows the name on Linux only by this line.
     let hosts = match server.starts_with(HOST_OF_CONTAINER) {
         true => format!("    extra_hosts: [\"{HOST_OF_CONTAINER}:host-gateway\"]\n"),
@@ -125,13 +139,15 @@ pub(super) fn render_compose_file(config: &Path, answers: &Answers) -> String {
     };
     let version = env!("CARGO_PKG_VERSION");
     let name = config.file_name().unwrap_or_default().to_string_lossy();
+    // JSON is YAML, in which Docker replaces variables.
+    let path = toml_text(&format!("/etc/riskgate/{name}")).replace('$', "$$");
     format!(
         "# riskgate with its store in a volume. Build the image with scripts/release in the sources,\n\
          # and load it: podman load -i riskgate-{version}-image.tar\n\
          services:\n  riskgate:\n    image: riskgate:{version}\n    \
-         command: [run, -c, /etc/riskgate/{name}]\n    restart: unless-stopped\n    \
+         command: [run, -c, {path}]\n    restart: unless-stopped\n    \
          read_only: true\n    cap_drop: [ALL]\n    environment:\n      \
-         RISKGATE_CONFIG: /etc/riskgate/{name}\n    volumes:\n      \
+         RISKGATE_CONFIG: {path}\n    volumes:\n      \
          - state:/var/lib/riskgate\n      \
          # The folder: an editor may replace a file, and a mount of the file would keep the old \
          one.\n      - .:/etc/riskgate:ro\n    ports: [\"127.0.0.1:{port}:{port}\"]\n{hosts}    \

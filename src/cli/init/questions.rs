@@ -3,17 +3,21 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 
-use super::answers::{Answers, Args};
+use super::answers::{Answers, Args, Upstream};
 use super::files::HOST_OF_CONTAINER;
 use crate::cli::failure::CommandFailure;
 use crate::keys::{ID_OR_ACCOUNT_FORMAT, is_valid_id_or_account};
-use crate::model::path_prefix::PathPrefix;
+use crate::model::path_prefix::{PathPrefix, is_own_target};
 use crate::proxy::upstream::ServerName;
 
+/// The port of the operator's pages by default.
+const ADMIN_PORT: u16 = 9090;
+/// Paths of the operator's pages that take no form.
+const OPERATOR_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 const DEFAULT_ACCOUNT: &str = "main";
-const UPSTREAM_FORMAT: &str =
-    "expected a host and a port such as 127.0.0.1:3000, without a scheme and a path";
+const UPSTREAM_FORMAT: &str = "expected a host and a port such as 127.0.0.1:3000, without a scheme \
+                               and a path, or https:// before them if the server speaks TLS";
 const SIGN_UP_FORMAT: &str =
     "expected a path such as /signup, without a scheme, a host and a query";
 
@@ -31,7 +35,15 @@ impl Interview {
     pub fn ask(&self, args: &Args) -> Result<Answers, CommandFailure> {
         let of_option =
             |name: &str, expected: String| CommandFailure::usage(format!("{name}: {expected}"));
-        let parse_upstream = |text: &str| parse_upstream(text, args.compose);
+        let listen = args.listen.as_deref().map(parse_listen);
+        let listen = listen.transpose().map_err(|expected| of_option("--listen", expected))?;
+        // Without an option, the question for it comes first.
+        let listen_of_option = listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+        let parse_upstream_for = |text: &str, listen: SocketAddr| match args.compose {
+            true => parse_upstream(text, None),
+            false => parse_upstream(text, Some(listen)),
+        };
+        let parse_upstream = |text: &str| parse_upstream_for(text, listen_of_option);
         let upstream = args.upstream.as_deref().map(|text| match parse_upstream(text) {
             Ok(Some(server)) => Ok(server),
             Ok(None) => Err(of_option("--upstream", UPSTREAM_FORMAT.to_owned())),
@@ -46,8 +58,6 @@ impl Interview {
         let sign_up = sign_up.transpose()?;
         let account = args.account.as_deref().map(parse_account);
         let account = account.transpose().map_err(|expected| of_option("--account", expected))?;
-        let listen = args.listen.as_deref().map(parse_listen);
-        let listen = listen.transpose().map_err(|expected| of_option("--listen", expected))?;
         let listen = match listen {
             Some(address) => address,
             None => self.ask_until_valid(
@@ -56,8 +66,14 @@ impl Interview {
                 parse_listen,
             )?,
         };
+        let parse_upstream = |text: &str| parse_upstream_for(text, listen);
         let upstream = match upstream {
-            Some(server) => Some(server),
+            Some(server) => {
+                // The address for requests may be known only now.
+                parse_upstream(args.upstream.as_deref().unwrap_or_default())
+                    .map_err(|expected| of_option("--upstream", expected))?;
+                Some(server)
+            }
             None => self.ask_until_valid(
                 "2/4  Your server behind riskgate, such as 127.0.0.1:3000; empty for none",
                 "",
@@ -106,42 +122,66 @@ impl Interview {
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let address = text.trim().parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
-    address.ok_or_else(|| format!("expected an address such as 127.0.0.1:8080, but found {text:?}"))
+    let address = address
+        .ok_or_else(|| format!("expected an address such as 127.0.0.1:8080, but found {text:?}"))?;
+    match address.port() == ADMIN_PORT {
+        true => Err(format!(
+            "expected another port than {ADMIN_PORT}, at which operators reach riskgate, but found \
+             {address}"
+        )),
+        false => Ok(address),
+    }
 }
 
-/// Parses the server behind riskgate; `None` if the text is empty.
-fn parse_upstream(text: &str, is_in_container: bool) -> Result<Option<String>, String> {
+/// Parses the server behind riskgate; `None` if the text is empty. `listen` is the address of
+/// riskgate, `None` in a container.
+fn parse_upstream(text: &str, listen: Option<SocketAddr>) -> Result<Option<Upstream>, String> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    let without_scheme = text.split_once("://").map(|(_, rest)| rest.split('/').next());
-    let Some(name) = ServerName::parse(text) else {
-        return Err(match without_scheme.flatten().filter(|it| ServerName::parse(it).is_some()) {
-            Some(server) => format!("{UPSTREAM_FORMAT}; write {server}"),
+    let (server, speaks_tls) = match text.strip_prefix("https://") {
+        Some(rest) => (with_port_of_https(rest.strip_suffix('/').unwrap_or(rest)), true),
+        None => (text.to_owned(), false),
+    };
+    let Some(name) = ServerName::parse(&server) else {
+        let rest = text.split_once("://").and_then(|(_, rest)| rest.split('/').next());
+        let is_server = |it: &&str| match speaks_tls {
+            true => ServerName::parse(&with_port_of_https(it)).is_some(),
+            false => ServerName::parse(it).is_some(),
+        };
+        let meant = rest.filter(is_server);
+        let scheme = if speaks_tls { "https://" } else { "" };
+        return Err(match meant {
+            Some(server) => format!("{UPSTREAM_FORMAT}; write {scheme}{server}"),
             None => UPSTREAM_FORMAT.to_owned(),
         });
     };
-    let is_loopback = match &name {
-        ServerName::Address(address) => {
-            let ip = address.ip().to_canonical();
-            ip.is_loopback() || ip.is_unspecified()
-        }
-        ServerName::Host { host, .. } => host == "localhost" || host.ends_with(".localhost"),
-        ServerName::Service(_) => false,
-    };
-    let port = text.rsplit_once(':').map(|(_, port)| port).unwrap_or_default();
+    let port = server.rsplit_once(':').map(|(_, port)| port).unwrap_or_default();
     if port.parse() == Ok(0_u16) {
         return Err(format!("expected a port from 1 to 65535, but found {text}"));
     }
-    match is_in_container && is_loopback {
-        true => Err(format!(
+    match listen {
+        None if name.is_on_loopback() => Err(format!(
             "expected a server that a container reaches, but found {text}: the loopback of a \
              container is not that of this machine; write {HOST_OF_CONTAINER}:{port} for a server on \
              this machine that listens beyond loopback, or SERVICE:{port} for another service of the \
              compose file"
         )),
-        false => Ok(Some(text.to_owned())),
+        Some(listen) if name.is_at(listen) => Err(format!(
+            "expected another server than riskgate itself, but found {text}, where riskgate listens: \
+             each request would come back to it; let the server listen at another port, or riskgate, \
+             by --listen"
+        )),
+        _ => Ok(Some(Upstream { server, speaks_tls })),
+    }
+}
+
+/// Returns a host with the port of HTTPS, unless it has a port.
+fn with_port_of_https(text: &str) -> String {
+    match ServerName::parse(text) {
+        Some(_) => text.to_owned(),
+        None => format!("{text}:443"),
     }
 }
 
@@ -150,9 +190,18 @@ fn parse_sign_up(text: &str) -> Result<Option<String>, String> {
     let text = text.trim();
     match PathPrefix::parse(text) {
         _ if text.is_empty() => Ok(None),
+        Some(_) if is_own_path(text) => Err(format!(
+            "expected the path of a form of your server, but found {text}, which riskgate answers \
+             itself"
+        )),
         Some(_) => Ok(Some(text.to_owned())),
         None => Err(SIGN_UP_FORMAT.to_owned()),
     }
+}
+
+/// Returns true for a path that riskgate answers on one of its listeners.
+fn is_own_path(path: &str) -> bool {
+    is_own_target(path.to_ascii_lowercase().as_bytes()) || OPERATOR_PATHS.contains(&path)
 }
 
 fn parse_account(text: &str) -> Result<String, String> {

@@ -22,6 +22,8 @@ fn init_writes_a_config_without_warnings_and_a_key_that_is_in_its_store() {
         &["init", "--upstream", "127.0.0.1:3000"],
         &["init", "--upstream", "127.0.0.1:3000", "--sign-up", "/signup", "--account", "acme"],
         &["init", "--listen", "127.0.0.1:18080", "--systemd"],
+        &["init", ".", "--upstream", "https://10.0.0.7:8443"],
+        &["init", "./", "--upstream", "https://backend.internal/"],
     ] {
         let folder = TempDir::new().unwrap();
         let made = run_in(folder.path(), words).expect(0);
@@ -33,6 +35,11 @@ fn init_writes_a_config_without_warnings_and_a_key_that_is_in_its_store() {
         let config = fs::read_to_string(folder.path().join("riskgate.toml")).unwrap();
         assert!(config.contains("name = \"castle\"") && config.contains("keep = \"90d\""));
         assert_eq!(config.contains("mode = \"shadow\""), words.contains(&"/signup"));
+        let has_tls = words.last().unwrap().starts_with("https://");
+        assert_eq!(config.contains("\ntls = true\n"), has_tls);
+        // The store has the hashes of keys; the config has no secret.
+        let store = fs::metadata(folder.path().join("state/riskgate.db")).unwrap();
+        assert_eq!(store.permissions().mode() & 0o777, 0o600);
         assert_eq!(folder.path().join("riskgate.service").exists(), words.contains(&"--systemd"));
     }
 }
@@ -61,6 +68,10 @@ fn init_overwrites_no_file_and_leaves_none_behind_after_a_failure() {
         ("127.0.0.1", "--upstream: expected a host and a port such as"),
         ("a.test:99999", "--upstream: expected a host and a port such as"),
         ("a.test:0", "--upstream: expected a port from 1 to 65535"),
+        ("https://a.test/x", "; write https://a.test\n"),
+        ("127.0.0.1:8080", "--upstream: expected another server than riskgate itself"),
+        ("localhost:8080", "--upstream: expected another server than riskgate itself"),
+        ("https://127.0.0.1:8080", "--upstream: expected another server than riskgate itself"),
     ] {
         let refused = run_in(folder.path(), &["init", "--upstream", server]).expect(2).stderr;
         assert!(refused.contains(hint), "{refused}");
@@ -72,6 +83,15 @@ fn init_overwrites_no_file_and_leaves_none_behind_after_a_failure() {
             "{refused}"
         );
     }
+    for path in ["/v1/public", "/V1/check/x", "/healthz"] {
+        let words = ["init", "--upstream", "127.0.0.1:3000", "--sign-up", path];
+        let refused = run_in(folder.path(), &words).expect(2).stderr;
+        let expected =
+            format!("of a form of your server, but found {path}, which riskgate answers");
+        assert!(refused.starts_with("--sign-up: ") && refused.contains(&expected), "{refused}");
+    }
+    let own = run_in(folder.path(), &["init", "--listen", "127.0.0.1:9090"]).expect(2).stderr;
+    assert!(own.contains("--listen: expected another port than 9090"), "{own}");
     run_in(folder.path(), &["init", "no/such/folder.toml"]).expect(1);
     run_in(folder.path(), &["init", "--account", "two words"]).expect(2);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -108,6 +128,18 @@ fn a_compose_file_has_no_server_on_the_loopback_of_the_container() {
     assert!(made.contains("build the image first: scripts/release"), "{made}");
     let text = fs::read_to_string(folder.path().join("compose.yaml")).unwrap();
     assert!(text.contains("extra_hosts: [\"host.docker.internal:host-gateway\"]\n"), "{text}");
+}
+
+#[test]
+fn odd_names_of_files_are_quoted_in_what_init_writes_and_prints() {
+    let folder = TempDir::new().unwrap();
+    let made = run_in(folder.path(), &["init", "it's $one #1.toml", "--compose"]).expect(0).stderr;
+    let compose = fs::read_to_string(folder.path().join("compose.yaml")).unwrap();
+    let path = "\"/etc/riskgate/it's $$one #1.toml\"";
+    for line in [format!("command: [run, -c, {path}]\n"), format!("RISKGATE_CONFIG: {path}\n")] {
+        assert!(compose.contains(&line), "{compose}");
+    }
+    assert!(made.contains("`riskgate check -c 'it'\\''s $one #1.toml'`"), "{made}");
 }
 
 #[test]
