@@ -1,10 +1,9 @@
 //! `riskgate check`: reads everything as `run` would, and starts nothing.
 
-use super::config_args::ConfigArgs;
+use super::config_args::{ConfigArgs, describe_source};
 use super::failure::CommandFailure;
 use super::output::print_message;
 use super::store_access::{STORE_TIMEOUT, read_ring_rows};
-use crate::config::DEFAULT_CONFIG_PATHS;
 use crate::keys::KeyRing;
 use crate::management::read_present_time;
 use crate::process::server::{StartupInputs, check_log_limits_and_upstreams, check_runtime_dir};
@@ -23,6 +22,10 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
             RingRows::default()
         }
         Ok(Some(mut store)) => {
+            // Each further question to a server that does not answer would wait as long.
+            if let Err(error @ StoreError::Unavailable { .. }) = store.unix_now() {
+                return Err(store_failure(error));
+            }
             store.check_safe_if_reachable().map_err(store_failure)?;
             check_writable(&mut store)?;
             read_ring_rows(&mut store).map_err(store_failure)?
@@ -33,12 +36,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let (declared, plans) = (&inputs.declared_keys, &inputs.config.reloadable.plans);
     KeyRing::check_key_file(&rows, declared, plans)
         .map_err(|error| CommandFailure::config(vec![error.to_string()]))?;
-    let from = match &inputs.config.file {
-        Some(file) => file.display().to_string(),
-        None => {
-            format!("built-in defaults, because there is no {}", DEFAULT_CONFIG_PATHS.join(", "))
-        }
-    };
+    let from = describe_source(&inputs.config);
     print_message(format!(
         "{from}: good; store {}, table {} with {}, {}",
         options.shown_address(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::failure::CommandFailure;
 use super::output::print_message;
-use crate::config::{Config, ConfigFile, ConfigSources};
+use crate::config::{Config, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 
 /// The option that names the config file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -61,5 +61,15 @@ impl GatewayConfigArgs {
         add("listen.admin", self.admin.clone());
         add("upstream.servers", Some(self.upstream.join(",")).filter(|all| !all.is_empty()));
         ConfigSources { flags, ..self.config.config_sources() }
+    }
+}
+
+/// Names the file that a config was read from.
+pub fn describe_source(config: &Config) -> String {
+    match &config.file {
+        Some(file) => file.display().to_string(),
+        None => {
+            format!("built-in defaults, because there is no {}", DEFAULT_CONFIG_PATHS.join(", "))
+        }
     }
 }

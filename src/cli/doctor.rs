@@ -11,15 +11,23 @@ mod servers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::config_args::ConfigArgs;
+use super::config_args::{ConfigArgs, describe_source};
 use super::failure::CommandFailure;
 use super::findings::print_findings;
 use super::http_client::create_http_client;
 use super::store::check_store;
+use crate::config::{Config, ConfigSources, EffectiveSetting, SettingOrigin};
 use crate::process::server::StartupInputs;
 use crate::store::Finding;
 use public_url::PublicUrl;
+
+/// The settings whose defaults lead a check to another deployment than the one that is meant.
+const CHECKED_SETTINGS: [&str; 4] =
+    ["listen.http", "listen.admin", "store.url", "upstream.servers"];
+/// How long the store may take for an answer.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -44,9 +52,10 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let config = &inputs.config;
     let token = args.token_file.as_deref().map(read_token);
     let client = create_http_client(None);
-    let mut findings = gateway::check_gateway(&client, config, token.transpose()?.as_deref());
+    let mut findings = vec![name_config_and_defaults(&sources, config)];
+    findings.extend(gateway::check_gateway(&client, config, token.transpose()?.as_deref()));
     findings.extend(listeners::check_listeners(&client, config));
-    findings.extend(check_store(config).into_iter().map(name_store));
+    findings.extend(check_store(config, STORE_TIMEOUT).into_iter().map(name_store));
     findings.extend(servers::check_servers(config));
     findings.extend(servers::check_resolvers(config, &inputs.table));
     if let Some(certificates) = inputs.certificates {
@@ -56,6 +65,30 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
         findings.extend(public_url::check_public_url(url, config));
     }
     print_findings(&findings, args.json, "the deployment")
+}
+
+/// Names the config that is checked, and what it leaves to defaults. The gateway may have another.
+fn name_config_and_defaults(sources: &ConfigSources, config: &Config) -> Finding {
+    let settings = Config::read_effective_settings(sources).map(|it| it.0).unwrap_or_default();
+    let is_default = |it: &&EffectiveSetting| {
+        it.origin == SettingOrigin::Default && CHECKED_SETTINGS.contains(&it.key.as_str())
+    };
+    let defaults = settings.iter().filter(is_default).filter_map(|it| {
+        let name = it.key.as_str();
+        match (name, &it.value) {
+            ("store.url", _) => Some(format!("{name} = {}", config.startup.store.shown_address())),
+            (_, value) => Some(format!("{name} = {}", value.as_ref()?)),
+        }
+    });
+    let defaults: Vec<String> = defaults.collect();
+    let source = describe_source(config);
+    Finding::good(
+        "config",
+        match defaults.is_empty() {
+            true => source,
+            false => format!("{source}; by default {}", defaults.join(", ")),
+        },
+    )
 }
 
 fn read_token(file: &Path) -> Result<String, CommandFailure> {

@@ -35,3 +35,17 @@ pub fn judge_present_time(
     let judged = opened.and_then(|mut store| find_believed_time(store.as_mut()));
     judged.or_else(|_| find_believed_time(None))
 }
+
+/// Returns the present time in Unix seconds by the clock of this machine alone.
+pub(super) fn read_machine_time() -> i64 {
+    find_believed_time(None).map_or(0, |judged| judged.time.unix_now)
+}
+
+/// Like [`read_present_time`], for a store that is open already. Returns also whether the store
+/// answers.
+pub(super) fn read_time_of_store(store: &mut Store) -> (i64, bool) {
+    let judged = find_believed_time(Some(store));
+    let answers = !matches!(judged, Err(StoreError::Unavailable { .. }));
+    let judged = judged.or_else(|_| find_believed_time(None));
+    (judged.map_or(0, |judged| judged.time.unix_now), answers)
+}

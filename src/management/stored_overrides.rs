@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fault::ManagementFault;
+use super::present_time::{read_machine_time, read_time_of_store};
 use crate::config::StoreOptions;
 use crate::keys::sha256;
 use crate::store::{
@@ -99,6 +100,22 @@ impl KnownOverrides {
         let store = Store::open_to_check(&options.url, &options.redis, timeout)?;
         let known = store.map(|mut store| KnownOverrides::read(&mut store, inputs)).transpose()?;
         Ok(known.flatten().unwrap_or_default())
+    }
+
+    /// Reads the present time, and the overrides as [`KnownOverrides::read_of_config`] does. Waits
+    /// only once for a store that does not answer, which has no overrides then.
+    pub fn read_with_time(
+        options: &StoreOptions,
+        timeout: Duration,
+        inputs: &TableInputs,
+    ) -> (i64, KnownOverrides) {
+        let opened = Store::open_to_check(&options.url, &options.redis, timeout);
+        let Ok(Some(mut store)) = opened else {
+            return (read_machine_time(), KnownOverrides::default());
+        };
+        let (now, answers) = read_time_of_store(&mut store);
+        let known = if answers { KnownOverrides::read(&mut store, inputs) } else { Ok(None) };
+        (now, known.ok().flatten().unwrap_or_default())
     }
 
     /// The version of the overrides; `None` if none has been read.

@@ -16,7 +16,7 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::certificates::read_expiry;
+use super::certificates::{is_self_signed, read_expiry};
 
 /// The certificate of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl ServerCertVerifier for Recorder {
             now,
         );
         let expires_at = read_expiry(end_entity);
-        let distrust = verified.err().map(|error| describe_distrust(&error));
+        let distrust = verified.err().map(|error| describe_distrust(&error, end_entity));
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         *shown = Some(ShownCertificate { expires_at, distrust });
         Ok(ServerCertVerified::assertion())
@@ -111,7 +111,7 @@ impl ServerCertVerifier for Recorder {
     }
 }
 
-fn describe_distrust(error: &Error) -> String {
+fn describe_distrust(error: &Error, certificate: &CertificateDer<'_>) -> String {
     use CertificateError::{
         Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
         NotValidYetContext, UnknownIssuer,
@@ -121,6 +121,7 @@ fn describe_distrust(error: &Error) -> String {
         Expired | ExpiredContext { .. } => "it has expired",
         NotValidYet | NotValidYetContext { .. } => "it is not valid yet",
         NotValidForName | NotValidForNameContext { .. } => "it is for another name",
+        _ if is_self_signed(certificate) => "it has signed itself, so no authority vouches for it",
         UnknownIssuer => {
             "no authority that this machine trusts has signed it, or an intermediate certificate \
              is missing behind it"

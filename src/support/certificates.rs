@@ -157,6 +157,12 @@ pub(super) fn read_expiry(certificate: &CertificateDer<'_>) -> Option<i64> {
     read_names_and_expiry(certificate).map(|(_, expires)| expires)
 }
 
+/// Returns true if a certificate names itself as its authority.
+pub(super) fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
+    X509Certificate::from_der(certificate)
+        .is_ok_and(|(_, parsed)| parsed.subject() == parsed.issuer())
+}
+
 /// Reads certificates in PEM format, at least one. `expected` names them in the fault.
 pub fn read_pem_certificates(
     path: &Path,

@@ -85,8 +85,23 @@ fn check_https(address: SocketAddr) -> Finding {
     });
     match shown {
         Ok(_) => Finding::good(SUBJECT, format!("{address} speaks TLS")),
-        Err(error) => Finding::fault(SUBJECT, format!("{address}: {error}"), START_ADVICE),
+        Err(error) => {
+            let found = format!("{address}: {}", describe_handshake(&error));
+            Finding::fault(SUBJECT, found, START_ADVICE)
+        }
     }
+}
+
+/// Says why a server completed no TLS handshake.
+pub(super) fn describe_handshake(error: &io::Error) -> String {
+    use io::ErrorKind::{ConnectionReset, InvalidData, TimedOut, UnexpectedEof, WouldBlock};
+    let found = match error.kind() {
+        WouldBlock | TimedOut => "it accepts the connection and never answers",
+        ConnectionReset | UnexpectedEof => "it closes the connection",
+        InvalidData => "its answer is not one of TLS",
+        _ => return error.to_string(),
+    };
+    format!("expected a TLS handshake, but {found}")
 }
 
 /// Asks a URL that must send its clients to HTTPS.
@@ -118,4 +133,21 @@ pub(super) fn check_certificate_files(certificates: CertificateSet) -> Vec<Findi
     let expiries = CurrentCertificates::new(certificates).expiries();
     let check = |(file, expires_at)| check_expiry(format!("certificate {file}"), expires_at);
     expiries.into_iter().map(check).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handshake_without_an_answer_is_told_in_words() {
+        for (kind, expected) in [
+            (io::ErrorKind::WouldBlock, "never answers"),
+            (io::ErrorKind::UnexpectedEof, "closes the connection"),
+            (io::ErrorKind::InvalidData, "not one of TLS"),
+        ] {
+            let text = describe_handshake(&io::Error::new(kind, "os error 11"));
+            assert!(text.ends_with(expected) && !text.contains("os error"), "{text}");
+        }
+    }
 }

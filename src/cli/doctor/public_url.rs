@@ -7,11 +7,11 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, UNIX_EPOCH};
 
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, StatusCode, Uri};
 use serde_json::Value;
 
 use super::ages::check_expiry;
-use super::listeners::{check_redirect, connect};
+use super::listeners::{check_redirect, connect, describe_handshake};
 use crate::cli::http_client::{create_http_client, describe_http_error};
 use crate::config::Config;
 use crate::gate::ClientAddressSource;
@@ -111,10 +111,13 @@ fn check_tls(url: &PublicUrl, stream: TcpStream) -> (Vec<Finding>, bool) {
         Ok(shown) => shown,
         Err(error) => {
             let advice = "see that this port speaks TLS, and has a certificate";
-            return (vec![Finding::fault(SUBJECT, error.to_string(), advice)], false);
+            return (vec![Finding::fault(SUBJECT, describe_handshake(&error), advice)], false);
         }
     };
-    let expiry = shown.expires_at.map(|at| check_expiry("tls".to_owned(), at));
+    // That a certificate which clients refuse expires later is no good news.
+    let is_news = |at: &i64| shown.distrust.is_none() || *at <= machine_unix_now();
+    let expiry = shown.expires_at.filter(is_news);
+    let expiry = expiry.map(|at| check_expiry("tls".to_owned(), at));
     let distrust = shown.distrust.as_ref().map(|why| {
         let found = format!("clients refuse the certificate of {}: {why}", url.host);
         Finding::fault(SUBJECT, found, "put a certificate for this name there, with its chain")
@@ -134,18 +137,7 @@ fn ask(url: &PublicUrl, config: &Config, own_address: Option<IpAddr>) -> Vec<Fin
     };
     let (status, fields) = (answer.status(), answer.headers());
     let id = fields.get("X-Request-Id").and_then(|id| id.to_str().ok());
-    let mut findings = vec![match (id, status.as_u16()) {
-        (None, _) => Finding::fault(
-            "answer",
-            format!("{status} without X-Request-Id, so it is none of riskgate"),
-            "let the proxy in front forward this path to listen.http, and keep the field",
-        ),
-        (Some(_), 500..) => {
-            let advice = "find this request in the access log by its X-Request-Id";
-            Finding::fault("answer", status.to_string(), advice)
-        }
-        (Some(_), _) => Finding::good("answer", format!("{status} with X-Request-Id")),
-    }];
+    let mut findings = vec![judge_answer(status, id.is_some(), config)];
     if url.is_https {
         findings.push(match fields.contains_key("Strict-Transport-Security") {
             true => Finding::good("hsts", "clients stay with https"),
@@ -158,6 +150,45 @@ fn ask(url: &PublicUrl, config: &Config, own_address: Option<IpAddr>) -> Vec<Fin
     findings.extend(check_date(fields));
     findings.extend(id.and_then(|id| check_passed_client(id, config, own_address)));
     findings
+}
+
+/// Judges the status of an answer. riskgate gives each answer an id.
+fn judge_answer(status: StatusCode, has_id: bool, config: &Config) -> Finding {
+    const SUBJECT: &str = "answer";
+    let http = config.startup.http;
+    match (has_id, status.as_u16()) {
+        (false, 502..=504) => Finding::fault(
+            SUBJECT,
+            format!("{status} of the proxy in front, which got no answer of riskgate"),
+            format!("start the gateway, and let the proxy forward to listen.http, {http}"),
+        ),
+        (false, _) => Finding::fault(
+            SUBJECT,
+            format!("{status} without X-Request-Id, so it is none of riskgate"),
+            "let the proxy in front forward this path to listen.http, and keep the field",
+        ),
+        (true, 502) => Finding::fault(
+            SUBJECT,
+            format!("{status}: no server behind riskgate answers as a server does"),
+            "start the servers of upstream.servers, and see what they log; /servers on the admin \
+             listener has the last failure of each",
+        ),
+        (true, 503) => Finding::fault(
+            SUBJECT,
+            format!("{status}: the server behind riskgate takes no requests now"),
+            "see the log of the server: riskgate itself never answers 503 on this listener",
+        ),
+        (true, 504) => Finding::fault(
+            SUBJECT,
+            format!("{status}: no server behind riskgate answers in time"),
+            "see why the server is slow, or raise the deadline of the route",
+        ),
+        (true, 500..) => {
+            let advice = "find this request in the access log by its X-Request-Id";
+            Finding::fault(SUBJECT, status.to_string(), advice)
+        }
+        (true, _) => Finding::good(SUBJECT, format!("{status} with X-Request-Id")),
+    }
 }
 
 /// Compares the clock of the answer with that of this machine.

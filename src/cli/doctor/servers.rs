@@ -1,17 +1,25 @@
 //! The upstream servers and the DNS resolvers, as this machine reaches them.
 
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 
-use super::listeners::connect;
+use super::listeners::{connect, describe_handshake};
 use crate::config::Config;
 use crate::dns::{DnsClient, Pacer};
 use crate::process::server::create_upstreams;
+use crate::proxy::upstream::UpstreamTls;
 use crate::store::Finding;
+use crate::support::certificate_probe::{ShownCertificate, probe_certificate};
+use crate::support::certificates::read_pem_certificates;
+use crate::support::trusted_authorities::read_trusted_authorities;
 use crate::table::Table;
+
+const SUBJECT: &str = "upstream";
 
 /// Opens a connection to each upstream server, if riskgate may need one.
 pub(super) fn check_servers(config: &Config) -> Vec<Finding> {
-    const SUBJECT: &str = "upstream";
     if !config.reloadable.rules().may_need_upstream() {
         return vec![Finding::good(SUBJECT, "riskgate answers everything itself")];
     }
@@ -23,14 +31,42 @@ pub(super) fn check_servers(config: &Config) -> Vec<Finding> {
         .problems()
         .into_iter()
         .map(|problem| Finding::fault(SUBJECT, problem, "correct upstream.servers or the DNS"));
+    let tls = config.startup.upstream.tls.as_ref();
     let reached = upstreams.list_servers().into_iter().map(|server| match connect(server) {
-        Ok(_) => Finding::good(SUBJECT, format!("{server} accepts connections")),
+        Ok(stream) => match tls {
+            Some(tls) => check_tls(tls, server, stream),
+            None => Finding::good(SUBJECT, format!("{server} accepts connections")),
+        },
         Err(error) => {
             let advice = "start this server, or take it out of upstream.servers";
             Finding::fault(SUBJECT, format!("{server}: {error}"), advice)
         }
     });
     unresolved.chain(reached).collect()
+}
+
+/// Performs the TLS handshake with a server, and judges its certificate as the gateway does.
+fn check_tls(tls: &UpstreamTls, server: SocketAddr, stream: TcpStream) -> Finding {
+    let trusted = match &tls.ca_file {
+        Some(file) => read_pem_certificates(Path::new(file), "certificates of authorities")
+            .map_err(|fault| fault.to_string()),
+        None => read_trusted_authorities(None).map_err(|error| error.to_string()),
+    };
+    let shown = trusted.map_err(io::Error::other);
+    let name = &tls.server_name;
+    match shown.and_then(|trusted| probe_certificate(stream, name, &trusted)) {
+        Err(error) => {
+            let advice = "see that this port speaks TLS, or set upstream.tls = false";
+            let found = format!("{server}: {}", describe_handshake(&error));
+            Finding::fault(SUBJECT, found, advice)
+        }
+        Ok(ShownCertificate { distrust: Some(why), .. }) if tls.verify_certificate => {
+            let found = format!("{server}: riskgate refuses its certificate for {name}: {why}");
+            let advice = "name its authority by upstream.tls_ca, and its name by upstream.tls_name";
+            Finding::fault(SUBJECT, found, advice)
+        }
+        Ok(_) => Finding::good(SUBJECT, format!("{server} speaks TLS")),
+    }
 }
 
 /// Asks the resolvers for mail hosts that everybody knows, if riskgate learns from the DNS.

@@ -1,5 +1,7 @@
 //! `riskgate store check`: what is wrong with a store before it hurts.
 
+use std::time::Duration;
+
 use crate::cli::config_args::ConfigArgs;
 use crate::cli::failure::CommandFailure;
 use crate::cli::findings::print_findings;
@@ -14,19 +16,19 @@ const MAX_CLOCK_DIFFERENCE: u64 = 2;
 
 /// Checks the store of a config, and prints what was found. Fails if there is a fault.
 pub(super) fn check(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
-    print_findings(&check_store(&config.read_config()?), json, "the store")
+    print_findings(&check_store(&config.read_config()?, STORE_TIMEOUT), json, "the store")
 }
 
-/// Checks the store of a config.
-pub fn check_store(config: &Config) -> Vec<Finding> {
-    find_all(config).unwrap_or_else(|error| {
+/// Checks the store of a config. `timeout` limits each operation.
+pub fn check_store(config: &Config, timeout: Duration) -> Vec<Finding> {
+    find_all(config, timeout).unwrap_or_else(|error| {
         let advice = "look whether store.url is right, and whether its server or file is there";
         vec![Finding::fault("store", error.to_string(), advice)]
     })
 }
 
-fn find_all(config: &Config) -> Result<Vec<Finding>, StoreError> {
-    let mut store = config.startup.store.open_existing(STORE_TIMEOUT)?;
+fn find_all(config: &Config, timeout: Duration) -> Result<Vec<Finding>, StoreError> {
+    let mut store = config.startup.store.open_existing(timeout)?;
     let mut findings = store.check_deployment(config.startup.store.deadline)?;
     findings.extend(check_clock(&mut store)?);
     findings.push(check_overrides(&mut store));

@@ -1,10 +1,11 @@
 //! Reads config, table, keys and certificates before the process starts anything.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::config::{Config, ConfigFault, ConfigSources, StoreOptions};
+use crate::config::{Config, ConfigFault, ConfigSources};
 use crate::keys::{KeyFileError, read_key_file};
-use crate::management::{KnownOverrides, read_present_time};
+use crate::management::KnownOverrides;
 use crate::process::reload::InputWatches;
 use crate::store::StoreUrl;
 use crate::support::certificates::{self, CertificateSet};
@@ -25,6 +26,9 @@ pub enum StartError {
     #[error("{0}")]
     Failed(String),
 }
+
+/// How long a start waits for an answer of a store at most. A server is asked again later.
+const MAX_STORE_WAIT: Duration = Duration::from_secs(1);
 
 /// Everything that `riskgate run` reads before it starts. `riskgate check` reads the same.
 pub struct StartupInputs {
@@ -48,12 +52,11 @@ impl StartupInputs {
         let (watches, config, faults) = InputWatches::begin(config_sources);
         let mut faults: Vec<String> = faults.iter().map(ConfigFault::to_text).collect();
         let Some(config) = config else { return Err(faults) };
-        let now = read_present_time(&config.startup.store, config.startup.store.deadline);
         // A server that does not answer is asked again once this process serves.
-        let StoreOptions { deadline, .. } = config.startup.store;
+        let deadline = config.startup.store.deadline.min(MAX_STORE_WAIT);
         let inputs = &config.reloadable.table;
-        let overrides = KnownOverrides::read_of_config(&config.startup.store, deadline, inputs)
-            .unwrap_or_default();
+        let (now, overrides) =
+            KnownOverrides::read_with_time(&config.startup.store, deadline, inputs);
         let table = Table::build(&overrides.add_to(inputs), now);
         let declared = match &config.reloadable.key_file {
             Some(path) => read_key_file(path, &Config::env_var),

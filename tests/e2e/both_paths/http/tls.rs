@@ -163,7 +163,7 @@ fn check_refuses_a_broken_certificate_and_names_its_file() {
             "first.key: expected certificates in PEM form, but found none",
         ),
         ((chain.clone(), chain), "first.pem: expected a private key in PEM form, but found"),
-        ((setup.path("nowhere"), key), "nowhere: expected certificates in PEM form, but found"),
+        ((setup.path("nowhere"), key), "chain: expected certificates in PEM form, but found"),
     ] {
         let setup = Setup::new().with_certificates(&[files]);
         let ran = setup.cli(&["check"]).expect(78);
@@ -239,7 +239,7 @@ fn riskgate_verifies_the_certificate_of_a_tls_upstream() {
     }
     let ran = Setup::new().set("upstream.tls", "true").set_text("upstream.tls_ca", "nowhere");
     let ran = ran.cli(&["check"]).expect(78);
-    assert!(ran.stderr.contains("nowhere: expected certificates"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("upstream.tls_ca: expected certificates"), "{}", ran.stderr);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use crate::harness::{
     CertificateAuthority, CommandOutput, FakeClock, Gateway, MockUpstream, Setup, free_address,
+    run_command,
 };
 use crate::one_path::operators::admin_api::AdminTokens;
 
@@ -43,6 +44,7 @@ fn doctor_finds_a_healthy_deployment_good() {
     let checked = gateway.cli(&["doctor", "--url", &url]);
     assert_eq!(find_problems(&checked), [""; 0], "{}", checked.stdout);
     for subject in [
+        "config",
         "gateway",
         "version",
         "clock",
@@ -62,7 +64,7 @@ fn doctor_finds_a_healthy_deployment_good() {
         assert!(has_line(&checked, &format!("good     {subject}")), "{subject}: {checked:?}");
     }
     let findings = gateway.cli(&["doctor", "--json"]).expect(0).json();
-    assert_eq!(findings["findings"][0]["subject"], "gateway");
+    assert_eq!(findings["findings"][1]["subject"], "gateway");
     assert_eq!(findings["findings"][0]["level"], "good");
 }
 
@@ -103,7 +105,7 @@ fn doctor_warns_of_a_certificate_that_expires_soon_and_of_missing_hsts() {
     let port = gateway.https_address().port();
     let checked = gateway.cli(&["doctor", "--url", &format!("https://localhost:{port}/")]);
     let problems = find_problems(&checked);
-    for start in ["warning  tls: expires in 4 days; ", "warning  hsts: "] {
+    for start in ["warning  tls: expires in ", "warning  hsts: "] {
         assert!(problems.iter().any(|it| it.starts_with(start)), "{problems:?}");
     }
     let checked = gateway.cli(&["doctor", "--url", &format!("https://127.0.0.1:{port}/")]);
@@ -168,4 +170,79 @@ fn doctor_says_that_a_token_is_refused_and_shows_no_secret_of_a_url() {
     let closed = format!("http://{}/x?token=secret", free_address());
     let checked = gateway.cli(&["doctor", "--url", &closed]);
     assert!(checked.stdout.contains("fault    url: ") && !checked.stdout.contains("secret"));
+}
+
+/// Listens, accepts and says nothing, for as long as the listener lives.
+fn start_silent_server() -> (std::net::TcpListener, SocketAddr) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+#[test]
+fn doctor_waits_only_once_for_a_silent_store() {
+    let (_listener, silent) = start_silent_server();
+    let setup = setup_of_site(free_address());
+    let setup = setup.set_text("store.url", &format!("redis://{silent}"));
+    let started = std::time::Instant::now();
+    let checked = setup.cli(&["doctor"]);
+    let took = started.elapsed();
+    let line = format!("fault    store: redis://{silent}: connecting: no answer within 1000 ms; ");
+    assert!(has_line(&checked, &line), "{}", checked.stdout);
+    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn doctor_tells_in_words_why_a_port_speaks_no_tls() {
+    let (_listener, silent) = start_silent_server();
+    let plain = MockUpstream::start();
+    let upstreams =
+        |server: SocketAddr| setup_of_site(server).set_text("upstream.tls_name", "localhost");
+    let check = |server| upstreams(server).set("upstream.tls", "true").cli(&["doctor"]).stdout;
+    let found = check(silent);
+    let words =
+        "expected a TLS handshake, but it accepts the connection and never answers; see that";
+    assert!(found.contains(&format!("fault    upstream: {silent}: {words}")), "{found}");
+    let found = check(plain.address);
+    let words = "expected a TLS handshake, but it closes the connection; see that";
+    assert!(found.contains(&format!("fault    upstream: {}: {words}", plain.address)), "{found}");
+}
+
+#[test]
+fn doctor_says_that_a_certificate_has_signed_itself() {
+    let site = MockUpstream::start();
+    let setup = setup_of_site(site.address);
+    let files = ["own.pem", "own.key"].map(|name| setup.path(name));
+    let [certificate, key] = files.each_ref().map(|file| file.to_str().unwrap());
+    let mut command = std::process::Command::new("openssl");
+    command.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+    ]);
+    command.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
+    run_command(command.args(["-keyout", key, "-out", certificate])).expect(0);
+    let gateway = setup.with_certificates(&[files.into()]).start();
+    let url = format!("https://localhost:{}/", gateway.https_address().port());
+    let checked = gateway.cli(&["doctor", "--url", &url]);
+    let refused = "fault    tls: clients refuse the certificate of localhost: it has signed itself";
+    assert!(has_line(&checked, refused), "{}", checked.stdout);
+    // That it lasts for long is no good news.
+    assert!(!has_line(&checked, "good     tls"), "{}", checked.stdout);
+}
+
+#[test]
+fn doctor_says_whose_error_an_answer_of_502_is() {
+    let site = free_address();
+    let gateway_statuses = "failure_status = \"gateway\"\n";
+    let gateway = setup_of_site(site).append_toml(gateway_statuses).start();
+    let url = format!("http://{}/", gateway.http);
+    let checked = gateway.cli(&["doctor", "--url", &url]);
+    let expected = "fault    answer: 502 Bad Gateway: no server behind riskgate answers as a server \
+                    does; start the servers of upstream.servers";
+    assert!(has_line(&checked, expected), "{}", checked.stdout);
 }
