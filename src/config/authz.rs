@@ -35,6 +35,12 @@ impl Settings {
                 texts.iter().map(|text| EmailSource::parse(text)).collect();
             sources.filter(|sources| !sources.is_empty())
         });
+        let has_section = self.section_spans.contains_key("authz");
+        if has_section && !self.values.contains_key("authz.path") {
+            let problem = "expected a path such as /authz, because no proxy can ask without one";
+            let warning = self.place_of_section("authz", "authz.path").with_problem(problem);
+            self.warnings.push(warning);
+        }
         path?;
         let has = |check: &str| checks.iter().any(|name| name == check);
         if has("screen") && !self.values.contains_key("authz.email") {

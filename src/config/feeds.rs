@@ -128,7 +128,8 @@ impl Settings {
                 FeedLocation::parse(known.url)
             }
             None => {
-                if !own_url {
+                // What a feed without a good name lacks is not known.
+                if !own_url && name.is_some() {
                     let names = KNOWN_FEEDS.iter().map(|it| it.name);
                     let near = nearest_name(name.as_deref().unwrap_or_default(), names);
                     let hint = near.map(|near| format!("did you mean name = \"{near}\"?"));

@@ -25,7 +25,7 @@ const FILE_SETTINGS: [&str; 9] = [
 pub struct FilePlaces {
     /// Each path, with a fault that has the place and the name of its setting, and no problem yet.
     places: Vec<(PathBuf, ConfigFault)>,
-    /// The files that are missing, and which the gateway starts without.
+    /// What the gateway starts with, although it is surely not meant: a file that is missing.
     pub missing: Vec<ConfigFault>,
 }
 
@@ -55,11 +55,11 @@ impl FilePlaces {
     }
 
     /// Returns the fault of a file, which begins with its path, at the setting that names the file,
-    /// if the file is missing. Other faults are faults in the file.
+    /// if there is no file. Other faults are faults in the file.
     pub fn place_missing(&self, text: String) -> String {
         let of_file = self.places.iter().find_map(|(path, _)| {
             let problem = text.strip_prefix(&format!("{}: ", path.display()))?;
-            hint_for_missing(path).map(|_| self.fault(path, "", problem).to_text())
+            (!path.is_file()).then(|| self.fault(path, "", problem).to_text())
         });
         of_file.unwrap_or(text)
     }

@@ -7,10 +7,12 @@ use super::description::{toml_list, toml_text};
 use super::raw_value::{RawValue, redact_secrets};
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
-const OTHER_NAMES: [(&str, &[&str]); 57] = [
+const OTHER_NAMES: [(&str, &[&str]); 72] = [
     ("address", &["http", "url"]),
     ("bind", &["http"]),
     ("host", &["http"]),
+    ("listen", &["http"]),
+    ("http2", &["h2c"]),
     ("port", &["http"]),
     ("dsn", &["url"]),
     ("url", &["servers"]),
@@ -49,19 +51,32 @@ const OTHER_NAMES: [(&str, &[&str]); 57] = [
     ("role", &["scope"]),
     ("workers", &["threads"]),
     ("rate_limit", &["max_per_client"]),
+    ("block", &["mode"]),
+    ("dry_run", &["mode"]),
+    ("fail_open", &["on_failure"]),
+    ("max_size", &["max_bytes"]),
+    ("enabled", &["learn"]),
+    ("tracing", &["traces"]),
+    ("otel", &["traces"]),
+    ("opentelemetry", &["traces"]),
+    ("nameservers", &["resolvers"]),
+    ("ratelimit", &["max_per_client"]),
+    ("certs", &["certificate"]),
     // Words of values.
     ("monitor", &["shadow"]),
     ("observe", &["shadow"]),
-    ("dry_run", &["shadow"]),
+    ("off", &["shadow"]),
     ("log_only", &["shadow"]),
     ("enforce", &["block"]),
-    ("deny", &["block"]),
+    ("deny", &["block", "closed"]),
     ("reject", &["block"]),
     ("refuse", &["block"]),
-    ("allow", &["pass"]),
+    ("allow", &["pass", "open"]),
     ("accept", &["pass"]),
     ("local", &["table"]),
     ("warning", &["warn"]),
+    ("verbose", &["debug"]),
+    ("silent", &["off"]),
     ("ip", &["client"]),
     ("infinite", &["unlimited"]),
     ("admin", &["write"]),
@@ -72,6 +87,7 @@ const OTHER_NAMES: [(&str, &[&str]); 57] = [
 pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let folded = name.to_ascii_lowercase().replace('-', "_");
     let others = OTHER_NAMES.iter().find(|(other, _)| *other == folded).map(|(_, own)| *own);
+    let is_word = |rest: &str| rest.starts_with('_');
     let is_meant =
         |candidate| folded == candidate || others.is_some_and(|it| it.contains(&candidate));
     // Short names have fewer letters that may be wrong.
@@ -82,6 +98,8 @@ pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Opt
             true => 0,
             // The shortest names are too near to each other.
             false if candidate.len() < 3 => continue,
+            // The name lacks its last word.
+            false if folded.len() > 3 && candidate.strip_prefix(&folded).is_some_and(is_word) => 1,
             false => strsim::damerau_levenshtein(&folded, candidate),
         };
         if edits <= most_edits && nearest.is_none_or(|(fewest, _)| edits < fewest) {
@@ -124,6 +142,7 @@ fn render(value: &RawValue) -> Option<String> {
         }
         RawValue::Integer(integer) => Some(integer.to_string()),
         RawValue::Boolean(flag) => Some(flag.to_string()),
+        RawValue::Fraction(number) => Some(number.to_string()),
         RawValue::List(items) => {
             let texts: Option<Vec<&str>> = items.iter().map(RawValue::as_text).collect();
             texts
@@ -146,6 +165,13 @@ fn guesses(raw: &RawValue, kilo: u64) -> Vec<RawValue> {
                 guesses.push(RawValue::List(vec![RawValue::Text(text.clone())]));
                 guesses.extend(list_in(&text));
             }
+            guesses
+        }
+        RawValue::Fraction(number) => {
+            let percent = (number * 100.0).round();
+            let percent = (0.0..=100.0).contains(&percent).then_some(percent as i64);
+            let mut guesses = vec![RawValue::Text(format!("{number}s"))];
+            guesses.extend(percent.map(RawValue::Integer));
             guesses
         }
         RawValue::Integer(number) => {
@@ -191,7 +217,10 @@ const REWRITES: [fn(&str) -> Option<String>; 16] = [
     |text| Some(text.to_ascii_uppercase()),
     without_scheme_and_path,
     // An address without its host, or with a name for it.
-    |text| Some(format!("0.0.0.0{}", text.strip_prefix('*').unwrap_or(text))),
+    |text| {
+        let port = text.strip_prefix('*').unwrap_or(text);
+        port.starts_with(':').then(|| format!("0.0.0.0{port}"))
+    },
     |text| Some(format!("127.0.0.1{}", text.strip_prefix("localhost")?)),
     |text| Some(format!("127.0.0.1:{text}")),
     with_port_of_scheme,

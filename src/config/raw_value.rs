@@ -14,6 +14,8 @@ pub enum RawValue {
     Text(String),
     Integer(i64),
     Boolean(bool),
+    /// No setting accepts it, but it says what may have been meant.
+    Fraction(f64),
     List(Vec<RawValue>),
     /// Text of the environment or a flag, which can be converted to any type.
     Untyped(String),
@@ -33,7 +35,11 @@ impl RawValue {
             DeValue::Array(items) => RawValue::List(
                 items.iter().map(|item| RawValue::from_toml(item.get_ref())).collect(),
             ),
-            DeValue::Float(_) => RawValue::Unsupported("a fraction"),
+            DeValue::Float(number) => number
+                .as_str()
+                .replace('_', "")
+                .parse()
+                .map_or(RawValue::Unsupported("a fraction"), RawValue::Fraction),
             DeValue::Datetime(_) => RawValue::Unsupported("a date"),
             DeValue::Table(_) => RawValue::Unsupported("a table"),
         }
@@ -121,6 +127,7 @@ impl RawValue {
             RawValue::Text(text) | RawValue::Untyped(text) => format!("{:?}", redact_secrets(text)),
             RawValue::Integer(integer) => integer.to_string(),
             RawValue::Boolean(flag) => flag.to_string(),
+            RawValue::Fraction(number) => number.to_string(),
             RawValue::List(items) => {
                 let items: Vec<String> = items.iter().map(RawValue::to_redacted_string).collect();
                 format!("[{}]", items.join(", "))

@@ -57,7 +57,7 @@ pub struct Settings {
     pub base_folders: BaseFolders,
     /// The defaults for which a path of earlier versions is used.
     pub former_defaults: Vec<FormerDefault>,
-    /// Files that a setting names and that are missing, although the gateway starts without them.
+    /// What the gateway starts with, although it is surely not meant.
     pub warnings: Vec<ConfigFault>,
     /// The faults found so far.
     pub faults: Vec<ConfigFault>,
@@ -137,6 +137,14 @@ impl Settings {
             None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
         };
         self.faults.push(fault.with_hint(hint));
+    }
+
+    /// The place of a section that lacks a setting, for a fault of it.
+    pub(super) fn place_of_section(&self, section: &str, key: &str) -> ConfigFault {
+        match self.section_spans.get(section) {
+            Some(span) => self.file_text.fault_at_key(span, key),
+            None => ConfigFault::new(format!("config: {key}")),
+        }
     }
 
     /// The place and the name of a setting, for a fault of its value.

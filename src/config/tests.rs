@@ -301,6 +301,35 @@ fn typical_mistakes_get_the_right_hint() {
         (plain("[authz]\npath = \"/a\"\ncheck = [\"keys\"]\n"), "did you mean \"key\"?"),
         (plain("[authz]\npath = \"/a\"\nemail = \"X-Mail\"\n"), "write \"header:X-Mail\""),
     ]);
+}
+
+/// Mistakes of people who know other servers.
+#[test]
+fn settings_of_other_servers_get_the_right_hint() {
+    let plain = str::to_owned;
+    assert_hints(&[
+        (plain("[listen]\nhttp2 = true\n"), "did you mean `h2c`?"),
+        (
+            plain("[listen]\nhttps = \"127.0.0.1:1\"\ncertificate = \"a.pem\"\n"),
+            "write a section, ",
+        ),
+        (plain("[upstream]\nservers = [{ a = 1 }]\n"), "write texts without braces"),
+        (plain("[upstream]\ndeadline = 2.5\n"), "write \"2.5s\""),
+        (plain("[decide]\nblock_score = 0.8\n"), "write 80"),
+        (plain("[store]\nfail_open = true\n"), "did you mean `on_failure`?"),
+        (plain("[table]\nfeeds = [\"castle\"]\n"), "write a section, [[table.feed]]"),
+        (plain("[admin]\nlisten = \"127.0.0.1:1\"\n"), "below [listen]"),
+        (plain("[log]\nmax_size = 1\n"), "did you mean `max_bytes`?"),
+        (plain("[inbox]\nsecret = \"a\"\n"), "did you mean `secret_file`?"),
+        (plain("[dns]\nenabled = true\n"), "did you mean `learn`?"),
+        (plain("[tracing]\nendpoint = \"http://a.test\"\n"), "did you mean [traces]?"),
+        (
+            plain("[[table.feed]]\nname = \"castle\"\n[[table.feed]]\nname = \"castle\"\n"),
+            "4:8: table.feed \"castle\": name",
+        ),
+    ]);
+    let header = read_config_text("[keys]\nheader = \"Authorization\"\n").unwrap_err();
+    assert!(!header[0].contains("write "), "{header:?}");
     // Of an access key, `access` is its scope.
     let token = "[[admin.token]]\nname = \"ops\"\naccess = \"read\"\n";
     let faults = read_config_text(token).unwrap_err().join("\n");

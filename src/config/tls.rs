@@ -12,7 +12,11 @@ impl Settings {
     pub fn read_certificate_files(&mut self) -> Vec<CertificateFiles> {
         let members = self.list_table_array_keys("listen.certificate");
         let listens_with_tls = self.values.contains_key("listen.https");
-        if listens_with_tls && members.is_empty() {
+        if listens_with_tls
+            && members.is_empty()
+            // Of another form, it is reported as unknown.
+            && !self.values.contains_key("listen.certificate")
+        {
             let hint = "write [[listen.certificate]], and below it chain = \"…\" and key = \"…\"";
             let expected = "at least one, since listen.https is set";
             self.report_missing_with_hint("listen.certificate", expected, Some(hint.to_owned()));

@@ -22,6 +22,16 @@ impl Settings {
         self.section_spans.iter().any(|(key, span)| key.starts_with(&inner) && starts_in_line(span))
     }
 
+    /// Returns true if a section is written in a value, between braces.
+    fn is_in_braces(&self, section: &str) -> bool {
+        let own = self.section_spans.get(section);
+        let first = || self.section_spans.get(&format!("{section}.0"));
+        own.or_else(first).is_some_and(|span| {
+            let line = self.file_text.line_of(span.key.start);
+            self.file_text.text.get(line).is_some_and(|it| !it.trim_start().starts_with('['))
+        })
+    }
+
     /// Reports each setting and section that the program never read. Of an unknown section, only
     /// the section is reported.
     pub fn report_unknown_keys(&mut self) {
@@ -48,9 +58,14 @@ impl Settings {
         }
         let known = known_keys();
         for section in sections {
-            let hint = match self.is_only_implied(&section) {
-                true => format!("write {} above it", header(&general(&section))),
-                false => hint_for_section(&section, &known),
+            let name = general(&section);
+            let hint = match (self.is_only_implied(&section), self.is_in_braces(&section)) {
+                (true, _) => format!("write {} above it", header(&name)),
+                (false, true) if known.contains(&name) => {
+                    let name = name.rsplit('.').next().unwrap_or_default();
+                    format!("write texts without braces, such as {name} = [\"…\"]")
+                }
+                _ => hint_for_section(&section, &known),
             };
             // The fault of the section tells why its settings are missing.
             self.faults.retain(|fault| !fault.is_of_missing(&section));
@@ -59,7 +74,10 @@ impl Settings {
         }
         for key in settings {
             let (section, name) = key.rsplit_once('.').unwrap_or(("", &key));
+            let whole = format!("{}.", general(&key));
+            let is_section = known.iter().any(|it| it.starts_with(&whole));
             let near = nearest_name(name, names_in(&general(section), &known));
+            let near = near.filter(|_| !is_section);
             if let Some(near) = near {
                 let meant = format!("{section}.{near}");
                 self.faults.retain(|fault| !fault.is_of_missing(&meant));
@@ -95,14 +113,32 @@ fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Opti
     }
     let elsewhere = known.iter().filter_map(|it| it.strip_suffix(name)?.strip_suffix('.'));
     let elsewhere: Vec<&str> = elsewhere.collect();
-    if let [only] = elsewhere[..] {
+    // In a section that is known, only those around it and in it are near.
+    let is_near =
+        |only: &str| section.is_empty() || only.starts_with(&section) || section.starts_with(only);
+    if let [only] = elsewhere[..]
+        && is_near(only)
+    {
         return Some(format!("write it below {}", header(only)));
+    }
+    if let Some(inner) = nearest_section_in(&section, name, known) {
+        return Some(format!("write a section, {}", header(&inner)));
     }
     let names: Vec<&str> = names_in(&section, known).collect();
     match names.is_empty() {
         true => Some("write it below a section such as [listen]".to_owned()),
         false => Some(format!("{} has {}", header(&section), names.join(", "))),
     }
+}
+
+/// Returns the section in `section` whose name is near to `name`.
+fn nearest_section_in(section: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
+    let prefix = if section.is_empty() { String::new() } else { format!("{section}.") };
+    let inner = known.iter().filter_map(|key| {
+        let (of, _) = key.strip_prefix(&prefix)?.split_once('.')?;
+        Some(of)
+    });
+    nearest_name(name, inner).map(|near| format!("{prefix}{near}"))
 }
 
 /// Returns the first part of a section's name that is not known.
