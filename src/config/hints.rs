@@ -7,10 +7,10 @@ use super::description::{toml_list, toml_text};
 use super::raw_value::{RawValue, redact_secrets};
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
-const OTHER_NAMES: [(&str, &[&str]); 72] = [
+const OTHER_NAMES: [(&str, &[&str]); 80] = [
     ("address", &["http", "url"]),
     ("bind", &["http"]),
-    ("host", &["http"]),
+    ("host", &["http", "url"]),
     ("listen", &["http"]),
     ("http2", &["h2c"]),
     ("port", &["http"]),
@@ -25,7 +25,6 @@ const OTHER_NAMES: [(&str, &[&str]); 72] = [
     ("cert", &["chain", "certificate"]),
     ("cert_file", &["chain"]),
     ("certificate", &["chain"]),
-    ("key_file", &["key"]),
     ("private_key", &["key"]),
     ("logging", &["log"]),
     ("database", &["store"]),
@@ -52,6 +51,15 @@ const OTHER_NAMES: [(&str, &[&str]); 72] = [
     ("workers", &["threads"]),
     ("rate_limit", &["max_per_client"]),
     ("block", &["mode"]),
+    ("dir", &["path"]),
+    ("directory", &["path"]),
+    ("auth", &["key"]),
+    ("require_key", &["key"]),
+    ("type", &["url"]),
+    ("key_file", &["key", "keys"]),
+    ("api_keys", &["keys"]),
+    ("verify", &["tls_verify"]),
+    ("insecure_skip_verify", &["tls_verify"]),
     ("dry_run", &["mode"]),
     ("fail_open", &["on_failure"]),
     ("max_size", &["max_bytes"]),
@@ -92,8 +100,9 @@ pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Opt
         |candidate| folded == candidate || others.is_some_and(|it| it.contains(&candidate));
     // Short names have fewer letters that may be wrong.
     let most_edits = (folded.len() / 3).clamp(1, 3);
+    let known: Vec<&str> = known.collect();
     let mut nearest: Option<(usize, &str)> = None;
-    for candidate in known {
+    for candidate in known.iter().copied() {
         let edits = match is_meant(candidate) {
             true => 0,
             // The shortest names are too near to each other.
@@ -106,7 +115,24 @@ pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Opt
             nearest = Some((edits, candidate));
         }
     }
-    nearest.map(|(_, candidate)| candidate)
+    nearest.map(|(_, candidate)| candidate).or_else(|| nearest_by_words(&folded, &known))
+}
+
+/// Returns the only candidate that has all words of a name but one, or a word before the name.
+fn nearest_by_words<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let words: Vec<&str> = name.split('_').collect();
+    let is_near = |candidate: &&&str| {
+        let others: Vec<&str> = candidate.split('_').collect();
+        let shared = words.iter().zip(&others).filter(|(one, other)| one == other).count();
+        let has_all_but_one = words.len() > 2 && others.len() == words.len();
+        has_all_but_one && shared + 1 == words.len()
+            || candidate.strip_suffix(name).is_some_and(|before| before.ends_with('_'))
+    };
+    let mut near = known.iter().filter(is_near);
+    match (near.next(), near.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    }
 }
 
 /// Returns the word of `expected` that a faulty text was surely meant for, if `is_valid` takes it.
@@ -121,6 +147,20 @@ pub fn nearest_word(
     }
     let words = expected.split(|c| !is_of_word(c)).filter(|it| it.len() > 2 && is_valid(it));
     nearest_name(found, words).map(str::to_owned)
+}
+
+/// Returns the hint for a text in which somebody expects a variable to be replaced.
+pub fn hint_for_variable(key: &str, text: &str) -> Option<String> {
+    let has_variable = text.contains("${") || text.starts_with('$') || text.contains("{{");
+    let is_of_entry = key.split('.').any(|part| part.parse::<usize>().is_ok());
+    let variable = key.to_ascii_uppercase().replace('.', "__");
+    match (has_variable, is_of_entry) {
+        (false, _) => None,
+        (true, true) => Some("write the value: riskgate replaces no variables".to_owned()),
+        (true, false) => Some(format!(
+            "set RISKGATE__{variable} in the environment: riskgate replaces no variables here"
+        )),
+    }
 }
 
 /// Returns a hint with the first guess at what `raw` was meant for that `is_valid` accepts. `kilo`
@@ -211,7 +251,7 @@ fn guess_items(items: &[RawValue]) -> Vec<RawValue> {
 const MIN_MILLISECONDS: i64 = 1_000;
 
 /// Ways in which a text may have been meant. Each returns the text that was meant.
-const REWRITES: [fn(&str) -> Option<String>; 16] = [
+const REWRITES: [fn(&str) -> Option<String>; 17] = [
     |text| Some(text.trim().to_owned()),
     |text| Some(text.to_ascii_lowercase()),
     |text| Some(text.to_ascii_uppercase()),
@@ -233,6 +273,13 @@ const REWRITES: [fn(&str) -> Option<String>; 16] = [
     // A store.
     |text| Some(format!("sqlite:{}", text.strip_prefix("sqlite://")?)),
     duration_or_rate,
+    // A server with a path.
+    |text| {
+        text.split_once('/')
+            .map(|(server, _)| server)
+            .filter(|it| it.contains(':'))
+            .map(str::to_owned)
+    },
     // A server without its port.
     |text| (!text.contains(':')).then(|| format!("{text}:80")),
     // Where a proxy that asks has the address.

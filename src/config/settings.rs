@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
-use super::hints::{nearest_name, nearest_word, suggest_value};
+use super::hints::{hint_for_variable, nearest_name, nearest_word, suggest_value};
 use super::locations::{BaseFolders, FormerDefault};
 use super::raw_value::{RawValue, parse_duration, place_in_list, redact_secrets};
 
@@ -315,7 +315,9 @@ impl Settings {
                 let is_valid = |word: &str| parse(&RawValue::Text(word.to_owned())).is_some();
                 nearest_word(setting.raw.as_text()?, expected, is_valid)
             });
+            let of_variable = setting.raw.as_text().and_then(|it| hint_for_variable(key, it));
             let hint = match near {
+                _ if of_variable.is_some() => of_variable,
                 Some(near) => Some(format!("did you mean {}?", toml_text(&near))),
                 // A location may be almost any text, so a guess at it would often be wrong.
                 None if key.ends_with("url") => None,
@@ -595,7 +597,10 @@ impl Settings {
                 Some(Ok(url)) => Some(url),
                 // The URL may contain a password, so the error does not contain the URL.
                 Some(Err(error)) if !self.values.contains_key(&format!("{key}_file")) => {
-                    self.report_at_value(key, "…", &error.to_string(), hint_for_store(&setting));
+                    let of_variable =
+                        setting.raw.as_text().and_then(|it| hint_for_variable(key, it));
+                    let hint = of_variable.or_else(|| hint_for_store(&setting));
+                    self.report_at_value(key, "…", &error.to_string(), hint);
                     None
                 }
                 // A wrong file may contain another secret, so the error does not contain its text.
@@ -697,6 +702,9 @@ fn hint_for_listener(text: &str) -> Option<String> {
     let is_name =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c));
     let port: u16 = port.parse().ok()?;
+    if name.parse::<std::net::Ipv6Addr>().is_ok() {
+        return Some(format!("write \"[{name}]:{port}\""));
+    }
     is_name.then(|| {
         format!("write \"0.0.0.0:{port}\": riskgate listens at an address of this machine")
     })
@@ -708,7 +716,8 @@ fn hint_for_store(setting: &RawSetting) -> Option<String> {
     let text = setting.raw.as_text()?;
     let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     if port.is_some() && !text.contains(['/', '@', '?']) {
-        return Some(format!("write {}", toml_text(&format!("redis://{text}"))));
+        let server = text.strip_prefix("redis:").unwrap_or(text);
+        return Some(format!("write {}", toml_text(&format!("redis://{server}"))));
     }
     if text.starts_with("sqlite:~") {
         return Some(

@@ -120,7 +120,9 @@ fn describe(name: &str, behind: &str, message: &str, first: Option<usize>) -> Op
     }
     match value {
         "" if behind.starts_with('=') => Some(format!("{name} without a value")),
-        value if is_unquoted(value) => Some("a text without quotes".to_owned()),
+        value if is_unquoted(value) && !value.starts_with(['=', '>']) => {
+            Some("a text without quotes".to_owned())
+        }
         _ => None,
     }
 }
@@ -148,6 +150,13 @@ fn hint_for_line(text: &str, name: &str, behind: &str) -> Option<String> {
             ("", Some(header)) => format!("write {header}"),
             _ => format!("write {name} = …"),
         });
+    }
+    if let Some(sign) = ["=", ">"].iter().find(|sign| value.starts_with(**sign)) {
+        return Some(format!("write {name} = …, without the {sign} behind it"));
+    }
+    let last = value.chars().next_back().filter(|last| matches!(last, ';' | ','));
+    if let Some(last) = last.filter(|_| !value.starts_with(['[', '{'])) {
+        return Some(format!("write no {last} at the end of the line"));
     }
     let flag = FLAGS.iter().find(|(word, _)| value.eq_ignore_ascii_case(word));
     match (flag, value.chars().next()) {
