@@ -2,11 +2,16 @@
 
 import { ownAccount } from "./api.js";
 import { mountAccount, useOf } from "./account.js";
-import { accountLink, isAccountName, nameColumn, numberColumn } from "./cells.js";
+import {
+  ACCOUNT_NAME_RULE, accountAddress, accountLink, isAccountName, nameColumn, numberColumn,
+} from "./cells.js";
 import { h, sectionHead, setChildren } from "./dom.js";
-import { button, createFilters, select, textInput } from "./forms.js";
+import {
+  button, createFilters, field, FieldError, openFormDialog, select, textInput,
+} from "./forms.js";
 import { formatLimit } from "./format.js";
 import { pagedList } from "./list.js";
+import { readOnlyNote } from "./session.js";
 
 export function mount(ctx) {
   const name = ownAccount() ?? ctx.rest[0];
@@ -37,9 +42,26 @@ function mountList(ctx) {
       numberColumn("Active keys", "keys"),
     ],
   });
-  ctx.node.append(sectionHead("Accounts", null, button("Refresh", { onclick: list.refresh })),
-    filters.node, list.node, missing);
+  ctx.node.append(sectionHead("Accounts", null, button("Refresh", { onclick: list.refresh }),
+    button("Create an account", {
+      write: true, kind: "primary", testid: "create-account-open",
+      onclick: () => openNewAccount(search.value.trim()),
+    })), readOnlyNote(), filters.node, list.node, missing);
   return { refresh: list.refresh };
+}
+
+/** Asks for the name of an account, and opens the account: saving its plan creates it. */
+function openNewAccount(searched) {
+  const name = textInput("create-account-name", { value: searched });
+  openFormDialog("Create an account", "Next", "primary", [
+    field("Name", name, "An account exists once it has a plan or a key. You choose its plan next."),
+  ], async () => {
+    const text = name.value.trim();
+    if (!isAccountName(text)) throw new FieldError(name, ACCOUNT_NAME_RULE);
+    return () => {
+      location.hash = accountAddress(text);
+    };
+  });
 }
 
 /** If no account has the name that the reader looks for, a link leads to a new one. */

@@ -1,6 +1,6 @@
 // Shows the latest changes, with the values before and after. It never changes the record.
 
-import { nameColumn, nameOf } from "./cells.js";
+import { breakable, nameColumn, nameOf } from "./cells.js";
 import { h, sectionHead } from "./dom.js";
 import { button, createFilters, textInput } from "./forms.js";
 import { formatName, timeOf } from "./format.js";
@@ -46,11 +46,16 @@ function changeCell(before, after) {
   const changed = names.filter((name) => text(before, name) !== text(after, name));
   if (changed.length === 0) return names.length > 0 ? "no difference" : "–";
   const value = (tag, when, object, name) => object && h(tag, {},
-    h("span", { class: "out-of-sight" }, `${when}: `), text(object, name));
+    h("span", { class: "out-of-sight" }, `${when}: `), breakable(text(object, name)));
   return h("dl", { class: "changes" }, changed.map((name) => h("div", {},
-    h("dt", {}, formatName(name)), h("dd", {}, value("del", "before", before, name),
+    h("dt", {}, labelOf(name)), h("dd", {}, value("del", "before", before, name),
       before && after && h("span", { "aria-hidden": "true" }, " → "),
       value("ins", "after", after, name)))));
+}
+
+/** A setting keeps the name that the config has. */
+function labelOf(name) {
+  return name.includes(".") ? breakable(name) : formatName(name);
 }
 
 function formatValue(value) {

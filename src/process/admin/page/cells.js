@@ -8,8 +8,17 @@ export function nameOf(text, tag = "span") {
   return h(tag, { class: "name" }, text);
 }
 
+/** A long text that may break behind a comma, a dot, a slash or an underscore, not within a word. */
+export function breakable(text) {
+  return text.split(/(?<=[,./_])/).flatMap((part, index) => (index ? [h("wbr"), part] : [part]));
+}
+
+export function accountAddress(name) {
+  return `#/accounts/${encodeURIComponent(name)}`;
+}
+
 export function accountLink(name, text = name) {
-  return h("a", { href: `#/accounts/${encodeURIComponent(name)}`, class: "name" }, text);
+  return h("a", { href: accountAddress(name), class: "name" }, text);
 }
 
 export function domainLink(domain) {
@@ -28,6 +37,9 @@ export function wordColumn(title, name) {
 export function numberColumn(title, name) {
   return { title, number: true, cell: (item) => formatCount(item[name]) };
 }
+
+export const ACCOUNT_NAME_RULE =
+  "Enter 1 to 128 visible ASCII characters without spaces, quotes and backslashes.";
 
 /** Visible ASCII without quotes and backslashes, at most 128 characters. */
 export function isAccountName(text) {

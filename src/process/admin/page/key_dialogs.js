@@ -2,7 +2,7 @@
 // its dialog closes, and never writes it anywhere else.
 
 import { createRetry, send } from "./api.js";
-import { isAccountName, nameOf } from "./cells.js";
+import { ACCOUNT_NAME_RULE, isAccountName, nameOf } from "./cells.js";
 import { h, setChildren } from "./dom.js";
 import {
   button, createDialog, errorPlace, field, FieldError, handleSubmit, openDialog, openFormDialog,
@@ -64,8 +64,7 @@ export function createKeyDialog(ctx, onCreated) {
 function readKey({ account, plan, label, origins, requireOrigin, expires }) {
   const name = account.value.trim();
   if (!isAccountName(name)) {
-    throw new FieldError(account,
-      "Enter 1 to 128 visible ASCII characters without spaces, quotes and backslashes.");
+    throw new FieldError(account, ACCOUNT_NAME_RULE);
   }
   const list = origins.value.split(/[\s,]+/).filter(Boolean);
   const wrong = list.find((origin) => !/^[a-z][a-z0-9+.-]*:\/\/[^/?#@\s]+$/i.test(origin));

@@ -87,6 +87,22 @@ fn an_account_of_any_name_is_created_on_the_page() {
     assert_eq!(accounts[0]["limit"], "unlimited");
 }
 
+#[test]
+fn an_account_is_created_without_a_search() {
+    let (gateway, page) = start_signed_in(setup());
+    page.go_to("accounts", "Accounts");
+    page.click("create-account-open");
+    page.fill("create-account-name", "two words");
+    page.click("confirm");
+    page.wait_for_text("error", "without spaces");
+    page.fill("create-account-name", "acme");
+    page.click("confirm");
+    page.wait_for_text("account-missing", "Set its plan to create it.");
+    save_limit(&page, "pro", "plan");
+    let accounts = gateway.cli(&["accounts", "list", "--json"]).expect(0).json();
+    assert_eq!((&accounts[0]["name"], &accounts[0]["plan"]), (&"acme".into(), &"pro".into()));
+}
+
 /// The file of this name, once the browser has written it.
 fn read_download(folder: &Path, name: &str) -> String {
     wait_for("the file is saved", || std::fs::read_to_string(folder.join(name)).ok())
