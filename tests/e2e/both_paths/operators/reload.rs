@@ -164,7 +164,10 @@ fn a_changed_plan_takes_effect_without_a_restart() {
     gateway.get_domain("first.test", &key).expect(429);
     gateway.edit_config(|text| text.replace("free = 3", "free = 50"));
     wait_until("the raised plan admits", || gateway.get_domain("first.test", &key).status == 200);
-    assert_eq!(gateway.get("/v1/usage", &key).json()["monthly_limit"], 50);
+    // The ledger has the limit a moment before the key ring has the plan.
+    wait_until("the usage has the raised limit", || {
+        gateway.get("/v1/usage", &key).json()["monthly_limit"] == 50
+    });
     gateway.edit_config(|text| text.replace("free = 50", "free = 2"));
     wait_until("the lowered plan refuses", || gateway.get_domain("first.test", &key).status == 429);
 }

@@ -189,7 +189,8 @@ fn doctor_waits_only_once_for_a_silent_store() {
     let took = started.elapsed();
     let line = format!("fault    store: redis://{silent}: connecting: no answer within 1000 ms; ");
     assert!(has_line(&checked, &line), "{}", checked.stdout);
-    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    // It takes three to four seconds on an idle machine. If each check waited, it would be 12.
+    assert!(took < std::time::Duration::from_secs(10), "{took:?}");
 }
 
 #[test]
