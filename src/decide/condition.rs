@@ -1,39 +1,52 @@
 //! Conditions of rules: FACT OPERATOR LITERAL, such as `inbox_accounts_30d >= 3`.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use crate::model::domain::Domain;
 
 use super::facts::{Fact, FactType, FactValue, Facts};
 
-/// The operators, the longer before the shorter that they begin with.
 const OPERATORS: [(&str, Operator); 7] = [
-    ("==", Operator::Equal),
-    ("!=", Operator::NotEqual),
-    ("<=", Operator::AtMost),
-    (">=", Operator::AtLeast),
-    ("<", Operator::Below),
-    (">", Operator::Above),
+    ("==", Operator::Relation(Relation::Equal)),
+    ("!=", Operator::Relation(Relation::NotEqual)),
+    ("<", Operator::Relation(Relation::Below)),
+    ("<=", Operator::Relation(Relation::AtMost)),
+    (">", Operator::Relation(Relation::Above)),
+    (">=", Operator::Relation(Relation::AtLeast)),
     ("in", Operator::In),
 ];
 
-/// Operators of other languages, each with ours.
-const OTHER_OPERATORS: [(&str, &str); 8] = [
+/// Operators of other languages, each with what to write instead.
+const OTHER_OPERATORS: [(&str, &str); 22] = [
     ("=", "=="),
     ("===", "=="),
-    ("=>", ">="),
-    ("=<", "<="),
-    ("<>", "!="),
     ("is", "=="),
     ("eq", "=="),
+    ("equals", "=="),
+    ("!==", "!="),
+    ("<>", "!="),
+    ("≠", "!="),
+    ("is not", "!="),
+    ("ne", "!="),
+    ("lt", "<"),
+    ("=<", "<="),
+    ("≤", "<="),
+    ("le", "<="),
+    ("lte", "<="),
+    ("gt", ">"),
+    ("=>", ">="),
+    ("≥", ">="),
+    ("ge", ">="),
     ("gte", ">="),
+    ("∈", "in"),
+    ("not in", "a condition with != for each value"),
 ];
 
 /// One condition of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     fact: Fact,
-    test: Test,
+    comparison: Comparison,
     text: String,
 }
 
@@ -46,25 +59,30 @@ pub struct ConditionFault {
     pub expected: String,
     /// The words that could stand there.
     pub candidates: &'static [&'static str],
-    /// The operator that other languages write so.
+    /// What to write instead of an operator of another language.
     pub meant: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operator {
+    Relation(Relation),
+    In,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
     Equal,
     NotEqual,
     Below,
     AtMost,
     Above,
     AtLeast,
-    In,
 }
 
-/// What a value is compared with.
+/// How the value of a fact is compared, and with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
-    Number(Operator, u32),
+enum Comparison {
+    Number(Relation, u32),
     NumberIn(Vec<u32>),
     Truth(bool),
     /// Whether the text is one of these.
@@ -89,28 +107,15 @@ impl Condition {
     /// # Errors
     /// Returns where the text is wrong, and what was expected there.
     pub fn parse(text: &str) -> Result<Condition, ConditionFault> {
-        let mut words = Words { text, at: 0 };
-        let name = words.take_while(is_word_char);
+        let mut scanner = Scanner { text, at: 0 };
+        let name = scanner.take_while(is_word_char);
         let fact = Fact::parse(&text[name.clone()]).ok_or_else(|| {
             let expected = format!("a fact: {}", FACT_NAMES.join(", "));
             ConditionFault { candidates: &FACT_NAMES, ..fault(name.clone(), expected) }
         })?;
-        let operator_at = words.skip_blanks();
-        let found = OPERATORS.iter().find(|(sign, _)| text[operator_at..].starts_with(sign));
-        let Some((sign, operator)) = found else {
-            let end = text[operator_at..].find(char::is_whitespace);
-            let end = end.map_or(text.len(), |length| operator_at + length);
-            let sign = &text[operator_at..end];
-            let other = OTHER_OPERATORS.iter().find(|(other, _)| *other == sign);
-            return Err(ConditionFault {
-                meant: other.map(|(_, own)| *own),
-                ..fault(operator_at..end, "an operator: ==, !=, <, <=, >, >= or in")
-            });
-        };
-        words.at += sign.len();
-        let operator_at = operator_at..words.at;
-        let literals = words.take_literals(*operator == Operator::In)?;
-        let rest = words.skip_blanks();
+        let (operator, operator_at) = scanner.take_operator()?;
+        let literals = scanner.take_literals(operator)?;
+        let rest = scanner.skip_blanks();
         if rest < text.len() {
             return Err(fault(
                 rest..text.len(),
@@ -118,25 +123,21 @@ impl Condition {
                                                 each text of the list",
             ));
         }
-        let test = make_test(fact.fact_type(), *operator, operator_at, &literals)?;
-        Ok(Condition { fact, test, text: text.trim().to_owned() })
+        let comparison = make_comparison(fact.fact_type(), operator, operator_at, &literals)?;
+        Ok(Condition { fact, comparison, text: text.trim().to_owned() })
     }
 
     /// Whether the condition holds. It does not if its fact has no value.
     pub fn holds(&self, facts: &Facts<'_>) -> bool {
-        match (&self.test, facts.value(self.fact)) {
-            (Test::Number(operator, number), Some(FactValue::Number(value))) => match operator {
-                Operator::Equal => value == *number,
-                Operator::NotEqual => value != *number,
-                Operator::Below => value < *number,
-                Operator::AtMost => value <= *number,
-                Operator::Above => value > *number,
-                Operator::AtLeast => value >= *number,
-                Operator::In => false,
-            },
-            (Test::NumberIn(numbers), Some(FactValue::Number(value))) => numbers.contains(&value),
-            (Test::Truth(expected), Some(FactValue::Truth(value))) => value == *expected,
-            (Test::Text(is_one, texts), Some(FactValue::Text(value))) => {
+        match (&self.comparison, facts.value(self.fact)) {
+            (Comparison::Number(relation, number), Some(FactValue::Number(value))) => {
+                relation.holds(value, *number)
+            }
+            (Comparison::NumberIn(numbers), Some(FactValue::Number(value))) => {
+                numbers.contains(&value)
+            }
+            (Comparison::Truth(expected), Some(FactValue::Truth(value))) => value == *expected,
+            (Comparison::Text(is_one, texts), Some(FactValue::Text(value))) => {
                 texts.iter().any(|text| text == value) == *is_one
             }
             _ => false,
@@ -154,6 +155,28 @@ impl Condition {
     }
 }
 
+impl Relation {
+    fn holds(self, value: u32, number: u32) -> bool {
+        match self {
+            Relation::Equal => value == number,
+            Relation::NotEqual => value != number,
+            Relation::Below => value < number,
+            Relation::AtMost => value <= number,
+            Relation::Above => value > number,
+            Relation::AtLeast => value >= number,
+        }
+    }
+
+    /// The numbers for which the relation may hold, for values of 0 to `max`.
+    fn sensible_numbers(self, max: u32) -> RangeInclusive<u32> {
+        match self {
+            Relation::Below => 1..=max,
+            Relation::Above => 0..=max - 1,
+            _ => 0..=max,
+        }
+    }
+}
+
 /// A literal: its text without quotes, and where it stands.
 struct Literal<'t> {
     text: &'t str,
@@ -162,12 +185,12 @@ struct Literal<'t> {
 }
 
 /// Reads a condition from left to right.
-struct Words<'t> {
+struct Scanner<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Words<'t> {
+impl<'t> Scanner<'t> {
     fn skip_blanks(&mut self) -> usize {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
@@ -188,9 +211,39 @@ impl<'t> Words<'t> {
         is_next
     }
 
+    /// Takes a whole sign or word, and finds the operator that it is. So `===` is never taken for
+    /// `==` and a literal.
+    fn take_operator(&mut self) -> Result<(Operator, Range<usize>), ConditionFault> {
+        let mut at = self.take_while(is_sign_char);
+        if at.is_empty() {
+            at = self.take_while(is_word_char);
+        }
+        if at.is_empty() {
+            at = self.take_while(|c| !c.is_whitespace());
+        }
+        let found = &self.text[at.clone()];
+        if let Some((_, operator)) = OPERATORS.iter().find(|(sign, _)| *sign == found) {
+            return Ok((*operator, at));
+        }
+        let second = self.take_while(is_word_char);
+        let both = format!("{found} {}", &self.text[second.clone()]);
+        let find = |sign: &str| {
+            let other = OTHER_OPERATORS.iter().find(|(it, _)| it.eq_ignore_ascii_case(sign));
+            let own = OPERATORS.iter().find(|(it, _)| it.eq_ignore_ascii_case(sign));
+            other.map(|(_, own)| *own).or_else(|| own.map(|(own, _)| *own))
+        };
+        let expected = "an operator: ==, !=, <, <=, >, >= or in";
+        Err(match find(&both) {
+            Some(own) => {
+                ConditionFault { meant: Some(own), ..fault(at.start..second.end, expected) }
+            }
+            None => ConditionFault { meant: find(found), ..fault(at, expected) },
+        })
+    }
+
     /// Takes one literal, or the list of an `in`.
-    fn take_literals(&mut self, is_list: bool) -> Result<Vec<Literal<'t>>, ConditionFault> {
-        if !is_list {
+    fn take_literals(&mut self, operator: Operator) -> Result<Vec<Literal<'t>>, ConditionFault> {
+        if operator != Operator::In {
             return Ok(vec![self.take_literal()?]);
         }
         if !self.take_char('[') {
@@ -231,80 +284,90 @@ fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
+fn is_sign_char(c: char) -> bool {
+    let is_of_literal = matches!(c, '"' | '\'' | '[' | ']' | '(' | ')' | ',' | '.' | '-');
+    !is_word_char(c) && !c.is_whitespace() && !is_of_literal
+}
+
 fn fault(at: Range<usize>, expected: impl Into<String>) -> ConditionFault {
     ConditionFault { at, expected: expected.into(), candidates: &[], meant: None }
 }
 
-fn make_test(
+fn make_comparison(
     fact_type: FactType,
     operator: Operator,
     operator_at: Range<usize>,
     literals: &[Literal<'_>],
-) -> Result<Test, ConditionFault> {
-    let fits = match fact_type {
-        FactType::Number(_) => true,
-        FactType::Truth => matches!(operator, Operator::Equal | Operator::NotEqual),
-        FactType::Domain | FactType::Word(_) => {
-            matches!(operator, Operator::Equal | Operator::NotEqual | Operator::In)
-        }
-    };
-    if !fits {
-        return Err(fault(
-            operator_at,
-            match fact_type {
-                FactType::Truth => "== or !=, since the fact is true or false",
-                _ => "==, != or in, since the fact is a text",
-            },
-        ));
-    }
-    let is_negated = operator == Operator::NotEqual;
+) -> Result<Comparison, ConditionFault> {
+    let is_negated = operator == Operator::Relation(Relation::NotEqual);
+    let is_equality = is_negated || operator == Operator::Relation(Relation::Equal);
     match fact_type {
-        FactType::Number(max) => {
-            let numbers: Vec<u32> =
-                literals.iter().map(|it| parse_number(it, max)).collect::<Result<_, _>>()?;
-            Ok(match operator {
-                Operator::In => Test::NumberIn(numbers),
-                _ => Test::Number(operator, numbers[0]),
-            })
+        FactType::Truth if !is_equality => {
+            Err(fault(operator_at, "== or !=, since the fact is true or false"))
         }
-        FactType::Truth => {
-            let literal = &literals[0];
-            let value = match literal.text {
-                "true" if !literal.is_quoted => true,
-                "false" if !literal.is_quoted => false,
-                _ => {
-                    let fault = fault(literal.at.clone(), "true or false");
-                    return Err(ConditionFault { candidates: &TRUTHS, ..fault });
-                }
-            };
-            Ok(Test::Truth(value != is_negated))
+        FactType::Domain | FactType::Word(_) if !is_equality && operator != Operator::In => {
+            Err(fault(operator_at, "==, != or in, since the fact is a text"))
         }
+        FactType::Number(max) => match operator {
+            Operator::Relation(relation) => {
+                let number = parse_number(&literals[0], relation.sensible_numbers(max))?;
+                Ok(Comparison::Number(relation, number))
+            }
+            Operator::In => {
+                let numbers = literals.iter().map(|it| parse_number(it, 0..=max));
+                Ok(Comparison::NumberIn(numbers.collect::<Result<_, _>>()?))
+            }
+        },
+        FactType::Truth => Ok(Comparison::Truth(parse_truth(&literals[0])? != is_negated)),
         FactType::Domain => {
-            let parse = |literal: &Literal<'_>| match Domain::parse(literal.text) {
-                Ok(domain) => Ok(domain.as_str().to_owned()),
-                Err(_) => Err(fault(literal.at.clone(), "a domain such as example.com")),
-            };
-            let names: Result<Vec<String>, ConditionFault> = literals.iter().map(parse).collect();
-            Ok(Test::Text(!is_negated, names?))
+            let names = literals.iter().map(parse_domain);
+            Ok(Comparison::Text(!is_negated, names.collect::<Result<_, _>>()?))
         }
         FactType::Word(words) => {
-            let parse = |literal: &Literal<'_>| match words.contains(&literal.text) {
-                true => Ok(literal.text.to_owned()),
-                false => {
-                    let fault = fault(literal.at.clone(), format!("one of {}", words.join(", ")));
-                    Err(ConditionFault { candidates: words, ..fault })
-                }
-            };
-            let words: Result<Vec<String>, ConditionFault> = literals.iter().map(parse).collect();
-            Ok(Test::Text(!is_negated, words?))
+            let words = literals.iter().map(|it| parse_word(it, words));
+            Ok(Comparison::Text(!is_negated, words.collect::<Result<_, _>>()?))
         }
     }
 }
 
-fn parse_number(literal: &Literal<'_>, max: u32) -> Result<u32, ConditionFault> {
+fn parse_number(
+    literal: &Literal<'_>,
+    sensible: RangeInclusive<u32>,
+) -> Result<u32, ConditionFault> {
     let is_digits = literal.text.bytes().all(|byte| byte.is_ascii_digit()) && !literal.is_quoted;
-    let number = literal.text.parse().ok().filter(|number| is_digits && *number <= max);
-    number.ok_or_else(|| fault(literal.at.clone(), format!("a whole number of 0 to {max}")))
+    let number = literal.text.parse().ok().filter(|it| is_digits && sensible.contains(it));
+    let (least, most) = (sensible.start(), sensible.end());
+    let expected = || format!("a whole number of {least} to {most}");
+    number.ok_or_else(|| fault(literal.at.clone(), expected()))
+}
+
+fn parse_truth(literal: &Literal<'_>) -> Result<bool, ConditionFault> {
+    match literal.text {
+        "true" if !literal.is_quoted => Ok(true),
+        "false" if !literal.is_quoted => Ok(false),
+        _ => {
+            let fault = fault(literal.at.clone(), "true or false");
+            Err(ConditionFault { candidates: &TRUTHS, ..fault })
+        }
+    }
+}
+
+fn parse_domain(literal: &Literal<'_>) -> Result<String, ConditionFault> {
+    match Domain::parse(literal.text) {
+        Ok(domain) => Ok(domain.as_str().to_owned()),
+        Err(_) => Err(fault(literal.at.clone(), "a domain such as example.com")),
+    }
+}
+
+fn parse_word(
+    literal: &Literal<'_>,
+    words: &'static [&'static str],
+) -> Result<String, ConditionFault> {
+    if words.contains(&literal.text) {
+        return Ok(literal.text.to_owned());
+    }
+    let fault = fault(literal.at.clone(), format!("one of {}", words.join(", ")));
+    Err(ConditionFault { candidates: words, ..fault })
 }
 
 #[cfg(test)]
@@ -402,6 +465,71 @@ mod tests {
     }
 
     #[test]
+    fn an_operator_of_another_language_is_told_with_ours() {
+        let meant = |text: &str| {
+            let fault = Condition::parse(text).expect_err(text);
+            (text[fault.at].to_owned(), fault.meant)
+        };
+        for (sign, own) in OTHER_OPERATORS {
+            let own = Some(own);
+            assert_eq!(meant(&format!("risk_score {sign} 3")), (sign.to_owned(), own));
+            assert_eq!(meant(&format!("reason {sign} [safe]")), (sign.to_owned(), own));
+            if !sign.starts_with(is_word_char) {
+                assert_eq!(meant(&format!("risk_score{sign}3")), (sign.to_owned(), own));
+            }
+        }
+        for (text, found, own) in [
+            ("risk_score === 3", "===", Some("==")),
+            ("risk_score!==3", "!==", Some("!=")),
+            ("risk_score <> 3", "<>", Some("!=")),
+            ("risk_score=3", "=", Some("==")),
+            ("risk_score lt 3", "lt", Some("<")),
+            ("risk_score GTE 3", "GTE", Some(">=")),
+            ("risk_score ≥ 3", "≥", Some(">=")),
+            ("reason IN [safe]", "IN", Some("in")),
+            ("is_role  is  not true", "is  not", Some("!=")),
+            ("is_role is nothing", "is", Some("==")),
+            ("reason includes [safe]", "includes", None),
+            ("reason innermost [safe]", "innermost", None),
+            ("risk_score <<= 3", "<<=", None),
+            ("domain =~ a.com", "=~", None),
+            ("risk_score [3]", "[3]", None),
+            ("risk_score 3", "3", None),
+        ] {
+            assert_eq!(meant(text), (found.to_owned(), own), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_fault_offers_the_words_that_could_stand_there() {
+        for (text, candidates) in [
+            ("inbox_accounts >= 3", &FACT_NAMES[..]),
+            ("is_role == ture", &TRUTHS[..]),
+            ("reason == disposible", &["safe", "disposable", "undeliverable", "role_account"][..]),
+            ("risk_score >= x", &[][..]),
+            ("risk_score => 3", &[][..]),
+        ] {
+            let fault = Condition::parse(text).expect_err(text);
+            assert_eq!(fault.candidates, candidates, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_condition_that_could_never_hold_is_a_fault() {
+        for (text, at, expected) in [
+            ("risk_score > 100", 13..16, "a whole number of 0 to 99"),
+            ("risk_score < 0", 13..14, "a whole number of 1 to 100"),
+            ("inbox_accounts_30d > 1000", 21..25, "a whole number of 0 to 999"),
+        ] {
+            let fault = Condition::parse(text).expect_err(text);
+            assert_eq!((fault.at, fault.expected.as_str()), (at, expected), "{text}");
+        }
+        for text in ["risk_score > 99", "risk_score < 1", "risk_score <= 0", "risk_score >= 100"] {
+            Condition::parse(text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
+        }
+    }
+
+    #[test]
     fn a_fault_says_where_and_what_was_expected() {
         for (text, at, expected) in [
             ("", 0..0, "a fact: domain, risk_score"),
@@ -422,6 +550,7 @@ mod tests {
             ("reason == spam", 10..14, "one of safe, disposable"),
             ("reason in safe", 10..14, "a list such as [a, b]"),
             ("reason in []", 11..12, "a number, true"),
+            ("reason includes [safe]", 7..15, "an operator: ==, !=,"),
             ("reason in [safe", 15..15, "a comma or ]"),
             ("domain == a b", 12..13, "the end of the condition"),
             ("domain == -", 10..11, "a domain such as example.com"),
