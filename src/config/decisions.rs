@@ -11,7 +11,6 @@ use crate::decide::{
 use crate::gate::decisions::{Decisions, SignUpSuccess};
 use crate::gate::route::UpstreamRoute;
 use crate::model::path_prefix::PathPrefix;
-use crate::support::regular_file::read_regular_file;
 
 /// The most rules.
 const MAX_RULES: usize = 256;
@@ -21,8 +20,6 @@ const MAX_CONDITIONS: usize = 16;
 const MAX_NAME: usize = 64;
 /// The longest message of a rule, in characters.
 const MAX_MESSAGE: usize = 200;
-/// The largest file of a secret, in bytes.
-const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 /// What a rule's `routes` call `authz.path` and `/v1/assess`.
 const OWN_ROUTES: [&str; 2] = ["authz", "assess"];
 
@@ -63,28 +60,19 @@ impl Settings {
     pub(super) fn read_inbox_secret(&mut self) -> Option<InboxSecret> {
         let key = "inbox.secret_file";
         let path = self.path(key)?;
-        self.files.push(path.clone());
-        let file = path.display();
-        match read_regular_file(&path, MAX_SECRET_FILE_BYTES) {
-            Ok(bytes) => {
-                let secret = InboxSecret::new(bytes.trim_ascii_end());
-                if secret.is_none() {
-                    let problem = format!(
-                        "expected a file {file} of {MIN_SECRET_BYTES} bytes or more, but found {}",
-                        bytes.trim_ascii_end().len()
-                    );
-                    let hint = format!("write one with: openssl rand -hex 32 > {file}");
-                    self.report_at_key(key, &problem, Some(hint));
-                }
-                secret
-            }
-            Err(found) => {
-                self.has_transient_fault |= found.is_transient();
-                let problem = format!("expected a readable file {file}, but found {found}");
-                self.report_at_key(key, &problem, None);
-                None
-            }
+        let bytes = self.read_file_of_secret(key, &path, Ok)?;
+        let bytes = without_line_end(&bytes);
+        let secret = InboxSecret::new(bytes);
+        if secret.is_none() {
+            let file = path.display();
+            let problem = format!(
+                "expected a file {file} of {MIN_SECRET_BYTES} bytes or more, but found {}",
+                bytes.len()
+            );
+            let hint = format!("write one with: openssl rand -hex 32 > {file}");
+            self.report_at_key(key, &problem, Some(hint));
         }
+        secret
     }
 
     /// Reads when a sign-up on a screened route counts.
@@ -208,4 +196,10 @@ impl Settings {
             (is_known && !names.is_empty()).then(|| names.to_vec())
         })
     }
+}
+
+/// Returns the bytes without one line end at their end. A random secret may end in other blanks.
+fn without_line_end(bytes: &[u8]) -> &[u8] {
+    let line = bytes.strip_suffix(b"\n");
+    line.map_or(bytes, |line| line.strip_suffix(b"\r").unwrap_or(line))
 }

@@ -1,8 +1,10 @@
 //! Reads secret settings from files of their own.
 
+use std::path::Path;
+
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
-use crate::support::regular_file::read_regular_text;
+use crate::support::regular_file::{ReadError, decode_text, read_regular_file};
 
 /// The largest file of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
@@ -18,23 +20,33 @@ impl Settings {
             self.report_at_key(&file_key, &problem, None);
             return;
         }
-        self.files.push(path.clone());
-        match read_regular_text(&path, MAX_SECRET_BYTES) {
-            Ok(text) => {
-                let raw = RawValue::Untyped(text.trim_end().to_owned());
-                let is_from_process =
-                    self.values.get(&file_key).is_some_and(|setting| setting.is_from_process);
-                let location = path.display().to_string();
-                let span = None;
-                let setting =
-                    RawSetting { raw, location, span, is_from_file: false, is_from_process };
-                self.values.insert(key.to_owned(), setting);
-            }
+        let Some(text) = self.read_file_of_secret(&file_key, &path, decode_text) else { return };
+        let raw = RawValue::Untyped(text.trim_end().to_owned());
+        let is_from_process =
+            self.values.get(&file_key).is_some_and(|setting| setting.is_from_process);
+        let location = path.display().to_string();
+        let span = None;
+        let setting = RawSetting { raw, location, span, is_from_file: false, is_from_process };
+        self.values.insert(key.to_owned(), setting);
+    }
+
+    /// Reads the file of a secret at `path`, which the setting `file_key` names. Returns its bytes
+    /// as `decode` returns them.
+    pub(super) fn read_file_of_secret<T>(
+        &mut self,
+        file_key: &str,
+        path: &Path,
+        decode: impl FnOnce(Vec<u8>) -> Result<T, ReadError>,
+    ) -> Option<T> {
+        self.files.push(path.to_owned());
+        match read_regular_file(path, MAX_SECRET_BYTES).and_then(decode) {
+            Ok(secret) => Some(secret),
             Err(found) => {
-                let file = path.display();
                 self.has_transient_fault |= found.is_transient();
+                let file = path.display();
                 let problem = format!("expected a readable file {file}, but found {found}");
-                self.report_at_key(&file_key, &problem, None);
+                self.report_at_key(file_key, &problem, None);
+                None
             }
         }
     }

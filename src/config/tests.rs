@@ -1,6 +1,7 @@
 use super::description::{SettingDescription, SettingKind, toml_text};
 use super::settings::Settings;
 use super::*;
+use crate::decide::{InboxKey, InboxSecret, Scope};
 use crate::store::MonthlyLimit;
 
 fn read_config_text(text: &str) -> Result<Config, Vec<String>> {
@@ -515,6 +516,35 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
         ),
         ("[decide]\nscope = \"accounts\"\n".to_owned(), "did you mean \"account\"?"),
     ]);
+}
+
+#[test]
+fn a_file_of_the_inbox_secret_loses_one_line_end_and_no_other_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secret");
+    let read = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let config = read_config_text(&format!("[inbox]\nsecret_file = {path:?}\n"));
+        config.map(|config| config.startup.inbox_secret.map(|it| InboxKey::new(&it)))
+    };
+    let id = |key: &InboxKey| key.address("jane@a.test", Scope::Deployment);
+    let random = [0x20; 32];
+    let expected = InboxKey::new(&InboxSecret::new(&random).unwrap());
+    for end in ["", "\n", "\r\n"] {
+        let found = read(&[&random, end.as_bytes()].concat()).unwrap().unwrap();
+        assert_eq!(id(&found), id(&expected), "{end:?}");
+    }
+    for end in ["\n\n", " \n", "\t", "\r", "\n\r\n"] {
+        let found = read(&[&random, end.as_bytes()].concat()).unwrap().unwrap();
+        assert_ne!(id(&found), id(&expected), "{end:?}");
+    }
+    let mut ends_in_line_end = [0xff; 33];
+    ends_in_line_end[31..].copy_from_slice(b"\n\n");
+    assert!(read(&ends_in_line_end).is_ok());
+    let short = read(&ends_in_line_end[..32]).unwrap_err();
+    assert!(short[0].contains("of 32 bytes or more, but found 31\n"), "{short:?}");
+    let missing = read_config_text("[inbox]\nsecret_file = \"/none/secret\"\n").unwrap_err();
+    assert!(missing[0].contains("expected a readable file /none/secret, but found No such"));
 }
 
 #[test]

@@ -106,8 +106,13 @@ pub fn without_byte_order_mark(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// Reads a regular file of at most `max_bytes` as UTF-8, without a byte order mark.
 pub fn read_regular_text(path: &Path, max_bytes: u64) -> Result<String, ReadError> {
-    let bytes = without_byte_order_mark(read_regular_file(path, max_bytes)?);
-    String::from_utf8(bytes).map_err(|error| {
+    decode_text(read_regular_file(path, max_bytes)?)
+}
+
+/// Returns bytes as a text, without a byte order mark. The error says in which line they are no
+/// UTF-8.
+pub fn decode_text(bytes: Vec<u8>) -> Result<String, ReadError> {
+    String::from_utf8(without_byte_order_mark(bytes)).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
         ReadError::Io(io::Error::other(format!("no UTF-8 in line {line}")))
