@@ -68,6 +68,7 @@ use crate::table::TableInputs;
 use crate::webhook::WebhookOptions;
 
 pub use admin::{AdminToken, TokenScope};
+pub use decisions::list_deciding_routes;
 pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
 pub use fault::ConfigFault;
 pub use file_places::FilePlaces;
@@ -276,6 +277,7 @@ impl Config {
         let trusted_proxies = settings.networks("listen.trusted_proxies");
         let upstream_routes = settings.read_upstream_routes();
         let authz_path = settings.read_authz_path(&upstream_routes);
+        let authz = settings.read_authz_rules(authz_path.as_ref());
         if !admin.ip().is_loopback() && admin_tokens.is_empty() {
             settings.report_admin_without_token(admin);
         }
@@ -308,8 +310,8 @@ impl Config {
             },
             reloadable: ReloadableConfig {
                 certificates: settings.read_certificate_files(),
-                authz: settings.read_authz_rules(authz_path.as_ref()),
-                decisions: settings.read_decisions(&upstream_routes, authz_path.as_ref()),
+                decisions: settings.read_decisions(&upstream_routes, authz.as_deref()),
+                authz,
                 access_log: settings.read_access_log_options(),
                 process_log: settings.read_process_log_options(),
                 upstream_routes,

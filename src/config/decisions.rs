@@ -8,9 +8,10 @@ use super::settings::Settings;
 use crate::decide::{
     Action, Condition, ConditionFault, DecisionRule, InboxSecret, MIN_SECRET_BYTES,
 };
+use crate::gate::authz_rules::AuthzRules;
 use crate::gate::decisions::{Decisions, SignUpSuccess};
 use crate::gate::route::UpstreamRoute;
-use crate::model::path_prefix::PathPrefix;
+use crate::model::route_label::RouteLabel;
 
 /// The most rules.
 const MAX_RULES: usize = 256;
@@ -20,15 +21,30 @@ const MAX_CONDITIONS: usize = 16;
 const MAX_NAME: usize = 64;
 /// The longest message of a rule, in characters.
 const MAX_MESSAGE: usize = 200;
-/// What a rule's `routes` call `authz.path` and `/v1/assess`.
-const OWN_ROUTES: [&str; 2] = ["authz", "assess"];
+/// What a rule's `routes` call `authz.path`.
+const AUTHZ: &str = RouteLabel::Authz.as_str();
+
+/// Returns what a rule's `routes` may name: the prefixes of screened routes, `authz` if it screens,
+/// and `assess`.
+pub fn list_deciding_routes<'c>(
+    routes: &'c [UpstreamRoute],
+    authz: Option<&AuthzRules>,
+) -> Vec<&'c str> {
+    let screened = routes.iter().filter(|route| route.screen.is_some());
+    let screens = authz.is_some_and(|rules| rules.screening.is_some());
+    screened
+        .map(|route| route.path_prefix.as_str())
+        .chain(screens.then_some(AUTHZ))
+        .chain([RouteLabel::Assess.as_str()])
+        .collect()
+}
 
 impl Settings {
     /// Reads how sign-ups are decided and counted.
     pub(super) fn read_decisions(
         &mut self,
         routes: &[UpstreamRoute],
-        authz_path: Option<&PathPrefix>,
+        authz: Option<&AuthzRules>,
     ) -> Arc<Decisions> {
         let is_by_account = self.choice("decide.scope", &["deployment", "account"]) == "account";
         let assess_policy = self.read_score_policy("decide");
@@ -39,13 +55,14 @@ impl Settings {
         }
         let mut rules: Vec<DecisionRule> = Vec::new();
         for entry in entries.iter().take(MAX_RULES) {
-            if let Some(rule) = self.read_rule(entry, &rules, routes) {
+            if let Some(rule) = self.read_rule(entry, &rules, routes, authz) {
                 rules.push(rule);
             }
         }
-        if let Some(path) = authz_path {
+        if let Some(screening) = authz.and_then(|rules| rules.screening.as_ref()) {
             let named = rules.iter_mut().filter_map(|rule| rule.routes.as_mut()).flatten();
-            named.filter(|route| *route == "authz").for_each(|it| path.as_str().clone_into(it));
+            let path = &screening.policy.route;
+            named.filter(|route| *route == AUTHZ).for_each(|it| path.clone_into(it));
         }
         let has_inbox_section = self.section_spans.contains_key("inbox")
             || self.values.keys().any(|key| key.starts_with("inbox."));
@@ -97,6 +114,7 @@ impl Settings {
         entry: &str,
         earlier: &[DecisionRule],
         routes: &[UpstreamRoute],
+        authz: Option<&AuthzRules>,
     ) -> Option<DecisionRule> {
         let name = self.read_rule_name(entry, earlier);
         let conditions = self.read_conditions(&format!("{entry}.if"));
@@ -113,7 +131,7 @@ impl Settings {
             let is_valid = (1..=MAX_MESSAGE).contains(&text.chars().count());
             (is_valid && !text.chars().any(char::is_control)).then(|| text.to_owned())
         });
-        let routes = self.read_rule_routes(&format!("{entry}.routes"), routes);
+        let routes = self.read_rule_routes(&format!("{entry}.routes"), routes, authz);
         let rule = DecisionRule {
             name: name?.into(),
             conditions: conditions?,
@@ -122,11 +140,9 @@ impl Settings {
             routes,
         };
         if let Some(unconditional) = earlier.iter().find(|other| other.hides(&rule)) {
-            let problem = format!(
-                "expected no rule behind {}, which always holds",
-                toml_text(&unconditional.name)
-            );
-            let hint = "write this rule before it, or give it a condition".to_owned();
+            let other = toml_text(&unconditional.name);
+            let problem = format!("expected no rule behind {other}, which always holds");
+            let hint = format!("write this rule before {other}, or give {other} a condition");
             self.report_at_section(entry, &problem, Some(hint));
         }
         Some(rule)
@@ -187,14 +203,40 @@ impl Settings {
         self.report_in_list(key, (index, fault.at.clone()), &text, &problem, hint);
     }
 
-    fn read_rule_routes(&mut self, key: &str, routes: &[UpstreamRoute]) -> Option<Vec<String>> {
-        let known: Vec<&str> = routes.iter().map(|route| route.path_prefix.as_str()).collect();
-        let known: Vec<&str> = known.into_iter().chain(OWN_ROUTES).collect();
-        let expected = format!("a list of routes out of {}", known.join(", "));
-        self.parse_list(key, &expected, |names| {
-            let is_known = names.iter().all(|name| known.contains(&name.as_str()));
-            (is_known && !names.is_empty()).then(|| names.to_vec())
-        })
+    fn read_rule_routes(
+        &mut self,
+        key: &str,
+        routes: &[UpstreamRoute],
+        authz: Option<&AuthzRules>,
+    ) -> Option<Vec<String>> {
+        let deciding = list_deciding_routes(routes, authz);
+        let shown = deciding.join(", ");
+        let names =
+            self.parse_list(key, &format!("a list of routes that decide: {shown}"), |names| {
+                (!names.is_empty()).then(|| names.to_vec())
+            })?;
+        let unknown = |(_, name): &(usize, &String)| !deciding.contains(&name.as_str());
+        for (index, name) in names.iter().enumerate().filter(unknown) {
+            let found = toml_text(name);
+            let problem = format!("expected a route that decides: {shown}, but found {found}");
+            let is_route = routes.iter().any(|route| route.path_prefix.as_str() == name);
+            let is_authz_path = || {
+                let screening = authz.and_then(|rules| rules.screening.as_ref());
+                screening.is_some_and(|it| it.policy.route == *name)
+            };
+            let hint = if is_route {
+                Some(format!("give the route {name} a section [upstream.route.screen]"))
+            } else if name == AUTHZ {
+                Some("set authz.path, with \"screen\" in authz.check".to_owned())
+            } else if is_authz_path() {
+                Some(format!("write {} in place of {found}", toml_text(AUTHZ)))
+            } else {
+                let near = nearest_name(name, deciding.iter().copied());
+                near.map(|near| format!("did you mean {}?", toml_text(near)))
+            };
+            self.report_in_list(key, (index, 0..name.len()), name, &problem, hint);
+        }
+        Some(names)
     }
 }
 

@@ -502,20 +502,85 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
     assert_hints(&[
         (rule("condition = \"risk_score > 3\""), "did you mean `if`?"),
         (rule("if = \"risk_score > 3\""), "write [\"risk_score > 3\"]"),
-        (rule("routes = [\"/sign-up\"]"), "expected a list of routes out of authz, assess"),
         (rule("message = \"\""), "a text of 1 to 200 characters"),
         ("[[rule]]\nname = \"a\"\n".to_owned(), "write then = \"review\""),
         ("[[rule]]\nname = \"a\"\nthen = \"reject\"\n".to_owned(), "did you mean \"block\"?"),
         ("[[rule]]\nname = \"a\"\nthen = \"Block\"\n".to_owned(), "did you mean \"block\"?"),
         ("[[rule]]\nthen = \"block\"\n".to_owned(), "expected a name of 1 to 64"),
         ("[rule]\nname = \"a\"\nthen = \"block\"\n".to_owned(), "write [[rule]]"),
-        (rule("[[rule]]\nname = \"b\"\nthen = \"pass\""), "write this rule before it"),
+        (
+            rule("[[rule]]\nname = \"b\"\nthen = \"pass\""),
+            "write this rule before \"a\", or give \"a\" a condition",
+        ),
         (
             rule("if = [\"risk_score > 9\"]\n[[rule]]\nname = \"a\"\nthen = \"pass\""),
             "a name that no other rule has",
         ),
         ("[decide]\nscope = \"accounts\"\n".to_owned(), "did you mean \"account\"?"),
     ]);
+}
+
+#[test]
+fn a_rule_may_name_only_routes_that_decide() {
+    let rule =
+        |routes: &str| format!("[[rule]]\nname = \"a\"\nthen = \"review\"\nroutes = [{routes}]\n");
+    let route = |prefix: &str, more: &str| {
+        format!(
+            "[[upstream.route]]\nprefix = \"{prefix}\"\nmethods = [\"POST\"]\nkey = false\n{more}"
+        )
+    };
+    let screen = "[upstream.route.screen]\nfields = [\"email\"]\n";
+    let routes = [route("/signup", screen), route("/api", "")].concat();
+    let authz = |check: &str| {
+        format!("[authz]\npath = \"/authz\"\nemail = \"header:X-Email\"\ncheck = [{check}]\n")
+    };
+    let screening = authz("\"screen\"");
+    for (text, expected, hint) in [
+        (rule("\"/sign-up\""), "that decides: assess, but", ""),
+        (
+            [&routes, &rule("\"/api\"")[..]].concat(),
+            "that decides: /signup, assess, but",
+            "give the route /api a section [upstream.route.screen]",
+        ),
+        (
+            [&routes, &rule("\"/signup\", \"authz\"")[..]].concat(),
+            "that decides: /signup, assess, but",
+            "set authz.path, with \"screen\" in authz.check",
+        ),
+        (
+            [&authz("\"key\""), &rule("\"authz\"")[..]].concat(),
+            "that decides: assess, but",
+            "set authz.path, with \"screen\" in authz.check",
+        ),
+        (
+            [&screening, &rule("\"/authz\"")[..]].concat(),
+            "that decides: authz, assess, but",
+            "write \"authz\" in place of \"/authz\"",
+        ),
+        (
+            [&routes, &rule("\"signup\"")[..]].concat(),
+            "that decides: /signup, assess, but",
+            "did you mean \"/signup\"?",
+        ),
+        (
+            [&routes, &rule("\"/singup\"")[..]].concat(),
+            "that decides: /signup, assess, but",
+            "did you mean \"/signup\"?",
+        ),
+        (rule(""), "a list of routes that decide: assess, but", ""),
+    ] {
+        let faults = read_config_text(&text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+        assert!(faults[0].contains(expected) && faults[0].contains(hint), "{text}: {faults:#?}");
+        let has_hint = !faults[0].ends_with('^');
+        assert_eq!(has_hint, !hint.is_empty(), "{text}: {faults:#?}");
+    }
+    let config = read_config_text(
+        &[&screening, &routes, &rule("\"/signup\", \"authz\", \"assess\"")[..]].concat(),
+    );
+    let config = config.unwrap();
+    let routes = config.reloadable.decisions.rules()[0].routes.as_deref();
+    assert_eq!(routes, Some(&["/signup", "/authz", "assess"].map(str::to_owned)[..]));
 }
 
 #[test]
