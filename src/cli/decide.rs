@@ -1,20 +1,18 @@
 //! `riskgate decide`.
 
-use std::io::{self, Read};
-
 use serde_json::{Value, json};
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
+use super::lookup_sources::LookupSources;
 use super::output::print_result;
-use super::store_access::STORE_TIMEOUT;
-use crate::config::Config;
-use crate::decide::{Decision, DecisionRule, Fact, InboxRules, ScorePolicy, decide};
+use super::standard_input::read_standard_input;
+use crate::config::{Config, list_deciding_routes};
+use crate::decide::{Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy, decide};
 use crate::gate::address_facts::{AddressFacts, facts_of_address};
 use crate::gate::screen_rules::ScreenPolicy;
-use crate::management::{explain_domain, read_present_time};
 use crate::model::email::{EmailAddress, EmailError, without_invisible_characters};
-use crate::table::Table;
+use crate::model::route_label::RouteLabel;
 
 /// The most bytes that are read from standard input.
 const MAX_INPUT_BYTES: u64 = 4 * 1024;
@@ -24,8 +22,8 @@ pub struct Args {
     /// `-`: the address is read from standard input, so that it is in no list of processes.
     #[arg(value_name = "-", value_parser = ["-"])]
     input: String,
-    /// Decide as on this route: a prefix of the config, `authz` or `assess`.
-    #[arg(long, default_value = "assess", value_name = "ROUTE")]
+    /// Decide as on this route: the prefix of a screened route, `authz` or `assess`.
+    #[arg(long, default_value = RouteLabel::Assess.as_str(), value_name = "ROUTE")]
     route: String,
     /// Suppose that a count has this value, such as inbox_accounts_30d=3. Can be given several
     /// times; other counts have no value.
@@ -42,11 +40,12 @@ fn parse_count(text: &str) -> Result<(Fact, u32), String> {
     let counts = || Fact::ALL.into_iter().filter(|fact| fact.is_count());
     let expected = || {
         let names: Vec<&str> = counts().map(Fact::as_str).collect();
-        format!("expected one of {}, = and a whole number", names.join(", "))
+        format!("expected one of {}, = and a whole number of 0 to {MAX_COUNT}", names.join(", "))
     };
     let (name, number) = text.split_once('=').ok_or_else(expected)?;
     let fact = counts().find(|fact| fact.as_str() == name).ok_or_else(expected)?;
-    Ok((fact, number.parse().map_err(|_| expected())?))
+    let number = number.parse().ok().filter(|number| *number <= MAX_COUNT);
+    Ok((fact, number.ok_or_else(expected)?))
 }
 
 /// Which scores block on a route, and the name by which rules know it.
@@ -60,10 +59,9 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let config = args.config.read_config()?;
     let route = find_route(&args.route, &config)?;
     let address = read_address()?;
-    let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
-    let table = Table::build(&config.reloadable.table, now)?;
-    let unknown_score = config.reloadable.unknown_score;
-    let found = explain_domain(&table, address.domain(), unknown_score, None, now)?;
+    let mut sources = LookupSources::of_config(&config);
+    let table = sources.build_table()?;
+    let found = sources.explain(&table, address.domain())?;
     let mut judged = facts_of_address(&address, &found.answer, table.role_score());
     for (fact, number) in &args.counts {
         judged.iter_mut().for_each(|facts| facts.counts.set(*fact, *number));
@@ -72,7 +70,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let decide = |facts: &AddressFacts| decide(&facts.for_rules(), route.name, rules, route.scores);
     let strictest = judged.iter().map(|facts| (facts, decide(facts)));
     let strictest = strictest.max_by_key(|(facts, decision)| (decision.action, facts.score));
-    let Some((facts, decision)) = strictest else { return Ok(()) };
+    let Some((facts, decision)) = strictest else { unreachable!("an address has facts") };
     let inboxes = InboxRules::built_in().map_err(CommandFailure::failed)?;
     let inbox = inboxes.canonical_inbox(&address);
     let inbox =
@@ -86,32 +84,29 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
 
 fn find_route<'c>(name: &'c str, config: &'c Config) -> Result<DecidedRoute<'c>, CommandFailure> {
     let settings = &config.reloadable;
-    if name == "assess" {
+    let known = list_deciding_routes(&settings.upstream_routes, settings.authz.as_deref());
+    let known = known.join(", ");
+    if name == RouteLabel::Assess.as_str() {
         return Ok(DecidedRoute { name, scores: &settings.decisions.assess_policy });
     }
     let of_authz = settings.authz.as_ref().and_then(|authz| authz.screening.as_ref());
-    if let Some(screening) = of_authz.filter(|_| name == "authz") {
-        let ScreenPolicy { route, scores, .. } = &screening.policy;
-        return Ok(DecidedRoute { name: route, scores });
-    }
-    let screened = settings.upstream_routes.iter().filter_map(|route| route.screen.as_ref());
-    let policies: Vec<&ScreenPolicy> = screened.map(|rules| &rules.policy).collect();
-    match policies.iter().find(|policy| policy.route == name) {
-        Some(ScreenPolicy { route, scores, .. }) => Ok(DecidedRoute { name: route, scores }),
-        None => {
-            let routes: Vec<&str> = policies.iter().map(|policy| policy.route.as_str()).collect();
-            let known = [routes, vec!["authz with \"screen\"", "assess"]].concat().join(", ");
-            let problem =
-                format!("--route: expected a route that decides: {known}, but found {name}");
-            Err(CommandFailure::usage(problem))
+    let policy = match name == RouteLabel::Authz.as_str() {
+        true => of_authz.map(|screening| &screening.policy),
+        false => {
+            let screened = settings.upstream_routes.iter().filter_map(|it| it.screen.as_ref());
+            screened.map(|rules| &rules.policy).find(|policy| policy.route == name)
         }
-    }
+    };
+    let Some(ScreenPolicy { route, scores, .. }) = policy else {
+        let problem = format!("--route: expected a route that decides: {known}, but found {name}");
+        return Err(CommandFailure::usage(problem));
+    };
+    Ok(DecidedRoute { name: route, scores })
 }
 
 /// Reads the address, without the blanks around it.
 fn read_address() -> Result<EmailAddress, CommandFailure> {
-    let mut text = String::new();
-    io::stdin().take(MAX_INPUT_BYTES).read_to_string(&mut text)?;
+    let text = read_standard_input(MAX_INPUT_BYTES, "an address").map_err(CommandFailure::usage)?;
     let visible = without_invisible_characters(text.trim());
     let fault = |error: EmailError| CommandFailure::usage(format!("standard input: {error}"));
     EmailAddress::parse(&visible).map_err(fault)
@@ -152,6 +147,9 @@ fn render_text(
         let failed = rule.conditions.iter().find(|condition| !condition.holds(&shown));
         let outcome = match failed {
             None => format!("holds: {}", rule.then.as_str()),
+            Some(condition) if shown.value(condition.fact()).is_none() => {
+                format!("no, because {} has no value", condition.fact().as_str())
+            }
             Some(condition) => format!("no, because not {}", condition.as_str()),
         };
         out.push_str(&format!("rule     {:?}: {outcome}\n", rule.name.as_str()));

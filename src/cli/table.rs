@@ -18,14 +18,12 @@ mod overrides;
 
 use super::config_args::ConfigArgs;
 use super::failure::{CommandFailure, EXIT_CONFIG};
+use super::lookup_sources::LookupSources;
 use super::output::{print_result, print_result_of_change};
-use super::store_access::{STORE_TIMEOUT, table_inputs};
-use crate::management::read_present_time;
 use crate::model::month::format_rfc3339;
 use crate::support::counted::Counted;
 use crate::support::machine_clock::machine_unix_now;
-use crate::table::{OverrideAction, Table, TableFault, TableFaults, TableInputs, TableLocation};
-use lookup::LookupSources;
+use crate::table::{OverrideAction, Table, TableFault, TableFaults, TableLocation};
 
 /// The subcommands of `riskgate table`.
 #[derive(Debug, Subcommand)]
@@ -166,29 +164,11 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
             feeds::print_feed_statuses(&mut out, &config.read_config()?, json)?
         }
         TableCommand::Lookup { names, config, table, json } => {
-            let refused = match table {
-                Some(path) => {
-                    let sources = TableInputs::from_base(TableLocation::Path(path));
-                    let sources = LookupSources {
-                        table: &sources,
-                        unknown_score: None,
-                        store: None,
-                        unix_now: machine_unix_now(),
-                    };
-                    lookup::print_lookups(&mut out, &names, sources, json)?
-                }
-                None => {
-                    let config = config.read_config()?;
-                    let table = table_inputs(&config);
-                    let sources = LookupSources {
-                        table: &table,
-                        unknown_score: config.reloadable.unknown_score,
-                        store: dns::open_store_with_dns_facts(&config),
-                        unix_now: read_present_time(&config.startup.store, STORE_TIMEOUT),
-                    };
-                    lookup::print_lookups(&mut out, &names, sources, json)?
-                }
+            let sources = match table {
+                Some(path) => LookupSources::of_table_alone(path, machine_unix_now()),
+                None => LookupSources::of_config(&config.read_config()?),
             };
+            let refused = lookup::print_lookups(&mut out, &names, sources, json)?;
             // The answers are printed even if other names are invalid.
             print_result(out)?;
             return if refused.is_empty() {

@@ -2,7 +2,7 @@
 //! and with all requests on the Pingora path.
 
 mod browsers;
-mod decisions;
+pub mod decisions;
 pub mod faults;
 pub mod http;
 pub mod operators;

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 pub use browser::{Browser, ENTER_KEY, ESCAPE_KEY, REBOUND_HOST, TAB_KEY};
 pub use certificate_authority::CertificateAuthority;
-pub use command::{BINARY, CommandOutput, run_command};
+pub use command::{BINARY, CommandOutput, run_command, run_command_with_input};
 pub use demo::Demo;
 pub use demo_upstream::DemoUpstream;
 pub use dns_server::{DelayingDnsProxy, DnsServer};

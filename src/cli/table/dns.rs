@@ -1,20 +1,19 @@
 //! `riskgate table resolve`, and the store with the learned DNS results.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::super::failure::CommandFailure;
 use super::super::output::{print_message, print_progress, print_result};
+use super::super::standard_input::read_standard_input;
 use super::super::store_access::{STORE_TIMEOUT, table_inputs};
-use crate::config::{Config, StoreOptions};
+use crate::config::Config;
 use crate::dns::{DnsClient, DnsFinding, NameQueryTasks, Pacer};
 use crate::management::read_present_time;
 use crate::model::domain::{DnsName, Domain};
 use crate::model::verdict::Rule;
-use crate::store::Store;
 use crate::support::regular_file::{read_regular_text, write_atomically};
 use crate::table::Table;
 
@@ -27,26 +26,6 @@ pub(super) const MX_LIST_HEADER_WITH_ADDRESSES: &str = "domain,mx,addresses";
 /// A line tells the progress whenever so many names are resolved.
 const NAMES_PER_PROGRESS_LINE: usize = 1_000;
 
-/// Opens the store, which has the learned DNS results. Returns None if `dns.learn` is off. If the
-/// store does not answer, prints a message and returns None; look-ups then use the table alone.
-pub fn open_store_with_dns_facts(config: &Config) -> Option<Store> {
-    let StoreOptions { url, redis, .. } = &config.startup.store;
-    if !config.reloadable.dns.is_learning_enabled {
-        return None;
-    }
-    let opened = Store::open_existing(url, redis, STORE_TIMEOUT).and_then(|mut store| {
-        store.find_dns_fact("a.test")?;
-        Ok(store)
-    });
-    match opened {
-        Ok(store) => Some(store),
-        Err(error) => {
-            print_message(format!("expected the learned DNS results, but found: {error}"));
-            None
-        }
-    }
-}
-
 /// Queries the DNS for names, and writes the results; with the addresses of the mail hosts if
 /// `with_addresses` is true.
 pub fn resolve_names(
@@ -57,9 +36,8 @@ pub fn resolve_names(
 ) -> Result<(), CommandFailure> {
     let text = match names_path.to_str() {
         Some("-") => {
-            let mut text = String::new();
-            std::io::stdin().take(MAX_NAME_LIST_BYTES).read_to_string(&mut text)?;
-            text
+            let text = read_standard_input(MAX_NAME_LIST_BYTES, "a list of names");
+            text.map_err(CommandFailure::failed)?
         }
         _ => read_name_list(names_path)?,
     };

@@ -6,33 +6,20 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::super::failure::CommandFailure;
-use crate::management::explain_domain;
+use super::super::lookup_sources::LookupSources;
 use crate::model::domain::Domain;
 use crate::model::month::{format_day, format_rfc3339};
-use crate::model::verdict::Score;
-use crate::store::{DnsFactRow, Store};
-use crate::table::{Table, TableAnswer, TableInputs};
-
-/// What the answers of a look-up come from.
-pub struct LookupSources<'s> {
-    pub table: &'s TableInputs,
-    /// The score of a name that nothing is known of.
-    pub unknown_score: Option<Score>,
-    /// What riskgate has learned from the DNS, which decides if no list does.
-    pub store: Option<Store>,
-    /// The time of the look-up in Unix seconds.
-    pub unix_now: i64,
-}
+use crate::store::DnsFactRow;
+use crate::table::TableAnswer;
 
 /// Writes the answer for each name. Returns one text for each name that is not a domain.
 pub fn print_lookups(
     out: &mut dyn Write,
     names: &[String],
-    sources: LookupSources<'_>,
+    mut sources: LookupSources,
     json: bool,
 ) -> Result<Vec<String>, CommandFailure> {
-    let LookupSources { table, unknown_score, mut store, unix_now } = sources;
-    let table = Table::build(table, unix_now)?;
+    let table = sources.build_table()?;
     let mut faults = Vec::new();
     let mut values = Vec::new();
     for name in names {
@@ -43,7 +30,7 @@ pub fn print_lookups(
                 continue;
             }
         };
-        let found = explain_domain(&table, &domain, unknown_score, store.as_mut(), unix_now)?;
+        let found = sources.explain(&table, &domain)?;
         if json {
             values.push(found.to_json(&domain));
         } else {

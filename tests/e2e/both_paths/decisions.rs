@@ -8,7 +8,7 @@ mod shared_counts;
 use crate::harness::{Gateway, Request, Response, Setup, request, wait_until};
 
 /// Rules as the documents recommend them.
-const RULES: &str = r#"
+pub const RULES: &str = r#"
 [[rule]]
 name = "many accounts of one inbox"
 if = ["inbox_accounts_30d >= 3"]
@@ -39,7 +39,7 @@ fn form(email: &str) -> Request {
 }
 
 /// Starts a gateway, and waits until it counts sign-ups.
-fn start_counting(setup: Setup) -> Gateway {
+pub fn start_counting(setup: Setup) -> Gateway {
     let gateway = setup.start();
     wait_until("sign-ups are counted", || is_counting(&gateway));
     gateway

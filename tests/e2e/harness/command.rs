@@ -1,6 +1,7 @@
 //! Runs a command and collects its output.
 
-use std::process::{Command, Stdio};
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -28,7 +29,19 @@ impl CommandOutput {
 }
 
 pub fn run_command(command: &mut Command) -> CommandOutput {
-    let output = command.stdin(Stdio::null()).output().unwrap();
+    collect(command.stdin(Stdio::null()).output().unwrap())
+}
+
+/// Runs a command that reads this from its standard input.
+pub fn run_command_with_input(command: &mut Command, input: &[u8]) -> CommandOutput {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A command that fails early reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    collect(child.wait_with_output().unwrap())
+}
+
+fn collect(output: Output) -> CommandOutput {
     CommandOutput {
         exit_code: output.status.code().expect("an end by exit"),
         stdout: String::from_utf8(output.stdout).unwrap(),

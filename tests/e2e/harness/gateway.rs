@@ -186,7 +186,13 @@ impl Gateway {
 
     #[track_caller]
     pub fn cli(&self, arguments: &[&str]) -> CommandOutput {
-        self.setup().run_cli(&self.config, arguments)
+        self.cli_with_input(arguments, b"")
+    }
+
+    /// Runs a command with this gateway's config, which reads this from its standard input.
+    #[track_caller]
+    pub fn cli_with_input(&self, arguments: &[&str], input: &[u8]) -> CommandOutput {
+        self.setup().run_cli(&self.config, arguments, input)
     }
 
     /// Creates a key in the store. The gateway may not know the key yet.

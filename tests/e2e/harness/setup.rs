@@ -10,7 +10,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::{
-    BINARY, CommandOutput, Gateway, GatewaySecrets, ListFolder, free_address, run_command,
+    BINARY, CommandOutput, Gateway, GatewaySecrets, ListFolder, free_address,
+    run_command_with_input,
 };
 use crate::redis_server::RedisServer;
 
@@ -159,18 +160,24 @@ impl Setup {
     /// Runs a command of the binary with this config.
     #[track_caller]
     pub fn cli(&self, arguments: &[&str]) -> CommandOutput {
-        self.run_cli(&self.write_config(), arguments)
+        self.cli_with_input(arguments, b"")
+    }
+
+    /// Runs a command of the binary with this config, which reads this from its standard input.
+    #[track_caller]
+    pub fn cli_with_input(&self, arguments: &[&str], input: &[u8]) -> CommandOutput {
+        self.run_cli(&self.write_config(), arguments, input)
     }
 
     #[track_caller]
-    pub(super) fn run_cli(&self, config: &Path, arguments: &[&str]) -> CommandOutput {
+    pub(super) fn run_cli(&self, config: &Path, arguments: &[&str], input: &[u8]) -> CommandOutput {
         let words = [&self.command_prefix[..], &[BINARY.to_owned()]].concat();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).args(arguments).arg("-c").arg(config);
         // Nothing that lies about where the tests run counts.
         command.current_dir(self.path(""));
-        let ran =
-            run_command(command.envs(self.environment.iter().map(|(name, value)| (name, value))));
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let ran = run_command_with_input(&mut command, input);
         let secrets = self.secrets();
         secrets.assert_no_key_in("a command's stderr", &ran.stderr);
         if !matches!(arguments, ["keys", "create" | "rotate", ..]) {

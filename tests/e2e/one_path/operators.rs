@@ -7,6 +7,7 @@ mod audit;
 mod cli;
 mod config_errors;
 mod config_show;
+mod decide_command;
 mod demo_upstream;
 mod dns_commands;
 mod doctor;

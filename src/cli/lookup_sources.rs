@@ -1,0 +1,81 @@
+//! What commands look domains up in: what a gateway of the config has, or a table alone.
+
+use std::path::PathBuf;
+
+use super::output::print_message;
+use super::store_access::{STORE_TIMEOUT, table_inputs};
+use crate::config::{Config, StoreOptions};
+use crate::management::{ExplainedDomain, explain_domain, read_present_time};
+use crate::model::domain::Domain;
+use crate::model::verdict::Score;
+use crate::store::{Store, StoreError};
+use crate::table::{Table, TableFaults, TableInputs, TableLocation};
+
+/// What the answers of a look-up come from.
+pub struct LookupSources {
+    inputs: TableInputs,
+    /// The score of a name that nothing is known of.
+    unknown_score: Option<Score>,
+    /// What riskgate has learned from the DNS, which decides if no list does.
+    store: Option<Store>,
+    /// The time of the look-up in Unix seconds.
+    unix_now: i64,
+}
+
+impl LookupSources {
+    /// The sources of a gateway with this config: its lists, the overrides and the DNS facts of its
+    /// store, and its score of unknown names. If the store does not answer, prints a message; the
+    /// look-ups then do without it.
+    pub fn of_config(config: &Config) -> LookupSources {
+        LookupSources {
+            inputs: table_inputs(config),
+            unknown_score: config.reloadable.unknown_score,
+            store: open_store_with_dns_facts(config),
+            unix_now: read_present_time(&config.startup.store, STORE_TIMEOUT),
+        }
+    }
+
+    /// A directory or a compiled table alone, at this time.
+    pub fn of_table_alone(path: PathBuf, unix_now: i64) -> LookupSources {
+        LookupSources {
+            inputs: TableInputs::from_base(TableLocation::Path(path)),
+            unknown_score: None,
+            store: None,
+            unix_now,
+        }
+    }
+
+    /// Builds the table of these sources.
+    pub fn build_table(&self) -> Result<Table, TableFaults> {
+        Table::build(&self.inputs, self.unix_now)
+    }
+
+    /// Looks a domain up in the table of these sources.
+    pub fn explain<'t>(
+        &mut self,
+        table: &'t Table,
+        domain: &Domain,
+    ) -> Result<ExplainedDomain<'t>, StoreError> {
+        explain_domain(table, domain, self.unknown_score, self.store.as_mut(), self.unix_now)
+    }
+}
+
+/// Opens the store, which has the learned DNS results. Returns None if `dns.learn` is off. If the
+/// store does not answer, prints a message and returns None; look-ups then use the table alone.
+fn open_store_with_dns_facts(config: &Config) -> Option<Store> {
+    let StoreOptions { url, redis, .. } = &config.startup.store;
+    if !config.reloadable.dns.is_learning_enabled {
+        return None;
+    }
+    let opened = Store::open_existing(url, redis, STORE_TIMEOUT).and_then(|mut store| {
+        store.find_dns_fact("a.test")?;
+        Ok(store)
+    });
+    match opened {
+        Ok(store) => Some(store),
+        Err(error) => {
+            print_message(format!("expected the learned DNS results, but found: {error}"));
+            None
+        }
+    }
+}
