@@ -61,7 +61,7 @@ pub struct ScorePolicy {
 pub struct Decision<'r> {
     /// What follows.
     pub action: Action,
-    /// The rule that decided; `None` if the score did.
+    /// The rule that decided; `None` if the score did, or if nothing speaks against the sign-up.
     pub rule: Option<&'r DecisionRule>,
 }
 

@@ -20,11 +20,12 @@ pub const MAX_LATEST_FORMS: usize = 100;
 pub struct LatestForm {
     /// When its request began, in Unix seconds.
     pub at: i64,
-    /// The prefix of its route, or `authz.path`.
+    /// The prefix of its route, `authz.path`, or `assess`.
     pub route: SmolStr,
     /// What riskgate did with it.
     pub action: &'static str,
-    /// The rule that decided; `None` if its score did, or if it could not be read.
+    /// The rule that decided; `None` if its score did, if nothing spoke against it, or if it could
+    /// not be read.
     pub rule: Option<SmolStr>,
     /// The reason of the worst verdict, or why the form could not be read.
     pub reason: &'static str,

@@ -1,5 +1,5 @@
-//! Reports on what this process serves: upstream servers, routes, certificates, and the last forms
-//! that it refused.
+//! Reports on what this process serves: upstream servers, routes, certificates, the last forms that
+//! it refused, and the last ones that a rule decided.
 
 use std::collections::HashMap;
 
