@@ -17,6 +17,6 @@ pub use self::condition::{Condition, ConditionFault};
 pub use self::facts::{CountFacts, DomainFacts, Fact, FactValue, Facts, MAX_COUNT};
 pub use self::inbox::{CanonicalInbox, InboxRules, canonical_text};
 pub use self::inbox_key::{InboxKey, InboxSecret, MIN_SECRET_BYTES, Scope};
-pub use self::rules::{Action, Decision, DecisionRule, ScorePolicy, decide};
+pub use self::rules::{Action, Decision, DecisionRule, ScorePolicy, decide, decide_strictest};
 pub use self::sign_ups::SignUps;
 pub use self::sync::{SignUpSync, delete_expired_sign_ups};

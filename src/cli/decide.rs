@@ -8,10 +8,12 @@ use super::lookup_sources::LookupSources;
 use super::output::print_result;
 use super::standard_input::read_standard_input;
 use crate::config::{Config, list_deciding_routes};
-use crate::decide::{Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy, decide};
+use crate::decide::{
+    Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy, decide_strictest,
+};
 use crate::gate::address_facts::{AddressFacts, facts_of_address};
 use crate::gate::screen_rules::ScreenPolicy;
-use crate::model::email::{EmailAddress, EmailError, without_invisible_characters};
+use crate::model::email::{EmailAddress, EmailError};
 use crate::model::route_label::RouteLabel;
 
 /// The most bytes that are read from standard input.
@@ -67,9 +69,8 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
         judged.iter_mut().for_each(|facts| facts.counts.set(*fact, *number));
     }
     let rules = config.reloadable.decisions.rules();
-    let decide = |facts: &AddressFacts| decide(&facts.for_rules(), route.name, rules, route.scores);
-    let strictest = judged.iter().map(|facts| (facts, decide(facts)));
-    let strictest = strictest.max_by_key(|(facts, decision)| (decision.action, facts.score));
+    let strictest =
+        decide_strictest(&judged, |facts| facts.for_rules(), route.name, rules, route.scores);
     let Some((facts, decision)) = strictest else { unreachable!("an address has facts") };
     let inboxes = InboxRules::built_in().map_err(CommandFailure::failed)?;
     let inbox = inboxes.canonical_inbox(&address);
@@ -107,9 +108,8 @@ fn find_route<'c>(name: &'c str, config: &'c Config) -> Result<DecidedRoute<'c>,
 /// Reads the address, without the blanks around it.
 fn read_address() -> Result<EmailAddress, CommandFailure> {
     let text = read_standard_input(MAX_INPUT_BYTES, "an address").map_err(CommandFailure::usage)?;
-    let visible = without_invisible_characters(text.trim());
     let fault = |error: EmailError| CommandFailure::usage(format!("standard input: {error}"));
-    EmailAddress::parse(&visible).map_err(fault)
+    EmailAddress::parse_typed(&text).map_err(fault)
 }
 
 fn render_json(

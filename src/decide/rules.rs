@@ -123,6 +123,25 @@ pub fn decide<'r>(
     }
 }
 
+/// Decides about values of which a server may use any, and returns the strictest decision with its
+/// value; `None` without a value. Of decisions that are equally strict, that on the highest score
+/// counts. `facts_of` returns the facts about a value.
+pub fn decide_strictest<'r, V>(
+    values: impl IntoIterator<Item = V>,
+    facts_of: impl Fn(&V) -> Facts<'_>,
+    route: &str,
+    rules: &'r [DecisionRule],
+    policy: &ScorePolicy,
+) -> Option<(V, Decision<'r>)> {
+    let decided = values.into_iter().map(|value| {
+        let facts = facts_of(&value);
+        let (decision, score) = (decide(&facts, route, rules, policy), facts.risk_score);
+        (value, decision, score)
+    });
+    let strictest = decided.max_by_key(|(_, decision, score)| (decision.action, *score));
+    strictest.map(|(value, decision, _)| (value, decision))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::decide::{CountFacts, DomainFacts};

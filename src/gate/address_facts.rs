@@ -85,12 +85,6 @@ impl AddressFacts {
         }
     }
 
-    /// Leaves out whatever depends on earlier sign-ups.
-    pub fn forget_sign_up(&mut self) {
-        self.sign_up = None;
-        self.counts = CountFacts::default();
-    }
-
     /// The facts, as rules ask for them.
     pub fn for_rules(&self) -> Facts<'_> {
         Facts {

@@ -1,6 +1,7 @@
 //! `POST /v1/assess`: the decision on a sign-up, with its reasons and facts.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -18,7 +19,7 @@ use super::address_facts::AddressFacts;
 use super::json_body::parse_json_object;
 use super::judged_values::JudgedValue;
 use super::request_context::RequestContext;
-use super::screen_rules::{ScreenMode, ScreenPolicy};
+use super::screen_rules::ScreenMode;
 use super::state::Gate;
 
 /// The longest body, in bytes.
@@ -58,23 +59,16 @@ impl Gate {
             names_origin || ctx.key.as_ref().is_some_and(|key| key.is_for_browsers());
         let table = self.state.table.peek();
         let (address, mut judged) = self
-            .judge_typed_address(&question.email, question.ip, &table, ctx)
+            .judge_typed_address(&question.email, question.ip, !is_of_browser, &table, ctx)
             .map_err(Refusal::InvalidEmail)?;
-        for value in &mut judged {
-            match value.facts.sign_up.filter(|_| !is_of_browser) {
-                Some(sign_up) => value.facts.counts = self.state.sign_ups.count_others(&sign_up),
-                None => value.facts.forget_sign_up(),
-            }
+        if is_of_browser {
+            judged.iter_mut().for_each(|value| value.facts.sign_up = None);
         }
         let reasons = list_reasons(&judged);
-        let policy = ScreenPolicy {
-            route: RouteLabel::Assess.as_str().to_owned(),
-            mode: ScreenMode::Block,
-            scores: ctx.rules.decisions.assess_policy.clone(),
-            message: String::new(),
-            blocks_unscreened: false,
-        };
-        let decision = self.decide_strictest(judged, &policy, ctx).ok_or(Refusal::Internal)?;
+        let (route, rules) = (RouteLabel::Assess.as_str(), Arc::clone(&ctx.rules));
+        let scores = &rules.decisions.assess_policy;
+        let decision = self.decide_strictest(judged, route, scores, ctx);
+        let decision = decision.ok_or(Refusal::Internal)?;
         let (action, decided) = (decision.action, &decision.value);
         let facts = &decided.facts;
         let answer = json_in_order(&[
@@ -93,7 +87,7 @@ impl Gate {
             self.state.sign_ups.record_form(&[sign_up]);
         }
         ctx.verdict_reason = Some(facts.reason.as_str());
-        self.record_screening(decision.into_result(&policy), &policy, ctx);
+        self.record_screening(decision.into_result(ScreenMode::Block), route, ctx);
         Ok(Reply::json(Bytes::from(answer)))
     }
 }

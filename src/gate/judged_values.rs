@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use smol_str::SmolStr;
 
-use crate::decide::{Action, decide};
+use crate::decide::{Action, CountFacts, ScorePolicy, decide_strictest};
 use crate::model::domain::Domain;
 use crate::model::email::{EmailAddress, EmailError, without_invisible_characters};
 use crate::model::sign_up::{Pseudonym, SignUp};
@@ -15,7 +15,7 @@ use crate::table::{Table, TableAnswer};
 use super::address_facts::{AddressFacts, facts_of_address};
 use super::answers::look_up_and_count;
 use super::request_context::RequestContext;
-use super::screen_rules::{ScreenAction, ScreenMode, ScreenPolicy, ScreeningResult, ScreeningRule};
+use super::screen_rules::{ScreenAction, ScreenMode, ScreeningResult, ScreeningRule};
 use super::state::Gate;
 
 /// The score of what is no address at all.
@@ -42,12 +42,13 @@ pub(super) struct FormDecision {
 }
 
 impl Gate {
-    /// Decides about values by the rules and the scores, and returns the strictest decision; `None`
-    /// without a value. Of decisions that are equally strict, that on the highest score counts.
+    /// Decides about values by the rules and the scores of a route, and returns the strictest
+    /// decision; `None` without a value. See [`decide_strictest`].
     pub(super) fn decide_strictest(
         &self,
         judged: Vec<JudgedValue>,
-        policy: &ScreenPolicy,
+        route: &str,
+        scores: &ScorePolicy,
         ctx: &RequestContext,
     ) -> Option<FormDecision> {
         let mut sign_ups = Vec::new();
@@ -57,13 +58,8 @@ impl Gate {
             }
         }
         let rules = ctx.rules.decisions.rules();
-        let decided = judged.into_iter().map(|value| {
-            let decision = decide(&value.facts.for_rules(), &policy.route, rules, &policy.scores);
-            (value, decision)
-        });
-        let strictest =
-            decided.max_by_key(|(value, decision)| (decision.action, value.facts.score));
-        let (value, decision) = strictest?;
+        let (value, decision) =
+            decide_strictest(judged, |it| it.facts.for_rules(), route, rules, scores)?;
         let rule = decision
             .rule
             .map(|rule| ScreeningRule { name: rule.name.clone(), message: rule.message.clone() });
@@ -85,7 +81,9 @@ impl Gate {
             table.suggest_provider_for_slip(behind_at, ctx.unix_now()).map(SmolStr::new)
         };
         let client = ctx.client_address;
-        if let Ok((_, mut verdicts)) = self.judge_typed_address(value, client, table, ctx) {
+        let wants_counts = ctx.rules.decisions.asks_for_counts();
+        let judged = self.judge_typed_address(value, client, wants_counts, table, ctx);
+        if let Ok((_, mut verdicts)) = judged {
             if value.ends_with('.') {
                 verdicts.iter_mut().for_each(|it| {
                     it.suggestion = meant_by_slip().or_else(|| it.suggestion.take());
@@ -98,7 +96,7 @@ impl Gate {
         if let Some(addresses) = members
             && addresses.len() <= MAX_ADDRESSES_IN_VALUE
         {
-            let judge = |address| self.judge_address(address, client, table, ctx);
+            let judge = |address| self.judge_address(address, client, wants_counts, table, ctx);
             return addresses.iter().flat_map(judge).collect();
         }
         // A server may take a part of the text for an address, so each domain in it is judged.
@@ -117,7 +115,7 @@ impl Gate {
     }
 
     /// Judges the address that a user of this client has typed, and the domain that other software
-    /// may read in it.
+    /// may read in it. Reads the counts of other sign-ups if the caller wants them.
     ///
     /// # Errors
     /// If the text is no address, or one that no honest user has.
@@ -125,11 +123,12 @@ impl Gate {
         &self,
         text: &str,
         client: Option<IpAddr>,
+        wants_counts: bool,
         table: &Table,
         ctx: &RequestContext,
     ) -> Result<(EmailAddress, Vec<JudgedValue>), EmailError> {
         let address = EmailAddress::parse_typed(text)?;
-        let mut judged = self.judge_address(&address, client, table, ctx);
+        let mut judged = self.judge_address(&address, client, wants_counts, table, ctx);
         let by_idna_2003 = by_idna_2003(&without_invisible_characters(text));
         if let Some(other) = by_idna_2003.and_then(|it| EmailAddress::parse_typed(&it).ok()) {
             judged.push(JudgedValue::look_up_alone(table, other.domain(), ctx));
@@ -143,12 +142,16 @@ impl Gate {
         &self,
         address: &EmailAddress,
         client: Option<IpAddr>,
+        wants_counts: bool,
         table: &Table,
         ctx: &RequestContext,
     ) -> Vec<JudgedValue> {
         let lookup = look_up_and_count(&self.state, table, address.domain(), ctx);
         let sign_up = self.identify_sign_up(address, &lookup, client, ctx);
-        let counts = self.count_other_sign_ups(sign_up.as_ref(), ctx);
+        let counts = match &sign_up {
+            Some(sign_up) if wants_counts => self.state.sign_ups.count_others(sign_up),
+            _ => CountFacts::default(),
+        };
         let suggestion = lookup.suggest_provider(address.domain()).map(SmolStr::new);
         let judged = facts_of_address(address, &lookup, table.role_score()).into_iter();
         judged
@@ -178,11 +181,11 @@ impl JudgedValue {
 }
 
 impl FormDecision {
-    /// The result of screening, on a route with this policy. The whole form was read.
-    pub fn into_result(self, policy: &ScreenPolicy) -> ScreeningResult {
+    /// The result of screening, on a route in this mode. The whole form was read.
+    pub fn into_result(self, mode: ScreenMode) -> ScreeningResult {
         let facts = self.value.facts;
         ScreeningResult {
-            action: match (self.action, policy.mode) {
+            action: match (self.action, mode) {
                 (Action::Block, ScreenMode::Block) => ScreenAction::Block,
                 (Action::Block, ScreenMode::Shadow | ScreenMode::Annotate) => {
                     ScreenAction::WouldBlock
@@ -197,7 +200,7 @@ impl FormDecision {
             rule: self.rule,
             inbox: single_inbox(&self.sign_ups),
             sign_ups: self.sign_ups,
-            is_upstream_told: policy.mode != ScreenMode::Shadow,
+            is_upstream_told: mode != ScreenMode::Shadow,
         }
     }
 }

@@ -58,7 +58,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Option<Refusal> {
         let refusal = screened.refusal(policy);
-        self.record_screening(screened, policy, ctx);
+        self.record_screening(screened, &policy.route, ctx);
         refusal
     }
 
@@ -66,16 +66,16 @@ impl Gate {
     pub(super) fn record_screening(
         &self,
         screened: ScreeningResult,
-        policy: &ScreenPolicy,
+        route: &str,
         ctx: &mut RequestContext,
     ) {
         let (action, reason) = (screened.action.as_str(), screened.reason);
         let domain = screened.domain.as_ref().map(Domain::as_str);
         let metrics = &self.state.metrics.requests;
-        let metric = || metrics.screened_forms(&policy.route, action, reason);
-        self.state.screening_counts.count_form(&policy.route, action, reason, domain, metric);
+        let metric = || metrics.screened_forms(route, action, reason);
+        self.state.screening_counts.count_form(route, action, reason, domain, metric);
         if let Some(rule) = &screened.rule {
-            metrics.count_rule_decision(&rule.name, &policy.route, action);
+            metrics.count_rule_decision(&rule.name, route, action);
         }
         ctx.screened = Some(Box::new(screened));
     }
@@ -94,7 +94,8 @@ impl Gate {
         let table = self.state.table.peek();
         let values = found.values.iter();
         let judged = values.flat_map(|value| self.judge_value(value, &table, ctx)).collect();
-        let Some(decision) = self.decide_strictest(judged, policy, ctx) else {
+        let Some(decision) = self.decide_strictest(judged, &policy.route, &policy.scores, ctx)
+        else {
             return ScreeningResult::unread(UnreadCause::NoField, policy);
         };
         // PHP's FILTER_SANITIZE_EMAIL removes what is no ASCII character.
@@ -115,7 +116,7 @@ impl Gate {
                 sign_ups: decision.sign_ups,
                 ..ScreeningResult::unread(cause, policy)
             },
-            _ => decision.into_result(policy),
+            _ => decision.into_result(policy.mode),
         }
     }
 }

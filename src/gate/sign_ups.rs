@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::decide::{CountFacts, Scope};
+use crate::decide::Scope;
 use crate::model::email::EmailAddress;
 use crate::model::sign_up::SignUp;
-use crate::model::verdict::Rule;
 use crate::table::TableAnswer;
 
 use super::request_context::RequestContext;
@@ -37,24 +36,10 @@ impl Gate {
         // A trusted proxy is no client: it stands for all of them.
         let proxies = &self.startup_rules.client_address.trusted_proxies;
         let client = client.filter(|address| !proxies.contains(*address));
-        // The whole world has addresses there.
-        let is_shared = lookup.verdict.rule == Rule::Protected || lookup.verdict.is_free_provider;
         let scope = match &ctx.key {
             Some(key) if decisions.is_by_account => Scope::Account(&key.account.name),
             _ => Scope::Deployment,
         };
-        self.state.sign_ups.identify(address, client, !is_shared, scope, ctx.unix_now())
-    }
-
-    /// The counts of other sign-ups, if a rule asks for one.
-    pub(super) fn count_other_sign_ups(
-        &self,
-        sign_up: Option<&SignUp>,
-        ctx: &RequestContext,
-    ) -> CountFacts {
-        match sign_up.filter(|_| ctx.rules.decisions.asks_for_counts()) {
-            Some(sign_up) => self.state.sign_ups.count_others(sign_up),
-            None => CountFacts::default(),
-        }
+        self.state.sign_ups.identify(address, client, !lookup.is_shared(), scope, ctx.unix_now())
     }
 }

@@ -85,6 +85,11 @@ impl Table {
 }
 
 impl<'t> TableAnswer<'t> {
+    /// Whether the whole world has addresses there: the domain is protected or of a free provider.
+    pub fn is_shared(&self) -> bool {
+        self.verdict.rule == Rule::Protected || self.verdict.is_free_provider
+    }
+
     /// The part of the public answer's JSON that follows the domain. It begins with the closing
     /// quote of the domain.
     pub fn json_tail(&self) -> Cow<'t, str> {
