@@ -117,11 +117,8 @@ impl Condition {
         let literals = scanner.take_literals(operator)?;
         let rest = scanner.skip_blanks();
         if rest < text.len() {
-            return Err(fault(
-                rest..text.len(),
-                "the end of the condition; write one condition in \
-                                                each text of the list",
-            ));
+            let expected = "the end of the condition; write one condition in each text of the list";
+            return Err(fault(rest..text.len(), expected));
         }
         let comparison = make_comparison(fact.fact_type(), operator, operator_at, &literals)?;
         Ok(Condition { fact, comparison, text: text.trim().to_owned() })
