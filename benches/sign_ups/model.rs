@@ -6,7 +6,6 @@ use riskgate::config::{Config, ConfigFile, ConfigSources};
 use riskgate::decide::{Action, DecisionRule, InboxSecret, Scope, ScorePolicy, SignUps, decide};
 use riskgate::gate::address_facts::facts_of_address;
 use riskgate::model::email::EmailAddress;
-use riskgate::model::verdict::Rule;
 use riskgate::table::{Table, TableLocation};
 
 use super::traffic::Form;
@@ -42,10 +41,8 @@ impl Model {
         let address = EmailAddress::parse(&form.email).expect("an address");
         let lookup = self.table.lookup(address.domain(), form.at);
         let started = Instant::now();
-        let is_shared = lookup.verdict.rule == Rule::Protected || lookup.verdict.is_free_provider;
-        let scope = Scope::Deployment;
-        let sign_up =
-            self.sign_ups.identify(&address, Some(form.client), !is_shared, scope, form.at);
+        let (client, scope) = (Some(form.client), Scope::Deployment);
+        let sign_up = self.sign_ups.identify(&address, client, !lookup.is_shared(), scope, form.at);
         let sign_up = sign_up.expect("a secret");
         let counts = self.sign_ups.count_others(&sign_up);
         let mut facts = facts_of_address(&address, &lookup, self.table.role_score());

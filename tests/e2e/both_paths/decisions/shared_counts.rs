@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{RULES, is_counting, start_counting};
-use crate::harness::{Gateway, Setup, request, wait_until};
+use crate::harness::{FakeClock, Gateway, Setup, TcpForwarder, request, wait_until};
 use crate::random_numbers::{RandomNumbers, first_seed};
 use crate::redis_server::RedisServer;
 
@@ -137,6 +137,61 @@ fn accounts_of_riskgate_have_ids_of_their_own_if_the_scope_says_so() {
     assert_ne!(inbox(&gateway, &first), inbox(&gateway, &second));
     assess(&gateway, &first, "jane+a@gmail.com", true);
     assert_eq!((accounts(&gateway, &first), accounts(&gateway, &second)), (json!(1), json!(0)));
+}
+
+#[test]
+fn a_failover_changes_no_id_and_no_count() {
+    let mut primary = RedisServer::start();
+    let replica = RedisServer::replica_of(&primary);
+    let forwarder = TcpForwarder::start_to(&primary);
+    let setup = || setup().set_text("store.url", &forwarder.url());
+    let gateway = start_counting(setup());
+    let key = gateway.create_active_key("acme", &[]);
+    let id = inbox(&gateway, &key);
+    assess(&gateway, &key, "jane+a@gmail.com", true);
+    wait_until("the replica has it", || {
+        replica.run(&["XLEN", "riskgate:{sign_ups}:stream"]).trim() == "1"
+    });
+    primary.kill();
+    // Counted while there is no server.
+    assess(&gateway, &key, "jane+b@gmail.com", true);
+    assert_eq!(accounts(&gateway, &key), 2);
+    replica.run(&["REPLICAOF", "NO", "ONE"]);
+    forwarder.switch_to(&replica);
+    wait_until("the new primary has both", || {
+        replica.run(&["XLEN", "riskgate:{sign_ups}:stream"]).trim() == "2"
+    });
+    assert_eq!((inbox(&gateway, &key), accounts(&gateway, &key)), (id.clone(), json!(2)));
+    let later = start_counting(setup());
+    wait_until("the later node knows the key", || later.get("/v1/usage", &key).status == 200);
+    assert_eq!((inbox(&later, &key), accounts(&later, &key)), (id, json!(2)));
+}
+
+#[test]
+fn the_end_of_a_month_and_steps_of_the_clock_change_no_count() {
+    let clock = FakeClock::starting_at("2031-04-30T23:59:50Z");
+    let gateway = start_counting(setup().with_clock(&clock));
+    let key = gateway.create_active_key("acme", &[]);
+    let in_hour = |gateway: &Gateway| {
+        let facts = assess(gateway, &key, "person9@quelbrandt.com", false)["facts"].clone();
+        facts["domain_accounts_1h"].clone()
+    };
+    for number in 0..3 {
+        assess(&gateway, &key, &format!("person{number}@quelbrandt.com"), true);
+    }
+    assert_eq!(in_hour(&gateway), 3);
+    clock.step(60);
+    assert_eq!(in_hour(&gateway), 3);
+    // A step back, by hand or by NTP.
+    clock.step(-600);
+    assert_eq!(in_hour(&gateway), 3);
+    assess(&gateway, &key, "person3@quelbrandt.com", true);
+    assert_eq!(in_hour(&gateway), 4);
+    std::thread::sleep(Duration::from_secs(2));
+    let gateway = gateway.restart();
+    wait_until("sign-ups are counted", || is_counting(&gateway));
+    wait_until("the key is known", || gateway.get("/v1/usage", &key).status == 200);
+    assert_eq!(in_hour(&gateway), 4);
 }
 
 /// What three nodes should count: the addresses of each inbox.
