@@ -54,7 +54,7 @@ impl Settings {
             self.report_at_section(surplus, &problem, None);
         }
         let mut rules: Vec<DecisionRule> = Vec::new();
-        for entry in entries.iter().take(MAX_RULES) {
+        for entry in &entries {
             if let Some(rule) = self.read_rule(entry, &rules, routes, authz) {
                 rules.push(rule);
             }
@@ -231,6 +231,7 @@ impl Settings {
             } else if is_authz_path() {
                 Some(format!("write {} in place of {found}", toml_text(AUTHZ)))
             } else {
+                let name = name.strip_prefix("/v1/").unwrap_or(name);
                 let near = nearest_name(name, deciding.iter().copied());
                 near.map(|near| format!("did you mean {}?", toml_text(near)))
             };

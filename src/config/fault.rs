@@ -174,8 +174,10 @@ impl ConfigText {
         let before = self.text.get(line.start..place.start).unwrap_or_default();
         let marked = self.text.get(place.start..place.end.min(line.end)).unwrap_or_default();
         // The other texts of the list are left out, so that the mark stands below the fault.
-        let quote = before.rfind(['"', '\'']).map_or(before.len(), |at| at + 1);
-        let indent = before[quote..].chars().count();
+        // As much of the text as stands before the fault.
+        let starts = (0..=text.len()).rev().filter_map(|end| text.get(..end));
+        let start = starts.into_iter().find(|start| before.ends_with(start)).unwrap_or_default();
+        let indent = start.chars().count();
         let place_of_mark = indent..indent + marked.chars().count();
         self.fault_with_excerpt(place.start, text.to_owned(), place_of_mark, problem)
     }

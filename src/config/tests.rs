@@ -488,6 +488,16 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
         ("\"\"\"is_role == yes\"\"\"", "4:35:", "expected true or false"),
         ("\"risk_score >= 3 and is_role == true\"", "4:38:", "one condition in each text"),
         ("\"inbox_accounts_30d >= 2000\"", "4:44:", "a whole number of 0 to 1000"),
+        ("\"inbox_accounts_30d >= 1_000\"", "4:44:", "write only the digits"),
+        ("'risk_score >= \"80\"'", "4:36:", "write only the digits"),
+        ("\"risk_score >= 80%\"", "4:38:", "write the number without %"),
+        ("\"is_role\"", "4:29:", "write == true behind it"),
+        ("\"!is_role\"", "4:22:", "write == false behind the fact instead"),
+        (
+            "'domain in [\"a.com\", \"b_c\"]'",
+            "4:42:",
+            "domain in [\"a.com\", \"b_c\"]\n  |                     ^^^^^",
+        ),
     ];
     for (condition, place, hint) in mistakes {
         let faults = read_config_text(&with_if(condition)).unwrap_err();

@@ -109,16 +109,20 @@ impl Condition {
     pub fn parse(text: &str) -> Result<Condition, ConditionFault> {
         let mut scanner = Scanner { text, at: 0 };
         let name = scanner.take_while(is_word_char);
-        let fact = Fact::parse(&text[name.clone()]).ok_or_else(|| {
-            let expected = format!("a fact: {}", FACT_NAMES.join(", "));
-            ConditionFault { candidates: &FACT_NAMES, ..fault(name.clone(), expected) }
+        let fact = Fact::parse(&text[name.clone()]).ok_or_else(|| scanner.fault_in_fact(name))?;
+        let (operator, operator_at) = scanner.take_operator().map_err(|found| {
+            let is_alone = found.at.is_empty() && fact.fact_type() == FactType::Truth;
+            ConditionFault {
+                meant: is_alone.then_some("== true behind it").or(found.meant),
+                ..found
+            }
         })?;
-        let (operator, operator_at) = scanner.take_operator()?;
         let literals = scanner.take_literals(operator)?;
         let rest = scanner.skip_blanks();
         if rest < text.len() {
             let expected = "the end of the condition; write one condition in each text of the list";
-            return Err(fault(rest..text.len(), expected));
+            let meant = text[rest..].starts_with('%').then_some("the number without %");
+            return Err(ConditionFault { meant, ..fault(rest..text.len(), expected) });
         }
         let comparison = make_comparison(fact.fact_type(), operator, operator_at, &literals)?;
         Ok(Condition { fact, comparison, text: text.trim().to_owned() })
@@ -199,6 +203,16 @@ impl<'t> Scanner<'t> {
         let rest = &self.text[start..];
         self.at = start + rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         start..self.at
+    }
+
+    /// The fault of a condition that does not begin with a fact. `word` is the word there.
+    fn fault_in_fact(&self, word: Range<usize>) -> ConditionFault {
+        let expected = format!("a fact: {}", FACT_NAMES.join(", "));
+        let sign = self.text[word.start..].chars().next().filter(|_| word.is_empty());
+        let at = word.start..word.end + sign.map_or(0, char::len_utf8);
+        let is_negation = sign == Some('!') || self.text[at.clone()].eq_ignore_ascii_case("not");
+        let meant = is_negation.then_some("== false behind the fact instead");
+        ConditionFault { candidates: &FACT_NAMES, meant, ..fault(at, expected) }
     }
 
     fn take_char(&mut self, c: char) -> bool {
@@ -335,7 +349,12 @@ fn parse_number(
     let number = literal.text.parse().ok().filter(|it| is_digits && sensible.contains(it));
     let (least, most) = (sensible.start(), sensible.end());
     let expected = || format!("a whole number of {least} to {most}");
-    number.ok_or_else(|| fault(literal.at.clone(), expected()))
+    number.ok_or_else(|| {
+        let digits = literal.text.replace(['_', ',', '\''], "");
+        let is_meant = digits.parse().is_ok_and(|number| sensible.contains(&number));
+        let meant = is_meant.then_some("only the digits");
+        ConditionFault { meant, ..fault(literal.at.clone(), expected()) }
+    })
 }
 
 fn parse_truth(literal: &Literal<'_>) -> Result<bool, ConditionFault> {
