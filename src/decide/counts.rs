@@ -165,8 +165,8 @@ struct Part {
     capacity: usize,
     /// The index of each entry, by owner and member.
     by_pair: HashTable<u32>,
-    /// The sets, by owner.
-    sets: HashTable<Set>,
+    /// The index of the newest member of each set, by owner.
+    newest: HashTable<u32>,
     /// The entry that is forgotten next, once the part is full.
     first_to_forget: u32,
     last_to_forget: u32,
@@ -178,14 +178,17 @@ struct Entry {
     member: u64,
     /// When it was last seen, in seconds since 1970.
     seen_at: u32,
-    /// The neighbors in the chain of the set.
+    /// The neighbors in the chain of the set. The newest member has the oldest one here as `newer`.
     older: u32,
     newer: u32,
+    /// Of the newest member of a set: how many members the set has.
+    members: u32,
     /// The neighbors in the chain of the part.
     forgotten_before: u32,
     forgotten_after: u32,
 }
 
+/// A set, as its newest member describes it.
 #[derive(Clone, Copy)]
 struct Set {
     owner: Pseudonym,
@@ -201,6 +204,7 @@ impl Entry {
         seen_at: 0,
         older: NO_ENTRY,
         newer: NO_ENTRY,
+        members: 0,
         forgotten_before: NO_ENTRY,
         forgotten_after: NO_ENTRY,
     };
@@ -217,7 +221,7 @@ impl Part {
             entries: Vec::new(),
             capacity: capacity.max(1),
             by_pair: HashTable::new(),
-            sets: HashTable::new(),
+            newest: HashTable::new(),
             first_to_forget: NO_ENTRY,
             last_to_forget: NO_ENTRY,
         }
@@ -290,7 +294,10 @@ impl Part {
     }
 
     fn set_of(&self, owner: Pseudonym) -> Option<Set> {
-        self.sets.find(first_bits(&owner.0), |set| set.owner == owner).copied()
+        let is_owner = |index: &u32| self.entries[*index as usize].owner == owner;
+        let newest = *self.newest.find(first_bits(&owner.0), is_owner)?;
+        let Entry { newer: oldest, members, .. } = self.entries[newest as usize];
+        Some(Set { owner, newest, oldest, members })
     }
 
     /// Links an entry into both chains: in that of its set before the members that were seen
@@ -305,6 +312,8 @@ impl Part {
         {
             (newer, older) = (older, entry.older);
         }
+        let entry = &mut self.entries[index as usize];
+        (entry.older, entry.newer) = (older, newer);
         set.members += 1;
         *self.newer_of(older, &mut set.oldest) = index;
         *self.older_of(newer, &mut set.newest) = index;
@@ -316,7 +325,6 @@ impl Part {
             None => self.first_to_forget = index,
         }
         let entry = &mut self.entries[index as usize];
-        (entry.older, entry.newer) = (older, newer);
         (entry.forgotten_before, entry.forgotten_after) = (last, NO_ENTRY);
     }
 
@@ -325,6 +333,7 @@ impl Part {
         let Entry { owner, older, newer, forgotten_before, forgotten_after, .. } =
             self.entries[index as usize];
         if let Some(mut set) = self.set_of(owner) {
+            let newer = if set.newest == index { NO_ENTRY } else { newer };
             set.members -= 1;
             *self.newer_of(older, &mut set.oldest) = newer;
             *self.older_of(newer, &mut set.newest) = older;
@@ -354,14 +363,20 @@ impl Part {
 
     /// Stores a set; removes it if it has no member.
     fn store_set(&mut self, set: Set) {
-        let hash_of = |set: &Set| first_bits(&set.owner.0);
-        match self.sets.find_entry(hash_of(&set), |other| other.owner == set.owner) {
+        let hash = first_bits(&set.owner.0);
+        if let Some(newest) = self.entries.get_mut(set.newest as usize) {
+            (newest.newer, newest.members) = (set.oldest, set.members);
+        }
+        let entries = &self.entries;
+        let owner_of = |index: &u32| entries[*index as usize].owner;
+        match self.newest.find_entry(hash, |index| owner_of(index) == set.owner) {
             Ok(found) if set.members == 0 => {
                 found.remove();
             }
-            Ok(mut found) => *found.get_mut() = set,
+            Ok(mut found) => *found.get_mut() = set.newest,
             Err(_) => {
-                self.sets.insert_unique(hash_of(&set), set, hash_of);
+                let hash_of = |index: &u32| first_bits(&owner_of(index).0);
+                self.newest.insert_unique(hash, set.newest, hash_of);
             }
         }
     }
