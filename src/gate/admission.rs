@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 
 use crate::keys::{Key, KeyRing, sha256};
-use crate::message::request_head::value_if_single;
+use crate::message::request_head::{bearer_credentials, value_if_single};
 use crate::model::month::Month;
 use crate::model::origin::Origin;
 use crate::model::refusal::Refusal;
@@ -43,7 +43,7 @@ pub struct PresentedKey<'h>(Option<&'h [u8]>);
 impl<'h> PresentedKey<'h> {
     /// The key in exactly one `Authorization: Bearer <key>`.
     pub fn bearer(values: impl Iterator<Item = &'h [u8]>) -> PresentedKey<'h> {
-        PresentedKey(value_if_single(values).and_then(parse_single_bearer_token))
+        PresentedKey(bearer_credentials(values).filter(|token| is_single_token(token)))
     }
 
     /// The key in a field that contains nothing else, or in `Authorization`. If the request has
@@ -86,16 +86,6 @@ pub fn authenticate_client(
         (Some(_), None) if ring.is_row_unreadable(&digest) => Err(Refusal::Internal),
         _ => Err(Refusal::Unauthorized),
     }
-}
-
-fn parse_single_bearer_token(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, rest) = value.split_at_checked(6)?;
-    if !scheme.eq_ignore_ascii_case(b"bearer") {
-        return None;
-    }
-    let token = rest.trim_ascii();
-    let has_space = rest.first() == Some(&b' ');
-    (has_space && is_single_token(token)).then_some(token)
 }
 
 /// Returns true for the text of one key. With a space or a comma, the text may be two keys, and
@@ -236,7 +226,7 @@ mod tests {
             [format!("Bearer {good}"), format!("bEARER {good}"), format!("Bearer   {good} ")]
         {
             assert_eq!(
-                parse_single_bearer_token(value.as_bytes()),
+                PresentedKey::bearer([value.as_bytes()].into_iter()).0,
                 Some(good.as_bytes()),
                 "{value}"
             );
@@ -254,7 +244,7 @@ mod tests {
             format!("Bearer {}", "k".repeat(257)),
             format!("Bearer {good}\u{e9}"),
         ] {
-            assert_eq!(parse_single_bearer_token(value.as_bytes()), None, "{value}");
+            assert_eq!(PresentedKey::bearer([value.as_bytes()].into_iter()).0, None, "{value}");
         }
     }
 

@@ -17,7 +17,10 @@ use pingora::http::RequestHeader;
 use crate::model::refusal::Refusal;
 pub use accepted::Accepted;
 pub use cookies::{MAX_DIVIDED_COOKIE_BYTES, join_cookie_fields};
-pub use fields::{MAX_CONNECTION_OPTIONS, RequestBodyFraming, RequestFields, value_if_single};
+pub use fields::{
+    MAX_CONNECTION_OPTIONS, RequestBodyFraming, RequestFields, bearer_credentials,
+    parse_content_length, value_if_single,
+};
 pub use limits::RequestLimits;
 use lines::CrlfLines;
 pub use list::{expects_continue, list_members};

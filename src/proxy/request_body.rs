@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::exchange::BodyFault;
 use crate::gate::{BodyOptions, HeldBytesGuard};
-use crate::message::request_head::expects_continue;
+use crate::message::request_head::{expects_continue, parse_content_length};
 use crate::model::refusal::Refusal;
 
 /// A body of at most this many bytes is held until it is complete. Pingora keeps as many bytes for
@@ -145,7 +145,7 @@ pub async fn hold_body(
 
 /// Returns the length that the header announces; `None` if it announces none.
 pub fn announced_length(header: &RequestHeader) -> Option<usize> {
-    header.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    parse_content_length(header.headers.get(CONTENT_LENGTH)?.as_bytes())
 }
 
 /// Returns true if the header of a request tells that a body follows, even if that has no bytes.

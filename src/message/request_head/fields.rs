@@ -212,13 +212,7 @@ impl<'b> RequestFields<'b> {
         if self.content_length_count == 0 {
             return Ok(RequestBodyFraming::Length(0));
         }
-        let digits = self.content_length;
-        if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
-            return Err(Refusal::BadRequest);
-        }
-        let value = digits.iter().fold(0usize, |sum, digit| {
-            sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
-        });
+        let value = parse_content_length(self.content_length).ok_or(Refusal::BadRequest)?;
         match value {
             0 => {}
             _ if limits.is_authz_target(request.target) => {}
@@ -249,6 +243,19 @@ fn trim_ows(mut value: &[u8]) -> &[u8] {
 /// exit, so the compiler can test many bytes at a time.
 fn has_forbidden_control_byte(value: &[u8]) -> bool {
     value.iter().fold(false, |found, byte| found | (byte.is_ascii_control() & (*byte != b'\t')))
+}
+
+/// Parses one number of `Content-Length`, in a request or a response: digits alone, and at most 19
+/// of them, so that no parser's integer overflows (RFC 9110 section 8.6).
+pub fn parse_content_length(digits: &[u8]) -> Option<usize> {
+    let is_number = digits.len() <= 19 && digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
+}
+
+/// Returns what follows the scheme in exactly one `Authorization: Bearer …` (RFC 6750 section 2.1).
+pub fn bearer_credentials<'v>(values: impl Iterator<Item = &'v [u8]>) -> Option<&'v [u8]> {
+    let (scheme, credentials) = value_if_single(values)?.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| credentials.trim_ascii())
 }
 
 /// Returns the only one of a field's values; `None` if there is none or more than one.

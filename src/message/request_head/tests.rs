@@ -96,6 +96,8 @@ fn malformed_or_ambiguous_heads_are_refused() {
         format!("POST / HTTP/1.1\r\n{host}Content-Length: +1\r\n\r\n"),
         format!("POST / HTTP/1.1\r\n{host}Content-Length: 1, 1\r\n\r\n"),
         format!("POST / HTTP/1.1\r\n{host}Content-Length: 99999999999999999999\r\n\r\n"),
+        format!("POST / HTTP/1.1\r\n{host}Content-Length: 00000000000000000005\r\n\r\n"),
+        format!("POST / HTTP/1.1\r\n{host}Content-Length:\r\n\r\n"),
         format!("POST / HTTP/1.0\r\n{host}Transfer-Encoding: chunked\r\n\r\n"),
         format!("GET / HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\n"),
         format!("GET / HTTP/1.1\r\n{host}Transfer-Encoding: identity\r\n\r\n"),

@@ -15,6 +15,7 @@ use subtle::ConstantTimeEq;
 
 use crate::config::{AdminToken, TokenScope};
 use crate::keys::sha256;
+use crate::message::request_head::bearer_credentials;
 use crate::model::month::format_rfc3339;
 
 /// The result of judging the credentials of a request.
@@ -40,7 +41,7 @@ impl Access {
         headers: &HeaderMap,
         unix_now: i64,
     ) -> Access {
-        let Some(sent) = read_bearer_token(headers) else {
+        let Some(sent) = bearer_token(headers) else {
             let is_open = tokens.is_empty() && listens_on_loopback && has_loopback_host(headers);
             return if is_open { Access::Open } else { Access::Missing };
         };
@@ -114,14 +115,9 @@ impl Access {
     }
 }
 
-/// Reads the text of the token in `Authorization`. `None` if the field is missing, repeated, or of
-/// another scheme than Bearer.
-pub(super) fn read_bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let value = values.next()?.as_bytes();
-    let (scheme, rest) = value.split_at_checked(7)?;
-    let is_single = values.next().is_none() && scheme.eq_ignore_ascii_case(b"bearer ");
-    is_single.then(|| rest.trim_ascii())
+/// Returns the text of the token in `Authorization`.
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+    bearer_credentials(headers.get_all(AUTHORIZATION).iter().map(http::HeaderValue::as_bytes))
 }
 
 /// Returns true if a page of another origin may have made the request. Browsers send `Origin` with

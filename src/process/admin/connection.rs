@@ -21,6 +21,7 @@ use super::connection_limit::{BusyFlag, ConnectionLimit};
 use super::responses::text_response;
 use super::{AdminApp, AdminRequest};
 use crate::message::request_head::iter_parsed_fields;
+use crate::proxy::request_body::announced_length;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// The most open connections. Their descriptors come from the reserve of the descriptor budget.
@@ -168,9 +169,7 @@ fn has_two_framings(session: &ServerSession) -> bool {
 
 /// Returns true if the request announces a larger body than [`MAX_BODY_BYTES`].
 fn announces_large_body(session: &ServerSession) -> bool {
-    let length = session.req_header().headers.get(CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    length.is_some_and(|length| length > MAX_BODY_BYTES)
+    announced_length(session.req_header()).is_some_and(|length| length > MAX_BODY_BYTES)
 }
 
 /// Reads the body of a request; `None` if it is larger than [`MAX_BODY_BYTES`]. riskgate uses only

@@ -14,7 +14,7 @@ use crate::management::{
     read_declared_keys, read_plan_of_account, revoke_key,
 };
 use crate::model::month::format_rfc3339;
-use crate::process::admin::access::{Access, read_bearer_token};
+use crate::process::admin::access::{Access, bearer_token};
 use crate::store::KeyRow;
 
 /// The longest `Idempotency-Key`, in bytes.
@@ -214,8 +214,7 @@ fn read_repeatable_request<'r>(
             && text.bytes().all(|byte| byte.is_ascii_graphic())
     };
     let text = value.to_str().ok().filter(is_valid).filter(|_| values.next().is_none());
-    let (Some(idempotency_key), Some(token_text)) = (text, read_bearer_token(&request.headers))
-    else {
+    let (Some(idempotency_key), Some(token_text)) = (text, bearer_token(&request.headers)) else {
         let expected =
             format!("one text of 1 to {MAX_IDEMPOTENCY_KEY_LEN} visible ASCII characters");
         return Err(ApiError::invalid(format!(
