@@ -13,6 +13,6 @@ mod response;
 pub use attempts::{Attempts, FailedEnd, Failure, MAX_ATTEMPTS};
 pub use body_fault::BodyFault;
 pub use response::{
-    BodyFraming, MalformedResponse, StatusKind, body_framing, closes_after_response, is_html_type,
-    may_have_framing_fields, parse_content_length,
+    BodyFraming, MalformedResponse, ResponseFraming, StatusKind, closes_after_response,
+    is_html_type, may_have_framing_fields,
 };

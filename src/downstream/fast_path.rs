@@ -243,8 +243,8 @@ impl FastPath {
         is_process_ending: bool,
         out: &mut Vec<u8>,
     ) -> bool {
-        let should_close = reply.closes_connection()
-            || closes_after_response(request.head.fields.wants_close, is_process_ending);
+        let wants_close = request.head.fields.wants_close;
+        let should_close = closes_after_response(Some(reply), wants_close, is_process_ending);
         let date = self.date_cache.format_at(ctx.started_unix_seconds());
         ctx.append_as_http1(reply, date, should_close, out);
         self.gate.count_and_log_on_fast_path(ctx, request.gate_head());

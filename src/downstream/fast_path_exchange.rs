@@ -107,11 +107,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
 ) -> ExchangeEnd {
     ctx.has_attempt_records = true;
     let servers = &*context.upstreams;
-    // The time of the exchange does not run while the client sends.
-    let since = match request.body {
-        None => ctx.started_at(),
-        Some(_) => std::time::Instant::now(),
-    };
+    let since = ctx.exchange_start(request.body.is_some());
     let mut deadline = servers.exchange_deadline(ctx.time_limit(), Some(since));
     let mut exchange = Exchange {
         context,
@@ -130,7 +126,8 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
     };
     let Exchange { attempts, attempt_records, response_header, .. } = exchange;
     ctx.attempts = attempt_records;
-    let should_close = closes_after_response(request.wants_close, context.tracker.is_draining());
+    let should_close =
+        closes_after_response(None, request.wants_close, context.tracker.is_draining());
     let (failure, has_response_started) = match fetched {
         Ok(response) => {
             context.gate.take_server_answer(response.head.status, response.head.is_html, ctx);

@@ -210,7 +210,7 @@ where
         // When Pingora reads the header, it overwrites the session's keep-alive, but not its number
         // of reuses. With 0 reuses Pingora closes the connection after this response.
         let is_last =
-            closes_after_response(framing.wants_close, self.context.tracker.is_draining());
+            closes_after_response(None, framing.wants_close, self.context.tracker.is_draining());
         session.set_keepalive_reuses_remaining(is_last.then_some(0));
         // If the response is sent before a short or chunked body has arrived, Pingora reads the
         // body to its end and the connection is kept. If the client waits for a 100, the connection

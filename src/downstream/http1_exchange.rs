@@ -84,8 +84,7 @@ pub(super) async fn proxy_request(
         Err(None) => ExchangeEnd::Aborted { is_client_gone: false },
         Err(Some(reply)) => {
             let is_ending = context.tracker.is_draining();
-            let should_close =
-                reply.closes_connection() || closes_after_response(request.wants_close, is_ending);
+            let should_close = closes_after_response(Some(&reply), request.wants_close, is_ending);
             send_reply(&mut client, &reply, should_close, ctx).await
         }
     };

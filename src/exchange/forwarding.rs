@@ -8,16 +8,14 @@ mod rules;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
-};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::forwarding_headers::{
     ClientConnection, ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
 };
-use super::response::{MalformedResponse, parse_content_length};
+use super::response::{MalformedResponse, ResponseFraming, parse_connection_options};
 use crate::keys::Key;
 use crate::message::request_head::join_cookie_fields;
 use crate::message::response::{HeaderField, TRACEPARENT, header_field};
@@ -27,10 +25,7 @@ use crate::message::riskgate_fields::{
 use crate::model::network::Networks;
 use crate::observe::traces::TRACEPARENT_LENGTH;
 pub use rules::ServerFreedom;
-pub(crate) use rules::{
-    is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
-    parse_connection_options,
-};
+pub(crate) use rules::{is_framing_field, is_response_field_forwarded};
 use rules::{is_listed_as_hop_by_hop, is_request_field_forwarded};
 
 static HOST_FIELD: HeaderField = HeaderField::new(HOST, "Host: ");
@@ -179,9 +174,8 @@ pub(crate) fn write_upstream_request<'r>(
         field.write_h1_line(value, out)
     });
     if let Some(length) = body_length {
-        out.extend_from_slice(b"Content-Length: ");
-        out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-        out.extend_from_slice(b"\r\n");
+        let mut digits = itoa::Buffer::new();
+        header_field::CONTENT_LENGTH.write_h1_line(digits.format(length).as_bytes(), out);
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -219,20 +213,17 @@ fn write_riskgate_request_fields(
 }
 
 /// Turns an upstream server's response into the response for the client: removes the fields that
-/// the server may not set, and adds riskgate's (such as `X-Riskgate-Source`). Returns an error if
-/// `Connection` lists too many options, if `Transfer-Encoding` is anything but one `chunked`, or if
-/// `Content-Length` is no number or has different values. Several equal values of `Content-Length`
-/// become one. If the body comes in chunks, removes `Content-Length`.
+/// the server may not set, and adds riskgate's (such as `X-Riskgate-Source`). Several equal values
+/// of `Content-Length` become one. If the body comes in chunks, removes `Content-Length`.
+///
+/// # Errors
+/// As [`ResponseFraming::read`].
 pub fn prepare_client_response(
     response: &mut ResponseHeader,
     freedom: ServerFreedom,
 ) -> Result<(), MalformedResponse> {
-    let values = |name| response.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
-    let connection_options =
-        parse_connection_options(values(CONNECTION)).ok_or(MalformedResponse)?;
-    let is_chunked = is_chunked_if_supported(values(TRANSFER_ENCODING)).ok_or(MalformedResponse)?;
-    // Chunks determine the end of the body, whatever the length says (RFC 9112 section 6.3).
-    let length = if is_chunked { None } else { parse_content_length(values(CONTENT_LENGTH))? };
+    let ResponseFraming { connection_options, content_length, .. } =
+        ResponseFraming::of_header(response)?;
     let is_dropped = |name: &&HeaderName| {
         let name = name.as_str().as_bytes();
         !is_response_field_forwarded(name, &connection_options, freedom)
@@ -241,7 +232,7 @@ pub fn prepare_client_response(
     for name in dropped {
         response.remove_header(&name);
     }
-    match length {
+    match content_length {
         Some(length) => {
             response.insert_header(CONTENT_LENGTH, length).map_err(|_| MalformedResponse)?;
         }

@@ -1,5 +1,12 @@
 //! Which responses of an upstream server are forwarded, and where the body of a response ends.
 
+use http::HeaderValue;
+use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use pingora::http::ResponseHeader;
+
+use crate::message::request_head::{MAX_CONNECTION_OPTIONS, list_members, parse_content_length};
+use crate::message::response::Reply;
+
 /// The error if the bytes from an upstream server are no response that riskgate can forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedResponse;
@@ -38,44 +45,99 @@ pub enum BodyFraming {
     UntilClose,
 }
 
-/// Returns where the body of a final response ends. `content_length` is `None` if the response has
-/// no `Content-Length`.
-pub fn body_framing(
-    status: u16,
-    is_head_method: bool,
-    is_chunked: bool,
-    content_length: Option<u64>,
-) -> BodyFraming {
-    match (is_chunked, content_length) {
-        _ if is_head_method || matches!(status, 204 | 304) => BodyFraming::Empty,
-        (true, _) => BodyFraming::Chunked,
-        (false, Some(0)) => BodyFraming::Empty,
-        (false, Some(length)) => BodyFraming::Length(length),
-        (false, None) => BodyFraming::UntilClose,
+/// What the header of a response says about its connection and its body.
+pub struct ResponseFraming<'r> {
+    /// The names that `Connection` lists.
+    pub connection_options: Vec<&'r [u8]>,
+    /// Whether the body comes in chunks.
+    pub is_chunked: bool,
+    /// The length of the body; `None` if the response has none. Chunks determine the end of the
+    /// body, whatever the length says (RFC 9112 section 6.3).
+    pub content_length: Option<u64>,
+}
+
+impl<'r> ResponseFraming<'r> {
+    /// Reads the values of `Connection`, `Transfer-Encoding` and `Content-Length`. Several values
+    /// of `Content-Length` are accepted if all of them are the same number.
+    ///
+    /// # Errors
+    /// Returns an error if `Connection` lists too many options, if `Transfer-Encoding` is anything
+    /// but one `chunked`, or if `Content-Length` is no number or has different values.
+    pub fn read(
+        connection: impl Iterator<Item = &'r [u8]>,
+        codings: impl Iterator<Item = &'r [u8]>,
+        lengths: impl Iterator<Item = &'r [u8]>,
+    ) -> Result<ResponseFraming<'r>, MalformedResponse> {
+        let connection_options = parse_connection_options(connection).ok_or(MalformedResponse)?;
+        let is_chunked = is_chunked_if_supported(codings).ok_or(MalformedResponse)?;
+        let content_length = if is_chunked { None } else { parse_single_length(lengths)? };
+        Ok(ResponseFraming { connection_options, is_chunked, content_length })
+    }
+
+    /// Reads the fields of Pingora's header.
+    ///
+    /// # Errors
+    /// As [`ResponseFraming::read`].
+    pub fn of_header(header: &'r ResponseHeader) -> Result<ResponseFraming<'r>, MalformedResponse> {
+        let values = |name| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+        ResponseFraming::read(values(CONNECTION), values(TRANSFER_ENCODING), values(CONTENT_LENGTH))
+    }
+
+    /// Returns where the body of a final response with this status ends.
+    pub fn body(&self, status: u16, is_head_method: bool) -> BodyFraming {
+        match (self.is_chunked, self.content_length) {
+            _ if is_head_method || matches!(status, 204 | 304) => BodyFraming::Empty,
+            (true, _) => BodyFraming::Chunked,
+            (false, Some(0)) => BodyFraming::Empty,
+            (false, Some(length)) => BodyFraming::Length(length),
+            (false, None) => BodyFraming::UntilClose,
+        }
     }
 }
 
-/// Parses `Content-Length`. Several values are accepted if all of them are the same number.
-pub fn parse_content_length<'v>(
+/// Returns the field names that the values of `Connection` list as hop-by-hop (RFC 9110 section
+/// 7.6.1); `None` if there are more than [`MAX_CONNECTION_OPTIONS`].
+pub(crate) fn parse_connection_options<'v>(
+    values: impl Iterator<Item = &'v [u8]>,
+) -> Option<Vec<&'v [u8]>> {
+    let names: Vec<&[u8]> =
+        values.flat_map(list_members).take(MAX_CONNECTION_OPTIONS + 1).collect();
+    (names.len() <= MAX_CONNECTION_OPTIONS).then_some(names)
+}
+
+/// Returns `Some(true)` if the values of `Transfer-Encoding` are exactly one `chunked`, and
+/// `Some(false)` if there is no value. `None` means any other transfer coding: riskgate never
+/// forwards such a message.
+fn is_chunked_if_supported<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Option<bool> {
+    match (codings.next(), codings.next()) {
+        (None, _) => Some(false),
+        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Some(true),
+        _ => None,
+    }
+}
+
+fn parse_single_length<'v>(
     values: impl Iterator<Item = &'v [u8]>,
 ) -> Result<Option<u64>, MalformedResponse> {
     let mut length = None;
-    for value in values.flat_map(|value| value.split(|byte| *byte == b',')) {
-        let digits = value.trim_ascii();
-        let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-        let is_number = digits.first().is_some_and(u8::is_ascii_digit);
-        match number.filter(|number| is_number && *length.get_or_insert(*number) == *number) {
-            Some(_) => {}
-            None => return Err(MalformedResponse),
+    for digits in values.flat_map(|value| value.split(|byte| *byte == b',')) {
+        let number = parse_content_length(digits.trim_ascii()).ok_or(MalformedResponse)? as u64;
+        if *length.get_or_insert(number) != number {
+            return Err(MalformedResponse);
         }
     }
     Ok(length)
 }
 
 /// Returns true if the client's connection closes after the response: the client asked for that,
-/// or the process is about to end.
-pub fn closes_after_response(client_wants_close: bool, is_process_ending: bool) -> bool {
-    client_wants_close || is_process_ending
+/// the process is about to end, or riskgate's own reply refuses what may follow. `reply` is `None`
+/// for the response of a server.
+pub fn closes_after_response(
+    reply: Option<&Reply>,
+    client_wants_close: bool,
+    is_process_ending: bool,
+) -> bool {
+    client_wants_close || is_process_ending || reply.is_some_and(Reply::closes_connection)
 }
 
 /// Returns true if a value of `Content-Type` says that the body is a page of HTML.
@@ -93,6 +155,7 @@ pub fn may_have_framing_fields(status: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::refusal::Refusal;
 
     #[test]
     fn only_informational_responses_are_dropped() {
@@ -112,22 +175,32 @@ mod tests {
 
     #[test]
     fn a_connection_closes_if_its_client_wants_that_or_the_process_ends() {
-        assert!(!closes_after_response(false, false));
-        assert!(closes_after_response(true, false) && closes_after_response(false, true));
+        assert!(!closes_after_response(None, false, false));
+        assert!(closes_after_response(None, true, false));
+        assert!(closes_after_response(None, false, true));
+        for (refusal, closes) in [(Refusal::BadRequest, true), (Refusal::NotFound, false)] {
+            let reply = Reply::refusal(&refusal);
+            assert_eq!(closes_after_response(Some(&reply), false, false), closes);
+        }
     }
 
     #[test]
     fn a_response_to_head_a_204_and_a_304_have_no_body() {
+        let framing = |is_chunked, content_length| ResponseFraming {
+            connection_options: Vec::new(),
+            is_chunked,
+            content_length,
+        };
         for (status, is_head_method) in [(200, true), (204, false), (304, false)] {
             for (is_chunked, length) in [(true, None), (false, Some(5)), (false, None)] {
-                let framing = body_framing(status, is_head_method, is_chunked, length);
+                let framing = framing(is_chunked, length).body(status, is_head_method);
                 assert_eq!(framing, BodyFraming::Empty);
             }
         }
-        assert_eq!(body_framing(200, false, true, Some(5)), BodyFraming::Chunked);
-        assert_eq!(body_framing(200, false, false, Some(5)), BodyFraming::Length(5));
-        assert_eq!(body_framing(200, false, false, Some(0)), BodyFraming::Empty);
-        assert_eq!(body_framing(200, false, false, None), BodyFraming::UntilClose);
+        assert_eq!(framing(true, Some(5)).body(200, false), BodyFraming::Chunked);
+        assert_eq!(framing(false, Some(5)).body(200, false), BodyFraming::Length(5));
+        assert_eq!(framing(false, Some(0)).body(200, false), BodyFraming::Empty);
+        assert_eq!(framing(false, None).body(200, false), BodyFraming::UntilClose);
         assert!(may_have_framing_fields(304) && !may_have_framing_fields(204));
     }
 }

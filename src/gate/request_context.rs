@@ -274,6 +274,12 @@ impl RequestContext {
         self.start.instant
     }
 
+    /// From when the deadline counts of an exchange that begins now. The time while the client
+    /// sends its body does not count.
+    pub(crate) fn exchange_start(&self, has_body: bool) -> Instant {
+        if has_body { Instant::now() } else { self.started_at() }
+    }
+
     /// When the request began, by the machine's clock, in milliseconds since 1970; for the log
     /// only.
     pub(super) fn started_unix_ms(&self) -> i64 {

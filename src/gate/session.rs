@@ -27,7 +27,7 @@ pub(crate) fn has_final_response_started(session: &Session) -> bool {
 /// Lets the client's connection close after the response if the process is about to end. Pingora
 /// itself closes the connection if the client asked for that.
 pub(super) fn close_if_process_ends(session: &mut Session) {
-    if closes_after_response(false, session.is_process_shutting_down()) {
+    if closes_after_response(None, false, session.is_process_shutting_down()) {
         session.set_keepalive(None);
     }
 }

@@ -5,11 +5,10 @@
 //! counts the request. The rules of each step are in the module that it calls.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::Digest;
@@ -19,9 +18,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 
-use crate::exchange::{
-    Attempts, BodyFault, BodyFraming, Failure, StatusKind, body_framing, parse_content_length,
-};
+use crate::exchange::{Attempts, BodyFault, BodyFraming, Failure, ResponseFraming, StatusKind};
 use crate::gate::{
     BodyToForward, FailedExchange, Gate, RequestContext, classify_error, has_final_response_started,
 };
@@ -137,8 +134,8 @@ impl Gateway {
         let request = &mut ctx.request_context;
         request.has_attempt_records = true;
         let since = match body {
-            BodyToForward::Nothing => Some(request.started_at()),
-            BodyToForward::Whole(_) => Some(Instant::now()),
+            BodyToForward::Nothing => Some(request.exchange_start(false)),
+            BodyToForward::Whole(_) => Some(request.exchange_start(true)),
             BodyToForward::Streamed { .. } => None,
         };
         ctx.deadline = Some(self.upstreams.exchange_deadline(request.time_limit(), since));
@@ -173,11 +170,10 @@ impl ProxyContext {
 
 /// Returns true if a body may follow this response header.
 fn may_response_have_body(session: &Session, response: &ResponseHeader) -> bool {
-    let lengths = response.headers.get_all(CONTENT_LENGTH).iter().map(HeaderValue::as_bytes);
-    let length = parse_content_length(lengths).unwrap_or(None);
-    let is_chunked = response.headers.contains_key(TRANSFER_ENCODING);
     let is_head_method = session.req_header().method == http::Method::HEAD;
-    body_framing(response.status.as_u16(), is_head_method, is_chunked, length) != BodyFraming::Empty
+    ResponseFraming::of_header(response).map_or(true, |framing| {
+        framing.body(response.status.as_u16(), is_head_method) != BodyFraming::Empty
+    })
 }
 
 #[async_trait]

@@ -3,7 +3,6 @@
 use crate::exchange::forwarding_headers::is_x_forwarded_field;
 use crate::message::field_names::FieldNames;
 use crate::message::hop_by_hop::is_hop_by_hop;
-use crate::message::request_head::{MAX_CONNECTION_OPTIONS, list_members};
 
 const RISKGATE_FIELD_PREFIX: &str = "x-riskgate";
 /// Request fields that are not forwarded to the upstream server. Some are meant for riskgate or set
@@ -102,16 +101,6 @@ pub(super) fn is_request_field_forwarded(name: &[u8], is_trusted_proxy: bool) ->
         && (is_trusted_proxy || !is_x_forwarded_field(name) && !FIELDS_OF_PROXIES.contains(name))
 }
 
-/// Returns the field names that the values of `Connection` list as hop-by-hop (RFC 9110 section
-/// 7.6.1); `None` if there are more than [`MAX_CONNECTION_OPTIONS`].
-pub(crate) fn parse_connection_options<'v>(
-    values: impl Iterator<Item = &'v [u8]>,
-) -> Option<Vec<&'v [u8]>> {
-    let names: Vec<&[u8]> =
-        values.flat_map(list_members).take(MAX_CONNECTION_OPTIONS + 1).collect();
-    (names.len() <= MAX_CONNECTION_OPTIONS).then_some(names)
-}
-
 /// Returns true if a field of the upstream server's response is forwarded to the client. Framing
 /// fields are always forwarded, even if `Connection` lists them. A checking service may set no
 /// cookies: its clients are programs and pages of other origins.
@@ -141,19 +130,6 @@ pub(super) fn is_listed_as_hop_by_hop(name: &[u8], connection_options: &[&[u8]])
 /// Returns true if this field determines the end of a body.
 pub(crate) fn is_framing_field(name: &[u8]) -> bool {
     equals_ignore_case(name, "content-length") || equals_ignore_case(name, "transfer-encoding")
-}
-
-/// Returns `Some(true)` if the values of `Transfer-Encoding` are exactly one `chunked`, and
-/// `Some(false)` if there is no value. `None` means any other transfer coding: riskgate never
-/// forwards such a message.
-pub(crate) fn is_chunked_if_supported<'v>(
-    mut codings: impl Iterator<Item = &'v [u8]>,
-) -> Option<bool> {
-    match (codings.next(), codings.next()) {
-        (None, _) => Some(false),
-        (Some(coding), None) if equals_ignore_case(coding, "chunked") => Some(true),
-        _ => None,
-    }
 }
 
 /// Returns true if the two names are equal without regard to case.

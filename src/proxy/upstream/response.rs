@@ -12,8 +12,8 @@ use bytes::{Buf, BytesMut};
 use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::exchange::{
-    BodyFraming, MalformedResponse, StatusKind, body_framing, is_html_type,
-    may_have_framing_fields, parse_content_length,
+    BodyFraming, MalformedResponse, ResponseFraming, StatusKind, is_html_type,
+    may_have_framing_fields,
 };
 use crate::message::response::{CommonHeaders, header_field};
 
@@ -21,8 +21,7 @@ pub use body::ResponseBody;
 pub use client_header::{ClientHeader, Http1Header, Http2Header};
 
 use crate::exchange::forwarding::{
-    ServerFreedom, is_chunked_if_supported, is_framing_field, is_response_field_forwarded,
-    parse_connection_options, write_riskgate_response_fields,
+    ServerFreedom, is_framing_field, is_response_field_forwarded, write_riskgate_response_fields,
 };
 
 /// The most fields of a header; Pingora's limit.
@@ -100,12 +99,13 @@ fn write_client_header<H: ClientHeader>(
         let named = fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
         named.map(|field| field.value)
     };
-    let connection_options =
-        parse_connection_options(values("connection")).ok_or(MalformedResponse)?;
-    let is_chunked =
-        is_chunked_if_supported(values("transfer-encoding")).ok_or(MalformedResponse)?;
-    let length = if is_chunked { None } else { parse_content_length(values("content-length"))? };
-    let framing = body_framing(status, context.is_head_method, is_chunked, length);
+    let framing = ResponseFraming::read(
+        values("connection"),
+        values("transfer-encoding"),
+        values("content-length"),
+    )?;
+    let body = framing.body(status, context.is_head_method);
+    let ResponseFraming { connection_options, is_chunked, content_length } = framing;
     out.set_status(status)?;
     let mut keeps_cache_control = context.freedom != ServerFreedom::Check;
     let has_own_hsts = context.common_headers.hsts.is_some();
@@ -127,11 +127,11 @@ fn write_client_header<H: ClientHeader>(
         }
     }
     if may_have_framing_fields(status) {
-        if is_chunked || framing == BodyFraming::UntilClose {
+        if is_chunked || body == BodyFraming::UntilClose {
             if H::HAS_CHUNKS {
                 out.add_own_field(&header_field::TRANSFER_ENCODING, b"chunked");
             }
-        } else if let Some(length) = length {
+        } else if let Some(length) = content_length {
             let mut digits = itoa::Buffer::new();
             out.add_own_field(&header_field::CONTENT_LENGTH, digits.format(length).as_bytes());
         }
@@ -142,11 +142,11 @@ fn write_client_header<H: ClientHeader>(
     context.common_headers.for_each_field(&mut |field, value| out.add_own_field(field, value));
     // The connection is not reused if the end of the connection ends the body, or if an HTTP/1.0
     // server sends chunks.
-    let is_last = framing == BodyFraming::UntilClose || is_chunked && response.version != Some(1);
+    let is_last = body == BodyFraming::UntilClose || is_chunked && response.version != Some(1);
     Ok(ResponseHead {
         status,
         is_html: values("content-type").any(is_html_type),
-        body: ResponseBody::new(framing, H::HAS_CHUNKS),
+        body: ResponseBody::new(body, H::HAS_CHUNKS),
         is_connection_reusable: !is_last
             && does_server_keep_alive(response.version, &connection_options),
     })
@@ -278,6 +278,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
             "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nhello",
             "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length: 00000000000000000005\r\n\r\nhello",
             "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello0\r\n\r\n",
@@ -301,7 +302,7 @@ mod tests {
         let is_kept = |version: u8, connection: &str| {
             does_server_keep_alive(
                 Some(version),
-                &parse_connection_options([connection.as_bytes()].into_iter()).unwrap(),
+                &connection.split(',').map(|it| it.trim().as_bytes()).collect::<Vec<_>>(),
             )
         };
         assert!(is_kept(1, "") && is_kept(1, "keep-alive") && is_kept(0, "x, Keep-Alive"));
