@@ -47,7 +47,7 @@ pub use self::added_lists::{FeedKind, FeedList, FeedTier, STORED_LIST_NAME, Tabl
 pub use self::answer::{AnswerOrigin, TableAnswer, TableRow};
 pub use self::fault::{TableFault, TableFaults};
 pub use self::layout::parts::ListInfo;
-pub use self::location::TableLocation;
+pub use self::location::{TableLocation, read_list_file};
 pub use self::mx::IMPLICIT_MX;
 pub use self::override_list_row::OverrideListRow;
 pub use self::override_rows::{

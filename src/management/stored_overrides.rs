@@ -4,7 +4,6 @@
 //! The store remembers a file by its content, and by its path and machine. So a file is taken over
 //! once: a copy of it on another node changes nothing, and riskgate reads no edited one either.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +17,10 @@ use crate::store::{
     StoredOverride, StoredOverrides,
 };
 use crate::support::machine_name::machine_name;
-use crate::support::regular_file::{ReadError, read_regular_text};
-use crate::table::{OverrideListRow, TableInputs, parse_override_rows, render_override_list};
+use crate::table::{
+    OverrideListRow, TableInputs, parse_override_rows, read_list_file, render_override_list,
+};
 
-/// The largest file of overrides, in bytes.
-const MAX_FILE_BYTES: u64 = 64 << 20;
 /// The most damaged rows that a problem names.
 const MAX_NAMED_ROWS: usize = 8;
 
@@ -242,9 +240,8 @@ fn read_default_file(inputs: &TableInputs) -> Result<Option<(String, String)>, M
     let Some(path) = default_path(inputs) else { return Ok(None) };
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let at = absolute.display().to_string();
-    match read_regular_text(path, MAX_FILE_BYTES) {
-        Ok(text) => Ok(Some((at, text))),
-        Err(ReadError::Io(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
+    match read_list_file(path) {
+        Ok(text) => Ok(text.map(|text| (at, text))),
         Err(found) => {
             let line = format!("{at}: expected a file of overrides, but found {found}");
             Err(ManagementFault::File(vec![line]))

@@ -17,11 +17,8 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::support::regular_file::{read_regular_file, without_byte_order_mark};
+use crate::support::regular_file::read_credential_file;
 use crate::support::snapshot::SnapshotCell;
-
-/// The largest certificate or key file, in bytes.
-const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// The files of a certificate, both in PEM format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +187,7 @@ pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, Cer
 }
 
 fn read_pem_file(path: &Path, expected: &'static str) -> Result<Vec<u8>, CertificateFault> {
-    read_regular_file(path, MAX_PEM_BYTES).map(without_byte_order_mark).map_err(|found| {
+    read_credential_file(path).map_err(|found| {
         let is_transient = found.is_transient();
         CertificateFault { is_transient, ..CertificateFault::new(path, expected, found) }
     })

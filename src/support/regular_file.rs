@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// The most symbolic links that Linux follows for one path.
 const MAX_SYMLINKS: usize = 40;
+/// The largest file of certificates, of a key or of a password, in bytes.
+const MAX_CREDENTIAL_BYTES: u64 = 1 << 20;
 /// How often a lock is tried that another process holds.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -96,8 +98,13 @@ pub fn read_regular_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, ReadErr
     }
 }
 
+/// Reads a file of certificates, of a key or of a password, without a byte order mark.
+pub fn read_credential_file(path: &Path) -> Result<Vec<u8>, ReadError> {
+    read_regular_file(path, MAX_CREDENTIAL_BYTES).map(without_byte_order_mark)
+}
+
 /// Returns the bytes without the byte order mark of UTF-8, which some editors write.
-pub fn without_byte_order_mark(mut bytes: Vec<u8>) -> Vec<u8> {
+fn without_byte_order_mark(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);
     }

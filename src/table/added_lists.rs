@@ -13,13 +13,13 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::{TableFaults, fault_from_read_error};
-use super::location::{MAX_LIST_BYTES, TableLocation};
+use super::location::{TableLocation, read_list_file};
 use super::manifest::{ListKind, ListOrigin, ListSpec, Manifest};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, rule_bit};
 use crate::model::domain::self_and_parent_offsets;
 use crate::model::verdict::Rule;
-use crate::support::regular_file::{ReadError, read_regular_text};
+use crate::support::regular_file::ReadError;
 
 /// What riskgate builds a serving table from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,12 +132,7 @@ impl FeedList {
     /// # Errors
     /// If the file can't be read, or does not match its checksum. The error says what was found.
     pub fn read_verified_text(path: &Path) -> Result<Option<String>, ReadError> {
-        let text = match read_regular_text(path, MAX_LIST_BYTES) {
-            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(None);
-            }
-            read => read?,
-        };
+        let Some(text) = read_list_file(path)? else { return Ok(None) };
         let head = text.strip_prefix(CHECKSUM_LINE_PREFIX).and_then(|rest| rest.split_once('\n'));
         match head {
             Some((sum, names)) if sum == format!("{:016x}", xxh3_64(names.as_bytes())) => {
@@ -193,13 +188,13 @@ impl TableInputs {
         }
         if let Some(path) = &self.overrides_path {
             let text = match &self.last_good_overrides_text {
-                Some(text) => Ok(text.clone()),
-                None => read_regular_text(path, MAX_LIST_BYTES),
+                Some(text) => Ok(Some(text.clone())),
+                None => read_list_file(path),
             };
             match text {
-                Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Ok(None) => {}
                 Err(found) => faults.push(fault_from_read_error(path, found)),
-                Ok(text) => {
+                Ok(Some(text)) => {
                     add(
                         path.display().to_string(),
                         ListKind::Override,

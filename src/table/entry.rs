@@ -49,9 +49,6 @@ pub(super) const RULES_OF_FIXED_ANSWERS: [Rule; 9] = [
     Rule::BulkName,
 ];
 
-/// The number of answers with a fixed index.
-pub(super) const FIXED_ANSWER_COUNT: usize = RULES_OF_FIXED_ANSWERS.len();
-
 /// What a table stores for a name: the indexes of its answers. Names with equal entries share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NameEntry {

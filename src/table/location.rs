@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use super::embedded_lists::ListsInCompiledTable;
 use super::fault::{TableFault, fault_from_read_error, quote_excerpt};
-use crate::support::regular_file::{ReadError, read_regular_file};
+use crate::support::regular_file::{ReadError, read_regular_file, read_regular_text};
 
 /// The largest list, in bytes.
-pub(super) const MAX_LIST_BYTES: u64 = 64 << 20;
+const MAX_LIST_BYTES: u64 = 64 << 20;
 
 /// Where a table comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,11 +93,9 @@ impl SourceFiles<'_> {
             SourceFiles::Directory(path) => path,
         };
         let path = directory.join(file);
-        let bytes = match read_regular_file(&path, MAX_LIST_BYTES) {
-            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(None);
-            }
-            read => read.map_err(|found| fault_from_read_error(&path, found))?,
+        let read = unless_missing(read_regular_file(&path, MAX_LIST_BYTES));
+        let Some(bytes) = read.map_err(|found| fault_from_read_error(&path, found))? else {
+            return Ok(None);
         };
         String::from_utf8(bytes).map(|text| Some(Cow::Owned(text))).map_err(|error| {
             let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
@@ -106,6 +104,21 @@ impl SourceFiles<'_> {
                 .count();
             TableFault::expected(format!("{name_in_faults}:{line}"), "valid UTF-8", "other bytes")
         })
+    }
+}
+
+/// Reads a list in a file of its own, such as the operator's overrides; `None` if there is no file.
+///
+/// # Errors
+/// If the file can't be read. The error says what was found.
+pub fn read_list_file(path: &Path) -> Result<Option<String>, ReadError> {
+    unless_missing(read_regular_text(path, MAX_LIST_BYTES))
+}
+
+fn unless_missing<T>(read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
+    match read {
+        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
     }
 }
 

@@ -4,12 +4,11 @@
 //! override changes a verdict.
 
 use std::borrow::Cow;
-use std::io;
 use std::path::Path;
 
 use super::csv;
 use super::fault::{TableFault, TableFaults, fault_from_read_error, quote_excerpt};
-use super::location::MAX_LIST_BYTES;
+use super::location::read_list_file;
 use super::manifest::{ListKind, ListOrigin, ListSpec};
 use super::override_list_row::OverrideListRow;
 use super::rows::{ListLineContext, ParsedLists, parse_name};
@@ -18,7 +17,6 @@ use crate::model::domain::DnsName;
 use crate::model::month::parse_day_as_unix_seconds;
 use crate::model::verdict::{Reason, Score};
 use crate::support::excerpt::Excerpt;
-use crate::support::regular_file::{ReadError, read_regular_text};
 
 /// The columns of an override. A file may leave out the last two: a note for people, and the last
 /// day on which the row counts.
@@ -285,10 +283,10 @@ impl OverrideListRow {
     /// # Errors
     /// If the file can't be read, or no table can be built from it.
     pub fn read_file(path: &Path) -> Result<Vec<OverrideListRow>, TableFaults> {
-        match read_regular_text(path, MAX_LIST_BYTES) {
-            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        match read_list_file(path) {
+            Ok(None) => Ok(Vec::new()),
             Err(found) => Err(fault_from_read_error(path, found).into()),
-            Ok(text) => parse_override_rows(&path.display().to_string(), &text),
+            Ok(Some(text)) => parse_override_rows(&path.display().to_string(), &text),
         }
     }
 }

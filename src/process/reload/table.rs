@@ -1,7 +1,6 @@
 //! Polls the table's files and rebuilds the table on a low-priority thread, so that no other part
 //! waits for it.
 
-use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +16,7 @@ use super::watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED};
 use crate::gate::GateState;
 use crate::model::month::parse_day_as_unix_seconds;
 use crate::support::counted::Counted;
-use crate::support::regular_file::{ReadError, read_regular_text};
-use crate::table::{Table, TableInputs};
+use crate::table::{Table, TableInputs, read_list_file};
 
 /// The `nice` value of the thread. If all processors are busy, the thread gets about a quarter of a
 /// processor.
@@ -33,9 +31,6 @@ const MAX_TIME_STEP: i64 = 60;
 
 /// The time after which the audit reads the files of the table again, if one was refused.
 const RECORD_RETRY_PAUSE: Duration = Duration::from_secs(5);
-
-/// The largest overrides file that is kept in memory, in bytes.
-const MAX_OVERRIDES_BYTES: u64 = 64 << 20;
 
 /// Controls the thread that rebuilds the table. The thread ends when all clones are dropped.
 #[derive(Clone)]
@@ -339,9 +334,6 @@ impl Worker {
 /// The text of the overrides file, empty if there is no file; None if none is configured, or if the
 /// file can't be read.
 fn read_overrides(sources: &TableInputs) -> Option<String> {
-    let path = sources.overrides_path.as_ref()?;
-    match read_regular_text(path, MAX_OVERRIDES_BYTES) {
-        Err(ReadError::Io(error)) if error.kind() == ErrorKind::NotFound => Some(String::new()),
-        read => read.ok(),
-    }
+    let read = read_list_file(sources.overrides_path.as_ref()?);
+    read.ok().map(Option::unwrap_or_default)
 }

@@ -16,10 +16,7 @@ use crate::store::error::StoreError;
 use crate::store::finding::Finding;
 use crate::store::sentinel_url::SentinelUrl;
 use crate::store::url::RedisUrl;
-use crate::support::regular_file::{read_regular_file, without_byte_order_mark};
-
-/// The largest file of certificates, of a key or of a password, in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 20;
+use crate::support::regular_file::read_credential_file;
 
 /// What is needed to connect.
 pub(super) enum Connector {
@@ -196,8 +193,7 @@ fn read_pem(location: &str, path: &Path, expected: &'static str) -> Result<Vec<u
 }
 
 fn read_file(location: &str, path: &Path, expected: &'static str) -> Result<Vec<u8>, StoreError> {
-    let contents = read_regular_file(path, MAX_FILE_BYTES).map(without_byte_order_mark);
-    contents.map_err(|error| StoreError::Unusable {
+    read_credential_file(path).map_err(|error| StoreError::Unusable {
         location: location.to_owned(),
         expected,
         found: format!("{error}: {}", path.display()),

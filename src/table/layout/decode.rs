@@ -10,7 +10,7 @@ use super::sections::{
 use crate::model::verdict::{Reason, Rule, Score, Verdict};
 use crate::table::aligned_bytes::AlignedBytes;
 use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
-use crate::table::entry::{FIXED_ANSWER_COUNT, NO_ANSWER, NameEntry};
+use crate::table::entry::{NO_ANSWER, NameEntry, RULES_OF_FIXED_ANSWERS};
 use crate::table::fault::TableFault;
 use crate::table::rules::StoredAnswer;
 use crate::table::seen_days::{Day, SeenDays};
@@ -81,7 +81,7 @@ pub(in crate::table) fn decode_table(
         .and_then(|all| {
             all.iter().map(|b| decode_answer(b, labels.len(), meta.list.len())).collect()
         })
-        .filter(|all: &Vec<StoredAnswer>| all.len() >= FIXED_ANSWER_COUNT)
+        .filter(|all: &Vec<StoredAnswer>| all.len() >= RULES_OF_FIXED_ANSWERS.len())
         .ok_or_else(|| damaged("answers"))?;
     let entries: Vec<NameEntry> = split_into_records(&all[section(3)?])
         .and_then(|all| all.iter().map(|b| decode_entry(b, answers.len())).collect())
