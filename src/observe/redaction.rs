@@ -1,8 +1,8 @@
 //! Hides what may be a key or an e-mail address in texts of clients and of other crates, before
 //! they are logged.
 
-/// A word of this many characters may be a key: keys have 16 characters or more.
-const MIN_KEY_BYTES: usize = 16;
+use crate::keys::MIN_KEY_LEN;
+
 /// A word of letters alone is a key only from this length on: the names of types are shorter.
 const MIN_KEY_LETTERS: usize = 24;
 
@@ -32,7 +32,7 @@ pub fn redact_secrets(text: &str) -> String {
 
 fn may_be_key(word: &str) -> bool {
     let has_letters_alone = word.bytes().all(|byte| byte.is_ascii_alphabetic());
-    word.len() >= if has_letters_alone { MIN_KEY_LETTERS } else { MIN_KEY_BYTES }
+    word.len() >= if has_letters_alone { MIN_KEY_LETTERS } else { MIN_KEY_LEN }
 }
 
 #[cfg(test)]
