@@ -9,7 +9,7 @@ use super::rows::{Coverage, ParsedLists, Row};
 use super::rules::{self, Facts};
 use crate::model::verdict::Rule;
 
-/// What the rows of a name say about the names below it, and which override is for the name alone.
+/// What the rows of a name say about the names below it.
 /// The facts of a property, such as special use, are those of the rows that have this property.
 #[derive(Clone, Copy, Default)]
 pub(super) struct InheritableFacts {
@@ -17,8 +17,6 @@ pub(super) struct InheritableFacts {
     pub(super) free_subdomain_facts: Facts,
     pub(super) protection_facts: Facts,
     pub(super) label_facts: Facts,
-    /// The number of the override for the name alone, counted from 1; 0 for none. Not inherited.
-    pub(super) exact_override_number: u32,
     /// The number of the override that also covers the names below, counted from 1; 0 for none.
     pub(super) subtree_override_number: u32,
 }
@@ -46,12 +44,10 @@ pub(super) fn collect_inheritable_facts<'r>(
         }
     }
     for (number, override_row) in (1..).zip(&lists.overrides) {
-        let inheritable = inheritable_by_name.entry(&override_row.name).or_default();
-        *(if override_row.covers_subtree {
-            &mut inheritable.subtree_override_number
-        } else {
-            &mut inheritable.exact_override_number
-        }) = number;
+        if override_row.covers_subtree {
+            let inheritable = inheritable_by_name.entry(&override_row.name).or_default();
+            inheritable.subtree_override_number = number;
+        }
     }
     inheritable_by_name
 }

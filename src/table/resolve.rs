@@ -46,6 +46,8 @@ struct EntryBuilder<'r> {
     lists: &'r ParsedLists<'r>,
     names_in_faults: &'r [String],
     inheritable_by_name: HashMap<&'r str, InheritableFacts>,
+    /// For each name with an override for the name alone: its number, counted from 1.
+    exact_override_numbers: HashMap<&'r str, u32>,
     /// For each name in `guard.allow_flagging`: its line in the manifest, and whether it was
     /// flagged. If it was not, the exception is a fault.
     flaggable_name_line_and_use: HashMap<String, (u32, bool)>,
@@ -70,11 +72,13 @@ pub(super) fn resolve_lists<'r>(
             Err(error) => faults.push(TableFault::Toml { at, message: error.to_string() }),
         }
     }
+    let exact_overrides = (1..).zip(&lists.overrides).filter(|(_, row)| !row.covers_subtree);
     let mut builder = EntryBuilder {
         manifest,
         lists,
         names_in_faults,
         inheritable_by_name: collect_inheritable_facts(lists, manifest),
+        exact_override_numbers: exact_overrides.map(|(at, row)| (&*row.name, at)).collect(),
         flaggable_name_line_and_use: flaggable_names,
         index_by_answer: HashMap::new(),
         number_by_entry: HashMap::new(),
@@ -168,13 +172,12 @@ impl<'r> EntryBuilder<'r> {
         faults: &mut TableFaults,
     ) -> u16 {
         let inherited = self.collect_inherited_facts(name, rows_of_name[0].registrable_start);
-        let inheritable = self.inheritable_by_name.get(name).copied().unwrap_or_default();
         let facts_by_coverage =
             [Coverage::NameOnly, Coverage::Subdomains, Coverage::AcrossSuffixes]
                 .map(|coverage| self.merge_facts_with_coverage(rows_of_name, coverage));
         let own_facts = facts_by_coverage[0].unwrap_or_default();
         let is_protected = own_facts.fact_bits & rules::rule_bit(Rule::Protected) != 0;
-        let override_numbers = self.find_override_numbers(&inheritable, &inherited);
+        let override_numbers = self.find_override_numbers(name, &inherited);
         let is_allowed = self.flaggable_name_line_and_use.contains_key(name);
 
         let is_guarded = is_protected && !is_allowed;

@@ -2,7 +2,7 @@
 //! the store.
 
 use super::EntryBuilder;
-use crate::table::inheritance::{InheritableFacts, InheritedFacts};
+use crate::table::inheritance::InheritedFacts;
 use crate::table::manifest::ListOrigin;
 use crate::table::rows::ParsedLists;
 use crate::table::rules::OverrideRow;
@@ -12,19 +12,19 @@ impl<'r> EntryBuilder<'r> {
     /// below it across public suffixes; `None` where no override applies.
     pub(super) fn find_override_numbers(
         &self,
-        own_inheritable_facts: &InheritableFacts,
+        name: &str,
         inherited_facts: &InheritedFacts,
     ) -> [Option<u32>; 3] {
+        let of_subtree = self.inheritable_by_name.get(name);
+        let of_name = self.exact_override_numbers.get(name).copied().unwrap_or_default();
         let subtree_overrides = [
-            own_inheritable_facts.subtree_override_number,
+            of_subtree.map_or(0, |facts| facts.subtree_override_number),
             inherited_facts.file_override_number,
             inherited_facts.stored_override_number,
             inherited_facts.subtree_override_number,
         ];
         let covering = self.select_override_number(&subtree_overrides);
-        let own = self.select_override_number(
-            &[&[own_inheritable_facts.exact_override_number][..], &subtree_overrides].concat(),
-        );
+        let own = self.select_override_number(&[&[of_name][..], &subtree_overrides].concat());
         [own, covering, covering]
     }
 
