@@ -20,7 +20,7 @@ use super::request_io::{RequestIo, ReturnedConnection};
 use crate::exchange::closes_after_response;
 use crate::gate::{LoggedHead, ParsedBytes};
 use crate::message::request_head::{
-    RequestBodyFraming, RequestHead, RequestLineStart, parse_request_head, without_body,
+    RequestBodyFraming, RequestHead, RequestLineGuess, parse_request_head, without_body,
 };
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
@@ -247,7 +247,7 @@ where
         mut client_io: Box<ClientIo>,
         refusal: &Refusal,
     ) -> Option<ConnectionAfterRequest> {
-        let line = RequestLineStart::guess(&client_io.read_buf);
+        let line = RequestLineGuess::guess(&client_io.read_buf);
         let (gate, facts) = (&self.context.gate, client_io.connection_facts());
         let header;
         let mut refused = match refusal.is_of_read_head() {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
 use crate::message::request_head::{
-    RequestHead, RequestLimits, RequestLineStart, parse_request_head,
+    RequestHead, RequestLimits, RequestLineGuess, parse_request_head,
 };
 use crate::model::refusal::Refusal;
 
@@ -33,7 +33,7 @@ pub(super) async fn redirect_to_https(
             context.gate.redirect(&location, &connection, &received[..head_length])
         }
         Err(refusal) => {
-            let line = RequestLineStart::guess(&received);
+            let line = RequestLineGuess::guess(&received);
             let (protocol, is_head) = (line.protocol(), line.is_head_method);
             context.gate.refuse_before_gates(&refusal, &connection, protocol, is_head)
         }

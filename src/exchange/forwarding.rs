@@ -18,7 +18,7 @@ use super::forwarding_headers::{
 use super::response::{MalformedResponse, ResponseFraming, parse_connection_options};
 use crate::keys::Key;
 use crate::message::request_head::join_cookie_fields;
-use crate::message::response::{HeaderField, TRACEPARENT, header_field};
+use crate::message::response::{FieldName, TRACEPARENT, header_field};
 use crate::message::riskgate_fields::{
     ScreeningFacts, write_identity_fields, write_screening_fields,
 };
@@ -28,8 +28,8 @@ pub use rules::ServerFreedom;
 pub(crate) use rules::{is_framing_field, is_response_field_forwarded};
 use rules::{is_listed_as_hop_by_hop, is_request_field_forwarded};
 
-static HOST_FIELD: HeaderField = HeaderField::new(HOST, "Host: ");
-static TRACEPARENT_FIELD: HeaderField = HeaderField::new(TRACEPARENT, "traceparent: ");
+static HOST_FIELD: FieldName = FieldName::new(HOST, "Host: ");
+static TRACEPARENT_FIELD: FieldName = FieldName::new(TRACEPARENT, "traceparent: ");
 
 /// Which `Host` an upstream server gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,7 @@ fn write_riskgate_request_fields(
     received: &ReceivedForwardingInfo<'_>,
     upstream_host: &str,
     client_info: &ClientInfo<'_>,
-    put: &mut impl FnMut(&HeaderField, &[u8]),
+    put: &mut impl FnMut(&FieldName, &[u8]),
 ) {
     let host = match client_info.host {
         HostChoice::OfServer => upstream_host.as_bytes(),
@@ -259,7 +259,7 @@ pub fn prepare_client_response(
 pub(crate) fn write_riskgate_response_fields(
     status: u16,
     keeps_cache_control: bool,
-    put: &mut impl FnMut(&HeaderField, &[u8]),
+    put: &mut impl FnMut(&FieldName, &[u8]),
 ) {
     put(&header_field::X_RISKGATE_SOURCE_FIELD, b"upstream");
     if status == 429 || status >= 500 {
@@ -271,11 +271,7 @@ pub(crate) fn write_riskgate_response_fields(
 }
 
 /// Sets a field; a value that is not allowed in a header is left out.
-fn set_field_if_valid(
-    request: &mut RequestHeader,
-    field: &HeaderField,
-    value: &[u8],
-) -> Result<()> {
+fn set_field_if_valid(request: &mut RequestHeader, field: &FieldName, value: &[u8]) -> Result<()> {
     let Ok(value) = HeaderValue::from_bytes(value) else { return Ok(()) };
     request.insert_header(field.h1_name(), value)
 }

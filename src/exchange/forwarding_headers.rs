@@ -13,7 +13,7 @@ use pingora::http::RequestHeader;
 
 use crate::message::forwarded::elements_from_right;
 use crate::message::request_head::list_members;
-use crate::message::response::HeaderField;
+use crate::message::response::FieldName;
 use crate::model::network::{Networks, parse_hop_address};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -21,13 +21,11 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 
-static X_FORWARDED_FOR_FIELD: HeaderField = HeaderField::new(X_FORWARDED_FOR, "x-forwarded-for: ");
-static X_FORWARDED_PROTO_FIELD: HeaderField =
-    HeaderField::new(X_FORWARDED_PROTO, "x-forwarded-proto: ");
-static X_FORWARDED_HOST_FIELD: HeaderField =
-    HeaderField::new(X_FORWARDED_HOST, "x-forwarded-host: ");
-static X_FORWARDED_PORT_FIELD: HeaderField =
-    HeaderField::new(X_FORWARDED_PORT, "x-forwarded-port: ");
+static X_FORWARDED_FOR_FIELD: FieldName = FieldName::new(X_FORWARDED_FOR, "x-forwarded-for: ");
+static X_FORWARDED_PROTO_FIELD: FieldName =
+    FieldName::new(X_FORWARDED_PROTO, "x-forwarded-proto: ");
+static X_FORWARDED_HOST_FIELD: FieldName = FieldName::new(X_FORWARDED_HOST, "x-forwarded-host: ");
+static X_FORWARDED_PORT_FIELD: FieldName = FieldName::new(X_FORWARDED_PORT, "x-forwarded-port: ");
 
 /// The values of `Host` and the forwarding fields in a received request. `host` is recorded for
 /// every client, the other fields only for a trusted proxy. The lines of a field form one list in
@@ -106,7 +104,7 @@ impl<'r> ReceivedForwardingInfo<'r> {
     pub fn write_x_forwarded_fields(
         &self,
         client: &ClientConnection<'_>,
-        put: &mut impl FnMut(&HeaderField, &[u8]),
+        put: &mut impl FnMut(&FieldName, &[u8]),
     ) {
         let chain = match client.has_forwarded {
             true => TrustedChain::read_forwarded(&self.forwarded, client.trusted_proxies),

@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use std::sync::Arc;
 
 use crate::message::request_head::takes_body;
-use crate::message::response::{HeaderField, Reply};
+use crate::message::response::{FieldName, Reply};
 use crate::message::riskgate_fields::{write_identity_fields, write_screening_fields};
 use crate::model::domain::percent_decode;
 use crate::model::refusal::Refusal;
@@ -177,9 +177,9 @@ fn status_for_proxy(refusal: &Refusal) -> Option<u16> {
 
 /// Returns the fields that the proxy may copy for its server. Many proxies show a refusal to the
 /// client, so a refusal does not name the account.
-fn collect_facts(ctx: &RequestContext, is_admitted: bool) -> Vec<(&'static HeaderField, SmolStr)> {
+fn collect_facts(ctx: &RequestContext, is_admitted: bool) -> Vec<(&'static FieldName, SmolStr)> {
     let mut facts = Vec::new();
-    let mut put = |field: &'static HeaderField, value: &[u8]| {
+    let mut put = |field: &'static FieldName, value: &[u8]| {
         facts.push((field, String::from_utf8_lossy(value).into()));
     };
     if let Some(key) = ctx.key.as_ref().filter(|_| is_admitted) {

@@ -11,7 +11,7 @@ use pingora::{Error, Result};
 use pingora_proxy::Session;
 
 use crate::gate::route;
-use crate::message::request_head::RequestLineStart;
+use crate::message::request_head::RequestLineGuess;
 use crate::message::response::{RenderOptions, Reply, format_http_date};
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
@@ -190,7 +190,7 @@ impl Gate {
         connection: &ConnectionFacts,
         header: &'g [u8],
     ) -> EarlyAnswer<'g> {
-        let protocol = RequestLineStart::guess(header).protocol();
+        let protocol = RequestLineGuess::guess(header).protocol();
         let head = ParsedBytes(header);
         let mut ctx = self.begin_request(StartTime::now(), connection, protocol, head);
         let reply = Reply::permanent_redirect(location);

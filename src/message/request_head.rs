@@ -24,7 +24,7 @@ pub use fields::{
 pub use limits::RequestLimits;
 use lines::CrlfLines;
 pub use list::{expects_continue, list_members};
-pub use request_line::{BUILTIN_METHODS, RequestLine, RequestLineStart, takes_body};
+pub use request_line::{BUILTIN_METHODS, RequestLine, RequestLineGuess, takes_body};
 
 /// A complete request head at the front of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

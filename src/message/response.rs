@@ -23,7 +23,7 @@ use error_page::{PAGE_POLICY, render_error_page};
 
 pub use common_headers::{CommonHeaders, StrictTransportSecurity};
 pub use cors::{Cors, CorsGrant};
-pub(crate) use header_field::HeaderField;
+pub(crate) use header_field::FieldName;
 pub use header_field::{TRACEPARENT, X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
 /// The type of a page.
@@ -40,7 +40,7 @@ pub struct Reply {
     /// Whether the connection closes after the response.
     should_close: bool,
     /// The facts for a server behind the proxy that asked.
-    facts: Vec<(&'static HeaderField, SmolStr)>,
+    facts: Vec<(&'static FieldName, SmolStr)>,
     /// The type of the body.
     content_type: &'static str,
     /// Whether another `Accept` would have led to another response.
@@ -240,7 +240,7 @@ impl Reply {
 
     /// Makes the response an answer to a proxy that asked whether to admit a request: with this
     /// status, and with these fields for the server behind the proxy.
-    pub fn for_proxy(mut self, status: u16, facts: Vec<(&'static HeaderField, SmolStr)>) -> Reply {
+    pub fn for_proxy(mut self, status: u16, facts: Vec<(&'static FieldName, SmolStr)>) -> Reply {
         (self.status, self.facts) = (status, facts);
         self
     }
@@ -268,7 +268,7 @@ impl Reply {
     }
 
     /// Passes every field of the response with its value to `put`, in the order of the header.
-    fn for_each_field(&self, common: &CommonHeaders, put: &mut impl FnMut(&HeaderField, &[u8])) {
+    fn for_each_field(&self, common: &CommonHeaders, put: &mut impl FnMut(&FieldName, &[u8])) {
         if self.status != 204 {
             if !self.body.is_empty() {
                 put(&header_field::CONTENT_TYPE, self.content_type.as_bytes());

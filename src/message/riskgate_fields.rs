@@ -4,30 +4,30 @@
 use http::header::HeaderName;
 use itoa::Buffer;
 
-use super::response::HeaderField;
+use super::response::FieldName;
 use crate::keys::Key;
 use crate::model::sign_up::Pseudonym;
 
-static X_RISKGATE_ACCOUNT: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-account"), "x-riskgate-account: ");
-static X_RISKGATE_KEY_ID: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-key-id"), "x-riskgate-key-id: ");
-static X_RISKGATE_PLAN: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
-static X_RISKGATE_ACTION: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-action"), "x-riskgate-action: ");
-static X_RISKGATE_SCORE: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-score"), "x-riskgate-score: ");
-static X_RISKGATE_REASON: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-reason"), "x-riskgate-reason: ");
-static X_RISKGATE_DOMAIN: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-domain"), "x-riskgate-domain: ");
-static X_RISKGATE_SUGGESTION: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-suggestion"), "x-riskgate-suggestion: ");
-static X_RISKGATE_RULE: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-rule"), "x-riskgate-rule: ");
-static X_RISKGATE_INBOX: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-riskgate-inbox"), "x-riskgate-inbox: ");
+static X_RISKGATE_ACCOUNT: FieldName =
+    FieldName::new(HeaderName::from_static("x-riskgate-account"), "x-riskgate-account: ");
+static X_RISKGATE_KEY_ID: FieldName =
+    FieldName::new(HeaderName::from_static("x-riskgate-key-id"), "x-riskgate-key-id: ");
+static X_RISKGATE_PLAN: FieldName =
+    FieldName::new(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
+static X_RISKGATE_ACTION: FieldName =
+    FieldName::new(HeaderName::from_static("x-riskgate-action"), "x-riskgate-action: ");
+static X_RISKGATE_SCORE: FieldName =
+    FieldName::new(HeaderName::from_static("x-riskgate-score"), "x-riskgate-score: ");
+static X_RISKGATE_REASON: FieldName =
+    FieldName::new(HeaderName::from_static("x-riskgate-reason"), "x-riskgate-reason: ");
+static X_RISKGATE_DOMAIN: FieldName =
+    FieldName::new(HeaderName::from_static("x-riskgate-domain"), "x-riskgate-domain: ");
+static X_RISKGATE_SUGGESTION: FieldName =
+    FieldName::new(HeaderName::from_static("x-riskgate-suggestion"), "x-riskgate-suggestion: ");
+static X_RISKGATE_RULE: FieldName =
+    FieldName::new(HeaderName::from_static("x-riskgate-rule"), "x-riskgate-rule: ");
+static X_RISKGATE_INBOX: FieldName =
+    FieldName::new(HeaderName::from_static("x-riskgate-inbox"), "x-riskgate-inbox: ");
 
 /// What screening found in a form.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub struct ScreeningFacts<'f> {
 }
 
 /// Passes to `put` the fields that tell the identity of a client that authenticated with `key`.
-pub fn write_identity_fields(key: &Key, put: &mut impl FnMut(&'static HeaderField, &[u8])) {
+pub fn write_identity_fields(key: &Key, put: &mut impl FnMut(&'static FieldName, &[u8])) {
     put(&X_RISKGATE_ACCOUNT, key.account.name.as_bytes());
     put(&X_RISKGATE_KEY_ID, key.id.as_bytes());
     put(&X_RISKGATE_PLAN, key.account.plan.as_bytes());
@@ -58,7 +58,7 @@ pub fn write_identity_fields(key: &Key, put: &mut impl FnMut(&'static HeaderFiel
 /// Passes to `put` the fields that tell what screening found.
 pub fn write_screening_fields(
     facts: &ScreeningFacts<'_>,
-    put: &mut impl FnMut(&'static HeaderField, &[u8]),
+    put: &mut impl FnMut(&'static FieldName, &[u8]),
 ) {
     put(&X_RISKGATE_ACTION, facts.action.as_bytes());
     put(&X_RISKGATE_REASON, facts.reason.as_bytes());

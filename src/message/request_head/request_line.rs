@@ -77,20 +77,20 @@ impl<'b> RequestLine<'b> {
 
 /// What a request line says about the form of the response, as far as riskgate can read the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestLineStart {
+pub struct RequestLineGuess {
     /// The method is HEAD, so the response has no body.
     pub is_head_method: bool,
     /// The request line ends with `HTTP/1.0`.
     pub is_http_10: bool,
 }
 
-impl RequestLineStart {
+impl RequestLineGuess {
     /// Reads the request line at the front of `bytes`, which may be incomplete or malformed.
-    pub fn guess(bytes: &[u8]) -> RequestLineStart {
+    pub fn guess(bytes: &[u8]) -> RequestLineGuess {
         let bytes = bytes.strip_prefix(b"\r\n").unwrap_or(bytes);
         let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let is_http_10 = line.trim_ascii_end().ends_with(b" HTTP/1.0");
-        RequestLineStart { is_head_method: line.starts_with(b"HEAD "), is_http_10 }
+        RequestLineGuess { is_head_method: line.starts_with(b"HEAD "), is_http_10 }
     }
 
     /// The protocol of the request, as the log names it.

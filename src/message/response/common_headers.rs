@@ -11,7 +11,7 @@ use pingora::http::ResponseHeader;
 use smol_str::SmolStr;
 
 use super::cors::Cors;
-use super::header_field::{self, HeaderField};
+use super::header_field::{self, FieldName};
 use crate::message::request_id::RequestId;
 use crate::quota::Allowance;
 
@@ -43,7 +43,7 @@ pub struct CommonHeaders {
 
 impl CommonHeaders {
     /// Passes every common field with its value to `put`, in the order of the header.
-    pub(crate) fn for_each_field(&self, put: &mut impl FnMut(&HeaderField, &[u8])) {
+    pub(crate) fn for_each_field(&self, put: &mut impl FnMut(&FieldName, &[u8])) {
         put(&header_field::X_REQUEST_ID_FIELD, self.request_id.as_bytes());
         if let Some(Allowance { limit, remaining, reset_in_seconds: reset_in }) = self.allowance {
             let [mut first, mut second] = [Buffer::new(); 2];
@@ -76,7 +76,7 @@ impl CommonHeaders {
 /// other field replaces the server's.
 fn insert_or_append_field(
     header: &mut ResponseHeader,
-    field: &HeaderField,
+    field: &FieldName,
     value: &[u8],
 ) -> Result<()> {
     // riskgate's own values are visible ASCII; any other value is a bug and left out.

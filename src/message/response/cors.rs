@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use super::header_field::{self, HeaderField};
+use super::header_field::{self, FieldName};
 
 const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
                                X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean, \
@@ -58,7 +58,7 @@ impl CorsGrant {
 }
 
 impl Cors {
-    pub(super) fn for_each_field(&self, put: &mut impl FnMut(&HeaderField, &[u8])) {
+    pub(super) fn for_each_field(&self, put: &mut impl FnMut(&FieldName, &[u8])) {
         match self {
             Cors::NotOriginDependent => return,
             Cors::Denied => {}

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue, InvalidHeaderValue};
 
-/// A header field that riskgate writes, over HTTP/2 and over HTTP/1.1. The HTTP/1.1 spelling is the
-/// one that Pingora writes.
-pub struct HeaderField {
+/// The name of a header field that riskgate writes, over HTTP/2 and over HTTP/1.1. The HTTP/1.1
+/// spelling is the one that Pingora writes.
+pub struct FieldName {
     /// The name in lower case, as HTTP/2 writes it.
     pub name: HeaderName,
     /// The start of an HTTP/1.1 line: name, colon, space.
@@ -14,15 +14,15 @@ pub struct HeaderField {
     has_unique_values: bool,
 }
 
-impl HeaderField {
-    /// Creates a field; `h1_prefix` must contain the same name.
-    pub const fn new(name: HeaderName, h1_prefix: &'static str) -> HeaderField {
-        HeaderField { name, h1_prefix, has_unique_values: false }
+impl FieldName {
+    /// Creates a name; `h1_prefix` must contain the same name.
+    pub const fn new(name: HeaderName, h1_prefix: &'static str) -> FieldName {
+        FieldName { name, h1_prefix, has_unique_values: false }
     }
 
-    /// Creates a field whose value is another one in nearly every response.
-    const fn with_unique_values(name: HeaderName, h1_prefix: &'static str) -> HeaderField {
-        HeaderField { name, h1_prefix, has_unique_values: true }
+    /// Creates the name of a field whose value is another one in nearly every response.
+    const fn with_unique_values(name: HeaderName, h1_prefix: &'static str) -> FieldName {
+        FieldName { name, h1_prefix, has_unique_values: true }
     }
 
     /// The name as HTTP/1.1 writes it.
@@ -72,64 +72,61 @@ pub const X_FAIL_OPEN: HeaderName = HeaderName::from_static("x-fail-open");
 /// Set on responses that come from an upstream server.
 pub const X_RISKGATE_SOURCE: HeaderName = HeaderName::from_static("x-riskgate-source");
 
-pub static CONTENT_TYPE: HeaderField = HeaderField::new(header::CONTENT_TYPE, "Content-Type: ");
-pub static CONTENT_LENGTH: HeaderField =
-    HeaderField::new(header::CONTENT_LENGTH, "Content-Length: ");
-pub static TRANSFER_ENCODING: HeaderField =
-    HeaderField::new(header::TRANSFER_ENCODING, "Transfer-Encoding: ");
-pub static CACHE_CONTROL: HeaderField = HeaderField::new(header::CACHE_CONTROL, "Cache-Control: ");
-pub static CONTENT_SECURITY_POLICY: HeaderField =
-    HeaderField::new(header::CONTENT_SECURITY_POLICY, "content-security-policy: ");
-pub static DATE: HeaderField = HeaderField::new(header::DATE, "Date: ");
-pub static CONNECTION: HeaderField = HeaderField::new(header::CONNECTION, "Connection: ");
-pub static ALLOW: HeaderField = HeaderField::new(header::ALLOW, "allow: ");
-pub static LOCATION: HeaderField = HeaderField::new(header::LOCATION, "location: ");
-pub static RETRY_AFTER: HeaderField =
-    HeaderField::with_unique_values(header::RETRY_AFTER, "retry-after: ");
-pub static WWW_AUTHENTICATE: HeaderField =
-    HeaderField::new(header::WWW_AUTHENTICATE, "www-authenticate: ");
-pub static VARY: HeaderField = HeaderField::new(header::VARY, "vary: ");
-pub static X_REQUEST_ID_FIELD: HeaderField =
-    HeaderField::with_unique_values(X_REQUEST_ID, "x-request-id: ");
-pub static X_RISKGATE_SOURCE_FIELD: HeaderField =
-    HeaderField::new(X_RISKGATE_SOURCE, "x-riskgate-source: ");
-pub static X_FAIL_OPEN_FIELD: HeaderField = HeaderField::new(X_FAIL_OPEN, "x-fail-open: ");
-pub static X_TABLE_VERSION: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-table-version"), "x-table-version: ");
+pub static CONTENT_TYPE: FieldName = FieldName::new(header::CONTENT_TYPE, "Content-Type: ");
+pub static CONTENT_LENGTH: FieldName = FieldName::new(header::CONTENT_LENGTH, "Content-Length: ");
+pub static TRANSFER_ENCODING: FieldName =
+    FieldName::new(header::TRANSFER_ENCODING, "Transfer-Encoding: ");
+pub static CACHE_CONTROL: FieldName = FieldName::new(header::CACHE_CONTROL, "Cache-Control: ");
+pub static CONTENT_SECURITY_POLICY: FieldName =
+    FieldName::new(header::CONTENT_SECURITY_POLICY, "content-security-policy: ");
+pub static DATE: FieldName = FieldName::new(header::DATE, "Date: ");
+pub static CONNECTION: FieldName = FieldName::new(header::CONNECTION, "Connection: ");
+pub static ALLOW: FieldName = FieldName::new(header::ALLOW, "allow: ");
+pub static LOCATION: FieldName = FieldName::new(header::LOCATION, "location: ");
+pub static RETRY_AFTER: FieldName =
+    FieldName::with_unique_values(header::RETRY_AFTER, "retry-after: ");
+pub static WWW_AUTHENTICATE: FieldName =
+    FieldName::new(header::WWW_AUTHENTICATE, "www-authenticate: ");
+pub static VARY: FieldName = FieldName::new(header::VARY, "vary: ");
+pub static X_REQUEST_ID_FIELD: FieldName =
+    FieldName::with_unique_values(X_REQUEST_ID, "x-request-id: ");
+pub static X_RISKGATE_SOURCE_FIELD: FieldName =
+    FieldName::new(X_RISKGATE_SOURCE, "x-riskgate-source: ");
+pub static X_FAIL_OPEN_FIELD: FieldName = FieldName::new(X_FAIL_OPEN, "x-fail-open: ");
+pub static X_TABLE_VERSION: FieldName =
+    FieldName::new(HeaderName::from_static("x-table-version"), "x-table-version: ");
 /// The parent domain whose row matched; absent if the name's own row matched, or no row.
-pub static X_MATCHED_DOMAIN: HeaderField = HeaderField::with_unique_values(
+pub static X_MATCHED_DOMAIN: FieldName = FieldName::with_unique_values(
     HeaderName::from_static("x-matched-domain"),
     "x-matched-domain: ",
 );
-pub static X_VERDICT_SOURCE: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-verdict-source"), "x-verdict-source: ");
+pub static X_VERDICT_SOURCE: FieldName =
+    FieldName::new(HeaderName::from_static("x-verdict-source"), "x-verdict-source: ");
 /// The day of the newest evidence for a verdict of lists.
-pub static X_EVIDENCE_DATE: HeaderField =
-    HeaderField::new(HeaderName::from_static("x-evidence-date"), "x-evidence-date: ");
-pub static X_DID_YOU_MEAN: HeaderField =
-    HeaderField::with_unique_values(HeaderName::from_static("x-did-you-mean"), "x-did-you-mean: ");
-pub static STRICT_TRANSPORT_SECURITY: HeaderField =
-    HeaderField::new(header::STRICT_TRANSPORT_SECURITY, "strict-transport-security: ");
+pub static X_EVIDENCE_DATE: FieldName =
+    FieldName::new(HeaderName::from_static("x-evidence-date"), "x-evidence-date: ");
+pub static X_DID_YOU_MEAN: FieldName =
+    FieldName::with_unique_values(HeaderName::from_static("x-did-you-mean"), "x-did-you-mean: ");
+pub static STRICT_TRANSPORT_SECURITY: FieldName =
+    FieldName::new(header::STRICT_TRANSPORT_SECURITY, "strict-transport-security: ");
 /// The limit and its window (draft-ietf-httpapi-ratelimit-headers).
-pub static RATELIMIT_POLICY: HeaderField =
-    HeaderField::new(HeaderName::from_static("ratelimit-policy"), "ratelimit-policy: ");
+pub static RATELIMIT_POLICY: FieldName =
+    FieldName::new(HeaderName::from_static("ratelimit-policy"), "ratelimit-policy: ");
 /// The calls that remain, and the time until the reset (draft-ietf-httpapi-ratelimit-headers).
-pub static RATELIMIT: HeaderField =
-    HeaderField::with_unique_values(HeaderName::from_static("ratelimit"), "ratelimit: ");
-pub static ACCESS_CONTROL_ALLOW_ORIGIN: HeaderField =
-    HeaderField::new(header::ACCESS_CONTROL_ALLOW_ORIGIN, "access-control-allow-origin: ");
-pub static ACCESS_CONTROL_ALLOW_CREDENTIALS: HeaderField = HeaderField::new(
-    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
-    "access-control-allow-credentials: ",
-);
-pub static ACCESS_CONTROL_EXPOSE_HEADERS: HeaderField =
-    HeaderField::new(header::ACCESS_CONTROL_EXPOSE_HEADERS, "access-control-expose-headers: ");
-pub static ACCESS_CONTROL_ALLOW_METHODS: HeaderField =
-    HeaderField::new(header::ACCESS_CONTROL_ALLOW_METHODS, "access-control-allow-methods: ");
-pub static ACCESS_CONTROL_ALLOW_HEADERS: HeaderField =
-    HeaderField::new(header::ACCESS_CONTROL_ALLOW_HEADERS, "access-control-allow-headers: ");
-pub static ACCESS_CONTROL_MAX_AGE: HeaderField =
-    HeaderField::new(header::ACCESS_CONTROL_MAX_AGE, "access-control-max-age: ");
+pub static RATELIMIT: FieldName =
+    FieldName::with_unique_values(HeaderName::from_static("ratelimit"), "ratelimit: ");
+pub static ACCESS_CONTROL_ALLOW_ORIGIN: FieldName =
+    FieldName::new(header::ACCESS_CONTROL_ALLOW_ORIGIN, "access-control-allow-origin: ");
+pub static ACCESS_CONTROL_ALLOW_CREDENTIALS: FieldName =
+    FieldName::new(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, "access-control-allow-credentials: ");
+pub static ACCESS_CONTROL_EXPOSE_HEADERS: FieldName =
+    FieldName::new(header::ACCESS_CONTROL_EXPOSE_HEADERS, "access-control-expose-headers: ");
+pub static ACCESS_CONTROL_ALLOW_METHODS: FieldName =
+    FieldName::new(header::ACCESS_CONTROL_ALLOW_METHODS, "access-control-allow-methods: ");
+pub static ACCESS_CONTROL_ALLOW_HEADERS: FieldName =
+    FieldName::new(header::ACCESS_CONTROL_ALLOW_HEADERS, "access-control-allow-headers: ");
+pub static ACCESS_CONTROL_MAX_AGE: FieldName =
+    FieldName::new(header::ACCESS_CONTROL_MAX_AGE, "access-control-max-age: ");
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue};
 use pingora::http::ResponseHeader;
 
 use crate::exchange::MalformedResponse;
-use crate::message::response::{HeaderField, finish_http1_header, header_field, write_status_line};
+use crate::message::response::{FieldName, finish_http1_header, header_field, write_status_line};
 
 /// The number of fields for which a header of HTTP/2 has space at first.
 const EXPECTED_FIELDS: usize = 16;
@@ -22,7 +22,7 @@ pub trait ClientHeader: Send {
     fn add_server_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), MalformedResponse>;
 
     /// Adds a field of riskgate.
-    fn add_own_field(&mut self, field: &HeaderField, value: &[u8]);
+    fn add_own_field(&mut self, field: &FieldName, value: &[u8]);
 }
 
 /// The header of an HTTP/1.1 response, as bytes.
@@ -56,7 +56,7 @@ impl ClientHeader for Http1Header {
         Ok(())
     }
 
-    fn add_own_field(&mut self, field: &HeaderField, value: &[u8]) {
+    fn add_own_field(&mut self, field: &FieldName, value: &[u8]) {
         field.write_h1_line(value, &mut self.0);
     }
 }
@@ -91,7 +91,7 @@ impl ClientHeader for Http2Header {
         self.append(name, HeaderValue::from_bytes(value).map_err(|_| MalformedResponse)?)
     }
 
-    fn add_own_field(&mut self, field: &HeaderField, value: &[u8]) {
+    fn add_own_field(&mut self, field: &FieldName, value: &[u8]) {
         // riskgate's own values are visible ASCII; any other value is a bug and left out.
         if let Ok(value) = field.to_header_value(Bytes::copy_from_slice(value)) {
             let _ = self.append(field.name.clone(), value);
