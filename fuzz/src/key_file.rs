@@ -42,10 +42,14 @@ pub fn check_input(data: &[u8]) {
             let lines = 1 + data.iter().filter(|byte| **byte == b'\n').count();
             for fault in &faults {
                 let rest = fault.at.strip_prefix(&path.display().to_string()).expect("a place");
-                let line = rest.strip_prefix(':').map(|line| line.parse().expect("a line"));
-                assert!(line.is_none_or(|line: usize| (1..=lines).contains(&line)), "{fault}");
+                if let Some(place) = rest.strip_prefix(':') {
+                    let (line, column) = place.split_once(':').expect("a line and a column");
+                    let line: usize = line.parse().expect("a line");
+                    let column: usize = column.parse().expect("a column");
+                    assert!((1..=lines).contains(&line) && column > 0, "{fault}");
+                }
                 assert!(!fault.message.is_empty());
-                let said = fault.to_string();
+                let said = fault.to_text();
                 // A fragment shorter than the shortest key reveals no key.
                 let mut parts =
                     (0..=SECRET.len() - MIN_KEY_LEN).map(|at| &SECRET[at..][..MIN_KEY_LEN]);
