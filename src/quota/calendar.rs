@@ -8,8 +8,9 @@
 //!
 //! If the followed clock jumps, the jump is held: the believed time ignores the jump and advances
 //! by CLOCK_BOOTTIME alone. A held jump is accepted once the clock has kept to it for ten minutes.
-//! A jump of the store's clock is accepted at once if this machine's clock shows the same time. A
-//! month that has ended never begins again.
+//! A jump of the store's clock is accepted at once if this machine's clock has shown that time for
+//! ten minutes. If both clocks jump together, they may be one clock: that of a host with gateway and
+//! server. A month that has ended never begins again.
 //!
 //! At the start, the clocks are compared with what the store knows of the time. If they contradict
 //! it, and nothing else tells the time, the believed time is a lower bound: the latest time that
@@ -201,19 +202,14 @@ impl Calendar {
                 state.accept_offset(unix_now - boottime, boottime);
             }
             state.was_machine_set |= unix_now >= EARLIEST_VALID_TIME;
-            let warning = state.assess_clock(
-                ClockSource::Machine,
-                unix_now - boottime,
-                boottime,
-                None,
-                latest_month,
-            );
+            let offset = unix_now - boottime;
+            let warning = state.assess_clock(ClockSource::Machine, offset, boottime, latest_month);
             self.publish_offset(state, boottime, warning);
         }
     }
 
     /// Observes the store's clock, which all nodes follow. `unix_now` is this machine's clock,
-    /// which may confirm a jump.
+    /// which may have shown for long what the store's clock shows now.
     pub(super) fn observe_store_clock(&self, store_now: i64, unix_now: i64, boottime: i64) {
         let mut state = lock_ignoring_poison(&self.clock_state);
         let is_first = !std::mem::replace(&mut state.has_read_store_clock, true);
@@ -228,13 +224,8 @@ impl Calendar {
             self.latest_month.store(month.number(), Ordering::Relaxed);
             state.accept_offset(offset, boottime);
         } else {
-            warning = state.assess_clock(
-                ClockSource::Store,
-                offset,
-                boottime,
-                Some(machine),
-                self.latest_month(),
-            );
+            let latest_month = self.latest_month();
+            warning = state.assess_clock(ClockSource::Store, offset, boottime, latest_month);
         }
         state.follows_store_clock |= state.held_store_jump.is_none() && !state.is_lower_bound;
         if state.follows_store_clock {
@@ -300,8 +291,7 @@ impl Calendar {
                 let shown = boottime + jump.boottime_offset;
                 let (name, time) = (clock.possessive_name(), format_rfc3339(shown));
                 let month = Month::containing(shown);
-                let advise_wait =
-                    || "held until it is confirmed or was steady for ten minutes".to_owned();
+                let advise_wait = || "held until it was steady for ten minutes".to_owned();
                 let advice = if month < latest { advise_repair(month) } else { advise_wait() };
                 Some(format!("{name} clock says {time}: {advice}"))
             }
@@ -359,17 +349,23 @@ impl ClockState {
     }
 
     /// Judges one reading of a clock. If the clock agrees with the believed time, small differences
-    /// are adopted. A jump is accepted if the other clock shows the same time. A jump is also
-    /// accepted if the clock has been steady for [`JUMP_CONFIRM_SECONDS`] and its month is not
-    /// before `latest_month`. Any other jump is held. Returns a warning to log, if any.
+    /// are adopted. A jump is accepted if the clock has been steady for [`JUMP_CONFIRM_SECONDS`] and
+    /// its month is not before `latest_month`. A jump of the store's clock is also accepted if this
+    /// machine's clock has shown the same time for so long. Any other jump is held. Returns a
+    /// warning to log, if any.
     fn assess_clock(
         &mut self,
         clock: ClockSource,
         offset: i64,
         boottime: i64,
-        other_offset: Option<i64>,
         latest_month: Month,
     ) -> Option<String> {
+        let is_steady = |jump: &ClockJump| {
+            is_within_tolerance(jump.boottime_offset, offset)
+                && boottime - jump.first_seen_boottime >= JUMP_CONFIRM_SECONDS
+        };
+        let is_confirmed =
+            clock == ClockSource::Store && self.held_machine_jump.as_ref().is_some_and(is_steady);
         let jump = match clock {
             ClockSource::Store => &mut self.held_store_jump,
             ClockSource::Machine => &mut self.held_machine_jump,
@@ -387,12 +383,9 @@ impl ClockState {
         }
         let jump_seconds = offset - self.boottime_offset;
         let same_jump = jump.filter(|jump| is_within_tolerance(jump.boottime_offset, offset));
-        let is_steady = same_jump
-            .is_some_and(|jump| boottime - jump.first_seen_boottime >= JUMP_CONFIRM_SECONDS)
+        let is_steady = same_jump.as_ref().is_some_and(is_steady)
             && Month::containing(boottime + offset) >= latest_month;
         let was_set = boottime + offset >= EARLIEST_VALID_TIME;
-        let is_confirmed =
-            other_offset.is_some_and(|other_offset| is_within_tolerance(offset, other_offset));
         if was_set && (is_steady || is_confirmed) {
             self.accept_offset(offset, boottime);
             return Some(format!("a clock that jumped by {jump_seconds} s is now accepted"));

@@ -117,8 +117,7 @@ impl Ledger {
 
     /// The believed time in Unix seconds, by which riskgate judges every request. It follows the
     /// clock of the Redis server, or this machine's clock if there is no server. If that clock
-    /// jumps, the believed time ignores the jump until the clock has been steady for ten minutes. A
-    /// jump of the server's clock is accepted at once if this machine's clock shows the same time.
+    /// jumps, the believed time ignores the jump until the clock has been steady for ten minutes.
     pub fn believed_now(&self) -> i64 {
         self.shared.node.calendar.believed_now(self.shared.boot_clock.seconds())
     }

@@ -195,7 +195,7 @@ fn a_month_counted_too_early_is_a_clock_problem() {
 }
 
 #[test]
-fn a_store_clock_jump_is_held_unless_confirmed() {
+fn a_store_clock_jump_is_held_until_it_is_steady() {
     let jump = 40 * DAY;
     let start = NOVEMBER_END - DAY;
     let calendar = Calendar::new(None, start, 0);
@@ -204,11 +204,42 @@ fn a_store_clock_jump_is_held_unless_confirmed() {
     assert_eq!(month_text(&calendar, 1), "2026-11");
     calendar.observe_store_clock(start + jump + 600, start + 601, 601);
     assert_eq!(month_text(&calendar, 602), "2027-01", "steady for ten minutes");
+}
 
-    let calendar = Calendar::new(None, start, 0);
-    calendar.observe_store_clock(start, start, 0);
-    calendar.observe_store_clock(start + jump, start + jump, 1);
-    assert_eq!(month_text(&calendar, 1), "2027-01", "both clocks say so");
+#[test]
+fn clocks_that_jump_together_may_be_the_one_clock_of_a_host() {
+    let start = NOVEMBER_END - DAY;
+    for jump in [40 * DAY, -20 * DAY, 3_600, 800 * DAY] {
+        let calendar = Calendar::new(None, start, 0);
+        calendar.observe_store_clock(start, start, 0);
+        for boottime in 1..=600 {
+            let shown = start + jump + boottime;
+            calendar.observe_store_clock(shown, shown, boottime);
+            assert_eq!(calendar.believed_now(boottime), start + boottime, "{jump}");
+            assert!(calendar.problem(boottime).unwrap().contains("clock says"), "{jump}");
+        }
+        // The clocks are set right.
+        calendar.observe_store_clock(start + 601, start + 601, 601);
+        assert_eq!((calendar.believed_now(601), calendar.problem(601)), (start + 601, None));
+    }
+}
+
+#[test]
+fn a_store_clock_is_set_right_at_once_if_the_machine_was_right_for_long() {
+    let jump = 40 * DAY;
+    let (wrong, right) = (NOVEMBER_END + jump, NOVEMBER_END);
+    for (machine_right_for, is_accepted) in [(600, true), (599, false)] {
+        let calendar = Calendar::new(None, wrong, 0);
+        calendar.observe_store_clock(wrong, wrong, 0);
+        for boottime in 1..=machine_right_for {
+            calendar.observe_store_clock(wrong + boottime, right + boottime, boottime);
+        }
+        let boottime = machine_right_for + 1;
+        let shown = right + boottime;
+        calendar.observe_store_clock(shown, shown, boottime);
+        let is_right = calendar.believed_now(boottime) == shown;
+        assert_eq!(is_right, is_accepted, "{machine_right_for}");
+    }
 }
 
 #[test]
