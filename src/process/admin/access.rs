@@ -31,15 +31,17 @@ pub(super) enum Access {
     Unknown,
     /// The token has expired.
     Expired(AdminToken),
+    /// The token expires, and no clock has told the time yet.
+    NoTime(AdminToken),
 }
 
 impl Access {
-    /// Judges the credentials of a request.
+    /// Judges the credentials of a request. `unix_now` is `None` if no clock has told the time yet.
     pub(super) fn from_request(
         tokens: &[AdminToken],
         listens_on_loopback: bool,
         headers: &HeaderMap,
-        unix_now: i64,
+        unix_now: Option<i64>,
     ) -> Access {
         let Some(sent) = bearer_token(headers) else {
             let is_open = tokens.is_empty() && listens_on_loopback && has_loopback_host(headers);
@@ -51,12 +53,11 @@ impl Access {
             let is_same: bool = token.digest.ct_eq(&digest).into();
             if is_same { Some(token) } else { found }
         });
-        match matching {
-            Some(token) if token.expires_at.is_some_and(|at| at <= unix_now) => {
-                Access::Expired(token.clone())
-            }
-            Some(token) => Access::Token(token.clone()),
-            None => Access::Unknown,
+        let Some(token) = matching.cloned() else { return Access::Unknown };
+        match (token.expires_at, unix_now) {
+            (Some(_), None) => Access::NoTime(token),
+            (Some(end), Some(now)) if end <= now => Access::Expired(token),
+            _ => Access::Token(token),
         }
     }
 
@@ -65,7 +66,7 @@ impl Access {
         match self {
             Access::Open => true,
             Access::Token(token) => !matches!(token.scope, TokenScope::Account(_)),
-            Access::Missing | Access::Unknown | Access::Expired(_) => false,
+            Access::Missing | Access::Unknown | Access::Expired(_) | Access::NoTime(_) => false,
         }
     }
 
@@ -87,7 +88,7 @@ impl Access {
 
     /// Returns true if the request has an invalid token, or none although it needs one.
     pub(super) fn is_unauthenticated(&self) -> bool {
-        matches!(self, Access::Missing | Access::Unknown | Access::Expired(_))
+        !matches!(self, Access::Open | Access::Token(_))
     }
 
     /// Renders the access for the page, which asks what its token may do.
@@ -98,6 +99,7 @@ impl Access {
             Access::Missing => ("missing", None),
             Access::Unknown => ("unknown", None),
             Access::Expired(token) => ("expired", Some(token)),
+            Access::NoTime(token) => ("no_time", Some(token)),
         };
         let scope = token.map(|token| match &token.scope {
             TokenScope::Read => ("read", None),
@@ -173,7 +175,7 @@ mod tests {
             token("customer", TokenScope::Account("acme".to_owned()), None),
         ];
         let access = |value: &'static str, now| {
-            Access::from_request(&tokens, true, &headers(&[("authorization", value)]), now)
+            Access::from_request(&tokens, true, &headers(&[("authorization", value)]), Some(now))
         };
         assert!(access("Bearer reader", 9).may_read());
         assert!(access("Bearer reader", 9).write_token().is_none());
@@ -185,21 +187,29 @@ mod tests {
             assert!(access(wrong, 9).is_unauthenticated(), "{wrong}");
         }
         let twice = [("authorization", "Bearer reader"), ("authorization", "Bearer reader")];
-        assert!(Access::from_request(&tokens, true, &headers(&twice), 9).is_unauthenticated());
-        let local = headers(&[("host", "localhost:9090")]);
-        assert!(Access::from_request(&tokens, true, &local, 9).is_unauthenticated());
+        let of = |fields: &[(&'static str, &'static str)], now| {
+            Access::from_request(&tokens, true, &headers(fields), now)
+        };
+        assert!(of(&twice, Some(9)).is_unauthenticated());
+        assert!(of(&[("host", "localhost:9090")], Some(9)).is_unauthenticated());
+        // No clock has told the time.
+        let no_time = of(&[("authorization", "Bearer writer")], None);
+        assert!(matches!(no_time, Access::NoTime(_)) && no_time.is_unauthenticated());
+        assert!(!no_time.may_read() && no_time.write_token().is_none());
+        assert!(of(&[("authorization", "Bearer reader")], None).may_read());
     }
 
     #[test]
     fn without_a_token_only_loopback_may_read() {
         let local = headers(&[("host", "127.0.0.1:9090")]);
-        let open = Access::from_request(&[], true, &local, 9);
+        let now = Some(9);
+        let open = Access::from_request(&[], true, &local, now);
         assert!(open.may_read() && open.write_token().is_none());
-        assert!(!Access::from_request(&[], false, &local, 9).may_read());
+        assert!(!Access::from_request(&[], false, &local, now).may_read());
         let rebound = headers(&[("host", "evil.example:9090")]);
-        assert!(!Access::from_request(&[], true, &rebound, 9).may_read());
+        assert!(!Access::from_request(&[], true, &rebound, now).may_read());
         let guessed = headers(&[("host", "localhost"), ("authorization", "Bearer guess")]);
-        assert!(!Access::from_request(&[], true, &guessed, 9).may_read());
+        assert!(!Access::from_request(&[], true, &guessed, now).may_read());
     }
 
     #[test]

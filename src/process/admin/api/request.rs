@@ -229,6 +229,9 @@ impl ApiError {
     pub(super) fn unauthorized(access: &Access) -> ApiError {
         let detail = match access {
             Access::Expired(_) => "The admin token has expired.",
+            Access::NoTime(_) => {
+                "The admin token expires, and riskgate does not know the time: set the clock."
+            }
             Access::Unknown => "The admin token is unknown.",
             _ => "riskgate admin-token create makes a token.",
         };

@@ -12,6 +12,9 @@ function explainState({ state, expires_at: end }) {
   if (state === "unknown") {
     return "riskgate does not know this token. It was mistyped, removed, or is of another gateway.";
   }
+  if (state === "no_time") {
+    return "This token expires, and riskgate does not know the time. Set the clock of its machine.";
+  }
   if (state !== "expired") return null;
   return ["This token has expired", end && [" on ", timeOf(end)], ". Sign in with another one."];
 }
