@@ -2,19 +2,23 @@
 //! in the place of an older one.
 //!
 //! The new file is prepared in a directory of its own beside the backup, so backups that run at the
-//! same time don't touch each other's files. Each of them is complete; the last one stays.
+//! same time don't touch each other's files. Each of them is complete. The one that read the store
+//! last stays, whichever ends first.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::contents::{open_and_read_contents, report_copy, write_contents};
 use crate::cli::config_args::ConfigArgs;
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::print_progress;
-use crate::cli::store_access::check_store_is_served;
+use crate::cli::output::{print_message, print_progress};
+use crate::cli::store_access::{STORE_TIMEOUT, check_store_is_served};
+use crate::model::believed_time::BelievedTime;
+use crate::model::month::format_rfc3339;
 use crate::store::{AccountRow, AuditRecord, RedisOptions, StoreContents, StoreUrl};
-use crate::support::regular_file::{is_same_file, parent_dir};
+use crate::support::regular_file::{is_same_file, lock_within, parent_dir};
 use crate::support::work_dir::WorkDir;
 
 /// The start of the names of the directories in which backups are prepared.
@@ -41,6 +45,8 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
         let file = file.display();
         CommandFailure::failed(format!("{file}: expected to write it, but found {error}"))
     };
+    // While it is open, no other file gets its inode.
+    let older = File::open(file).ok();
     let (contents, time) = open_and_read_contents(&options.url, &options.redis)?;
     if contents.is_empty() && may_hold_a_backup(file, &options.redis) {
         return Err(CommandFailure::failed(format!(
@@ -65,8 +71,44 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
         let expected = "expected to read back what was written";
         CommandFailure::failed(format!("{file}: {expected}, but found {found}; it was not saved"))
     })?;
-    fs::rename(&complete, file).and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
+    let folder = File::open(folder).map_err(failed)?;
+    // Not all file systems have locks.
+    if let Err(error) = lock_within(&folder, STORE_TIMEOUT)
+        && error.kind() == io::ErrorKind::TimedOut
+    {
+        return Err(failed(error));
+    }
+    if is_other_file(file, older.as_ref())
+        && let Some((later, at)) = read_later_backup(file, (&contents, time), &options.redis)
+    {
+        let (file, at) = (file.display(), format_rfc3339(at));
+        print_message(format!("another backup has read the store later, at {at}; {file} keeps it"));
+        return report_copy("kept", &later, json);
+    }
+    fs::rename(&complete, file).and_then(|()| folder.sync_all()).map_err(failed)?;
     report_copy("saved", &contents, json)
+}
+
+/// Returns true if there is a file at this path now, and it is not the one that was there.
+fn is_other_file(path: &Path, before: Option<&File>) -> bool {
+    let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
+    let before = before.and_then(|file| file.metadata().ok()).map(identity);
+    fs::metadata(path).is_ok_and(|now| Some(identity(now)) != before)
+}
+
+/// Returns the contents of a backup, and when it read the store, if that was later than these
+/// contents were read.
+fn read_later_backup(
+    file: &Path,
+    (contents, time): (&StoreContents, BelievedTime),
+    redis: &RedisOptions,
+) -> Option<(StoreContents, i64)> {
+    let url = StoreUrl::Sqlite(file.to_owned());
+    let (mut saved, _) = open_and_read_contents(&url, redis).ok()?;
+    // The last record is that of the backup itself.
+    let at = saved.audit.pop()?.at;
+    let is_later = (at, saved.audit.len()) > (time.unix_now, contents.audit.len());
+    is_later.then_some((saved, at))
 }
 
 /// Returns true unless the file is missing, or is a backup of an empty store.

@@ -194,14 +194,18 @@ fn overlapping_backups_to_one_file_are_each_complete() {
         std::fs::read_dir(&folder).unwrap().next().is_some()
     });
     signal(&first, "-STOP");
+    // The times of backups are compared to the second.
+    std::thread::sleep(Duration::from_secs(1));
+    setup.cli(&["keys", "create", "--account", "later"]).expect(0);
     assert!(start().wait().unwrap().success());
-    assert!(restored_words(&file).contains("restored 20000 keys"));
+    assert!(restored_words(&file).contains("restored 20001 keys"));
+    assert!(first.try_wait().unwrap().is_none(), "the first backup is under way");
     signal(&first, "-CONT");
     assert!(first.wait().unwrap().success());
-    assert!(restored_words(&file).contains("restored 20000 keys"));
+    assert!(restored_words(&file).contains("restored 20001 keys"), "the later backup stays");
     let mut many: Vec<Child> = (0..4).map(|_| start()).collect();
     assert!(many.iter_mut().all(|child| child.wait().unwrap().success()));
-    assert!(restored_words(&file).contains("restored 20000 keys"));
+    assert!(restored_words(&file).contains("restored 20001 keys"));
     let left: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(left, ["saved.db"]);
