@@ -59,7 +59,13 @@ pub fn is_transient_io_error(error: &io::Error) -> bool {
 
 /// Opens a regular file of at most `max_bytes`. Returns the file and its length in bytes.
 pub fn open_regular_file(path: &Path, max_bytes: u64) -> Result<(File, u64), ReadError> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|error| match error.kind() {
+        // Network and overlay file systems may not find a file for a moment, and one may arrive
+        // just now. To take it for missing would drop what is in it.
+        ErrorKind::NotFound if path.exists() => io::Error::from_raw_os_error(libc::EAGAIN),
+        _ => error,
+    })?;
     let metadata = file.metadata()?;
     if let Some(kind) = non_regular_kind(metadata.file_type()) {
         return Err(ReadError::NotRegular(kind));

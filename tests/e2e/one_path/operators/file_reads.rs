@@ -220,7 +220,7 @@ fn keys_of_the_store_that_need_too_much_memory_are_refused() {
         let key = gateway.create_active_key("acme", &[]);
         let (leaked, leaked_id) = gateway.create_active_key_with_id("acme", &[]);
         // Enough to read 150,000 keys, and too little to serve them.
-        limit_memory(&gateway, 340);
+        limit_memory(&gateway, 490);
         let mut many = String::new();
         for n in 0..150_000 {
             many += &key_entry(&format!("k{n}"), &format!("sv_one_of_many_keys_{n}"));
@@ -278,4 +278,25 @@ fn a_table_and_a_key_file_that_need_too_much_memory_are_refused() {
         gateway.readyz().json()["degraded"].as_array().is_none_or(Vec::is_empty)
     });
     assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
+}
+
+#[test]
+fn keys_that_have_an_account_each_and_too_little_memory_never_end_the_process() {
+    for mebibytes in [50, 90, 130, 170, 210, 250] {
+        let gateway = Setup::new().start();
+        let key = gateway.create_active_key("acme", &[]);
+        limit_memory(&gateway, mebibytes);
+        let mut many = String::new();
+        for n in 0..40_000 {
+            let entry = key_entry(&format!("k{n}"), &format!("sv_one_of_many_keys_{n}"));
+            many += &entry.replace("\"filed\"", &format!("\"account-{n}\""));
+        }
+        std::fs::write(gateway.path("many.toml"), many).unwrap();
+        gateway.cli(&["keys", "import", gateway.path("many.toml").to_str().unwrap()]).expect(0);
+        wait_until("the keys are refused, or all serve", || {
+            gateway.readyz().text().contains("40000 keys to read")
+                || is_key_accepted(&gateway, "sv_one_of_many_keys_39999")
+        });
+        assert!(is_key_accepted(&gateway, &key), "{mebibytes} MiB");
+    }
 }
