@@ -3,7 +3,7 @@
 //! If an operator edits a file, riskgate applies the change even if the store does not answer. The
 //! change then waits until the store answers and can record it. If the process ends before that,
 //! the next process finds that the file differs from the state in the store, and records the
-//! change.
+//! change. Of a change that was undone meanwhile, it knows nothing.
 
 mod audit_file;
 
@@ -40,6 +40,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The largest file of a table, in bytes.
 const MAX_TABLE_FILE_BYTES: u64 = 1 << 30;
+/// What a restart does while changes wait for the store.
+const AFTER_RESTART: &str = "until they are recorded, a restart records only what is then in force";
 /// The most changes that wait for the store.
 const MAX_WAITING: usize = 1_024;
 
@@ -309,12 +311,14 @@ impl Worker {
         if self.waiting.is_empty() && self.audit_file.is_none() {
             return Ok(());
         }
-        let outcome = self.try_record_and_append();
-        if outcome.is_err() {
+        self.try_record_and_append().map_err(|problem| {
             // The next attempt opens the store again.
             self.store = None;
-        }
-        outcome
+            match self.waiting.is_empty() {
+                true => problem,
+                false => format!("{problem}; {AFTER_RESTART}"),
+            }
+        })
     }
 
     fn try_record_and_append(&mut self) -> Result<(), String> {
