@@ -3,6 +3,7 @@
 //! It never changes a body. A form that can't be read, and a form that riskgate fails to judge, are
 //! forwarded.
 
+use arrayvec::ArrayVec;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
 use crate::decide::Action;
@@ -123,12 +124,16 @@ impl Gate {
 
 /// Returns the fields that tell how the body is to be read.
 pub(super) fn body_headers<'r>(head: impl Head<'r>) -> BodyHeaders<'r> {
-    let mut encodings = head.values(CONTENT_ENCODING);
-    BodyHeaders {
-        content_type: value_if_single(head.values(CONTENT_TYPE)),
-        is_encoded: encodings
-            .any(|value| !value.is_empty() && !value.eq_ignore_ascii_case(b"identity")),
+    let (mut content_types, mut is_encoded) = (ArrayVec::<&[u8], 2>::new(), false);
+    // In one pass: on the fast path of HTTP/1.1, each pass splits the lines of the header again.
+    for (name, value) in head.iter() {
+        if name.eq_ignore_ascii_case(CONTENT_TYPE.as_str().as_bytes()) {
+            let _ = content_types.try_push(value);
+        } else if name.eq_ignore_ascii_case(CONTENT_ENCODING.as_str().as_bytes()) {
+            is_encoded |= !value.is_empty() && !value.eq_ignore_ascii_case(b"identity");
+        }
     }
+    BodyHeaders { content_type: value_if_single(content_types.into_iter()), is_encoded }
 }
 
 /// Returns the page for a browser whose form is refused. Its query names the provider that the user
