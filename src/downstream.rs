@@ -6,6 +6,7 @@
 
 mod app;
 mod boxed;
+mod client_close_watch;
 mod client_io;
 mod connection_tracker;
 mod context;

@@ -13,6 +13,6 @@ mod response;
 pub use attempts::{Attempts, FailedEnd, Failure, MAX_ATTEMPTS};
 pub use body_fault::BodyFault;
 pub use response::{
-    BodyFraming, MalformedResponse, ResponseFraming, StatusKind, closes_after_response,
-    is_html_type, may_have_framing_fields,
+    BodyFraming, InformationalResponses, MalformedResponse, ResponseFraming, StatusKind,
+    closes_after_response, is_html_type, may_have_framing_fields,
 };

@@ -2,8 +2,8 @@
 //! client reads exactly one response from the output, without fields that are reserved to riskgate.
 
 use bytes::BytesMut;
-use riskgate::exchange::MalformedResponse;
 use riskgate::exchange::forwarding::ServerFreedom;
+use riskgate::exchange::{InformationalResponses, MalformedResponse};
 use riskgate::message::response::CommonHeaders;
 use riskgate::proxy::upstream::{
     ClientHeader, Http1Header, Http2Header, ResponseContext, forward_response_head,
@@ -73,8 +73,10 @@ fn forward_response_in_parts<H: ClientHeader + Default>(
     let context = ResponseContext { common_headers: &common, is_head_method: is_head, freedom };
     let (mut arrived, mut header, mut out) = (BytesMut::new(), H::default(), Vec::new());
     let mut parts = answer.chunks(part);
+    let mut informational = InformationalResponses::default();
     let response = loop {
-        if let Some(answer) = forward_response_head(&mut arrived, &context, &mut header)? {
+        let head = forward_response_head(&mut arrived, &context, &mut informational, &mut header)?;
+        if let Some(answer) = head {
             break answer;
         }
         arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);

@@ -41,8 +41,6 @@ const READ_BUFFER_BYTES: usize = 4096;
 /// How long riskgate waits for a client's next bytes after the last response of a connection,
 /// before it closes the connection.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often riskgate asks whether a client has left, while a response pauses.
-pub const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The most bytes that riskgate reads and discards after the last response of a connection.
 const MAX_DISCARDED_BYTES: usize = 8 << 20;
 /// The size of the buffer for bytes that are discarded.
@@ -177,17 +175,6 @@ impl ClientIo {
         tokio::select! {
             _ = timeout_at(end, closed) => {}
             () = drained => {}
-        }
-    }
-
-    /// Waits until the client has closed the connection. Reads nothing, because what arrives
-    /// belongs to the next request; instead, it asks the kernel every `CLIENT_CHECK_INTERVAL`.
-    pub async fn wait_until_client_closes(&self) {
-        loop {
-            sleep(CLIENT_CHECK_INTERVAL).await;
-            if self.has_client_closed() {
-                return;
-            }
         }
     }
 

@@ -9,10 +9,13 @@
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::client_close_watch::MAX_UNWATCHED_WAIT;
 use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
 use crate::exchange::forwarding::{ClientInfo, write_upstream_request};
-use crate::exchange::{Attempts, FailedEnd, Failure, MalformedResponse, closes_after_response};
+use crate::exchange::{
+    Attempts, FailedEnd, Failure, InformationalResponses, MalformedResponse, closes_after_response,
+};
 use crate::gate::{AttemptRecords, Head, RequestContext, UnchargedRoute};
 use crate::message::response::Reply;
 use crate::proxy::request_body::HoldError;
@@ -121,7 +124,10 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
     };
     let permit = servers.acquire_exchange_permit(ctx.client_address);
     let fetched = match &permit {
-        Some(_) => exchange.fetch_response_head_before(&deadline, client.wait_until_gone()).await,
+        Some(_) => {
+            let client_left = client.wait_until_gone(deadline.exceeds(MAX_UNWATCHED_WAIT));
+            exchange.fetch_response_head_before(&deadline, client_left).await
+        }
         None => Err(Failure::NotStarted),
     };
     let Exchange { attempts, attempt_records, response_header, .. } = exchange;
@@ -197,7 +203,7 @@ async fn forward_body<C: ExchangeClient>(
         }
         let read = tokio::select! {
             biased;
-            () = client.wait_until_gone() => return Err(Failure::Client),
+            () = client.wait_until_gone(true) => return Err(Failure::Client),
             read = deadline.limit(connection.read(BODY_READ_BYTES)) => read,
         };
         match read {
@@ -298,6 +304,7 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
         let is_reused = connection.is_reused;
         let mut failure = Failure::ClosedEarly { is_reused, is_repeatable };
         connection.send_request().await.map_err(|_| failure)?;
+        let mut informational = InformationalResponses::default();
         loop {
             match connection.read(HEADER_READ_BYTES).await {
                 Ok(1..) => failure = Failure::BrokenResponse,
@@ -308,8 +315,8 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
                 is_head_method: method == "HEAD",
                 freedom: self.ctx.server_freedom(),
             };
-            let head =
-                forward_response_head(&mut connection.arrived, &context, &mut self.response_header);
+            let (arrived, header) = (&mut connection.arrived, &mut self.response_header);
+            let head = forward_response_head(arrived, &context, &mut informational, header);
             if let Some(head) = head.map_err(|MalformedResponse| Failure::BrokenResponse)? {
                 return Ok(head);
             }

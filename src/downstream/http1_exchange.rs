@@ -1,11 +1,12 @@
 //! An exchange whose client speaks HTTP/1.1.
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::boxed::box_future;
+use super::client_close_watch::ClientCloseWatch;
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
@@ -122,11 +123,14 @@ impl ExchangeClient for Http1Client<'_> {
         Http1Header::in_buffer(std::mem::take(&mut self.output))
     }
 
-    async fn wait_until_gone(&mut self) {
-        match self.has_response_begun {
-            false => pending().await,
-            true => self.client_io.wait_until_client_closes().await,
+    async fn wait_until_gone(&mut self, may_take_long: bool) {
+        if !self.has_response_begun && !may_take_long {
+            // Without a timer, which would cost as much as a look-up.
+            return pending().await;
         }
+        let mut watch = ClientCloseWatch::new();
+        let has_response_begun = self.has_response_begun;
+        poll_fn(|context| watch.poll_left(self.client_io, has_response_begun, context)).await
     }
 
     fn set_response_header(&mut self, header: Http1Header, should_close: bool) {

@@ -5,7 +5,6 @@
 //! when Pingora first reads the body, if the client waits for that. It never closes the connection:
 //! when the `RequestIo` is dropped, the connection returns to its owner.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -19,9 +18,10 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
-use super::client_io::{CLIENT_CHECK_INTERVAL, ClientIo};
+use super::client_close_watch::ClientCloseWatch;
+use super::client_io::ClientIo;
 use crate::message::chunks::{ChunkDecoder, ChunkSyntax, LAST_CHUNK, MalformedChunks, write_chunk};
 use crate::message::request_head::RequestBodyFraming;
 use crate::proxy::request_body::MAX_HELD_BODY_BYTES;
@@ -50,9 +50,8 @@ pub struct RequestIo {
     answered_at: Instant,
     /// Whether a part of the response was written.
     has_response_begun: bool,
-    /// The end of the wait until riskgate asks again whether the client has left; `None` if it has
-    /// not waited.
-    next_client_check: Option<Pin<Box<Sleep>>>,
+    /// Whether the client has left; `None` if nobody has waited for that.
+    close_watch: Option<ClientCloseWatch>,
     return_sender: Option<oneshot::Sender<ReturnedConnection>>,
 }
 
@@ -101,7 +100,7 @@ impl RequestIo {
             awaits_continue,
             answered_at: Instant::now(),
             has_response_begun: false,
-            next_client_check: None,
+            close_watch: None,
             return_sender: Some(return_sender),
         };
         (request_io, returned)
@@ -109,20 +108,6 @@ impl RequestIo {
 
     fn client_io(&mut self) -> std::io::Result<&mut ClientIo> {
         self.client_io.as_deref_mut().ok_or_else(|| std::io::ErrorKind::NotConnected.into())
-    }
-
-    /// Is ready once the client has closed the connection: see
-    /// [`ClientIo::wait_until_client_closes`].
-    fn poll_client_close(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let new = || Box::pin(tokio::time::sleep(CLIENT_CHECK_INTERVAL));
-        let next_check = self.next_client_check.get_or_insert_with(new);
-        while next_check.as_mut().poll(context).is_ready() {
-            if self.client_io.as_deref().is_none_or(ClientIo::has_client_closed) {
-                return Poll::Ready(());
-            }
-            next_check.as_mut().reset(Instant::now() + CLIENT_CHECK_INTERVAL);
-        }
-        Poll::Pending
     }
 
     fn pinned_client_io(&mut self) -> std::io::Result<Pin<&mut ClientIo>> {
@@ -225,16 +210,12 @@ impl AsyncRead for RequestIo {
         };
         if this.unread_body.is_all_read() {
             // Send the buffered bytes first, because the client may be waiting for them. No further
-            // byte belongs to this request, so the read stays pending, until a client that gets the
-            // response has left.
+            // byte belongs to this request, so the read stays pending, until the client has left.
             let _ = client_io.poll_send_buffered(context);
-            return match this.has_response_begun {
-                // The end of the bytes alone would not end the exchange.
-                true => this
-                    .poll_client_close(context)
-                    .map(|()| Err(std::io::ErrorKind::ConnectionAborted.into())),
-                false => Poll::Pending,
-            };
+            let watch = this.close_watch.get_or_insert_with(ClientCloseWatch::new);
+            let left = watch.poll_left(client_io, this.has_response_begun, context);
+            // The end of the bytes alone would not end the exchange.
+            return left.map(|()| Err(std::io::ErrorKind::ConnectionAborted.into()));
         }
         if std::mem::take(&mut this.awaits_continue) && client_io.read_buf.is_empty() {
             client_io.write_buf.extend_from_slice(CONTINUE_RESPONSE);
@@ -255,7 +236,7 @@ impl AsyncWrite for RequestIo {
         this.awaits_continue = false;
         this.has_response_begun = true;
         // Only a pause of the response raises the question whether the client has left.
-        this.next_client_check = None;
+        this.close_watch = None;
         let written = ready!(this.pinned_client_io()?.poll_write(context, bytes));
         this.answered_at = Instant::now();
         Poll::Ready(written)

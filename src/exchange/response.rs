@@ -32,6 +32,25 @@ impl From<u16> for StatusKind {
     }
 }
 
+/// The most informational responses of a server in one exchange. Without a bound, a server could
+/// keep a core busy with them until the deadline.
+const MAX_INFORMATIONAL_RESPONSES: u8 = 64;
+
+/// The informational responses that a server has sent in an exchange.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InformationalResponses(u8);
+
+impl InformationalResponses {
+    /// Takes the next one.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub fn take(&mut self) -> Result<(), MalformedResponse> {
+        self.0 = self.0.saturating_add(1);
+        if self.0 > MAX_INFORMATIONAL_RESPONSES { Err(MalformedResponse) } else { Ok(()) }
+    }
+}
+
 /// Where the body of a response ends (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {

@@ -132,14 +132,14 @@ impl Gate {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> Result<()> {
+        let malformed = |MalformedResponse| Error::new_up(ErrorType::InvalidHTTPHeader);
         match StatusKind::from(response.status.as_u16()) {
             // Pingora drops it.
-            StatusKind::Informational => return Ok(()),
-            StatusKind::Invalid => return Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
+            StatusKind::Informational => return ctx.informational.take().map_err(malformed),
+            StatusKind::Invalid => return Err(malformed(MalformedResponse)),
             StatusKind::Final => {}
         }
         close_if_process_ends(session);
-        let malformed = |MalformedResponse| Error::new_up(ErrorType::InvalidHTTPHeader);
         prepare_client_response(response, ctx.server_freedom()).map_err(malformed)?;
         // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.
         response.set_version(http::Version::HTTP_11);

@@ -8,8 +8,8 @@ use arrayvec::ArrayVec;
 use pingora::protocols::Digest;
 use smol_str::SmolStr;
 
-use crate::exchange::MAX_ATTEMPTS;
 use crate::exchange::forwarding::ServerFreedom;
+use crate::exchange::{InformationalResponses, MAX_ATTEMPTS};
 use crate::gate::admission::Permit;
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::body_to_forward::BodyToForward;
@@ -94,6 +94,8 @@ pub struct RequestContext {
     pub(crate) response_bytes: u64,
     /// The attempts to get a response from an upstream server that have ended.
     pub(crate) attempts: AttemptRecords,
+    /// The informational responses that arrived from the server, on the Pingora path.
+    pub(super) informational: InformationalResponses,
     /// Whether [`RequestContext::attempts`] is filled.
     pub(crate) has_attempt_records: bool,
     /// The request's place in its trace; `None` if traces are off.
@@ -177,6 +179,7 @@ impl RequestContext {
             body: BodyToForward::Nothing,
             response_bytes: 0,
             attempts: AttemptRecords::new(),
+            informational: InformationalResponses::default(),
             has_attempt_records: false,
             trace: None,
         }

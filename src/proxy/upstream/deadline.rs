@@ -57,6 +57,11 @@ impl ExchangeDeadline {
         }
     }
 
+    /// Returns true if the server gets more than this time.
+    pub fn exceeds(&self, time: Duration) -> bool {
+        self.longest_wait().is_none_or(|longest| longest > time)
+    }
+
     /// When the exchange ends.
     pub fn end_time(&self) -> ExchangeEndTime {
         match self.since {

@@ -12,8 +12,8 @@ use bytes::{Buf, BytesMut};
 use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::exchange::{
-    BodyFraming, MalformedResponse, ResponseFraming, StatusKind, is_html_type,
-    may_have_framing_fields,
+    BodyFraming, InformationalResponses, MalformedResponse, ResponseFraming, StatusKind,
+    is_html_type, may_have_framing_fields,
 };
 use crate::message::response::{CommonHeaders, header_field};
 
@@ -61,6 +61,7 @@ pub struct ResponseHead {
 pub fn forward_response_head<H: ClientHeader>(
     arrived: &mut BytesMut,
     context: &ResponseContext<'_>,
+    informational: &mut InformationalResponses,
     out: &mut H,
 ) -> Result<Option<ResponseHead>, MalformedResponse> {
     loop {
@@ -77,7 +78,10 @@ pub fn forward_response_head<H: ClientHeader>(
         };
         let status = response.code.ok_or(MalformedResponse)?;
         match StatusKind::from(status) {
-            StatusKind::Informational => arrived.advance(length),
+            StatusKind::Informational => {
+                informational.take()?;
+                arrived.advance(length);
+            }
             StatusKind::Final => {
                 let head = write_client_header(status, &response, context, out)?;
                 arrived.advance(length);
@@ -188,8 +192,11 @@ mod tests {
         let context = ResponseContext { common_headers: &common, is_head_method, freedom };
         let (mut arrived, mut header, mut out) = (BytesMut::new(), H::default(), Vec::new());
         let mut parts = answer.as_bytes().chunks(part_size);
+        let mut informational = InformationalResponses::default();
         let mut answer = loop {
-            if let Some(answer) = forward_response_head(&mut arrived, &context, &mut header)? {
+            let head =
+                forward_response_head(&mut arrived, &context, &mut informational, &mut header)?;
+            if let Some(answer) = head {
                 break answer;
             }
             arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{
     AcceptMode, CloseMode, Fault, FaultProxy, Gateway, MockUpstream, ReceivedRequest, Response,
-    SetOnDrop, Setup, Step, get, response_bytes, wait_until,
+    SetOnDrop, Setup, Step, get, request, response_bytes, wait_until,
 };
 
 const CALLER_COUNT: usize = 6;
@@ -374,4 +374,38 @@ fn injected_faults_hit_the_intended_part_of_a_response() {
     let bytes = response_bytes(200, "", &body_with_target("/"));
     assert_eq!(&bytes[HEADER_END_OFFSET - 4..HEADER_END_OFFSET], b"\r\n\r\n");
     assert_eq!(&bytes[LENGTH_DIGIT_OFFSET - 1..=LENGTH_DIGIT_OFFSET], b"65");
+}
+
+#[test]
+fn a_client_that_left_before_its_response_frees_its_place_where_no_deadline_does() {
+    let upstream = MockUpstream::with_script(|request| {
+        match request.request_line().split(" ").nth(1).unwrap() {
+            "/slow" => vec![
+                Step::Pause(Duration::from_secs(6)),
+                Step::Send(response_bytes(200, "", "at last")),
+            ],
+            _ => vec![Step::StaySilent],
+        }
+    });
+    let route = "[[upstream.route]]\nprefix = \"/\"\nkey = false\ndeadline = \"0\"\n\
+                 methods = [\"GET\", \"POST\"]\n";
+    let gateway = Setup::new().with_upstreams(&[upstream.address]).append_toml(route).start();
+    let send = |request: &crate::harness::Request| {
+        let mut client = gateway.connect();
+        client.send(&request.to_bytes());
+        client
+    };
+    let stays = send(&get("/poll"));
+    let mut half_closed = send(&get("/slow"));
+    half_closed.shutdown_write();
+    let long = "b".repeat(100_000);
+    let form = request("POST", "/poll").body("a=b");
+    let upload = request("POST", "/poll").body(&long);
+    let left = [get("/poll"), form, upload, get("/poll").with_header("Upgrade", "x")];
+    left.iter().for_each(|request| drop(send(request)));
+    let in_flight = || gateway.sum_of_samples("riskgate_upstream_exchanges_in_flight", &[]);
+    wait_until("all exchanges are under way", || in_flight() == 6.0);
+    assert_eq!(half_closed.read_response().unwrap().text(), "at last");
+    wait_until("only the client that stayed has a place", || in_flight() == 1.0);
+    drop(stays);
 }

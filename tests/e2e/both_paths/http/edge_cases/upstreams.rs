@@ -325,6 +325,10 @@ fn informational_cases() -> Vec<Case> {
             200,
             "{}",
         ),
+        expect_upstream_failure(upstream_text_case(
+            "so many early hints",
+            &then(&"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n".repeat(65)),
+        )),
         expect_forwarded_response(
             upstream_text_case(
                 "several of them are not passed on",

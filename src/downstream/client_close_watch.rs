@@ -1,0 +1,56 @@
+//! Notices that a client of HTTP/1.1 has left, while its response is awaited or pauses.
+//!
+//! Nothing is read for that, because what arrives belongs to the next request. Instead, the kernel
+//! is asked from time to time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::client_io::ClientIo;
+
+/// How often riskgate asks whether a client has left.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a response may take to begin once its client has closed its sending side. Such a client
+/// may still wait, or may be gone: only the first bytes of a response would tell.
+const HALF_CLOSED_WAIT: Duration = Duration::from_secs(10);
+/// If a response has to begin within this time, nobody watches whether its client has left.
+pub const MAX_UNWATCHED_WAIT: Duration = Duration::from_secs(30);
+
+/// A wait until the client of a request has left.
+#[derive(Debug)]
+pub struct ClientCloseWatch {
+    next_check: Pin<Box<Sleep>>,
+    /// When the client was first seen to have closed its sending side.
+    closed_since: Option<Instant>,
+}
+
+impl ClientCloseWatch {
+    /// Begins to watch.
+    pub fn new() -> ClientCloseWatch {
+        ClientCloseWatch { next_check: Box::pin(sleep(CHECK_INTERVAL)), closed_since: None }
+    }
+
+    /// Is ready once the client has left. A client whose response has begun has left as soon as it
+    /// has closed its sending side.
+    pub fn poll_left(
+        &mut self,
+        client_io: &ClientIo,
+        has_response_begun: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        while self.next_check.as_mut().poll(context).is_ready() {
+            if client_io.has_client_closed() {
+                let since = *self.closed_since.get_or_insert_with(Instant::now);
+                if has_response_begun || since.elapsed() >= HALF_CLOSED_WAIT {
+                    return Poll::Ready(());
+                }
+            }
+            self.next_check.as_mut().reset(Instant::now() + CHECK_INTERVAL);
+        }
+        Poll::Pending
+    }
+}
