@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use crate::downstream::ConnectionTracker;
 use crate::gate::Gate;
@@ -14,8 +14,10 @@ use crate::process::upgrade::RuntimeDir;
 /// What a caller of `run` wants done when the process ends without a crash.
 pub type ExitHook = Box<dyn FnOnce() + Send>;
 
-/// What the process does last, whichever signal ends it. The exit hook is called only once.
+/// What the process does last, whichever signal ends it. If requests are cut, two threads come to
+/// the end at once.
 pub(super) struct ExitTasks {
+    once: Once,
     gate: Gate,
     connection_tracker: Arc<ConnectionTracker>,
     /// How many requests had no whole response when drain.grace was over.
@@ -34,6 +36,7 @@ impl ExitTasks {
         process_log: &Arc<ProcessLog>,
     ) -> Arc<ExitTasks> {
         Arc::new(ExitTasks {
+            once: Once::new(),
             gate,
             connection_tracker: Arc::clone(connection_tracker),
             cut_requests: AtomicUsize::new(0),
@@ -44,8 +47,13 @@ impl ExitTasks {
     }
 
     /// Closes the gate and the duplicate sockets, releases the runtime directory, calls the exit
-    /// hook, logs how the process ended, and writes the rest of the log.
+    /// hook, logs how the process ended, and writes the rest of the log. Does all that once; a
+    /// further caller waits until it is done.
     pub fn run(&self) {
+        self.once.call_once(|| self.run_once());
+    }
+
+    fn run_once(&self) {
         self.gate.close();
         lock_upgrade_state(&self.upgrade_state).close_sockets_and_release_dir();
         let exit_hook = self.exit_hook.lock().unwrap_or_else(PoisonError::into_inner).take();
