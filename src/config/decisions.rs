@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::description::toml_text;
+use super::effective::fingerprint_secret;
 use super::hints::nearest_name;
 use super::settings::Settings;
 use crate::decide::{
@@ -79,6 +80,9 @@ impl Settings {
         let path = self.path(key)?;
         let bytes = self.read_file_of_secret(key, &path, Ok)?;
         let bytes = without_line_end(&bytes);
+        if let Some(setting) = self.values.get_mut(key) {
+            setting.secret_fingerprint = Some(fingerprint_secret(bytes));
+        }
         let secret = InboxSecret::new(bytes);
         if secret.is_none() {
             let file = path.display();

@@ -180,8 +180,8 @@ fn describe_change(old: &ShownValue, new: &ShownValue) -> Option<String> {
 
 /// The first 16 bits of the SHA-256 of a secret, in hex. They show the audit that the secret has
 /// changed, and are too few to find the secret by guesses.
-pub fn fingerprint_secret(secret: &str) -> String {
-    let [first, second, ..] = sha256(secret.as_bytes());
+pub fn fingerprint_secret(secret: &[u8]) -> String {
+    let [first, second, ..] = sha256(secret);
     format!("{first:02x}{second:02x}")
 }
 
@@ -208,10 +208,13 @@ fn list_settings(settings: &Settings) -> Vec<EffectiveSetting> {
         };
         // Some settings are read twice.
         if listed.iter().all(|other| other.key != description.key) {
-            let text = settings.values.get(&description.key).and_then(|it| it.raw.as_text());
+            let setting = settings.values.get(&description.key);
+            let text = setting.and_then(|it| it.raw.as_text());
             let is_hidden =
                 |text: &&str| description.kind == SettingKind::Secret || text.contains("://");
-            let fingerprint = text.filter(is_hidden).map(fingerprint_secret);
+            let of_file = setting.and_then(|it| it.secret_fingerprint.clone());
+            let of_text = || text.filter(is_hidden).map(|it| fingerprint_secret(it.as_bytes()));
+            let fingerprint = of_file.or_else(of_text);
             listed.push(EffectiveSetting {
                 key: description.key.clone(),
                 value,

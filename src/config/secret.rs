@@ -22,11 +22,16 @@ impl Settings {
         }
         let Some(text) = self.read_file_of_secret(&file_key, &path, decode_text) else { return };
         let raw = RawValue::Untyped(text.trim_end().to_owned());
-        let is_from_process =
-            self.values.get(&file_key).is_some_and(|setting| setting.is_from_process);
-        let location = path.display().to_string();
-        let span = None;
-        let setting = RawSetting { raw, location, span, is_from_file: false, is_from_process };
+        // A relative path in the file starts where the path of the file itself does.
+        let named_by = self.values.get(&file_key);
+        let setting = RawSetting {
+            raw,
+            location: path.display().to_string(),
+            span: None,
+            is_from_file: named_by.is_some_and(|setting| setting.is_from_file),
+            is_from_process: named_by.is_some_and(|setting| setting.is_from_process),
+            secret_fingerprint: None,
+        };
         self.values.insert(key.to_owned(), setting);
     }
 

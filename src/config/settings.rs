@@ -34,12 +34,22 @@ pub struct RawSetting {
     /// Whether the value is from the environment or the command line of the process, or from a file
     /// that they name.
     pub is_from_process: bool,
+    /// The fingerprint of the secret in the file that the setting names; `None` if it names none,
+    /// or the secret has a setting of its own.
+    pub secret_fingerprint: Option<String>,
 }
 
 impl RawSetting {
     /// A value from the environment or the command line.
     pub fn new(raw: RawValue, location: String) -> RawSetting {
-        RawSetting { raw, location, span: None, is_from_file: false, is_from_process: true }
+        RawSetting {
+            raw,
+            location,
+            span: None,
+            is_from_file: false,
+            is_from_process: true,
+            secret_fingerprint: None,
+        }
     }
 }
 

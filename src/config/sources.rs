@@ -101,6 +101,7 @@ impl Settings {
                         span: Some(SettingSpan { key: key.span(), value: value.span() }),
                         is_from_file: true,
                         is_from_process: false,
+                        secret_fingerprint: None,
                     };
                     self.values.insert(dotted, setting);
                 }

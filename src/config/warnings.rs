@@ -75,8 +75,8 @@ impl Config {
         let no_feed = (
             !reloadable.feeds.are_configured,
             "table.feed: expected one, because names that are abused from now on stay unknown; \
-             write [[table.feed]] and below it name = \"castle\", or enabled = false if this machine \
-             fetches nothing",
+             write [[table.feed]] and below it name = \"castle\", and there enabled = false too if \
+             this machine fetches nothing",
         );
         let of_rules = self.warnings_of_rules(has_proxies, is_proxy_the_client);
         let warnings = warnings.into_iter().chain(of_rules).chain([no_feed]);

@@ -145,7 +145,7 @@ impl AuditRecorder {
             let created_at = Some(key.created_at).filter(|at| *at != 0);
             let value = json!({
                 "account": key.account, "plan": plan, "label": key.label,
-                "hash": format!("{}…", fingerprint_secret(&format!("{:?}", key.digest))),
+                "hash": format!("{}…", fingerprint_secret(format!("{:?}", key.digest).as_bytes())),
                 "origins": key.origins, "require_origin": key.require_origin,
                 "created_at": created_at.map(format_rfc3339),
                 "expires_at": key.expires_at.map(format_rfc3339),
@@ -201,7 +201,7 @@ fn describe_setting(setting: EffectiveSetting) -> (String, String) {
     let is_token_hash = setting.key.starts_with("admin.token.") && setting.key.ends_with(".hash");
     let value = setting.value.unwrap_or_default();
     let description = match setting.secret_fingerprint {
-        _ if is_token_hash => format!("a secret, {}…", fingerprint_secret(&value)),
+        _ if is_token_hash => format!("a secret, {}…", fingerprint_secret(value.as_bytes())),
         Some(fingerprint) if value == HIDDEN => format!("a secret, {fingerprint}…"),
         Some(fingerprint) => format!("{value}, {fingerprint}…"),
         None => value,

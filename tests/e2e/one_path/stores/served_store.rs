@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, MockUpstream, Setup, Step, get, response_bytes, wait_until};
+use crate::harness::{
+    BINARY, Gateway, MockUpstream, Setup, Step, get, response_bytes, run_command, wait_until,
+};
 use crate::one_path::operators::admin_api::{AdminTokens, call_api};
 use crate::redis_server::RedisServer;
 
@@ -218,6 +220,21 @@ fn commands_that_read_create_no_store() {
     setup.cli(&["keys", "revoke", "key_1"]).expect(1);
     setup.cli(&["store", "repair-month", "2026-01"]).expect(78);
     assert_eq!(files_below(&setup.path("")), before, "nothing was created");
+}
+
+#[test]
+fn a_relative_path_in_the_file_of_the_url_starts_at_the_config() {
+    let setup = Setup::new();
+    let file = setup.path("store-url");
+    std::fs::write(&file, "sqlite:relative.db").unwrap();
+    let setup = setup.unset("store.url").set_text("store.url_file", &file.display().to_string());
+    let config = setup.write_config();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(BINARY);
+    command.args(["keys", "create", "--account", "acme", "-c"]).arg(&config);
+    run_command(command.current_dir(elsewhere.path())).expect(0);
+    assert!(setup.path("relative.db").exists());
+    assert_eq!(files_below(elsewhere.path()).len(), 0);
 }
 
 #[test]

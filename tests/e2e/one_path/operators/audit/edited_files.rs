@@ -223,3 +223,21 @@ fn two_processes_with_one_config_file_record_no_false_changes() {
     second.wait().unwrap();
     assert_eq!(record["after"], json!({ "plans.pro": "78" }));
 }
+
+#[test]
+fn another_inbox_secret_in_the_file_is_recorded_without_the_secret() {
+    let setup = Setup::new();
+    let file = setup.path("secret");
+    let [first, second] = ["1", "2"].map(|digit| digit.repeat(64));
+    std::fs::write(&file, &first).unwrap();
+    let gateway = setup.set_text("inbox.secret_file", &file.display().to_string()).start();
+    // The record says what has changed since the state before, which has to be known.
+    std::thread::sleep(std::time::Duration::from_millis(1_000));
+    let before = count(&gateway, "config.change");
+    std::fs::write(&file, &second).unwrap();
+    let record = next_record(&gateway, "config.change", before);
+    let [old, new] =
+        ["before", "after"].map(|side| record[side]["inbox.secret_file"].as_str().unwrap());
+    assert_ne!(old, new, "{record}");
+    assert!(!record.to_string().contains(&second[..8]), "{record}");
+}
