@@ -28,6 +28,10 @@ const MAX_MEMBERS: u32 = MAX_COUNT + 1;
 /// One further ahead was counted by a wrong clock.
 pub(super) const MAX_AHEAD_SECONDS: i64 = 5;
 
+/// A sign-up that is repeated within so many seconds is not added again, so that a double click
+/// costs no write. Its time stays that of the first one.
+const REPEAT_SECONDS: i64 = 60;
+
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
 
@@ -59,27 +63,34 @@ impl SignUpCounts {
         }
     }
 
-    /// Adds the sign-ups of one form, and returns those that it has added. A form makes one
-    /// account, whatever addresses are in it, so it raises each count by one at most.
+    /// Adds the sign-ups of one form, and returns those that it has added: not one that is repeated
+    /// within [`REPEAT_SECONDS`]. A form makes one account, whatever addresses are in it, so it
+    /// raises each count by one at most.
     pub fn add_form(&self, sign_ups: &[SignUp]) -> Vec<SignUp> {
         // The owners whose sets have a new member. A pseudonym owns sets of one kind only.
         let mut raised: Vec<Pseudonym> = Vec::new();
-        let mut may_add = |sets: &Sets, owner: Pseudonym, member: Pseudonym| {
-            let is_known = sets.has(owner, member);
-            if !is_known && !raised.contains(&owner) {
-                raised.push(owner);
-                return true;
-            }
-            is_known
-        };
         let mut added = Vec::new();
         for sign_up in sign_ups {
             let SignUp { at, inbox, address, domain, client } = *sign_up;
+            let mut is_repeated = true;
+            let mut may_add = |sets: &Sets, owner: Pseudonym, member: Pseudonym| {
+                let seen_at = sets.seen_at(owner, member);
+                is_repeated &= seen_at.is_some_and(|seen_at| at - seen_at < REPEAT_SECONDS);
+                if seen_at.is_none() {
+                    let is_raised = raised.contains(&owner);
+                    raised.push(owner);
+                    return !is_raised;
+                }
+                true
+            };
             if !may_add(&self.addresses_by_inbox, inbox, address) {
                 continue;
             }
             let domain = domain.filter(|owner| may_add(&self.inboxes_by_domain, *owner, inbox));
             let client = client.filter(|owner| may_add(&self.inboxes_by_client, *owner, inbox));
+            if is_repeated {
+                continue;
+            }
             let sign_up = SignUp { at, inbox, address, domain, client };
             self.add(&sign_up);
             added.push(sign_up);
@@ -131,8 +142,11 @@ impl Sets {
         self.part_of(owner).add(owner, member_bits(member), at);
     }
 
-    fn has(&self, owner: Pseudonym, member: Pseudonym) -> bool {
-        self.part_of(owner).find(owner, member_bits(member)).is_some()
+    /// When the member was seen; `None` if the set does not have it.
+    fn seen_at(&self, owner: Pseudonym, member: Pseudonym) -> Option<i64> {
+        let part = self.part_of(owner);
+        let index = part.find(owner, member_bits(member))?;
+        Some(part.entries[index as usize].seen_at.into())
     }
 
     /// The members that were seen in the last `seconds` up to `at`, besides `except`.
@@ -228,8 +242,13 @@ impl Part {
     }
 
     fn count(&self, owner: Pseudonym, except: u64, times: &RangeInclusive<u32>) -> u32 {
-        let mut count = 0;
-        let mut index = self.set_of(owner).map_or(NO_ENTRY, |set| set.newest);
+        let Some(set) = self.set_of(owner) else { return 0 };
+        let seen_at = |index: u32| self.entries[index as usize].seen_at;
+        if times.contains(&seen_at(set.oldest)) && times.contains(&seen_at(set.newest)) {
+            let has_except = self.find(owner, except).is_some();
+            return (set.members - u32::from(has_except)).min(MAX_COUNT);
+        }
+        let (mut count, mut index) = (0, set.newest);
         while let Some(entry) = self.entry(index)
             && entry.seen_at >= *times.start()
             && count < MAX_COUNT
@@ -419,6 +438,21 @@ mod tests {
         let other = sign_up(5_002, 1, 2, 1, 1);
         assert_eq!(counts.count_others(&other).inbox_accounts_30d, Some(1));
         assert_eq!(counts.count_others(&sign_up(5_002, 2, 3, 1, 1)).domain_accounts_1h, Some(1));
+    }
+
+    #[test]
+    fn a_sign_up_that_is_repeated_within_a_minute_is_added_once() {
+        let counts = SignUpCounts::new();
+        let first = sign_up(1_000, 1, 1, 1, 1);
+        let add = |at, of: SignUp| counts.add_form(&[SignUp { at, ..of }]).len();
+        assert_eq!([1_000, 1_001, 1_059].map(|at| add(at, first)), [1, 0, 0]);
+        // From another network, it is another one.
+        assert_eq!(add(1_059, SignUp { client: Some(pseudonym(4, 2)), ..first }), 1);
+        assert_eq!([1_060, 1_119].map(|at| add(at, first)), [1, 0]);
+        // It counts for an hour from the time at which it was added last.
+        let other = sign_up(0, 2, 2, 1, 1);
+        let count = |at| counts.count_others(&SignUp { at, ..other }).domain_accounts_1h;
+        assert_eq!([4_659, 4_660].map(count), [Some(1), Some(0)]);
     }
 
     #[test]
