@@ -15,6 +15,7 @@ mod fault;
 mod feeds;
 mod file_places;
 mod hints;
+mod idle;
 mod keys;
 mod listen;
 mod locations;
@@ -36,6 +37,7 @@ mod top;
 mod traces;
 mod unknown_keys;
 mod upstream;
+mod variables;
 mod warnings;
 mod webhook;
 
@@ -90,6 +92,8 @@ pub struct Config {
     pub former_defaults: Vec<FormerDefault>,
     /// The setting that names each file.
     pub file_places: FilePlaces,
+    /// Settings with which the gateway starts, although they are surely not meant.
+    pub doubtful_settings: Vec<ConfigFault>,
     /// What takes effect when a process starts.
     pub startup: StartupConfig,
     /// What a reload may change while a process runs.
@@ -288,6 +292,7 @@ impl Config {
             file,
             former_defaults: Vec::new(),
             file_places: FilePlaces::default(),
+            doubtful_settings: Vec::new(),
             startup: StartupConfig {
                 http,
                 https,
@@ -335,6 +340,8 @@ impl Config {
                 admin_tokens,
             },
         };
+        settings.report_idle_settings(&config.startup.store.url);
+        config.doubtful_settings = mem::take(&mut settings.warnings);
         config.former_defaults = mem::take(&mut settings.former_defaults);
         config.file_places = FilePlaces::of_settings(settings);
         config

@@ -1,7 +1,6 @@
 //! Where the settings stand that name files, for faults that show when the files are read.
 
 use std::fs;
-use std::mem;
 use std::path::{Path, PathBuf};
 
 use super::fault::ConfigFault;
@@ -25,13 +24,10 @@ const FILE_SETTINGS: [&str; 9] = [
 pub struct FilePlaces {
     /// Each path, with a fault that has the place and the name of its setting, and no problem yet.
     places: Vec<(PathBuf, ConfigFault)>,
-    /// What the gateway starts with, although it is surely not meant: a file that is missing.
-    pub missing: Vec<ConfigFault>,
 }
 
 impl FilePlaces {
-    pub(super) fn of_settings(settings: &mut Settings) -> FilePlaces {
-        let missing = mem::take(&mut settings.warnings);
+    pub(super) fn of_settings(settings: &Settings) -> FilePlaces {
         let is_of_file = |key: &str| {
             key != "authz.path"
                 && key.rsplit('.').next().is_some_and(|name| FILE_SETTINGS.contains(&name))
@@ -41,7 +37,7 @@ impl FilePlaces {
             let text = setting.raw.as_text().filter(|text| !text.is_empty())?;
             Some((settings.resolve_path(key, text.into()), settings.place_of_value(key)))
         });
-        FilePlaces { places: places.collect(), missing }
+        FilePlaces { places: places.collect() }
     }
 
     /// The fault of a file at the setting that names it, or of `setting` if none does.

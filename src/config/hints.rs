@@ -3,8 +3,11 @@
 //! A hint for a value is a guess that the setting's own parser accepts, so a hint is never wrong by
 //! the rules of the setting.
 
-use super::description::{toml_list, toml_text};
-use super::raw_value::{RawValue, redact_secrets};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::description::{toml_duration, toml_list, toml_text};
+use super::raw_value::{RawValue, parse_duration, redact_secrets};
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
 const OTHER_NAMES: [(&str, &[&str]); 80] = [
@@ -149,29 +152,46 @@ pub fn nearest_word(
     nearest_name(found, words).map(str::to_owned)
 }
 
-/// Returns the hint for a text in which somebody expects a variable to be replaced.
-pub fn hint_for_variable(key: &str, text: &str) -> Option<String> {
-    let has_variable = text.contains("${") || text.starts_with('$') || text.contains("{{");
-    let is_of_entry = key.split('.').any(|part| part.parse::<usize>().is_ok());
-    let variable = key.to_ascii_uppercase().replace('.', "__");
-    match (has_variable, is_of_entry) {
-        (false, _) => None,
-        (true, true) => Some("write the value: riskgate replaces no variables".to_owned()),
-        (true, false) => Some(format!(
-            "set RISKGATE__{variable} in the environment: riskgate replaces no variables here"
-        )),
+/// What numbers of a setting count, for guesses.
+#[derive(Clone, Copy, Debug)]
+pub struct Units {
+    /// What a `k` behind a number stands for.
+    kilo: u64,
+    /// What a number that is a time counts, if nothing says so.
+    seconds_only: bool,
+}
+
+impl Units {
+    /// The units of a setting.
+    pub fn of_setting(key: &str) -> Units {
+        // Sizes of files and bodies go by powers of two.
+        let kilo = if key.ends_with("bytes") { 1_024 } else { 1_000 };
+        // Everybody knows this field by its seconds.
+        Units { kilo, seconds_only: key.ends_with("hsts") }
     }
 }
 
-/// Returns a hint with the first guess at what `raw` was meant for that `is_valid` accepts. `kilo`
-/// is what a `k` behind a number stands for.
+/// Returns a hint with the first guess at what `raw` was meant for that `is_valid` accepts.
 pub fn suggest_value(
     raw: &RawValue,
-    kilo: u64,
+    units: Units,
     is_valid: impl Fn(&RawValue) -> bool,
 ) -> Option<String> {
-    let guess = guesses(raw, kilo).into_iter().find(is_valid)?;
-    Some(format!("write {}", render(&guess)?))
+    let guess = guesses(raw, units).into_iter().find(is_valid)?;
+    let is_plain = |text: &str| redact_secrets(text) == text;
+    Some(match (raw, guess.as_text_list()) {
+        // A variable has no quotes.
+        (RawValue::Untyped(_), Some(texts)) => {
+            let texts = texts.join(",");
+            let all = is_plain(&texts).then_some(texts)?;
+            format!("write {all}: only commas stand between the values of a list")
+        }
+        (RawValue::Untyped(_), None) => {
+            let text = guess.as_text().map_or_else(|| render(&guess), |it| Some(it.to_owned()));
+            format!("write {}", text.filter(|it| is_plain(it))?)
+        }
+        _ => format!("write {}", render(&guess)?),
+    })
 }
 
 /// Returns a value as TOML.
@@ -185,20 +205,27 @@ fn render(value: &RawValue) -> Option<String> {
         RawValue::Fraction(number) => Some(number.to_string()),
         RawValue::List(items) => {
             let texts: Option<Vec<&str>> = items.iter().map(RawValue::as_text).collect();
-            texts
-                .filter(|all| all.iter().all(|it| redact_secrets(it) == *it))
-                .map(|it| toml_list(&it))
+            match texts {
+                Some(texts) => {
+                    texts.iter().all(|it| redact_secrets(it) == *it).then(|| toml_list(&texts))
+                }
+                None => items
+                    .iter()
+                    .map(render)
+                    .collect::<Option<Vec<_>>>()
+                    .map(|all| format!("[{}]", all.join(", "))),
+            }
         }
-        RawValue::Unsupported(_) => None,
+        RawValue::Variable(_) | RawValue::Unsupported(_) => None,
     }
 }
 
 /// Returns what a value may have been meant for, the likeliest first.
-fn guesses(raw: &RawValue, kilo: u64) -> Vec<RawValue> {
+fn guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
     match raw {
         RawValue::Text(text) | RawValue::Untyped(text) => {
             let mut guesses = Vec::new();
-            for text in std::iter::once(text.clone()).chain(text_guesses(text, kilo)) {
+            for text in std::iter::once(text.clone()).chain(text_guesses(text, units)) {
                 guesses.push(RawValue::Text(text.clone()));
                 guesses.extend(text.parse().map(RawValue::Integer));
                 guesses.extend(boolean(&text).map(RawValue::Boolean));
@@ -210,18 +237,22 @@ fn guesses(raw: &RawValue, kilo: u64) -> Vec<RawValue> {
         RawValue::Fraction(number) => {
             let percent = (number * 100.0).round();
             let percent = (0.0..=100.0).contains(&percent).then_some(percent as i64);
-            let mut guesses = vec![RawValue::Text(format!("{number}s"))];
+            let is_whole = number.fract() == 0.0 && number.abs() < 1e15;
+            let mut guesses: Vec<RawValue> = Vec::new();
+            guesses.extend(is_whole.then_some(RawValue::Integer(*number as i64)));
+            guesses.push(RawValue::Text(format!("{number}s")));
             guesses.extend(percent.map(RawValue::Integer));
             guesses
         }
         RawValue::Integer(number) => {
-            // Whoever writes thousands thinks of milliseconds.
-            let time = if *number < MIN_MILLISECONDS { "{}s" } else { "{}ms" };
-            let mut guesses: Vec<RawValue> = [time, "127.0.0.1:{}", "{}", "{}/h"]
-                .iter()
-                .map(|form| RawValue::Text(form.replace("{}", &number.to_string())))
-                .collect();
+            let mut guesses: Vec<RawValue> =
+                time_of_number(*number, units).into_iter().map(RawValue::Text).collect();
+            let forms = ["127.0.0.1:{}", "{}", "{}/h"].iter();
+            guesses
+                .extend(forms.map(|form| RawValue::Text(form.replace("{}", &number.to_string()))));
             guesses.extend(matches!(number, 0 | 1).then_some(RawValue::Boolean(*number == 1)));
+            guesses.extend((*number < 0).then(|| RawValue::Text("unlimited".to_owned())));
+            guesses.push(RawValue::List(vec![raw.clone()]));
             guesses
         }
         RawValue::Boolean(flag) => vec![RawValue::Text(flag.to_string())],
@@ -230,7 +261,7 @@ fn guesses(raw: &RawValue, kilo: u64) -> Vec<RawValue> {
             guesses.extend(guess_items(items));
             guesses
         }
-        RawValue::Unsupported(_) => Vec::new(),
+        RawValue::Variable(_) | RawValue::Unsupported(_) => Vec::new(),
     }
 }
 
@@ -250,9 +281,29 @@ fn guess_items(items: &[RawValue]) -> Vec<RawValue> {
 /// A number without a unit that is as high as this means milliseconds, below it seconds.
 const MIN_MILLISECONDS: i64 = 1_000;
 
+/// Returns the time that a number without a unit stands for.
+fn time_of_number(number: i64, units: Units) -> Option<String> {
+    let seconds = Duration::from_secs(u64::try_from(number).ok()?);
+    let whole = |length: i64| number >= length && number % length == 0;
+    // Nobody writes whole days, or 3600, in milliseconds; whoever writes other thousands does.
+    let is_of_seconds = units.seconds_only
+        || number < MIN_MILLISECONDS
+        || whole(86_400)
+        || whole(3_600) && !whole(MIN_MILLISECONDS);
+    let time = if is_of_seconds { seconds } else { seconds / 1_000 };
+    match is_of_seconds && number >= 3_600 {
+        true => Some(toml_duration(time).trim_matches('"').to_owned()),
+        false => Some(format!("{number}{}", if is_of_seconds { "s" } else { "ms" })),
+    }
+}
+
 /// Ways in which a text may have been meant. Each returns the text that was meant.
-const REWRITES: [fn(&str) -> Option<String>; 17] = [
+const REWRITES: [fn(&str) -> Option<String>; 22] = [
     |text| Some(text.trim().to_owned()),
+    // Quotes of a shell, of a text processor, or of JSON.
+    |text| Some(text.trim_matches(is_quote).to_owned()),
+    without_separators,
+    with_prefix_length,
     |text| Some(text.to_ascii_lowercase()),
     |text| Some(text.to_ascii_uppercase()),
     without_scheme_and_path,
@@ -273,6 +324,8 @@ const REWRITES: [fn(&str) -> Option<String>; 17] = [
     // A store.
     |text| Some(format!("sqlite:{}", text.strip_prefix("sqlite://")?)),
     duration_or_rate,
+    |text| duration_or_rate(&text.replace(',', ".")),
+    sum_of_durations,
     // A server with a path.
     |text| {
         text.split_once('/')
@@ -286,9 +339,60 @@ const REWRITES: [fn(&str) -> Option<String>; 17] = [
     |text| Some(format!("{}:{text}", if text.contains('-') { "header" } else { "body" })),
 ];
 
-fn text_guesses(text: &str, kilo: u64) -> impl Iterator<Item = String> {
-    let sized = sized_number(text, kilo).map(|number| number.to_string());
-    REWRITES.iter().filter_map(move |rewrite| rewrite(text)).chain(sized)
+fn text_guesses(text: &str, units: Units) -> impl Iterator<Item = String> {
+    let sized = sized_number(text, units.kilo).map(|number| number.to_string());
+    let time = text.parse().ok().and_then(|number| time_of_number(number, units));
+    let rewrites = REWRITES.iter().filter_map(move |rewrite| rewrite(text));
+    time.into_iter().chain(rewrites).chain(sized)
+}
+
+/// Whether it is a quote, as people or their programs write them.
+pub fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'' | '`' | '´') || is_curly_quote(c)
+}
+
+/// Whether it is a quote that a text processor writes in place of `"` or `'`.
+pub fn is_curly_quote(c: char) -> bool {
+    matches!(c, '“' | '”' | '„' | '‟' | '‘' | '’' | '‚' | '«' | '»' | '″' | '′')
+}
+
+/// Returns `10000` for `10,000`, `10 000`, `10.000` and `10'000`.
+fn without_separators(text: &str) -> Option<String> {
+    let is_separator = |c: char| matches!(c, ',' | '.' | '\'' | '’' | '_') || c.is_whitespace();
+    let mut groups = text.trim().split(is_separator);
+    let first = groups.next().filter(|it| (1..=3).contains(&it.len()))?;
+    let rest: Vec<&str> = groups.collect();
+    let is_number = |group: &str| group.bytes().all(|byte| byte.is_ascii_digit());
+    let is_grouped = !rest.is_empty() && rest.iter().all(|it| it.len() == 3 && is_number(it));
+    (is_grouped && is_number(first)).then(|| format!("{first}{}", rest.concat()))
+}
+
+/// Returns `10.0.0.0/8` for `10.0.0.0/255.0.0.0`, and `10.0.0.0/24` for `10.0.0.*`.
+fn with_prefix_length(text: &str) -> Option<String> {
+    if let Some((network, mask)) = text.split_once('/') {
+        let bits = u32::from(mask.parse::<Ipv4Addr>().ok()?);
+        let is_mask = bits.leading_ones() + bits.trailing_zeros() == 32;
+        return is_mask.then(|| format!("{network}/{}", bits.leading_ones()));
+    }
+    let numbers = text.trim_end_matches(['*', 'x', '.']);
+    let given = numbers.split('.').count();
+    let is_pattern = numbers.len() < text.len() && (1..=3).contains(&given);
+    let zeros = ".0".repeat(4_usize.saturating_sub(given));
+    let network = format!("{numbers}{zeros}");
+    (is_pattern && network.parse::<Ipv4Addr>().is_ok()).then(|| format!("{network}/{}", 8 * given))
+}
+
+/// Returns `90m` for `1h30m`.
+fn sum_of_durations(text: &str) -> Option<String> {
+    let text = text.trim().to_ascii_lowercase().replace(' ', "");
+    let starts = text.char_indices().filter(|(at, c)| {
+        c.is_ascii_digit() && text[..*at].ends_with(|c: char| c.is_ascii_alphabetic())
+    });
+    let starts: Vec<usize> = std::iter::once(0).chain(starts.map(|(at, _)| at)).collect();
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    let parts = starts.iter().zip(ends).map(|(start, end)| &text[*start..end]);
+    let sum: Option<Duration> = parts.map(|part| parse_duration(&duration_or_rate(part)?)).sum();
+    sum.filter(|_| starts.len() > 1).map(|sum| toml_duration(sum).trim_matches('"').to_owned())
 }
 
 /// Returns `127.0.0.1:9000` for `http://127.0.0.1:9000/path`.
@@ -314,20 +418,29 @@ fn duration_or_rate(text: &str) -> Option<String> {
         "weekly" => ("7", "d"),
         _ => text.split_at(unit_at),
     };
-    let (slash, unit) = match unit.strip_prefix('/') {
+    // Other servers write `10r/m` and `600rpm`.
+    let unit = unit.strip_prefix("requests").or(unit.strip_prefix("req")).unwrap_or(unit);
+    let unit = unit.strip_prefix('r').unwrap_or(unit);
+    let (slash, unit) = match unit.strip_prefix(['/', 'p']) {
         Some(unit) => ("/", unit),
         None => ("", unit),
     };
     let short = match unit {
-        "" if number.parse().is_ok_and(|it: i64| it >= MIN_MILLISECONDS) => "ms",
         "" | "s" | "sec" | "secs" | "second" | "seconds" => "s",
         "ms" | "msec" | "millis" | "milliseconds" => "ms",
         "m" | "min" | "mins" | "minute" | "minutes" => "m",
         "h" | "hr" | "hour" | "hours" => "h",
         "d" | "day" | "days" => "d",
+        "w" | "week" | "weeks" => return days(number, 7),
+        "y" | "year" | "years" => return days(number, 365),
         _ => return None,
     };
     (!number.is_empty()).then(|| format!("{number}{slash}{short}"))
+}
+
+/// Returns a number of longer times in days.
+fn days(number: &str, length: u64) -> Option<String> {
+    Some(format!("{}d", number.parse::<u64>().ok()?.checked_mul(length)?))
 }
 
 /// Returns the number that a size such as `32MiB`, `64k` or `1 MB` stands for.
@@ -339,6 +452,7 @@ fn sized_number(text: &str, kilo: u64) -> Option<u64> {
         "k" | "kb" | "kib" => kilo,
         "m" | "mb" | "mib" => kilo.pow(2),
         "g" | "gb" | "gib" => kilo.pow(3),
+        "t" | "tb" | "tib" => kilo.pow(4),
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(factor)
@@ -352,17 +466,21 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns a text with commas or blanks as a list.
+/// Returns a text with commas, blanks or semicolons, perhaps between brackets, as a list.
 fn list_in(text: &str) -> Option<RawValue> {
-    let parts = text.split([',', ' ']).map(str::trim).filter(|part| !part.is_empty());
+    let inner = text.trim().strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let is_between = |c: char| matches!(c, ',' | ';' | '|') || c.is_whitespace();
+    let parts = inner.unwrap_or(text).split(is_between).map(|it| it.trim_matches(is_quote));
+    let parts = parts.filter(|part| !part.is_empty());
     let parts: Vec<RawValue> = parts.map(|part| RawValue::Text(part.to_owned())).collect();
-    (parts.len() > 1).then_some(RawValue::List(parts))
+    (parts.len() > 1 || inner.is_some()).then_some(RawValue::List(parts))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::raw_value::parse_duration;
+
+    const BYTES: Units = Units { kilo: 1_024, seconds_only: false };
 
     fn text(text: &str) -> RawValue {
         RawValue::Text(text.to_owned())
@@ -372,26 +490,48 @@ mod tests {
     fn a_hint_is_a_value_that_the_setting_takes() {
         let is_duration =
             |raw: &RawValue| raw.as_text().and_then(parse_duration).is_some_and(|it| !it.is_zero());
-        for (found, meant) in
-            [("30", "30s"), ("30 sec", "30s"), ("2 minutes", "2m"), (" 5s", "5s"), ("5S", "5s")]
-        {
+        for (found, meant) in [
+            ("30", "30s"),
+            ("30 sec", "30s"),
+            ("2 minutes", "2m"),
+            (" 5s", "5s"),
+            ("5S", "5s"),
+            ("2,5s", "2.5s"),
+            ("1h30m", "90m"),
+            ("1 week", "7d"),
+            ("“5s”", "5s"),
+            ("3600", "1h"),
+            ("86400", "1d"),
+            ("30000", "30000ms"),
+        ] {
             let expected = Some(format!("write \"{meant}\""));
-            assert_eq!(suggest_value(&text(found), 1_024, is_duration), expected, "{found}");
+            assert_eq!(suggest_value(&text(found), BYTES, is_duration), expected, "{found}");
         }
         assert_eq!(
-            suggest_value(&RawValue::Integer(30), 1_024, is_duration).as_deref(),
+            suggest_value(&RawValue::Integer(30), BYTES, is_duration).as_deref(),
             Some("write \"30s\"")
         );
-        assert_eq!(suggest_value(&text("soon"), 1_024, is_duration), None);
+        assert_eq!(suggest_value(&text("soon"), BYTES, is_duration), None);
         let is_number = |raw: &RawValue| matches!(raw, RawValue::Integer(1..));
-        let hint = suggest_value(&text("32MiB"), 1_024, is_number);
+        let hint = suggest_value(&text("32MiB"), BYTES, is_number);
         assert_eq!(hint.as_deref(), Some("write 33554432"));
-        let hint = suggest_value(&text("10k"), 1_000, is_number);
+        let hint = suggest_value(&text("10k"), Units::of_setting("plans.free"), is_number);
         assert_eq!(hint.as_deref(), Some("write 10000"));
-        let hint = suggest_value(&RawValue::Integer(10_000), 1_024, is_duration);
+        let hint = suggest_value(&RawValue::Integer(10_000), BYTES, is_duration);
         assert_eq!(hint.as_deref(), Some("write \"10000ms\""));
+        for number in ["10,000", "10 000", "10.000", "10'000", "10K"] {
+            let hint = suggest_value(&text(number), Units::of_setting("plans.free"), is_number);
+            assert_eq!(hint.as_deref(), Some("write 10000"), "{number}");
+        }
+        let hsts = Units::of_setting("listen.hsts");
+        for raw in [RawValue::Integer(31_536_000), text("31536000")] {
+            let hint = suggest_value(&raw, hsts, is_duration);
+            assert_eq!(hint.as_deref(), Some("write \"365d\""));
+        }
+        let hint = suggest_value(&RawValue::Integer(15_768_000), hsts, is_duration);
+        assert_eq!(hint.as_deref(), Some("write \"4380h\""));
         let is_flag = |raw: &RawValue| matches!(raw, RawValue::Boolean(_));
-        assert_eq!(suggest_value(&text("yes"), 1_024, is_flag).as_deref(), Some("write true"));
+        assert_eq!(suggest_value(&text("yes"), BYTES, is_flag).as_deref(), Some("write true"));
     }
 
     #[test]
@@ -408,7 +548,7 @@ mod tests {
             ("https://10.0.0.1", "10.0.0.1:443"),
         ] {
             let expected = Some(format!("write \"{meant}\""));
-            assert_eq!(suggest_value(&text(found), 1_024, is_address), expected, "{found}");
+            assert_eq!(suggest_value(&text(found), BYTES, is_address), expected, "{found}");
         }
     }
 

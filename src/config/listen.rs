@@ -33,6 +33,12 @@ impl Settings {
                             is not \"peer\"";
             self.report_missing("listen.trusted_proxies", expected);
         }
+        if trusted_proxies.contains_all_addresses() {
+            let problem = "expected the addresses of your proxies, because any client may name \
+                           its own address in place of them, and has no limits per address";
+            let warning = self.place_of_value("listen.trusted_proxies").with_problem(problem);
+            self.warnings.push(warning);
+        }
         ClientAddressRule { trusted_proxies, source }
     }
 

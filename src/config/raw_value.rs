@@ -6,6 +6,7 @@ use std::time::Duration;
 use toml::de::{DeArray, DeValue};
 
 use super::description::{SettingKind, toml_list, toml_text};
+use super::variables::find_variable;
 use crate::store::redact_url;
 
 /// A value whose type is not checked yet.
@@ -19,6 +20,8 @@ pub enum RawValue {
     List(Vec<RawValue>),
     /// Text of the environment or a flag, which can be converted to any type.
     Untyped(String),
+    /// A text with a variable, which another program would replace. No setting accepts it.
+    Variable(String),
     /// A TOML value that no setting accepts: its description for faults.
     Unsupported(&'static str),
 }
@@ -26,7 +29,7 @@ pub enum RawValue {
 impl RawValue {
     pub fn from_toml(value: &DeValue<'_>) -> RawValue {
         match value {
-            DeValue::String(text) => RawValue::Text(text.to_string()),
+            DeValue::String(text) => RawValue::of_text(text, RawValue::Text),
             DeValue::Integer(integer) => {
                 i64::from_str_radix(&integer.as_str().replace('_', ""), integer.radix())
                     .map_or(RawValue::Unsupported("a number out of range"), RawValue::Integer)
@@ -42,6 +45,23 @@ impl RawValue {
                 .map_or(RawValue::Unsupported("a fraction"), RawValue::Fraction),
             DeValue::Datetime(_) => RawValue::Unsupported("a date"),
             DeValue::Table(_) => RawValue::Unsupported("a table"),
+        }
+    }
+
+    /// A text of this type, unless it has a variable.
+    pub fn of_text(text: &str, to_raw: impl Fn(String) -> RawValue) -> RawValue {
+        match find_variable(text) {
+            Some(variable) => RawValue::Variable(variable.to_owned()),
+            None => to_raw(text.to_owned()),
+        }
+    }
+
+    /// Whether it is, or has, a text with a variable.
+    pub fn has_variable(&self) -> bool {
+        match self {
+            RawValue::Variable(_) => true,
+            RawValue::List(items) => items.iter().any(RawValue::has_variable),
+            _ => false,
         }
     }
 
@@ -132,6 +152,7 @@ impl RawValue {
                 let items: Vec<String> = items.iter().map(RawValue::to_redacted_string).collect();
                 format!("[{}]", items.join(", "))
             }
+            RawValue::Variable(variable) => format!("the variable {}", redact_secrets(variable)),
             RawValue::Unsupported(what) => (*what).to_owned(),
         }
     }

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
-use super::hints::{hint_for_variable, nearest_name, nearest_word, suggest_value};
+use super::hints::{Units, nearest_name, nearest_word, suggest_value};
 use super::locations::{BaseFolders, FormerDefault};
 use super::raw_value::{RawValue, parse_duration, place_in_list, redact_secrets};
+use super::variables::hint_for_variable;
 
 use crate::keys::Plans;
 use crate::model::network::Networks;
@@ -22,6 +23,16 @@ use crate::store::{MonthlyLimit, STORE_URL_SYNTAX, StoreUrl};
 
 /// What the address of an SQLite store begins with.
 const SQLITE_SCHEME: &str = "sqlite:";
+/// Where each listener usually listens, and who arrives there.
+const USUAL_ADDRESSES: [(&str, &str); 4] = [
+    ("listen.http", "\"0.0.0.0:8080\""),
+    ("listen.https", "\"0.0.0.0:443\""),
+    ("listen.redirect", "\"0.0.0.0:80\": the address at which clients without TLS arrive"),
+    ("listen.admin", "\"127.0.0.1:9090\""),
+];
+/// Settings that are true or false, each with the one that people give with it.
+const COMPANIONS: [(&str, &str); 3] =
+    [("log.access", "path"), ("dns.learn", "resolvers"), ("upstream.tls", "tls_ca")];
 
 /// A value and its location: file and line, variable or command line.
 #[derive(Clone, Debug)]
@@ -102,8 +113,12 @@ impl Settings {
 
     /// Reports a fault without the value, which may be a secret.
     pub(super) fn report_hidden_fault(&mut self, key: &str, expected: &str) {
-        let problem = format!("expected {expected}, but found something else");
-        self.report_at_value(key, "…", &problem, None);
+        let raw = self.values.get(key).map(|setting| &setting.raw);
+        let found = match raw {
+            Some(raw) if raw.has_variable() => raw.to_redacted_string(),
+            _ => "something else".to_owned(),
+        };
+        self.report_at_value(key, "…", &format!("expected {expected}, but found {found}"), None);
     }
 
     /// Reports a missing setting, or one that contradicts another: at its value, or else at its
@@ -142,11 +157,23 @@ impl Settings {
         let span = setting.and_then(|setting| setting.span.as_ref());
         let is_unsupported = |it: &RawSetting| matches!(it.raw, RawValue::Unsupported(_));
         let shown = if setting.is_some_and(is_unsupported) { "…" } else { shown_value };
+        let hint = match setting.is_some_and(|it| it.raw.has_variable()) {
+            true => Some(self.hint_for_variable_in(key)),
+            false => hint,
+        };
         let fault = match span {
             Some(span) => self.file_text.fault_at_value(span, shown, &problem),
             None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
         };
         self.faults.push(fault.with_hint(hint));
+    }
+
+    fn hint_for_variable_in(&self, key: &str) -> String {
+        let is_of_entry = key.split('.').any(|part| part.parse::<usize>().is_ok());
+        let is_from_file = self.values.get(key).is_some_and(|it| it.is_from_file);
+        let file_key = format!("{key}_file");
+        let has_file = self.descriptions.iter().any(|it| it.key == file_key);
+        hint_for_variable(key, is_from_file && !is_of_entry, has_file.then_some(&file_key))
     }
 
     /// The place of a section that lacks a setting, for a fault of it.
@@ -245,7 +272,7 @@ impl Settings {
 
     /// Returns the key as faults show it: an entry of an array has its prefix or its name in place
     /// of its index, or else its number.
-    fn shown_key(&self, key: &str) -> String {
+    pub(super) fn shown_key(&self, key: &str) -> String {
         let parts: Vec<&str> = key.split('.').collect();
         let Some(at) = parts.iter().position(|part| part.parse::<usize>().is_ok()) else {
             return key.to_owned();
@@ -314,8 +341,6 @@ impl Settings {
             SettingKind::Choice(choices) => choices.clone(),
             _ => Vec::new(),
         };
-        // Sizes of files and bodies go by powers of two.
-        let kilo = if key.ends_with("bytes") { 1_024 } else { 1_000 };
         let setting = self.read_and_mark_known(key, kind)?;
         let value = parse(&setting.raw);
         if value.is_none() && !self.report_item(key, &setting.raw, expected, &parse) {
@@ -325,13 +350,13 @@ impl Settings {
                 let is_valid = |word: &str| parse(&RawValue::Text(word.to_owned())).is_some();
                 nearest_word(setting.raw.as_text()?, expected, is_valid)
             });
-            let of_variable = setting.raw.as_text().and_then(|it| hint_for_variable(key, it));
             let hint = match near {
-                _ if of_variable.is_some() => of_variable,
                 Some(near) => Some(format!("did you mean {}?", toml_text(&near))),
                 // A location may be almost any text, so a guess at it would often be wrong.
                 None if key.ends_with("url") => None,
-                None => suggest_value(&setting.raw, kilo, |guess| parse(guess).is_some()),
+                None => suggest_value(&setting.raw, Units::of_setting(key), |guess| {
+                    parse(guess).is_some()
+                }),
             };
             let problem = format!("expected {expected}, but found {found}");
             self.report_at_value(key, &found, &problem, hint);
@@ -354,7 +379,8 @@ impl Settings {
             items.iter().enumerate().partition(|(_, item)| is_valid(vec![(*item).clone()]));
         let rest: Vec<RawValue> = good.into_iter().map(|(_, item)| item.clone()).collect();
         // A guess at the whole list says more.
-        let can_be_guessed = suggest_value(raw, 1, |guess| parse(guess).is_some()).is_some();
+        let can_be_guessed =
+            suggest_value(raw, Units::of_setting(key), |guess| parse(guess).is_some()).is_some();
         let Some((index, text)) = bad.first().and_then(|(at, item)| Some((*at, item.as_text()?)))
         else {
             return false;
@@ -472,6 +498,9 @@ impl Settings {
     pub fn boolean(&mut self, key: &str, default: bool) -> bool {
         let value =
             self.parse_kind(key, SettingKind::Boolean, "true or false", RawValue::as_boolean);
+        if value.is_none() && self.values.contains_key(key) {
+            self.hint_last_fault(self.hint_for_switch(key));
+        }
         self.note_default(default.to_string());
         value.unwrap_or(default)
     }
@@ -553,10 +582,30 @@ impl Settings {
 
     /// Gives the fault of a listener's address a hint, if it has none yet.
     fn hint_at_listener(&mut self, key: &str) {
-        let text = self.values.get(key).and_then(|setting| setting.raw.as_text());
-        if let Some(hint) = text.and_then(hint_for_listener) {
-            self.hint_last_fault(Some(hint));
+        let hint = self.values.get(key).and_then(|setting| match &setting.raw {
+            RawValue::Boolean(true) => {
+                let usual = USUAL_ADDRESSES.iter().find(|(listener, _)| *listener == key)?;
+                Some(format!("write {}", usual.1))
+            }
+            RawValue::Boolean(false) => Some("remove this line".to_owned()),
+            raw => hint_for_listener(raw.as_text()?),
+        });
+        if hint.is_some() {
+            self.hint_last_fault(hint);
         }
+    }
+
+    /// Returns what to write if a setting that is true or false has the value of another one.
+    fn hint_for_switch(&self, key: &str) -> Option<String> {
+        let (_, other) = COMPANIONS.iter().find(|(switch, _)| *switch == key)?;
+        let raw = &self.values.get(key)?.raw;
+        let name = key.rsplit('.').next().unwrap_or_default();
+        let value = match (raw, raw.as_text()) {
+            (RawValue::List(_), _) => raw.to_redacted_string(),
+            (_, Some(text)) => toml_text(&redact_secrets(text)),
+            _ => return None,
+        };
+        Some(format!("write {name} = true, and {other} = {value}"))
     }
 
     /// Reports listeners that have the same address.
@@ -607,9 +656,7 @@ impl Settings {
                 Some(Ok(url)) => Some(url),
                 // The URL may contain a password, so the error does not contain the URL.
                 Some(Err(error)) if !self.values.contains_key(&format!("{key}_file")) => {
-                    let of_variable =
-                        setting.raw.as_text().and_then(|it| hint_for_variable(key, it));
-                    let hint = of_variable.or_else(|| hint_for_store(&setting));
+                    let hint = hint_for_store(&setting);
                     self.report_at_value(key, "…", &error.to_string(), hint);
                     None
                 }

@@ -11,9 +11,9 @@ use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::locations::{BaseFolders, ConfigSources};
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
+use super::variables::{ENV_PREFIX, warning_of_unread_variable};
 use crate::support::regular_file::read_regular_text;
 
-const ENV_PREFIX: &str = "RISKGATE__";
 /// The largest config file, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
@@ -109,18 +109,23 @@ impl Settings {
         }
     }
 
-    /// Reads `RISKGATE__SECTION__KEY` variables, which override the file. Other variables are
-    /// ignored.
+    /// Reads `RISKGATE__SECTION__KEY` variables, which override the file. Warns of other variables
+    /// that were surely meant to.
     pub fn read_environment(&mut self, variables: impl Iterator<Item = (OsString, OsString)>) {
         for (name, value) in variables {
             if !name.as_encoded_bytes().starts_with(ENV_PREFIX.as_bytes()) {
+                let warning = name
+                    .to_str()
+                    .and_then(|name| warning_of_unread_variable(name, &value.to_string_lossy()));
+                self.warnings.extend(warning.map(ConfigFault::new));
                 continue;
             }
             let at = name.to_string_lossy().into_owned();
             let dotted = at[ENV_PREFIX.len()..].to_ascii_lowercase().replace("__", ".");
             match value.into_string() {
                 Ok(value) => {
-                    self.values.insert(dotted, RawSetting::new(RawValue::Untyped(value), at));
+                    let raw = RawValue::of_text(&value, RawValue::Untyped);
+                    self.values.insert(dotted, RawSetting::new(raw, at));
                 }
                 // The value may be a secret, so the fault does not contain it.
                 Err(_) => self

@@ -71,7 +71,7 @@ impl Settings {
             // Redis checks only ten times a second whether a WAIT has ended.
             StoreUrl::Redis(_) => Duration::from_millis(500),
         };
-        let redis = self.read_redis_options(&url, wait_replicas);
+        let redis = self.read_redis_options(wait_replicas);
         StoreOptions {
             url,
             redis,
@@ -79,23 +79,14 @@ impl Settings {
             max_unsettled: self.integer("store.max_unsettled", 0..=1_000_000_000, 100_000),
         }
     }
-    fn read_redis_options(&mut self, url: &StoreUrl, wait_replicas: usize) -> RedisOptions {
-        let (has_tls, has_sentinels) = match url {
-            StoreUrl::Redis(url) => (url.has_tls(), url.sentinels().is_some()),
-            StoreUrl::Sqlite(_) => (false, false),
-        };
+    fn read_redis_options(&mut self, wait_replicas: usize) -> RedisOptions {
         let options = RedisOptions {
             wait_replicas,
             tls_ca: self.path("store.tls_ca"),
-            client_certificate: self.read_client_certificate(has_tls),
+            client_certificate: self.read_client_certificate(),
             sentinel_user: self.text("store.sentinel_user"),
             sentinel_password_file: self.path("store.sentinel_password_file"),
         };
-        for key in ["store.sentinel_user", "store.sentinel_password_file"] {
-            if self.values.contains_key(key) && !has_sentinels {
-                self.report_at_key(key, "expected store.url to be redis+sentinel://…", None);
-            }
-        }
         if options.sentinel_user.is_some() && options.sentinel_password_file.is_none() {
             self.report_missing("store.sentinel_password_file", "the password of the user");
         }
@@ -103,17 +94,12 @@ impl Settings {
     }
 
     /// Reads `store.tls_certificate` and `store.tls_key`, which belong together.
-    fn read_client_certificate(&mut self, has_tls: bool) -> Option<ClientCertificatePaths> {
+    fn read_client_certificate(&mut self) -> Option<ClientCertificatePaths> {
         const KEYS: [&str; 2] = ["store.tls_certificate", "store.tls_key"];
         let [certificate, key] = KEYS.map(|key| self.path(key));
         for (key, other) in [(KEYS[0], KEYS[1]), (KEYS[1], KEYS[0])] {
-            match (self.values.contains_key(key), self.values.contains_key(other)) {
-                (true, false) => self.report_missing(other, "a path, since the other one is set"),
-                (true, true) if !has_tls => {
-                    let problem = "expected store.url to be rediss://… or rediss+sentinel://…";
-                    self.report_at_key(key, problem, None);
-                }
-                _ => {}
+            if self.values.contains_key(key) && !self.values.contains_key(other) {
+                self.report_missing(other, &format!("a path, since {key} is set"));
             }
         }
         Some(ClientCertificatePaths { certificate: certificate?, key: key? })

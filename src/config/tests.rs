@@ -345,6 +345,143 @@ fn settings_of_other_servers_get_the_right_hint() {
     assert!(!faults.contains("scope: expected"), "{faults}");
 }
 
+/// Returns the text of all faults of a config and, if there are none, of all warnings.
+fn messages_of(text: &str) -> String {
+    let messages = match read_config_text(text) {
+        Ok(config) => config.warnings(false),
+        Err(faults) => faults,
+    };
+    messages.join("\n")
+}
+
+/// Where another program replaces variables, riskgate would use their names as values.
+#[test]
+fn a_variable_in_a_text_is_a_fault_of_any_setting() {
+    let plain = str::to_owned;
+    assert_hints(&[
+        (
+            plain("[admin]\ntoken = \"${RISKGATE_ADMIN_TOKEN}\"\n"),
+            "set RISKGATE__ADMIN__TOKEN in the environment, or name a file in token_file",
+        ),
+        (plain("[store]\nurl = \"redis://:${PW}@cache:6379\"\n"), "or name a file in url_file"),
+        (plain("[webhook]\nurl = \"https://${HOST}/x\"\n"), "set RISKGATE__WEBHOOK__URL"),
+        (plain("[log]\npath = \"$HOME\"\n"), "set RISKGATE__LOG__PATH in the environment"),
+        (plain("[traces]\nservice_name = \"{{ name }}\"\n"), "riskgate replaces no variables"),
+        (plain("[keys]\nfile = \"{env.KEYS}\"\n"), "found the variable {env.KEYS}"),
+        (plain("[upstream]\nservers = [\"${A}:1\"]\n"), "set RISKGATE__UPSTREAM__SERVERS"),
+        (plain("[[table.feed]]\nname = \"a\"\nurl = \"${LIST}\"\n"), "write the value: riskgate"),
+        (plain("[plans]\nfree = \"${N}\"\n"), "set RISKGATE__PLANS__FREE"),
+    ]);
+    for text in ["cost: 5$", "a$b", "{name}", "100%", "$", "a {b} c"] {
+        let config = format!("[admin]\ntoken = \"0123456789abcdef {text}\"\n");
+        assert!(read_config_text(&config).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn a_setting_without_effect_is_told_with_its_line() {
+    for (text, expected) in [
+        ("[upstream]\ntls_ca = \"a.pem\"\n", "2:1: upstream.tls_ca: expected upstream.tls = true"),
+        ("[upstream]\ntls_name = \"a\"\n", "2:1: upstream.tls_name: expected upstream.tls = true"),
+        ("[upstream]\ntls_verify = false\n", "2:1: upstream.tls_verify: expected upstream.tls"),
+        ("[dns]\nresolvers = [\"1.1.1.1\"]\n", "2:1: dns.resolvers: expected dns.learn = true"),
+        ("[webhook]\nthresholds = [80]\n", "2:1: webhook.thresholds: expected webhook.url"),
+        ("[webhook]\nallow_private = true\n", "2:1: webhook.allow_private: expected webhook.url"),
+        ("[traces]\nsample_one_in = 5\n", "2:1: traces.sample_one_in: expected traces.endpoint"),
+        ("[log]\naccess = false\npath = \"a\"\n", "3:1: log.path: expected log.access = true"),
+        ("[log]\nmax_bytes = 10000\n", "2:1: log.max_bytes: expected log.path"),
+        ("[log]\nkept_files = 3\n", "2:1: log.kept_files: expected log.max_bytes"),
+        ("[listen]\nhsts = \"365d\"\n", "2:1: listen.hsts: expected listen.https"),
+        ("[upstream]\nhealth_path = \"/\"\nhealth_interval = \"0\"\n", "2:1: upstream.health_path"),
+        ("[authz]\nmode = \"block\"\n", "1:2: authz.path: expected a path such as /authz"),
+        (
+            "[store]\nurl = \"redis://a:1\"\ntls_ca = \"ca.pem\"\n",
+            "3:1: store.tls_ca: expected store.url to be rediss://… or rediss+sentinel://…",
+        ),
+        (
+            "[store]\nwait_replicas = 2\n",
+            "2:1: store.wait_replicas: expected store.url to be redis",
+        ),
+        ("[store]\nsentinel_user = \"a\"\nsentinel_password_file = \"b\"\n", "redis+sentinel://…"),
+    ] {
+        let found = messages_of(text);
+        assert!(found.contains(expected), "{text}: {found}");
+        assert!(found.contains('^'), "{text}: {found}");
+    }
+    let open = "[listen]\ntrusted_proxies = [\"0.0.0.0/0\"]\nclient_address = \"forwarded\"\n";
+    assert!(messages_of(open).contains("2:19: listen.trusted_proxies: expected"), "{open}");
+    for text in [
+        "[upstream]\ntls = true\ntls_ca = \"a.pem\"\nhost = \"a\"\n",
+        "[upstream]\ntls_verify = true\n",
+        "[dns]\nlearn = true\nresolvers = [\"1.1.1.1\"]\n",
+        "[store]\nurl = \"rediss://a:1\"\ntls_ca = \"ca.pem\"\nwait_replicas = 1\n",
+        "[listen]\nhsts = \"0\"\ntrusted_proxies = [\"10.0.0.0/8\"]\n",
+        "[webhook]\nallow_private = false\n",
+        "[log]\naccess = false\n",
+    ] {
+        let found = messages_of(text);
+        assert!(found.lines().all(|line| line.starts_with("table.feed: ")), "{text}: {found}");
+    }
+}
+
+#[test]
+fn a_variable_that_riskgate_does_not_read_is_told() {
+    let warnings = |name: &str| {
+        let mut settings = Settings::default();
+        settings.read_environment([(name.into(), "x".into())].into_iter());
+        settings.warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    for (name, meant) in [
+        ("RISKGATE_STORE_URL", "RISKGATE__STORE__URL"),
+        ("RISKGATE_LISTEN__HTTP", "RISKGATE__LISTEN__HTTP"),
+        ("riskgate__listen__http", "RISKGATE__LISTEN__HTTP"),
+        ("RISKGATE_UPSTREAM", "RISKGATE__UPSTREAM__SERVERS"),
+        ("RISKGATE_LOG_LEVEL", "RISKGATE__LOG__LEVEL"),
+        ("RISKGATE_REDIS_URL", "RISKGATE__STORE__URL"),
+        ("RISKGATE_CONFIG_FILE", "RISKGATE_CONFIG"),
+    ] {
+        let found = warnings(name);
+        let expected = format!("{name}: riskgate reads no such variable; did you mean {meant}?");
+        assert_eq!(found, expected);
+    }
+    for name in [
+        "RISKGATE_CONFIG",
+        "RISKGATE_TEST_SEED",
+        "RISKGATE_KEY",
+        "RISKGATE_URL",
+        "RISKGATE_SERVICE_HOST",
+        "RISKGATE_SERVICE_PORT_HTTP",
+        "RISKGATE_PORT_8080_TCP",
+        "RISKGATE_PORT_8080_TCP_ADDR",
+        "MY_RISKGATE_STORE_URL",
+        "RISKGATE_WEB_1",
+    ] {
+        assert_eq!(warnings(name), "", "{name}");
+    }
+    let fault = |name: &str, value: &str| {
+        let mut settings = Settings::default();
+        settings.read_environment([(name.into(), value.into())].into_iter());
+        Config::from_settings(None, &mut settings);
+        settings.report_unknown_keys();
+        settings.faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    for (name, value, hint) in [
+        ("RISKGATE__LISTEN_HTTP", "1", "; did you mean RISKGATE__LISTEN__HTTP?"),
+        ("RISKGATE__HTTP", "1", "; did you mean RISKGATE__LISTEN__HTTP?"),
+        ("RISKGATE__LISTEN__HTPP", "1", "; did you mean RISKGATE__LISTEN__HTTP?"),
+        ("RISKGATE__UPSTREAM__SERVERS", "[\"a:1\", \"b:2\"]", "; write a:1,b:2: "),
+        ("RISKGATE__UPSTREAM__SERVERS", "a:1 b:2", "; write a:1,b:2: "),
+        ("RISKGATE__UPSTREAM__SERVERS", "a:1;b:2", "; write a:1,b:2: "),
+        ("RISKGATE__LISTEN__HTTP", "\"1.2.3.4:80\"", "; write 1.2.3.4:80"),
+        ("RISKGATE__LISTEN__H2C", "yes", "; write true"),
+        ("RISKGATE__STORE__DEADLINE", "50", "; write 50s"),
+        ("RISKGATE__ADMIN__TOKEN", "${TOKEN}", "; write the value: riskgate replaces no"),
+    ] {
+        let found = fault(name, value);
+        assert!(found.starts_with(name) && found.contains(hint), "{name}={value}: {found}");
+    }
+}
+
 /// One rule for all sections: a section of which there may be several has two brackets.
 #[test]
 fn each_section_with_the_wrong_brackets_gets_the_right_ones() {

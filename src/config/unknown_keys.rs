@@ -7,6 +7,7 @@ use super::fault::SettingSpan;
 use super::hints::nearest_name;
 use super::schema::ONE_OF_EACH_SECTION;
 use super::settings::Settings;
+use super::variables::{ENV_PREFIX, meant_setting, variable};
 
 /// Sections of which a config may have several.
 const TABLE_ARRAYS: [&str; 5] =
@@ -29,6 +30,18 @@ impl Settings {
         own.or_else(first).is_some_and(|span| {
             let line = self.file_text.line_of(span.key.start);
             self.file_text.text.get(line).is_some_and(|it| !it.trim_start().starts_with('['))
+        })
+    }
+
+    /// Returns the hint for a setting or a section that a variable names.
+    fn hint_of_environment(&self, key: &str, known: &BTreeSet<String>) -> Option<String> {
+        let prefix = format!("{key}.");
+        let is_meant = |it: &&String| *it == key || it.starts_with(&prefix);
+        let key = self.values.keys().find(is_meant)?;
+        let is_of_environment = self.values[key].location.starts_with(ENV_PREFIX);
+        is_of_environment.then(|| match meant_setting(key, known) {
+            Some(meant) => format!("did you mean {}?", variable(&meant)),
+            None => "a setting has a variable such as RISKGATE__LISTEN__HTTP".to_owned(),
         })
     }
 
@@ -67,6 +80,7 @@ impl Settings {
                 }
                 _ => hint_for_section(&section, &known),
             };
+            let hint = self.hint_of_environment(&section, &known).unwrap_or(hint);
             // The fault of the section tells why its settings are missing.
             self.faults.retain(|fault| !fault.is_of_missing(&section));
             let problem = "expected a known section, but found an unknown one";
@@ -82,10 +96,10 @@ impl Settings {
                 let meant = format!("{section}.{near}");
                 self.faults.retain(|fault| !fault.is_of_missing(&meant));
             }
-            let hint = match near {
+            let hint = self.hint_of_environment(&key, &known).or_else(|| match near {
                 Some(near) => Some(format!("did you mean `{near}`?")),
                 None => hint_for_setting(section, name, &known),
-            };
+            });
             self.report_at_key(&key, "expected a known setting, but found an unknown one", hint);
         }
     }
@@ -195,6 +209,11 @@ fn header(section: &str) -> String {
         true => format!("[[{section}]]"),
         false => format!("[{section}]"),
     }
+}
+
+/// Whether a setting is in a section of which a config may have several.
+pub(super) fn is_in_array(key: &str) -> bool {
+    TABLE_ARRAYS.iter().any(|array| key.strip_prefix(array).is_some_and(|it| it.starts_with('.')))
 }
 
 fn is_index(part: &str) -> bool {

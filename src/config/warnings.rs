@@ -63,14 +63,6 @@ impl Config {
                 "authz.check: expected \"key\", because the clients of the route / can ask on \
                  authz.path too",
             ),
-            (
-                startup.log_target.path.is_none() && startup.log_target.rotation.is_some(),
-                "log.max_bytes: expected log.path too, because only a file is renamed",
-            ),
-            (
-                startup.startup_rules.hsts.is_some() && startup.https.is_none(),
-                "listen.hsts: expected listen.https too, because only its answers have the field",
-            ),
         ];
         let no_feed = (
             !reloadable.feeds.are_configured,
@@ -83,7 +75,7 @@ impl Config {
         let given = warnings.into_iter().filter(|(is_given, _)| *is_given);
         let mut texts: Vec<String> =
             self.former_defaults.iter().map(FormerDefault::to_warning).collect();
-        texts.extend(self.file_places.missing.iter().map(ConfigFault::to_text));
+        texts.extend(self.doubtful_settings.iter().map(ConfigFault::to_text));
         texts.extend(given.map(|(_, warning)| warning.to_owned()));
         texts.extend(self.warnings_of_own_servers());
         let relies_on_keys =

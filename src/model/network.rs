@@ -22,6 +22,11 @@ impl Networks {
         self.0.is_empty()
     }
 
+    /// Whether a network contains all addresses of its family.
+    pub fn contains_all_addresses(&self) -> bool {
+        self.0.iter().any(|network| network.prefix_len() == 0)
+    }
+
     /// Whether a network contains this address. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

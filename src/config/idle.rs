@@ -1,0 +1,183 @@
+//! Settings that have no effect, because another setting is missing or says otherwise.
+
+use super::description::toml_text;
+use super::fault::ConfigFault;
+use super::settings::Settings;
+use crate::store::StoreUrl;
+
+/// What a setting needs to have an effect.
+enum Need {
+    /// That this setting is true.
+    True(&'static str),
+    /// That this setting is not false.
+    NotFalse(&'static str),
+    /// That this setting has a value.
+    Value(&'static str),
+    /// That this setting has another value than this one.
+    Not(&'static str, &'static str),
+    /// That the store is a server.
+    StoreOnServer,
+    /// That the store is a server, reached with TLS.
+    StoreWithTls,
+    /// That Sentinels know the server of the store.
+    StoreWithSentinels,
+    /// That an upstream server has a name.
+    ServerWithName,
+}
+
+use Need::{
+    Not, NotFalse, ServerWithName, StoreOnServer, StoreWithSentinels, StoreWithTls, True, Value,
+};
+
+const NO_TLS: &str = "riskgate speaks HTTP without TLS to the servers";
+const NO_LEARNING: &str = "only `riskgate table resolve` uses it otherwise";
+const NO_WEBHOOK: &str = "riskgate tells nobody";
+const NO_TRACES: &str = "riskgate sends no traces";
+const NO_ACCESS_LOG: &str = "riskgate writes no access log";
+const NO_SERVER: &str = "the store is a file";
+
+/// Settings, what each needs, and how it is without that. A dot at the end stands for all settings
+/// of a section.
+const NEEDS: [(&str, Need, &str); 24] = [
+    ("upstream.tls_name", True("upstream.tls"), NO_TLS),
+    ("upstream.tls_ca", True("upstream.tls"), NO_TLS),
+    ("upstream.tls_verify", True("upstream.tls"), NO_TLS),
+    ("upstream.resolvers", ServerWithName, "each server is an address"),
+    ("upstream.resolve_interval", ServerWithName, "each server is an address"),
+    ("upstream.health_path", Not("upstream.health_interval", "0"), "nothing is checked"),
+    ("dns.resolvers", True("dns.learn"), NO_LEARNING),
+    ("dns.rate", True("dns.learn"), NO_LEARNING),
+    ("dns.concurrency", True("dns.learn"), NO_LEARNING),
+    ("webhook.", Value("webhook.url"), NO_WEBHOOK),
+    ("traces.", Value("traces.endpoint"), NO_TRACES),
+    ("log.path", NotFalse("log.access"), NO_ACCESS_LOG),
+    ("log.format", NotFalse("log.access"), NO_ACCESS_LOG),
+    ("log.fields", NotFalse("log.access"), NO_ACCESS_LOG),
+    ("log.max_bytes", Value("log.path"), "only a file is renamed"),
+    ("log.kept_files", Value("log.max_bytes"), "no file is renamed"),
+    ("listen.hsts", Value("listen.https"), "only answers over TLS have the field"),
+    ("listen.certificate.", Value("listen.https"), "only a listener with TLS shows certificates"),
+    ("store.max_unsettled", Not("store.on_failure", "closed"), "no call passes without a lease"),
+    ("store.wait_replicas", StoreOnServer, NO_SERVER),
+    ("store.tls_ca", StoreWithTls, "the connection is not encrypted"),
+    ("store.tls_certificate", StoreWithTls, "the connection is not encrypted"),
+    ("store.tls_key", StoreWithTls, "the connection is not encrypted"),
+    ("store.sentinel_", StoreWithSentinels, "riskgate asks no Sentinel"),
+];
+
+impl Settings {
+    /// Warns of each setting without effect. It is a fault if somebody relies on the setting for
+    /// the secrecy of a connection, or for which server is asked.
+    pub(super) fn report_idle_settings(&mut self, store: &StoreUrl) {
+        for (name, need, without) in &NEEDS {
+            if self.is_met(need, store) {
+                continue;
+            }
+            let is_idle = |key: &String| match name.ends_with(['.', '_']) {
+                true => key.starts_with(name),
+                false => key == name,
+            };
+            let mut keys: Vec<String> =
+                self.values.keys().filter(|it| is_idle(it)).cloned().collect();
+            keys.retain(|key| !self.is_default(key));
+            if let Value(needed) | True(needed) = need {
+                keys.retain(|key| key != needed);
+            }
+            for key in keys {
+                let expected = describe(need);
+                let hint = self.hint_for_need(need, store);
+                match need {
+                    StoreWithTls | StoreWithSentinels => {
+                        self.report_at_key(&key, &format!("expected {expected}"), hint);
+                    }
+                    _ => {
+                        let problem = format!("expected {expected}, because otherwise {without}");
+                        let warning = self.place_of_key(&key).with_problem(&problem);
+                        self.warnings.push(warning.with_hint(hint));
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_met(&self, need: &Need, store: &StoreUrl) -> bool {
+        let raw = |key: &str| self.values.get(key).map(|setting| &setting.raw);
+        let flag = |key: &str| raw(key).and_then(|raw| raw.as_boolean());
+        let server = match store {
+            StoreUrl::Redis(url) => Some(url),
+            StoreUrl::Sqlite(_) => None,
+        };
+        match need {
+            True(key) => flag(key) == Some(true),
+            NotFalse(key) => flag(key) != Some(false),
+            // A value in a file of its own counts too.
+            Value(key) => raw(key).is_some_and(|raw| raw.as_text() != Some("")),
+            Not(key, value) => raw(key).is_none_or(|raw| raw.as_text() != Some(value)),
+            // What a faulty address needs is not known.
+            StoreOnServer | StoreWithTls | StoreWithSentinels if self.has_fault_of_store() => true,
+            StoreOnServer => server.is_some(),
+            StoreWithTls => server.is_some_and(|url| url.has_tls()),
+            StoreWithSentinels => server.is_some_and(|url| url.sentinels().is_some()),
+            ServerWithName => {
+                let is_address = |it: String| it.parse::<std::net::SocketAddr>().is_ok();
+                self.values.contains_key("upstream.servers")
+                    && !self.list_texts("upstream.servers").all(is_address)
+            }
+        }
+    }
+
+    /// Whether the address of the store is not the one that the config has.
+    fn has_fault_of_store(&self) -> bool {
+        let text = self.values.get("store.url").map(|setting| setting.raw.as_text());
+        text.is_some_and(|text| text.is_none_or(|text| StoreUrl::parse(text).is_err()))
+    }
+
+    /// Whether a setting says what holds without it.
+    fn is_default(&self, key: &str) -> bool {
+        let Some(setting) = self.values.get(key) else { return true };
+        let description = self.descriptions.iter().find(|it| it.key == key);
+        let is_empty = setting.raw.as_text() == Some("");
+        is_empty
+            || description.is_none_or(|it| {
+                it.default.is_some() && setting.raw.to_toml(&it.kind) == it.default
+            })
+    }
+
+    fn hint_for_need(&self, need: &Need, store: &StoreUrl) -> Option<String> {
+        let name = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+        match (need, store) {
+            (True(key), _) => Some(format!("write {} = true", name(key))),
+            (NotFalse(key), _) => Some(format!("write {} = true, or remove this line", name(key))),
+            (StoreWithTls, StoreUrl::Redis(url)) => {
+                let shown = url.without_credentials();
+                let (scheme, rest) = shown.split_once("://")?;
+                let has_credentials = self.list_texts("store.url").any(|it| it.contains('@'));
+                let rest = if has_credentials { "…" } else { rest };
+                let with_tls = scheme.replacen("redis", "rediss", 1);
+                Some(format!("write url = {}", toml_text(&format!("{with_tls}://{rest}"))))
+            }
+            _ => None,
+        }
+    }
+
+    /// The place and the name of a setting, for a fault of the setting as a whole.
+    fn place_of_key(&self, key: &str) -> ConfigFault {
+        let shown = self.shown_key(key);
+        match self.values.get(key).and_then(|setting| setting.span.as_ref()) {
+            Some(span) => self.file_text.fault_at_key(span, &shown),
+            None => ConfigFault::new(format!("{}: {shown}", self.location_of(key))),
+        }
+    }
+}
+
+fn describe(need: &Need) -> String {
+    match need {
+        True(key) | NotFalse(key) => format!("{key} = true"),
+        Value(key) => format!("{key} too"),
+        Not(key, value) => format!("another {key} than {}", toml_text(value)),
+        StoreOnServer => "store.url to be redis://… or redis+sentinel://…".to_owned(),
+        StoreWithTls => "store.url to be rediss://… or rediss+sentinel://…".to_owned(),
+        StoreWithSentinels => "store.url to be redis+sentinel://…".to_owned(),
+        ServerWithName => "a name in upstream.servers".to_owned(),
+    }
+}
