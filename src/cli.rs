@@ -28,20 +28,21 @@ mod standard_input;
 mod store;
 mod store_access;
 mod table;
+mod tips;
 mod usage;
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::ContextKind;
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
-use crate::config::nearest_name;
+use crate::keys::hide_keys;
 use crate::process::server::survive_file_size_limit;
 use crate::store::redact_url;
 use config_args::ConfigArgs;
 use examples::with_examples;
 use failure::CommandFailure;
+use tips::find_tip;
 
 /// How risky is this e-mail domain? A gateway that answers, and guards the servers behind it.
 #[derive(Debug, Parser)]
@@ -112,7 +113,15 @@ impl From<clap::Error> for CommandFailure {
     /// Help and version are results, not failures.
     fn from(error: clap::Error) -> CommandFailure {
         let code = u8::try_from(error.exit_code()).unwrap_or(2);
-        let tip = find_tip(&error);
+        let tip = find_tip(&error, &Cli::command(), &arguments());
+        let mut error = error;
+        if tip.is_some() {
+            use ContextKind::{Suggested, SuggestedArg, SuggestedSubcommand};
+            // clap knows only the spelling of words.
+            for kind in [Suggested, SuggestedArg, SuggestedSubcommand] {
+                error.remove(kind);
+            }
+        }
         // clap repeats arguments, and one may be the URL of a store with a password.
         let text: String = error
             .render()
@@ -145,56 +154,31 @@ fn parse_arguments() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&full_command().try_get_matches()?)
 }
 
-/// Says what to write in place of wrong words that clap has no suggestion for.
-fn find_tip(error: &clap::Error) -> Option<String> {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.as_str()),
-        _ => None,
-    };
-    if let Some(command) = text(ContextKind::InvalidSubcommand) {
-        let has_suggestion = error.get(ContextKind::SuggestedSubcommand).is_some();
-        let cli = Cli::command();
-        let near = nearest_name(command, cli.get_subcommands().map(clap::Command::get_name));
-        return match command {
-            "version" => Some("riskgate --version prints the version".to_owned()),
-            "start" | "serve" | "server" => Some("`riskgate run` runs the gateway".to_owned()),
-            "status" | "health" => Some(
-                "`riskgate doctor` checks what runs; `riskgate ready` asks whether it is"
-                    .to_owned(),
-            ),
-            "validate" | "verify" | "test" => Some("`riskgate check` reads everything".to_owned()),
-            _ if has_suggestion => None,
-            _ => near.map(|name| format!("did you mean `riskgate {name}`?")),
-        };
+/// Fails if an argument is a key: lists of processes and the history of a shell show arguments.
+/// Only the commands that take the id of a key say which id it has.
+fn refuse_keys_in_arguments(command: &Command, words: &[String]) -> Result<(), CommandFailure> {
+    let takes_id = matches!(
+        command,
+        Command::Keys {
+            command: keys::KeysCommand::Revoke { .. } | keys::KeysCommand::Rotate { .. }
+        }
+    );
+    match !takes_id && words.iter().any(|word| hide_keys(word) != *word) {
+        true => Err(CommandFailure::usage(
+            "expected no API key among the arguments, because lists of processes show them, but \
+             found one; `riskgate keys list` shows accounts, and the ids of keys",
+        )),
+        false => Ok(()),
     }
-    let word = text(ContextKind::InvalidArg).filter(|word| !word.starts_with('-'))?;
-    let is_config = Path::new(word).extension().is_some_and(|extension| extension == "toml");
-    is_config.then(|| format!("write -c {word}: -c names the config"))
 }
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     survive_file_size_limit();
-    let outcome =
-        parse_arguments().map_err(CommandFailure::from).and_then(|cli| match cli.command {
-            Command::Run(args) => run::run(args),
-            Command::Init(args) => init::run(&args),
-            Command::Demo(args) => demo::run(&args),
-            Command::Ready(args) => ready::run(&args),
-            Command::Doctor(args) => doctor::run(&args),
-            Command::Check(args) => check::run(&args),
-            Command::Config { command } => config::run(command),
-            Command::Keys { command } => keys::run(command),
-            Command::Accounts { command } => accounts::run(command),
-            Command::AdminToken { command } => admin_token::run(command),
-            Command::Decide(args) => decide::run(&args),
-            Command::Usage(args) => usage::run(&args),
-            Command::Audit(args) => audit::run(&args),
-            Command::Store { command } => store::run(command),
-            Command::Table { command } => table::run(command),
-            Command::Completions(args) => manual::print_completions(&args, full_command()),
-            Command::Man(args) => manual::print_man_page(&args, full_command()),
-        });
+    let outcome = parse_arguments().map_err(CommandFailure::from).and_then(|cli| {
+        refuse_keys_in_arguments(&cli.command, &arguments())?;
+        run_command(cli.command)
+    });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -202,6 +186,33 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.exit_code)
         }
     }
+}
+
+fn run_command(command: Command) -> Result<(), CommandFailure> {
+    match command {
+        Command::Run(args) => run::run(args),
+        Command::Init(args) => init::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Ready(args) => ready::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Config { command } => config::run(command),
+        Command::Keys { command } => keys::run(command),
+        Command::Accounts { command } => accounts::run(command),
+        Command::AdminToken { command } => admin_token::run(command),
+        Command::Decide(args) => decide::run(&args),
+        Command::Usage(args) => usage::run(&args),
+        Command::Audit(args) => audit::run(&args),
+        Command::Store { command } => store::run(command),
+        Command::Table { command } => table::run(command),
+        Command::Completions(args) => manual::print_completions(&args, full_command()),
+        Command::Man(args) => manual::print_man_page(&args, full_command()),
+    }
+}
+
+/// The arguments, without the name of the program.
+fn arguments() -> Vec<String> {
+    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Returns an argument without the password that a URL may contain.

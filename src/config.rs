@@ -265,10 +265,8 @@ impl Config {
 
     /// Returns the JSON Schema (2020-12) of the config file, for editors.
     pub fn schema() -> serde_json::Value {
-        let mut settings = Settings::default();
-        // The text is TOML, so this can't fail. What it lacks is no matter: only the descriptions
-        // of the settings count.
-        let _ = settings.read_toml("config", schema::ONE_OF_EACH_SECTION);
+        // What it lacks is no matter: only the descriptions of the settings count.
+        let mut settings = Settings::of_each_section();
         Config::from_settings(None, &mut settings);
         schema::render_schema(&settings.descriptions)
     }
@@ -282,9 +280,7 @@ impl Config {
         let upstream_routes = settings.read_upstream_routes();
         let authz_path = settings.read_authz_path(&upstream_routes);
         let authz = settings.read_authz_rules(authz_path.as_ref());
-        if !admin.ip().is_loopback() && admin_tokens.is_empty() {
-            settings.report_admin_without_token(admin);
-        }
+        settings.report_admin_without_token(admin, &admin_tokens);
         let feeds = settings.read_feeds();
         let downstream = settings.read_downstream_options(&trusted_proxies, authz_path.as_ref());
         let bodies = settings.read_body_options(downstream.request_limits.body_bytes);
@@ -340,6 +336,7 @@ impl Config {
                 admin_tokens,
             },
         };
+        settings.warn_of_own_servers(&config.startup);
         settings.report_idle_settings(&config.startup.store.url);
         config.doubtful_settings = mem::take(&mut settings.warnings);
         config.former_defaults = mem::take(&mut settings.former_defaults);

@@ -13,7 +13,7 @@ mod rules;
 mod sign_ups;
 mod sync;
 
-pub use self::condition::{Condition, ConditionFault};
+pub use self::condition::{Condition, ConditionFault, find_contradiction};
 pub use self::facts::{CountFacts, DomainFacts, Fact, FactValue, Facts, MAX_COUNT};
 pub use self::inbox::{CanonicalInbox, InboxRules, canonical_text};
 pub use self::inbox_key::{InboxKey, InboxSecret, MIN_SECRET_BYTES, Scope};

@@ -34,8 +34,11 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     };
     let now = read_present_time(options, STORE_TIMEOUT);
     let (declared, plans) = (&inputs.declared_keys, &inputs.config.reloadable.plans);
-    KeyRing::check_key_file(&rows, declared, plans)
-        .map_err(|error| CommandFailure::config(vec![error.to_string()]))?;
+    KeyRing::check_key_file(&rows, declared, plans).map_err(|error| {
+        let file = inputs.config.reloadable.key_file.as_ref();
+        let file = file.map(|path| format!("{}: ", path.display())).unwrap_or_default();
+        CommandFailure::config(vec![format!("{file}{error}")])
+    })?;
     let from = describe_source(&inputs.config);
     print_message(format!(
         "{from}: good; store {}, table {} with {}, {}",

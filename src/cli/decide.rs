@@ -1,11 +1,13 @@
 //! `riskgate decide`.
 
+use std::io::{self, IsTerminal as _};
+
 use serde_json::{Value, json};
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::lookup_sources::LookupSources;
-use super::output::print_result;
+use super::output::{print_message, print_result};
 use super::standard_input::read_standard_input;
 use crate::config::{Config, list_deciding_routes};
 use crate::decide::{
@@ -22,7 +24,7 @@ const MAX_INPUT_BYTES: u64 = 4 * 1024;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// `-`: the address is read from standard input, so that it is in no list of processes.
-    #[arg(value_name = "-", value_parser = ["-"])]
+    #[arg(value_name = "-", value_parser = parse_input)]
     input: String,
     /// Decide as on this route: the prefix of a screened route, `authz` or `assess`.
     #[arg(long, default_value = RouteLabel::Assess.as_str(), value_name = "ROUTE")]
@@ -36,6 +38,15 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     config: ConfigArgs,
+}
+
+fn parse_input(text: &str) -> Result<String, String> {
+    match text {
+        "-" => Ok(text.to_owned()),
+        _ => Err("expected - alone, because the address comes from standard input: \
+                  echo ADDRESS | riskgate decide -"
+            .to_owned()),
+    }
 }
 
 fn parse_count(text: &str) -> Result<(Fact, u32), String> {
@@ -107,6 +118,9 @@ fn find_route<'c>(name: &'c str, config: &'c Config) -> Result<DecidedRoute<'c>,
 
 /// Reads the address, without the blanks around it.
 fn read_address() -> Result<EmailAddress, CommandFailure> {
+    if io::stdin().is_terminal() {
+        print_message("e-mail address, then Enter and Ctrl-D:");
+    }
     let text = read_standard_input(MAX_INPUT_BYTES, "an address").map_err(CommandFailure::usage)?;
     let fault = |error: EmailError| CommandFailure::usage(format!("standard input: {error}"));
     EmailAddress::parse_typed(&text).map_err(fault)

@@ -64,6 +64,12 @@ pub(super) fn with_examples(command: Command, path: &str) -> Command {
     })
 }
 
+/// Returns a whole line with an example of a command, of which `words` are the name.
+pub(super) fn find_example(words: &str) -> Option<String> {
+    let (_, more) = EXAMPLES.iter().find(|(command, _)| *command == words)?;
+    Some(format!("riskgate {words} {more}").trim_end().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory as _, Parser as _};

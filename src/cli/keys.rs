@@ -19,8 +19,8 @@ use super::store_access::{
 use crate::config::Config;
 use crate::keys::Token;
 use crate::management::{
-    DEFAULT_OVERLAP, ImportedKeys, NewKey, check_new_key, import_keys, parse_rotation_times,
-    prepare_key, prepare_rotation, read_declared_keys, revoke_key,
+    DEFAULT_OVERLAP, ImportedKeys, NewKey, check_new_key, describe_unknown_id, import_keys,
+    parse_rotation_times, prepare_key, prepare_rotation, read_declared_keys, revoke_key,
 };
 use crate::model::month::format_rfc3339;
 use crate::store::{KeyRow, Store, StoreError};
@@ -204,8 +204,7 @@ fn rotate(
     check_store_is_served(config)?;
     check_served_file_exists(config)?;
     if is_store_missing(config) {
-        let fault = format!("expected the id of a key in the store, but found {id:?}");
-        return Err(CommandFailure::failed(fault));
+        return Err(CommandFailure::failed(describe_unknown_id(id, None)));
     }
     let (mut store, author) = (open_existing_store(config)?, command_author());
     let rotation =
@@ -226,8 +225,7 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
     check_served_file_exists(config)?;
     if is_store_missing(config) && !is_declared() {
         // A failed command must not leave a new store behind.
-        let fault = format!("expected the id of a key, but found {id:?}");
-        return Err(CommandFailure::failed(fault));
+        return Err(CommandFailure::failed(describe_unknown_id(id, None)));
     }
     let declared_keys = || read_declared_keys(&config.reloadable).map(Arc::new);
     let now = revoke_key(&mut open_store(config)?, &command_author(), id, declared_keys)?;

@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use anstream::{AutoStream, ColorChoice};
 
 use super::failure::CommandFailure;
+use crate::keys::hide_keys;
 
 const WARNING: &str = "warning:";
 const YELLOW: &str = "\x1b[33m";
@@ -72,7 +73,8 @@ pub fn print_message(line: impl AsRef<str>) {
 /// Writes one line of a failed command to standard error. It is red on a terminal that shows
 /// colours.
 pub fn print_failure(line: impl AsRef<str>) {
-    let line = line.as_ref();
+    // Somebody may have given a key in place of something else.
+    let line = hide_keys(line.as_ref());
     match shows_colors() {
         true => write_stderr(&format!("{RED}{line}{RESET}\n")),
         false => write_stderr(&format!("{line}\n")),

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use super::description::toml_text;
 use super::effective::fingerprint_secret;
 use super::hints::nearest_name;
+use super::routes::is_below;
 use super::settings::Settings;
 use crate::decide::{
     Action, Condition, ConditionFault, DecisionRule, InboxSecret, MIN_SECRET_BYTES,
+    find_contradiction,
 };
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::decisions::{Decisions, SignUpSuccess};
@@ -190,7 +192,17 @@ impl Settings {
                 self.report_condition(key, *index, fault);
             }
         }
-        let conditions = good.into_iter().filter_map(|(_, parsed)| parsed.ok()).collect();
+        let conditions: Vec<Condition> =
+            good.into_iter().filter_map(|(_, parsed)| parsed.ok()).collect();
+        let contradiction = find_contradiction(&conditions).filter(|_| faulty.is_empty());
+        if let Some(index) = contradiction {
+            let text = conditions[index].as_str().to_owned();
+            let problem = format!(
+                "expected conditions that can hold together, but found {} behind another",
+                toml_text(&text)
+            );
+            self.report_in_list(key, (index, 0..text.len()), &text, &problem, None);
+        }
         faulty.is_empty().then_some(conditions)
     }
 
@@ -202,8 +214,8 @@ impl Settings {
         let shown = if found.is_empty() { "nothing".to_owned() } else { toml_text(found) };
         let problem = format!("expected {}, but found {shown}", fault.expected);
         let near = nearest_name(found, fault.candidates.iter().copied());
-        let hint = near.map(|near| format!("did you mean {near}?"));
-        let hint = hint.or_else(|| fault.meant.map(|meant| format!("write {meant}")));
+        let meant = fault.meant.as_ref().map(|meant| format!("write {meant}"));
+        let hint = meant.or_else(|| near.map(|near| format!("did you mean {near}?")));
         self.report_in_list(key, (index, fault.at.clone()), &text, &problem, hint);
     }
 
@@ -232,6 +244,9 @@ impl Settings {
                 Some(format!("give the route {name} a section [upstream.route.screen]"))
             } else if name == AUTHZ {
                 Some("set authz.path, with \"screen\" in authz.check".to_owned())
+            } else if let Some(prefix) = enclosing_prefix(name, &deciding) {
+                let prefix = toml_text(prefix);
+                Some(format!("write {prefix}: a rule names a route by its whole prefix"))
             } else if is_authz_path() {
                 Some(format!("write {} in place of {found}", toml_text(AUTHZ)))
             } else {
@@ -243,6 +258,12 @@ impl Settings {
         }
         Some(names)
     }
+}
+
+/// Returns the longest prefix of a route that has this path.
+fn enclosing_prefix<'c>(path: &str, deciding: &[&'c str]) -> Option<&'c str> {
+    let prefixes = deciding.iter().filter(|it| it.starts_with('/') && is_below(it, path));
+    prefixes.max_by_key(|it| it.len()).copied().filter(|_| path.starts_with('/'))
 }
 
 /// Returns the bytes without one line end at their end. A random secret may end in other blanks.

@@ -79,6 +79,12 @@ impl ConfigFault {
         self
     }
 
+    /// The fault of a setting at `location` as what was expected and found, and what to write.
+    pub(super) fn expected_and_hint(&self, location: &str) -> Option<(&str, Option<&str>)> {
+        let at = self.message.strip_prefix(location)?.find("expected ")?;
+        Some((&self.message[location.len() + at..], self.hint.as_deref()))
+    }
+
     /// The text for a terminal: the fault, and its excerpt if it has one.
     pub fn to_text(&self) -> String {
         match &self.excerpt {

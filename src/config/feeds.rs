@@ -1,6 +1,6 @@
 //! `[table]` and `[[table.feed]]`: the sources of the table.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::description::toml_text;
@@ -9,6 +9,7 @@ use super::hints::nearest_name;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::feed::{Feed, FeedLocation, Feeds, is_minisign_public_key};
+use crate::support::regular_file::parent_dir;
 use crate::table::{FeedKind, FeedTier, TableInputs, TableLocation};
 
 const OVERRIDES_SETTING: &str = "table.overrides";
@@ -19,6 +20,8 @@ const DEFAULT_FEED_DIR: &str = "state/feeds";
 /// The highest value of a feed's `max_bytes`.
 const HIGHEST_FEED_MAX_BYTES: u64 = 64 << 20;
 const MAX_FEED_NAME_LEN: usize = 32;
+/// The most files of a folder in which a misspelt name is looked for.
+const MAX_FILES_IN_FOLDER: usize = 1_000;
 
 /// A feed that riskgate knows: a section with its name needs no other setting.
 struct KnownFeed {
@@ -75,9 +78,31 @@ impl Settings {
     fn read_overrides_path(&mut self) -> Option<PathBuf> {
         let path = self.path_or_default(OVERRIDES_SETTING, "");
         match self.values.contains_key(OVERRIDES_SETTING) {
-            true => path,
+            true => {
+                self.warn_of_misspelt_overrides(path.as_deref());
+                path
+            }
             false => Some(self.find_file_of_earlier_versions(DEFAULT_OVERRIDE_FILE)),
         }
+    }
+
+    /// Notes that there is no file of overrides, but one of almost this name. Otherwise the file
+    /// may come later.
+    fn warn_of_misspelt_overrides(&mut self, path: Option<&Path>) {
+        let Some(path) = path.filter(|path| !path.exists()) else { return };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let files = std::fs::read_dir(parent_dir(path)).into_iter().flatten().flatten();
+        let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+        let names: Vec<String> = names.take(MAX_FILES_IN_FOLDER).collect();
+        let near = nearest_name(&name, names.iter().map(String::as_str));
+        let hint = match near {
+            Some(near) => Some(format!("did you mean {near}?")),
+            None if parent_dir(path).exists() => return,
+            None => hint_for_missing(path),
+        };
+        let problem = "expected a file, but found none, so no override is from a file";
+        let warning = self.place_of_value(OVERRIDES_SETTING).with_problem(problem);
+        self.warnings.push(warning.with_hint(hint));
     }
 
     /// Reads the `[[table.feed]]` entries that are enabled.

@@ -53,9 +53,19 @@ impl FilePlaces {
     /// Returns the fault of a file, which begins with its path, at the setting that names the file,
     /// if there is no file. Other faults are faults in the file.
     pub fn place_missing(&self, text: String) -> String {
+        self.place_if(text, |path| !path.is_file())
+    }
+
+    /// Returns the fault of a file, which begins with its path, at the setting that names the file:
+    /// for files in which no line is at fault.
+    pub fn place(&self, text: String) -> String {
+        self.place_if(text, |_| true)
+    }
+
+    fn place_if(&self, text: String, is_placed: impl Fn(&Path) -> bool) -> String {
         let of_file = self.places.iter().find_map(|(path, _)| {
             let problem = text.strip_prefix(&format!("{}: ", path.display()))?;
-            (!path.is_file()).then(|| self.fault(path, "", problem).to_text())
+            is_placed(path).then(|| self.fault(path, "", problem).to_text())
         });
         of_file.unwrap_or(text)
     }

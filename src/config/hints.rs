@@ -10,7 +10,7 @@ use super::description::{toml_duration, toml_list, toml_text};
 use super::raw_value::{RawValue, parse_duration, redact_secrets};
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
-const OTHER_NAMES: [(&str, &[&str]); 80] = [
+const OTHER_NAMES: [(&str, &[&str]); 90] = [
     ("address", &["http", "url"]),
     ("bind", &["http"]),
     ("host", &["http", "url"]),
@@ -78,6 +78,16 @@ const OTHER_NAMES: [(&str, &[&str]); 80] = [
     ("observe", &["shadow"]),
     ("off", &["shadow"]),
     ("log_only", &["shadow"]),
+    ("log", &["shadow"]),
+    ("report", &["shadow"]),
+    ("detect", &["shadow"]),
+    ("passive", &["shadow"]),
+    ("test", &["shadow"]),
+    ("on", &["block"]),
+    ("active", &["block"]),
+    ("strict", &["block"]),
+    ("x_real_ip", &["x-forwarded-for"]),
+    ("xff", &["x-forwarded-for"]),
     ("enforce", &["block"]),
     ("deny", &["block", "closed"]),
     ("reject", &["block"]),
@@ -298,7 +308,7 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
 }
 
 /// Ways in which a text may have been meant. Each returns the text that was meant.
-const REWRITES: [fn(&str) -> Option<String>; 22] = [
+const REWRITES: [fn(&str) -> Option<String>; 24] = [
     |text| Some(text.trim().to_owned()),
     // Quotes of a shell, of a text processor, or of JSON.
     |text| Some(text.trim_matches(is_quote).to_owned()),
@@ -326,6 +336,10 @@ const REWRITES: [fn(&str) -> Option<String>; 22] = [
     duration_or_rate,
     |text| duration_or_rate(&text.replace(',', ".")),
     sum_of_durations,
+    // The path of a field.
+    |text| text.strip_prefix("$.").map(str::to_owned),
+    // The name of a module.
+    |text| Some(text.replace("::", ":").replace(':', "::")),
     // A server with a path.
     |text| {
         text.split_once('/')

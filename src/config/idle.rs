@@ -30,7 +30,7 @@ use Need::{
 };
 
 const NO_TLS: &str = "riskgate speaks HTTP without TLS to the servers";
-const NO_LEARNING: &str = "only `riskgate table resolve` uses it otherwise";
+const NO_LEARNING: &str = "only `riskgate table resolve` uses it";
 const NO_WEBHOOK: &str = "riskgate tells nobody";
 const NO_TRACES: &str = "riskgate sends no traces";
 const NO_ACCESS_LOG: &str = "riskgate writes no access log";
@@ -42,8 +42,8 @@ const NEEDS: [(&str, Need, &str); 24] = [
     ("upstream.tls_name", True("upstream.tls"), NO_TLS),
     ("upstream.tls_ca", True("upstream.tls"), NO_TLS),
     ("upstream.tls_verify", True("upstream.tls"), NO_TLS),
-    ("upstream.resolvers", ServerWithName, "each server is an address"),
-    ("upstream.resolve_interval", ServerWithName, "each server is an address"),
+    ("upstream.resolvers", ServerWithName, "riskgate resolves no name"),
+    ("upstream.resolve_interval", ServerWithName, "riskgate resolves no name"),
     ("upstream.health_path", Not("upstream.health_interval", "0"), "nothing is checked"),
     ("dns.resolvers", True("dns.learn"), NO_LEARNING),
     ("dns.rate", True("dns.learn"), NO_LEARNING),
@@ -53,10 +53,10 @@ const NEEDS: [(&str, Need, &str); 24] = [
     ("log.path", NotFalse("log.access"), NO_ACCESS_LOG),
     ("log.format", NotFalse("log.access"), NO_ACCESS_LOG),
     ("log.fields", NotFalse("log.access"), NO_ACCESS_LOG),
-    ("log.max_bytes", Value("log.path"), "only a file is renamed"),
-    ("log.kept_files", Value("log.max_bytes"), "no file is renamed"),
-    ("listen.hsts", Value("listen.https"), "only answers over TLS have the field"),
-    ("listen.certificate.", Value("listen.https"), "only a listener with TLS shows certificates"),
+    ("log.max_bytes", Value("log.path"), "riskgate renames no file"),
+    ("log.kept_files", Value("log.max_bytes"), "riskgate renames no file"),
+    ("listen.hsts", Value("listen.https"), "no answer has the field"),
+    ("listen.certificate.", Value("listen.https"), "riskgate shows no certificate"),
     ("store.max_unsettled", Not("store.on_failure", "closed"), "no call passes without a lease"),
     ("store.wait_replicas", StoreOnServer, NO_SERVER),
     ("store.tls_ca", StoreWithTls, "the connection is not encrypted"),

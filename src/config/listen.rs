@@ -31,7 +31,12 @@ impl Settings {
         if source != ClientAddressSource::Peer && trusted_proxies == Networks::default() {
             let expected = "the proxies that may name the client, because listen.client_address \
                             is not \"peer\"";
-            self.report_missing("listen.trusted_proxies", expected);
+            let hint = "write trusted_proxies = [\"10.0.0.0/8\"], or the address of your proxy";
+            // A faulty list has its own fault.
+            if self.list_texts("listen.trusted_proxies").next().is_none() {
+                let key = "listen.trusted_proxies";
+                self.report_missing_with_hint(key, expected, Some(hint.to_owned()));
+            }
         }
         if trusted_proxies.contains_all_addresses() {
             let problem = "expected the addresses of your proxies, because any client may name \

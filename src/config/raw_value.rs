@@ -6,7 +6,6 @@ use std::time::Duration;
 use toml::de::{DeArray, DeValue};
 
 use super::description::{SettingKind, toml_list, toml_text};
-use super::variables::find_variable;
 use crate::store::redact_url;
 
 /// A value whose type is not checked yet.
@@ -156,6 +155,32 @@ impl RawValue {
             RawValue::Unsupported(what) => (*what).to_owned(),
         }
     }
+}
+
+/// Returns the first variable in a text of which another program would write the value.
+fn find_variable(text: &str) -> Option<&str> {
+    let is_name = |name: &str| {
+        let has_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        has_start && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let starts_as_name = |inner: &str| {
+        let end = inner.find([':', '-', '|', ' ']).unwrap_or(inner.len());
+        is_name(&inner[..end])
+    };
+    for (open, close) in [("${", "}"), ("{{", "}}"), ("{$", "}"), ("{env.", "}"), ("$(", ")")] {
+        for (start, _) in text.match_indices(open) {
+            let inner = &text[start + open.len()..];
+            let Some(end) = inner.find(close) else { continue };
+            if starts_as_name(inner[..end].trim().trim_start_matches('.')) {
+                return Some(&text[start..start + open.len() + end + close.len()]);
+            }
+        }
+    }
+    let of_shell = text.strip_prefix('$');
+    let of_windows = text.strip_prefix('%').and_then(|rest| rest.strip_suffix('%'));
+    let of_program = text.strip_prefix("env:");
+    let is_whole = [of_shell, of_windows, of_program].into_iter().flatten().any(is_name);
+    is_whole.then_some(text)
 }
 
 /// Longer words may be keys, so error messages leave them out.

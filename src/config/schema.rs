@@ -6,12 +6,13 @@
 use serde_json::{Map, Value, json};
 
 use super::description::{SettingDescription, SettingKind};
+use super::settings::Settings;
 
 /// The documents with a table of settings.
 const DOCUMENTS_WITH_SETTINGS: [&str; 2] =
     [include_str!("../../docs/configuration.md"), include_str!("../../docs/signup-form.md")];
 /// A config that has every section once.
-pub const ONE_OF_EACH_SECTION: &str = r#"
+const ONE_OF_EACH_SECTION: &str = r#"
 [[listen.certificate]]
 chain = "chain.pem"
 [[upstream.route]]
@@ -25,6 +26,16 @@ name = "token"
 [[rule]]
 name = "rule"
 "#;
+
+impl Settings {
+    /// The settings of [`ONE_OF_EACH_SECTION`].
+    pub(super) fn of_each_section() -> Settings {
+        let mut settings = Settings::default();
+        // The text is TOML, so this can't fail.
+        let _ = settings.read_toml("config", ONE_OF_EACH_SECTION);
+        settings
+    }
+}
 
 /// Returns the schema (JSON Schema 2020-12) of a config file with these settings.
 pub fn render_schema(descriptions: &[SettingDescription]) -> Value {

@@ -4,20 +4,48 @@
 
 use std::ops::Range;
 
+use super::Config;
 use super::fault::{ConfigFault, ConfigText};
-use super::unknown_keys::{header_of_known, known_keys};
+use super::hints::{is_curly_quote, is_quote};
+use super::raw_value::{RawValue, redact_secrets};
+use super::settings::{RawSetting, Settings};
+use super::unknown_keys::{general, header_of_known, known_keys};
 
 /// What the parser says of a name that a section has twice, and of a section.
 const DUPLICATE: &str = "duplicate key";
-/// Words that people write for a boolean, in small letters.
-const FLAGS: [(&str, &str); 6] = [
-    ("true", "true"),
-    ("yes", "true"),
-    ("on", "true"),
-    ("false", "false"),
-    ("no", "false"),
-    ("off", "false"),
-];
+/// What to write in place of the blocks of other servers.
+const SECTIONS_AND_SETTINGS: &str = "write sections and settings: [listen] and http = \"0.0.0.0:8080\", [upstream] and \
+     servers = [\"127.0.0.1:9000\"]";
+/// The names of settings of which no fault shows a part.
+const NAMES_OF_SECRETS: [&str; 4] = ["token", "secret", "hash", "previous_secret"];
+
+/// A line with a fault: `NAME = VALUE`, as far as it has these parts.
+struct FaultyLine<'t> {
+    text: &'t str,
+    /// Empty if no setting and no section has this name.
+    name: &'t str,
+    /// What stands behind the name, with its `=` or `:`.
+    behind: &'t str,
+    value: &'t str,
+    /// The whole name of the setting, if the section has it.
+    key: Option<String>,
+}
+
+/// What was found in a line, and what to write.
+#[derive(Default)]
+struct Finding {
+    /// What was found, if the parser says it in words that mislead.
+    found: Option<String>,
+    /// What was expected and found, if the fault is no fault of TOML alone.
+    problem: Option<String>,
+    hint: Option<String>,
+}
+
+impl Finding {
+    fn new(found: impl Into<String>, hint: impl Into<String>) -> Finding {
+        Finding { found: Some(found.into()), hint: Some(hint.into()), problem: None }
+    }
+}
 
 impl ConfigText {
     /// A fault of the syntax of TOML at `span`, of which the parser says `message`.
@@ -28,30 +56,20 @@ impl ConfigText {
         if text.starts_with('[') && text.chars().all(is_of_header) {
             return self.header_fault(&line, span, message);
         }
-        let at_equals = text.find('=').unwrap_or(text.len());
-        let separator = match text[..at_equals].find(':') {
-            Some(colon) => colon,
-            None => at_equals,
-        };
-        let (name, behind) = text.split_at(separator);
-        let name = name.trim();
-        let known = known_keys();
-        let is_known = |name: &str| known.iter().any(|key| key.split('.').any(|it| it == name));
-        let name = if is_known(name) { name } else { "" };
-        let found = describe(name, behind, message, self.first_line_of(name, line.start));
-        let shown = match name {
-            "" => "…".to_owned(),
-            _ if behind.starts_with(':') => format!("{name}: …"),
-            _ => format!("{name} = …"),
-        };
-        let is_in_value = !name.is_empty() && span.start > line.start + separator;
-        let (indent, width) = match is_in_value {
-            true => (shown.chars().count() - 1, 1),
-            false => (0, name.chars().count().max(1)),
-        };
-        let problem = format!("expected TOML, but found: {}", found.unwrap_or(message.to_owned()));
-        let hint = hint_for_line(text, name, behind);
-        self.fault_with_excerpt(span.start, shown, indent..indent + width, &problem).with_hint(hint)
+        let first = |name: &str| self.first_line_of(name, line.start);
+        let faulty = FaultyLine::parse(text, self.section_above(line.start));
+        let finding = faulty.find_fault(message, first);
+        let (shown, place) = faulty.excerpt(span.start - line.start);
+        let found = finding.found.unwrap_or(message.to_owned());
+        let problem = finding.problem.unwrap_or(format!("expected TOML, but found: {found}"));
+        self.fault_with_excerpt(span.start, shown, place, &problem).with_hint(finding.hint)
+    }
+
+    /// Returns the name of the section of a line.
+    fn section_above(&self, line_start: usize) -> &str {
+        let before = self.text.get(..line_start).unwrap_or_default();
+        let header = before.lines().rev().find(|line| line.starts_with('['));
+        header.unwrap_or_default().trim().trim_matches(['[', ']', ' '])
     }
 
     /// A fault of the header of a section. Its brackets may be wrong, or those of an earlier one.
@@ -78,11 +96,17 @@ impl ConfigText {
             }
             _ => None,
         };
-        let problem = match first {
-            Some((at, _)) if is_double => {
-                format!("expected [{section}] once, but found it again, first in line {}", at + 1)
-            }
-            _ => format!("expected TOML, but found: {message}"),
+        let inner = format!("{section}.");
+        let mut before = self.text[..line.start].lines().enumerate();
+        let inner = before.find(|(_, other)| {
+            other.trim_start_matches('[').starts_with(&inner) && other.starts_with('[')
+        });
+        let (problem, hint) = match (first, inner) {
+            (None, Some((at, inner))) if is_double => (
+                format!("expected {written} above its {}, but found it below", inner.trim()),
+                Some(format!("write {written} above line {}", at + 1)),
+            ),
+            (first, _) => (describe_double(section, first, is_double, message), hint),
         };
         let start = span.start - line.start;
         let end = span.end.min(line.end) - line.start;
@@ -106,68 +130,273 @@ impl ConfigText {
     }
 }
 
-/// Says what was found, if the parser says it in words that mislead.
-fn describe(name: &str, behind: &str, message: &str, first: Option<usize>) -> Option<String> {
-    let value = behind.get(1..).unwrap_or_default().trim();
+/// Says what a header of a section is that stands twice, or that is no TOML.
+fn describe_double(
+    section: &str,
+    first: Option<(usize, &str)>,
+    is_double: bool,
+    message: &str,
+) -> String {
     match first {
-        Some(first) if message.starts_with(DUPLICATE) => {
-            return Some(format!("{name} again, first in line {first}"));
+        Some((at, _)) if is_double => {
+            format!("expected [{section}] once, but found it again, first in line {}", at + 1)
         }
-        _ => {}
-    }
-    if name.is_empty() {
-        return None;
-    }
-    match value {
-        "" if behind.starts_with('=') => Some(format!("{name} without a value")),
-        value if is_unquoted(value) && !value.starts_with(['=', '>']) => {
-            Some("a text without quotes".to_owned())
-        }
-        _ => None,
+        _ => format!("expected TOML, but found: {message}"),
     }
 }
 
-/// Returns true if a value begins like none of TOML but a word or a number.
-fn is_unquoted(value: &str) -> bool {
-    !value.is_empty() && !value.starts_with(['"', '\'', '[', '{', '#'])
+impl<'t> FaultyLine<'t> {
+    fn parse(text: &'t str, section: &str) -> FaultyLine<'t> {
+        let at_equals = text.find('=').unwrap_or(text.len());
+        let separator = text[..at_equals].find(':').unwrap_or(at_equals);
+        let (name, behind) = text.split_at(separator);
+        let name = name.trim().trim_matches(is_quote);
+        let known = known_keys();
+        let keys = [format!("{section}.{name}"), name.to_owned()];
+        // Any name is the name of a plan.
+        let is_plan = section == "plans" && !name.is_empty();
+        let key = keys.into_iter().find(|key| known.contains(key) || is_plan);
+        let is_part = |key: &String| key.split('.').any(|part| part == name);
+        let is_known = key.is_some() || known.iter().any(is_part);
+        let value = behind.get(1..).unwrap_or_default().trim();
+        FaultyLine { text, name: if is_known { name } else { "" }, behind, value, key }
+    }
+
+    /// The line as a fault may show it, and the characters to mark. `column` is the byte at which
+    /// the parser stopped.
+    fn excerpt(&self, column: usize) -> (String, Range<usize>) {
+        let text = self.text.trim_end();
+        let at = |byte: usize| text.get(..byte.min(text.len())).unwrap_or(text).chars().count();
+        if self.is_shown() {
+            return (text.replace('\t', " "), at(column)..at(column) + 1);
+        }
+        let shown = match self.name {
+            "" => "…".to_owned(),
+            name if self.behind.starts_with(':') => format!("{name}: …"),
+            name => format!("{name} = …"),
+        };
+        let is_in_value = !self.name.is_empty() && column > self.text.len() - self.behind.len();
+        let place = match is_in_value {
+            true => shown.chars().count() - 1..shown.chars().count(),
+            false => 0..self.name.chars().count().max(1),
+        };
+        (shown, place)
+    }
+
+    /// Whether a fault may show the line: no part of it can be a part of a secret.
+    fn is_shown(&self) -> bool {
+        let is_secret =
+            NAMES_OF_SECRETS.contains(&self.name.rsplit('.').next().unwrap_or_default());
+        let is_setting = self.key.is_some() && !is_secret;
+        (is_setting || self.is_of_block()) && redact_secrets(self.text) == self.text
+    }
+
+    fn find_fault(&self, message: &str, first_line_of: impl Fn(&str) -> Option<usize>) -> Finding {
+        if let Some(first) = first_line_of(self.name).filter(|_| message.starts_with(DUPLICATE)) {
+            let found = format!("{} again, first in line {first}", self.name);
+            return Finding { found: Some(found), ..Finding::default() };
+        }
+        let sources: [fn(&FaultyLine<'t>) -> Option<Finding>; 4] = [
+            FaultyLine::find_other_characters,
+            FaultyLine::find_other_format,
+            FaultyLine::find_other_separator,
+            FaultyLine::find_unquoted_value,
+        ];
+        let found = sources.iter().find_map(|find| find(self));
+        found.or_else(|| self.find_fault_of_quotes(message)).unwrap_or_default()
+    }
+
+    /// Finds quotes and blanks that look like those of TOML.
+    fn find_other_characters(&self) -> Option<Finding> {
+        let quotes: Vec<char> = self.text.chars().filter(|c| is_curly_quote(*c)).collect();
+        let is_quoted = self.value.starts_with(|c| is_quote(c) && c != '"' && c != '\'');
+        let is_in_list = self.value.starts_with('[') && !quotes.is_empty();
+        if is_quoted || is_in_list {
+            let shown: Vec<String> =
+                self.value.chars().filter(|c| is_quote(*c)).map(String::from).collect();
+            let (first, last) = (shown.first()?, shown.last()?);
+            let written = self.value.replace(is_quote, "\"");
+            let hint = match self.is_shown() {
+                true => format!("write {written}"),
+                false => "write \" in place of each".to_owned(),
+            };
+            return Some(Finding::new(format!("the quotes {first} and {last}"), hint));
+        }
+        let is_hidden = |c: char| {
+            c.is_whitespace() && !c.is_ascii()
+                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
+        };
+        let hidden = self.text.chars().find(|c| is_hidden(*c))?;
+        let found = format!("U+{:04X}, a character that can't be seen", u32::from(hidden));
+        Some(Finding::new(found, "write this line again, or a blank in its place"))
+    }
+
+    /// Whether the line is of a block between braces.
+    fn is_of_block(&self) -> bool {
+        let line = self.text.trim();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || " ._-/:*{}\"\t".contains(c);
+        let is_end = matches!(line, "}" | "};" | "})" | "},");
+        is_end || line.ends_with('{') && !line.contains('=') && line.chars().all(is_word)
+    }
+
+    /// Finds lines of JSON, YAML, XML and of the configs of other servers.
+    fn find_other_format(&self) -> Option<Finding> {
+        let line = self.text.trim();
+        let first = line.split([' ', '{', ':', '\t']).next().unwrap_or_default();
+        let known = header_of_known(first.trim_matches(is_quote));
+        let hint = known.map_or(SECTIONS_AND_SETTINGS.to_owned(), |it| format!("write {it}"));
+        let is_comment = |start: &&str| line.starts_with(*start);
+        match line {
+            "---" => Some(Finding::new("a line of YAML", "remove this line")),
+            _ if ["//", "/*", ";", "--", "<!--"].iter().any(is_comment) => Some(Finding {
+                hint: Some("write # before a comment".to_owned()),
+                ..Finding::default()
+            }),
+            _ if line.starts_with('{') => Some(Finding::new("JSON", SECTIONS_AND_SETTINGS)),
+            _ if line.starts_with('<') => {
+                Some(Finding::new("a tag in < and >", SECTIONS_AND_SETTINGS))
+            }
+            _ if self.is_of_block() => {
+                Some(Finding::new("a block in braces, as other servers have it", hint))
+            }
+            _ if line.starts_with("- ") => {
+                let hint = "write a list between brackets, such as servers = [\"127.0.0.1:9000\"]";
+                Some(Finding::new("a list of YAML", hint))
+            }
+            _ if line.starts_with("RISKGATE__") && line.contains('=') => {
+                let hint = "set it in the environment, or write its setting, such as [listen] and \
+                            http = \"0.0.0.0:8080\"";
+                Some(Finding::new("a variable of the environment", hint))
+            }
+            _ if !line.contains(['=', '[', '"', '}'])
+                && !line.split(' ').next().unwrap_or_default().contains(':') =>
+            {
+                let is_setting = known_keys().iter().any(|it| it.rsplit('.').next() == Some(first));
+                let hint = match is_setting {
+                    true => format!("write {first} = …"),
+                    false => hint,
+                };
+                Some(Finding::new("a line without =", hint))
+            }
+            _ => None,
+        }
+    }
+
+    /// Finds a `:` or a `==` in place of `=`, and a sign too many behind the value.
+    fn find_other_separator(&self) -> Option<Finding> {
+        let (name, value) = (self.name, self.value);
+        let hint = |hint: String| Some(Finding { hint: Some(hint), ..Finding::default() });
+        if name.is_empty() {
+            return None;
+        }
+        if self.behind.starts_with(':') {
+            return hint(match (value, header_of_known(name)) {
+                ("", Some(header)) => format!("write {header}"),
+                _ => format!("write {name} = …"),
+            });
+        }
+        if let Some(sign) = ["=", ">"].iter().find(|sign| value.starts_with(**sign)) {
+            return hint(format!("write {name} = …, without the {sign} behind it"));
+        }
+        if value.is_empty() && self.behind.starts_with('=') {
+            let found = Some(format!("{name} without a value"));
+            return Some(Finding { found, ..Finding::default() });
+        }
+        let last = value.chars().next_back().filter(|last| matches!(last, ';' | ','));
+        let is_quoted = value.starts_with(['"', '\'']);
+        match last {
+            Some(last) if is_quoted => hint(format!("write no {last} at the end of the line")),
+            _ => None,
+        }
+    }
+
+    /// Judges a value without quotes by its setting.
+    fn find_unquoted_value(&self) -> Option<Finding> {
+        let value = self.value.split(" #").next().unwrap_or_default();
+        let value = value.trim_end_matches([',', ';', ' ']);
+        if self.name.is_empty() || value.is_empty() || value.starts_with(['"', '\'', '{', '#']) {
+            return None;
+        }
+        let raw = match value.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+            Some(items) if !items.contains(['"', '\'']) => {
+                let items = items.split(',').map(str::trim).filter(|it| !it.is_empty());
+                RawValue::List(items.map(|it| RawValue::Text(it.to_owned())).collect())
+            }
+            _ if value.starts_with('[') => return None,
+            _ => RawValue::Text(value.to_owned()),
+        };
+        let found = "a text without quotes";
+        let Some(key) = self.key.as_ref().filter(|_| self.is_shown()) else {
+            return Some(Finding::new(found, "write a text between quotes"));
+        };
+        match judge_value(key, &raw) {
+            None => Some(Finding::new(found, format!("write {}", raw.to_redacted_string()))),
+            Some((problem, hint)) => {
+                let quoted = raw.to_redacted_string();
+                let problem = format!("{key}: {}", problem.replace(&quoted, value));
+                Some(Finding { problem: Some(problem), hint, found: None })
+            }
+        }
+    }
+
+    /// Finds a quote too many or too few, and `\`.
+    fn find_fault_of_quotes(&self, message: &str) -> Option<Finding> {
+        let value = self.value;
+        let hint = |hint: String| Some(Finding { hint: Some(hint), ..Finding::default() });
+        if message.starts_with("missing comma") && !has_inner_quote(value) {
+            return hint("write a comma between the two texts".to_owned());
+        }
+        if has_inner_quote(value) {
+            let hint = "write the text between ' and ', or leave the inner quotes out";
+            return Some(Finding::new("a \" inside a text between \" and \"", hint));
+        }
+        match value.chars().next() {
+            Some('"') if value.contains('\\') => {
+                hint("write \\\\ for each \\, or the text between ' and '".to_owned())
+            }
+            Some(quote @ ('"' | '\'')) if !self.name.is_empty() && !value[1..].contains(quote) => {
+                let hint = format!("end the text with {quote}");
+                Some(Finding::new("a text without its end", hint))
+            }
+            _ => None,
+        }
+    }
 }
 
-/// Returns what to write in place of a line.
-fn hint_for_line(text: &str, name: &str, behind: &str) -> Option<String> {
-    let line = text.trim_start();
-    if ["//", "/*", ";", "--", "<!--"].iter().any(|comment| line.starts_with(comment)) {
-        return Some("write # before a comment".to_owned());
+/// Whether a text between `"` ends in the middle of a word.
+fn has_inner_quote(value: &str) -> bool {
+    let (mut is_in_text, mut chars) = (false, value.chars().peekable());
+    if value.contains("\"\"\"") || !value.starts_with(['"', '[']) {
+        return false;
     }
-    if line.starts_with('{') {
-        return Some("write sections and settings, such as [listen] and http = \"…\"".to_owned());
-    }
-    if name.is_empty() {
-        return None;
-    }
-    let value = behind.get(1..).unwrap_or_default().trim();
-    if behind.starts_with(':') {
-        return Some(match (value, header_of_known(name)) {
-            ("", Some(header)) => format!("write {header}"),
-            _ => format!("write {name} = …"),
-        });
-    }
-    if let Some(sign) = ["=", ">"].iter().find(|sign| value.starts_with(**sign)) {
-        return Some(format!("write {name} = …, without the {sign} behind it"));
-    }
-    let last = value.chars().next_back().filter(|last| matches!(last, ';' | ','));
-    if let Some(last) = last.filter(|_| !value.starts_with(['[', '{'])) {
-        return Some(format!("write no {last} at the end of the line"));
-    }
-    let flag = FLAGS.iter().find(|(word, _)| value.eq_ignore_ascii_case(word));
-    match (flag, value.chars().next()) {
-        (Some((_, flag)), _) => Some(format!("write {flag}")),
-        (None, Some('"')) if value.contains('\\') => {
-            Some("write \\\\ for each \\, or the text between ' and '".to_owned())
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if is_in_text => drop(chars.next()),
+            '"' => {
+                let is_before_word = chars.peek().is_some_and(|next| next.is_alphanumeric());
+                if is_in_text && is_before_word {
+                    return true;
+                }
+                is_in_text = !is_in_text;
+            }
+            '#' if !is_in_text => return false,
+            _ => {}
         }
-        (None, Some(quote @ ('"' | '\''))) if !value[1..].contains(quote) => {
-            Some(format!("end the text with {quote}"))
-        }
-        (None, _) if is_unquoted(value) => Some("write a text between quotes".to_owned()),
-        _ => None,
     }
+    false
+}
+
+/// Returns what a setting expects in place of a value, and what to write; `None` if it takes the
+/// value.
+fn judge_value(key: &str, raw: &RawValue) -> Option<(String, Option<String>)> {
+    const LOCATION: &str = "the judged value";
+    let mut settings = Settings::of_each_section();
+    Config::from_settings(None, &mut settings);
+    let of_entry = settings.descriptions.iter().find(|it| general(&it.key) == key);
+    let whole_key = of_entry.map_or_else(|| key.to_owned(), |it| it.key.clone());
+    let mut settings = Settings::of_each_section();
+    settings.values.insert(whole_key, RawSetting::new(raw.clone(), LOCATION.to_owned()));
+    Config::from_settings(None, &mut settings);
+    let fault = settings.faults.iter().find_map(|it| it.expected_and_hint(LOCATION));
+    fault.map(|(problem, hint)| (problem.to_owned(), hint.map(str::to_owned)))
 }

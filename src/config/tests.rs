@@ -198,8 +198,7 @@ fn reload_cell(key: &str) -> Option<&'static str> {
 
 #[test]
 fn each_setting_changes_the_half_of_the_config_that_the_documents_name() {
-    let mut settings = Settings::default();
-    let _ = settings.read_toml("config", schema::ONE_OF_EACH_SECTION);
+    let mut settings = Settings::of_each_section();
     Config::from_settings(None, &mut settings);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("riskgate.toml");
@@ -264,7 +263,7 @@ fn typical_mistakes_get_the_right_hint() {
         (plain("[listen]\nhttp = \":8080\"\n"), "write \"0.0.0.0:8080\""),
         (plain("[listen]\nhttp = \"localhost:8080\"\n"), "write \"127.0.0.1:8080\""),
         (plain("[listen]\nhttp = 8080\n"), "write \"127.0.0.1:8080\""),
-        (plain("[listen]\nhttp = 127.0.0.1:8080\n"), "write a text between quotes"),
+        (plain("[listen]\nhttp = 127.0.0.1:8080\n"), "write \"127.0.0.1:8080\""),
         (plain("[listen]\nmax_body_bytes = \"32MiB\"\n"), "write 33554432"),
         (plain("[listen]\ntrusted_proxies = \"10.0.0.0/8\"\n"), "write [\"10.0.0.0/8\"]"),
         (plain("[listen]\nadmin = \"0.0.0.0:9090\"\n"), "write \"127.0.0.1:9090\""),
@@ -301,6 +300,48 @@ fn typical_mistakes_get_the_right_hint() {
         (plain("[log]\nfields = [\n\"time\",\n  \"pat\"]\n"), "4:3: log.fields: expected a list"),
         (plain("[authz]\npath = \"/a\"\ncheck = [\"keys\"]\n"), "did you mean \"key\"?"),
         (plain("[authz]\npath = \"/a\"\nemail = \"X-Mail\"\n"), "write \"header:X-Mail\""),
+    ]);
+}
+
+/// Values of another type or unit, and settings in another section.
+#[test]
+fn misplaced_values_and_settings_get_the_right_hint() {
+    let plain = str::to_owned;
+    assert_hints(&[
+        (plain("[listen]\nhsts = 31536000\n"), "write \"365d\""),
+        (
+            plain(
+                "[listen]\nredirect = true\nhttps = \"1.2.3.4:1\"\n[[listen.certificate]]\nchain = \"a\"\nkey = \"b\"\n",
+            ),
+            "write \"0.0.0.0:80\": the address at which",
+        ),
+        (
+            plain("[log]\naccess = \"/var/log/a\"\n"),
+            "write access = true, and path = \"/var/log/a\"",
+        ),
+        (
+            plain("[dns]\nlearn = [\"1.1.1.1\"]\n"),
+            "write learn = true, and resolvers = [\"1.1.1.1\"]",
+        ),
+        (plain("[upstream]\ntls = \"ca.pem\"\n"), "write tls = true, and tls_ca = \"ca.pem\""),
+        (
+            plain("[log]\nlevel = \"info,riskgate:dns=debug\"\n"),
+            "write \"info,riskgate::dns=debug\"",
+        ),
+        (plain("[plans]\npro = -1\n"), "write \"unlimited\""),
+        (plain("[top]\nhalf_life = \"1w\"\n"), "write \"7d\""),
+        (
+            plain(
+                "[listen]\ntrusted_proxies = [\"10.0.0.0/255.0.0.0\"]\nclient_address = \"forwarded\"\n",
+            ),
+            "write [\"10.0.0.0/8\"]",
+        ),
+        (plain("[listen]\ntrusted_proxies = [\"10.1.*\"]\n"), "write [\"10.1.0.0/16\"]"),
+        (plain("[listen]\nclient_address = \"forwarded\"\n"), "write trusted_proxies = "),
+        (plain("[listen]\nclient_address = \"X-Real-IP\"\n"), "did you mean \"x-forwarded-for\"?"),
+        (plain("[listen]\nlog.level = \"debug\"\n"), "write level = … below [log]"),
+        (plain("[[key]]\nid = \"a\"\n"), "[keys] and file = \"keys.toml\""),
+        (plain("mode = \"block\"\n"), "write it below [authz] or [upstream.route.screen]"),
     ]);
 }
 
@@ -538,7 +579,42 @@ fn what_is_no_toml_gets_what_was_meant() {
         ("[log]\nlevel = \"info\",\n", "2:15", "write no , at the end of the line"),
         ("[log]\naccess = True\n", "2:10", "write true"),
         ("[log]\naccess = off\n", "2:10", "write false"),
-        ("[log]\nlevel = info\n", "2:9", "write a text between quotes"),
+        ("[log]\nlevel = info\n", "2:9", "write \"info\""),
+        ("[log]\nlevel = inof\n", "2:9", "did you mean \"info\"?"),
+        (
+            "[plans]\npro = 10,000\n",
+            "2:9",
+            "found 10,000\n  |\n2 | pro = 10,000\n  |         ^ write 10000",
+        ),
+        ("[plans]\npro = 10k # a\n", "2:7", "write 10000"),
+        ("[plans]\npro = unlimited\n", "2:7", "write \"unlimited\""),
+        ("[listen]\nmax_body_bytes = 20MB\n", "2:18", "write 20971520"),
+        ("[upstream]\ndeadline = 5s\n", "2:12", "write \"5s\""),
+        ("[upstream]\nservers = [10.0.0.7:1, a:2]\n", "2:16", "write [\"10.0.0.7:1\", \"a:2\"]"),
+        (
+            "[listen]\nhttp = “0.0.0.0:80”\n",
+            "2:8",
+            "http = “0.0.0.0:80”\n  |        ^ write \"0.0.0.0:80\"",
+        ),
+        ("[listen]\nhttp = `0.0.0.0:80`\n", "2:8", "write \"0.0.0.0:80\""),
+        ("[upstream]\nservers = [“a:1”]\n", "2:12", "write [\"a:1\"]"),
+        ("[admin]\ntoken = “s3cr3t-s3cr3t-1234”\n", "2:9", "write \" in place of each"),
+        ("[listen]\nhttp =\u{a0}\"0.0.0.0:80\"\n", "2:7", "found: U+00A0"),
+        ("server {\n  listen 80;\n}\n", "1:8", "server {\n  |        ^ write sections and"),
+        ("example.com {\n  reverse_proxy a:1\n}\n", "1:13", "a block in braces"),
+        ("listen {\n  http = \"a\"\n}\n", "1:8", "write [listen]"),
+        ("[listen]\nhttp 0.0.0.0:80\n", "2:6", "write http = …"),
+        ("[upstream]\n- a:1\n", "2:3", "a list between brackets"),
+        ("---\nlisten:\n", "1:4", "remove this line"),
+        ("<config>\n", "1:1", "a tag in < and >"),
+        ("RISKGATE__LISTEN__HTTP=1.2.3.4:80\n", "1:27", "set it in the environment"),
+        ("[upstream]\nservers = [\n  \"a:1\"\n  \"b:2\"\n]\n", "4:3", "write a comma between"),
+        ("[[rule]]\nif = [\"domain == \"a.com\"\"]\n", "2:19", "leave the inner quotes out"),
+        (
+            "[upstream]\n[upstream.route.screen]\nmode = \"block\"\n[[upstream.route]]\n",
+            "4:12",
+            "write [[upstream.route]] above line 2",
+        ),
         ("[log]\nlevel =\n", "2:8", "level without a value"),
         ("[log]\nlevel = \"info\n", "2:14", "end the text with \""),
         ("[log]\npath = \"C:\\log\"\n", "2:12", "write \\\\ for each \\"),
@@ -581,6 +657,15 @@ fn typical_mistakes_in_routes_get_the_right_hint() {
         (plain("[[upstream.route]]\npath = \"/x\"\n"), "did you mean `prefix`?"),
         (plain("[[upstream.route]]\nprefix = \"x\"\n"), "write \"/x\""),
         (plain("[[upstream.route]]\nprefix = \"/x/*\"\n"), "write \"/x\""),
+        (route("servers = [\"b:1\"]"), "all routes go to upstream.servers"),
+        (route("mode = \"block\""), "write it below [upstream.route.screen]"),
+        (
+            screened("failure_status = \"gateway\""),
+            "write it below [[upstream.route]], above [upstream.route.screen]",
+        ),
+        (screened("mode = \"log\""), "did you mean \"shadow\"?"),
+        (screened("max_per_client = \"10r/m\""), "write \"10/m\""),
+        (plain("[upstream]\nservers = [\"http://a:1/v1\"]\n"), "without the path"),
         (route("methods = [\"post\"]"), "write [\"POST\"]"),
         (route("methods = \"POST\""), "write [\"POST\"]"),
         (route("key = \"no\""), "write false"),
@@ -602,13 +687,44 @@ fn typical_mistakes_in_routes_get_the_right_hint() {
     ]);
 }
 
-#[test]
-fn typical_mistakes_in_rules_get_the_right_hint() {
+/// Checks that a rule with each of these conditions has one fault, at its place and with this hint.
+#[track_caller]
+fn assert_faults_of_conditions(mistakes: &[(&str, &str, &str)]) {
     let with_if = |condition: &str| {
         format!(
             "[[rule]]\nname = \"r\"\nif = [\n  \"risk_score > 1\", {condition},\n]\nthen = \"block\"\n"
         )
     };
+    for (condition, place, hint) in mistakes {
+        let faults = read_config_text(&with_if(condition)).unwrap_err();
+        assert_eq!(faults.len(), 1, "{condition}: {faults:#?}");
+        assert!(
+            faults[0].starts_with(&format!("riskgate.toml:{place}")),
+            "{condition}: {faults:#?}"
+        );
+        assert!(faults[0].contains(hint) && faults[0].contains('^'), "{condition}: {faults:#?}");
+    }
+}
+
+#[test]
+fn rules_of_other_languages_and_those_that_never_hold_get_the_right_hint() {
+    assert_faults_of_conditions(&[
+        ("\"domain == *.a.com\"", "4:32:", "rules have no patterns"),
+        ("'domain == \"@a.com\"'", "4:32:", "write a.com: rules know no addresses"),
+        ("\"domain == .ru\"", "4:32:", "write each domain"),
+        ("\"email endswith .ru\"", "4:22:", "write domain, as in"),
+        ("\"domain contains mail\"", "4:29:", "rules have no patterns"),
+        ("\"domain in a.com, b.com\"", "4:32:", "write [a.com, b.com]"),
+        ("\"risk_score >= 0.8\"", "4:36:", "write 80"),
+        ("\"risk_score < 1\"", "4:22:", "conditions that can hold together"),
+        ("\"is_role == true\", \"is_role == false\"", "4:41:", "that can hold together"),
+        ("\"reason == safe\", \"reason != safe\"", "4:40:", "that can hold together"),
+        ("\"domain == a.com\", \"domain == b.com\"", "4:41:", "that can hold together"),
+    ]);
+}
+
+#[test]
+fn typical_mistakes_in_rules_get_the_right_hint() {
     let mistakes = [
         ("\"inbox_acounts_30d >= 3\"", "4:22:", "did you mean inbox_accounts_30d?"),
         ("\"risk_score => 3\"", "4:33:", "write >="),
@@ -623,7 +739,11 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
         ("\"verdict_source == lists\"", "4:40:", "did you mean list?"),
         ("\"is_role == ture\"", "4:33:", "did you mean true?"),
         ("\"\"\"is_role == yes\"\"\"", "4:35:", "expected true or false"),
-        ("\"risk_score >= 3 and is_role == true\"", "4:38:", "one condition in each text"),
+        (
+            "\"risk_score >= 3 and is_role == true\"",
+            "4:38:",
+            "write \"risk_score >= 3\", \"is_role == true\"",
+        ),
         ("\"inbox_accounts_30d >= 2000\"", "4:44:", "a whole number of 0 to 1000"),
         ("\"inbox_accounts_30d >= 1_000\"", "4:44:", "write only the digits"),
         ("'risk_score >= \"80\"'", "4:36:", "write only the digits"),
@@ -636,15 +756,7 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
             "domain in [\"a.com\", \"b_c\"]\n  |                     ^^^^^",
         ),
     ];
-    for (condition, place, hint) in mistakes {
-        let faults = read_config_text(&with_if(condition)).unwrap_err();
-        assert_eq!(faults.len(), 1, "{condition}: {faults:#?}");
-        assert!(
-            faults[0].starts_with(&format!("riskgate.toml:{place}")),
-            "{condition}: {faults:#?}"
-        );
-        assert!(faults[0].contains(hint) && faults[0].contains('^'), "{condition}: {faults:#?}");
-    }
+    assert_faults_of_conditions(&mistakes);
     let rule = |more: &str| format!("[[rule]]\nname = \"a\"\nthen = \"review\"\n{more}\n");
     assert_hints(&[
         (rule("condition = \"risk_score > 3\""), "did you mean `if`?"),

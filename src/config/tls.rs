@@ -18,8 +18,9 @@ impl Settings {
             && !self.values.contains_key("listen.certificate")
         {
             let hint = "write [[listen.certificate]], and below it chain = \"…\" and key = \"…\"";
-            let expected = "at least one, since listen.https is set";
-            self.report_missing_with_hint("listen.certificate", expected, Some(hint.to_owned()));
+            let problem = "expected a [[listen.certificate]] too, but found none";
+            let fault = self.place_of_value("listen.https").with_problem(problem);
+            self.faults.push(fault.with_hint(Some(hint.to_owned())));
         }
         members
             .iter()

@@ -5,13 +5,25 @@ use std::collections::BTreeSet;
 use super::Config;
 use super::fault::SettingSpan;
 use super::hints::nearest_name;
-use super::schema::ONE_OF_EACH_SECTION;
 use super::settings::Settings;
 use super::variables::{ENV_PREFIX, meant_setting, variable};
 
 /// Sections of which a config may have several.
 const TABLE_ARRAYS: [&str; 5] =
     ["admin.token", "listen.certificate", "rule", "table.feed", "upstream.route"];
+
+/// What people expect in a section, and what riskgate has in its place.
+const EXPECTED_ELSEWHERE: [(&str, &[&str], &str); 1] = [(
+    "upstream.route",
+    &["servers", "server", "upstream", "backend", "proxy_pass", "target", "url", "to"],
+    "all routes go to upstream.servers; for another service, run another riskgate, or let a \
+         proxy behind riskgate divide the paths",
+)];
+/// Sections of other files of riskgate, each with what to write in the config.
+const SECTIONS_OF_OTHER_FILES: [(&str, &str); 1] = [(
+    "key",
+    "write [[key]] into a file of its own, and name the file here: [keys] and file = \"keys.toml\"",
+)];
 
 impl Settings {
     /// Returns true if only the header of a section in it names this section.
@@ -42,6 +54,23 @@ impl Settings {
         is_of_environment.then(|| match meant_setting(key, known) {
             Some(meant) => format!("did you mean {}?", variable(&meant)),
             None => "a setting has a variable such as RISKGATE__LISTEN__HTTP".to_owned(),
+        })
+    }
+
+    /// Returns the hint for a dotted name in a section, such as `log.level` below `[listen]`, whose
+    /// first part is no section of it.
+    fn hint_for_dotted_name(&self, section: &str, known: &BTreeSet<String>) -> Option<String> {
+        let (outer, inner) = section.rsplit_once('.')?;
+        let prefix = format!("{section}.");
+        let name = self.values.keys().find_map(|key| key.strip_prefix(&prefix))?;
+        let meant = format!("{inner}.{name}");
+        let outer = header(&general(outer));
+        let is_dotted = self.is_in_braces(section) && known.contains(&meant);
+        is_dotted.then(|| {
+            let own = header(inner);
+            format!(
+                "below {outer}, it means {inner}.{name} of {outer}; write {name} = … below {own}"
+            )
         })
     }
 
@@ -80,7 +109,9 @@ impl Settings {
                 }
                 _ => hint_for_section(&section, &known),
             };
-            let hint = self.hint_of_environment(&section, &known).unwrap_or(hint);
+            let of_variable = self.hint_of_environment(&section, &known);
+            let dotted = || self.hint_for_dotted_name(&section, &known);
+            let hint = of_variable.or_else(dotted).unwrap_or(hint);
             // The fault of the section tells why its settings are missing.
             self.faults.retain(|fault| !fault.is_of_missing(&section));
             let problem = "expected a known section, but found an unknown one";
@@ -91,7 +122,8 @@ impl Settings {
             let whole = format!("{}.", general(&key));
             let is_section = known.iter().any(|it| it.starts_with(&whole));
             let near = nearest_name(name, names_in(&general(section), &known));
-            let near = near.filter(|_| !is_section);
+            let is_elsewhere = |near: &&str| *near != name && is_expected_elsewhere(section, name);
+            let near = near.filter(|near| !is_section && !is_elsewhere(near));
             if let Some(near) = near {
                 let meant = format!("{section}.{near}");
                 self.faults.retain(|fault| !fault.is_of_missing(&meant));
@@ -113,6 +145,12 @@ fn names_in<'k>(section: &str, known: &'k BTreeSet<String>) -> impl Iterator<Ite
     })
 }
 
+/// Whether people expect a setting in a section that has none like it.
+fn is_expected_elsewhere(section: &str, name: &str) -> bool {
+    let section = general(section);
+    EXPECTED_ELSEWHERE.iter().any(|(of, names, _)| *of == section && names.contains(&name))
+}
+
 /// Returns a hint for a setting whose name is near to none of its section.
 fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
     let section = general(section);
@@ -125,15 +163,29 @@ fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Opti
     if known.iter().any(|it| it.starts_with(&format!("{whole}."))) {
         return Some(format!("write a section, {}", header(&whole)));
     }
-    let elsewhere = known.iter().filter_map(|it| it.strip_suffix(name)?.strip_suffix('.'));
-    let elsewhere: Vec<&str> = elsewhere.collect();
+    let expected_elsewhere =
+        EXPECTED_ELSEWHERE.iter().find(|(of, names, _)| *of == section && names.contains(&name));
+    if let Some((_, _, hint)) = expected_elsewhere {
+        return Some((*hint).to_owned());
+    }
     // In a section that is known, only those around it and in it are near.
     let is_near =
         |only: &str| section.is_empty() || only.starts_with(&section) || section.starts_with(only);
-    if let [only] = elsewhere[..]
-        && is_near(only)
-    {
-        return Some(format!("write it below {}", header(only)));
+    let elsewhere = known.iter().filter_map(|it| it.strip_suffix(name)?.strip_suffix('.'));
+    let elsewhere: Vec<&str> = elsewhere.filter(|it| is_near(it)).collect();
+    let (inner, outer): (Vec<&str>, Vec<&str>) =
+        elsewhere.iter().partition(|it| it.len() > section.len());
+    match (&inner[..], outer.iter().max_by_key(|it| it.len())) {
+        ([only], None) => return Some(format!("write it below {}", header(only))),
+        ([], Some(nearest)) => {
+            let (nearest, section) = (header(nearest), header(&section));
+            return Some(format!("write it below {nearest}, above {section}"));
+        }
+        ([_, _] | [_, _, _], None) => {
+            let headers: Vec<String> = inner.iter().map(|it| header(it)).collect();
+            return Some(format!("write it below {}", headers.join(" or ")));
+        }
+        _ => {}
     }
     if let Some(inner) = nearest_section_in(&section, name, known) {
         return Some(format!("write a section, {}", header(&inner)));
@@ -167,6 +219,10 @@ fn topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
 
 fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
     let name = general(section);
+    let of_other_file = SECTIONS_OF_OTHER_FILES.iter().find(|(other, _)| *other == name);
+    if let Some((_, hint)) = of_other_file {
+        return (*hint).to_owned();
+    }
     let sections: BTreeSet<&str> =
         known.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
     // A section of this name is known, so only its brackets are wrong.
@@ -221,7 +277,7 @@ fn is_index(part: &str) -> bool {
 }
 
 /// Returns a key without the indexes of entries.
-fn general(key: &str) -> String {
+pub(super) fn general(key: &str) -> String {
     let parts: Vec<&str> = key.split('.').filter(|part| !is_index(part)).collect();
     parts.join(".")
 }
@@ -234,9 +290,7 @@ pub(super) fn header_of_known(section: &str) -> Option<String> {
 
 /// Returns every setting that a config may have, without the indexes of entries.
 pub(super) fn known_keys() -> BTreeSet<String> {
-    let mut settings = Settings::default();
-    // The text is TOML, so this can't fail.
-    let _ = settings.read_toml("config", ONE_OF_EACH_SECTION);
+    let mut settings = Settings::of_each_section();
     Config::from_settings(None, &mut settings);
     settings.descriptions.iter().map(|description| general(&description.key)).collect()
 }

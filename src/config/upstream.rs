@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use super::StartupConfig;
 use super::description::toml_list;
 use super::raw_value::RawValue;
 use super::routes::{HOST_FORMAT, is_host_field};
@@ -67,13 +68,33 @@ impl Settings {
                         \"_check._tcp.internal\"]";
         let default = ServerName::Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)));
         let servers = self.parse_list("upstream.servers", expected, parse);
-        if servers.is_none()
-            && self.list_texts("upstream.servers").any(|it| it.starts_with("https:"))
-        {
-            self.add_hint("and tls = true");
+        if servers.is_none() {
+            let texts: Vec<String> = self.list_texts("upstream.servers").collect();
+            if texts.iter().any(|it| it.starts_with("https:")) {
+                self.add_hint("and tls = true");
+            }
+            let path = |it: &String| Some(it.split_once("://")?.1.split_once('/')?.1.to_owned());
+            if texts.iter().filter_map(path).any(|path| !path.is_empty()) {
+                self.add_hint("without the path: servers get the path of each request");
+            }
         }
         self.note_default(toml_list(&[&default.to_string()]));
         servers.unwrap_or_else(|| vec![default])
+    }
+
+    /// Warns of upstream servers that are riskgate itself.
+    pub(super) fn warn_of_own_servers(&mut self, startup: &StartupConfig) {
+        let own = [Some(startup.http), startup.https];
+        let is_own =
+            |server: &&ServerName| own.iter().flatten().any(|listener| server.is_at(*listener));
+        for server in startup.upstream.servers.iter().filter(is_own) {
+            let problem = format!(
+                "expected another server than riskgate itself, but found {server}, where riskgate \
+                 listens: each request would come back to it"
+            );
+            let warning = self.place_of_value("upstream.servers").with_problem(&problem);
+            self.warnings.push(warning);
+        }
     }
 
     /// Reads `check.answer`.

@@ -1,5 +1,5 @@
-//! Variables: those that a text names but riskgate does not replace, and those of the environment
-//! that riskgate does not read.
+//! Variables: what to write in place of their names, and those of the environment that riskgate does
+//! not read.
 
 use std::collections::BTreeSet;
 
@@ -15,32 +15,6 @@ const OTHER_VARIABLES: [&str; 5] = ["config", "key", "url", "binary", "home"];
 const OTHER_VARIABLE_PREFIXES: [&str; 3] = ["test_", "service_", "port_"];
 /// The settings that a section alone may stand for.
 const MAIN_SETTINGS: [&str; 6] = ["http", "servers", "url", "token", "level", "path"];
-
-/// Returns the first variable in a text of which another program would write the value.
-pub fn find_variable(text: &str) -> Option<&str> {
-    let is_name = |name: &str| {
-        let has_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        has_start && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    let starts_as_name = |inner: &str| {
-        let end = inner.find([':', '-', '|', ' ']).unwrap_or(inner.len());
-        is_name(&inner[..end])
-    };
-    for (open, close) in [("${", "}"), ("{{", "}}"), ("{$", "}"), ("{env.", "}"), ("$(", ")")] {
-        for (start, _) in text.match_indices(open) {
-            let inner = &text[start + open.len()..];
-            let Some(end) = inner.find(close) else { continue };
-            if starts_as_name(inner[..end].trim().trim_start_matches('.')) {
-                return Some(&text[start..start + open.len() + end + close.len()]);
-            }
-        }
-    }
-    let of_shell = text.strip_prefix('$');
-    let of_windows = text.strip_prefix('%').and_then(|rest| rest.strip_suffix('%'));
-    let of_program = text.strip_prefix("env:");
-    let is_whole = [of_shell, of_windows, of_program].into_iter().flatten().any(is_name);
-    is_whole.then_some(text)
-}
 
 /// Returns what to do in place of writing the name of a variable. `can_be_set` tells whether the
 /// environment can set the setting, and `file_key` is the setting that may name a file with it.

@@ -4,7 +4,6 @@ use super::{Config, ConfigFault, FormerDefault};
 use crate::decide::Fact;
 use crate::gate::ClientAddressSource;
 use crate::gate::route::UpstreamRoute;
-use crate::proxy::upstream::ServerName;
 
 impl Config {
     /// Describes rules that ask for clients which riskgate can't tell apart.
@@ -77,7 +76,6 @@ impl Config {
             self.former_defaults.iter().map(FormerDefault::to_warning).collect();
         texts.extend(self.doubtful_settings.iter().map(ConfigFault::to_text));
         texts.extend(given.map(|(_, warning)| warning.to_owned()));
-        texts.extend(self.warnings_of_own_servers());
         let relies_on_keys =
             |route: &&UpstreamRoute| has_origins_of_keys && route.has_server_cors();
         texts.extend(routes.iter().filter(relies_on_keys).map(|route| {
@@ -89,18 +87,5 @@ impl Config {
             )
         }));
         texts
-    }
-    /// Describes the upstream servers that are riskgate itself.
-    fn warnings_of_own_servers(&self) -> impl Iterator<Item = String> {
-        let is_own = |server: &&ServerName| {
-            let mut own = [Some(self.startup.http), self.startup.https].into_iter().flatten();
-            own.any(|own| server.is_at(own))
-        };
-        self.startup.upstream.servers.iter().filter(is_own).map(|server| {
-            format!(
-                "upstream.servers: expected another server than riskgate itself, but found \
-                 {server}, where riskgate listens: each request would come back to it"
-            )
-        })
     }
 }

@@ -17,7 +17,30 @@ const OPERATORS: [(&str, Operator); 7] = [
 ];
 
 /// Operators of other languages, each with what to write instead.
-const OTHER_OPERATORS: [(&str, &str); 22] = [
+/// Words of other languages in place of a fact, each with what a rule has.
+const OTHER_FACTS: [(&[&str], &str); 4] = [
+    (
+        &["email", "address", "mail", "host"],
+        "domain, as in domain in [example.com]: rules know no addresses",
+    ),
+    (&["score", "risk"], "risk_score"),
+    (&["disposable", "is_disposable", "throwaway"], "reason == disposable"),
+    (&["client", "ip", "inbox"], "a count, such as client_accounts_1h or inbox_accounts_30d"),
+];
+
+const NO_PATTERNS: &str = "== or in, with whole names: rules have no patterns";
+const OTHER_OPERATORS: [(&str, &str); 33] = [
+    ("contains", NO_PATTERNS),
+    ("like", NO_PATTERNS),
+    ("matches", NO_PATTERNS),
+    ("startswith", NO_PATTERNS),
+    ("starts_with", NO_PATTERNS),
+    ("endswith", NO_PATTERNS),
+    ("ends_with", NO_PATTERNS),
+    ("ends with", NO_PATTERNS),
+    ("starts with", NO_PATTERNS),
+    ("~", NO_PATTERNS),
+    ("=~", NO_PATTERNS),
     ("=", "=="),
     ("===", "=="),
     ("is", "=="),
@@ -59,8 +82,8 @@ pub struct ConditionFault {
     pub expected: String,
     /// The words that could stand there.
     pub candidates: &'static [&'static str],
-    /// What to write instead of an operator of another language.
-    pub meant: Option<&'static str>,
+    /// What to write instead.
+    pub meant: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +136,7 @@ impl Condition {
         let (operator, operator_at) = scanner.take_operator().map_err(|found| {
             let is_alone = found.at.is_empty() && fact.fact_type() == FactType::Truth;
             ConditionFault {
-                meant: is_alone.then_some("== true behind it").or(found.meant),
+                meant: is_alone.then(|| "== true behind it".to_owned()).or(found.meant),
                 ..found
             }
         })?;
@@ -121,7 +144,15 @@ impl Condition {
         let rest = scanner.skip_blanks();
         if rest < text.len() {
             let expected = "the end of the condition; write one condition in each text of the list";
-            let meant = text[rest..].starts_with('%').then_some("the number without %");
+            let (word, second) = text[rest..].split_once(' ').unwrap_or((&text[rest..], ""));
+            let meant = match word {
+                "and" | "AND" | "&&" | "&" if !second.is_empty() => {
+                    Some(format!("\"{}\", \"{}\"", text[..rest].trim(), second.trim()))
+                }
+                "or" | "OR" | "||" => Some("a rule of its own for each".to_owned()),
+                _ if word.starts_with('%') => Some("the number without %".to_owned()),
+                _ => None,
+            };
             return Err(ConditionFault { meant, ..fault(rest..text.len(), expected) });
         }
         let comparison = make_comparison(fact.fact_type(), operator, operator_at, &literals)?;
@@ -211,7 +242,10 @@ impl<'t> Scanner<'t> {
         let sign = self.text[word.start..].chars().next().filter(|_| word.is_empty());
         let at = word.start..word.end + sign.map_or(0, char::len_utf8);
         let is_negation = sign == Some('!') || self.text[at.clone()].eq_ignore_ascii_case("not");
-        let meant = is_negation.then_some("== false behind the fact instead");
+        let word = self.text[at.clone()].to_ascii_lowercase();
+        let other = OTHER_FACTS.iter().find(|(words, _)| words.contains(&word.as_str()));
+        let negation = is_negation.then_some("== false behind the fact instead");
+        let meant = negation.or(other.map(|(_, own)| *own)).map(str::to_owned);
         ConditionFault { candidates: &FACT_NAMES, meant, ..fault(at, expected) }
     }
 
@@ -246,9 +280,13 @@ impl<'t> Scanner<'t> {
         let expected = "an operator: ==, !=, <, <=, >, >= or in";
         Err(match find(&both) {
             Some(own) => {
-                ConditionFault { meant: Some(own), ..fault(at.start..second.end, expected) }
+                let meant = Some(own.to_owned());
+                ConditionFault { meant, ..fault(at.start..second.end, expected) }
             }
-            None => ConditionFault { meant: find(found), ..fault(at, expected) },
+            None => {
+                let meant = find(found).map(str::to_owned);
+                ConditionFault { meant, ..fault(at, expected) }
+            }
         })
     }
 
@@ -258,7 +296,12 @@ impl<'t> Scanner<'t> {
             return Ok(vec![self.take_literal()?]);
         }
         if !self.take_char('[') {
-            return Err(fault(self.at..self.text.len(), "a list such as [a, b]"));
+            let rest = self.text[self.at..].trim().trim_matches(['(', ')', '{', '}']);
+            let is_of_list = |c: char| is_literal_char(c) || matches!(c, ',' | ' ');
+            let is_list = !rest.is_empty() && rest.chars().all(is_of_list);
+            let meant = is_list.then(|| format!("[{rest}]"));
+            let fault = fault(self.at..self.text.len(), "a list such as [a, b]");
+            return Err(ConditionFault { meant, ..fault });
         }
         let mut literals = vec![self.take_literal()?];
         while self.take_char(',') {
@@ -280,7 +323,7 @@ impl<'t> Scanner<'t> {
             let (text, at) = (&self.text[start..start + length], start - 1..self.at);
             return Ok(Literal { text, at, is_quoted: true });
         }
-        let at = self.take_while(|c| is_word_char(c) || matches!(c, '.' | '-'));
+        let at = self.take_while(is_literal_char);
         match at.is_empty() {
             true => {
                 let rest = at.start..self.text.len();
@@ -295,9 +338,55 @@ fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
+/// The characters of a literal without quotes, and those of patterns and addresses.
+fn is_literal_char(c: char) -> bool {
+    is_word_char(c) || matches!(c, '.' | '-' | '*' | '@')
+}
+
 fn is_sign_char(c: char) -> bool {
-    let is_of_literal = matches!(c, '"' | '\'' | '[' | ']' | '(' | ')' | ',' | '.' | '-');
+    let is_of_literal = matches!(c, '"' | '\'' | '[' | ']' | '(' | ')' | ',') || is_literal_char(c);
     !is_word_char(c) && !c.is_whitespace() && !is_of_literal
+}
+
+/// Returns the index of the first condition that can't hold together with those before it.
+pub fn find_contradiction(conditions: &[Condition]) -> Option<usize> {
+    (1..conditions.len()).find(|last| {
+        let fact = conditions[*last].fact;
+        let same: Vec<&Comparison> = conditions[..=*last]
+            .iter()
+            .filter(|it| it.fact == fact)
+            .map(|it| &it.comparison)
+            .collect();
+        !can_hold_together(fact.fact_type(), &same)
+    })
+}
+
+/// Whether a fact of this type has a value with which all these comparisons hold.
+fn can_hold_together(fact_type: FactType, comparisons: &[&Comparison]) -> bool {
+    let holds_for_number = |value: u32| {
+        comparisons.iter().all(|it| match it {
+            Comparison::Number(relation, number) => relation.holds(value, *number),
+            Comparison::NumberIn(numbers) => numbers.contains(&value),
+            _ => true,
+        })
+    };
+    let holds_for_text = |value: &str| {
+        comparisons.iter().all(|it| match it {
+            Comparison::Text(is_one, texts) => texts.iter().any(|it| it == value) == *is_one,
+            _ => true,
+        })
+    };
+    let mut listed = comparisons.iter().filter_map(|it| match it {
+        Comparison::Text(true, texts) => Some(texts),
+        _ => None,
+    });
+    match fact_type {
+        FactType::Number(max) => (0..=max).any(holds_for_number),
+        FactType::Truth => comparisons.iter().all(|it| *it == comparisons[0]),
+        FactType::Word(words) => words.iter().any(|word| holds_for_text(word)),
+        // Without a list, some other domain is possible.
+        FactType::Domain => listed.next().is_none_or(|all| all.iter().any(|it| holds_for_text(it))),
+    }
 }
 
 fn fault(at: Range<usize>, expected: impl Into<String>) -> ConditionFault {
@@ -352,7 +441,9 @@ fn parse_number(
     number.ok_or_else(|| {
         let digits = literal.text.replace(['_', ',', '\''], "");
         let is_meant = digits.parse().is_ok_and(|number| sensible.contains(&number));
-        let meant = is_meant.then_some("only the digits");
+        let percent = literal.text.parse().ok().filter(|it: &f64| (0.0..=1.0).contains(it));
+        let percent = percent.filter(|_| *most == 100).map(|it| (it * 100.0).round().to_string());
+        let meant = is_meant.then(|| "only the digits".to_owned()).or(percent);
         ConditionFault { meant, ..fault(literal.at.clone(), expected()) }
     })
 }
@@ -363,7 +454,12 @@ fn parse_truth(literal: &Literal<'_>) -> Result<bool, ConditionFault> {
         "false" if !literal.is_quoted => Ok(false),
         _ => {
             let fault = fault(literal.at.clone(), "true or false");
-            Err(ConditionFault { candidates: &TRUTHS, ..fault })
+            let meant = match literal.text.to_ascii_lowercase().as_str() {
+                "yes" | "on" | "1" | "true" => Some("true".to_owned()),
+                "no" | "off" | "0" | "false" => Some("false".to_owned()),
+                _ => None,
+            };
+            Err(ConditionFault { candidates: &TRUTHS, meant, ..fault })
         }
     }
 }
@@ -371,7 +467,22 @@ fn parse_truth(literal: &Literal<'_>) -> Result<bool, ConditionFault> {
 fn parse_domain(literal: &Literal<'_>) -> Result<String, ConditionFault> {
     match Domain::parse(literal.text) {
         Ok(domain) => Ok(domain.as_str().to_owned()),
-        Err(_) => Err(fault(literal.at.clone(), "a domain such as example.com")),
+        Err(_) => {
+            // An address, a pattern, or the end of a name.
+            let domain = literal.text.rsplit('@').next().unwrap_or_default();
+            let is_address = literal.text.contains('@') && Domain::parse(domain).is_ok();
+            let is_pattern = literal.text.starts_with(['*', '.']) || !literal.text.contains('.');
+            let meant = match is_address {
+                true => Some(format!("{domain}: rules know no addresses")),
+                false if is_pattern => {
+                    let each = "each domain, as in domain in [example.com, mail.example.com]";
+                    Some(format!("{each}: rules have no patterns"))
+                }
+                false => None,
+            };
+            let fault = fault(literal.at.clone(), "a domain such as example.com");
+            Err(ConditionFault { meant, ..fault })
+        }
     }
 }
 
@@ -488,10 +599,19 @@ mod tests {
         };
         for (sign, own) in OTHER_OPERATORS {
             let own = Some(own);
-            assert_eq!(meant(&format!("risk_score {sign} 3")), (sign.to_owned(), own));
-            assert_eq!(meant(&format!("reason {sign} [safe]")), (sign.to_owned(), own));
+            assert_eq!(
+                meant(&format!("risk_score {sign} 3")),
+                (sign.to_owned(), own.map(str::to_owned))
+            );
+            assert_eq!(
+                meant(&format!("reason {sign} [safe]")),
+                (sign.to_owned(), own.map(str::to_owned))
+            );
             if !sign.starts_with(is_word_char) {
-                assert_eq!(meant(&format!("risk_score{sign}3")), (sign.to_owned(), own));
+                assert_eq!(
+                    meant(&format!("risk_score{sign}3")),
+                    (sign.to_owned(), own.map(str::to_owned))
+                );
             }
         }
         for (text, found, own) in [
@@ -508,11 +628,11 @@ mod tests {
             ("reason includes [safe]", "includes", None),
             ("reason innermost [safe]", "innermost", None),
             ("risk_score <<= 3", "<<=", None),
-            ("domain =~ a.com", "=~", None),
+            ("domain =~ a.com", "=~", Some(NO_PATTERNS)),
             ("risk_score [3]", "[3]", None),
             ("risk_score 3", "3", None),
         ] {
-            assert_eq!(meant(text), (found.to_owned(), own), "{text}");
+            assert_eq!(meant(text), (found.to_owned(), own.map(str::to_owned)), "{text}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::token::{MIN_KEY_LEN, Token, sha256};
+use super::token::{MIN_KEY_LEN, Token, hide_keys, sha256};
 use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
 use crate::support::excerpt::Excerpt;
@@ -29,6 +29,31 @@ const FIELDS: [&str; 11] = [
     "revoked",
 ];
 
+const HOW_TO_HASH: &str = "write hash = \"sha256:…\" with the digits of: printf %s \"$KEY\" | sha256sum; or env = \"NAME\"";
+
+/// Names that people write in place of fields, each with what to write.
+const OTHER_FIELDS: [(&[&str], &str); 7] = [
+    (&["key", "token", "api_key", "secret", "value", "password"], HOW_TO_HASH),
+    (&["name", "key_id", "kid"], "write id"),
+    (&["sha256", "digest", "key_hash", "hashed_key"], "write hash"),
+    (&["user", "owner", "customer", "tenant", "organization"], "write account"),
+    (&["origin", "allowed_origins", "cors", "domains"], "write origins"),
+    (&["expiry", "expires_at", "expire", "expiration", "ttl"], "write expires"),
+    (&["description", "comment", "note"], "write label"),
+];
+
+/// The words of a parser for types and values, each with those of riskgate.
+const PARSER_WORDS: [(&str, &str); 8] = [
+    ("a sequence", "a list such as [\"https://app.example.com\"]"),
+    ("a string", "a text between quotes"),
+    ("a boolean", "true or false"),
+    ("string", "a text"),
+    ("integer", "a number"),
+    ("floating point", "a number"),
+    ("sequence", "a list"),
+    ("map", "a section or a date"),
+];
+
 /// The largest key file, in bytes: enough for a million keys.
 const MAX_KEY_FILE_BYTES: u64 = 256 << 20;
 
@@ -48,7 +73,7 @@ pub struct DeclaredKey {
 
 /// A fault in a key file. The message never contains a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{at}: {message}")]
+#[error("{at}: {message}{}", .hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
 pub struct KeyFileError {
     /// The place of the fault: `file`, `file:line` or `file:line:column`.
     pub at: String,
@@ -56,22 +81,26 @@ pub struct KeyFileError {
     pub message: String,
     /// True if the system could not read the file for now, see [`ReadError::is_transient`].
     pub is_transient: bool,
-    excerpt: Option<Excerpt>,
+    /// What to write instead.
+    hint: Option<String>,
+    excerpt: Option<Box<Excerpt>>,
 }
 
 impl KeyFileError {
     fn in_content(at: String, message: String) -> KeyFileError {
-        KeyFileError { at, message, is_transient: false, excerpt: None }
+        KeyFileError { at, message, is_transient: false, hint: None, excerpt: None }
     }
 
     fn of_reading(at: String, message: String, is_transient: bool) -> KeyFileError {
-        KeyFileError { at, message, is_transient, excerpt: None }
+        KeyFileError { at, message, is_transient, hint: None, excerpt: None }
     }
 
     /// The text for a terminal: the fault, and the line of the file if it is known.
     pub fn to_text(&self) -> String {
         match &self.excerpt {
-            Some(excerpt) => format!("{self}\n{}", excerpt.render(None)),
+            Some(excerpt) => {
+                format!("{}: {}\n{}", self.at, self.message, excerpt.render(self.hint.as_deref()))
+            }
             None => self.to_string(),
         }
     }
@@ -177,7 +206,7 @@ impl KeyFileReader<'_> {
         let before = format!("{name} = ");
         let start = before.chars().count();
         let marked = start..start + shown.chars().count();
-        let excerpt = Some(Excerpt::new(line, format!("{before}{shown}"), marked));
+        let excerpt = Some(Box::new(Excerpt::new(line, format!("{before}{shown}"), marked)));
         KeyFileError { excerpt, ..KeyFileError::in_content(self.location(offset), message) }
     }
 
@@ -189,16 +218,30 @@ impl KeyFileReader<'_> {
         let is_header = whole.starts_with('[')
             && whole.chars().all(|c| c.is_ascii_alphabetic() || "[]".contains(c));
         let name = whole.split('=').next().unwrap_or_default().trim();
-        let shown = match FIELDS.contains(&name) {
+        let other = OTHER_FIELDS.iter().find(|(others, _)| others.contains(&name));
+        let shown = match FIELDS.contains(&name) || other.is_some() {
             true => format!("{name} = …"),
             false if is_header && whole.len() < MIN_KEY_LEN => whole.to_owned(),
             false => "…".to_owned(),
         };
-        let width = shown.chars().count();
-        let excerpt = Some(Excerpt::new(line, shown, 0..width));
-        let hint = if whole.trim() == "[key]" { "; write [[key]]" } else { "" };
-        let message = format!("{message}{hint}");
-        KeyFileError { excerpt, ..KeyFileError::in_content(self.location(offset), message) }
+        let width = if is_header { shown.chars().count() } else { name.chars().count() };
+        let width = if shown == "…" { 1 } else { width };
+        let excerpt = Some(Box::new(Excerpt::new(line, shown, 0..width)));
+        let header = whole.trim();
+        let is_other_header = is_header && header != "[[key]]";
+        let hint = match other {
+            _ if is_other_header => Some("write [[key]]".to_owned()),
+            Some((_, hint)) => Some((*hint).to_owned()),
+            None if message.starts_with("unknown field") => {
+                Some(format!("a key has {}", FIELDS.join(", ")))
+            }
+            None => None,
+        };
+        let message = match is_other_header {
+            true => "expected [[key]], but found another section".to_owned(),
+            false => reword_message(name, &message),
+        };
+        KeyFileError { hint, excerpt, ..KeyFileError::in_content(self.location(offset), message) }
     }
 
     fn field_fault(&self, field: &str, value: &Spanned<String>, expected: &str) -> KeyFileError {
@@ -206,10 +249,27 @@ impl KeyFileReader<'_> {
         // These hold a key, or could by mistake.
         let shown = match field {
             "hash" | "env" => "…".to_owned(),
-            _ if value.get_ref().len() < MIN_KEY_LEN => format!("{:?}", value.get_ref()),
+            _ if can_be_shown(value.get_ref()) => format!("{:?}", value.get_ref()),
             _ => "…".to_owned(),
         };
         self.fault_at_value(field, value.span().start, &shown, message)
+    }
+
+    /// A fault of `hash`. A hash is no secret, but somebody may have written the key in its place.
+    fn hash_fault(&self, hash: &Spanned<String>) -> KeyFileError {
+        let text = hash.get_ref();
+        let rest = text.trim().strip_prefix("sha256:").unwrap_or(text.trim());
+        let digits = rest.split(' ').next().unwrap_or_default();
+        let is_digest = digits.len() == 64 && digits.bytes().all(|it| it.is_ascii_hexdigit());
+        let (found, hint) = match is_digest {
+            true if text.starts_with("sha256:") => ("more", format!("write \"sha256:{digits}\"")),
+            true => ("the digits alone", format!("write \"sha256:{digits}\"")),
+            false if hide_keys(text) != *text => ("a key", HOW_TO_HASH.to_owned()),
+            false => ("something else", HOW_TO_HASH.to_owned()),
+        };
+        let expected = format!("sha256: and 64 hexadecimal digits, but found {found}");
+        let fault = self.field_fault("hash", hash, &expected);
+        KeyFileError { hint: Some(hint), ..fault }
     }
 
     fn parse_key(&self, key: Spanned<RawKey>) -> Result<DeclaredKey, KeyFileError> {
@@ -221,13 +281,9 @@ impl KeyFileReader<'_> {
             }
         }
         let digest = match (&key.hash, &key.env) {
-            (Some(hash), None) => parse_sha256_field(hash.get_ref()).ok_or_else(|| {
-                self.field_fault(
-                    "hash",
-                    hash,
-                    "sha256: and 64 hexadecimal digits, but found something else",
-                )
-            })?,
+            (Some(hash), None) => {
+                parse_sha256_field(hash.get_ref()).ok_or_else(|| self.hash_fault(hash))?
+            }
             (None, Some(env)) => self.digest_from_env_var(env)?,
             _ => {
                 let message = format!("key {}: expected either hash or env", key.id.get_ref());
@@ -239,7 +295,8 @@ impl KeyFileReader<'_> {
                 let found = quote_unless_key(origin.get_ref());
                 let expected =
                     format!("an origin such as https://app.example.com, but found {found}");
-                return Err(self.field_fault("origins", origin, &expected));
+                let fault = self.field_fault("origins", origin, &expected);
+                return Err(KeyFileError { hint: hint_for_origin(origin.get_ref()), ..fault });
             }
         }
         Ok(DeclaredKey {
@@ -306,9 +363,44 @@ impl KeyFileReader<'_> {
     }
 }
 
-/// Quotes a text of the file, unless the text is long enough to be a key.
+/// Quotes a text of the file, unless the text may be a key.
 fn quote_unless_key(text: &str) -> String {
-    if text.len() < MIN_KEY_LEN { format!("{text:?}") } else { "something else".to_owned() }
+    if can_be_shown(text) { format!("{text:?}") } else { "something else".to_owned() }
+}
+
+/// Whether a text is surely no key: it is too short, or a URL without a part that may be one.
+fn can_be_shown(text: &str) -> bool {
+    let is_url = text.starts_with("https://") || text.starts_with("http://");
+    let part = |part: &str| part.len() < MIN_KEY_LEN || part.contains('.');
+    text.len() < MIN_KEY_LEN || is_url && hide_keys(text) == text && text.split('/').all(part)
+}
+
+/// Returns what to write for an origin with a path, or without its scheme.
+fn hint_for_origin(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
+    let host = rest.split(['/', '?', '#']).next()?;
+    let origin = format!("{scheme}://{host}");
+    let is_origin = OriginPattern::parse(&origin).is_ok() && host.contains('.');
+    (is_origin && can_be_shown(&origin)).then(|| format!("write {origin:?}"))
+}
+
+/// Says in words of riskgate what a parser says of a field.
+fn reword_message(field: &str, message: &str) -> String {
+    let reword = |words: &str| {
+        let known = PARSER_WORDS.iter().find(|(start, _)| words.starts_with(start));
+        known.map_or_else(|| words.to_owned(), |(_, own)| (*own).to_owned())
+    };
+    if let Some(rest) = message.strip_prefix("invalid type: ") {
+        let (found, expected) = rest.split_once(", expected ").unwrap_or((rest, "another value"));
+        return format!("{field}: expected {}, but found {}", reword(expected), reword(found));
+    }
+    if let Some(missing) = message.strip_prefix("missing field ") {
+        return format!("expected a field {}, but found none", missing.trim_matches('`'));
+    }
+    match message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next()) {
+        Some(name) => format!("{name}: expected a known field, but found an unknown one"),
+        None => message.to_owned(),
+    }
 }
 
 /// Puts a parser's message on one line, and replaces each word that could be a key by `…`, because
@@ -385,7 +477,7 @@ mod tests {
             (format!("{head}hash = \"md5:00\"\n"), "keys.toml:4:8: hash: expected sha256: and 64"),
             (format!("{head}env = \"NONE\"\n"), "keys.toml:4:7: env: expected the variable NONE"),
             (head.to_owned(), "keys.toml:1:1: key a: expected either hash or env"),
-            (format!("{head}colour = 1\n"), "keys.toml:4:1: unknown field `colour`"),
+            (format!("{head}colour = 1\n"), "keys.toml:4:1: colour: expected a known field"),
             (
                 format!("{head}env = \"WEB_KEY\"\norigins = [\"x\"]\n"),
                 "keys.toml:5:12: origins: expected",
@@ -419,11 +511,19 @@ mod tests {
                 format!("{head}env = \"WEB_KEY\"\norigins = [\"{key}\"]\n"),
                 "keys.toml:5:12: origins: ",
             ),
-            (format!("{head}{key} = 1\n"), "keys.toml:4:1: unknown field `…`"),
+            (format!("{head}{key} = 1\n"), "keys.toml:4:1: …: expected a known field"),
         ] {
             let found = read_keys_from_text(&text).unwrap_err()[0].clone();
             assert!(found.starts_with(fault) && !found.contains(key), "{found}");
         }
+        let twice = format!("{head}env = \"WEB_KEY\"\n{head}env = \"WEB_KEY\"\n");
+        assert!(read_keys_from_text(&twice).unwrap_err()[0].contains("expected once"));
+    }
+
+    #[test]
+    fn a_fault_shows_its_line_and_what_to_write_and_no_key() {
+        let head = "[[key]]\nid = \"a\"\naccount = \"acme\"\n";
+        let key = "rg_0123456789abcdefghijABCDEFGHIJ01";
         let shown = |text: String| {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("keys.toml");
@@ -434,15 +534,25 @@ mod tests {
         for (text, excerpt) in [
             (format!("{head}expires = \"soon\"\nenv = \"A\"\n"), "5 | env = …\n  |       ^"),
             ("[[key]]\nid = \"a b\"\naccount = \"c\"\n".into(), "2 | id = \"a b\"\n  |      ^^^^^"),
-            (format!("{head}hash = \"{key}\"\n"), "4 | hash = …\n  |        ^"),
-            ("[key]\nid = \"a\"\n".into(), "write [[key]]\n  |\n1 | [key]\n  | ^^^^^"),
+            (format!("{head}hash = \"{key}\"\n"), "4 | hash = …\n  |        ^ write hash = \"sha"),
+            (format!("{head}key = \"{key}\"\n"), "4 | key = …\n  | ^^^ write hash = \"sha256:…\""),
+            (format!("{head}hash = \"{}  -\"\n", "a".repeat(64)), " ^ write \"sha256:aaaa"),
+            (format!("{head}sha256 = \"{key}\"\n"), "^ write hash"),
+            ("[[keys]]\nid = \"a\"\n".into(), "1 | [[keys]]\n  | ^^^^^^^^ write [[key]]"),
+            (format!("{head}origins = \"a\"\n"), "origins: expected a list such as [\"https"),
+            (
+                format!(
+                    "{head}hash = \"sha256:{}\"\norigins = [\"https://a.test/x\"]\n",
+                    "a".repeat(64)
+                ),
+                "^ write \"https://a.test\"",
+            ),
+            ("[key]\nid = \"a\"\n".into(), "1 | [key]\n  | ^^^^^ write [[key]]"),
             (format!("{head}{key} = 1\n"), "4 | …\n  | ^"),
             (origins, "4 | env = …"),
         ] {
             let text = shown(text);
             assert!(text.contains(excerpt) && !text.contains(key), "{text}");
         }
-        let twice = format!("{head}env = \"WEB_KEY\"\n{head}env = \"WEB_KEY\"\n");
-        assert!(read_keys_from_text(&twice).unwrap_err()[0].contains("expected once"));
     }
 }

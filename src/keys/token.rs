@@ -79,6 +79,32 @@ impl Token {
     }
 }
 
+/// The shortest part of a key behind its prefix, in characters.
+const MIN_LEN_BEHIND_PREFIX: usize = 16;
+
+/// Returns a text in which `…` stands for each word that is a key, or that looks like a key of
+/// another system: a prefix, `_`, and letters and digits.
+pub fn hide_keys(text: &str) -> String {
+    let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let shown = text.split_inclusive(is_end).map(|part| {
+        let word = part.trim_end_matches(is_end);
+        if looks_like_key(word) { part.replacen(word, "…", 1) } else { part.to_owned() }
+    });
+    shown.collect()
+}
+
+fn looks_like_key(word: &str) -> bool {
+    if Token::has_valid_checksum(word.as_bytes()) {
+        return true;
+    }
+    let Some((prefix, rest)) = word.rsplit_once('_') else { return false };
+    let has = |is: fn(&char) -> bool| rest.chars().any(|c| is(&c));
+    rest.len() >= MIN_LEN_BEHIND_PREFIX
+        && has(char::is_ascii_digit)
+        && has(char::is_ascii_alphabetic)
+        && !(prefix == "key" && rest.len() == MIN_LEN_BEHIND_PREFIX)
+}
+
 /// Appends random bytes as base62 digits until the text has this length, or no byte is left.
 fn push_digits(text: &mut String, length: usize, random: &[u8]) {
     // 248 is the largest multiple of 62 in a byte; larger values would bias the digits.

@@ -9,8 +9,8 @@ use super::fault::ManagementFault;
 use super::repeatable::RepeatableRequest;
 use crate::config::{Config, ReloadableConfig};
 use crate::keys::{
-    AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, collect_accounts,
-    is_valid_id_or_account, read_key_file,
+    AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, MIN_KEY_LEN, Token, collect_accounts,
+    is_valid_id_or_account, read_key_file, sha256,
 };
 use crate::model::origin::OriginPattern;
 use crate::store::{ChangeAuthor, KeyRow, NewKeyPlan, RequestRecord, Store, StoreError};
@@ -138,9 +138,13 @@ pub fn revoke_key(
     }
     let declared_keys = declared_keys()?;
     let Some(declared) = declared_keys.iter().find(|declared| declared.key.id == id) else {
-        return Err(ManagementFault::NotFound(format!(
-            "expected the id of a key, but found {id:?}"
-        )));
+        let digest = sha256(id.as_bytes());
+        let declared = declared_keys.iter().find(|declared| declared.key.digest == digest);
+        let known = match store.find_key_by_digest(&digest)? {
+            Some(stored) => Some(stored.id),
+            None => declared.map(|declared| declared.key.id.clone()),
+        };
+        return Err(ManagementFault::NotFound(describe_unknown_id(id, known.as_deref())));
     };
     match store.find_key_by_digest(&declared.key.digest)? {
         // The store has the same key under another id.
@@ -153,6 +157,30 @@ pub fn revoke_key(
         }
     }
     Ok(now)
+}
+
+/// Says that no key has this id. `known` is the id of the key that the text is itself. Never shows
+/// a text that may be a key.
+pub fn describe_unknown_id(id: &str, known: Option<&str>) -> String {
+    let list = "`riskgate keys list` shows the ids";
+    // Names for people have no digits.
+    let is_name = || id.bytes().all(|byte| byte.is_ascii_lowercase() || b"-_.".contains(&byte));
+    let is_id = |rest: &str| rest.len() == 16 && rest.bytes().all(|it| it.is_ascii_hexdigit());
+    match known {
+        Some(known) => {
+            format!("expected the id of a key, but found the key itself; its id is {known}")
+        }
+        None if id.len() < MIN_KEY_LEN
+            || is_name()
+            || id.strip_prefix("key_").is_some_and(is_id) =>
+        {
+            format!("expected the id of a key, but found {id:?}, which no key has; {list}")
+        }
+        None => format!(
+            "expected the id of a key such as key_0123456789abcdef, but found what may be a key, \
+             and no key has it; {list}"
+        ),
+    }
 }
 
 /// The keys of a file, to be imported.

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
-use super::keys::{draw_token, find_repeated_key, new_key_id, read_declared_keys};
+use super::keys::{
+    describe_unknown_id, draw_token, find_repeated_key, new_key_id, read_declared_keys,
+};
 use super::repeatable::RepeatableRequest;
 use crate::config::{ReloadableConfig, parse_duration};
-use crate::keys::{Token, merge_keys};
+use crate::keys::{Token, merge_keys, sha256};
 use crate::model::month::parse_rfc3339;
 use crate::store::{
     AuditOperation, ChangeAuthor, KeyRow, RequestRecord, Rotation, Store, StoreError,
@@ -67,9 +69,8 @@ pub fn prepare_rotation(
 ) -> Result<PreparedRotation, ManagementFault> {
     let (overlap, expires) = parse_rotation_times(overlap, expires)?;
     let Some(old) = find_stored_key(store, config, id)? else {
-        return Err(ManagementFault::NotFound(format!(
-            "expected the id of a key in the store, but found {id:?}"
-        )));
+        let known = store.find_key_by_digest(&sha256(id.as_bytes()))?.map(|stored| stored.id);
+        return Err(ManagementFault::NotFound(describe_unknown_id(id, known.as_deref())));
     };
     let now = store.now();
     let unix_now = now.unix_now;

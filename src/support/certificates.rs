@@ -119,11 +119,26 @@ fn read_certified_key(
 ) -> Result<(Vec<String>, i64, Arc<CertifiedKey>), CertificateFault> {
     const EXPECTED_CHAIN: &str = "certificates in PEM form";
     const EXPECTED_KEY: &str = "a private key in PEM form";
-    let chain = read_pem_certificates(&files.chain, EXPECTED_CHAIN)?;
+    let chain = read_pem_certificates(&files.chain, EXPECTED_CHAIN);
     let text = read_pem_file(&files.key, EXPECTED_KEY)?;
+    if let Err(fault) = &chain
+        && fault.found == A_KEY
+        && contains_pem(&text, "CERTIFICATE")
+    {
+        let found = format!("{A_KEY}: it and {} are swapped", files.key.display());
+        return Err(CertificateFault::new(&files.chain, EXPECTED_CHAIN, found));
+    }
+    let chain = chain?;
     // The error must not quote the file: its text may be a secret.
-    let key = PrivateKeyDer::from_pem_slice(&text)
-        .map_err(|_| CertificateFault::new(&files.key, EXPECTED_KEY, "something else"))?;
+    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
+        let is_encrypted = contains_pem(&text, "ENCRYPTED");
+        let found = match contains_pem(&text, "CERTIFICATE") {
+            true => "a certificate",
+            false if is_encrypted => "a key with a passphrase",
+            false => "something else",
+        };
+        CertificateFault::new(&files.key, EXPECTED_KEY, found)
+    })?;
     let key = any_supported_type(&key).map_err(|error| {
         CertificateFault::new(&files.key, "a key of RSA, ECDSA or Ed25519", error)
     })?;
@@ -132,9 +147,19 @@ fn read_certified_key(
     })?;
     let certified = CertifiedKey::new(chain, key);
     certified.keys_match().map_err(|_| {
-        CertificateFault::new(&files.key, "the key of the certificate", "another key")
+        let found = format!("another key than that of {}", files.chain.display());
+        CertificateFault::new(&files.key, "the key of the certificate", found)
     })?;
     Ok((names, expires, Arc::new(certified)))
+}
+
+/// What a file has in place of certificates.
+const A_KEY: &str = "a private key";
+
+/// Whether a PEM file has a block of this kind.
+fn contains_pem(text: &[u8], kind: &str) -> bool {
+    let text = String::from_utf8_lossy(text);
+    text.lines().any(|line| line.starts_with("-----BEGIN ") && line.contains(kind))
 }
 
 /// The DNS names of a certificate in lower case, and its expiry in seconds since 1970.
@@ -169,6 +194,9 @@ pub fn read_pem_certificates(
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match certificates {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        Ok(_) if contains_pem(&text, "PRIVATE KEY") => {
+            Err(CertificateFault::new(path, expected, A_KEY))
+        }
         Ok(_) => Err(CertificateFault::new(path, expected, "none")),
         Err(error) => Err(CertificateFault::new(path, expected, error)),
     }

@@ -125,6 +125,10 @@ pub fn read_regular_text(path: &Path, max_bytes: u64) -> Result<String, ReadErro
 /// Returns bytes as a text, without a byte order mark. The error says in which line they are no
 /// UTF-8.
 pub fn decode_text(bytes: Vec<u8>) -> Result<String, ReadError> {
+    // Editors of Windows write UTF-16 with one of these marks.
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err(ReadError::Io(io::Error::other("UTF-16; save it as UTF-8")));
+    }
     String::from_utf8(without_byte_order_mark(bytes)).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
@@ -312,6 +316,8 @@ mod tests {
         assert_eq!(read("large").unwrap_err(), "11 bytes, more than 10");
         std::fs::write(at("bytes"), b"a\nb\xff").unwrap();
         assert_eq!(read("bytes").unwrap_err(), "no UTF-8 in line 2");
+        std::fs::write(at("wide"), b"\xff\xfea\0").unwrap();
+        assert_eq!(read("wide").unwrap_err(), "UTF-16; save it as UTF-8");
         std::fs::create_dir(at("directory")).unwrap();
         assert_eq!(read("directory").unwrap_err(), "a directory");
         let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();

@@ -23,6 +23,10 @@ impl Default for LogLevels {
     }
 }
 
+fn is_name_of_module(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
 impl LogLevels {
     /// Parses a level for riskgate's own modules, and levels for single modules, with commas
     /// between them: `info`, `warn,riskgate::dns=debug` or `pingora_core=off`. `None` for any other
@@ -33,8 +37,7 @@ impl LogLevels {
         for part in text.split(',').map(str::trim) {
             match part.split_once('=') {
                 Some((module, level)) => {
-                    let is_module = !module.is_empty()
-                        && module.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b));
+                    let is_module = module.split("::").all(is_name_of_module);
                     let level = LevelFilter::from_str(level.trim()).ok()?;
                     levels.modules.push((is_module.then_some(module)?.to_owned(), level));
                 }

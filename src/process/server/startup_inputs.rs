@@ -8,7 +8,7 @@ use crate::keys::{KeyFileError, read_key_file};
 use crate::management::KnownOverrides;
 use crate::process::reload::InputWatches;
 use crate::store::StoreUrl;
-use crate::support::certificates::{self, CertificateSet};
+use crate::support::certificates::{self, CertificateFault, CertificateSet};
 use crate::support::regular_file::is_same_file;
 use crate::table::Table;
 
@@ -70,7 +70,8 @@ impl StartupInputs {
         }
         let certificates = CertificateSet::load(&config.reloadable.certificates);
         if let Err(errors) = &certificates {
-            faults.extend(errors.iter().map(ToString::to_string));
+            let place = |error: &CertificateFault| config.file_places.place(error.to_string());
+            faults.extend(errors.iter().map(place));
         }
         let authorities = config.startup.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
         let authorities = authorities.map(|path| {
@@ -79,7 +80,8 @@ impl StartupInputs {
                 "certificates of authorities in PEM form",
             )
         });
-        faults.extend(authorities.and_then(Result::err).map(|fault| fault.to_string()));
+        let fault = authorities.and_then(Result::err);
+        faults.extend(fault.map(|fault| config.file_places.place(fault.to_string())));
         match (table, declared, certificates) {
             (Ok(table), Ok(declared), Ok(certificates)) if faults.is_empty() => {
                 let declared_keys = declared;

@@ -10,8 +10,8 @@ use super::request::{ApiError, ApiRequest, json_response, list_response};
 use super::{AdminApi, ChangePermit};
 use crate::keys::Token;
 use crate::management::{
-    KeyEntry, KeyState, ManagementFault, NewKey, RepeatableRequest, prepare_key, prepare_rotation,
-    read_declared_keys, read_plan_of_account, revoke_key,
+    KeyEntry, KeyState, ManagementFault, NewKey, RepeatableRequest, describe_unknown_id,
+    prepare_key, prepare_rotation, read_declared_keys, read_plan_of_account, revoke_key,
 };
 use crate::model::month::format_rfc3339;
 use crate::process::admin::access::{Access, bearer_token};
@@ -184,8 +184,7 @@ pub(super) fn choose_visible_account<'r>(
 }
 
 fn unknown_key(id: &str) -> ApiError {
-    let detail = format!("expected the id of a key, but found {id:?}");
-    ApiError::not_found("There is no such key.", Some(detail))
+    ApiError::not_found("There is no such key.", Some(describe_unknown_id(id, None)))
 }
 
 /// Renders a new key with its text.

@@ -168,6 +168,73 @@ fn words_of_other_programs_lead_to_the_command() {
         let refused = run_command(Command::new(BINARY).arg(word)).expect(2).stderr;
         assert!(refused.contains(tip), "{refused}");
     }
+    for (line, tip) in [
+        ("reload", "tip: a running gateway reads a changed config within two seconds"),
+        ("lookup a.test", "tip: did you mean `riskgate table lookup`?"),
+        ("keys add acme", "tip: did you mean `riskgate keys create`? For example: riskgate keys"),
+        ("keys rm a", "tip: did you mean `riskgate keys revoke`?"),
+        ("keys frobnicate", "tip: the commands are create, list, rotate, revoke, import"),
+        ("table block a.test", "tip: did you mean `riskgate table deny`?"),
+        ("run --port 80", "tip: write --listen 0.0.0.0:8080"),
+        ("-c riskgate.toml run", "tip: write -c behind the command: riskgate run -c …"),
+        ("keys create acme", "tip: write --account acme"),
+        ("accounts set acme --frobnicate", "tip: `riskgate accounts set` has --config, --plan"),
+        ("check riskgate.toml", "tip: write -c riskgate.toml"),
+        ("decide a@b.test", "expected - alone, because the address comes from standard input"),
+    ] {
+        let ran = run_command(Command::new(BINARY).args(line.split(' '))).expect(2);
+        assert!(ran.stderr.contains(tip) && !ran.stderr.contains("similar"), "{}", ran.stderr);
+    }
+}
+
+/// Somebody who has a key and no id gives the key, also where nothing of it belongs.
+#[test]
+fn no_command_shows_a_key_that_stands_in_place_of_something_else() {
+    let setup = Setup::new();
+    let created = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
+    let (key, id) = (created["key"].as_str().unwrap(), created["id"].as_str().unwrap());
+    let other = "sv_0123456789abcdef0123456789abcdef";
+    let unknown = "0123456789abcdef0123456789abcdef";
+    for (key, found) in [
+        (key, format!("found the key itself; its id is {id}\n")),
+        (other, "found what may be a key".to_owned()),
+        (unknown, "found what may be a key".to_owned()),
+        ("web1", "found \"web1\", which no key has; `riskgate keys list` shows the ids".to_owned()),
+    ] {
+        for command in ["revoke", "rotate"] {
+            let ran = setup.cli(&["keys", command, key]).expect(1);
+            assert!(ran.stderr.contains(&found), "{}", ran.stderr);
+            assert!(key == "web1" || !ran.stderr.contains(key), "{}", ran.stderr);
+        }
+    }
+    for key in [key, other] {
+        for words in [
+            &["keys", "create", "--account", key][..],
+            &["keys", "create", "--account", "a", "--label", key],
+            &["keys", "create", key],
+            &["keys", "list", "--account", key],
+            &["keys", key],
+            &[key],
+            &["accounts", "set", key, "--plan", "pro"],
+            &["accounts", "set", "acme", "--plan", key],
+            &["accounts", "set", "acme", "--limit", key],
+            &["usage", "--account", key],
+            &["usage", "--month", key],
+            &["audit", "--actor", key],
+            &["table", "deny", key],
+            &["table", "deny", "a.test", "--note", key],
+            &["table", "lookup", key],
+            &["decide", key],
+            &["store", "copy", key, key],
+            &["ready", "--admin", key],
+            &["ready", &format!("--{key}")],
+        ] {
+            let ran = setup.cli(words);
+            assert!(!ran.stderr.contains(key) && !ran.stdout.contains(key), "{words:?}");
+            assert!(ran.stdout.is_empty() && !ran.stderr.is_empty(), "{words:?}: {}", ran.stderr);
+        }
+    }
+    assert_eq!(setup.cli(&["accounts", "list", "--json"]).json().as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -267,7 +334,7 @@ fn completions_and_manual_pages_know_every_command() {
     let wrong = run_command(Command::new(BINARY).args(["man", "--dir", "/no/such/directory"]));
     assert!(wrong.expect(1).stderr.contains("/no/such/directory: expected a directory"));
     let misspelt = run_command(Command::new(BINARY).arg("chekc")).expect(2);
-    assert!(misspelt.stderr.contains("'check'"), "{}", misspelt.stderr);
+    assert!(misspelt.stderr.contains("`riskgate check`"), "{}", misspelt.stderr);
 }
 
 /// The members that `docs/commands.md` lists for the JSON of a command.

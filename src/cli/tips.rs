@@ -1,0 +1,178 @@
+//! What to write in place of wrong words of the command line.
+
+use std::path::Path;
+
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::examples::find_example;
+use crate::config::nearest_name;
+
+/// Words of other programs that are no name of a command, each with what to do.
+const OTHER_COMMANDS: [(&[&str], &str); 5] = [
+    (&["version"], "riskgate --version prints the version"),
+    (&["start", "serve", "server", "up"], "`riskgate run` runs the gateway"),
+    (
+        &["status", "health", "ping"],
+        "`riskgate doctor` checks what runs; `riskgate ready` asks whether it is",
+    ),
+    (&["validate", "verify", "test", "configtest", "lint"], "`riskgate check` reads everything"),
+    (
+        &["reload", "restart", "stop"],
+        "a running gateway reads a changed config within two seconds, and SIGTERM ends it; \
+         `riskgate check` says whether the config is good",
+    ),
+];
+
+/// Names of commands in other programs, each with those that riskgate may have in that place.
+const OTHER_NAMES: [(&[&str], &[&str]); 17] = [
+    (&["add", "new", "generate", "gen", "issue", "make", "mint"], &["create", "allow", "init"]),
+    (&["ls", "show", "get", "all", "describe"], &["list", "show", "lookup", "inspect"]),
+    (
+        &["delete", "del", "rm", "remove", "disable", "drop", "expire", "invalidate"],
+        &["revoke", "clear"],
+    ),
+    (&["renew", "regenerate", "roll", "replace"], &["rotate"]),
+    (&["block", "ban", "blacklist", "denylist", "blocklist", "reject"], &["deny"]),
+    (&["unblock", "whitelist", "allowlist", "permit", "unban"], &["allow"]),
+    (&["undo", "unset", "reset", "undeny", "unallow"], &["clear"]),
+    (&["query", "find", "search", "domain"], &["lookup", "list"]),
+    (&["refresh", "fetch", "sync", "pull"], &["update", "copy"]),
+    (&["dump", "save", "export", "snapshot"], &["backup"]),
+    (&["load", "upload"], &["restore", "import"]),
+    (&["migrate", "move", "clone"], &["copy"]),
+    (&["update", "change", "edit", "modify", "limit", "plan"], &["set", "update"]),
+    (&["compile", "generate", "make"], &["build"]),
+    (&["stats", "calls", "quota"], &["usage"]),
+    (&["logs", "log", "history", "journal"], &["audit"]),
+    (&["score", "assess", "judge", "explain"], &["decide"]),
+];
+
+/// Options of other programs, each with those that a command may have in their place.
+const OTHER_OPTIONS: [(&[&str], &str); 9] = [
+    (&["port", "p", "bind", "http", "address", "host"], "listen 0.0.0.0:8080"),
+    (&["server", "servers", "backend", "target", "proxy", "to"], "upstream 127.0.0.1:9000"),
+    (&["config-file", "conf", "f", "file", "cfg"], "config riskgate.toml"),
+    (&["name", "user", "customer", "id", "owner"], "account NAME"),
+    (&["domain", "domains", "origins", "host"], "origin https://app.example.com"),
+    (&["ttl", "expiry", "expire", "expires-in", "valid-for"], "expires 90d"),
+    (&["quota", "calls", "max"], "limit 1000"),
+    (&["comment", "reason", "message"], "note TEXT"),
+    (&["output", "format", "o"], "json"),
+];
+
+/// Says what to write in place of wrong words. `words` are the arguments.
+pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    if let Some(name) = text(ContextKind::InvalidSubcommand) {
+        let (path, parent) = named_command(root, words);
+        return Some(tip_for_command(root, &path, parent, name));
+    }
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let (path, command) = named_command(root, words);
+    let word = text(ContextKind::InvalidArg)?;
+    if word.starts_with('-') {
+        return tip_for_option(&path, command, word, error);
+    }
+    let is_config = Path::new(word).extension().is_some_and(|extension| extension == "toml");
+    if is_config {
+        return Some(format!("write -c {word}: -c names the config"));
+    }
+    let is_given = |long: &str| words.iter().any(|it| it.trim_start_matches('-').starts_with(long));
+    let required = command
+        .get_arguments()
+        .find(|it| it.is_required_set() && it.get_long().is_some_and(|long| !is_given(long)));
+    required.and_then(|it| it.get_long()).map(|long| format!("write --{long} {word}"))
+}
+
+/// Finds the command that the arguments name, with its words.
+fn named_command<'c>(root: &'c Command, words: &[String]) -> (String, &'c Command) {
+    let (mut path, mut command) = (String::new(), root);
+    for word in words {
+        let Some(inner) = command.find_subcommand(word) else { break };
+        path = format!("{path} {word}").trim_start().to_owned();
+        command = inner;
+    }
+    (path, command)
+}
+
+fn tip_for_command(root: &Command, path: &str, parent: &Command, name: &str) -> String {
+    let other = OTHER_COMMANDS.iter().find(|(words, _)| path.is_empty() && words.contains(&name));
+    if let Some((_, tip)) = other {
+        return (*tip).to_owned();
+    }
+    let near = meant_command(parent, name).map(|it| format!("{path} {it}"));
+    let meant = near.or_else(|| {
+        let mut all = Vec::new();
+        list_commands(root, "", &mut all);
+        let of_name = all.iter().find(|it| it.rsplit(' ').next() == Some(name));
+        of_name.cloned()
+    });
+    match meant.map(|it| it.trim_start().to_owned()) {
+        Some(meant) => match find_example(&meant) {
+            Some(example) => format!("did you mean `riskgate {meant}`? For example: {example}"),
+            None => format!("did you mean `riskgate {meant}`?"),
+        },
+        None => {
+            let names: Vec<&str> = parent.get_subcommands().map(Command::get_name).collect();
+            format!("the commands are {}", names.join(", "))
+        }
+    }
+}
+
+/// Returns the command below `parent` that a name is meant for.
+fn meant_command<'c>(parent: &'c Command, name: &str) -> Option<&'c str> {
+    let names = || parent.get_subcommands().map(Command::get_name);
+    let others = OTHER_NAMES.iter().filter(|(others, _)| others.contains(&name));
+    let mut own = others.flat_map(|(_, own)| own.iter());
+    own.find_map(|own| names().find(|it| it == own)).or_else(|| nearest_name(name, names()))
+}
+
+/// Lists the words of all commands below a command.
+fn list_commands(command: &Command, path: &str, out: &mut Vec<String>) {
+    for inner in command.get_subcommands() {
+        let words = format!("{path} {}", inner.get_name()).trim_start().to_owned();
+        out.push(words.clone());
+        list_commands(inner, &words, out);
+    }
+}
+
+fn tip_for_option(
+    path: &str,
+    command: &Command,
+    word: &str,
+    error: &clap::Error,
+) -> Option<String> {
+    let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
+    if command.has_subcommands() {
+        let inner = command.get_subcommands().find(|inner| has_option(inner, name))?;
+        let inner = format!("{path} {}", inner.get_name());
+        let (inner, value) = (inner.trim_start(), if name == "json" { "" } else { " …" });
+        return Some(format!("write {word} behind the command: riskgate {inner} {word}{value}"));
+    }
+    let others = OTHER_OPTIONS.iter().filter(|(others, _)| others.contains(&name));
+    let mut own = others.map(|(_, own)| *own);
+    let is_known = |own: &&str| has_option(command, own.split(' ').next().unwrap_or_default());
+    if let Some(own) = own.find(is_known) {
+        return Some(format!("write --{own}"));
+    }
+    if error.get(ContextKind::SuggestedArg).is_some() {
+        return None;
+    }
+    let longs: Vec<String> =
+        command.get_arguments().filter_map(|it| Some(format!("--{}", it.get_long()?))).collect();
+    (!longs.is_empty()).then(|| format!("`riskgate {path}` has {}", longs.join(", ")))
+}
+
+/// Whether a command has an option of this name, long or short.
+fn has_option(command: &Command, name: &str) -> bool {
+    command.get_arguments().any(|it| {
+        let short = it.get_short().map(String::from);
+        it.get_long() == Some(name) || short.as_deref() == Some(name)
+    })
+}
