@@ -157,21 +157,29 @@ fn check_refuses_a_broken_certificate_and_names_its_file() {
     let (chain, key) = authority.issue_certificate("first", "DNS:gate.test");
     let (_, other) = authority.issue_certificate("second", "DNS:gate.test");
     for (files, expected) in [
-        ((chain.clone(), other), "second.key: expected the key of the certificate, but found"),
+        (
+            (chain.clone(), other),
+            "key: expected the key of the certificate, but found another key than that of",
+        ),
         (
             (key.clone(), key.clone()),
-            "first.key: expected certificates in PEM form, but found none",
+            "chain: expected certificates in PEM form, but found a private key\n",
         ),
-        ((chain.clone(), chain), "first.pem: expected a private key in PEM form, but found"),
+        ((key.clone(), chain.clone()), "are swapped\n"),
+        (
+            (chain.clone(), chain),
+            "key: expected a private key in PEM form, but found a certificate\n",
+        ),
         ((setup.path("nowhere"), key), "chain: expected certificates in PEM form, but found"),
     ] {
         let setup = Setup::new().with_certificates(&[files]);
         let ran = setup.cli(&["check"]).expect(78);
         assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
+        assert!(ran.stderr.contains("listen.certificate 1: "), "{}", ran.stderr);
         assert!(!ran.stderr.contains("PRIVATE"), "{}", ran.stderr);
     }
     let ran = Setup::new().set_text("listen.https", "127.0.0.1:0").cli(&["check"]).expect(78);
-    assert!(ran.stderr.contains("listen.certificate: expected at least one"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("listen.https: expected a [[listen.certificate]] too"), "{}", ran.stderr);
 }
 
 #[test]
