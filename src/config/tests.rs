@@ -606,7 +606,7 @@ fn what_is_no_toml_gets_what_was_meant() {
         ("[listen]\nhttp 0.0.0.0:80\n", "2:6", "write http = …"),
         ("[upstream]\n- a:1\n", "2:3", "a list between brackets"),
         ("---\nlisten:\n", "1:4", "remove this line"),
-        ("<config>\n", "1:1", "a tag in < and >"),
+        ("<config>\n", "1:9", "a tag in < and >"),
         ("RISKGATE__LISTEN__HTTP=1.2.3.4:80\n", "1:27", "set it in the environment"),
         ("[upstream]\nservers = [\n  \"a:1\"\n  \"b:2\"\n]\n", "4:3", "write a comma between"),
         ("[[rule]]\nif = [\"domain == \"a.com\"\"]\n", "2:19", "leave the inner quotes out"),

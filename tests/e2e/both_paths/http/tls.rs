@@ -179,7 +179,11 @@ fn check_refuses_a_broken_certificate_and_names_its_file() {
         assert!(!ran.stderr.contains("PRIVATE"), "{}", ran.stderr);
     }
     let ran = Setup::new().set_text("listen.https", "127.0.0.1:0").cli(&["check"]).expect(78);
-    assert!(ran.stderr.contains("listen.https: expected a [[listen.certificate]] too"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("listen.https: expected a [[listen.certificate]] too"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
