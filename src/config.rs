@@ -323,10 +323,7 @@ impl Config {
                 unknown_score: settings
                     .optional_integer("table.unknown_score", 0..=100)
                     .and_then(|n| Score::new(n as u8)),
-                on_failure: match settings.choice("store.on_failure", &["open", "closed"]) {
-                    "closed" => FailurePolicy::Closed,
-                    _ => FailurePolicy::Open,
-                },
+                on_failure: settings.read_failure_policy(),
                 key_file: settings.path("keys.file"),
                 max_per_client_of_key: settings.read_rate("keys.max_per_client"),
                 key_prefix: settings.key_prefix("keys.prefix", "rg_"),

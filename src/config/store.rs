@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::settings::Settings;
+use crate::quota::FailurePolicy;
 use crate::store::{ClientCertificatePaths, RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::regular_file::{file_identity, parent_dir};
 
@@ -61,6 +62,14 @@ impl StoreOptions {
 }
 
 impl Settings {
+    /// Reads what a call gets while the store is down.
+    pub(super) fn read_failure_policy(&mut self) -> FailurePolicy {
+        match self.choice("store.on_failure", &["open", "closed"]) {
+            "closed" => FailurePolicy::Closed,
+            _ => FailurePolicy::Open,
+        }
+    }
+
     /// Reads the settings of the store.
     pub fn read_store_options(&mut self) -> StoreOptions {
         let url = self.store_url("store.url", "state/riskgate.db");

@@ -1,5 +1,5 @@
-//! Variables: what to write in place of their names, and those of the environment that riskgate does
-//! not read.
+//! Variables: what to write in place of their names, and those of the environment that riskgate
+//! does not read.
 
 use std::collections::BTreeSet;
 

@@ -9,8 +9,8 @@
 //! If the followed clock jumps, the jump is held: the believed time ignores the jump and advances
 //! by CLOCK_BOOTTIME alone. A held jump is accepted once the clock has kept to it for ten minutes.
 //! A jump of the store's clock is accepted at once if this machine's clock has shown that time for
-//! ten minutes. If both clocks jump together, they may be one clock: that of a host with gateway and
-//! server. A month that has ended never begins again.
+//! ten minutes. If both clocks jump together, they may be one clock: that of a host with gateway
+//! and server. A month that has ended never begins again.
 //!
 //! At the start, the clocks are compared with what the store knows of the time. If they contradict
 //! it, and nothing else tells the time, the believed time is a lower bound: the latest time that
@@ -349,8 +349,8 @@ impl ClockState {
     }
 
     /// Judges one reading of a clock. If the clock agrees with the believed time, small differences
-    /// are adopted. A jump is accepted if the clock has been steady for [`JUMP_CONFIRM_SECONDS`] and
-    /// its month is not before `latest_month`. A jump of the store's clock is also accepted if this
+    /// are adopted. A jump is accepted if the clock has been steady for [`JUMP_CONFIRM_SECONDS`],
+    /// and its month is not before `latest_month`. A jump of the store's clock is also accepted if this
     /// machine's clock has shown the same time for so long. Any other jump is held. Returns a
     /// warning to log, if any.
     fn assess_clock(

@@ -106,6 +106,7 @@ fn settings_beside(key: &str) -> &'static [(&'static str, &'static str)] {
         "upstream.tls" => &[("RISKGATE__UPSTREAM__TLS_NAME", "name.test")],
         "listen.https" => &[],
         "webhook.url" => &[("RISKGATE__WEBHOOK__SECRET", WEBHOOK_SECRET)],
+        "store.tls_ca" => &[("RISKGATE__STORE__URL", "rediss://127.0.0.1:1")],
         "store.tls_certificate" => &[
             ("RISKGATE__STORE__URL", "rediss://127.0.0.1:1"),
             ("RISKGATE__STORE__TLS_KEY", "key.pem"),

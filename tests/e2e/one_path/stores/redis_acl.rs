@@ -4,8 +4,8 @@
 use crate::harness::{Gateway, Setup, wait_until};
 use crate::redis_server::RedisServer;
 
-/// What servers say to a user without a right: Redis before 7 and outside of scripts, Redis within a
-/// script, and Valkey.
+/// What servers say to a user without a right: Redis before 7 and outside of scripts, Redis within
+/// a script, and Valkey.
 const REFUSALS: [&str; 3] = ["NOPERM", "can't run this command", "ACL failure in script"];
 
 /// The base rules in docs/redis.md, and the additional rules below them, in order.
