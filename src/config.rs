@@ -36,6 +36,7 @@ mod tls;
 mod top;
 mod traces;
 mod unknown_keys;
+mod unread_variables;
 mod upstream;
 mod variables;
 mod warnings;

@@ -11,7 +11,7 @@ use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::locations::{BaseFolders, ConfigSources};
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
-use super::variables::{ENV_PREFIX, warning_of_unread_variable};
+use super::variables::ENV_PREFIX;
 use crate::support::regular_file::read_regular_text;
 
 /// The largest config file, in bytes.
@@ -114,10 +114,9 @@ impl Settings {
     pub fn read_environment(&mut self, variables: impl Iterator<Item = (OsString, OsString)>) {
         for (name, value) in variables {
             if !name.as_encoded_bytes().starts_with(ENV_PREFIX.as_bytes()) {
-                let warning = name
-                    .to_str()
-                    .and_then(|name| warning_of_unread_variable(name, &value.to_string_lossy()));
-                self.warnings.extend(warning.map(ConfigFault::new));
+                if let Some(name) = name.to_str() {
+                    self.warn_of_unread_variable(name, &value.to_string_lossy());
+                }
                 continue;
             }
             let at = name.to_string_lossy().into_owned();

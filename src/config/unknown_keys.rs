@@ -6,7 +6,7 @@ use super::Config;
 use super::fault::SettingSpan;
 use super::hints::nearest_name;
 use super::settings::Settings;
-use super::variables::{ENV_PREFIX, meant_setting, variable};
+use super::variables::{ENV_PREFIX, variable};
 
 /// Sections of which a config may have several.
 const TABLE_ARRAYS: [&str; 5] =
@@ -24,6 +24,9 @@ const SECTIONS_OF_OTHER_FILES: [(&str, &str); 1] = [(
     "key",
     "write [[key]] into a file of its own, and name the file here: [keys] and file = \"keys.toml\"",
 )];
+
+/// The settings that a section alone may stand for.
+const MAIN_SETTINGS: [&str; 6] = ["http", "servers", "url", "token", "level", "path"];
 
 impl Settings {
     /// Returns true if only the header of a section in it names this section.
@@ -268,7 +271,7 @@ fn header(section: &str) -> String {
 }
 
 /// Whether a setting is in a section of which a config may have several.
-pub(super) fn is_in_array(key: &str) -> bool {
+fn is_in_array(key: &str) -> bool {
     TABLE_ARRAYS.iter().any(|array| key.strip_prefix(array).is_some_and(|it| it.starts_with('.')))
 }
 
@@ -293,4 +296,38 @@ pub(super) fn known_keys() -> BTreeSet<String> {
     let mut settings = Settings::of_each_section();
     Config::from_settings(None, &mut settings);
     settings.descriptions.iter().map(|description| general(&description.key)).collect()
+}
+
+/// Returns the setting that words with a `_` between them stand for, such as `store.url` for
+/// `store_url`.
+pub(super) fn meant_setting(words: &str, known: &BTreeSet<String>) -> Option<String> {
+    let words = words.replace('.', "_").replace("__", "_");
+    let known: Vec<&str> = known.iter().map(String::as_str).filter(|it| !is_in_array(it)).collect();
+    let flat = |key: &str| key.replace('.', "_");
+    if let Some(exact) = known.iter().find(|key| flat(key) == words) {
+        return Some((*exact).to_owned());
+    }
+    let sections: BTreeSet<&str> =
+        known.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
+    let in_section = |section: &str, name: &str| {
+        let names = known.iter().filter_map(|key| key.strip_prefix(section)?.strip_prefix('.'));
+        nearest_name(name, names).map(|near| format!("{section}.{near}"))
+    };
+    let (first, rest) = words.split_once('_').unwrap_or((&words, ""));
+    let section = nearest_name(first, sections.iter().copied());
+    if let Some(section) = section.filter(|_| !rest.is_empty())
+        && let Some(meant) = in_section(section, rest)
+    {
+        return Some(meant);
+    }
+    let mut named = known.iter().filter(|key| key.rsplit('.').next() == Some(&words));
+    if let (Some(only), None) = (named.next(), named.next()) {
+        return Some((*only).to_owned());
+    }
+    let section = section.filter(|_| rest.is_empty())?;
+    let mains = MAIN_SETTINGS.iter().map(|name| format!("{section}.{name}"));
+    mains
+        .into_iter()
+        .find(|key| known.contains(&key.as_str()))
+        .or_else(|| in_section("listen", first))
 }
