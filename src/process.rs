@@ -5,6 +5,7 @@ pub mod listener;
 mod mount;
 pub mod reload;
 pub mod served_store;
+pub mod served_store_sockets;
 pub mod server;
 pub mod systemd;
 mod trace_exporter;

@@ -9,6 +9,8 @@ use super::output;
 use crate::config::Config;
 use crate::management::{KnownOverrides, set_present_time};
 use crate::model::month::format_rfc3339;
+use crate::process::served_store::ServedStore;
+use crate::process::served_store_sockets::{NamedStore, list_named_stores};
 use crate::process::upgrade::RuntimeDir;
 use crate::store::{RingRows, Store, StoreError, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
@@ -36,11 +38,17 @@ pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
 
 /// Fails if a gateway of the config runs and has read its keys from another store at the address.
 fn check_store_is_the_same(config: &Config, store: &mut Store) -> Result<(), CommandFailure> {
-    let served = running_gateway_dir(config)?.and_then(|dir| dir.read_served_store());
-    let Some(served_id) = served.and_then(|served| served.id) else { return Ok(()) };
-    let found = match store.ring_version()? {
-        Some(version) if version.store_id == served_id => return Ok(()),
-        Some(version) => format!("the store {}", version.store_id),
+    let served_ids = RunningGateways::find(config)?.served.into_iter().filter_map(|it| it.id);
+    let served_ids: Vec<String> = served_ids.collect();
+    if served_ids.is_empty() {
+        return Ok(());
+    }
+    let found_id = store.ring_version()?.map(|version| version.store_id);
+    let Some(served_id) = served_ids.iter().find(|id| found_id.as_ref() != Some(*id)) else {
+        return Ok(());
+    };
+    let found = match found_id {
+        Some(found_id) => format!("the store {found_id}"),
         None => "an empty server".to_owned(),
     };
     Err(CommandFailure::failed(format!(
@@ -57,19 +65,18 @@ pub fn check_store_is_served(config: &Config) -> Result<(), CommandFailure> {
 
 /// Describes which store a running gateway of the config serves, if it is another one.
 fn describe_other_store(config: &Config) -> Result<Option<String>, CommandFailure> {
-    let Some(served) = running_gateway_dir(config)?.and_then(|dir| dir.read_served_store()) else {
-        return Ok(None);
-    };
+    let served = RunningGateways::find(config)?.served;
     let named = config.startup.store.shown_address();
-    if served.address != named {
+    if let Some(other) = served.iter().find(|served| served.address != named) {
         return Ok(Some(format!(
             "store.url: expected {}, the store of the running gateway, but found {named}; \
              restart the gateway first, or undo the change of store.url",
-            served.address
+            other.address
         )));
     }
     let found = config.startup.store.file_identity().map(|(_, inode)| inode);
-    let is_other_file = found.is_some_and(|found| served.inode.is_some_and(|it| it != found));
+    let mut served_inodes = served.iter().filter_map(|served| served.inode);
+    let is_other_file = found.is_some_and(|found| served_inodes.any(|it| it != found));
     Ok(is_other_file.then(|| {
         format!(
             "{named}: expected the store of the running gateway, but found another file; put it \
@@ -95,14 +102,18 @@ pub fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
 
 /// Fails if a gateway of the config runs, and the file of its store was moved away or deleted.
 pub fn check_served_file_exists(config: &Config) -> Result<(), CommandFailure> {
-    match missing_store_file(config) {
+    describe_missing_served_file(config)?.map_or(Ok(()), |it| Err(CommandFailure::failed(it)))
+}
+
+/// Says which file is missing that a running gateway of the config serves.
+fn describe_missing_served_file(config: &Config) -> Result<Option<String>, CommandFailure> {
+    Ok(match missing_store_file(config) {
         Some(path) if is_gateway_running(config)? => {
             let expected = "expected the store of the running gateway, but found no file";
-            let path = path.display();
-            Err(CommandFailure::failed(format!("{path}: {expected}; put it back first")))
+            Some(format!("{}: {expected}; put it back first", path.display()))
         }
-        _ => Ok(()),
-    }
+        _ => None,
+    })
 }
 
 /// Tells the store the present time. Prints a warning if the clocks contradict it.
@@ -138,6 +149,10 @@ pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailu
     // Who may not see whether a gateway runs may still read the store.
     if let Ok(Some(other)) = describe_other_store(config) {
         output::print_message(format!("warning: {other}"));
+    }
+    if let Ok(Some(missing)) = describe_missing_served_file(config) {
+        output::print_message(format!("warning: {missing}"));
+        return Ok(None);
     }
     if let Some(path) = missing_store_file(config) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -177,6 +192,37 @@ fn missing_store_file(config: &Config) -> Option<&PathBuf> {
     }
 }
 
+/// What commands know of the gateways of a config that run on this machine.
+struct RunningGateways {
+    is_any: bool,
+    /// The stores that they serve, as far as they have told it.
+    served: Vec<ServedStore>,
+}
+
+impl RunningGateways {
+    /// Looks in the runtime directory of the config, and among the gateways that have a store at
+    /// its address. A gateway may be missing in either: it may have no runtime directory, and
+    /// `store.url` may have changed since its start.
+    fn find(config: &Config) -> Result<RunningGateways, CommandFailure> {
+        let runtime_dir = running_gateway_dir(config)?;
+        let of_dir = runtime_dir.as_ref().and_then(RuntimeDir::read_served_store);
+        let named = named_stores(config)?.into_iter();
+        let mut served: Vec<ServedStore> =
+            named.filter(|store| !store.is_draining).map(|store| store.served).collect();
+        let is_any = runtime_dir.is_some() || !served.is_empty();
+        served.extend(of_dir);
+        Ok(RunningGateways { is_any, served })
+    }
+}
+
+fn named_stores(config: &Config) -> Result<Vec<NamedStore>, CommandFailure> {
+    list_named_stores(&config.startup.store).map_err(|error| {
+        CommandFailure::failed(format!(
+            "expected to see which gateways run on this machine, but found {error}"
+        ))
+    })
+}
+
 /// Returns the runtime directory of the config, if a gateway runs from it. Fails if this user may
 /// not see that: without this knowledge, a command could change another store than the gateway's.
 fn running_gateway_dir(config: &Config) -> Result<Option<RuntimeDir>, CommandFailure> {
@@ -202,7 +248,7 @@ pub fn is_store_missing(config: &Config) -> bool {
 /// # Errors
 /// Fails if this user may not see that.
 pub fn is_gateway_running(config: &Config) -> Result<bool, CommandFailure> {
-    Ok(running_gateway_dir(config)?.is_some())
+    Ok(RunningGateways::find(config)?.is_any)
 }
 
 /// Returns true if a gateway of this config on this machine has not ended yet, although it may
@@ -211,6 +257,9 @@ pub fn is_gateway_running(config: &Config) -> Result<bool, CommandFailure> {
 /// # Errors
 /// As [`is_gateway_running`].
 pub fn is_gateway_draining(config: &Config) -> Result<bool, CommandFailure> {
+    if named_stores(config)?.iter().any(|store| store.is_draining) {
+        return Ok(true);
+    }
     let Some(path) = &config.startup.runtime_dir else { return Ok(false) };
     RuntimeDir::has_draining_process(path).map_err(|error| hidden_gateway_failure(path, &error))
 }

@@ -1,5 +1,6 @@
 //! `[store]`: the store and its connection settings.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::settings::Settings;
@@ -39,6 +40,22 @@ impl StoreOptions {
             }
             StoreUrl::Redis(url) => url.without_credentials(),
         }
+    }
+
+    /// The addresses of the store without credentials. A file has its absolute path, with and
+    /// without the symbolic links in each of its folders: so two spellings of a path have an
+    /// address in common, also if a folder was moved away or a link was replaced between them.
+    pub fn addresses(&self) -> Vec<String> {
+        let StoreUrl::Sqlite(path) = &self.url else { return vec![self.shown_address()] };
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let resolve = |folder: &Path| {
+            let rest = path.strip_prefix(folder).ok()?;
+            Some(format!("sqlite:{}", folder.canonicalize().ok()?.join(rest).display()))
+        };
+        let mut addresses: Vec<String> = path.ancestors().skip(1).filter_map(resolve).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
     }
 
     /// Device and inode of an SQLite file; `None` for a server, and if there is no file.

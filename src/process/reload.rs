@@ -35,6 +35,7 @@ use crate::keys::KeyRing;
 use crate::management::KnownOverrides;
 use crate::observe::process_log::ProcessLog;
 use crate::process::served_store::{ServedStore, ServedStoreFile};
+use crate::process::served_store_sockets::ServedStoreSockets;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
 
 use audit::AuditRecorder;
@@ -86,12 +87,16 @@ struct ReloadState {
     status_reporter: StatusReporter,
     /// The process log; `None` if the program has another one.
     process_log: Option<Arc<ProcessLog>>,
-    /// The file that tells commands which store serves, and what it says.
-    served_store: Option<(ServedStoreFile, ServedStore)>,
+    /// What tells commands which store serves, and what it says.
+    served_store: Option<(ServedStoreSigns, ServedStore)>,
     /// Whether the config in force is what the last reading of its files found.
     is_latest_config_in_force: bool,
     pending_work: PendingWork,
 }
+
+/// What tells commands which store a process serves: its sockets, and the file in its runtime
+/// directory, if it has one.
+pub type ServedStoreSigns = (ServedStoreSockets, Option<ServedStoreFile>);
 
 /// What a pass could not do, so that the next one tries it again.
 #[derive(Default)]
@@ -184,13 +189,17 @@ impl Reloader {
         self
     }
 
-    /// Keeps a file up to date that tells commands which store serves.
-    pub fn with_served_store_file(self, file: ServedStoreFile, store: &StoreOptions) -> Reloader {
+    /// Keeps up to date what tells commands which store serves.
+    pub fn with_served_store_signs(
+        self,
+        signs: ServedStoreSigns,
+        store: &StoreOptions,
+    ) -> Reloader {
         let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
         let (address, inode) =
             (store.shown_address(), store.file_identity().map(|(_, inode)| inode));
         let served = ServedStore { address, id: state.keys.store_id(), inode };
-        state.served_store = Some((file, served));
+        state.served_store = Some((signs, served));
         state.update_served_store();
         drop(state);
         self
@@ -472,10 +481,13 @@ impl ReloadState {
     /// Tells commands which store serves, once this process has the runtime directory, and if the
     /// keys are of another store than before.
     fn update_served_store(&mut self) {
-        let Some((file, served)) = &mut self.served_store else { return };
+        let Some(((sockets, file), served)) = &mut self.served_store else { return };
         served.id = self.keys.store_id();
-        if let Err(error) = file.update(served) {
-            log::warn!("commands can't check which store serves: {error}");
+        let of_file = file.as_mut().map_or(Ok(()), |file| file.update(served));
+        for outcome in [of_file, sockets.update(served)] {
+            if let Err(error) = outcome {
+                log::warn!("commands can't check which store serves: {error}");
+            }
         }
     }
 

@@ -27,6 +27,7 @@ use crate::process::admin::AdminApp;
 use crate::process::admin::connection::AdminServerApp;
 use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES_LIMIT};
 use crate::process::reload::Reloader;
+use crate::process::served_store_sockets::ServedStoreSockets;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
 use crate::process::upgrade::{Predecessor, RuntimeDir, SuccessorSocket};
 use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, Upstreams};
@@ -70,7 +71,7 @@ pub fn run(
     let (runtime_dir, upgrade_socket) =
         runtime_dir_and_socket.unwrap_or_else(|| (open_runtime_dir(&config), None));
     let mut prepared_start = bind_unless_upgrading(&config, runtime_dir, upgrade_socket.is_some())?;
-    let (state, mut reloader, reload_trigger) =
+    let (state, reloader, reload_trigger) =
         build_gate_state_and_reloader(inputs, certificates.clone(), config_sources)?;
     install_panic_hook(&state);
     if let Some(upgrade_socket) = upgrade_socket {
@@ -82,11 +83,11 @@ pub fn run(
     let gate = Gate::new(state, config.startup.startup_rules.clone());
     let connection_tracker =
         Arc::new(ConnectionTracker::new(config.startup.connection_limits.clone()));
-    if let Some(runtime_dir) = &runtime_dir {
-        let file = runtime_dir.served_store_file();
-        reloader = reloader.with_served_store_file(file, &config.startup.store);
-    }
-    let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets: sockets.try_clone()? };
+    let store_sockets = ServedStoreSockets::new(&config.startup.store);
+    let signs = (store_sockets.clone(), runtime_dir.as_ref().map(RuntimeDir::served_store_file));
+    let reloader = reloader.with_served_store_signs(signs, &config.startup.store);
+    let duplicate_sockets = sockets.try_clone()?;
+    let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets, store_sockets };
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
     server.bootstrap();
     let admin = AdminApp::new(
@@ -273,8 +274,7 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
     Ok(config)
 }
 
-/// Opens the runtime directory. Without it the process serves, but can't be upgraded, and commands
-/// can't check which store it serves.
+/// Opens the runtime directory. Without it the process serves, but can't be upgraded.
 fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
     let path = config.startup.runtime_dir.as_ref()?;
     match RuntimeDir::open(path) {

@@ -127,7 +127,17 @@ const CRATES: [(&str, &[&str]); 42] = [
     ),
     ("rustls_native_certs", &["support/trusted_authorities"]),
     ("sd_notify", &["process/systemd"]),
-    ("sha2", &["decide/inbox_key", "feed/fetch", "keys/token", "store/audit", "webhook"]),
+    (
+        "sha2",
+        &[
+            "decide/inbox_key",
+            "feed/fetch",
+            "keys/token",
+            "process/served_store_sockets",
+            "store/audit",
+            "webhook",
+        ],
+    ),
     (
         "smol_str",
         &[

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use crate::downstream::ConnectionTracker;
 use crate::gate::Gate;
 use crate::observe::process_log::ProcessLog;
+use crate::process::served_store_sockets::ServedStoreSockets;
 use crate::process::upgrade::RuntimeDir;
 
 /// What a caller of `run` wants done when the process ends without a crash.
@@ -93,6 +94,8 @@ pub(super) struct UpgradeState {
     pub runtime_dir: Option<RuntimeDir>,
     /// Duplicates of the listening sockets, by name.
     pub duplicate_sockets: Vec<(String, TcpListener)>,
+    /// They tell commands which store this process serves.
+    pub store_sockets: ServedStoreSockets,
 }
 
 /// Writes this process's id to its runtime directory, so that a successor finds the process.
@@ -130,11 +133,15 @@ impl UpgradeState {
     }
 
     /// Closes the duplicate sockets, which would keep the ports open after the accept loops have
-    /// ended. Also releases the runtime directory, so that another process can claim it.
+    /// ended. Also releases the runtime directory, so that another process can claim it, and tells
+    /// commands that this process drains.
     pub fn close_sockets_and_release_dir(&mut self) {
         self.duplicate_sockets.clear();
         if let Some(runtime_dir) = &mut self.runtime_dir {
             runtime_dir.release();
+        }
+        if let Err(error) = self.store_sockets.set_draining() {
+            log::warn!("commands can't check whether this process has ended: {error}");
         }
     }
 }

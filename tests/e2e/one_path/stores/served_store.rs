@@ -1,13 +1,16 @@
 //! The admin API and the commands act on the store that is served, or refuse with words. Nothing
 //! creates a store by the way.
 
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::harness::{
-    BINARY, Gateway, MockUpstream, Setup, Step, get, response_bytes, run_command, wait_until,
+    BINARY, Gateway, MockUpstream, Setup, Step, free_address, get, response_bytes, run_command,
+    wait_until,
 };
 use crate::one_path::operators::admin_api::{AdminTokens, call_api};
 use crate::redis_server::RedisServer;
@@ -133,6 +136,116 @@ fn no_change_makes_a_store_while_the_served_file_is_gone_or_replaced() {
     assert_eq!(listed.as_array().unwrap().len(), 1, "the other store is unchanged");
 }
 
+/// Checks that the commands that change a store say this instead.
+fn assert_commands_refuse(gateway: &Gateway, expected: &str) {
+    for words in [
+        &["keys", "create", "--account", "acme", "--expires", "90d"][..],
+        &["keys", "revoke", "key_1"],
+        &["accounts", "set", "acme", "--plan", "free"],
+        &["table", "deny", "bad.example.com"],
+        &["store", "init"],
+    ] {
+        let refused = gateway.cli(words).expect(1).stderr;
+        assert!(refused.contains(expected), "{words:?} {refused}");
+    }
+    let refused = gateway.cli(&["store", "repair-month", "2020-01"]).expect(1).stderr;
+    assert!(refused.contains("expected no running gateway, but found one\n"), "{refused}");
+    let listed = gateway.cli(&["keys", "list"]).expect(0).stderr;
+    assert!(listed.contains(&format!("warning: {}: {expected}", store_of(gateway))), "{listed}");
+}
+
+/// The store as messages name it: a file that is missing has its path, another one its address.
+fn store_of(gateway: &Gateway) -> String {
+    let path = gateway.path("state/riskgate.db");
+    match path.canonicalize() {
+        Ok(found) => format!("sqlite:{}", found.display()),
+        Err(_) => path.display().to_string(),
+    }
+}
+
+const FILE_IS_MISSING: &str = "expected the store of the running gateway, but found no file";
+const FILE_IS_ANOTHER: &str = "expected the store of the running gateway, but found another file";
+
+/// A gateway whose store and runtime directory are in the folder `state`.
+fn setup_in_one_folder() -> Setup {
+    let setup = Setup::new();
+    let path = |name: &str| setup.path(name).display().to_string();
+    let (store, run) = (format!("sqlite:{}", path("state/riskgate.db")), path("state/run"));
+    setup.set_text("store.url", &store).set_text("process.runtime_dir", &run)
+}
+
+#[test]
+fn commands_see_the_gateway_although_its_whole_folder_was_moved_away() {
+    let gateway = setup_in_one_folder().start();
+    gateway.create_active_key("acme", &[]);
+    let (state, aside) = (gateway.path("state"), gateway.path("aside"));
+    std::fs::rename(&state, &aside).unwrap();
+    assert_commands_refuse(&gateway, FILE_IS_MISSING);
+    assert!(!state.exists(), "nothing was made");
+    // As if somebody had restored a copy.
+    std::fs::create_dir(&state).unwrap();
+    std::fs::copy(aside.join("riskgate.db"), state.join("riskgate.db")).unwrap();
+    assert_commands_refuse(&gateway, FILE_IS_ANOTHER);
+    std::fs::remove_dir_all(&state).unwrap();
+    std::fs::rename(&aside, &state).unwrap();
+    gateway.create_active_key("acme", &[]);
+    let setup = gateway.shut_down();
+    std::fs::rename(setup.path("state"), setup.path("aside")).unwrap();
+    let created = setup.cli(&["keys", "create", "--account", "acme"]).expect(0).stderr;
+    assert!(created.contains("created the store"), "{created}");
+}
+
+#[test]
+fn commands_see_the_gateway_although_the_link_to_its_folder_was_replaced() {
+    let setup = setup_in_one_folder();
+    let (state, folders) = (setup.path("state"), [setup.path("first"), setup.path("second")]);
+    for folder in &folders {
+        std::fs::create_dir(folder).unwrap();
+    }
+    std::os::unix::fs::symlink(&folders[0], &state).unwrap();
+    let gateway = setup.start();
+    gateway.create_active_key("acme", &[]);
+    std::fs::remove_file(&state).unwrap();
+    std::os::unix::fs::symlink(&folders[1], &state).unwrap();
+    assert_commands_refuse(&gateway, FILE_IS_MISSING);
+    assert!(files_below(&folders[1]).is_empty(), "nothing was made");
+    std::fs::copy(folders[0].join("riskgate.db"), folders[1].join("riskgate.db")).unwrap();
+    assert_commands_refuse(&gateway, FILE_IS_ANOTHER);
+}
+
+#[test]
+fn commands_see_a_gateway_that_has_no_runtime_directory() {
+    // No directory can be made below a file.
+    for unusable in ["", "riskgate.toml/run"] {
+        let setup = setup_in_one_folder();
+        let path = setup.path(unusable).display().to_string();
+        let runtime_dir = if unusable.is_empty() { "" } else { &path };
+        let gateway = setup.set_text("process.runtime_dir", runtime_dir).start();
+        gateway.create_active_key("acme", &[]);
+        std::fs::rename(gateway.path("state"), gateway.path("aside")).unwrap();
+        assert_commands_refuse(&gateway, FILE_IS_MISSING);
+    }
+}
+
+#[test]
+fn commands_see_a_gateway_that_outlives_the_owner_of_the_runtime_directory() {
+    let first = setup_in_one_folder().start();
+    first.create_active_key("acme", &[]);
+    let addresses = [free_address(), free_address()].map(|address| address.to_string());
+    let mut second = Command::new(BINARY);
+    second.args(["run", "--listen", &addresses[0], "--admin", &addresses[1], "-c"]);
+    second.arg(first.path("riskgate.toml")).stderr(Stdio::null()).stdout(Stdio::null());
+    let mut second = second.spawn().unwrap();
+    wait_until("the second gateway accepts", || TcpStream::connect(&addresses[1]).is_ok());
+    let mut first = first;
+    first.send_signal("TERM");
+    first.wait_for_exit();
+    std::fs::rename(first.path("state"), first.path("aside")).unwrap();
+    assert_commands_refuse(&first, FILE_IS_MISSING);
+    second.kill().unwrap();
+    second.wait().unwrap();
+}
+
 #[test]
 fn no_change_makes_a_store_of_an_emptied_server() {
     let server = RedisServer::start();
@@ -230,7 +343,7 @@ fn a_relative_path_in_the_file_of_the_url_starts_at_the_config() {
     let setup = setup.unset("store.url").set_text("store.url_file", &file.display().to_string());
     let config = setup.write_config();
     let elsewhere = tempfile::tempdir().unwrap();
-    let mut command = std::process::Command::new(BINARY);
+    let mut command = Command::new(BINARY);
     command.args(["keys", "create", "--account", "acme", "-c"]).arg(&config);
     run_command(command.current_dir(elsewhere.path())).expect(0);
     assert!(setup.path("relative.db").exists());
@@ -265,18 +378,22 @@ fn the_month_is_not_repaired_while_a_gateway_drains() {
         vec![Step::Trickle(response_bytes(200, "", "{}"), Duration::from_millis(40))]
     });
     let setup = Setup::new().with_upstreams(&[upstream.address]);
-    let mut gateway = setup.start();
-    let key = gateway.create_active_key("acme", &[]);
-    let mut client = gateway.connect();
-    client.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
-    wait_until("the server has the request", || upstream.request_count() > 0);
-    gateway.send_signal("TERM");
-    wait_until("it drains", || {
+    let without_runtime_dir = Setup::new().with_upstreams(&[upstream.address]);
+    for setup in [setup, without_runtime_dir.set_text("process.runtime_dir", "")] {
+        let mut gateway = setup.start();
+        let key = gateway.create_active_key("acme", &[]);
+        let mut client = gateway.connect();
+        let received = upstream.request_count();
+        client.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
+        wait_until("the server has the request", || upstream.request_count() > received);
+        gateway.send_signal("TERM");
+        wait_until("it drains", || {
+            let refused = gateway.cli(&["store", "repair-month", "2020-01"]).expect(1).stderr;
+            assert!(refused.contains("expected no running gateway, but found one"), "{refused}");
+            refused.contains("about to end")
+        });
+        gateway.wait_for_exit();
         let refused = gateway.cli(&["store", "repair-month", "2020-01"]).expect(1).stderr;
-        assert!(refused.contains("expected no running gateway, but found one"), "{refused}");
-        refused.contains("about to end")
-    });
-    gateway.wait_for_exit();
-    let refused = gateway.cli(&["store", "repair-month", "2020-01"]).expect(1).stderr;
-    assert!(refused.contains("expected a clock that shows 2020-01"), "{refused}");
+        assert!(refused.contains("expected a clock that shows 2020-01"), "{refused}");
+    }
 }

@@ -1,0 +1,194 @@
+//! Tells the commands of this machine which store a gateway serves, without a file.
+//!
+//! A gateway binds Unix sockets in the abstract namespace. Their names have a hash of the address
+//! of its store, and the identity of that store. A command reads these names in `/proc/net/unix`.
+//! So a command sees the gateway even if all files were moved away or replaced, if the gateway has
+//! no runtime directory, or if another process has claimed it. The kernel removes the names at the
+//! end of the process. Nobody can connect to the sockets.
+//!
+//! The names of one network namespace are not seen from another one; the runtime directory shows
+//! such gateways if the containers share it. Every local user can bind such names. This can only
+//! lead to commands that refuse, not to a change of another store.
+
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind as bind_socket, socket_with,
+};
+use sha2::{Digest, Sha256};
+
+use super::served_store::ServedStore;
+use crate::config::StoreOptions;
+
+/// The kernel's list of the Unix sockets of this network namespace.
+const SOCKET_LIST: &str = "/proc/net/unix";
+const NAME_PREFIX: &str = "riskgate-store/";
+/// The kernel shows the zero byte of an abstract name as `@`.
+const LISTED_PREFIX: &str = "@riskgate-store/";
+
+/// The sockets that name the store of this process. Clones share the sockets.
+#[derive(Clone, Debug)]
+pub struct ServedStoreSockets(Arc<Mutex<Sockets>>);
+
+#[derive(Debug)]
+struct Sockets {
+    address_hashes: Vec<String>,
+    /// What the names tell; `None` before the first update.
+    served: Option<ServedStore>,
+    is_draining: bool,
+    /// The names that were bound last, or were tried.
+    names: Vec<String>,
+    bound: Vec<OwnedFd>,
+}
+
+/// A store that a gateway on this machine serves at the address of a config.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NamedStore {
+    /// The store.
+    pub served: ServedStore,
+    /// Whether the gateway accepts no connections any more.
+    pub is_draining: bool,
+}
+
+impl ServedStoreSockets {
+    /// The sockets of a process that serves this store. None is bound yet.
+    pub fn new(store: &StoreOptions) -> ServedStoreSockets {
+        ServedStoreSockets(Arc::new(Mutex::new(Sockets {
+            address_hashes: hash_addresses(store),
+            served: None,
+            is_draining: false,
+            names: Vec::new(),
+            bound: Vec::new(),
+        })))
+    }
+
+    /// Lets the names tell of this store.
+    ///
+    /// # Errors
+    /// If a socket can't be bound: once for each store that is told.
+    pub fn update(&self, served: &ServedStore) -> io::Result<()> {
+        self.change(|sockets| sockets.served = Some(served.clone()))
+    }
+
+    /// Lets the names tell that this process serves no longer, and still writes what it counted.
+    ///
+    /// # Errors
+    /// As [`ServedStoreSockets::update`].
+    pub fn set_draining(&self) -> io::Result<()> {
+        self.change(|sockets| sockets.is_draining = true)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Sockets)) -> io::Result<()> {
+        let mut sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut sockets);
+        let names = sockets.names_to_bind();
+        if names == sockets.names {
+            return Ok(());
+        }
+        sockets.names.clone_from(&names);
+        // The earlier names end when the new ones are there, so that a command always sees some.
+        sockets.bound = names.iter().map(|name| bind_name(name)).collect::<io::Result<_>>()?;
+        Ok(())
+    }
+}
+
+impl Sockets {
+    fn names_to_bind(&self) -> Vec<String> {
+        let Some(ServedStore { id, inode, .. }) = &self.served else { return Vec::new() };
+        let state = if self.is_draining { "draining" } else { "serving" };
+        let id = id.as_deref().unwrap_or_default();
+        let inode = inode.map_or(String::new(), |inode| inode.to_string());
+        // Two processes can't bind one name.
+        let process = std::process::id();
+        let name = |hash| format!("{NAME_PREFIX}{hash}/{state}/{inode}/{id}/{process}");
+        self.address_hashes.iter().map(name).collect()
+    }
+}
+
+/// Binds a socket on which nobody listens.
+fn bind_name(name: &str) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind_socket(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    Ok(socket)
+}
+
+/// Lists what the gateways on this machine serve that have a store at this address.
+///
+/// # Errors
+/// If this process may not read the kernel's list. Without `/proc`, returns no stores.
+pub fn list_named_stores(store: &StoreOptions) -> io::Result<Vec<NamedStore>> {
+    let list = match fs::read(SOCKET_LIST) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        list => list?,
+    };
+    let (hashes, address) = (hash_addresses(store), store.shown_address());
+    // Other programs bind names that are no UTF-8.
+    let list = String::from_utf8_lossy(&list);
+    Ok(list.lines().filter_map(|line| parse_line(line, &hashes, &address)).collect())
+}
+
+/// Parses a line of the kernel's list. `None` for other sockets than those of these addresses.
+fn parse_line(line: &str, hashes: &[String], address: &str) -> Option<NamedStore> {
+    let name = line.split_whitespace().next_back()?.strip_prefix(LISTED_PREFIX)?;
+    let mut parts = name.split('/');
+    let mut next = || parts.next();
+    let (hash, state, inode, id) = (next()?, next()?, next()?, next()?);
+    hashes.iter().any(|known| known == hash).then(|| NamedStore {
+        served: ServedStore {
+            address: address.to_owned(),
+            id: Some(id.to_owned()).filter(|id| !id.is_empty()),
+            inode: inode.parse().ok(),
+        },
+        is_draining: state == "draining",
+    })
+}
+
+/// Hashes the addresses of a store, because the name of a socket is too short for a path. A path
+/// means something within one root directory only, so the containers of one network namespace don't
+/// take each other's paths for their own.
+fn hash_addresses(store: &StoreOptions) -> Vec<String> {
+    let root = fs::metadata("/").ok();
+    let root = root.as_ref().map(|root: &Metadata| (root.dev(), root.ino())).unwrap_or_default();
+    let hash = |address: &String| {
+        let digest = Sha256::digest(format!("{root:?} {address}"));
+        digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    store.addresses().iter().map(hash).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_another_socket_names_no_store() {
+        let hashes = ["0123456789abcdef".to_owned()];
+        let parse = |name: &str| {
+            let line = format!("0000000000000000: 00000002 00000000 00000000 0001 01 1234 {name}");
+            parse_line(&line, &hashes, "sqlite:/a")
+        };
+        let found = parse("@riskgate-store/0123456789abcdef/serving/77/ab12/4711").unwrap();
+        let expected = ServedStore {
+            address: "sqlite:/a".to_owned(),
+            id: Some("ab12".to_owned()),
+            inode: Some(77),
+        };
+        assert_eq!(found, NamedStore { served: expected, is_draining: false });
+        let unknown = parse("@riskgate-store/0123456789abcdef/draining///4711").unwrap();
+        assert_eq!((unknown.served.id, unknown.served.inode), (None, None));
+        assert!(unknown.is_draining);
+        for other in [
+            "",
+            "/run/riskgate-store/0123456789abcdef/serving/77/ab12/4711",
+            "@riskgate-store/",
+            "@riskgate-store/0123456789abcdef",
+            "@riskgate-store/fedcba9876543210/serving/77/ab12/4711",
+        ] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+}
