@@ -1,8 +1,8 @@
 //! The addresses of one host in the DNS, and what happens to them if a query fails.
 //!
 //! The addresses of IPv4 and of IPv6 are two queries. If one of them fails, its addresses stay:
-//! only an answer that the zone itself gives (with its SOA record) removes them. A host never loses
-//! its last address, because a failure of riskgate's own network must not look like a missing host.
+//! only an answer that there are none removes them. A host never loses its last address, because
+//! a failure of riskgate's own network must not look like a missing host.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub struct HostQuery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum FamilyAnswer {
     Found(Vec<IpAddr>),
-    /// The zone says that there are none.
+    /// The answer says that there are none.
     Absent(String),
     Failed(String),
 }
@@ -139,16 +139,22 @@ async fn query_family(resolver: &DnsResolver, complete_name: &str) -> FamilyAnsw
             found if found.is_empty() => FamilyAnswer::Failed("none".to_owned()),
             found => FamilyAnswer::Found(found),
         },
-        Err(error) if is_authoritative_denial(&error) => FamilyAnswer::Absent(describe(&error)),
+        Err(error) if is_denial(&error) => FamilyAnswer::Absent(describe(&error)),
         Err(error) => FamilyAnswer::Failed(describe(&error)),
     }
 }
 
-/// Returns true if the zone itself says that there is no such record.
-fn is_authoritative_denial(error: &NetError) -> bool {
+/// Returns true if an answer says that there is no such record. dnsmasq and the resolvers of
+/// containers say so without the SOA record of a zone (RFC 2308 section 2.2). An answer that only
+/// names other servers is a referral, which says nothing of records.
+fn is_denial(error: &NetError) -> bool {
     let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
-    let is_denial = matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError);
-    is_denial && none.soa.is_some()
+    match none.response_code {
+        ResponseCode::NoError => none.soa.is_some() || none.ns.is_none(),
+        // Without a SOA record, not even the name is sure to be missing.
+        ResponseCode::NXDomain => none.soa.is_some(),
+        _ => false,
+    }
 }
 
 /// Says what was found instead of records.

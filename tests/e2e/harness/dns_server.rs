@@ -127,6 +127,8 @@ pub struct DelayingDnsProxy {
     pub query_count: Arc<AtomicU64>,
     /// The type of records whose queries fail; 0 if none does.
     failing_type: Arc<AtomicU16>,
+    /// The type of records of which the proxy says that there are none; 0 if it says so of none.
+    absent_type: Arc<AtomicU16>,
     is_done: Arc<AtomicBool>,
 }
 
@@ -139,9 +141,11 @@ impl DelayingDnsProxy {
             address: socket.local_addr().unwrap(),
             query_count: Arc::default(),
             failing_type: Arc::default(),
+            absent_type: Arc::default(),
             is_done: Arc::default(),
         };
         let failing_type = Arc::clone(&slow.failing_type);
+        let absent_type = Arc::clone(&slow.absent_type);
         let (asked, is_done) = (Arc::clone(&slow.query_count), Arc::clone(&slow.is_done));
         std::thread::spawn(move || {
             let mut question = [0; 4_096];
@@ -152,6 +156,13 @@ impl DelayingDnsProxy {
                     // A response, SERVFAIL.
                     (question[2], question[3]) = (question[2] | 0x80, 2);
                     let _ = socket.send_to(&question[..length], from);
+                    continue;
+                }
+                if query_type(&question[..length]) == absent_type.load(Ordering::Relaxed) {
+                    // A response, NOERROR, with the question alone.
+                    (question[2], question[3]) = (question[2] | 0x80, 0x80);
+                    question[6..12].fill(0);
+                    let _ = socket.send_to(&question[..question_end(&question)], from);
                     continue;
                 }
                 let Some(server) = server else { continue };
@@ -175,15 +186,28 @@ impl DelayingDnsProxy {
     pub fn fail_queries_of_type(&self, record_type: u16) {
         self.failing_type.store(record_type, Ordering::Relaxed);
     }
+
+    /// From now on, queries for records of this type get an empty answer without a SOA record, as
+    /// dnsmasq and the resolvers of containers send it; 0 stands for no type.
+    pub fn answer_nothing_to_queries_of_type(&self, record_type: u16) {
+        self.absent_type.store(record_type, Ordering::Relaxed);
+    }
 }
 
 /// The type of the records that a query asks for.
 fn query_type(query: &[u8]) -> u16 {
+    let end = question_end(query);
+    u16::from_be_bytes([query[end - 4], query[end - 3]])
+}
+
+/// Where the question of a query ends.
+fn question_end(query: &[u8]) -> usize {
     let mut at = 12;
     while query[at] != 0 {
         at += 1 + usize::from(query[at]);
     }
-    u16::from_be_bytes([query[at + 1], query[at + 2]])
+    // The type and the class.
+    at + 5
 }
 
 impl Drop for DelayingDnsProxy {

@@ -169,21 +169,47 @@ fn the_hosts_file_of_the_system_counts() {
     gateway.get(PATH, &key).expect(200);
 }
 
+/// The types of the records with an IPv4 and an IPv6 address.
+const A: u16 = 1;
+const AAAA: u16 = 28;
+
+/// The addresses of the servers at port 9000.
+fn servers_at_port_9000(gateway: &Gateway) -> Vec<String> {
+    let metrics = gateway.metrics();
+    let lines = metrics.lines().filter_map(|line| {
+        let label = line.strip_prefix("riskgate_upstream_healthy{server=\"")?;
+        Some(label.split_once(":9000\"")?.0.to_owned())
+    });
+    lines.collect()
+}
+
 #[test]
-fn a_failed_query_of_one_family_keeps_the_last_good_addresses_of_this_family() {
-    const A: u16 = 1;
-    const AAAA: u16 = 28;
+fn an_empty_answer_without_a_soa_removes_the_addresses_of_its_family() {
     let mut dns = DnsServer::start("both A 127.0.0.1\nboth AAAA ::1\n");
     let proxy = DelayingDnsProxy::start(Some(dns.address), Duration::ZERO);
     let gateway = start_gateway_with_resolver(proxy.address, "both.com:9000");
-    let servers = || {
-        let metrics = gateway.metrics();
-        let lines = metrics.lines().filter_map(|line| {
-            let label = line.strip_prefix("riskgate_upstream_healthy{server=\"")?;
-            Some(label.split_once(":9000\"")?.0.to_owned())
-        });
-        lines.collect::<Vec<String>>()
-    };
+    let servers = || servers_at_port_9000(&gateway);
+    wait_until("both families are known", || servers() == ["127.0.0.1", "[::1]"]);
+    proxy.answer_nothing_to_queries_of_type(AAAA);
+    wait_until("IPv6 is gone", || servers() == ["127.0.0.1"]);
+    assert!(!readiness(&gateway).contains("upstream"), "{}", readiness(&gateway));
+    // The host moves from IPv4 to IPv6.
+    dns.replace_records("both AAAA ::2\n");
+    proxy.answer_nothing_to_queries_of_type(A);
+    wait_until("only IPv6 is there", || servers() == ["[::2]"]);
+    wait_until("nothing fails", || !readiness(&gateway).contains("upstream"));
+    // A failed query still keeps what is known, and a host keeps its last address.
+    proxy.fail_queries_of_type(AAAA);
+    wait_until("riskgate reports it", || readiness(&gateway).contains("the last good answer"));
+    assert_eq!(servers(), ["[::2]"]);
+}
+
+#[test]
+fn a_failed_query_of_one_family_keeps_the_last_good_addresses_of_this_family() {
+    let mut dns = DnsServer::start("both A 127.0.0.1\nboth AAAA ::1\n");
+    let proxy = DelayingDnsProxy::start(Some(dns.address), Duration::ZERO);
+    let gateway = start_gateway_with_resolver(proxy.address, "both.com:9000");
+    let servers = || servers_at_port_9000(&gateway);
     wait_until("both families are known", || servers() == ["127.0.0.1", "[::1]"]);
     proxy.fail_queries_of_type(AAAA);
     dns.replace_records("both A 127.0.0.2\nboth AAAA ::2\n");
