@@ -3,6 +3,7 @@
 //! Owns which fields the client may set, which the upstream server may set, and which riskgate
 //! sets, for Pingora's header types and for raw bytes alike. It knows no server and no connection.
 
+mod fields_of_proxies;
 mod rules;
 
 use std::net::IpAddr;

@@ -1,5 +1,6 @@
 //! The rules for which header fields are forwarded, in each direction.
 
+use super::fields_of_proxies::is_field_of_proxies;
 use crate::exchange::forwarding_headers::is_x_forwarded_field;
 use crate::message::field_names::FieldNames;
 use crate::message::hop_by_hop::is_hop_by_hop;
@@ -24,42 +25,6 @@ static DROPPED_REQUEST_FIELDS: FieldNames<15> = FieldNames::new([
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
-]);
-/// Request fields in which proxies report the client's address, or the host, scheme, method or path
-/// that the client asked for; and `Proxy`, which CGI programs read as the variable `HTTP_PROXY`.
-/// They are forwarded only from a trusted proxy: a server may believe them, and a client can write
-/// them.
-static FIELDS_OF_PROXIES: FieldNames<30> = FieldNames::new([
-    "client-ip",
-    "true-client-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "fastly-client-ip",
-    "cf-connecting-ip",
-    "cf-connecting-ipv6",
-    "cf-pseudo-ipv4",
-    "x-azure-clientip",
-    "x-azure-socketip",
-    "x-appengine-user-ip",
-    "x-envoy-external-address",
-    "x-originating-ip",
-    "x-remote-ip",
-    "x-remote-addr",
-    "x-proxyuser-ip",
-    "proxy-client-ip",
-    "wl-proxy-client-ip",
-    "x-forwarded",
-    "forwarded-for",
-    "x-host",
-    "x-original-host",
-    "x-original-uri",
-    "x-envoy-original-path",
-    "x-script-name",
-    "x-url-scheme",
-    "x-scheme",
-    "front-end-https",
-    "proxy",
-    "x-original-method",
 ]);
 /// Response fields that are not forwarded to the client: those that riskgate sets itself or that no
 /// upstream server may set.
@@ -98,7 +63,7 @@ pub(super) fn is_request_field_forwarded(name: &[u8], is_trusted_proxy: bool) ->
         && (!is_hop_by_hop(name) || is_framing_field(name))
         && !has_prefix_ignore_case(name, RISKGATE_FIELD_PREFIX)
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
-        && (is_trusted_proxy || !is_x_forwarded_field(name) && !FIELDS_OF_PROXIES.contains(name))
+        && (is_trusted_proxy || !is_x_forwarded_field(name) && !is_field_of_proxies(name))
 }
 
 /// Returns true if a field of the upstream server's response is forwarded to the client. Framing
