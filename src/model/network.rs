@@ -58,8 +58,8 @@ fn to_canonical(network: IpNet) -> Option<IpNet> {
 }
 
 /// Parses the address of a hop in `X-Forwarded-For` or `Forwarded`, with or without a port and a
-/// zone (RFC 4007 section 11), which names an interface of the proxy. `None` for `unknown` and for
-/// an obfuscated name.
+/// zone (RFC 4007 section 11), which names an interface of the proxy. The port may be obfuscated.
+/// `None` for `unknown` and for an obfuscated name.
 pub fn parse_hop_address(text: &str) -> Option<IpAddr> {
     let (start, rest) = text.split_once('%').unwrap_or((text, ""));
     // A bracket and a port may follow the zone.
@@ -68,15 +68,27 @@ pub fn parse_hop_address(text: &str) -> Option<IpAddr> {
     let address = match text.strip_prefix('[') {
         Some(rest) => {
             let (address, port) = rest.split_once(']')?;
-            let is_port = port.is_empty() || port.strip_prefix(':')?.parse::<u16>().is_ok();
+            let is_port = port.is_empty() || is_node_port(port.strip_prefix(':')?);
             IpAddr::V6(address.parse().ok().filter(|_| is_port)?)
         }
         None => match text.parse::<IpAddr>() {
             Ok(address) => address,
-            Err(_) => IpAddr::V4(*text.parse::<std::net::SocketAddrV4>().ok()?.ip()),
+            Err(_) => {
+                let (address, port) = text.split_once(':')?;
+                IpAddr::V4(address.parse().ok().filter(|_| is_node_port(port))?)
+            }
         },
     };
     Some(address.to_canonical())
+}
+
+/// Returns true for a port, and for an obfuscated one (RFC 7239 section 6).
+fn is_node_port(text: &str) -> bool {
+    let is_obfuscated = |rest: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        !rest.is_empty() && rest.bytes().all(is_allowed)
+    };
+    text.strip_prefix('_').map_or_else(|| text.parse::<u16>().is_ok(), is_obfuscated)
 }
 
 /// The network of a client whose sign-ups are counted: an IPv4 /24 or an IPv6 /64.
@@ -175,6 +187,12 @@ mod tests {
             ("fe80::1%eth0", Some("fe80::1")),
             ("[fe80::1%eth0]", Some("fe80::1")),
             ("[fe80::1%25en1]:80", Some("fe80::1")),
+            ("192.0.2.1:_p", Some("192.0.2.1")),
+            ("[2001:db8::1]:_a.B-_9", Some("2001:db8::1")),
+            ("192.0.2.1:_", None),
+            ("192.0.2.1:_p:1", None),
+            ("[2001:db8::1]:_/", None),
+            ("192.0.2.1:99999", None),
             ("unknown", None),
             ("_hidden", None),
             ("", None),
