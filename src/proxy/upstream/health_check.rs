@@ -19,6 +19,8 @@ use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinSet};
 use tokio::time::MissedTickBehavior;
 
+use crate::exchange::ResponseFraming;
+
 /// The most checks at the same time. Their descriptors come from the reserve of the descriptor
 /// budget.
 const MAX_CONCURRENT_CHECKS: usize = 64;
@@ -106,6 +108,10 @@ impl HealthClient {
         if status != 200 {
             return Error::e_explain(ErrorType::HTTPStatus(status), "health check");
         }
+        let framing = session.response_header().map(ResponseFraming::of_header);
+        if framing.is_some_and(|framing| framing.is_err()) {
+            return Error::e_explain(ErrorType::InvalidHTTPHeader, "health check");
+        }
         while session.read_response_body().await?.is_some() {}
         Ok(())
     }
@@ -132,7 +138,9 @@ pub fn describe_error(error: &Error) -> String {
         ErrorType::InvalidCert => "expected a valid certificate, but found another",
         ErrorType::TLSHandshakeFailure
         | ErrorType::TLSHandshakeTimedout
-        | ErrorType::HandshakeError => "expected a TLS handshake, but it failed",
+        | ErrorType::HandshakeError => {
+            "expected a TLS handshake, but it failed; `riskgate doctor` says why"
+        }
         ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError => {
             "expected a whole response, but the connection ended"
         }

@@ -83,6 +83,18 @@ fn a_check_fails_with_a_certificate_that_traffic_refuses() {
 }
 
 #[test]
+fn a_check_fails_with_a_framing_that_traffic_refuses() {
+    let server = MockUpstream::with_script(|_| {
+        let header = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n";
+        vec![Step::Send(header.as_bytes().to_vec())]
+    });
+    let gateway = with_checks(Setup::new().with_upstreams(&[server.address])).start();
+    wait_until("the server is down", || healthy_servers(&gateway) == [0.0]);
+    let found = "expected a response of HTTP/1.1, but found something else";
+    wait_until("riskgate says why", || degraded(&gateway).contains(found));
+}
+
+#[test]
 fn a_server_that_trickles_fails_at_the_deadline_and_delays_no_other_check() {
     let trickle = |at: usize| {
         move |seen: &ReceivedRequest| {
