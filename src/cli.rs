@@ -24,6 +24,7 @@ mod manual;
 mod output;
 mod ready;
 mod run;
+mod sign_ups;
 mod standard_input;
 mod store;
 mod store_access;
@@ -98,6 +99,11 @@ enum Command {
     },
     /// Decide a sign-up by the rules of the config, and say why. Nothing is counted.
     Decide(decide::Args),
+    /// Show and delete the sign-ups of one person.
+    SignUps {
+        #[command(subcommand)]
+        command: sign_ups::SignUpsCommand,
+    },
     /// Build, inspect, look up and compare tables.
     Table {
         #[command(subcommand)]
@@ -201,6 +207,7 @@ fn run_command(command: Command) -> Result<(), CommandFailure> {
         Command::Accounts { command } => accounts::run(command),
         Command::AdminToken { command } => admin_token::run(command),
         Command::Decide(args) => decide::run(&args),
+        Command::SignUps { command } => sign_ups::run(&command),
         Command::Usage(args) => usage::run(&args),
         Command::Audit(args) => audit::run(&args),
         Command::Store { command } => store::run(command),

@@ -1,4 +1,4 @@
-//! What an operator manages: keys, accounts, overrides, usage and the audit.
+//! What an operator manages: keys, accounts, overrides, usage, sign-ups and the audit.
 //!
 //! The commands and the admin API, and through it the operator's page, call the same operations
 //! here. Each operation checks its input completely, and changes everything or nothing. Each change
@@ -15,6 +15,7 @@ mod overrides;
 mod present_time;
 mod repeatable;
 mod rotation;
+mod sign_ups;
 mod stored_overrides;
 mod usage;
 
@@ -38,5 +39,6 @@ pub use overrides::{
 pub use present_time::{judge_present_time, read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;
 pub use rotation::{DEFAULT_OVERLAP, PreparedRotation, parse_rotation_times, prepare_rotation};
+pub use sign_ups::{SignUpOwner, delete_sign_ups, find_sign_ups};
 pub use stored_overrides::{KnownOverrides, TakenFile, file_owner, take_over_default_file};
 pub use usage::{month_to_show, read_daily_usage_of_month};

@@ -60,6 +60,6 @@ pub use rows::{
     MAX_ADDRESSES_PER_DNS_FACT, MAX_DNS_FACTS, MAX_TOP_ROW_ACCOUNTS, MonthRepair, RequestRecord,
     RingChanges, RingRows, RingVersion, Rotation, TopCredit, TopRow, UsageRow,
 };
-pub use sign_ups::{MAX_SIGN_UPS, SignUpCursor};
+pub use sign_ups::{FoundSignUps, MAX_SIGN_UPS, SignUpCursor, SignUpDeletion};
 pub use sqlite::connection::Sqlite;
 pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};

@@ -1,25 +1,20 @@
 //! `riskgate decide`.
 
-use std::io::{self, IsTerminal as _};
-
 use serde_json::{Value, json};
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::lookup_sources::LookupSources;
-use super::output::{print_message, print_result};
-use super::standard_input::read_standard_input;
+use super::output::print_result;
+use super::standard_input::read_address;
 use crate::config::{Config, list_deciding_routes};
 use crate::decide::{
     Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy, decide_strictest,
 };
 use crate::gate::address_facts::{AddressFacts, facts_of_address};
 use crate::gate::screen_rules::ScreenPolicy;
-use crate::model::email::{EmailAddress, EmailError};
+use crate::model::email::EmailAddress;
 use crate::model::route_label::RouteLabel;
-
-/// The most bytes that are read from standard input.
-const MAX_INPUT_BYTES: u64 = 4 * 1024;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -114,16 +109,6 @@ fn find_route<'c>(name: &'c str, config: &'c Config) -> Result<DecidedRoute<'c>,
         return Err(CommandFailure::usage(problem));
     };
     Ok(DecidedRoute { name: route, scores })
-}
-
-/// Reads the address, without the blanks around it.
-fn read_address() -> Result<EmailAddress, CommandFailure> {
-    if io::stdin().is_terminal() {
-        print_message("e-mail address, then Enter and Ctrl-D:");
-    }
-    let text = read_standard_input(MAX_INPUT_BYTES, "an address").map_err(CommandFailure::usage)?;
-    let fault = |error: EmailError| CommandFailure::usage(format!("standard input: {error}"));
-    EmailAddress::parse_typed(&text).map_err(fault)
 }
 
 fn render_json(

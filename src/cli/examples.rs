@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// One example for each command. The words up to the name of the command are the command.
-const EXAMPLES: [(&str, &str); 38] = [
+const EXAMPLES: [(&str, &str); 40] = [
     ("run", "-c /etc/riskgate/riskgate.toml --upstream 127.0.0.1:9000"),
     ("init", "--upstream 127.0.0.1:3000 --sign-up /signup --account acme"),
     ("demo", ""),
@@ -30,6 +30,8 @@ const EXAMPLES: [(&str, &str); 38] = [
     ("store restore", "/var/backups/riskgate.db"),
     ("store repair-month", "2026-11"),
     ("decide", "- --route /signup --fact inbox_accounts_30d=3"),
+    ("sign-ups show", "- --json"),
+    ("sign-ups delete", "- -c riskgate.toml"),
     ("table build", "data -o lists.bin"),
     ("table inspect", "data"),
     ("table lookup", "mail.yopmail.com gmial.com"),

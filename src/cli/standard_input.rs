@@ -1,7 +1,10 @@
 //! Reads the standard input of a command.
 
-use std::io::{self, Read as _};
+use std::io::{self, IsTerminal as _, Read as _};
 
+use super::failure::CommandFailure;
+use super::output::print_message;
+use crate::model::email::{EmailAddress, EmailError};
 use crate::support::regular_file::{ReadError, decode_text};
 
 /// Reads standard input as UTF-8, up to a size. The error says what was expected, and what was
@@ -15,4 +18,15 @@ pub fn read_standard_input(max_bytes: u64, expected: &str) -> Result<String, Str
         return Err(fault(format!("more than {max_bytes} bytes")));
     }
     decode_text(bytes).map_err(|error| fault(error.to_string()))
+}
+
+/// Reads an address from standard input, without the blanks around it.
+pub fn read_address() -> Result<EmailAddress, CommandFailure> {
+    const MAX_BYTES: u64 = 4 * 1024;
+    if io::stdin().is_terminal() {
+        print_message("e-mail address, then Enter and Ctrl-D:");
+    }
+    let text = read_standard_input(MAX_BYTES, "an address").map_err(CommandFailure::usage)?;
+    let fault = |error: EmailError| CommandFailure::usage(format!("standard input: {error}"));
+    EmailAddress::parse_typed(&text).map_err(fault)
 }

@@ -6,6 +6,7 @@
 //! that is full forgets the one that was not seen for longest. So a count may be too low, but never
 //! too high.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -98,6 +99,15 @@ impl SignUpCounts {
         added
     }
 
+    /// Forgets the sign-ups of some inboxes. Looks at all pairs of a domain or a network with an
+    /// inbox: some ten milliseconds, in which no part is locked for longer than one.
+    pub fn forget_inboxes(&self, inboxes: &HashSet<Pseudonym>) {
+        inboxes.iter().for_each(|inbox| self.addresses_by_inbox.remove_set(*inbox));
+        let members: HashSet<u64> = inboxes.iter().copied().map(member_bits).collect();
+        self.inboxes_by_domain.remove_members(&members);
+        self.inboxes_by_client.remove_members(&members);
+    }
+
     /// The pairs of owner and member that a sign-up adds, with their sets.
     fn pairs(&self, sign_up: &SignUp) -> impl Iterator<Item = (&Sets, Pseudonym, Pseudonym)> {
         let SignUp { inbox, address, domain, client, .. } = *sign_up;
@@ -149,6 +159,16 @@ impl Sets {
         Some(part.entries[index as usize].seen_at.into())
     }
 
+    fn remove_set(&self, owner: Pseudonym) {
+        self.part_of(owner).remove_set(owner);
+    }
+
+    fn remove_members(&self, members: &HashSet<u64>) {
+        for part in &*self.0 {
+            part.lock().unwrap_or_else(PoisonError::into_inner).remove_members(members);
+        }
+    }
+
     /// The members that were seen in the last `seconds` up to `at`, besides `except`.
     fn count(&self, owner: Pseudonym, except: Pseudonym, at: i64, seconds: i64) -> u32 {
         let second = |at| u32::try_from(at).unwrap_or(0);
@@ -176,6 +196,8 @@ const NO_ENTRY: u32 = u32::MAX;
 /// time at which the members were seen, and that of the part by when they were added or seen again.
 struct Part {
     entries: Vec<Entry>,
+    /// The indexes of entries that were removed, and hold nothing.
+    free: Vec<u32>,
     capacity: usize,
     /// The index of each entry, by owner and member.
     by_pair: HashTable<u32>,
@@ -233,6 +255,7 @@ impl Part {
     fn new(capacity: usize) -> Part {
         Part {
             entries: Vec::new(),
+            free: Vec::new(),
             capacity: capacity.max(1),
             by_pair: HashTable::new(),
             newest: HashTable::new(),
@@ -286,25 +309,50 @@ impl Part {
         self.by_pair.find(Entry::pair_hash(owner, member), is_pair).copied()
     }
 
-    /// Returns the place for a new member of a set: a further one, or that of a member that is
-    /// forgotten. `None` if the set is full of members that were seen later.
+    fn remove_set(&mut self, owner: Pseudonym) {
+        while let Some(set) = self.set_of(owner) {
+            self.remove(set.newest);
+            self.free.push(set.newest);
+        }
+    }
+
+    /// Removes these members from all sets.
+    fn remove_members(&mut self, members: &HashSet<u64>) {
+        for index in 0..self.entries.len() as u32 {
+            let Entry { owner, member, .. } = self.entries[index as usize];
+            if members.contains(&member) && self.find(owner, member) == Some(index) {
+                self.remove(index);
+                self.free.push(index);
+            }
+        }
+    }
+
+    /// Takes an entry out of all that leads to it, and empties it.
+    fn remove(&mut self, index: u32) {
+        let Entry { owner, member, .. } = self.entries[index as usize];
+        let hash = Entry::pair_hash(owner, member);
+        if let Ok(found) = self.by_pair.find_entry(hash, |other| *other == index) {
+            found.remove();
+        }
+        self.unlink(index);
+        self.entries[index as usize] = Entry::UNLINKED;
+    }
+
+    /// Returns the place for a new member of a set: a free one, a further one, or that of a member
+    /// that is forgotten. `None` if the set is full of members that were seen later.
     fn take_place(&mut self, owner: Pseudonym, seen_at: u32) -> Option<u32> {
         let full_set = self.set_of(owner).filter(|set| set.members == MAX_MEMBERS);
         let forgotten = match full_set {
             Some(set) if self.entries[set.oldest as usize].seen_at >= seen_at => return None,
             Some(set) => set.oldest,
+            None if let Some(free) = self.free.pop() => return Some(free),
             None if self.entries.len() < self.capacity => {
                 self.entries.push(Entry::UNLINKED);
                 return Some(self.entries.len() as u32 - 1);
             }
             None => self.first_to_forget,
         };
-        let Entry { owner, member, .. } = self.entries[forgotten as usize];
-        let hash = Entry::pair_hash(owner, member);
-        if let Ok(found) = self.by_pair.find_entry(hash, |other| *other == forgotten) {
-            found.remove();
-        }
-        self.unlink(forgotten);
+        self.remove(forgotten);
         Some(forgotten)
     }
 
@@ -489,7 +537,26 @@ mod tests {
         assert_eq!(found.domain_accounts_1h, Some(MAX_COUNT));
     }
 
-    /// Draws sign-ups with a small generator, and compares the counts with those of a list.
+    #[test]
+    fn a_forgotten_inbox_counts_nowhere_and_others_stay() {
+        let counts = SignUpCounts::new();
+        for (inbox, address) in [(1, 1), (1, 2), (2, 3)] {
+            counts.add(&sign_up(1_000, inbox, address, 1, 1));
+        }
+        let found = || {
+            let of_inbox = counts.count_others(&sign_up(1_001, 1, 9, 8, 8)).inbox_accounts_30d;
+            let other = counts.count_others(&sign_up(1_001, 9, 9, 1, 1));
+            (of_inbox, other.domain_accounts_1h, other.client_accounts_1h)
+        };
+        assert_eq!(found(), (Some(2), Some(2), Some(2)));
+        counts.forget_inboxes(&[pseudonym(1, 1)].into());
+        assert_eq!(found(), (Some(0), Some(1), Some(1)));
+        counts.add(&sign_up(1_000, 1, 2, 1, 1));
+        assert_eq!(found(), (Some(1), Some(2), Some(2)));
+    }
+
+    /// Draws sign-ups with a small generator, and compares the counts with those of a list. Some
+    /// inboxes are forgotten.
     fn compare_with_list(capacity: usize, draws: u32, check: impl Fn(u32, u32)) {
         let counts = SignUpCounts::with_capacities(capacity, capacity);
         let mut list: VecDeque<SignUp> = VecDeque::new();
@@ -530,6 +597,11 @@ mod tests {
             }
             counts.add(&drawn);
             list.push_back(drawn);
+            if draw(20) == 0 {
+                let forgotten = pseudonym(1, draw(40));
+                counts.forget_inboxes(&[forgotten].into());
+                list.retain(|it| it.inbox != forgotten);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::model::email::EmailAddress;
 use crate::model::network::CountedNetwork;
-use crate::model::sign_up::SignUp;
+use crate::model::sign_up::{InboxDeletion, SignUp, SignUpEntry, apply_deletions};
 use crate::support::snapshot::SnapshotCell;
 
 use super::counts::{MAX_AHEAD_SECONDS, SignUpCounts};
@@ -30,8 +30,17 @@ pub struct SignUps {
     /// Whether the sign-ups in the store have been read.
     is_loaded: AtomicBool,
     unsaved: Mutex<Vec<SignUp>>,
-    thread: Mutex<ThreadState>,
+    thread: Mutex<ExchangeThread>,
     thread_changes: Condvar,
+}
+
+/// The thread that exchanges sign-ups with the store.
+struct ExchangeThread {
+    state: ThreadState,
+    /// How many exchanges have ended.
+    ended: u64,
+    /// How many exchanges somebody waits for.
+    wanted: u64,
 }
 
 /// The state of the thread that exchanges sign-ups with the store.
@@ -56,7 +65,7 @@ impl SignUps {
             counts: SignUpCounts::new(),
             is_loaded: AtomicBool::new(false),
             unsaved: Mutex::new(Vec::new()),
-            thread: Mutex::new(ThreadState::Absent),
+            thread: Mutex::new(ExchangeThread { state: ThreadState::Absent, ended: 0, wanted: 0 }),
             thread_changes: Condvar::new(),
         })
     }
@@ -137,11 +146,28 @@ impl SignUps {
         unsaved.extend(added.into_iter().take(free));
     }
 
-    /// Counts sign-ups of the store. One that is ahead of this time was counted by a wrong clock,
-    /// and does not count.
-    pub fn add_stored(&self, sign_ups: &[SignUp], now: i64) {
+    /// Counts sign-ups of the store, and forgets those that a deletion comes after. A sign-up that
+    /// is ahead of this time was counted by a wrong clock, and does not count.
+    pub fn add_stored(&self, entries: &[SignUpEntry], now: i64) {
+        let (sign_ups, deletions) = apply_deletions(entries);
+        if !deletions.is_empty() {
+            self.forget_deleted(&deletions);
+        }
         let is_ahead = |sign_up: &&SignUp| sign_up.at > now + MAX_AHEAD_SECONDS;
         sign_ups.iter().filter(|it| !is_ahead(it)).for_each(|sign_up| self.counts.add(sign_up));
+    }
+
+    /// Forgets the sign-ups of deleted inboxes: in the counts, and of those that are not written
+    /// yet the ones up to the time of the deletion. Later ones count again once they are written
+    /// and read.
+    fn forget_deleted(&self, deletions: &[InboxDeletion]) {
+        let is_deleted = |sign_up: &SignUp| {
+            deletions.iter().any(|it| it.inbox == sign_up.inbox && sign_up.at <= it.at)
+        };
+        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        unsaved.retain(|sign_up| !is_deleted(sign_up));
+        drop(unsaved);
+        self.counts.forget_inboxes(&deletions.iter().map(|it| it.inbox).collect());
     }
 
     /// Says that a thread exchanges sign-ups with the store.
@@ -154,28 +180,46 @@ impl SignUps {
         self.set_thread_state(ThreadState::Absent);
     }
 
-    /// Waits until it is time to exchange sign-ups with the store. Returns true for the last time.
+    /// Says that an exchange has ended, and waits until it is time for the next one. Returns true
+    /// for the last time.
     pub fn wait_for_next_exchange(&self) -> bool {
-        let state = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_running = |state: &mut ThreadState| *state == ThreadState::Running;
-        let waited = self.thread_changes.wait_timeout_while(state, EXCHANGE_INTERVAL, is_running);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 == ThreadState::Closing
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.ended += 1;
+        self.thread_changes.notify_all();
+        let may_wait = |thread: &mut ExchangeThread| {
+            thread.state == ThreadState::Running && thread.ended >= thread.wanted
+        };
+        let waited = self.thread_changes.wait_timeout_while(thread, EXCHANGE_INTERVAL, may_wait);
+        waited.unwrap_or_else(PoisonError::into_inner).0.state == ThreadState::Closing
+    }
+
+    /// Waits until this node has read what the store has now, at most for `timeout`.
+    pub fn wait_until_read(&self, timeout: Duration) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        // An exchange that has begun may have read before now. The second one has not.
+        let wanted = thread.ended + 2;
+        thread.wanted = wanted;
+        self.thread_changes.notify_all();
+        let is_awaited = |thread: &mut ExchangeThread| {
+            thread.state == ThreadState::Running && thread.ended < wanted
+        };
+        let _ = self.thread_changes.wait_timeout_while(thread, timeout, is_awaited);
     }
 
     /// Writes the sign-ups that are not written yet, if the store answers within `timeout`. Nothing
     /// is exchanged afterwards.
     pub fn close(&self, timeout: Duration) {
-        let mut state = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if *state == ThreadState::Running {
-            *state = ThreadState::Closing;
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.state == ThreadState::Running {
+            thread.state = ThreadState::Closing;
             self.thread_changes.notify_all();
-            let is_closing = |state: &mut ThreadState| *state == ThreadState::Closing;
-            let _ = self.thread_changes.wait_timeout_while(state, timeout, is_closing);
+            let is_closing = |thread: &mut ExchangeThread| thread.state == ThreadState::Closing;
+            let _ = self.thread_changes.wait_timeout_while(thread, timeout, is_closing);
         }
     }
 
     fn set_thread_state(&self, state: ThreadState) {
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner).state = state;
         self.thread_changes.notify_all();
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::inbox_key::{InboxKey, InboxSecret};
 use super::sign_ups::SignUps;
-use crate::model::sign_up::{SIGN_UP_SECONDS, SignUp};
+use crate::model::sign_up::{SIGN_UP_SECONDS, SignUpEntry};
 use crate::store::{SignUpCursor, Store, StoreError, StoredInboxSecret};
 
 /// How long a new secret of a server is not used. If the server had lost an older one, another node
@@ -64,17 +64,30 @@ impl SignUpSync {
         {
             problem = self.compare_ids(store, mark)?;
         }
+        // This node reads before it writes: an inbox may have been deleted while the store was out
+        // of reach, and then the sign-ups of before must not be written after the deletion.
+        self.read_entries(store, sign_ups, now)?;
+        sign_ups.set_loaded();
         let unsaved = sign_ups.take_unsaved();
         if let Err(error) = store.append_sign_ups(&unsaved) {
             sign_ups.return_unsaved(unsaved);
             return Err(error);
         }
+        Ok(problem)
+    }
+
+    /// Reads what this node has not read yet.
+    fn read_entries(
+        &mut self,
+        store: &mut Store,
+        sign_ups: &SignUps,
+        now: i64,
+    ) -> Result<(), StoreError> {
         loop {
             let (page, cursor) = store.read_sign_ups_page(self.cursor)?;
             sign_ups.add_stored(&page, now);
             if std::mem::replace(&mut self.cursor, cursor) == cursor {
-                sign_ups.set_loaded();
-                return Ok(problem);
+                return Ok(());
             }
         }
     }
@@ -162,7 +175,7 @@ pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreE
     const DELETIONS_PER_ROUND: usize = 50;
     for _ in 0..MAX_ROUNDS {
         let (page, _) = store.read_sign_ups_page(SignUpCursor::default())?;
-        let is_expired = |sign_up: &SignUp| sign_up.at < now - SIGN_UP_SECONDS;
+        let is_expired = |entry: &SignUpEntry| entry.at() < now - SIGN_UP_SECONDS;
         if page.len() < 2 || !is_expired(&page[0]) {
             break;
         }
@@ -192,8 +205,8 @@ fn keep_secret(store: &mut Store, known: &StoredInboxSecret) -> Result<Option<St
 mod tests {
     use super::*;
     use crate::model::believed_time::{BelievedTime, TimeTrust};
-    use crate::model::sign_up::Pseudonym;
-    use crate::store::{RedisOptions, StoreUrl};
+    use crate::model::sign_up::{Pseudonym, SignUp, apply_deletions};
+    use crate::store::{ChangeAuthor, RedisOptions, SignUpDeletion, StoreUrl};
 
     const NOW: i64 = 1_790_000_000;
 
@@ -211,7 +224,8 @@ mod tests {
     }
 
     fn read_all(store: &mut Store) -> Vec<SignUp> {
-        store.read_sign_ups_page(SignUpCursor::default()).unwrap().0
+        let (page, _) = store.read_sign_ups_page(SignUpCursor::default()).unwrap();
+        apply_deletions(&page).0
     }
 
     /// A node: what it knows, and how it exchanges this with the store.
@@ -284,6 +298,44 @@ mod tests {
         // That of the first one follows.
         assert!(!sync(&mut first, &one, true));
         assert!(!sync(&mut second, &other, true));
+    }
+
+    /// Deletes an inbox as `management` does.
+    fn delete(store: &mut Store, inbox: Pseudonym) {
+        let found = store.find_sign_ups(&[inbox].into()).unwrap();
+        let deletion = SignUpDeletion { found: &found, inboxes: &[inbox] };
+        store.changes_by(&ChangeAuthor::riskgate("a test")).delete_sign_ups(&deletion).unwrap();
+    }
+
+    #[test]
+    fn a_node_forgets_a_deleted_inbox_and_writes_none_of_its_earlier_sign_ups() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(&folder);
+        let ((one, mut first), (other, mut second)) = (node(1, false), node(2, false));
+        let stored = sign_up(1, NOW - 9);
+        one.record_form(&[stored]);
+        first.sync_with_store(&mut store, &one, false, NOW).unwrap();
+        second.sync_with_store(&mut store, &other, false, NOW).unwrap();
+        // The second node can't reach the store for a while.
+        let unsaved = SignUp { address: Pseudonym([8; 16]), ..sign_up(1, NOW) };
+        let of_other_inbox = sign_up(2, NOW);
+        other.record_form(&[unsaved]);
+        other.record_form(&[of_other_inbox]);
+        delete(&mut store, stored.inbox);
+        let later = SignUp { address: Pseudonym([7; 16]), ..sign_up(1, NOW + 1) };
+        other.record_form(&[later]);
+        for _ in 0..2 {
+            second.sync_with_store(&mut store, &other, false, NOW).unwrap();
+            first.sync_with_store(&mut store, &one, false, NOW).unwrap();
+        }
+        assert_eq!(read_all(&mut store), [of_other_inbox, later]);
+        for sign_ups in [&one, &other] {
+            let count = |number: u8| {
+                let asked = SignUp { address: Pseudonym([9; 16]), ..sign_up(number, NOW + 2) };
+                sign_ups.count_others(&asked).inbox_accounts_30d
+            };
+            assert_eq!((count(1), count(2)), (Some(1), Some(1)));
+        }
     }
 
     #[test]

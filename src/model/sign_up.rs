@@ -1,5 +1,6 @@
 //! A sign-up that succeeded, as riskgate keeps it to count. It has no part of an address.
 
+use std::collections::HashSet;
 use std::fmt;
 
 /// How long a sign-up counts and is kept, in seconds.
@@ -32,9 +33,82 @@ pub struct SignUp {
     pub client: Option<Pseudonym>,
 }
 
+/// The sign-ups of an inbox that were written before this are deleted. Those of other inboxes stay,
+/// and a sign-up that is written afterwards counts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InboxDeletion {
+    /// When, by the believed time, in seconds since 1970.
+    pub at: i64,
+    /// The inbox.
+    pub inbox: Pseudonym,
+}
+
+/// What a store keeps of sign-ups, in the order of writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignUpEntry {
+    /// A sign-up.
+    SignUp(SignUp),
+    /// Deletes the sign-ups before it.
+    Deletion(InboxDeletion),
+}
+
+impl SignUpEntry {
+    /// The time of the entry, in seconds since 1970.
+    pub fn at(&self) -> i64 {
+        match self {
+            SignUpEntry::SignUp(sign_up) => sign_up.at,
+            SignUpEntry::Deletion(deletion) => deletion.at,
+        }
+    }
+
+    /// The inbox that the entry is about.
+    pub fn inbox(&self) -> Pseudonym {
+        match self {
+            SignUpEntry::SignUp(sign_up) => sign_up.inbox,
+            SignUpEntry::Deletion(deletion) => deletion.inbox,
+        }
+    }
+}
+
+/// Returns the sign-ups that no later entry deletes, in their order, and the deletions. The latter
+/// also delete what the caller knows from before these entries.
+pub fn apply_deletions(entries: &[SignUpEntry]) -> (Vec<SignUp>, Vec<InboxDeletion>) {
+    let (mut sign_ups, mut deletions): (Vec<SignUp>, Vec<InboxDeletion>) = Default::default();
+    let mut deleted = HashSet::new();
+    for entry in entries.iter().rev() {
+        match entry {
+            SignUpEntry::SignUp(sign_up) if deleted.contains(&sign_up.inbox) => {}
+            SignUpEntry::SignUp(sign_up) => sign_ups.push(*sign_up),
+            SignUpEntry::Deletion(deletion) => {
+                deleted.insert(deletion.inbox);
+                deletions.push(*deletion);
+            }
+        }
+    }
+    sign_ups.reverse();
+    (sign_ups, deletions)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deletion_covers_what_was_written_before_it() {
+        let inbox = |number| Pseudonym([number; 16]);
+        let sign_up = |at, number| {
+            let (inbox, address) = (inbox(number), Pseudonym([9; 16]));
+            SignUp { at, inbox, address, domain: None, client: None }
+        };
+        let deletion = InboxDeletion { at: 7, inbox: inbox(1) };
+        let entries = [
+            SignUpEntry::SignUp(sign_up(9, 1)),
+            SignUpEntry::SignUp(sign_up(5, 2)),
+            SignUpEntry::Deletion(deletion),
+            SignUpEntry::SignUp(sign_up(6, 1)),
+        ];
+        assert_eq!(apply_deletions(&entries), (vec![sign_up(5, 2), sign_up(6, 1)], vec![deletion]));
+    }
 
     #[test]
     fn a_pseudonym_is_written_as_32_digits() {

@@ -136,6 +136,8 @@ pub enum AuditOperation {
     StoreFill,
     /// The store was returned to an earlier month.
     StoreRepairMonth,
+    /// The sign-ups of an inbox were deleted.
+    SignUpsDelete,
 }
 
 impl AuditOperation {
@@ -160,6 +162,7 @@ impl AuditOperation {
             AuditOperation::StoreInit => "store.init",
             AuditOperation::StoreFill => "store.fill",
             AuditOperation::StoreRepairMonth => "store.repair_month",
+            AuditOperation::SignUpsDelete => "sign_ups.delete",
         }
     }
 }

@@ -1,7 +1,13 @@
-//! Sign-ups as both kinds of store keep them.
+//! Sign-ups, and deletions of them, as both kinds of store keep them.
 
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use serde_json::{Value, json};
+
+use super::audit::{AuditOperation, Change};
 use super::error::StoreError;
-use crate::model::sign_up::{Pseudonym, SignUp};
+use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry};
 
 /// The most sign-ups that a store keeps. Those written longest ago are deleted.
 pub const MAX_SIGN_UPS: usize = 1_000_000;
@@ -20,57 +26,120 @@ pub(super) const OLDEST_SIGN_UPS_PER_WRITE: usize = 100;
 /// The length of a sign-up as bytes, without its time.
 pub(super) const SIGN_UP_BYTES: usize = 1 + 4 * 16;
 
+/// The most sign-ups of an inbox that are deleted at once.
+pub(super) const DELETIONS_PER_WRITE: usize = 1_000;
+
 const HAS_DOMAIN: u8 = 1;
 const HAS_CLIENT: u8 = 2;
+/// Stands alone: the entry is a deletion, and has no pseudonym but that of the inbox.
+const IS_DELETION: u8 = 4;
 
 /// Up to where a caller has read the sign-ups of a store. The default is the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignUpCursor {
-    /// The number of the last sign-up that was read; 0 before the first one.
+    /// The number of the last entry that was read; 0 before the first one.
     number: u64,
-    /// That sign-up. If the store has another one of this number, the store was replaced or has
-    /// lost sign-ups.
-    sign_up: Option<SignUp>,
+    /// That entry. If the store has another one of this number, the store was replaced or has lost
+    /// sign-ups.
+    entry: Option<SignUpEntry>,
 }
 
-/// A sign-up as a store has it.
+/// A sign-up or a deletion as a store has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NumberedSignUp {
-    /// Grows with every sign-up that is written, from 1.
+pub struct NumberedEntry {
+    /// Grows with every entry that is written, from 1.
     pub number: u64,
     /// `None` if it can't be read.
-    pub sign_up: Option<SignUp>,
+    pub entry: Option<SignUpEntry>,
 }
 
-impl NumberedSignUp {
-    pub(super) fn new(number: u64, at: i64, bytes: &[u8]) -> NumberedSignUp {
-        NumberedSignUp { number, sign_up: decode_sign_up(at, bytes) }
+impl NumberedEntry {
+    pub(super) fn new(number: u64, at: i64, bytes: &[u8]) -> NumberedEntry {
+        NumberedEntry { number, entry: decode_entry(at, bytes) }
     }
 }
 
-/// Returns the page of sign-ups after the cursor, and the cursor after the page. `read` returns the
-/// sign-ups of a store from a number on, in the order of their numbers: at most so many.
+/// What a store has of some inboxes.
+#[derive(Clone, Debug, Default)]
+pub struct FoundSignUps {
+    /// How many sign-ups there are.
+    pub count: usize,
+    /// The times of the earliest and of the latest of them, in seconds since 1970.
+    pub times: Option<RangeInclusive<i64>>,
+    /// Those of the inboxes that the sign-ups are of.
+    pub inboxes: HashSet<Pseudonym>,
+    /// The numbers of the sign-ups, and of earlier deletions of these inboxes.
+    pub(super) numbers: Vec<u64>,
+    /// The number of the last entry that was read.
+    pub(super) read_up_to: u64,
+}
+
+impl FoundSignUps {
+    /// The numbers that are deleted in one step with the deletion, and before them those that are
+    /// deleted later.
+    pub(super) fn last_write(&self) -> (&[u64], &[u64]) {
+        self.numbers.split_at(self.numbers.len().saturating_sub(DELETIONS_PER_WRITE))
+    }
+
+    /// Adds those of a page that are of one of these inboxes.
+    pub(super) fn add_page(&mut self, page: &[NumberedEntry], inboxes: &HashSet<Pseudonym>) {
+        for NumberedEntry { number, entry } in page {
+            self.read_up_to = *number;
+            let Some(entry) = entry.filter(|it| inboxes.contains(&it.inbox())) else { continue };
+            self.numbers.push(*number);
+            if let SignUpEntry::SignUp(SignUp { at, inbox, .. }) = entry {
+                self.count += 1;
+                let (first, last) = self.times.take().map_or((at, at), RangeInclusive::into_inner);
+                self.times = Some(first.min(at)..=last.max(at));
+                self.inboxes.insert(inbox);
+            }
+        }
+    }
+}
+
+/// The deletion of the sign-ups of some inboxes.
+pub struct SignUpDeletion<'d> {
+    /// The sign-ups to delete.
+    pub found: &'d FoundSignUps,
+    /// The inboxes: those that the sign-ups are of, and others of which nodes may know sign-ups that
+    /// are not written yet. What was written of them since is deleted too.
+    pub inboxes: &'d [Pseudonym],
+}
+
+/// The change that deletes so many sign-ups of an inbox. It names neither the inbox nor its domain,
+/// because the audit is kept for longer than sign-ups.
+pub(super) fn change_of_deleted_sign_ups(count: usize) -> Change {
+    Change {
+        operation: AuditOperation::SignUpsDelete,
+        target: "the sign-ups of one inbox".to_owned(),
+        before: json!({ "sign_ups": count }),
+        after: Value::Null,
+    }
+}
+
+/// Returns the page of entries after the cursor, and the cursor after the page. `read` returns the
+/// entries of a store from a number on, in the order of their numbers: at most so many.
 pub(super) fn read_sign_ups_after(
     cursor: SignUpCursor,
-    mut read: impl FnMut(u64, usize) -> Result<Vec<NumberedSignUp>, StoreError>,
-) -> Result<(Vec<SignUp>, SignUpCursor), StoreError> {
-    // The page begins with the sign-up of the cursor, which shows whether the store is the same.
+    mut read: impl FnMut(u64, usize) -> Result<Vec<NumberedEntry>, StoreError>,
+) -> Result<(Vec<SignUpEntry>, SignUpCursor), StoreError> {
+    // The page begins with the entry of the cursor, which shows whether the store is the same.
     let mut page = read(cursor.number, SIGN_UPS_PER_PAGE + 1)?;
     let mut after = cursor;
     match page.first() {
-        Some(first) if first.number == cursor.number && first.sign_up == cursor.sign_up => {
+        Some(first) if first.number == cursor.number && first.entry == cursor.entry => {
             page.remove(0);
         }
-        // The store has deleted the sign-up of the cursor, because it was old.
+        // The store has deleted the entry of the cursor: it was old, or of a deleted inbox.
         Some(first) if first.number > cursor.number => {}
         _ => (page, after) = (read(0, SIGN_UPS_PER_PAGE)?, SignUpCursor::default()),
     }
     page.truncate(SIGN_UPS_PER_PAGE);
-    if let Some(NumberedSignUp { number, sign_up }) = page.last().copied() {
-        after = SignUpCursor { number, sign_up };
+    if let Some(NumberedEntry { number, entry }) = page.last().copied() {
+        after = SignUpCursor { number, entry };
     }
-    // A sign-up that can't be read counts for nothing.
-    Ok((page.into_iter().filter_map(|it| it.sign_up).collect(), after))
+    // An entry that can't be read counts for nothing.
+    Ok((page.into_iter().filter_map(|it| it.entry).collect(), after))
 }
 
 /// The pseudonyms of a sign-up: a byte that says which of them there are; then those of the inbox,
@@ -87,16 +156,30 @@ pub(super) fn encode_sign_up(sign_up: &SignUp) -> [u8; SIGN_UP_BYTES] {
     bytes
 }
 
-/// The sign-up with these bytes of [`encode_sign_up`]. `None` for other bytes.
-fn decode_sign_up(at: i64, bytes: &[u8]) -> Option<SignUp> {
+/// The bytes of a deletion: those of a sign-up with another first byte, and without the pseudonyms
+/// of address, domain and client. Earlier versions of riskgate skip them.
+pub(super) fn encode_deletion(inbox: Pseudonym) -> [u8; SIGN_UP_BYTES] {
+    let mut bytes = [0; SIGN_UP_BYTES];
+    bytes[0] = IS_DELETION;
+    bytes[1..17].copy_from_slice(&inbox.0);
+    bytes
+}
+
+/// The entry with these bytes of [`encode_sign_up`] or [`encode_deletion`]. `None` for other bytes.
+fn decode_entry(at: i64, bytes: &[u8]) -> Option<SignUpEntry> {
     let (&flags, pseudonyms) = bytes.split_first()?;
     let ([inbox, address, domain, client], []) = pseudonyms.as_chunks::<16>() else { return None };
     let optional = |flag, bytes: &[u8; 16]| (flags & flag != 0).then_some(Pseudonym(*bytes));
-    (flags & !(HAS_DOMAIN | HAS_CLIENT) == 0).then_some(SignUp {
+    let inbox = Pseudonym(*inbox);
+    if flags == IS_DELETION {
+        return Some(SignUpEntry::Deletion(InboxDeletion { at, inbox }));
+    }
+    let sign_up = SignUp {
         at,
-        inbox: Pseudonym(*inbox),
+        inbox,
         address: Pseudonym(*address),
         domain: optional(HAS_DOMAIN, domain),
         client: optional(HAS_CLIENT, client),
-    })
+    };
+    (flags & !(HAS_DOMAIN | HAS_CLIENT) == 0).then_some(SignUpEntry::SignUp(sign_up))
 }

@@ -11,6 +11,7 @@ mod reports;
 pub(super) mod request;
 mod ring_index;
 mod served;
+mod sign_ups;
 mod usage;
 
 use std::collections::HashMap;
@@ -161,6 +162,9 @@ impl AdminApi {
                 }
                 _ => Err(ApiError::method_not_allowed(&["PUT", "DELETE"])),
             },
+            ["sign-ups", "delete"] => request.require_method(&["POST"]).and_then(|()| {
+                self.delete_sign_ups(request, &self.permit_change(request, access)?)
+            }),
             ["reload"] => request
                 .require_method(&["POST"])
                 .and_then(|()| self.reload(request, &self.permit_change(request, access)?)),

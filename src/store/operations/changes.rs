@@ -1,6 +1,7 @@
-//! Changes of keys, accounts and overrides, and their records in the audit.
+//! Changes of keys, accounts and overrides, deletions of sign-ups, and their records in the audit.
 //!
-//! Each change and its record are one atomic step, so there is no change without its record.
+//! Each change and its record are one atomic step, so there is no change without its record. A
+//! server records a deletion of sign-ups before the step.
 
 use super::open::Store;
 use crate::model::month::Month;
@@ -13,6 +14,7 @@ use crate::store::error::StoreError;
 use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::overrides::{OverrideTakeOver, OverrideUpdate};
 use crate::store::rows::{AccountRow, KeyRow, MonthRepair, RequestRecord, Rotation};
+use crate::store::sign_ups::SignUpDeletion;
 
 /// Changes a store in the name of an author. See [`Store::changes_by`].
 pub struct StoreChanges<'s> {
@@ -152,6 +154,17 @@ impl StoreChanges<'_> {
         take_over: &OverrideTakeOver<'_>,
     ) -> Result<Option<usize>, StoreError> {
         self.store.take_over_overrides(self.author, take_over)
+    }
+
+    /// Deletes the sign-ups of some inboxes, and appends a deletion for each inbox that nodes shall
+    /// forget. The deletion is what counts: in one step with it, what the store has of these
+    /// inboxes counts no more, although the rows of a thousand and more sign-ups go later. Returns
+    /// how many sign-ups were deleted.
+    ///
+    /// On a server, the record of the audit is written first, because it is in another hash slot.
+    /// If the server fails then, the record stands alone, and the caller repeats the deletion.
+    pub fn delete_sign_ups(&mut self, deletion: &SignUpDeletion<'_>) -> Result<usize, StoreError> {
+        self.store.delete_sign_ups(self.author, deletion)
     }
 
     /// Remembers the state of a source, and appends a record of what differs from the state before.

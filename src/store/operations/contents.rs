@@ -1,8 +1,10 @@
 //! Reading everything that a backup or a copy has.
 
+use std::collections::HashSet;
+
 use super::open::Store;
 use crate::model::month::Month;
-use crate::model::sign_up::SignUp;
+use crate::model::sign_up::{SignUp, apply_deletions};
 use crate::store::audit::AuditRecord;
 use crate::store::contents::{RingSnapshot, StoreContents};
 use crate::store::error::StoreError;
@@ -62,11 +64,18 @@ impl Store {
         }))
     }
 
+    /// Reads the sign-ups that are not deleted. The deletions stay behind: they are for the memory
+    /// of nodes that run, and none runs on the store that is filled.
     fn read_all_sign_ups(&mut self) -> Result<Vec<SignUp>, StoreError> {
-        let (mut sign_ups, mut cursor) = (Vec::new(), SignUpCursor::default());
+        let (mut sign_ups, mut cursor) = (Vec::<SignUp>::new(), SignUpCursor::default());
         loop {
             let (page, after) = self.read_sign_ups_page(cursor)?;
-            sign_ups.extend(page);
+            let (later, deletions) = apply_deletions(&page);
+            if !deletions.is_empty() {
+                let deleted: HashSet<_> = deletions.iter().map(|it| it.inbox).collect();
+                sign_ups.retain(|it| !deleted.contains(&it.inbox));
+            }
+            sign_ups.extend(later);
             if std::mem::replace(&mut cursor, after) == after {
                 return Ok(sign_ups);
             }

@@ -125,6 +125,17 @@ impl Redis {
         Ok(self.parse_reply::<u64>(RECORD_OPERATION, reply)? == 1)
     }
 
+    /// Appends a record of a change that is not made by a script of the ring.
+    pub(super) fn record_change(
+        &mut self,
+        author: &ChangeAuthor,
+        change: &Change,
+    ) -> Result<(), StoreError> {
+        let arguments = format_change(author, change);
+        self.run_write_script(RECORD_OPERATION, Script::RecordChange, &[AUDIT], &arguments)
+            .map(drop)
+    }
+
     /// The subject and the state of each source.
     pub(super) fn read_source_states(&mut self) -> Result<Vec<(String, String)>, StoreError> {
         let mut read = redis::pipe();

@@ -21,13 +21,15 @@ pub(super) enum Script {
     FinishQuotaEvent,
     KeepInboxSecret,
     AppendSignUps,
+    DeleteSignUps,
+    RecordChange,
     UpdateOverrides,
     TakeOverOverrides,
 }
 
 impl Script {
     /// All scripts, in the order of their declaration.
-    pub(super) const ALL: [Script; 19] = [
+    pub(super) const ALL: [Script; 21] = [
         Script::ReportLease,
         Script::Probe,
         Script::ChangeRing,
@@ -45,6 +47,8 @@ impl Script {
         Script::FinishQuotaEvent,
         Script::KeepInboxSecret,
         Script::AppendSignUps,
+        Script::DeleteSignUps,
+        Script::RecordChange,
         Script::UpdateOverrides,
         Script::TakeOverOverrides,
     ];
@@ -85,6 +89,10 @@ impl Script {
             Script::FinishQuotaEvent => include_str!("finish_quota_event.lua"),
             Script::KeepInboxSecret => include_str!("keep_inbox_secret.lua"),
             Script::AppendSignUps => include_str!("append_sign_ups.lua"),
+            Script::DeleteSignUps => include_str!("delete_sign_ups.lua"),
+            Script::RecordChange => {
+                concat!(include_str!("ring_common.lua"), include_str!("record_change.lua"))
+            }
             Script::UpdateOverrides => concat!(
                 include_str!("ring_common.lua"),
                 include_str!("overrides_common.lua"),

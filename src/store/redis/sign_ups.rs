@@ -7,15 +7,20 @@ use super::fill::{OnExisting, Staging};
 use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::model::sign_up::{SIGN_UP_SECONDS, SignUp};
+use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::operations::sign_ups::SignUpBackend;
 use crate::store::sign_ups::{
-    MAX_SIGN_UPS, NumberedSignUp, OLDEST_SIGN_UPS_PER_WRITE, SIGN_UPS_PER_WRITE, SignUpCursor,
-    encode_sign_up, read_sign_ups_after,
+    DELETIONS_PER_WRITE, MAX_SIGN_UPS, NumberedEntry, OLDEST_SIGN_UPS_PER_WRITE,
+    SIGN_UPS_PER_WRITE, SignUpDeletion, change_of_deleted_sign_ups, encode_deletion,
+    encode_sign_up,
 };
 
-/// A stream: the sign-ups. The id of an entry is `NUMBER-0`. See `append_sign_ups.lua`.
+/// A stream: the sign-ups, and deletions of them. The id of an entry is `NUMBER-0`. See
+/// `append_sign_ups.lua` and `delete_sign_ups.lua`.
 const SIGN_UPS_KEY: &str = "riskgate:{sign_ups}:stream";
+
+const DELETE_OPERATION: &str = "deleting sign-ups";
 
 /// An entry of the stream: its id, and its fields with their values.
 type StreamEntry = (String, Vec<(String, Vec<u8>)>);
@@ -28,11 +33,46 @@ impl SignUpBackend for Redis {
         sign_ups.chunks(SIGN_UPS_PER_WRITE).try_for_each(|page| self.append_page(page))
     }
 
-    fn read_sign_ups_page(
+    fn read_sign_up_entries(
         &mut self,
-        after: SignUpCursor,
-    ) -> Result<(Vec<SignUp>, SignUpCursor), StoreError> {
-        read_sign_ups_after(after, |from, count| self.read_sign_ups_from(from, count))
+        from: u64,
+        count: usize,
+    ) -> Result<Vec<NumberedEntry>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("XRANGE").arg(SIGN_UPS_KEY).arg(format!("{from}-0")).arg("+");
+        read.arg("COUNT").arg(count);
+        let entries: Vec<StreamEntry> = self.query_last_reply("reading sign-ups", &read)?;
+        Ok(entries.iter().filter_map(parse_entry).collect())
+    }
+
+    fn delete_sign_ups(
+        &mut self,
+        author: &ChangeAuthor,
+        deletion: &SignUpDeletion<'_>,
+    ) -> Result<usize, StoreError> {
+        let SignUpDeletion { found, inboxes } = deletion;
+        self.record_change(author, &change_of_deleted_sign_ups(found.count))?;
+        let (earlier, last) = found.last_write();
+        let deletions = inboxes.iter().map(|inbox| hex::encode(encode_deletion(*inbox)));
+        let mut arguments = vec![
+            MAX_SIGN_UPS.to_string(),
+            self.clock.now().unix_now.to_string(),
+            found.read_up_to.to_string(),
+            inboxes.len().to_string(),
+            last.len().to_string(),
+        ];
+        arguments.extend(deletions);
+        arguments.extend(last.iter().map(u64::to_string));
+        let script = Script::DeleteSignUps;
+        let reply = self.run_write_script(DELETE_OPERATION, script, &[SIGN_UPS_KEY], &arguments)?;
+        let written_since: usize = self.parse_reply(DELETE_OPERATION, reply)?;
+        for numbers in earlier.chunks(DELETIONS_PER_WRITE) {
+            let mut delete = redis::pipe();
+            let ids: Vec<String> = numbers.iter().map(|number| format!("{number}-0")).collect();
+            delete.cmd("XDEL").arg(SIGN_UPS_KEY).arg(ids);
+            self.query_last_reply::<u64>(DELETE_OPERATION, &delete)?;
+        }
+        Ok(found.count + written_since)
     }
 }
 
@@ -59,18 +99,6 @@ impl Redis {
             }
             None => Ok(()),
         }
-    }
-
-    fn read_sign_ups_from(
-        &mut self,
-        from: u64,
-        count: usize,
-    ) -> Result<Vec<NumberedSignUp>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("XRANGE").arg(SIGN_UPS_KEY).arg(format!("{from}-0")).arg("+");
-        read.arg("COUNT").arg(count);
-        let entries: Vec<StreamEntry> = self.query_last_reply("reading sign-ups", &read)?;
-        Ok(entries.iter().filter_map(parse_entry).collect())
     }
 
     pub(super) fn has_sign_ups(&mut self, operation: &'static str) -> Result<bool, StoreError> {
@@ -105,12 +133,12 @@ impl Redis {
 }
 
 /// `None` if the id is none that riskgate gives a sign-up.
-fn parse_entry((id, fields): &StreamEntry) -> Option<NumberedSignUp> {
+fn parse_entry((id, fields): &StreamEntry) -> Option<NumberedEntry> {
     let number = id.strip_suffix("-0")?.parse().ok()?;
     let field = |name: &str| fields.iter().find(|(known, _)| known == name).map(|it| &it.1[..]);
     let at = field("at").and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
     Some(match (at, field("pseudonyms")) {
-        (Some(at), Some(bytes)) => NumberedSignUp::new(number, at, bytes),
-        _ => NumberedSignUp { number, sign_up: None },
+        (Some(at), Some(bytes)) => NumberedEntry::new(number, at, bytes),
+        _ => NumberedEntry { number, entry: None },
     })
 }

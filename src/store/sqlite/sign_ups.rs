@@ -1,16 +1,22 @@
-//! Sign-ups in SQLite: a table that is created with its first row.
+//! Sign-ups in SQLite, and deletions of them: a table that is created with its first row.
+
+use std::collections::HashSet;
 
 use rusqlite::{Connection, Transaction, params};
 
+use super::audit::append_record;
 use super::connection::Sqlite;
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::believed_time::BelievedTime;
-use crate::model::sign_up::{SIGN_UP_SECONDS, SignUp};
+use crate::model::sign_up::{Pseudonym, SIGN_UP_SECONDS, SignUp};
+use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
+use crate::store::operations::connection::ConnectionBackend as _;
 use crate::store::operations::sign_ups::SignUpBackend;
 use crate::store::sign_ups::{
-    MAX_SIGN_UPS, NumberedSignUp, OLDEST_SIGN_UPS_PER_WRITE, SIGN_UPS_PER_WRITE, SignUpCursor,
-    encode_sign_up, read_sign_ups_after,
+    DELETIONS_PER_WRITE, MAX_SIGN_UPS, NumberedEntry, OLDEST_SIGN_UPS_PER_WRITE,
+    SIGN_UPS_PER_WRITE, SignUpDeletion, change_of_deleted_sign_ups, encode_deletion,
+    encode_sign_up,
 };
 
 /// With AUTOINCREMENT, a number is never used again.
@@ -19,6 +25,8 @@ CREATE TABLE IF NOT EXISTS sign_up (
     number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, pseudonyms BLOB NOT NULL
 );
 ";
+
+const INSERT_ENTRY: &str = "INSERT INTO sign_up (at, pseudonyms) VALUES (?1, ?2)";
 
 impl SignUpBackend for Sqlite {
     fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError> {
@@ -43,14 +51,43 @@ impl SignUpBackend for Sqlite {
         Ok(())
     }
 
-    fn read_sign_ups_page(
+    fn read_sign_up_entries(
         &mut self,
-        after: SignUpCursor,
-    ) -> Result<(Vec<SignUp>, SignUpCursor), StoreError> {
+        from: u64,
+        count: usize,
+    ) -> Result<Vec<NumberedEntry>, StoreError> {
         let failed = self.error_while("reading sign-ups");
-        read_sign_ups_after(after, |from, count| {
-            read_sign_ups_from(&self.connection, from, count).map_err(&failed)
-        })
+        read_entries_from(&self.connection, from, count).map_err(failed)
+    }
+
+    fn delete_sign_ups(
+        &mut self,
+        author: &ChangeAuthor,
+        deletion: &SignUpDeletion<'_>,
+    ) -> Result<usize, StoreError> {
+        const OPERATION: &str = "deleting sign-ups";
+        let (failed, now) = (self.error_while(OPERATION), self.clock.now());
+        // SQLite overwrites what it deletes, and below also the log that has it.
+        self.connection.pragma_update(None, "secure_delete", true).map_err(&failed)?;
+        let mut found = deletion.found.clone();
+        let deleted: HashSet<Pseudonym> = deletion.inboxes.iter().copied().collect();
+        let transaction = self.begin_write_transaction(OPERATION)?;
+        let written_since = read_entries_from(&transaction, found.read_up_to + 1, usize::MAX);
+        found.add_page(&written_since.map_err(&failed)?, &deleted);
+        let (earlier, last) = found.last_write();
+        delete_numbers(&transaction, last).map_err(&failed)?;
+        append_deletions(&transaction, deletion.inboxes, now.unix_now).map_err(&failed)?;
+        let change = change_of_deleted_sign_ups(found.count);
+        append_record(&transaction, now, author, &change).map_err(&failed)?;
+        transaction.commit().map_err(&failed)?;
+        for numbers in earlier.chunks(DELETIONS_PER_WRITE) {
+            let transaction = self.begin_write_transaction(OPERATION)?;
+            delete_numbers(&transaction, numbers).map_err(&failed)?;
+            transaction.commit().map_err(&failed)?;
+        }
+        // If another process reads, the log is overwritten later.
+        let _ = self.checkpoint_wal();
+        Ok(found.count)
     }
 }
 
@@ -62,12 +99,31 @@ pub(super) fn write_sign_ups(
         return Ok(());
     }
     transaction.execute_batch(SIGN_UP_SCHEMA)?;
-    let insert = "INSERT INTO sign_up (at, pseudonyms) VALUES (?1, ?2)";
-    let mut insert = transaction.prepare_cached(insert)?;
+    let mut insert = transaction.prepare_cached(INSERT_ENTRY)?;
     for sign_up in sign_ups {
         insert.execute(params![sign_up.at, encode_sign_up(sign_up)])?;
     }
     Ok(())
+}
+
+fn append_deletions(
+    transaction: &Transaction<'_>,
+    inboxes: &[Pseudonym],
+    at: i64,
+) -> rusqlite::Result<()> {
+    transaction.execute_batch(SIGN_UP_SCHEMA)?;
+    let mut insert = transaction.prepare_cached(INSERT_ENTRY)?;
+    inboxes
+        .iter()
+        .try_for_each(|inbox| insert.execute(params![at, encode_deletion(*inbox)]).map(drop))
+}
+
+fn delete_numbers(transaction: &Transaction<'_>, numbers: &[u64]) -> rusqlite::Result<()> {
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    let mut delete = transaction.prepare_cached("DELETE FROM sign_up WHERE number = ?1")?;
+    numbers.iter().try_for_each(|number| delete.execute([to_i64_saturating(*number)]).map(drop))
 }
 
 /// Deletes those of the oldest sign-ups that are too many or too old. The last one stays.
@@ -92,11 +148,11 @@ fn delete_old_sign_ups(
     Ok(())
 }
 
-fn read_sign_ups_from(
+fn read_entries_from(
     connection: &Connection,
     from: u64,
     count: usize,
-) -> rusqlite::Result<Vec<NumberedSignUp>> {
+) -> rusqlite::Result<Vec<NumberedEntry>> {
     if !sign_up_table_exists(connection)? {
         return Ok(Vec::new());
     }
@@ -107,7 +163,7 @@ fn read_sign_ups_from(
     let rows = select.query_map(arguments, |row| {
         let number = to_u64_or_zero(row.get(0)?);
         let bytes: Option<Vec<u8>> = row.get(2).ok();
-        Ok(NumberedSignUp::new(number, row.get(1)?, &bytes.unwrap_or_default()))
+        Ok(NumberedEntry::new(number, row.get(1)?, &bytes.unwrap_or_default()))
     })?;
     rows.collect()
 }

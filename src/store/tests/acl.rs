@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use super::super::redis_server::RedisServer;
 use super::super::{
     AuditOperation, ClaimTimes, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS, MonthlyLimit,
-    NewKeyPlan, QuotaEventOutcome, ReportBatchContext, RequestRecord, SignUpCursor, SourceState,
-    Store, StoreContents, StoreError, StoredInboxSecret, TopCredit,
+    NewKeyPlan, QuotaEventOutcome, ReportBatchContext, RequestRecord, SignUpCursor, SignUpDeletion,
+    SourceState, Store, StoreContents, StoreError, StoredInboxSecret, TopCredit,
 };
 use super::quota_events::quota_event;
 use super::sign_ups::sign_up;
 use super::{add_keys, key, open, rotation, rows, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::Month;
+use crate::model::sign_up::SignUpEntry;
 
 /// The permissions that every gateway needs, for the ledger, for reading keys and for the top
 /// counts. A gateway with `store.wait_replicas` needs `+wait` too.
@@ -269,10 +270,14 @@ fn sign_up_permissions_suffice_and_are_needed() {
         let settled = TimeTrust::Settled;
         store.set_time(BelievedTime { unix_now: latest.at, trust: settled });
         store.append_sign_ups(&[])?;
-        assert_eq!(store.read_sign_ups_page(SignUpCursor::default())?.0, [latest]);
+        let (page, _) = store.read_sign_ups_page(SignUpCursor::default())?;
+        assert_eq!(page, [SignUpEntry::SignUp(latest)]);
         for created_at in [5, 4] {
             store.keep_inbox_secret(&StoredInboxSecret { secret: [1; 32], created_at })?;
         }
+        let found = store.find_sign_ups(&[latest.inbox].into())?;
+        let deletion = SignUpDeletion { found: &found, inboxes: &[latest.inbox] };
+        assert_eq!(store.changes().delete_sign_ups(&deletion)?, 1);
         store.read_inbox_secret().map(drop)
     };
     for lacking in ["", SIGN_UP_ACL[0]] {

@@ -1,9 +1,11 @@
 //! Tests of sign-ups in both stores.
 
-use super::super::{MAX_SIGN_UPS, SignUpCursor, Store};
-use super::{TEST_TIME, TestStore, on_both_stores};
+use serde_json::json;
+
+use super::super::{FoundSignUps, MAX_SIGN_UPS, SignUpCursor, SignUpDeletion, Store};
+use super::{TEST_TIME, TestStore, on_both_stores, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
-use crate::model::sign_up::{Pseudonym, SignUp};
+use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry, apply_deletions};
 
 const DAY: i64 = 86_400;
 
@@ -34,7 +36,10 @@ fn read_all(store: &mut Store, mut cursor: SignUpCursor) -> (Vec<SignUp>, SignUp
     loop {
         let (page, after) = store.read_sign_ups_page(cursor).unwrap();
         assert!(page.len() <= 5_000);
-        all.extend(page);
+        all.extend(page.iter().map(|entry| match entry {
+            SignUpEntry::SignUp(sign_up) => *sign_up,
+            SignUpEntry::Deletion(deletion) => panic!("{deletion:?}"),
+        }));
         if std::mem::replace(&mut cursor, after) == after {
             return (all, after);
         }
@@ -152,8 +157,142 @@ fn only_the_latest_sign_ups_are_kept() {
         location.fill_with_sign_ups();
         store.append_sign_ups(&sign_ups(0..3)).unwrap();
         let (page, _) = store.read_sign_ups_page(SignUpCursor::default()).unwrap();
-        assert_eq!(page[0].at, 4, "those written last");
+        assert_eq!(page[0].at(), 4, "those written last");
     });
+}
+
+/// Deletes what the store has of these inboxes, as `management` does.
+fn delete(store: &mut Store, inboxes: &[Pseudonym]) -> usize {
+    let found = store.find_sign_ups(&inboxes.iter().copied().collect()).unwrap();
+    store.changes().delete_sign_ups(&SignUpDeletion { found: &found, inboxes }).unwrap()
+}
+
+/// What a reader gets who reads everything.
+fn entries(store: &mut Store) -> Vec<SignUpEntry> {
+    store.read_sign_ups_page(SignUpCursor::default()).unwrap().0
+}
+
+#[test]
+fn the_sign_ups_of_an_inbox_are_deleted_and_readers_are_told() {
+    on_both_stores(|location| {
+        let (mut store, mut reader) = (location.open(), location.open());
+        let other_address = SignUp { address: pseudonym(255, 99), ..sign_up(1, 77) };
+        store.append_sign_ups(&[&sign_ups(0..4)[..], &[other_address]].concat()).unwrap();
+        let (_, cursor) = read_all(&mut reader, SignUpCursor::default());
+        let inbox = sign_up(1, 0).inbox;
+        let found = store.find_sign_ups(&[inbox, pseudonym(0, 50)].into()).unwrap();
+        let latest = TEST_TIME.unix_now + 1;
+        assert_eq!((found.count, found.times.clone()), (2, Some(77..=latest)));
+        assert_eq!(found.inboxes, [inbox].into());
+        // One arrives after the search.
+        reader.append_sign_ups(&[sign_up(1, 78), sign_up(9, 79)]).unwrap();
+        let deletion = SignUpDeletion { found: &found, inboxes: &[inbox, pseudonym(0, 50)] };
+        assert_eq!(store.changes().delete_sign_ups(&deletion).unwrap(), 3);
+        store.append_sign_ups(&[sign_up(1, 80)]).unwrap();
+
+        let [zero, two, three] = [0, 2, 3].map(|n| SignUpEntry::SignUp(sign_ups(n..n + 1)[0]));
+        let of_inbox =
+            |inbox| SignUpEntry::Deletion(InboxDeletion { at: TEST_TIME.unix_now, inbox });
+        let later = [(9, 79), (1, 80)].map(|(n, at)| SignUpEntry::SignUp(sign_up(n, at)));
+        let told = [later[0], of_inbox(inbox), of_inbox(pseudonym(0, 50)), later[1]];
+        assert_eq!(reader.read_sign_ups_page(cursor).unwrap().0, told);
+        assert_eq!(entries(&mut reader), [&[zero, two, three], &told[..]].concat());
+
+        let records = store.read_audit_before(None, 9).unwrap();
+        assert_eq!(records[0].operation, "sign_ups.delete");
+        assert_eq!(records[0].author, tester());
+        // On a server, the record is written before the last sign-up is found.
+        let count = if store.is_server() { 2 } else { 3 };
+        assert_eq!(records[0].before, json!({ "sign_ups": count }));
+        let text = records[0].to_json().to_string();
+        assert!(!text.contains(&inbox.to_string()), "{text}");
+    });
+}
+
+#[test]
+fn an_inbox_with_thousands_of_sign_ups_is_deleted_whole() {
+    on_both_stores(|location| {
+        let mut store = location.open();
+        let of_inbox = |n| SignUp { inbox: pseudonym(0, 1), ..sign_up(n, 100) };
+        let all: Vec<SignUp> =
+            (0..6_500).map(|n| if n % 2 == 0 { of_inbox(n) } else { sign_up(n, 100) }).collect();
+        store.append_sign_ups(&all).unwrap();
+        assert_eq!(delete(&mut store, &[pseudonym(0, 1)]), 3_251, "and that of number 1");
+        assert_eq!(entries(&mut store).len(), 3_250);
+        // Again: it deletes the former deletion, and no sign-up.
+        assert_eq!(delete(&mut store, &[pseudonym(0, 1)]), 0);
+        assert_eq!(entries(&mut store).len(), 3_250);
+        let found = store.find_sign_ups(&[pseudonym(0, 1)].into()).unwrap();
+        assert_eq!((found.count, found.times), (0, None));
+    });
+}
+
+#[test]
+fn a_reader_goes_on_after_the_last_sign_up_was_deleted() {
+    on_both_stores(|location| {
+        let mut store = location.open();
+        store.append_sign_ups(&sign_ups(0..2)).unwrap();
+        let (_, cursor) = read_all(&mut store, SignUpCursor::default());
+        delete(&mut store, &[sign_up(1, 0).inbox]);
+        let (page, after) = store.read_sign_ups_page(cursor).unwrap();
+        assert_eq!(page.len(), 1, "only the deletion");
+        // Many are written, and the deletion is the oldest of them. Nobody reads them again.
+        store.append_sign_ups(&sign_ups(5..7)).unwrap();
+        assert_eq!(read_all(&mut store, after).0, sign_ups(5..7));
+    });
+}
+
+#[test]
+fn a_deletion_in_an_empty_store_is_written_and_expires() {
+    let now = TEST_TIME.unix_now;
+    on_both_stores(|location| {
+        let mut store = location.open();
+        assert_eq!(delete(&mut store, &[pseudonym(0, 1)]), 0);
+        let deletion = InboxDeletion { at: now, inbox: pseudonym(0, 1) };
+        assert_eq!(entries(&mut store), [SignUpEntry::Deletion(deletion)]);
+        let later = now + 31 * DAY;
+        store.append_sign_ups(&[sign_up(1, later)]).unwrap();
+        store.set_time(BelievedTime { unix_now: later, trust: TimeTrust::Settled });
+        store.append_sign_ups(&[]).unwrap();
+        assert_eq!(entries(&mut store), [SignUpEntry::SignUp(sign_up(1, later))]);
+    });
+}
+
+#[test]
+fn a_copy_has_neither_deletions_nor_what_they_delete() {
+    on_both_stores(|location| {
+        let mut store = location.open();
+        store.changes().mark_as_store().unwrap();
+        store.append_sign_ups(&sign_ups(0..3)).unwrap();
+        // As if the store had failed before it deleted the sign-ups that it has found.
+        let found = FoundSignUps::default();
+        let inboxes = [sign_up(1, 0).inbox];
+        let read = store.find_sign_ups(&[sign_up(9, 0).inbox].into()).unwrap();
+        let nothing_found = FoundSignUps { read_up_to: read.read_up_to, ..found };
+        let deletion = SignUpDeletion { found: &nothing_found, inboxes: &inboxes };
+        store.changes().delete_sign_ups(&deletion).unwrap();
+        assert_eq!(entries(&mut store).len(), 4);
+        let contents = store.read_contents().unwrap().unwrap();
+        assert_eq!(contents.sign_ups, [sign_ups(0..1), sign_ups(2..3)].concat());
+        assert_eq!(apply_deletions(&entries(&mut store)).0, contents.sign_ups);
+    });
+}
+
+#[test]
+fn sqlite_overwrites_what_it_deletes() {
+    let location = TestStore::new_sqlite();
+    let mut store = location.open();
+    let marked = SignUp { address: Pseudonym(*b"a marked address"), ..sign_up(1, 100) };
+    store.append_sign_ups(&[&sign_ups(5..50)[..], &[marked]].concat()).unwrap();
+    let TestStore::File(folder) = &location else { unreachable!() };
+    let is_on_disk = || {
+        let files = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().path());
+        let mut bytes = files.map(|path| std::fs::read(path).unwrap());
+        bytes.any(|bytes| bytes.windows(16).any(|it| it == marked.address.0))
+    };
+    assert!(is_on_disk());
+    delete(&mut store, &[marked.inbox]);
+    assert!(!is_on_disk());
 }
 
 impl TestStore {
@@ -170,7 +309,7 @@ impl TestStore {
         match self {
             TestStore::File(_) => {
                 let insert = "INSERT INTO sign_up (at, pseudonyms) VALUES (5, 'text'),
-                              (5, zeroblob(64)), (5, x'04' || zeroblob(64)), (5, 7)";
+                              (5, zeroblob(64)), (5, x'08' || zeroblob(64)), (5, 7)";
                 self.run_sql(insert);
             }
             TestStore::Server(server) => {
@@ -182,7 +321,7 @@ impl TestStore {
                 };
                 add("4-0", "5", "string.rep('\\0', 64)");
                 add("5-0", "x", "string.rep('\\0', 65)");
-                add("6-0", "5", "'\\4' .. string.rep('\\0', 64)");
+                add("6-0", "5", "'\\8' .. string.rep('\\0', 64)");
                 server.run(&["XADD", "riskgate:{sign_ups}:stream", "7-1", "other", "field"]);
             }
         }

@@ -16,6 +16,7 @@ mod file_reads;
 mod init;
 mod overrides;
 mod prometheus;
+mod sign_ups;
 mod stored_overrides;
 mod systemd;
 mod webhooks;

@@ -1,0 +1,96 @@
+//! Shows and deletes what is kept about one person: the sign-ups of an inbox.
+//!
+//! The address is used in memory alone. No error, record and result has a part of it.
+
+use std::collections::HashSet;
+
+use super::fault::ManagementFault;
+use crate::decide::{InboxKey, InboxRules, InboxSecret, Scope};
+use crate::model::email::EmailAddress;
+use crate::model::sign_up::Pseudonym;
+use crate::store::{ChangeAuthor, FoundSignUps, SignUpDeletion, Store};
+
+/// Whose sign-ups are meant, and how the gateways of a store make their pseudonyms.
+pub struct SignUpOwner<'o> {
+    /// An address of the inbox.
+    pub address: &'o EmailAddress,
+    /// The secret of `inbox.secret_file`; `None` if the store has the secret.
+    pub secret_of_file: Option<&'o InboxSecret>,
+    /// The accounts: with `decide.scope = "account"`, now or in the last 30 days, each has
+    /// pseudonyms of its own.
+    pub accounts: &'o [&'o str],
+}
+
+/// The pseudonyms of one inbox.
+struct InboxPseudonyms {
+    of_deployment: Pseudonym,
+    all: HashSet<Pseudonym>,
+}
+
+/// Looks for the sign-ups of an inbox in the store.
+///
+/// # Errors
+/// If the secret is not that of the gateways, or if the store fails.
+pub fn find_sign_ups(
+    store: &mut Store,
+    owner: &SignUpOwner<'_>,
+) -> Result<FoundSignUps, ManagementFault> {
+    let inbox = find_pseudonyms(store, owner)?;
+    Ok(store.find_sign_ups(&inbox.all)?)
+}
+
+/// Deletes the sign-ups of an inbox from the store, and lets the gateways forget them: they read
+/// the store twice a second. Returns how many the store had.
+///
+/// # Errors
+/// If the secret is not that of the gateways, or if the store fails.
+pub fn delete_sign_ups(
+    store: &mut Store,
+    author: &ChangeAuthor,
+    owner: &SignUpOwner<'_>,
+) -> Result<usize, ManagementFault> {
+    let inbox = find_pseudonyms(store, owner)?;
+    let found = store.find_sign_ups(&inbox.all)?;
+    // A gateway may know a sign-up that it has not written yet.
+    let mut inboxes = found.inboxes.clone();
+    inboxes.insert(inbox.of_deployment);
+    let inboxes: Vec<Pseudonym> = inboxes.into_iter().collect();
+    let deletion = SignUpDeletion { found: &found, inboxes: &inboxes };
+    Ok(store.changes_by(author).delete_sign_ups(&deletion)?)
+}
+
+fn find_pseudonyms(
+    store: &mut Store,
+    owner: &SignUpOwner<'_>,
+) -> Result<InboxPseudonyms, ManagementFault> {
+    let of_store = match owner.secret_of_file {
+        Some(_) => None,
+        None => store.read_inbox_secret()?.and_then(|stored| InboxSecret::new(&stored.secret)),
+    };
+    let Some(secret) = owner.secret_of_file.or(of_store.as_ref()) else {
+        return Err(ManagementFault::Conflict(
+            "expected the inbox secret in the store, but found none: no gateway has counted a \
+             sign-up, or the store has lost the secret and a running gateway writes it back; \
+             nothing was changed"
+                .to_owned(),
+        ));
+    };
+    let key = InboxKey::new(secret);
+    // Under another secret, nothing would be found although something is kept.
+    if let Some(mark) = store.read_id_mark()?
+        && ![true, false].map(|by_account| key.id_mark(by_account)).contains(&mark)
+    {
+        return Err(ManagementFault::Conflict(
+            "inbox.secret_file: expected the secret of the gateways of this store, but they make \
+             other inbox ids: use the config with which they were started; nothing was changed"
+                .to_owned(),
+        ));
+    }
+    let rules = InboxRules::built_in().map_err(|fault| ManagementFault::File(vec![fault]))?;
+    let inbox = rules.canonical_inbox(owner.address);
+    let of_deployment = key.inbox_id(&inbox, Scope::Deployment);
+    let of_accounts =
+        owner.accounts.iter().map(|account| key.inbox_id(&inbox, Scope::Account(account)));
+    let all = of_accounts.chain([of_deployment]).collect();
+    Ok(InboxPseudonyms { of_deployment, all })
+}

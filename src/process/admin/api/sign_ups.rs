@@ -1,0 +1,38 @@
+//! Deletes the sign-ups of one person.
+
+use http::Response;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::request::{ApiError, ApiRequest, json_response};
+use super::{AdminApi, ChangePermit, MAX_EFFECT_WAIT};
+use crate::management::{SignUpOwner, delete_sign_ups};
+use crate::model::email::EmailAddress;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SignUpsBody {
+    email: String,
+}
+
+impl AdminApi {
+    pub(super) fn delete_sign_ups(
+        &self,
+        request: &ApiRequest,
+        permit: &ChangePermit<'_>,
+    ) -> Result<Response<Vec<u8>>, ApiError> {
+        request.check_parameters(&[])?;
+        let SignUpsBody { email } = request.parse_body()?;
+        // The error has no part of the address.
+        let address = EmailAddress::parse_typed(&email)
+            .map_err(|error| ApiError::invalid(format!("email: {error}")))?;
+        let ring_index = self.ring_index()?;
+        let accounts: Vec<&str> = ring_index.accounts.iter().map(|it| it.name.as_str()).collect();
+        let secret_of_file = self.inputs.startup.inbox_secret.as_ref();
+        let owner = SignUpOwner { address: &address, secret_of_file, accounts: &accounts };
+        let deleted =
+            self.change_store_and_wait(|store| delete_sign_ups(store, &permit.author, &owner))?;
+        self.state.sign_ups.wait_until_read(MAX_EFFECT_WAIT);
+        Ok(json_response(200, &json!({ "sign_ups": deleted })))
+    }
+}
